@@ -1,0 +1,38 @@
+# Every target sets up its own virtual environment on first use; a second run does no set-up work.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help demo test lint format bench clean
+
+help: ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	@echo "Installing pfdl and what it needs (the first time this downloads PyTorch: some minutes) ..."
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $(READY)
+
+demo: $(READY) ## train with and without PFDL on generated data and print the comparison
+	$(BIN)/pfdl demo
+
+test: $(READY) ## run the tests, with coverage
+	$(BIN)/python -m pytest -n auto --cov --cov-report=term --cov-fail-under=95
+
+lint: $(READY) ## ruff (lint and format) and mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY) ## let ruff rewrite the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY) ## time and memory against naive implementations, as ratios
+	$(BIN)/python benchmarks/leave_one_out.py
+
+clean: ## remove the virtual environment and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .coverage

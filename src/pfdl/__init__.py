@@ -1,0 +1,16 @@
+"""Partial Feature Decorrelation Learning: models that do not lean on correlations of the training data alone."""
+
+from pfdl import functional
+from pfdl.attach import FeatureTap, attach
+from pfdl.decomposition import FeatureDecomposition
+from pfdl.penalties import PartialDecorrelation
+
+__version__ = "0.1.0"
+__all__ = [
+    "FeatureDecomposition",
+    "FeatureTap",
+    "PartialDecorrelation",
+    "__version__",
+    "attach",
+    "functional",
+]

@@ -1,0 +1,74 @@
+"""Checks of what a user passes in. Each error is a sentence: what was wrong, with which value, what would be right."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import torch
+from torch import Tensor
+
+
+def check_choice(name: str, value: str, choices: Collection[str]) -> None:
+    """Raise unless ``value`` is one of ``choices``."""
+    if value not in choices:
+        raise ValueError(f"{name} is {value!r}; choose one of {', '.join(map(repr, sorted(choices)))}.")
+
+
+def check_count(name: str, value: int, minimum: int) -> None:
+    """Raise unless ``value`` is an integer of at least ``minimum``."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} is {value!r}; give a whole number.")
+    if value < minimum:
+        raise ValueError(f"{name} is {value}; it must be at least {minimum}.")
+
+
+def check_num_features(num_features: int) -> None:
+    """Raise unless there are features to predict from each other."""
+    check_count("num_features", num_features, 0)
+    if num_features < 2:
+        raise ValueError(
+            f"num_features is {num_features}; a feature is predicted from the others, so there must be at least 2."
+        )
+
+
+def check_matrix(name: str, value: Tensor, num_features: int | None = None) -> None:
+    """Raise unless ``value`` is a floating-point (n, p) tensor, with p = ``num_features`` if that is given."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} is a {type(value).__name__}; give a torch.Tensor of shape (batch, features).")
+    if value.ndim != 2:
+        raise ValueError(
+            f"{name} has shape {tuple(value.shape)}; give (batch, features), for instance after pooling and flatten(1)."
+        )
+    if not value.is_floating_point():
+        raise TypeError(f"{name} has dtype {value.dtype}; give floating-point values, for instance {name}.float().")
+    if num_features is not None and value.shape[1] != num_features:
+        raise ValueError(
+            f"{name} has {value.shape[1]} columns but num_features is {num_features}; "
+            "the two must agree (the width of what enters the last layer)."
+        )
+
+
+def check_features(name: str, value: Tensor, num_features: int | None = None) -> None:
+    """Raise unless ``value`` is a batch of embeddings in which a correlation can be measured.
+
+    Finiteness is not looked at here, because on a GPU that look waits for the device: see ``check_finite``.
+    """
+    check_matrix(name, value, num_features)
+    if value.shape[1] < 2:
+        raise ValueError(f"{name} has {value.shape[1]} feature(s); decorrelation needs at least 2.")
+    if value.shape[0] < 2:
+        raise ValueError(
+            f"{name} has a batch of {value.shape[0]}; a correlation needs at least 2 samples "
+            "(drop_last=True in the DataLoader avoids a last batch of one)."
+        )
+
+
+def check_finite(name: str, value: Tensor) -> None:
+    """Raise if ``value`` has a NaN or an infinity."""
+    finite = torch.isfinite(value.detach())
+    if not bool(finite.all()):
+        row, column = (~finite).nonzero()[0].tolist()
+        raise ValueError(
+            f"{name}[{row}, {column}] is {value[row, column].item()}; all values must be finite. "
+            "Nothing was updated. A smaller learning rate or gradient clipping usually prevents this."
+        )

@@ -1,0 +1,73 @@
+"""Independent, slow implementations that the library is held against. Written from the paper, loop by loop."""
+
+import torch
+from torch import nn
+
+
+def naive_decomposition(g, u, context=None):
+    """Ũ of a FeatureDecomposition's own weights, one feature at a time, by really leaving the coordinate out."""
+    columns = []
+    for j in range(u.shape[1]):
+        if g.sharing == "strict":
+            visible, bias = torch.cat([u[:, :j], u[:, j + 1 :]], dim=1), g.first_bias
+        else:
+            visible, bias = torch.cat([u[:, :j], torch.zeros_like(u[:, :1]), u[:, j + 1 :]], dim=1), g.first_bias[j]
+        hidden = visible @ g.first_weight.T + bias
+        if context is not None:
+            hidden = hidden + context @ g.context_weight.T
+        for layer in g.layers:
+            hidden = layer(g.activation(hidden))
+        columns.append(hidden[:, 0])
+    return torch.stack(columns, dim=1)
+
+
+def naive_decomposition_loss(u, correlated):
+    n, p = u.shape
+    return sum((u[i, j] - correlated[i, j]) ** 2 for i in range(n) for j in range(p)) / (n * p)
+
+
+def naive_decorrelation_loss(u, correlated, form, center):
+    n, p = u.shape
+    if center == "batch":
+        u = torch.stack([u[:, k] - sum(u[:, k]) / n for k in range(p)], dim=1)
+        correlated = torch.stack([correlated[:, j] - sum(correlated[:, j]) / n for j in range(p)], dim=1)
+    total = u.new_zeros(())
+    for j in range(p):
+        cross = [sum(correlated[i, j] * u[i, k] for i in range(n)) / n for k in range(p) if k != j]
+        total = total + ((sum(cross) / (p - 1)) ** 2 if form == "paper" else sum(c**2 for c in cross))
+    return total / p
+
+
+class Algorithm1:
+    """The paper's Algorithm 1, transcribed: plain SGD on g, then on the model, all by hand."""
+
+    def __init__(self, model, head, g_weights, lr_g, lr_model):
+        self.model, self.head = model, head
+        self.g_weights = [w.clone().requires_grad_() for w in g_weights]  # W1 (h, p-1), b1, w2 (1, h), b2
+        self.lr_g, self.lr_model = lr_g, lr_model
+
+    def g(self, u):
+        w1, b1, w2, b2 = self.g_weights
+        columns = []
+        for j in range(u.shape[1]):
+            rest = torch.cat([u[:, :j], u[:, j + 1 :]], dim=1)
+            columns.append(torch.relu(rest @ w1.T + b1) @ w2[0] + b2)
+        return torch.stack(columns, 1)
+
+    def step(self, x, y):
+        with torch.no_grad():
+            u = self.model(x)
+        loss_g = naive_decomposition_loss(u, self.g(u))
+        gradients = torch.autograd.grad(loss_g, self.g_weights)
+        with torch.no_grad():
+            for weight, gradient in zip(self.g_weights, gradients, strict=True):
+                weight -= self.lr_g * gradient
+        u = self.model(x)
+        loss_decorr = naive_decorrelation_loss(u, self.g(u), "paper", "none")
+        loss = nn.functional.cross_entropy(self.head(u), y) + loss_decorr
+        parameters = [*self.model.parameters(), *self.head.parameters()]
+        gradients = torch.autograd.grad(loss, parameters)
+        with torch.no_grad():
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter -= self.lr_model * gradient
+        return loss_g.detach(), loss_decorr.detach()

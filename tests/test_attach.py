@@ -1,0 +1,115 @@
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import pfdl
+
+torchvision = pytest.importorskip("torchvision", reason="torchvision is not installed")
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "width"),
+    [("resnet18", "fc", 512), ("mobilenet_v3_small", "classifier.3", 1024), ("vit_b_16", "heads.head", 768)],
+)
+def test_finds_the_features_of_torchvision_models(name, layer, width):
+    model = getattr(torchvision.models, name)(weights=None).eval()
+    images = torch.randn(2, 3, 224, 224)
+    with torch.no_grad():
+        untouched = model(images)
+    tap = pfdl.attach(model)
+    with torch.no_grad():
+        logits = model(images)
+    assert (tap.layer_name, tap.num_features) == (layer, width)
+    torch.testing.assert_close(model.get_submodule(layer)(tap.features), untouched)
+    assert torch.equal(logits, untouched)
+    tap.detach()
+    assert not model.get_submodule(layer)._forward_pre_hooks
+
+
+def small_model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3))
+
+
+def test_gradient_of_the_penalty_reaches_the_backbone_and_not_the_head():
+    model = small_model()
+    with pfdl.attach(model) as tap:
+        model(torch.randn(8, 6))
+        pfdl.PartialDecorrelation(tap.num_features, hidden=4)(tap.features).backward()
+    assert model[0].weight.grad.abs().sum() > 0
+    assert model[2].weight.grad is None
+    with pytest.raises(RuntimeError, match="no features yet: layer '2'"):
+        _ = tap.features  # the context manager took the hook off
+
+
+def test_timm_style_classifier_is_preferred_to_the_last_linear_layer():
+    class Timm(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(5, 3)
+            self.auxiliary = nn.Linear(5, 2)
+
+        def get_classifier(self):
+            return self.head
+
+        def forward(self, x):
+            self.auxiliary(x)
+            return self.head(2 * x)
+
+    model = Timm()
+    tap = pfdl.attach(model)
+    model(torch.ones(2, 5))
+    assert tap.layer_name == "head"
+    assert torch.equal(tap.features, 2 * torch.ones(2, 5))
+
+
+def test_real_timm_model():
+    timm = pytest.importorskip("timm", reason="timm is not installed")
+    model = timm.create_model("resnet18", pretrained=False, num_classes=4)
+    tap = pfdl.attach(model)
+    logits = model(torch.randn(2, 3, 64, 64))
+    torch.testing.assert_close(model.fc(tap.features), logits)
+
+
+def test_layer_by_name_and_by_module():
+    model = small_model()
+    assert pfdl.attach(model, "0").num_features == 6
+    assert pfdl.attach(model, model[0]).layer_name == "0"
+    tap = pfdl.attach(model, "1")
+    assert tap.num_features is None  # a ReLU does not tell its width
+    model(torch.ones(2, 6))
+    assert tap.features.shape == (2, 5)
+
+
+def test_compiled_model_gives_its_features():
+    model = small_model()
+    tap = pfdl.attach(model)
+    x = torch.randn(4, 6)
+    torch.compile(model, backend="eager")(x)
+    torch.testing.assert_close(tap.features, torch.relu(model[0](x)))
+
+
+def test_a_copied_model_leaves_the_tap_alone():
+    model = small_model()
+    tap = pfdl.attach(model)
+    twin = copy.deepcopy(model)
+    model(torch.ones(2, 6))
+    seen = tap.features
+    twin(torch.zeros(3, 6))
+    assert tap.features is seen
+
+
+def test_mistakes_are_named():
+    with pytest.raises(ValueError, match="Sequential has no linear layer"):
+        pfdl.attach(nn.Sequential(nn.ReLU()))
+    with pytest.raises(ValueError, match="no layer 'fc'; its linear layers are: 0, 2"):
+        pfdl.attach(small_model(), "fc")
+    with pytest.raises(ValueError, match="the Linear given as layer is not a part"):
+        pfdl.attach(small_model(), nn.Linear(2, 2))
+    convolution = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    tap = pfdl.attach(convolution, "1")
+    convolution(torch.zeros(2, 3, 8, 8))
+    with pytest.raises(ValueError, match=r"shape \(2, 4, 6, 6\)"):
+        _ = tap.features
