@@ -1,0 +1,151 @@
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from pfdl import objective as objective_module
+from pfdl.objective import Objective, make_objective
+from pfdl.penalties import IRM, PartialDecorrelation, VREx
+from pfdl.weightings import Uniform, Weighting
+
+
+@pytest.fixture
+def batch():
+    generator = torch.Generator().manual_seed(1)
+    return {
+        "logits": torch.randn(8, 3, generator=generator, requires_grad=True),
+        "labels": torch.randint(3, (8,), generator=generator),
+        "features": torch.randn(8, 6, generator=generator, requires_grad=True),
+        "environments": torch.arange(8) % 2,
+    }
+
+
+class ByRisk(Weighting):
+    """Weighs each sample by its risk."""
+
+    needs = ("risks", "environments")
+
+    def forward(self, risks, environments):
+        assert not risks.requires_grad
+        assert environments.tolist() == [0, 1] * 4
+        return risks / risks.mean()
+
+
+def test_without_parts_it_is_the_mean_risk(batch):
+    torch.testing.assert_close(
+        Objective()(batch["logits"], batch["labels"]), F.cross_entropy(batch["logits"], batch["labels"])
+    )
+
+
+def test_the_penalties_are_added(batch):
+    parts = [IRM(weight=0.5), VREx(weight=0.25)]
+    expected = F.cross_entropy(batch["logits"], batch["labels"])
+    for part in parts:
+        expected = expected + part(batch["logits"], batch["labels"], batch["environments"])
+    torch.testing.assert_close(Objective(parts)(**batch), expected)
+
+
+def test_pfdl_in_an_objective_is_the_same_as_by_hand(batch):
+    torch.manual_seed(0)
+    by_hand = PartialDecorrelation(6, weight=3.0, hidden=4)
+    torch.manual_seed(0)
+    objective = make_objective("pfdl", 6, pfdl={"weight": 3.0, "hidden": 4})
+    for _ in range(3):  # g is trained inside, so the second and third calls differ from the first
+        expected = F.cross_entropy(batch["logits"], batch["labels"]) + by_hand(batch["features"])
+        torch.testing.assert_close(objective(**batch), expected)
+
+
+def test_a_weighting_gets_what_it_needs_and_carries_no_gradient(batch):
+    risks = F.cross_entropy(batch["logits"], batch["labels"], reduction="none")
+    expected = (risks.detach() / risks.detach().mean() * risks).mean()
+    loss = Objective(weighting=ByRisk())(**batch)
+    torch.testing.assert_close(loss, expected)
+    ours, theirs = (torch.autograd.grad(value, batch["logits"], retain_graph=True)[0] for value in (loss, expected))
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_everything_is_divided_by_a_weight_above_one_once_it_acts(batch):
+    environments, logits, labels = batch["environments"], batch["logits"], batch["labels"]
+    risk, penalty = F.cross_entropy(logits, labels), IRM()(logits, labels, environments)
+    objective = Objective([IRM(weight=40.0, anneal=1)])
+    assert objective.divisor() == 1
+    torch.testing.assert_close(objective(logits, labels, environments=environments), risk + penalty)
+    assert objective.divisor() == 40
+    torch.testing.assert_close(objective(logits, labels, environments=environments), (risk + 40 * penalty) / 40)
+
+
+def test_the_weight_of_pfdl_does_not_divide(batch):
+    assert make_objective("pfdl", 6, pfdl={"weight": 100.0}).divisor() == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("erm", []),
+        ("irm", [IRM]),
+        ("vrex", [VREx]),
+        ("pfdl", [PartialDecorrelation]),
+        ("irm+pfdl", [IRM, PartialDecorrelation]),
+        ("erm+pfdl", [PartialDecorrelation]),
+        ("vrex+pfdl+irm", [VREx, PartialDecorrelation, IRM]),
+    ],
+)
+def test_names_compose(name, parts, batch):
+    objective = make_objective(name, 6)
+    assert [type(part) for part in objective.penalties] == parts
+    assert isinstance(objective.weighting, Uniform)
+    objective(**batch).backward()
+    assert torch.isfinite(batch["logits"].grad).all()
+
+
+def test_a_weighting_becomes_available_with_one_line(monkeypatch, batch):
+    monkeypatch.setitem(objective_module.RECIPES, "by-risk", lambda num_features: (ByRisk(), IRM()))
+    objective = make_objective("by-risk+pfdl", 6)
+    assert isinstance(objective.weighting, ByRisk)
+    assert [type(part) for part in objective.penalties] == [IRM, PartialDecorrelation]
+    monkeypatch.setitem(objective_module.RECIPES, "again", lambda num_features: (ByRisk(),))
+    with pytest.raises(ValueError, match="'by-risk\\+again' has 2 weightings"):
+        make_objective("by-risk+again", 6)
+
+
+def test_it_says_what_it_reads():
+    assert make_objective("erm", 6).needs == set()
+    assert make_objective("pfdl", 6).needs == {"features"}
+    assert make_objective("irm", 6).needs == {"logits", "labels", "environments"}
+
+
+@pytest.mark.parametrize(("name", "missing"), [("pfdl", "features"), ("irm", "environments")])
+def test_what_is_missing_is_named(name, missing, batch):
+    del batch[missing]
+    with pytest.raises(ValueError, match=f"needs {missing}; pass {missing}=..."):
+        make_objective(name, 6)(**batch)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("irm+nothing", {}, "'nothing' in the objective 'irm\\+nothing' is unknown; choose from erm, irm"),
+        ("", {}, "'' in the objective '' is unknown"),
+        ("irm+irm", {}, "names a part twice"),
+        ("irm", {"pfdl": {"weight": 1.0}}, "settings for pfdl were given but the objective is 'irm'"),
+    ],
+)
+def test_a_name_that_makes_no_sense_is_refused(name, settings, message):
+    with pytest.raises(ValueError, match=message):
+        make_objective(name, 6, **settings)
+
+
+def test_its_state_holds_that_of_its_parts(batch):
+    objective = make_objective("irm+pfdl", 6, irm={"anneal": 1, "weight": 9.0})
+    objective(**batch)
+    resumed = make_objective("irm+pfdl", 6, irm={"anneal": 1, "weight": 9.0})
+    resumed.load_state_dict(objective.state_dict())
+    assert resumed.divisor() == 9
+    torch.testing.assert_close(resumed(**batch), objective(**batch))
+
+
+def test_it_is_a_module_without_a_say_in_the_models_gradients(batch):
+    head = nn.Linear(6, 3)
+    objective = Objective([PartialDecorrelation(6)])
+    objective(head(batch["features"]), batch["labels"], features=batch["features"]).backward()
+    assert all(parameter.grad is None for parameter in objective.parameters())
