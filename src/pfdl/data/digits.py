@@ -1,0 +1,155 @@
+"""Grey digits to be coloured: MNIST from its files or torchvision, or the small digits that scikit-learn brings."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfdl.data.idx import read_idx
+
+MNIST_VARIABLE = "PFDL_MNIST"
+"""Environment variable that names the folder of the MNIST files."""
+
+MNIST_FILES = {
+    "train-images-idx3-ubyte": (3, "6bbc9ace898e44ae57da46a324031adb"),
+    "train-labels-idx1-ubyte": (1, "a25bea736e30d166cdddb491f175f624"),
+    "t10k-images-idx3-ubyte": (3, "2646ac647ad5339dbf082846283269ea"),
+    "t10k-labels-idx1-ubyte": (1, "27ae3e4e09519cfbb04c329615203637"),
+}
+"""The four files: number of dimensions and the md5 of the uncompressed content."""
+
+
+@dataclass(frozen=True)
+class Digits:
+    """Images of digits and what they show.
+
+    Attributes:
+        images: Shape (n, 28, 28), bytes.
+        labels: Shape (n,), 0 to 9.
+    """
+
+    images: NDArray[np.uint8]
+    labels: NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, rows: slice) -> Digits:
+        return Digits(self.images[rows], self.labels[rows])
+
+
+@dataclass(frozen=True)
+class DigitSource:
+    """Grey digits, cut into the three parts that the protocol colours.
+
+    Attributes:
+        name: What these digits are, for the heading of a report.
+        train: For the two training environments.
+        held_out: For further samples of the two training environments, never trained on.
+        test: For the test environment.
+        is_mnist: Whether this is MNIST itself.
+    """
+
+    name: str
+    train: Digits
+    held_out: Digits
+    test: Digits
+    is_mnist: bool
+
+
+def find_digits(folder: str | Path | None = None, *, download: bool = False) -> DigitSource:
+    """MNIST if it can be had, otherwise scikit-learn's digits.
+
+    Args:
+        folder: Where the four MNIST files are; by default what the environment variable ``PFDL_MNIST`` says.
+        download: Let torchvision fetch the files into the folder if they are not there.
+
+    Returns:
+        MNIST if a folder is named, otherwise the bundled digits, whose ``is_mnist`` is false.
+
+    Raises:
+        FileNotFoundError: If a folder is named but does not hold the files.
+        ValueError: If a file is not what it should be, or ``download`` is asked for without a folder.
+    """
+    if folder is None:
+        folder = os.environ.get(MNIST_VARIABLE) or None
+    if folder is None:
+        if download:
+            raise ValueError("a download needs a folder to go to; name one.")
+        return bundled_digits()
+    return download_mnist(Path(folder)) if download else read_mnist(Path(folder))
+
+
+def read_mnist(folder: Path) -> DigitSource:
+    """Read the four MNIST files, ``.gz`` or not, in ``folder`` or in torchvision's ``MNIST/raw`` below it.
+
+    IRM's protocol takes its training environments from the first 50,000 rows of the training file and its test
+    environment from the last 10,000; MNIST's own test file, unused by it, serves as held-out part.
+
+    Args:
+        folder: The folder.
+
+    Returns:
+        The digits.
+
+    Raises:
+        FileNotFoundError: If a file is missing.
+        ValueError: If a file is truncated, corrupt, swapped or not MNIST's.
+    """
+    arrays = [read_idx(_find_file(folder, name), ndim, md5) for name, (ndim, md5) in MNIST_FILES.items()]
+    train, held_out = Digits(arrays[0], arrays[1]), Digits(arrays[2], arrays[3])
+    return DigitSource("MNIST", train[:50_000], held_out, train[50_000:], is_mnist=True)
+
+
+def download_mnist(folder: Path) -> DigitSource:
+    """Read MNIST from ``folder``, letting torchvision fetch it first if it is not there.
+
+    Args:
+        folder: Where the files are or shall be.
+
+    Returns:
+        The digits.
+
+    Raises:
+        ModuleNotFoundError: If torchvision is needed but not installed.
+        ValueError: If a file is not what it should be.
+    """
+    try:
+        return read_mnist(folder)
+    except FileNotFoundError:
+        try:
+            from torchvision.datasets import MNIST  # type: ignore[import-untyped,unused-ignore]
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                "the download of MNIST goes through torchvision: pip install torchvision."
+            ) from error
+        MNIST(str(folder), download=True)
+        return read_mnist(folder)
+
+
+def bundled_digits() -> DigitSource:
+    """The 1,797 digits of 8×8 pixels that scikit-learn brings, enlarged threefold and framed to MNIST's 28×28."""
+    from sklearn.datasets import load_digits
+
+    small, labels = load_digits(return_X_y=True)
+    pixels = np.rint(small.reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)
+    images = np.pad(np.kron(pixels, np.ones((1, 3, 3), dtype=np.uint8)), ((0, 0), (2, 2), (2, 2)))
+    digits = Digits(images, labels.astype(np.uint8))
+    return DigitSource(
+        "scikit-learn's digits (not MNIST)", digits[:1200], digits[1200:1500], digits[1500:], is_mnist=False
+    )
+
+
+def _find_file(folder: Path, name: str) -> Path:
+    for place in (folder, folder / "MNIST" / "raw"):
+        for candidate in (place / name, place / f"{name}.gz"):
+            if candidate.is_file():
+                return candidate
+    raise FileNotFoundError(
+        f"{folder} has no file {name} or {name}.gz; name the folder with the four MNIST files "
+        f"(or set {MNIST_VARIABLE}), or allow the download."
+    )

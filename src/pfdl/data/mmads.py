@@ -1,0 +1,278 @@
+"""MMADS: synthetic regression whose training sample was picked with a bias.
+
+The stable columns S cause Y; the unstable columns V do not. A sample is kept with a probability that is high where a
+few of the unstable columns, V_b, lie close to Y (or to −Y), so that in the kept data V_b predicts Y as well as a cause
+does. Drawn with another bias rate, the same V_b mislead. Described in "Out-of-distribution Generalization via Partial
+Feature Decorrelation" and, first, in "Stable Prediction with Model Misspecification and Agnostic Distribution Shift".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr, logsumexp, ndtri_exp
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Setting = Literal["independent", "s_to_v", "v_to_s"]
+Outcome = Literal["poly", "linear"]
+FloatArray = NDArray[np.float64]
+IndexArray = NDArray[np.intp]
+
+SETTINGS: tuple[Setting, ...] = ("independent", "s_to_v", "v_to_s")
+_COEFFICIENT_CYCLE = np.array([1 / 3, -2 / 3, 1, -1 / 3, 2 / 3, -1])
+
+
+@dataclass(frozen=True)
+class MMADS:
+    """One environment of MMADS.
+
+    Attributes:
+        X: the columns, S first and then V, of shape (n, p).
+        y: the outcome, of shape (n,).
+        beta: the true linear coefficients, of shape (p,); zero on V.
+        stable: indices of the columns S, which cause y.
+        unstable: indices of the columns V, which do not.
+        biased: indices of V_b, the part of V that the selection ties to y.
+        r: the bias rate of the selection.
+        setting: how S and V hang together before the selection.
+    """
+
+    X: FloatArray
+    y: FloatArray
+    beta: FloatArray
+    stable: IndexArray
+    unstable: IndexArray
+    biased: IndexArray
+    r: float
+    setting: Setting
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the columns: S1, S2, …, V1, V2, …."""
+        return [f"S{i + 1}" for i in range(len(self.stable))] + [f"V{i + 1}" for i in range(len(self.unstable))]
+
+    def frame(self) -> pd.DataFrame:
+        """The columns and the outcome (last, named ``y``) as a pandas table."""
+        import pandas as pd
+
+        return pd.DataFrame(self.X, columns=self.feature_names).assign(y=self.y)
+
+
+def make_mmads(
+    n: int,
+    p: int,
+    r: float,
+    setting: Setting = "independent",
+    *,
+    seed: int | np.random.Generator | None = None,
+    outcome: Outcome = "poly",
+    noise_std: float = 0.3,
+    exponent: float = 5.0,
+    biased_fraction: float = 0.1,
+    noise_in_selection: bool = True,
+) -> MMADS:
+    """Draw one environment of MMADS, with exactly n rows kept by the biased selection.
+
+    Before the selection (S, V) is jointly Gaussian: given the rest, each column of V_b is a Gaussian that the selection
+    multiplies by an exponential. Both its normaliser and its law after the selection are known in closed form, so V_b
+    is integrated out of the acceptance and then drawn from its exact conditional law. The distribution is that of plain
+    rejection; the cost is a handful of proposals per row instead of thousands at large |r|.
+
+    Args:
+        n: rows wanted.
+        p: columns, even and at least 10; half are stable, half unstable.
+        r: bias rate, |r| > 1. Its sign says whether V_b follows y or −y, its size how closely.
+        setting: ``"independent"`` (S ⊥ V), ``"s_to_v"`` (S causes V) or ``"v_to_s"`` (V causes S).
+        seed: seed or generator of the draw.
+        outcome: ``"poly"``, Sβ + S1·S2·S3 + noise, or ``"linear"``, without the product.
+        noise_std: standard deviation of the noise in y.
+        exponent: a row is kept with probability Π over V_b of |r| ** (−exponent · D).
+        biased_fraction: V_b holds this share of the p columns, rounded, and is the first of the V.
+        noise_in_selection: whether the selection sees y with its noise (D = |y − sign(r) V_b|) or without.
+
+    Returns:
+        The environment, with what is true about it.
+
+    Raises:
+        ValueError: if an argument is outside its range.
+
+    Examples:
+        >>> data = make_mmads(1000, 10, 1.7, seed=0)
+        >>> data.X.shape, data.biased.tolist()
+        ((1000, 10), [5])
+        >>> float(np.corrcoef(data.X[:, 5], data.y)[0, 1].round(1))  # V1 is no cause of y, yet follows it
+        0.8
+    """
+    num_biased = _check(n, p, r, setting, outcome, noise_std, exponent, biased_fraction)
+    rng = np.random.default_rng(seed)
+    half = p // 2
+    stable, unstable = np.arange(half), np.arange(half, p)
+    biased = unstable[:num_biased]
+    beta = np.concatenate([np.resize(_COEFFICIENT_CYCLE, half), np.zeros(half)])
+    conditional = _BiasedGivenRest.of(setting, p, biased)
+    rate = exponent * math.log(abs(r)) * conditional.scale
+
+    kept: list[tuple[FloatArray, FloatArray]] = []
+    missing, chunk = n, 2 * n
+    while missing > 0:
+        X = _DRAW[setting](rng, chunk, half)
+        signal = X[:, :half] @ beta[:half]
+        if outcome == "poly":
+            signal = signal + X[:, 0] * X[:, 1] * X[:, 2]
+        y = signal + noise_std * rng.standard_normal(chunk)
+        target = math.copysign(1.0, r) * (y if noise_in_selection else signal)
+        centre = conditional.draw_centre(rng, X)
+        distance = (target[:, None] - centre) / conditional.scale
+        log_acceptance = (_log_tilted_mass(distance, rate) - _log_tilted_mass(np.zeros(1), rate)).sum(axis=1)
+        accepted = np.flatnonzero(np.log1p(-rng.random(chunk)) <= log_acceptance)[:missing]
+        X = X[accepted]
+        X[:, biased] = centre[accepted] + conditional.scale * _draw_tilted(rng, distance[accepted], rate)
+        kept.append((X, y[accepted]))
+        missing -= len(accepted)
+        share = max(len(accepted), 1) / chunk
+        chunk = int(min(max(1.2 * missing / share, 1000), 50_000_000 / p))
+    return MMADS(
+        X=np.concatenate([X for X, _ in kept]),
+        y=np.concatenate([y for _, y in kept]),
+        beta=beta,
+        stable=stable,
+        unstable=unstable,
+        biased=biased,
+        r=float(r),
+        setting=setting,
+    )
+
+
+def _check(
+    n: int,
+    p: int,
+    r: float,
+    setting: str,
+    outcome: str,
+    noise_std: float,
+    exponent: float,
+    biased_fraction: float,
+) -> int:
+    """Refuse what has no meaning; return how many columns V_b has."""
+    if n < 1:
+        raise ValueError(f"n must be at least 1 row, got {n}.")
+    if p < 10 or p % 2:
+        raise ValueError(f"p must be even (half stable, half unstable) and at least 10, got {p}.")
+    if not abs(r) > 1 or not math.isfinite(r):
+        raise ValueError(f"The bias rate r must be finite with |r| > 1 (|r| = 1 selects nothing), got {r}.")
+    if setting not in SETTINGS:
+        raise ValueError(f"Unknown setting {setting!r}: choose one of {', '.join(map(repr, SETTINGS))}.")
+    if outcome not in ("poly", "linear"):
+        raise ValueError(f"Unknown outcome {outcome!r}: choose 'poly' or 'linear'.")
+    if not noise_std >= 0 or not math.isfinite(noise_std):
+        raise ValueError(f"noise_std is a standard deviation and must be finite and not negative, got {noise_std}.")
+    if not exponent > 0 or not math.isfinite(exponent):
+        raise ValueError(f"exponent must be finite and positive (0 would select nothing), got {exponent}.")
+    num_biased = round(biased_fraction * p) if math.isfinite(biased_fraction) else 0
+    if not 1 <= num_biased <= p // 2:
+        raise ValueError(
+            f"biased_fraction={biased_fraction} of p={p} columns is {biased_fraction * p:g} columns of V_b; "
+            f"there must be between 1 and p/2 = {p // 2}."
+        )
+    return num_biased
+
+
+def _draw_stable_chain(rng: np.random.Generator, n: int, half: int) -> FloatArray:
+    z = rng.standard_normal((n, half + 1))
+    return 0.8 * z[:, :-1] + 0.2 * z[:, 1:]
+
+
+def _draw_independent(rng: np.random.Generator, n: int, half: int) -> FloatArray:
+    return np.hstack([_draw_stable_chain(rng, n, half), rng.standard_normal((n, half))])
+
+
+def _draw_s_to_v(rng: np.random.Generator, n: int, half: int) -> FloatArray:
+    s = _draw_stable_chain(rng, n, half)
+    return np.hstack([s, 0.8 * s + 0.2 * np.roll(s, -1, axis=1) + rng.standard_normal((n, half))])
+
+
+def _draw_v_to_s(rng: np.random.Generator, n: int, half: int) -> FloatArray:
+    v = rng.standard_normal((n, half))
+    return np.hstack([0.2 * v + 0.8 * np.roll(v, -1, axis=1) + rng.standard_normal((n, half)), v])
+
+
+_DRAW: dict[Setting, Callable[[np.random.Generator, int, int], FloatArray]] = {
+    "independent": _draw_independent,
+    "s_to_v": _draw_s_to_v,
+    "v_to_s": _draw_v_to_s,
+}
+
+
+def _covariance(setting: Setting, p: int) -> FloatArray:
+    """Covariance of (S, V) before the selection."""
+    half = p // 2
+    identity, following = (
+        np.eye(half),
+        np.roll(np.eye(half), 1, axis=1),
+    )  # (V @ following.T) is V shifted by one
+    if setting == "v_to_s":
+        mixing = 0.2 * identity + 0.8 * following
+        return np.block([[mixing @ mixing.T + identity, mixing], [mixing.T, identity]])
+    chain = 0.8 * np.eye(half, half + 1) + 0.2 * np.eye(half, half + 1, 1)
+    s = chain @ chain.T
+    mixing = 0.8 * identity + 0.2 * following if setting == "s_to_v" else np.zeros((half, half))
+    return np.block([[s, s @ mixing.T], [mixing @ s, mixing @ s @ mixing.T + identity]])
+
+
+@dataclass(frozen=True)
+class _BiasedGivenRest:
+    """V_b given the other columns: N(centre, scale² I), the centre itself random where V_b is correlated.
+
+    The conditional covariance Σ is split as scale² I + rest with scale² its smallest eigenvalue; the rest goes into the
+    centre. Given the centre the columns of V_b are independent, so the selection factorises over them.
+    """
+
+    scale: float
+    slopes: FloatArray
+    others: IndexArray
+    spread: FloatArray
+
+    @classmethod
+    def of(cls, setting: Setting, p: int, biased: IndexArray) -> _BiasedGivenRest:
+        covariance = _covariance(setting, p)
+        others = np.setdiff1d(np.arange(p), biased)
+        among_others, towards_biased = covariance[np.ix_(others, others)], covariance[np.ix_(others, biased)]
+        slopes = np.linalg.solve(among_others, towards_biased).astype(np.float64)
+        conditional = covariance[np.ix_(biased, biased)] - covariance[np.ix_(biased, others)] @ slopes
+        eigenvalues, vectors = np.linalg.eigh(conditional)
+        spread = vectors * np.sqrt(np.maximum(eigenvalues - eigenvalues[0], 0.0))
+        return cls(scale=math.sqrt(eigenvalues[0]), slopes=slopes, others=others, spread=spread)
+
+    def draw_centre(self, rng: np.random.Generator, X: FloatArray) -> FloatArray:
+        noise = rng.standard_normal((len(X), self.spread.shape[1])) @ self.spread.T
+        centre: FloatArray = X[:, self.others] @ self.slopes + noise
+        return centre
+
+
+def _log_halves(t: FloatArray, rate: float) -> tuple[FloatArray, FloatArray]:
+    """Logs of ∫ φ(e) exp(−rate |t − e|) de over e < t and over e > t (both times exp(−rate²/2))."""
+    return -rate * t + log_ndtr(t - rate), rate * t + log_ndtr(-t - rate)
+
+
+def _log_tilted_mass(t: FloatArray, rate: float) -> FloatArray:
+    """Log of E exp(−rate |t − e|), e ~ N(0, 1), up to a constant; largest at t = 0."""
+    total: FloatArray = np.asarray(logsumexp(np.stack(_log_halves(t, rate)), axis=0))
+    return total
+
+
+def _draw_tilted(rng: np.random.Generator, t: FloatArray, rate: float) -> FloatArray:
+    """Draw e with density ∝ φ(e) exp(−rate |t − e|): a truncated Gaussian on each side of t."""
+    log_left, log_right = _log_halves(t, rate)
+    left = np.log(rng.random(t.shape)) < log_left - np.logaddexp(log_left, log_right)
+    # Mirrored, the right half is a left half: e ~ N(rate, 1) below ±t, by inversion on the log scale.
+    bound = np.where(left, t, -t)
+    below = rate + ndtri_exp(np.log1p(-rng.random(t.shape)) + log_ndtr(bound - rate))
+    drawn: FloatArray = np.where(left, below, -below)
+    return drawn

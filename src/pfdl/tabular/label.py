@@ -1,0 +1,35 @@
+"""The label as a handful of functions, on which a linear regression captures what a column owes to it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+FloatArray = NDArray[np.float64]
+
+_RANK_TOLERANCE = 1e-7
+
+
+def number_functions(y: ArrayLike) -> FloatArray:
+    """A numeric label: y and its hinges at the quartiles, orthonormal.
+
+    Piecewise linear rather than powers of y, because one outlying label would rule a cubic.
+    """
+    y = np.asarray(y, dtype=np.float64)
+    hinges = [np.maximum(y - quartile, 0.0) for quartile in np.quantile(y, [0.25, 0.5, 0.75])]
+    return _orthonormal(np.column_stack([y, *hinges]))
+
+
+def class_functions(codes: NDArray[np.intp], num_classes: int) -> FloatArray:
+    """A class label: the indicator of each class but one, orthonormal."""
+    return _orthonormal(np.eye(num_classes)[codes][:, 1:])
+
+
+def _orthonormal(functions: FloatArray) -> FloatArray:
+    """Centred, uncorrelated, variance 1; directions that hold nothing are left out."""
+    functions = functions - functions.mean(axis=0)
+    functions = functions / np.maximum(functions.std(axis=0), np.finfo(float).tiny)
+    values, vectors = np.linalg.eigh(functions.T @ functions / len(functions))
+    held = values > _RANK_TOLERANCE * max(values[-1], np.finfo(float).tiny)
+    result: FloatArray = functions @ (vectors[:, held] / np.sqrt(values[held]))
+    return result

@@ -1,0 +1,218 @@
+"""Which columns of a table follow the label only because of how the sample was selected?
+
+Selection that favours rows where a column V lies close to the label y makes V look like an *effect* of y. Effects and
+causes of y leave different marks on the correlations among the columns:
+
+* given y, an effect has little left in common with the other columns: y alone says most of what can be said about it;
+* given y, the causes of y correlate *more*: they collide in y, so knowing y and one cause tells about the others.
+
+Three residual variances per column j carry all of it (F: the columns already dropped):
+
+* v(F), v(F, y): what F alone, F and y, leave unexplained;
+* v(rest), v(rest, y): what all other columns, without and with y, leave unexplained.
+
+    m = 1 − v(rest)/v(F)                       how much the other columns tell about j
+    k = 1 − v(rest, y)/v(F, y)                 the same, once y is known
+    share = (v(F) − v(F, y)) / (v(F) − v(rest, y))   of all that can be told about j, how much y tells alone
+
+This is the label-conditional decomposition: an extension of this project, not part of the PFDL paper.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from pfdl.tabular.moments import Moments
+
+FloatArray = NDArray[np.float64]
+IndexArray = NDArray[np.intp]
+
+# A little is forgiven: where other columns cause the causes, collision adds only a percent or two to what they share.
+_COLLISION = 0.97
+
+KEPT, FOLLOWS_LABEL, ISOLATED = "kept", "follows the label", "isolated"
+
+NO_SELECTION = "no column follows the label: nothing betrays a selection, every column is kept"
+TOO_SMALL = "too few rows or columns to tell, every column is kept"
+AMBIGUOUS = (
+    "some columns follow the label, but the others do not behave like its causes (they would have to collide in it), "
+    "so cause and effect cannot be told apart: every column is kept"
+)
+SELECTION = "columns that follow the label, as if they were its effects, are left out"
+
+
+@dataclass(frozen=True)
+class Unexplained:
+    """Residual variance of every (standardised) column given all the others, without and with the label.
+
+    ``rows`` and ``inputs`` are the rows the variances were measured on and the inputs they were fitted with on those
+    same rows (0 where they were measured on rows held out from the fit).
+    """
+
+    without_label: FloatArray
+    with_label: FloatArray
+    rows: int
+    inputs: int
+
+
+class Decomposer(Protocol):
+    """Measures how much of each column the others explain."""
+
+    def __call__(self, X: FloatArray, label: FloatArray, moments: Moments) -> Unexplained:
+        """Return the residual variances of the columns of X, scaled to variance 1 as in ``moments``."""
+        ...
+
+
+def linear_decomposer(X: FloatArray, label: FloatArray, moments: Moments) -> Unexplained:
+    """Decompose with least squares, for all columns at once, from one inverse covariance matrix."""
+    columns = np.arange(moments.num_columns)
+    return Unexplained(
+        without_label=1.0 / np.diag(np.linalg.inv(moments.covariance(columns))) * moments.unbias(len(columns) - 1),
+        with_label=1.0
+        / np.diag(np.linalg.inv(moments.covariance(columns, given=moments.label)))
+        * moments.unbias(len(columns) - 1 + len(moments.label)),
+        rows=moments.rows,
+        inputs=len(columns) - 1,
+    )
+
+
+@dataclass(frozen=True)
+class Screening:
+    """What `screen` found: one entry per column in every array."""
+
+    m: FloatArray
+    k: FloatArray
+    share: FloatArray
+    relevance: FloatArray
+    decision: NDArray[np.object_]
+    verdict: str
+
+    @property
+    def kept(self) -> NDArray[np.bool_]:
+        """Mask of the columns to use."""
+        mask: NDArray[np.bool_] = self.decision == KEPT
+        return mask
+
+
+def screen(
+    X: FloatArray,
+    label: FloatArray,
+    *,
+    decompose: Decomposer = linear_decomposer,
+    alpha: float,
+    share_threshold: float,
+    ratio_threshold: float,
+) -> Screening:
+    """Find the columns that follow the label.
+
+    Args:
+        X: columns, none constant and none a linear combination of others, of shape (n, p).
+        label: functions of the label with full column rank, of shape (n, d).
+        decompose: how the columns are predicted from each other.
+        alpha: level of the tests, divided by p.
+        share_threshold: a column is a suspect where the label alone tells more than this share of what can be told.
+        ratio_threshold: a suspect is dropped where k/m lies below this.
+
+    Returns:
+        The evidence and the decisions. Unless columns follow the label *and* the columns left behave like causes of
+        it, every column is kept.
+    """
+    n, p = X.shape
+    if p < 2 or n < 2 * (p + label.shape[1]) + 10:
+        nothing = np.full(p, np.nan)
+        return Screening(nothing, nothing, nothing, nothing, np.full(p, KEPT, dtype=object), TOO_SMALL)
+    moments = Moments.of(X, label)
+    table = _Evidence(moments, decompose(X, label, moments), alpha)
+    first = table.given([])
+    dropped, share = _drop_followers(table, first, share_threshold, ratio_threshold)
+    decision = np.full(p, KEPT, dtype=object)
+    if not dropped:
+        return Screening(first.m, first.k, share, table.relevance, decision, NO_SELECTION)
+
+    kept = np.setdiff1d(np.arange(p), dropped)
+    suspects_left = (first.correlated & table.relevant & (share > share_threshold))[kept]
+    if suspects_left.any() or len(kept) < 2:
+        return Screening(first.m, first.k, share, table.relevance, decision, AMBIGUOUS)
+    moments = Moments.of(X[:, kept], label)
+    table_of_kept = _Evidence(moments, decompose(X[:, kept], label, moments), alpha)
+    rest, causes = table_of_kept.given([]), table_of_kept.relevant
+    # Causes collide in the label: together they must not have less in common once it is known.
+    if not causes.any() or rest.k[causes].sum() <= _COLLISION * rest.m[causes].sum():
+        return Screening(first.m, first.k, share, table.relevance, decision, AMBIGUOUS)
+    decision[dropped] = FOLLOWS_LABEL
+    decision[kept[~causes & ~rest.collides]] = ISOLATED
+    return Screening(first.m, first.k, share, table.relevance, decision, SELECTION)
+
+
+def _drop_followers(
+    table: _Evidence, first: _Given, share_threshold: float, ratio_threshold: float
+) -> tuple[list[int], FloatArray]:
+    """Drop the clearest follower of the label, look again given what was dropped, until none is left.
+
+    Looking again is what separates the rest: a cause may resemble the label merely because it resembles a follower, and
+    once that is accounted for it no longer does.
+    """
+    dropped: list[int] = []
+    share = first.share.copy()
+    fades = first.k < ratio_threshold * first.m
+    now = first
+    while True:
+        left = np.setdiff1d(np.arange(len(share)), dropped)
+        share[left] = now.share[left]
+        candidates = left[(first.correlated & table.relevant & fades & (share > share_threshold))[left]]
+        if not len(candidates) or len(left) == 1:
+            return dropped, share
+        dropped.append(int(candidates[np.argmax(share[candidates])]))
+        now = table.given(dropped)
+
+
+@dataclass(frozen=True)
+class _Given:
+    """m, k and share of every column, given the columns already dropped, and the tests of m > 0 and k > 0."""
+
+    m: FloatArray
+    k: FloatArray
+    share: FloatArray
+    correlated: NDArray[np.bool_]
+    collides: NDArray[np.bool_]
+
+
+class _Evidence:
+    def __init__(self, moments: Moments, unexplained: Unexplained, alpha: float) -> None:
+        self.moments = moments
+        self.unexplained = unexplained
+        self.level = alpha / moments.num_columns
+        #: p-value of "given all other columns, this one and the label have nothing to tell each other"
+        self.relevance = self._p_value(unexplained.without_label, unexplained.with_label, len(moments.label))
+        self.relevant = self.relevance < self.level
+
+    def given(self, dropped: list[int]) -> _Given:
+        label = self.moments.label
+        v_f = self.moments.residual_variance(np.array(dropped, dtype=np.intp))
+        v_fy = self.moments.residual_variance(np.concatenate([np.array(dropped, dtype=np.intp), label]))
+        v_rest, v_rest_y = self.unexplained.without_label, self.unexplained.with_label
+        told = np.maximum(v_f - v_rest_y, np.finfo(float).tiny)
+        others = max(self.unexplained.inputs - len(dropped), 1)
+        return _Given(
+            m=1.0 - v_rest / v_f,
+            k=1.0 - v_rest_y / v_fy,
+            share=np.clip((v_f - v_fy) / told, 0.0, 1.0),
+            correlated=self._p_value(v_f, v_rest, others) < self.level,
+            collides=self._p_value(v_fy, v_rest_y, others) < self.level,
+        )
+
+    def _p_value(self, smaller: FloatArray, larger: FloatArray, added_inputs: int) -> FloatArray:
+        """F-test that the larger model explains no more than the smaller; both as unbiased residual variances."""
+        freedom = self.unexplained.rows - self.unexplained.inputs - len(self.moments.label) - 1
+        if not self.unexplained.inputs:  # held-out variances: any honest gain is a gain
+            added_inputs = 1
+            gain = (smaller - larger) * freedom
+        else:
+            gain = smaller * (freedom + added_inputs) - larger * freedom
+        p_value: FloatArray = stats.f.sf(np.maximum(gain, 0.0) / added_inputs / larger, added_inputs, freedom)
+        return p_value

@@ -1,0 +1,69 @@
+"""SRDO: Sample Reweighted Decorrelation Operator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.linear_model import LinearRegression
+from sklearn.linear_model._base import LinearModel
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
+
+from pfdl.tabular.dwr import effective_sample_size
+
+
+class SRDORegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
+    """Weighted least squares under weights that make the table look like one with independent columns.
+
+    Shen et al., "Stable Learning via Sample Reweighting", AAAI 2020. Every column is shuffled on its own, which keeps
+    the marginals and breaks all dependence; a classifier learns to tell shuffled rows from real ones, and its odds are
+    the density ratio by which real rows are weighted.
+
+    Args:
+        classifier: Any classifier with ``predict_proba``; by default scikit-learn's multilayer perceptron with hidden
+            layers (100, 5) on standardised columns. The paper leaves the classifier open.
+        fit_intercept: Whether to fit an intercept.
+        random_state: Seed of the shuffling and of the default classifier.
+
+    Attributes:
+        coef_: Coefficients, of shape (n_features,).
+        intercept_: Intercept.
+        classifier_: The fitted classifier.
+        sample_weight_: The weights, with mean 1.
+        effective_sample_size_: (Σw)² / Σw².
+        n_features_in_: Number of columns seen in ``fit``.
+        feature_names_in_: Their names, if X had any.
+    """
+
+    def __init__(
+        self, *, classifier: BaseEstimator | None = None, fit_intercept: bool = True, random_state: Any = None
+    ) -> None:
+        self.classifier = classifier
+        self.fit_intercept = fit_intercept
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> SRDORegressor:
+        """Fit to columns X of shape (n, p) and a numeric label y of shape (n,)."""
+        X, y = validate_data(self, X, y, y_numeric=True, dtype=np.float64)
+        random = check_random_state(self.random_state)
+        shuffled = np.column_stack([random.permutation(column) for column in X.T])
+        if self.classifier is None:
+            network = MLPClassifier(
+                hidden_layer_sizes=(100, 5), early_stopping=len(X) >= 100, random_state=random.randint(2**31 - 1)
+            )
+            self.classifier_ = make_pipeline(StandardScaler(), network)
+        else:
+            self.classifier_ = clone(self.classifier)
+        self.classifier_.fit(np.vstack([X, shuffled]), np.repeat([0, 1], len(X)))
+        probability = self.classifier_.predict_proba(X)
+        weight = probability[:, 1] / np.maximum(probability[:, 0], np.finfo(float).eps)
+        self.sample_weight_ = weight / weight.mean()
+        self.effective_sample_size_ = effective_sample_size(weight)
+        linear = LinearRegression(fit_intercept=self.fit_intercept).fit(X, y, sample_weight=self.sample_weight_)
+        self.coef_, self.intercept_ = linear.coef_, linear.intercept_
+        return self
