@@ -115,7 +115,7 @@ def make_mmads(
     half = p // 2
     stable, unstable = np.arange(half), np.arange(half, p)
     biased = unstable[:num_biased]
-    beta = np.concatenate([np.resize(_COEFFICIENT_CYCLE, half), np.zeros(half)])
+    beta = true_coefficients(p)
     conditional = _BiasedGivenRest.of(setting, p, biased)
     rate = exponent * math.log(abs(r)) * conditional.scale
 
@@ -148,6 +148,11 @@ def make_mmads(
         r=float(r),
         setting=setting,
     )
+
+
+def true_coefficients(p: int) -> FloatArray:
+    """The linear coefficients β of p columns: the cycle 1/3, −2/3, 1, −1/3, 2/3, −1 on S, zero on V."""
+    return np.concatenate([np.resize(_COEFFICIENT_CYCLE, p // 2), np.zeros(p // 2)])
 
 
 def _check(

@@ -1,0 +1,1 @@
+"""One file per table of the paper, and the runner they share."""

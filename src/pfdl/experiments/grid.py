@@ -1,0 +1,153 @@
+"""Run a grid of independent tasks in parallel, keep every finished one, and after a kill do only what is missing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import joblib
+import pandas as pd
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+Task = Mapping[str, Any]
+Row = Mapping[str, Any]
+BACKENDS = ("joblib", "ray")
+
+
+def run_grid(
+    function: Callable[..., Sequence[Row]],
+    tasks: Sequence[Task],
+    folder: Path,
+    *,
+    n_jobs: int = 1,
+    backend: str = "joblib",
+    console: Console | None = None,
+) -> pd.DataFrame:
+    """Call ``function(**task)`` for every task that has no stored result yet, and return the rows of all of them.
+
+    Each finished task is one file in ``folder``, named by its content and written whole or not at all. A task is known
+    by its arguments alone: whatever changes its outcome must be among them.
+
+    Args:
+        function: a function at the top level of a module; its rows are dictionaries of what JSON can hold.
+        tasks: keyword arguments of each call, of what JSON can hold.
+        folder: where the results are kept; made if missing.
+        n_jobs: processes on this machine (joblib's counting: −1 is all cores).
+        backend: ``"joblib"``, or ``"ray"``: the cluster that ``RAY_ADDRESS`` names, or else a local Ray of ``n_jobs``.
+        console: where to draw the progress bar; none is drawn where this is no terminal.
+
+    Returns:
+        One row per row returned, in the order of the tasks, with the task's arguments in front.
+    """
+    if backend not in BACKENDS:
+        raise ValueError(f"Unknown backend {backend!r}: choose one of {', '.join(map(repr, BACKENDS))}.")
+    folder.mkdir(parents=True, exist_ok=True)
+    missing = [task for task in tasks if _load(folder, task) is None]
+    if missing:
+        execute = _with_ray if backend == "ray" else _with_joblib
+        with _progress(console) as progress:
+            bar = None if progress is None else progress.add_task("tasks", total=len(tasks))
+            if progress is not None and bar is not None:
+                progress.advance(bar, len(tasks) - len(missing))
+            for task, rows in execute(function, missing, n_jobs):
+                write_atomically(_path(folder, task), json.dumps({"task": dict(task), "rows": list(rows)}))
+                if progress is not None and bar is not None:
+                    progress.advance(bar)
+    return pd.DataFrame([{**task, **row} for task in tasks for row in _load(folder, task) or ()])
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file so that at any moment either the old one or the whole new one is there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _path(folder: Path, task: Task) -> Path:
+    digest = hashlib.sha256(json.dumps(task, sort_keys=True).encode()).hexdigest()
+    return folder / f"{digest[:24]}.json"
+
+
+def _load(folder: Path, task: Task) -> list[Row] | None:
+    """Rows of a finished task; None if there are none, or if the file cannot be what this runner wrote."""
+    try:
+        stored = json.loads(_path(folder, task).read_text(encoding="utf-8"))
+    except (FileNotFoundError, json.JSONDecodeError, UnicodeDecodeError):
+        return None
+    if not isinstance(stored, dict) or stored.get("task") != json.loads(json.dumps(task)):
+        return None
+    rows: list[Row] = stored["rows"]
+    return rows
+
+
+def _call(function: Callable[..., Sequence[Row]], task: Task) -> tuple[Task, Sequence[Row]]:
+    """One task on one core: processes are what runs side by side, and their threads would only fight."""
+    import torch
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpool_limits(limits=1):
+            return task, function(**task)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _with_joblib(
+    function: Callable[..., Sequence[Row]], tasks: Sequence[Task], n_jobs: int
+) -> Iterator[tuple[Task, Sequence[Row]]]:
+    parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered")
+    yield from parallel(joblib.delayed(_call)(function, task) for task in tasks)
+
+
+def _with_ray(
+    function: Callable[..., Sequence[Row]], tasks: Sequence[Task], n_jobs: int
+) -> Iterator[tuple[Task, Sequence[Row]]]:
+    try:
+        import ray
+    except ImportError:
+        raise ModuleNotFoundError(
+            "The ray backend needs Ray: install pfdl[cluster], or use the joblib backend."
+        ) from None
+    started_here = not ray.is_initialized()
+    if started_here:
+        local = {} if os.environ.get("RAY_ADDRESS") else {"num_cpus": joblib.effective_n_jobs(n_jobs)}
+        ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR, **local)
+    try:
+        remote = ray.remote(num_cpus=1)(_call)
+        running = [remote.remote(function, task) for task in tasks]
+        while running:
+            done, running = ray.wait(running, num_returns=1)
+            yield ray.get(done[0])
+    finally:
+        if started_here:
+            ray.shutdown()
+
+
+def _progress(console: Console | None) -> AbstractContextManager[Progress | None]:
+    if console is None or not console.is_terminal:
+        return nullcontext()
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+    )
