@@ -1,0 +1,146 @@
+"""Time and peak memory of one PFDL step (both steps of one mini-batch) against the naive implementation.
+
+The rival, "naive", is what one writes first: gather the p leave-one-out inputs of every row into an n×p×(p−1)
+tensor and put it through an ordinary MLP. Each measurement runs in a process of its own, so that peak memory is
+that of the step alone: on a CPU the growth of the resident set, on a GPU the allocator's peak.
+
+    python benchmarks/leave_one_out.py                     # the table: ratio to naive, growth with n, p and h
+    python benchmarks/leave_one_out.py --threads 2 --device cuda
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import resource
+import subprocess
+import sys
+import time
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import nn
+
+import pfdl
+
+HEADLINE = (64, 1024, 64)
+GROWTH = {
+    "n": [(32, 512, 64), (64, 512, 64), (128, 512, 64), (256, 512, 64)],
+    "p": [(64, 256, 64), (64, 512, 64), (64, 1024, 64), (64, 2048, 64)],
+    "h": [(64, 512, 32), (64, 512, 64), (64, 512, 128), (64, 512, 256)],
+}
+METHODS = ("naive", "strict", "indexed")
+
+
+class Gather(nn.Module):
+    """The naive network g: p copies of the input, each without one coordinate."""
+
+    def __init__(self, p: int, h: int) -> None:
+        super().__init__()
+        everything = torch.arange(p)
+        self.register_buffer("others", torch.stack([everything[everything != j] for j in range(p)]))
+        self.network = nn.Sequential(nn.Linear(p - 1, h), nn.ReLU(), nn.Linear(h, 1))
+
+    def forward(self, u: torch.Tensor) -> torch.Tensor:
+        """Ũ, shape (n, p), by way of a tensor of shape (n, p, p − 1)."""
+        return self.network(u[:, self.others]).squeeze(-1)
+
+
+def make_step(method: str, p: int, h: int, device: str):
+    """One mini-batch of PFDL: g is updated, then the gradient of L_decorr reaches the features."""
+    penalty = pfdl.PartialDecorrelation(p, hidden=h, sharing="indexed" if method == "indexed" else "strict")
+    if method == "naive":
+        naive = Gather(p, h)
+        naive.first_weight = naive.network[0].weight
+        penalty.decomposition, penalty._check = naive, lambda features: None
+        penalty.optimizer = torch.optim.Adam(naive.parameters(), lr=1e-3)
+    penalty.to(device)
+
+    def step(features: torch.Tensor) -> None:
+        features.grad = None
+        penalty(features).backward()
+
+    return step
+
+
+def measure(method: str, n: int, p: int, h: int, device: str, repeats: int) -> dict[str, float]:
+    """Seconds per step (the best of the repeats, which other work on the machine disturbs least) and peak bytes."""
+    torch.manual_seed(0)
+    step = make_step(method, p, h, device)
+    features = torch.randn(n, p, device=device, requires_grad=True)
+    make_step("strict", 8, 4, device)(torch.randn(4, 8, device=device, requires_grad=True))  # load the libraries
+    on_gpu = device.startswith("cuda")
+    if on_gpu:
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated() if on_gpu else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    seconds = []
+    for _ in range(repeats + 1):
+        start = time.perf_counter()
+        step(features)
+        if on_gpu:
+            torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - start)
+    peak = torch.cuda.max_memory_allocated() if on_gpu else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {"seconds": min(seconds[1:]), "bytes": peak - before}
+
+
+def in_own_process(method: str, shape: tuple[int, int, int], options: argparse.Namespace) -> dict[str, float]:
+    """Measure in a fresh interpreter."""
+    command = [sys.executable, __file__, "--device", options.device, "--threads", str(options.threads)]
+    command += ["--repeats", str(options.repeats), "--measure", method, *map(str, shape)]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--measure", nargs=4, metavar=("METHOD", "N", "P", "H"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    if options.measure:
+        method, *shape = options.measure
+        print(json.dumps(measure(method, *map(int, shape), options.device, options.repeats)))
+        return
+
+    machine = torch.cuda.get_device_name() if options.device.startswith("cuda") else platform.processor()
+    console = Console()
+    console.print(f"One PFDL step on {options.device} ({machine or platform.machine()}), {options.threads} threads, ")
+    console.print(f"torch {torch.__version__}, Python {platform.python_version()}; best of {options.repeats}.\n")
+
+    table = Table(title=f"against naive at n, p, h = {HEADLINE}")
+    for column in ("g", "time", "naive ÷ it", "peak memory", "naive ÷ it"):
+        table.add_column(column, justify="right")
+    found = {method: in_own_process(method, HEADLINE, options) for method in METHODS}
+    for method, result in found.items():
+        table.add_row(
+            method,
+            f"{1e3 * result['seconds']:.1f} ms",
+            f"{found['naive']['seconds'] / result['seconds']:.1f} ×",
+            f"{result['bytes'] / 2**20:.0f} MB",
+            f"{found['naive']['bytes'] / max(result['bytes'], 1):.1f} ×",
+        )
+    console.print(table)
+
+    for name, shapes in GROWTH.items():
+        table = Table(title=f"growth with {name} (each row doubles it: a straight line doubles the time)")
+        for column in ("n", "p", "h", "strict", "× previous", "indexed", "× previous"):
+            table.add_column(column, justify="right")
+        previous: dict[str, float] = {}
+        for shape in shapes:
+            cells = []
+            for method in ("strict", "indexed"):
+                seconds = in_own_process(method, shape, options)["seconds"]
+                ratio = f"{seconds / previous[method]:.2f}" if method in previous else ""
+                cells += [f"{1e3 * seconds:.1f} ms", ratio]
+                previous[method] = seconds
+            table.add_row(*map(str, shape), *cells)
+        console.print(table)
+
+
+if __name__ == "__main__":
+    main()

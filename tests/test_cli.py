@@ -1,0 +1,24 @@
+from typer.testing import CliRunner
+
+from pfdl.cli import app
+
+runner = CliRunner()
+
+
+def test_help_lists_the_commands():
+    result = runner.invoke(app, ["--help"])
+    assert result.exit_code == 0
+    assert "demo" in result.output
+    assert "reproduce" in result.output
+
+
+def test_demo_prints_its_table():
+    result = runner.invoke(app, ["demo", "--seeds", "1", "--epochs", "1"])
+    assert result.exit_code == 0
+    assert "PFDL (paper)" in result.output
+
+
+def test_a_wrong_option_is_a_sentence_not_a_traceback():
+    result = runner.invoke(app, ["demo", "--seeds", "0"])
+    assert result.exit_code == 2
+    assert "Traceback" not in result.output

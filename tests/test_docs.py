@@ -1,0 +1,39 @@
+"""The code in README and docs runs, the examples run, and links lead somewhere."""
+
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+def name(path):
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_python_blocks_run(page):
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    namespace = {"__name__": "__docs__"}
+    for block in blocks:
+        exec(compile(block, name(page), "exec"), namespace)
+    assert not re.search(r"^```py\b", page.read_text(), flags=re.MULTILINE)  # a block this test would not see
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_local_links_lead_somewhere(page):
+    targets = re.findall(r"\]\(([^)#\s]+)", page.read_text())
+    local = [target for target in targets if "://" not in target]
+    assert [target for target in local if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=name)
+def test_examples_run(example, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [str(example)])
+    runpy.run_path(str(example), run_name="__main__")
+    assert capsys.readouterr().out
