@@ -145,7 +145,8 @@ def screen(
     if not causes.any() or rest.k[causes].sum() <= _COLLISION * rest.m[causes].sum():
         return Screening(first.m, first.k, share, table.relevance, decision, AMBIGUOUS)
     decision[dropped] = FOLLOWS_LABEL
-    decision[kept[~causes & ~rest.collides]] = ISOLATED
+    adds_nothing = table_of_kept.relevance > alpha  # not divided by p: to fail a strict test is not to be useless
+    decision[kept[adds_nothing & ~rest.collides]] = ISOLATED
     return Screening(first.m, first.k, share, table.relevance, decision, SELECTION)
 
 
@@ -188,7 +189,9 @@ class _Evidence:
         self.unexplained = unexplained
         self.level = alpha / moments.num_columns
         #: p-value of "given all other columns, this one and the label have nothing to tell each other"
-        self.relevance = self._p_value(unexplained.without_label, unexplained.with_label, len(moments.label))
+        self.relevance = self._p_value(
+            unexplained.without_label, unexplained.with_label, added_inputs=len(moments.label), inputs_of_label=True
+        )
         self.relevant = self.relevance < self.level
 
     def given(self, dropped: list[int]) -> _Given:
@@ -202,17 +205,20 @@ class _Evidence:
             m=1.0 - v_rest / v_f,
             k=1.0 - v_rest_y / v_fy,
             share=np.clip((v_f - v_fy) / told, 0.0, 1.0),
-            correlated=self._p_value(v_f, v_rest, others) < self.level,
-            collides=self._p_value(v_fy, v_rest_y, others) < self.level,
+            correlated=self._p_value(v_f, v_rest, others, inputs_of_label=False) < self.level,
+            collides=self._p_value(v_fy, v_rest_y, others, inputs_of_label=True) < self.level,
         )
 
-    def _p_value(self, smaller: FloatArray, larger: FloatArray, added_inputs: int) -> FloatArray:
+    def _p_value(
+        self, smaller: FloatArray, larger: FloatArray, added_inputs: int, *, inputs_of_label: bool
+    ) -> FloatArray:
         """F-test that the larger model explains no more than the smaller; both as unbiased residual variances."""
-        freedom = self.unexplained.rows - self.unexplained.inputs - len(self.moments.label) - 1
-        if not self.unexplained.inputs:  # held-out variances: any honest gain is a gain
-            added_inputs = 1
-            gain = (smaller - larger) * freedom
-        else:
+        if self.unexplained.inputs:
+            freedom = self.unexplained.rows - 1 - self.unexplained.inputs
+            freedom -= len(self.moments.label) if inputs_of_label else 0
             gain = smaller * (freedom + added_inputs) - larger * freedom
+        else:  # measured on held-out rows, where a gain is a gain however many inputs it took
+            freedom, added_inputs = self.unexplained.rows - 1, 1
+            gain = (smaller - larger) * freedom
         p_value: FloatArray = stats.f.sf(np.maximum(gain, 0.0) / added_inputs / larger, added_inputs, freedom)
         return p_value

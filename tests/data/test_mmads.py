@@ -1,0 +1,146 @@
+"""The exact sampler against plain rejection, and the facts a data set states about itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pfdl.data import MMADS, make_mmads
+from pfdl.data.mmads import SETTINGS, _covariance
+
+
+def plain_rejection(
+    n: int,
+    p: int,
+    r: float,
+    setting: str,
+    seed: int,
+    num_biased: int,
+    exponent: float = 5.0,
+    noise_in_selection: bool = True,
+    outcome: str = "poly",
+) -> tuple[np.ndarray, np.ndarray]:
+    """The paper's text, line by line: draw, then keep with probability Π |r| ** (−5 D)."""
+    rng = np.random.default_rng(seed)
+    half = p // 2
+    beta = np.resize([1 / 3, -2 / 3, 1, -1 / 3, 2 / 3, -1], half)
+    rows, labels = [], []
+    while sum(map(len, labels)) < n:
+        size = 20_000
+        z, v = rng.standard_normal((size, p)), rng.standard_normal((size, half))
+        s = np.stack([0.8 * z[:, i] + 0.2 * z[:, i + 1] for i in range(half)], axis=1)
+        if setting == "s_to_v":
+            noise = rng.standard_normal((size, half))
+            v = np.stack([0.8 * s[:, j] + 0.2 * s[:, (j + 1) % half] + noise[:, j] for j in range(half)], axis=1)
+        if setting == "v_to_s":
+            noise = rng.standard_normal((size, half))
+            s = np.stack([0.2 * v[:, j] + 0.8 * v[:, (j + 1) % half] + noise[:, j] for j in range(half)], axis=1)
+        f = s @ beta + (s[:, 0] * s[:, 1] * s[:, 2] if outcome == "poly" else 0.0)
+        y = f + 0.3 * rng.standard_normal(size)
+        probability = np.ones(size)
+        for i in range(num_biased):
+            probability *= abs(r) ** (-exponent * np.abs((y if noise_in_selection else f) - np.sign(r) * v[:, i]))
+        kept = rng.random(size) < probability
+        rows.append(np.hstack([s, v])[kept])
+        labels.append(y[kept])
+    return np.concatenate(rows)[:n], np.concatenate(labels)[:n]
+
+
+CASES = [
+    ("independent", 1.7, 0.1, {}),
+    ("independent", -1.3, 0.2, {"noise_in_selection": False}),
+    ("s_to_v", 1.7, 0.2, {}),
+    ("s_to_v", -1.5, 0.1, {"outcome": "linear"}),
+    ("v_to_s", 1.3, 0.2, {}),  # neighbouring columns of V_b are correlated given the rest
+    ("v_to_s", -1.7, 0.1, {"exponent": 3.0}),
+]
+
+
+@pytest.mark.parametrize(("setting", "r", "fraction", "options"), CASES)
+def test_exact_sampler_agrees_with_plain_rejection(setting, r, fraction, options):
+    n, p = 6000, 10
+    data = make_mmads(n, p, r, setting, seed=1, biased_fraction=fraction, **options)
+    X, y = plain_rejection(n, p, r, setting, 2, len(data.biased), **options)
+    ours, theirs = np.column_stack([data.X, data.y]), np.column_stack([X, y])
+    # Every marginal, every pairwise product and the product in y, each at a level that all of them share.
+    for j in range(p + 1):
+        assert stats.ks_2samp(ours[:, j], theirs[:, j]).pvalue > 1e-4
+    products = [(ours[:, i] * ours[:, j], theirs[:, i] * theirs[:, j]) for i in range(p + 1) for j in range(i, p + 1)]
+    products.append((np.prod(ours[:, :3], axis=1) * ours[:, -1], np.prod(theirs[:, :3], axis=1) * theirs[:, -1]))
+    for a, b in products:
+        assert abs(a.mean() - b.mean()) < 4.5 * np.sqrt(a.var() / n + b.var() / n)
+    # The distance the selection looks at.
+    distance = ours[:, -1] - np.sign(r) * ours[:, p // 2], theirs[:, -1] - np.sign(r) * theirs[:, p // 2]
+    assert stats.ks_2samp(*distance).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_covariance_before_selection(setting):
+    # A bias rate next to 1 selects next to nothing.
+    data = make_mmads(40_000, 10, 1 + 1e-9, setting, seed=3)
+    assert np.allclose(np.cov(data.X.T), _covariance(setting, 10), atol=0.05)
+
+
+def test_states_what_is_true():
+    data = make_mmads(50, 20, -2.0, "s_to_v", seed=0)
+    assert isinstance(data, MMADS)
+    assert data.X.shape == (50, 20)
+    assert data.y.shape == (50,)
+    assert np.allclose(data.beta[:6], [1 / 3, -2 / 3, 1, -1 / 3, 2 / 3, -1])
+    assert np.allclose(data.beta[6:10], data.beta[:4])
+    assert not data.beta[10:].any()
+    assert data.stable.tolist() == list(range(10))
+    assert data.unstable.tolist() == list(range(10, 20))
+    assert data.biased.tolist() == [10, 11]
+    assert (data.r, data.setting) == (-2.0, "s_to_v")
+    frame = data.frame()
+    assert frame.columns.tolist() == [f"S{i}" for i in range(1, 11)] + [f"V{i}" for i in range(1, 11)] + ["y"]
+    assert np.array_equal(frame["V3"], data.X[:, 12])
+
+
+def test_label_is_the_stated_function_of_s():
+    for outcome in ("poly", "linear"):
+        data = make_mmads(200, 10, 1.7, seed=5, outcome=outcome, noise_std=0.0)
+        product = data.X[:, 0] * data.X[:, 1] * data.X[:, 2] if outcome == "poly" else 0.0
+        assert np.allclose(data.y, data.X @ data.beta + product)
+    noisy = make_mmads(4000, 10, 1 + 1e-9, seed=5, outcome="linear")
+    assert np.std(noisy.y - noisy.X @ noisy.beta) == pytest.approx(0.3, rel=0.1)
+
+
+def test_same_seed_same_data_and_generators_are_welcome():
+    first, again = make_mmads(30, 10, 1.7, seed=7), make_mmads(30, 10, 1.7, seed=np.random.default_rng(7))
+    assert np.array_equal(first.X, again.X)
+    assert np.array_equal(first.y, again.y)
+    assert not np.array_equal(first.X, make_mmads(30, 10, 1.7, seed=8).X)
+
+
+def test_the_strongest_bias_of_the_paper_is_within_reach():
+    data = make_mmads(500, 40, 3.0, "v_to_s", seed=0)
+    assert np.abs(data.y[:, None] - data.X[:, data.biased]).mean() < 0.3
+    data = make_mmads(500, 40, -3.0, "s_to_v", seed=0)
+    assert np.abs(data.y[:, None] + data.X[:, data.biased]).mean() < 0.3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"n": 0}, "at least 1 row, got 0"),
+        ({"p": 11}, "even .* got 11"),
+        ({"p": 8}, "at least 10, got 8"),
+        ({"r": 1.0}, r"\|r\| > 1 .* got 1.0"),
+        ({"r": -0.5}, "got -0.5"),
+        ({"r": float("nan")}, "got nan"),
+        ({"r": float("inf")}, "got inf"),
+        ({"setting": "S->V"}, "Unknown setting 'S->V': choose one of 'independent'"),
+        ({"outcome": "cubic"}, "Unknown outcome 'cubic'"),
+        ({"noise_std": -0.1}, "not negative, got -0.1"),
+        ({"exponent": 0.0}, "positive .* got 0.0"),
+        ({"biased_fraction": 0.01}, "0.1 columns of V_b; there must be between 1 and p/2 = 5"),
+        ({"biased_fraction": 0.9}, "9 columns"),
+        ({"biased_fraction": float("nan")}, "nan"),
+    ],
+)
+def test_errors_name_the_value_and_the_remedy(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        make_mmads(**({"n": 10, "p": 10, "r": 1.7} | arguments))

@@ -1,0 +1,165 @@
+"""Tables made to fool the screening: what it must get right, and what it is documented to get wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression
+
+from pfdl.tabular import PFDLRegressor
+from pfdl.tabular.selection import AMBIGUOUS, FOLLOWS_LABEL, NO_SELECTION
+from tests.tabular.reference import select
+
+WEAK, STRONG = 5 * np.log(1.3), 5 * np.log(1.7)
+BETA = np.array([1 / 3, -2 / 3, 1, -1 / 3, 2 / 3])
+
+
+def linear_table(beta, noise=0.3, nonlinear=False, shared_s=0.0, shared_v=0.0, heavy=False):
+    """A sampler of S (causes of y with these coefficients), V (five columns that are not) and y."""
+    beta = np.asarray(beta, dtype=float)
+
+    def draw(rng, n):
+        s = rng.standard_normal((n, len(beta))) + shared_s * rng.standard_normal((n, 1))
+        v = rng.standard_normal((n, 5)) + shared_v * rng.standard_normal((n, 1))
+        error = rng.standard_t(2, n) if heavy else rng.standard_normal(n)
+        y = s @ beta + (s[:, 0] * s[:, 1] * s[:, 2] if nonlinear else 0.0) + noise * error
+        return s, v / np.sqrt(1 + shared_v**2), y
+
+    return draw
+
+
+def assert_is_ordinary_least_squares(model, X, y):
+    plain = LinearRegression().fit(X, y)
+    assert np.allclose(model.coef_, plain.coef_, atol=1e-10)
+    assert model.intercept_ == pytest.approx(plain.intercept_)
+    assert np.allclose(model.predict(X), plain.predict(X))
+
+
+FOUND = {
+    "two independent causes": linear_table([1.0, 1.0]),
+    "three causes": linear_table([1.0, -1.0, 1.0]),
+    "purely linear y": linear_table(BETA),
+    "y with a product": linear_table(BETA, nonlinear=True),
+    "heavy-tailed noise": linear_table(BETA, heavy=True),
+    "noise larger than the signal": linear_table(BETA, noise=1.5),
+    "correlated V": linear_table(BETA, nonlinear=True, shared_v=1.0),
+    "positively correlated causes": linear_table([1.0, 0.5, 1.0, 0.5, 0.3], shared_s=0.7),
+}
+
+
+@pytest.mark.parametrize("rate", [WEAK, STRONG])
+@pytest.mark.parametrize("name", FOUND)
+def test_selection_is_found_and_no_cause_is_dropped(name, rate):
+    for seed in range(3):
+        X, y = select(FOUND[name], 2000, rate, seed)
+        num_causes = X.shape[1] - 5
+        model = PFDLRegressor().fit(X, y)
+        assert np.flatnonzero(model.screening_.decision == FOLLOWS_LABEL).tolist() == [num_causes]
+        assert model.kept_[:num_causes].all()
+        assert model.coef_[num_causes] == 0.0
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_without_selection_the_result_is_ordinary_least_squares(name):
+    for seed in range(3):
+        X, y = select(FOUND[name], 2000, 0.0, seed)
+        model = PFDLRegressor(auxiliary=True).fit(X, y)
+        assert model.verdict_ == NO_SELECTION
+        assert_is_ordinary_least_squares(model, X, y)
+
+
+def test_negative_bias_and_few_rows():
+    def mirrored(rng, n):
+        s, v, y = linear_table(BETA)(rng, n)
+        return s, v, -y
+
+    for seed in range(3):
+        X, y = select(mirrored, 300, STRONG, seed)
+        model = PFDLRegressor().fit(X, -y)  # V now follows −y
+        assert np.flatnonzero(model.screening_.decision == FOLLOWS_LABEL).tolist() == [5]
+
+
+def test_one_cause_among_noise_columns_is_never_dropped():
+    draw = linear_table([1.0], noise=0.5)
+    for seed in range(5):
+        X, y = select(draw, 2000, 0.0, seed)
+        assert_is_ordinary_least_squares(PFDLRegressor().fit(X, y), X, y)
+
+
+def test_documented_failure_one_cause_and_selection_cannot_be_told_apart():
+    """S → y → V reads the same from both ends: nothing in the table says which of the two is the cause."""
+    X, y = select(linear_table([1.0], noise=0.5), 2000, STRONG, 0)
+    model = PFDLRegressor().fit(X, y)
+    assert model.verdict_ == AMBIGUOUS
+    assert_is_ordinary_least_squares(model, X, y)
+
+
+def test_documented_failure_one_dominant_cause_keeps_everything():
+    """y is nearly a copy of its main cause, which therefore looks like a follower too."""
+    X, y = select(linear_table([1.0, 0.3]), 2000, STRONG, 0)
+    model = PFDLRegressor().fit(X, y)
+    assert model.verdict_ == AMBIGUOUS
+    assert_is_ordinary_least_squares(model, X, y)
+
+
+def test_documented_failure_an_effect_of_y_is_dropped_though_it_is_useful():
+    rng = np.random.default_rng(0)
+    S = rng.standard_normal((2000, 5))
+    y = S @ BETA + 0.3 * rng.standard_normal(2000)
+    effect = y + 0.3 * rng.standard_normal(2000)
+    model = PFDLRegressor().fit(np.column_stack([S, effect]), y)
+    assert np.flatnonzero(model.screening_.decision == FOLLOWS_LABEL).tolist() == [5]
+
+
+def test_random_unbiased_tables_rarely_lose_a_column():
+    """Factor models whose causes push the same way, on which k/m < 0.4 alone drops a cause in half of the draws."""
+    lost = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((2000, 2)) @ np.abs(rng.standard_normal((2, 8))) + rng.standard_normal((2000, 8))
+        signal = X[:, :5] @ (0.2 + np.abs(rng.standard_normal(5)))
+        share = rng.choice([0.2, 0.5, 0.8, 0.95])
+        y = signal + rng.standard_normal(2000) * signal.std() * np.sqrt((1 - share) / share)
+        lost += not PFDLRegressor().fit(X, y).kept_.all()
+    assert lost <= 2
+
+
+def test_collinear_columns():
+    X, y = select(FOUND["purely linear y"], 2000, STRONG, 0)
+    copies = np.column_stack([X, X[:, 5] * 2, X[:, 0] + X[:, 1]])
+    model = PFDLRegressor().fit(copies, y)
+    assert not model.kept_[[5, 10]].any()
+    assert np.allclose(model.predict(copies), PFDLRegressor().fit(X, y).predict(X))
+
+
+def test_documented_failure_a_noisy_copy_shields_a_follower():
+    X, y = select(FOUND["purely linear y"], 2000, STRONG, 0)
+    rng = np.random.default_rng(1)
+    shielded = np.column_stack([X, X[:, 5] + 0.05 * rng.standard_normal(2000)])
+    assert PFDLRegressor().fit(shielded, y).kept_.all()
+
+
+def test_constant_columns_get_no_weight():
+    X, y = select(FOUND["purely linear y"], 2000, STRONG, 0)
+    model = PFDLRegressor().fit(np.column_stack([np.full(2000, 1e6), X]), y)
+    assert model.coef_[0] == 0.0
+    assert model.explain()["decision"].iloc[0] == "constant"
+    assert np.allclose(model.coef_[1:], PFDLRegressor().fit(X, y).coef_)
+    only_constant = PFDLRegressor().fit(np.ones((50, 3)), y[:50])
+    assert np.allclose(only_constant.predict(np.ones((2, 3))), y[:50].mean())
+
+
+@pytest.mark.parametrize("rate", [0.0, STRONG])
+def test_one_hot_columns(rate):
+    def draw(rng, n):
+        group = np.eye(4)[rng.integers(4, size=n)]
+        s, v, y = linear_table(BETA)(rng, n)
+        return np.hstack([group, s]), v, y + group @ [0.0, 0.5, 1.0, -0.5]
+
+    X, y = select(draw, 3000, rate, 0)
+    model = PFDLRegressor().fit(X, y)
+    assert model.kept_[:9].all()
+    followers = np.flatnonzero(model.screening_.decision == FOLLOWS_LABEL).tolist()
+    assert followers == ([9] if rate else [])
+    groups = np.eye(4) @ np.vstack([model.coef_[:4]]).T
+    assert np.allclose((groups - groups[0]).ravel(), [0.0, 0.5, 1.0, -0.5], atol=0.15)
