@@ -7,18 +7,22 @@ view.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
+from rich.console import Console
 from torch import Tensor
 
 from pfdl.backbones import MLP
 from pfdl.data.colored_mnist import TRAIN_COLOR_FLIPS, ColoredMNIST, Environment
 from pfdl.data.digits import DigitSource, find_digits
 from pfdl.experiments.colored_mnist_rows import CANDIDATES, CONTEXT_ROWS, IRM, LITERAL_ROW, Row
+from pfdl.experiments.grid import run_grid
 from pfdl.objective import make_objective
 from pfdl.restarts import StackedMLPs, measure, train_restarts
 
@@ -48,7 +52,27 @@ FULL = Scale()
 QUICK = Scale(restarts=3, max_train=4000, max_hidden=64, feature_rows=128, decomposition_width=32)
 """Minutes on two processor cores. Not the published protocol: fewer rows, narrower networks, fewer restarts."""
 
-ROWS: dict[str, Row] = {row.key: row for row in (IRM, *CONTEXT_ROWS, *CANDIDATES, LITERAL_ROW)}
+_ALL_CANDIDATES = [row for rows in CANDIDATES.values() for row in rows]
+ROWS: dict[str, Row] = {row.key: row for row in (IRM, *CONTEXT_ROWS, *_ALL_CANDIDATES, LITERAL_ROW)}
+
+
+def scale_of(*, quick: bool, restarts: int | None = None) -> Scale:
+    """The published size or the quick one, with another number of restarts if one is given."""
+    scale = QUICK if quick else FULL
+    return scale if restarts is None else replace(scale, restarts=restarts)
+
+
+def resolve_device(name: str) -> str:
+    """The device a user means: ``"auto"`` is a GPU where there is one.
+
+    Raises:
+        ValueError: If the device is not there.
+    """
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name != "cpu" and not (name.startswith("cuda") and torch.cuda.is_available()):
+        raise ValueError(f"the device {name!r} is not available here; choose cpu, or cuda on a machine with a GPU.")
+    return name
 
 
 def tasks(source: DigitSource, scale: Scale) -> list[dict[str, Any]]:
@@ -56,14 +80,31 @@ def tasks(source: DigitSource, scale: Scale) -> list[dict[str, Any]]:
     return [{"row": key, "digits": source.name, **vars(scale)} for key in ROWS]
 
 
-def task_runner(folder: str | None, device: str) -> Callable[..., list[dict[str, Any]]]:
-    """What runs a task, given what does not change its outcome.
+def run(
+    scale: Scale,
+    output: Path,
+    *,
+    folder: str | None,
+    device: str,
+    n_jobs: int = 1,
+    console: Console | None = None,
+) -> pd.DataFrame:
+    """Train all rows that ``output`` does not hold yet.
 
     Args:
+        scale: How large the experiment is.
+        output: Where finished rows are kept, in ``cells``.
         folder: Folder of the MNIST files, or ``None`` for scikit-learn's digits.
         device: Where to compute.
+        n_jobs: How many rows at a time, see :func:`pfdl.experiments.grid.run_grid`.
+        console: Likewise.
+
+    Returns:
+        One line per row and restart, see :func:`run_task`.
     """
-    return partial(run_task, folder=folder, device=device)
+    function = partial(run_task, folder=folder, device=device)
+    grid = tasks(find_digits(folder), scale)
+    return run_grid(function, grid, output / "cells", n_jobs=n_jobs, console=console)
 
 
 def run_task(row: str, digits: str, *, folder: str | None, device: str, **scale: Any) -> list[dict[str, Any]]:

@@ -82,6 +82,7 @@ ERM = Row(
     published=Figures("87.39 ± 0.19", "17.07 ± 0.67"),
     paper=Figures("87.40 ± 0.2", "17.1 ± 0.6"),
 )
+VREX = Row("vrex", "V-REx", "vrex", VREX_PLAN, {"vrex": VREX_SETTINGS})
 CONTEXT_ROWS = (
     Row(
         "grayscale",
@@ -94,27 +95,26 @@ CONTEXT_ROWS = (
     ),
     ERM,
     _with_pfdl(ERM, "erm-pfdl", "ERM+PFDL", weight=1.0),
-    Row("vrex", "V-REx", "vrex", VREX_PLAN, {"vrex": VREX_SETTINGS}),
+    VREX,
 )
 LITERAL_ROW = replace(
     _with_pfdl(IRM, "irm-pfdl-literal", "IRM+PFDL, g and λ as in the paper", weight=1.0, sharing="strict"),
     paper=PAPER_IRM_PFDL,
 )
-CANDIDATES = (
-    *(
-        _with_pfdl(IRM, f"irm-pfdl-{weight:g}", f"IRM+PFDL, λ = {weight:g}", weight=weight)
-        for weight in (1.0, 10.0, 30.0, 100.0, 300.0)
+_PAIRWISE = {"form": "pairwise", "center": "batch"}
+CANDIDATES = {
+    IRM.key: (
+        *(
+            _with_pfdl(IRM, f"irm-pfdl-{w:g}", f"IRM+PFDL, λ = {w:g}", weight=w)
+            for w in (1.0, 10.0, 30.0, 100.0, 300.0)
+        ),
+        *(
+            _with_pfdl(IRM, f"irm-pfdl-pairwise-{w:g}", f"IRM+PFDL, pairwise, λ = {w:g}", weight=w, **_PAIRWISE)
+            for w in (0.1, 1.0, 10.0)
+        ),
     ),
-    *(
-        _with_pfdl(
-            IRM,
-            f"irm-pfdl-pairwise-{weight:g}",
-            f"IRM+PFDL, pairwise, λ = {weight:g}",
-            weight=weight,
-            form="pairwise",
-            center="batch",
-        )
-        for weight in (0.1, 1.0, 10.0)
+    VREX.key: tuple(
+        _with_pfdl(VREX, f"vrex-pfdl-{w:g}", f"V-REx+PFDL, λ = {w:g}", weight=w) for w in (10.0, 30.0, 100.0)
     ),
-)
-"""IRM+PFDL at the strengths among which one is chosen: the paper's form of L_decorr, and its pairwise form."""
+}
+"""For each method without PFDL, the same with it, at the strengths among which one is chosen."""
