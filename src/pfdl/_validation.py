@@ -51,7 +51,7 @@ def check_matrix(name: str, value: Tensor, num_features: int | None = None) -> N
 def check_features(name: str, value: Tensor, num_features: int | None = None) -> None:
     """Raise unless ``value`` is a batch of embeddings in which a correlation can be measured.
 
-    Finiteness is not looked at here, because on a GPU that look waits for the device: see ``check_finite``.
+    Finiteness is not looked at here, because on a GPU that look waits for the device: see ``describe_non_finite``.
     """
     check_matrix(name, value, num_features)
     if value.shape[1] < 2:
@@ -63,12 +63,13 @@ def check_features(name: str, value: Tensor, num_features: int | None = None) ->
         )
 
 
-def check_finite(name: str, value: Tensor) -> None:
-    """Raise if ``value`` has a NaN or an infinity."""
+def describe_non_finite(name: str, value: Tensor) -> str | None:
+    """Say where ``value`` has its first NaN or infinity; None if it has none. Waits for the device."""
     finite = torch.isfinite(value.detach())
-    if not bool(finite.all()):
-        row, column = (~finite).nonzero()[0].tolist()
-        raise ValueError(
-            f"{name}[{row}, {column}] is {value[row, column].item()}; all values must be finite. "
-            "Nothing was updated. A smaller learning rate or gradient clipping usually prevents this."
-        )
+    if bool(finite.all()):
+        return None
+    row, column = (~finite).nonzero()[0].tolist()
+    return (
+        f"{name}[{row}, {column}] is {value[row, column].item()}; all values must be finite. "
+        "Nothing was updated. A smaller learning rate or gradient clipping usually prevents this."
+    )

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from pfdl._validation import check_choice, check_count, check_matrix, check_num_features
-from pfdl.kernels import leave_one_out_mlp
+from pfdl.kernels import KERNELS, Backend, OneHidden, apply_one_hidden, choose_backend, lay_out, leave_one_out_mlp
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "relu": nn.ReLU,
@@ -46,7 +46,11 @@ class FeatureDecomposition(nn.Module):
             features apart, which costs it most of what there is to explain (``docs/method.md`` has the comparison).
         activation: Name of an activation or any elementwise callable; an ``nn.Module`` with parameters is fine.
         num_context: Number of inputs that are visible whichever feature is predicted, for instance a label.
-        max_elements: Floats that one hidden layer may hold at a time; by default chosen for the device.
+        max_elements: Floats that one hidden layer may hold at a time; by default chosen for the device. A number asks
+            for the plain path.
+        kernel: ``"auto"`` (default): for one hidden layer with ReLU or GELU the closed form, as fused Triton kernels
+            on a GPU, in PyTorch on a CPU; for anything else the plain path, chunked PyTorch with autograd. Both give
+            the same up to rounding. ``"fused"`` and ``"plain"`` insist on one of them.
 
     Raises:
         ValueError, TypeError: If an argument cannot be used; the message says what would be right.
@@ -67,8 +71,10 @@ class FeatureDecomposition(nn.Module):
         activation: str | Callable[[Tensor], Tensor] = "relu",
         num_context: int = 0,
         max_elements: int | None = None,
+        kernel: str = "auto",
     ) -> None:
         super().__init__()
+        check_choice("kernel", kernel, KERNELS)
         check_num_features(num_features)
         check_choice("sharing", sharing, SHARINGS)
         check_count("num_context", num_context, 0)
@@ -88,6 +94,7 @@ class FeatureDecomposition(nn.Module):
         self.sharing = sharing
         self.num_context = num_context
         self.max_elements = max_elements
+        self.kernel = kernel
         self.activation = activation
 
         visible = num_features if sharing == "indexed" else num_features - 1
@@ -123,10 +130,48 @@ class FeatureDecomposition(nn.Module):
         """
         check_matrix("features", features, self.num_features)
         with torch.autocast(features.device.type, enabled=False):
-            return self._decompose(features.to(self.first_weight.dtype), context)
+            backend = self.backend(features.device)
+            if backend is None:
+                return self._decompose(features.to(self.first_weight.dtype), context)
+            parameters = self._fused_parameters()
+            shared = self._visible_to_all(features.to(self.first_weight.dtype), context)
+            return apply_one_hidden(
+                features.to(self.first_weight.dtype) if features.device.type == "cpu" else features,
+                parameters, shared, backend, self.sharing == "strict", str(self._fused_activation()), self._slow,
+            )  # fmt: skip
+
+    def backend(self, device: torch.device) -> Backend | None:
+        """Who computes the closed form for features on ``device``; None if the plain path runs."""
+        kernel = "plain" if self.kernel == "auto" and self.max_elements is not None else self.kernel
+        return choose_backend(kernel, device, self.first_weight.dtype, self.hidden, self._fused_activation())
+
+    def one_hidden(self, u: Tensor) -> OneHidden:
+        """The network and its rows laid out for a backend; ``u`` has the dtype of the parameters."""
+        return lay_out(u, self._fused_parameters(), None, self.sharing == "strict", str(self._fused_activation()))
+
+    def _fused_parameters(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        readout = self.layers[0]
+        assert isinstance(readout, nn.Linear)
+        return self.first_weight, self.first_bias, readout.weight, readout.bias
+
+    def _fused_activation(self) -> str | None:
+        activation = self.activation
+        if type(activation) is nn.ReLU:
+            return "relu"
+        return "gelu" if type(activation) is nn.GELU and activation.approximate == "none" else None
 
     def _decompose(self, u: Tensor, context: Tensor | None) -> Tensor:
-        weight = self.first_weight.T
+        layers = [(layer.weight, layer.bias) for layer in self.layers if isinstance(layer, nn.Linear)]
+        return self._plain(u, self.first_weight, self.first_bias, layers, self._visible_to_all(u, context))
+
+    def _slow(self, u: Tensor, parameters: tuple[Tensor, Tensor, Tensor, Tensor], shared: Tensor | None) -> Tensor:
+        weight, offset, readout, constant = parameters
+        return self._plain(u.to(weight.dtype), weight, offset, [(readout, constant)], shared)
+
+    def _plain(
+        self, u: Tensor, weight: Tensor, offset: Tensor, layers: Sequence[tuple[Tensor, Tensor]], shared: Tensor | None
+    ) -> Tensor:
+        weight = weight.T
         if self.sharing == "indexed":
             before = after = weight
         else:
@@ -137,10 +182,10 @@ class FeatureDecomposition(nn.Module):
             u,
             before,
             after,
-            self.first_bias.expand(self.num_features, -1),
-            [(layer.weight, layer.bias) for layer in self.layers if isinstance(layer, nn.Linear)],
+            offset.expand(self.num_features, -1),
+            layers,
             self._activation(),
-            self._visible_to_all(u, context),
+            shared,
             self.max_elements,
         )
 

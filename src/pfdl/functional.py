@@ -8,6 +8,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from pfdl._validation import check_choice, check_features
+from pfdl.distributed import Batch
 
 FORMS = ("paper", "pairwise")
 CENTERINGS = ("none", "batch")
@@ -70,26 +71,32 @@ def decorrelation_loss(features: Tensor, correlated: Tensor, *, form: str = "pap
     check_choice("center", center, CENTERINGS)
     check_features("features", features)
     _check_pair(features, correlated)
+    return decorrelation_of(features, correlated, form, center, Batch(len(features), features.device, False))
+
+
+def decorrelation_of(features: Tensor, correlated: Tensor, form: str, center: str, batch: Batch) -> Tensor:
+    """:func:`decorrelation_loss` of the union of the batches of all processes that take part."""
     if center == "batch":
         # Centring one factor centres the product: the mean of Ũ multiplies Σ_i (U_ik − mean) = 0.
-        features = features - features.mean(0)
-    return _paper_form(features, correlated) if form == "paper" else _pairwise_form(features, correlated)
+        features = features - batch.sum(features.sum(0)) / batch.total
+    return (_paper_form if form == "paper" else _pairwise_form)(features, correlated, batch)
 
 
-def _paper_form(u: Tensor, correlated: Tensor) -> Tensor:
+def _paper_form(u: Tensor, correlated: Tensor, batch: Batch) -> Tensor:
     """(1/p) Σ_j ( mean_i Ũ_ij (T_i − U_ij) / (p−1) )² with T_i = Σ_k U_ik: no p×p matrix."""
     mean_of_others = (u.sum(1, keepdim=True) - u) / (u.shape[1] - 1)
-    return (correlated * mean_of_others).mean(0).square().mean()
+    return (batch.sum((correlated * mean_of_others).sum(0)) / batch.total).square().mean()
 
 
-def _pairwise_form(u: Tensor, correlated: Tensor) -> Tensor:
+def _pairwise_form(u: Tensor, correlated: Tensor, batch: Batch) -> Tensor:
     """(1/p) Σ_j Σ_{k≠j} C_jk², by the smaller of the two Gram matrices: Σ_jk C_jk² = ⟨ŨŨᵀ, UUᵀ⟩ / n²."""
     n, p = u.shape
-    if n < p:
+    if n < p and batch.processes == 1:
         all_pairs = ((correlated @ correlated.T) * (u @ u.T)).sum() / n**2
         with_itself = (correlated * u).mean(0).square().sum()
         return (all_pairs - with_itself) / p
-    cross = correlated.T @ u / n
+    # Over several processes it has to be C: the samples of different processes never meet.
+    cross = batch.sum(correlated.T @ u) / batch.total
     return (cross - cross.diagonal().diag_embed()).square().sum() / p
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -13,10 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from pfdl._validation import check_choice, check_count, check_features, check_finite
+from pfdl._validation import check_choice, check_count, check_features, check_matrix, describe_non_finite
 from pfdl.decomposition import FeatureDecomposition
-from pfdl.functional import CENTERINGS, FORMS, decorrelation_loss
+from pfdl.distributed import Batch, share_from_first, world_size
+from pfdl.functional import CENTERINGS, FORMS, decorrelation_of
+from pfdl.kernels.steps import decomposition_gradients, paper_penalty
 from pfdl.penalties.base import Penalty
+from pfdl.penalties.diagnostics import Diagnostics
+from pfdl.penalties.guard import FiniteGuard
 
 OptimizerFactory = Callable[[Iterable[nn.Parameter]], Optimizer]
 Schedule = Callable[[int], float]
@@ -26,44 +29,6 @@ Method = TypeVar("Method", bound=Callable[..., Tensor])
 def _outside_compiled_graphs(method: Method) -> Method:
     """Keep a method that owns an optimiser out of graphs that ``torch.compile`` builds around it."""
     return cast(Method, torch.compiler.disable(method))  # type: ignore[no-untyped-call]
-
-
-@dataclass
-class Diagnostics:
-    """What the last call saw, as tensors on the device: reading a number is what waits for the device.
-
-    Attributes:
-        decomposition_loss: L_g of the last g-step, before its update.
-        decorrelation_loss: L_decorr, without its weight.
-        weight: What L_decorr was multiplied by.
-    """
-
-    decomposition_loss: Tensor | None = None
-    decorrelation_loss: Tensor | None = None
-    weight: float | None = None
-    _unexplained: Tensor | None = None
-    _variance: Tensor | None = None
-
-    @property
-    def r2(self) -> Tensor | None:
-        """R² of g for each feature on the last batch it was fitted to, before the update.
-
-        1: wholly predictable from the others, 0: no better than its mean. NaN for a feature that was constant.
-        """
-        if self._unexplained is None or self._variance is None:
-            return None
-        return torch.where(self._variance > 0, 1 - self._unexplained / self._variance, torch.nan)
-
-    def summary(self) -> dict[str, float]:
-        """The numbers worth logging."""
-        r2 = self.r2
-        numbers = {
-            "decomposition_loss": self.decomposition_loss,
-            "decorrelation_loss": self.decorrelation_loss,
-            "r2": None if r2 is None else r2.nanmean(),
-            "weight": self.weight,
-        }
-        return {name: float(value) for name, value in numbers.items() if value is not None}
 
 
 class PartialDecorrelation(Penalty):
@@ -77,7 +42,11 @@ class PartialDecorrelation(Penalty):
     Step 1, :meth:`fit_step`, updates the decomposition network g on the detached features with g's own optimiser.
     Step 2, :meth:`penalty`, returns weight × L_decorr with g frozen, to be minimised by the model. Both may be called
     by themselves. In ``eval()`` mode nothing is updated. Step 1 never touches the gradients of the model, nor step 2
-    those of g; g's parameters carry no ``.grad``, so a model optimiser that happens to hold them leaves them alone.
+    those of g. To everybody else g's parameters are frozen (``requires_grad`` is False, no ``.grad``): a model
+    optimiser that happens to hold them leaves them alone, and ``DistributedDataParallel`` does not wait for them.
+
+    Under ``torch.distributed`` both steps are those of the union of all processes' batches, and g is the same in all
+    of them (``docs/distributed.md``).
 
     The optimiser of g and the count of steps are part of ``state_dict()``: training resumes where it stopped.
 
@@ -91,10 +60,15 @@ class PartialDecorrelation(Penalty):
         center: ``"none"`` (the paper's) or ``"batch"``, see :func:`pfdl.functional.decorrelation_loss`.
         fit_steps: Updates of g for every call; the paper makes one.
         warmup: Number of calls over which the weight rises linearly to its value.
-        optimizer: Makes g's optimiser from its parameters. By default ``Adam(lr=1e-3)``; for another,
+        optimizer: Makes g's optimiser from its parameters. By default ``Adam(lr=1e-3, fused=True)``; for another,
             ``functools.partial(torch.optim.SGD, lr=0.01)``.
-        check_finite: Refuse features with NaN or infinity before anything is updated. On a GPU this look waits for
-            the device once a call.
+        check_finite: Refuse features with NaN or infinity before anything is updated. On a GPU with the default
+            optimiser nobody waits for that look: such a batch does not update g, its loss is not a number, and one
+            of the next calls raises.
+        kernel: ``"auto"``, ``"fused"`` or ``"plain"``, see :class:`pfdl.FeatureDecomposition`. The fused penalty can
+            be differentiated once only.
+        synchronize: Under ``torch.distributed``, take all processes' batches for one while training. All processes
+            must then call alike.
 
     Attributes:
         decomposition: The network g.
@@ -130,6 +104,8 @@ class PartialDecorrelation(Penalty):
         warmup: int = 0,
         optimizer: OptimizerFactory | None = None,
         check_finite: bool = True,
+        kernel: str = "auto",
+        synchronize: bool = True,
     ) -> None:
         super().__init__()
         check_choice("form", form, FORMS)
@@ -144,10 +120,16 @@ class PartialDecorrelation(Penalty):
         self.fit_steps = fit_steps
         self.warmup = warmup
         self.check_finite = check_finite
-        self.decomposition = FeatureDecomposition(num_features, hidden, sharing=sharing, activation=activation)
-        self.optimizer = (optimizer or partial(torch.optim.Adam, lr=1e-3))(self.decomposition.parameters())
+        self.synchronize = synchronize
+        self.decomposition = FeatureDecomposition(
+            num_features, hidden, sharing=sharing, activation=activation, kernel=kernel
+        ).requires_grad_(False)
+        self._skips_non_finite = optimizer is None  # the fused Adam can be told to, without waiting for the device
+        self.optimizer = (optimizer or partial(torch.optim.Adam, lr=1e-3, fused=True))(self.decomposition.parameters())
         self.completed_fits = 0
         self.last = Diagnostics()
+        self._guard = FiniteGuard()
+        self._g_is_shared = False
 
     @_outside_compiled_graphs
     def forward(self, features: Tensor) -> Tensor:
@@ -159,10 +141,10 @@ class PartialDecorrelation(Penalty):
         Returns:
             weight × L_decorr, a scalar.
         """
-        self._check(features)
+        batch = self._check(features)
         if self.training:
-            self._fit(features)
-        return self._penalise(features)
+            self._fit(features, batch)
+        return self._penalise(features, batch)
 
     @_outside_compiled_graphs
     def fit_step(self, features: Tensor) -> Tensor:
@@ -174,8 +156,7 @@ class PartialDecorrelation(Penalty):
         Returns:
             L_g of the last update, measured before it, detached.
         """
-        self._check(features)
-        return self._fit(features)
+        return self._fit(features, self._check(features))
 
     @_outside_compiled_graphs
     def penalty(self, features: Tensor) -> Tensor:
@@ -187,8 +168,7 @@ class PartialDecorrelation(Penalty):
         Returns:
             A scalar whose gradient reaches the features and nothing of g.
         """
-        self._check(features)
-        return self._penalise(features)
+        return self._penalise(features, self._check(features))
 
     def current_weight(self) -> float:
         """λ as schedule and warm-up give it now."""
@@ -197,31 +177,56 @@ class PartialDecorrelation(Penalty):
         # The first call of a warm-up over w steps has 1/w of the weight, the w-th all of it.
         return weight * min(1.0, max(1, self.completed_fits) / self.warmup) if self.warmup else weight
 
-    def _fit(self, features: Tensor) -> Tensor:
+    def _fit(self, features: Tensor, batch: Batch) -> Tensor:
         u = features.detach().to(self._dtype)
         parameters = list(self.decomposition.parameters())
+        if batch.processes > 1 and not self._g_is_shared:
+            share_from_first(parameters)
+            self._g_is_shared = True
         loss = u.new_zeros(())
         for _ in range(self.fit_steps):
-            with torch.enable_grad(), torch.autocast(u.device.type, enabled=False):
-                unexplained = (u - self.decomposition(u)).square().mean(0)  # per feature; L_g is its mean
-                loss = unexplained.mean()
-            for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
-                parameter.grad = gradient
+            with torch.autocast(u.device.type, enabled=False):
+                shares = self._decomposition_gradients(u, batch)
+            unexplained, *gradients = batch.sum_all(shares)
+            loss = unexplained.mean()  # unexplained is L_g of each feature
+            if self._waits_for_nobody(u):
+                self.optimizer.found_inf = self._guard.watch(loss)  # type: ignore[attr-defined]
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter.grad = gradient.contiguous()  # the fused Adam reads memory in order, whatever the strides
             self.optimizer.step()
             self.optimizer.zero_grad(set_to_none=True)
-            self.last._unexplained = unexplained.detach()
+            self.last._unexplained = unexplained
         self.completed_fits += 1
-        self.last.decomposition_loss = loss.detach()
-        self.last._variance = u.var(0, correction=0)
-        return loss.detach()
+        self.last.decomposition_loss = loss
+        self.last._variance = _variance(u, batch)
+        return loss
 
-    def _penalise(self, features: Tensor) -> Tensor:
-        # g is frozen by copies of its parameters: a later fit may change g before this loss is differentiated.
-        frozen = {name: value.detach().clone() for name, value in self.decomposition.named_parameters()}
+    def _decomposition_gradients(self, u: Tensor, batch: Batch) -> list[Tensor]:
+        """L_g of each feature and the gradients of its mean, in the order of g's parameters: this process's share."""
+        backend = self.decomposition.backend(u.device)
+        if backend is not None:
+            unexplained, found = decomposition_gradients(self.decomposition.one_hidden(u), backend, batch)
+            return [unexplained, found.weight, found.offset, found.readout, found.constant]
+        leaves = {
+            name: value.detach().requires_grad_() for name, value in self.decomposition.named_parameters()
+        }  # fmt: skip
+        with torch.enable_grad():
+            predicted = torch.func.functional_call(self.decomposition, leaves, (u,))
+            unexplained = (u - predicted).square().sum(0) / batch.total
+        return [unexplained.detach(), *torch.autograd.grad(unexplained.mean(), list(leaves.values()))]
+
+    def _penalise(self, features: Tensor, batch: Batch) -> Tensor:
         with torch.autocast(features.device.type, enabled=False):
             u = features.to(self._dtype)
-            correlated = torch.func.functional_call(self.decomposition, frozen, (u,))
-            loss = decorrelation_loss(u, correlated, form=self.form, center=self.center)
+            backend = self.decomposition.backend(u.device)
+            if backend is not None and self.form == "paper":
+                net = self.decomposition.one_hidden(u)
+                loss = paper_penalty(u, net, backend, batch, self.center == "batch")
+            else:
+                # g is frozen by copies: a later fit may change its parameters before this loss is differentiated.
+                frozen = {name: value.clone() for name, value in self.decomposition.named_parameters()}
+                correlated = torch.func.functional_call(self.decomposition, frozen, (u,))
+                loss = decorrelation_of(u, correlated, self.form, self.center, batch)
         self.last.decorrelation_loss = loss.detach()
         self.last.weight = self.current_weight()
         return self.last.weight * loss
@@ -230,11 +235,24 @@ class PartialDecorrelation(Penalty):
     def _dtype(self) -> torch.dtype:
         return self.decomposition.first_weight.dtype
 
-    def _check(self, features: Tensor) -> None:
-        check_features("features", features, self.decomposition.num_features)
-        if self.check_finite:
-            check_finite("features", features)
+    def _waits_for_nobody(self, features: Tensor) -> bool:
+        return self.check_finite and self._skips_non_finite and features.is_cuda
+
+    def _check(self, features: Tensor) -> Batch:
+        """Refuse what cannot be used, before anything is updated, and say who takes part in this call."""
+        num_features = self.decomposition.num_features
+        together = self.synchronize and self.training and world_size() > 1
+        (check_matrix if together else check_features)("features", features, num_features)
         self.current_weight()  # a schedule that gives nonsense is reported before g is updated
+        batch = Batch(len(features), features.device, together)
+        if self._waits_for_nobody(features):
+            self._guard.raise_if_seen()
+        elif self.check_finite:
+            problem = describe_non_finite("features", features)
+            # All processes stop together: one that raised alone would leave the others waiting for it.
+            if batch.any(problem is not None, features.device):
+                raise ValueError(problem or "the features of another process are not finite. Nothing was updated.")
+        return batch
 
     def get_extra_state(self) -> dict[str, Any]:
         """The optimiser of g and the count of fits, for ``state_dict``."""
@@ -245,12 +263,22 @@ class PartialDecorrelation(Penalty):
         # load_state_dict keeps the tensors it is given; without the copy two modules would share their moments.
         self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
         self.completed_fits = int(state["completed_fits"])
+        self._g_is_shared = False
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> PartialDecorrelation:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         # The moments follow the parameters to their new device and dtype: loading casts them.
         self.optimizer.load_state_dict(self.optimizer.state_dict())
         return self
+
+
+def _variance(u: Tensor, batch: Batch) -> Tensor:
+    """The variance of each feature over the batches of all processes."""
+    if batch.processes == 1:
+        return u.var(0, correction=0)
+    (total,) = batch.sum_all([u.sum(0)])
+    (squares,) = batch.sum_all([(u - total / batch.total).square().sum(0)])
+    return squares / batch.total
 
 
 def _check_weight(weight: float) -> None:

@@ -1,0 +1,27 @@
+"""The Triton kernels without a GPU: the tests of test_closed_form.py once more, in Triton's interpreter."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed"),
+    pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="already in the interpreter"),
+]
+
+
+def test_kernels_in_the_interpreter():
+    """In a process of its own: the interpreter takes hold when the kernels are imported, and of all of them."""
+    here = Path(__file__).parent
+    finished = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header", "-rs",
+         str(here / "test_closed_form.py"), "-k", "triton or plain_path or differentiating"],
+        env={**os.environ, "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""},
+        cwd=here.parent.parent, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert "skipped" not in finished.stdout
