@@ -5,8 +5,8 @@ from torch.nn import functional as F
 
 from pfdl import objective as objective_module
 from pfdl.objective import Objective, make_objective
-from pfdl.penalties import IRM, PartialDecorrelation, VREx
-from pfdl.weightings import Uniform, Weighting
+from pfdl.penalties import CORAL, IRM, PartialDecorrelation, Quantization, VREx
+from pfdl.weightings import CNBB, DWR, GroupDRO, StableNet, Uniform, Weighting
 
 
 @pytest.fixture
@@ -88,12 +88,19 @@ def test_the_weight_of_pfdl_does_not_divide(batch):
         ("irm+pfdl", [IRM, PartialDecorrelation]),
         ("erm+pfdl", [PartialDecorrelation]),
         ("vrex+pfdl+irm", [VREx, PartialDecorrelation, IRM]),
+        ("coral", [CORAL]),
+        ("dwr", [DWR]),
+        ("cnbb", [CNBB, Quantization]),
+        ("stablenet+pfdl", [StableNet, PartialDecorrelation]),
+        ("groupdro+coral", [GroupDRO, CORAL]),
     ],
 )
 def test_names_compose(name, parts, batch):
-    objective = make_objective(name, 6)
-    assert [type(part) for part in objective.penalties] == parts
-    assert isinstance(objective.weighting, Uniform)
+    settings = {"groupdro": {"num_environments": 4}} if "groupdro" in name else {}
+    objective = make_objective(name, 6, **settings)
+    weightings = [part for part in parts if issubclass(part, Weighting)]
+    assert [type(part) for part in objective.penalties] == [part for part in parts if part not in weightings]
+    assert isinstance(objective.weighting, *(weightings or [Uniform]))
     objective(**batch).backward()
     assert torch.isfinite(batch["logits"].grad).all()
 
@@ -124,7 +131,11 @@ def test_what_is_missing_is_named(name, missing, batch):
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
-        ("irm+nothing", {}, "'nothing' in the objective 'irm\\+nothing' is unknown; choose from erm, irm"),
+        (
+            "irm+nothing",
+            {},
+            "'nothing' in the objective 'irm\\+nothing' is unknown; choose from cnbb, coral, dwr, erm,",
+        ),
         ("", {}, "'' in the objective '' is unknown"),
         ("irm+irm", {}, "names a part twice"),
         ("irm", {"pfdl": {"weight": 1.0}}, "settings for pfdl were given but the objective is 'irm'"),

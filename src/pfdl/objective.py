@@ -7,10 +7,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from pfdl.penalties import IRM, PartialDecorrelation, Penalty, VREx
+from pfdl.penalties import CORAL, IRM, PartialDecorrelation, Penalty, Quantization, VREx
 from pfdl.penalties.environments import EnvironmentPenalty
 from pfdl.risk import sample_risks
-from pfdl.weightings import Uniform, Weighting
+from pfdl.weightings import CNBB, DWR, GroupDRO, StableNet, Uniform, Weighting
 
 
 class Objective(nn.Module):
@@ -96,9 +96,14 @@ Part = Penalty | Weighting
 Recipe = Callable[..., tuple[Part, ...]]
 
 RECIPES: dict[str, Recipe] = {
+    "cnbb": lambda num_features, **settings: (CNBB(**settings), Quantization()),
+    "coral": lambda num_features, **settings: (CORAL(**settings),),
+    "dwr": lambda num_features, **settings: (DWR(**settings),),
     "erm": lambda num_features: (),
+    "groupdro": lambda num_features, **settings: (GroupDRO(**settings),),
     "irm": lambda num_features, **settings: (IRM(**settings),),
     "pfdl": lambda num_features, **settings: (PartialDecorrelation(num_features, **settings),),
+    "stablenet": lambda num_features, **settings: (StableNet(**settings),),
     "vrex": lambda num_features, **settings: (VREx(**settings),),
 }
 """From a name to the penalties and weightings it stands for, given the width of the embedding."""

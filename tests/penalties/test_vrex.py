@@ -3,7 +3,6 @@ import torch
 from torch.nn import functional as F
 
 from pfdl.penalties import VREx
-from pfdl.penalties.environments import EnvironmentPenalty
 
 
 @pytest.mark.parametrize("num_environments", [2, 3])
@@ -23,8 +22,3 @@ def test_it_is_the_variance_of_the_environments_risks(num_environments):
 
 def test_one_environment_has_nothing_to_differ_from():
     assert VREx()(torch.tensor([1.0, -2.0]), torch.tensor([0.0, 1.0]), torch.tensor([4, 4])) == 0
-
-
-def test_a_penalty_that_defines_no_comparison_says_so():
-    with pytest.raises(NotImplementedError, match=r"EnvironmentPenalty must define compare\(\)"):
-        EnvironmentPenalty()(torch.zeros(1), torch.zeros(1), torch.zeros(1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -14,7 +15,7 @@ from pfdl.penalties.base import Penalty
 
 
 class EnvironmentPenalty(Penalty):
-    """A penalty on how the risk differs between training environments, with a weight that is switched on late.
+    """A penalty on what differs between training environments, with a weight that is switched on late.
 
     Such penalties are weighted so strongly that nothing would be learnt if they acted from the start. As in the
     published code of IRM, the weight is 1 for the first ``anneal`` training calls and ``weight`` from then on; the
@@ -29,6 +30,8 @@ class EnvironmentPenalty(Penalty):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("logits", "labels", "environments")
+    compare: Callable[..., Tensor]
+    """The penalty itself, without its weight; a method of each subclass that takes what it ``needs``."""
 
     def __init__(self, weight: float = 1.0, *, anneal: int = 0) -> None:
         super().__init__()
@@ -43,25 +46,19 @@ class EnvironmentPenalty(Penalty):
         """The weight that the next call will use."""
         return self.weight if self.completed_calls >= self.anneal else 1.0
 
-    def forward(self, logits: Tensor, labels: Tensor, environments: Tensor) -> Tensor:
+    def forward(self, *batch: Tensor) -> Tensor:
         """Compare the environments of one batch.
 
         Args:
-            logits: Shape (n,), (n, 1) or (n, classes).
-            labels: Shape (n,).
-            environments: Which environment each sample comes from, integers of shape (n,).
+            *batch: What the penalty ``needs``, one row per sample; environments are integers of shape (n,).
 
         Returns:
             weight × the penalty, a scalar.
         """
-        penalty = self.current_weight() * self.compare(logits, labels, environments)
+        penalty = self.current_weight() * self.compare(*batch)
         if self.training:
             self.completed_calls += 1
         return penalty
-
-    def compare(self, logits: Tensor, labels: Tensor, environments: Tensor) -> Tensor:
-        """The penalty itself, without its weight."""
-        raise NotImplementedError(f"{type(self).__name__} must define compare().")
 
     def get_extra_state(self) -> dict[str, Any]:
         """The count of training calls, for ``state_dict``."""

@@ -1,6 +1,10 @@
 """Weightings: how much each sample counts in the risk. One class a file."""
 
 from pfdl.weightings.base import Weighting
+from pfdl.weightings.cnbb import CNBB
+from pfdl.weightings.dwr import DWR
+from pfdl.weightings.group_dro import GroupDRO
+from pfdl.weightings.stablenet import StableNet
 from pfdl.weightings.uniform import Uniform
 
-__all__ = ["Uniform", "Weighting"]
+__all__ = ["CNBB", "DWR", "GroupDRO", "StableNet", "Uniform", "Weighting"]

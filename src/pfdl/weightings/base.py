@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from torch import nn
+from torch import Tensor, nn
 
 
 class Weighting(nn.Module):
     """One weight per sample of the batch.
 
-    A subclass says in ``needs`` which of a batch's tensors its ``forward`` takes, in order: ``"risks"`` (each
-    sample's loss), ``"features"``, ``"logits"``, ``"labels"``, ``"environments"``; all of them come detached. Its
-    ``forward`` returns weights of shape (n,) that are not negative and whose mean is 1.
+    A subclass says in ``needs`` which of a batch's tensors its ``forward`` takes, in order: ``"risks"`` (each sample's
+    loss), ``"features"``, ``"logits"``, ``"labels"``, ``"environments"``; all of them come detached. Its ``forward``
+    makes one number per sample, not negative, and returns ``self.finish(...)`` of them: shape (n,), mean 1.
+
+    Attributes:
+        effective_sample_size: (Σw)²/Σw² of the last batch, a tensor on its device: n if all weights are equal, 1 if
+            one sample has all of it. None before the first batch.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("features",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.effective_sample_size: Tensor | None = None
+
+    def finish(self, weights: Tensor) -> Tensor:
+        """Note the effective sample size and scale the weights to a mean of 1; how every ``forward`` ends."""
+        self.effective_sample_size = weights.sum().square() / weights.square().sum()
+        return weights / weights.mean()
