@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
 app = typer.Typer(
@@ -13,6 +16,106 @@ app = typer.Typer(
 )
 reproduce = typer.Typer(help="Rerun a table of the paper, beside the paper's own figures.", no_args_is_help=True)
 app.add_typer(reproduce, name="reproduce")
+
+
+@app.command()
+def demo(
+    seeds: Annotated[int, typer.Option(min=1, help="Paired repetitions.")] = 5,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the 4000 training rows.")] = 8,
+) -> None:
+    """Train a small network with and without PFDL on generated data whose correlations break at test time."""
+    from rich.console import Console
+
+    from pfdl import demo as demonstration
+
+    console = Console()
+    console.print(demonstration.run(console, seeds=seeds, epochs=epochs))
+
+
+@reproduce.command("mmads")
+def reproduce_mmads(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder for results.csv, table.md and the figures.")
+    ] = Path("runs/mmads"),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Two cells, three seeds: about two minutes on two cores.")
+    ] = False,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes; -1 for all cores.")] = -1,
+    backend: Annotated[str, typer.Option(help="joblib: this machine; ray: the cluster RAY_ADDRESS names.")] = "joblib",
+) -> None:
+    """Table I: coefficients and stability on MMADS, in the paper's setting and two more.
+
+    A run that was stopped goes on where it was when started again with the same output folder.
+    """
+    from rich.console import Console
+
+    from pfdl.experiments import mmads
+    from pfdl.report.mmads import write_report
+
+    console = Console(stderr=True)
+    plan = mmads.QUICK if quick else mmads.FULL
+    try:
+        results = mmads.run(plan, output, n_jobs=jobs, backend=backend, console=console)
+    except (ImportError, OSError, ValueError) as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(2) from None
+    for path in write_report(results, output, command=f"pfdl reproduce mmads{' --quick' if quick else ''}"):
+        typer.echo(path)
+
+
+@reproduce.command("colored-mnist")
+def reproduce_colored_mnist(
+    mnist: Annotated[
+        Path | None,
+        typer.Option(envvar="PFDL_MNIST", help="Folder of the four MNIST files. Without it: scikit-learn's digits."),
+    ] = None,
+    download: Annotated[bool, typer.Option("--download", help="Let torchvision fetch MNIST into that folder.")] = False,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder for results.csv, table.md and the figures.")
+    ] = Path("runs/colored-mnist"),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer rows, narrower networks, 3 restarts: minutes on two cores.")
+    ] = False,
+    restarts: Annotated[int | None, typer.Option(min=1, help="Restarts per method; 10, or 3 if quick.")] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda; auto takes a GPU where there is one.")] = "auto",
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", help="Methods at a time; by default all cores, or 4 on a GPU.")
+    ] = None,
+) -> None:
+    """The table of Colored-MNIST: ERM, IRM, IRM+PFDL and more, beside the published figures.
+
+    A run that was stopped goes on where it was when started again with the same output folder.
+    """
+    from rich.console import Console
+
+    from pfdl.data import ColoredMNIST
+    from pfdl.data.digits import find_digits
+    from pfdl.experiments import colored_mnist
+    from pfdl.report.colored_mnist import write_report
+
+    console = Console(stderr=True)
+    try:
+        source = find_digits(mnist, download=download)
+        scale = colored_mnist.scale_of(quick=quick, restarts=restarts)
+        place = colored_mnist.resolve_device(device)
+    except (ImportError, OSError, ValueError) as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(2) from None
+    console.print(f"Digits: {source.name}. Computing on {place}.")
+    if place == "cpu" and not quick and source.is_mnist:
+        console.print("The published protocol takes hours without a GPU; --quick takes minutes.")
+    results = colored_mnist.run(
+        scale,
+        output,
+        folder=None if mnist is None else str(mnist),
+        device=place,
+        n_jobs=jobs or (-1 if place == "cpu" else 4),
+        console=console,
+    )
+    flags = "".join(f" {flag}" for flag, given in (("--mnist DIR", mnist), ("--quick", quick)) if given)
+    data = ColoredMNIST(source, seed=scale.seed, max_train=scale.max_train)
+    for path in write_report(results, data, scale, output, command=f"pfdl reproduce colored-mnist{flags}"):
+        typer.echo(path)
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ its own would do. Each restart has its own :class:`pfdl.Objective`, the same obj
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -75,7 +75,6 @@ def train_restarts(
     *,
     feature_rows: int,
     row_seed: int = 0,
-    after_step: Callable[[int], None] | None = None,
 ) -> None:
     """Train all restarts, in place.
 
@@ -89,12 +88,11 @@ def train_restarts(
         feature_rows: How many rows, drawn anew in each step, a penalty on the features sees: it works on
             mini-batches, also where everything else takes the full batch.
         row_seed: Which rows are drawn.
-        after_step: Called with the number of completed steps.
     """
     optimizer = torch.optim.Adam(networks.parameters.values(), lr=plan.lr)
     generator = torch.Generator().manual_seed(row_seed)
     rows_needed = any("features" in objective.needs for objective in objectives)
-    for step in range(plan.steps - 1):
+    for _ in range(plan.steps - 1):
         logits, features = networks(inputs)
         if rows_needed:
             rows = torch.randperm(inputs.shape[1], generator=generator)[:feature_rows].to(inputs.device)
@@ -110,8 +108,6 @@ def train_restarts(
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
-        if after_step is not None:
-            after_step(step + 1)
 
 
 @torch.no_grad()

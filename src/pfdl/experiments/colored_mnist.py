@@ -49,7 +49,7 @@ class Scale:
 
 
 FULL = Scale()
-QUICK = Scale(restarts=3, max_train=4000, max_hidden=64, feature_rows=128, decomposition_width=32)
+QUICK = Scale(restarts=3, max_train=10_000, max_hidden=32, feature_rows=128, decomposition_width=16)
 """Minutes on two processor cores. Not the published protocol: fewer rows, narrower networks, fewer restarts."""
 
 _ALL_CANDIDATES = [row for rows in CANDIDATES.values() for row in rows]

@@ -1,0 +1,101 @@
+import numpy as np
+import pytest
+import torch
+
+from pfdl.data import ColoredMNIST
+from pfdl.data.colored_mnist import color_digits
+from pfdl.data.digits import Digits, DigitSource
+
+
+def many_digits(n, seed=0):
+    generator = np.random.default_rng(seed)
+    # No pixel is zero, so that the empty channel can be told from the full one.
+    return Digits(generator.integers(1, 256, (n, 28, 28), dtype=np.uint8), generator.integers(0, 10, n, dtype=np.uint8))
+
+
+@pytest.fixture(scope="module")
+def source():
+    return DigitSource("noise", many_digits(8000, 1), many_digits(1000, 2), many_digits(2000, 3), is_mnist=False)
+
+
+def colors_of(environment):
+    """1 where the second channel holds the digit, 0 where the first does."""
+    full = environment.images.flatten(2).amax(2) > 0
+    assert (full.sum(1) == 1).all(), "exactly one channel must be empty"
+    return full[:, 1].float()
+
+
+def published_environment(digits, color_flip, label_noise, color_noise):
+    """IRM's construction, step by step, given the uniform random numbers that decide the flips."""
+    images = torch.from_numpy(digits.images.copy()).reshape((-1, 28, 28))[:, ::2, ::2]
+    labels = (torch.from_numpy(digits.labels.astype(np.int64)) < 5).float()
+    labels = (labels - (label_noise < 0.25).float()).abs()
+    colors = (labels - (color_noise < color_flip).float()).abs()
+    images = torch.stack([images, images], dim=1)
+    images[torch.arange(len(images)), (1 - colors).long(), :, :] *= 0
+    return images.float() / 255.0, labels
+
+
+def test_an_environment_is_built_as_irm_builds_it():
+    digits = many_digits(50)
+    ours = color_digits(digits, 0.2, torch.Generator().manual_seed(3))
+    same = torch.Generator().manual_seed(3)
+    images, labels = published_environment(digits, 0.2, torch.rand(50, generator=same), torch.rand(50, generator=same))
+    torch.testing.assert_close(ours.images, images)
+    torch.testing.assert_close(ours.labels, labels)
+
+
+def within(share, expected, n):
+    """Whether a share lies within five standard errors of its expectation."""
+    return abs(share - expected) < 5 * (expected * (1 - expected) / n) ** 0.5
+
+
+def test_labels_and_colours_flip_as_often_as_they_should(source):
+    data = ColoredMNIST(source, seed=7)
+    for environment in (*data.train, *data.held_out, data.test):
+        disagree = (colors_of(environment) != environment.labels).float().mean().item()
+        assert within(disagree, environment.color_flip, len(environment))
+    below_five = torch.from_numpy(source.test.labels < 5).float()
+    assert within((data.test.labels != below_five).float().mean().item(), 0.25, len(data.test))
+
+
+def test_the_three_environments_are_disjoint_parts_of_their_digits(source):
+    data = ColoredMNIST(source, seed=7)
+    assert [environment.color_flip for environment in (*data.train, data.test)] == [0.2, 0.1, 0.9]
+    assert [environment.color_flip for environment in data.held_out] == [0.2, 0.1]
+    assert [len(environment) for environment in (*data.train, *data.held_out, data.test)] == [4000] * 2 + [500] * 2 + [
+        2000
+    ]
+    shapes = torch.cat([environment.images.sum(1) for environment in data.train]).flatten(1)
+    original = torch.from_numpy(source.train.images[:, ::2, ::2].copy()).float().flatten(1) / 255
+    np.testing.assert_allclose(np.sort(shapes.sum(1)), np.sort(original.sum(1)), rtol=1e-5)
+
+
+def test_the_seed_decides_everything(source):
+    first, again, other = (ColoredMNIST(source, seed=seed) for seed in (1, 1, 2))
+    for name in ("images", "labels"):
+        assert torch.equal(getattr(first.train[1], name), getattr(again.train[1], name))
+        assert torch.equal(getattr(first.test, name), getattr(again.test, name))
+        assert not torch.equal(getattr(first.train[0], name), getattr(other.train[0], name))
+
+
+@pytest.mark.parametrize(("max_train", "each"), [(100, 50), (101, 50), (2, 1), (10**6, 4000)])
+def test_a_subsample_is_split_evenly(source, max_train, each):
+    assert [len(environment) for environment in ColoredMNIST(source, max_train=max_train).train] == [each, each]
+
+
+def test_a_subsample_must_fill_both_environments(source):
+    with pytest.raises(ValueError, match="max_train is 1; it must be at least 2"):
+        ColoredMNIST(source, max_train=1)
+
+
+def test_without_files_it_is_not_mnist_and_says_so(monkeypatch):
+    monkeypatch.delenv("PFDL_MNIST", raising=False)
+    data = ColoredMNIST()
+    assert not data.source.is_mnist
+    assert data.test.images.shape == (297, 2, 14, 14)
+
+
+def test_a_folder_without_files_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match="has no file train-images-idx3-ubyte"):
+        ColoredMNIST(tmp_path)

@@ -1,0 +1,137 @@
+import gzip
+import hashlib
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pfdl.data import digits
+from pfdl.data.digits import bundled_digits, find_digits, read_mnist
+
+from .test_idx import idx_bytes
+
+BESIDE_THE_REPOSITORY = Path(__file__).parents[3] / "shared" / "data" / "mnist"
+OFFICIAL = Path(os.environ.get("PFDL_MNIST", BESIDE_THE_REPOSITORY))
+
+
+def array_of(name):
+    """60 training and 10 test digits; the labels count up, the images hold their row's number."""
+    rows = 60 if name.startswith("train") else 10
+    if "labels" in name:
+        return (np.arange(rows) % 10).astype(np.uint8)
+    return np.broadcast_to(np.arange(rows, dtype=np.uint8)[:, None, None], (rows, 28, 28))
+
+
+@pytest.fixture
+def tiny_mnist(tmp_path, monkeypatch):
+    """The four files in miniature, and the table of checksums to go with them."""
+    monkeypatch.delenv("PFDL_MNIST", raising=False)
+    files = {}
+    for name, (ndim, _) in digits.MNIST_FILES.items():
+        content = idx_bytes(np.ascontiguousarray(array_of(name)))
+        (tmp_path / f"{name}.gz").write_bytes(gzip.compress(content))
+        files[name] = (ndim, hashlib.md5(content).hexdigest())
+    monkeypatch.setattr(digits, "MNIST_FILES", files)
+    return tmp_path
+
+
+def test_it_reads_the_four_files(tiny_mnist):
+    source = find_digits(tiny_mnist)
+    assert (source.name, source.is_mnist) == ("MNIST", True)
+    assert (len(source.train), len(source.held_out), len(source.test)) == (60, 10, 0)  # the cut is at row 50,000
+    np.testing.assert_array_equal(source.train.images[:, 5, 5], np.arange(60))
+    np.testing.assert_array_equal(source.held_out.labels, np.arange(10))
+
+
+def test_the_environment_variable_names_the_folder(tiny_mnist, monkeypatch):
+    monkeypatch.setenv("PFDL_MNIST", str(tiny_mnist))
+    assert find_digits().is_mnist
+
+
+def test_uncompressed_files_in_torchvisions_layout_are_found(tiny_mnist, tmp_path):
+    raw = tmp_path / "MNIST" / "raw"
+    raw.mkdir(parents=True)
+    for packed in tiny_mnist.glob("*.gz"):
+        (raw / packed.stem).write_bytes(gzip.decompress(packed.read_bytes()))
+        packed.unlink()
+    assert len(read_mnist(tmp_path).train) == 60
+
+
+def test_a_missing_file_is_named_with_the_remedy(tiny_mnist):
+    (tiny_mnist / "t10k-labels-idx1-ubyte.gz").unlink()
+    with pytest.raises(FileNotFoundError, match=r"has no file t10k-labels-idx1-ubyte .*PFDL_MNIST.*allow the download"):
+        find_digits(tiny_mnist)
+
+
+def test_swapped_files_are_noticed(tiny_mnist):
+    train, test = tiny_mnist / "train-images-idx3-ubyte.gz", tiny_mnist / "t10k-images-idx3-ubyte.gz"
+    contents = train.read_bytes(), test.read_bytes()
+    train.write_bytes(contents[1])
+    test.write_bytes(contents[0])
+    with pytest.raises(ValueError, match=r"train-images-idx3-ubyte\.gz .* swapped"):
+        find_digits(tiny_mnist)
+
+
+def test_the_download_happens_only_if_the_files_are_missing(tiny_mnist, tmp_path, monkeypatch):
+    calls = []
+
+    class Downloader:
+        def __init__(self, root, download):
+            calls.append((root, download))
+            for packed in tiny_mnist.glob("*.gz"):
+                raw = Path(root) / "MNIST" / "raw"
+                raw.mkdir(parents=True, exist_ok=True)
+                (raw / packed.name).write_bytes(packed.read_bytes())
+
+    module = type(sys)("torchvision.datasets")
+    module.MNIST = Downloader
+    monkeypatch.setitem(sys.modules, "torchvision", type(sys)("torchvision"))
+    monkeypatch.setitem(sys.modules, "torchvision.datasets", module)
+    target = tmp_path / "new"
+    assert len(find_digits(target, download=True).train) == 60
+    assert len(find_digits(target, download=True).train) == 60
+    assert calls == [(str(target), True)]
+
+
+def test_without_torchvision_the_download_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torchvision.datasets", None)
+    with pytest.raises(ModuleNotFoundError, match="pip install torchvision"):
+        find_digits(tmp_path, download=True)
+
+
+def test_a_download_needs_a_folder(monkeypatch):
+    monkeypatch.delenv("PFDL_MNIST", raising=False)
+    with pytest.raises(ValueError, match="a download needs a folder"):
+        find_digits(download=True)
+
+
+def test_without_a_folder_the_bundled_digits_are_used_and_say_what_they_are(monkeypatch):
+    monkeypatch.delenv("PFDL_MNIST", raising=False)
+    source = find_digits()
+    assert not source.is_mnist
+    assert "not MNIST" in source.name
+    assert [len(part) for part in (source.train, source.held_out, source.test)] == [1200, 300, 297]
+
+
+def test_the_bundled_digits_keep_their_pixels():
+    from sklearn.datasets import load_digits
+
+    small, labels = load_digits(return_X_y=True)
+    source = bundled_digits()
+    assert source.test.images.shape == (297, 28, 28)
+    np.testing.assert_array_equal(source.test.labels, labels[1500:])
+    centres = source.test.images[:, 3:27:3, 3:27:3].reshape(297, 64)
+    np.testing.assert_allclose(centres, small[1500:] * 255 / 16, atol=0.5)
+    assert source.test.images[:, :2].max() == 0
+
+
+@pytest.mark.skipif(
+    not OFFICIAL.is_dir(), reason="the official MNIST files are not here; name their folder in PFDL_MNIST"
+)
+def test_the_official_files_are_what_they_should_be():
+    source = read_mnist(OFFICIAL)
+    assert [len(part) for part in (source.train, source.held_out, source.test)] == [50_000, 10_000, 10_000]
+    assert np.bincount(source.held_out.labels).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    assert source.train.labels[:5].tolist() == [5, 0, 4, 1, 9]
