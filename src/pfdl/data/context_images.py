@@ -1,0 +1,94 @@
+"""A set of a manifest as a PyTorch dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from pfdl._validation import check_count
+from pfdl.data.contexts import ContextSource
+from pfdl.data.manifest import Manifest
+
+HIDDEN_CONTEXT = -1
+"""The context label of every image of a set whose contexts are hidden."""
+
+CACHE_LIMIT = 2 << 30
+"""Sets of up to this many bytes are kept in memory unless told otherwise."""
+
+
+class ContextImages(Dataset[tuple[Tensor, int, int]]):
+    """Images of one set: (image, label, context), in the order of the paths.
+
+    An image is a tensor of bytes, shape (3, size, size), unless a transform makes something else of it. The label is
+    a position in ``manifest.classes``, the context one in ``manifest.contexts``; but in the sets ``train`` and
+    ``validation`` the context is ``HIDDEN_CONTEXT``, because the protocol hides it from training.
+
+    Args:
+        source: Where the images come from.
+        manifest: Which image is in which set.
+        set_name: One of ``manifest.set_names``.
+        size: Height and width: the shorter side is scaled to it and the middle cut out.
+        cache: Whether to keep the decoded images in memory; by default up to ``CACHE_LIMIT``. With a cache every image
+            is read right here, so a file that has gone bad since the split stops the run before it starts.
+        reveal_contexts: Give the contexts in training too, for methods that need to know environments.
+        transform: Applied to the tensor of bytes each time an image is asked for.
+
+    Raises:
+        ValueError: If there is no such set, or (with a cache) an image is missing or not the one of the manifest.
+
+    Attributes:
+        labels: Shape (n,).
+        contexts: Shape (n,).
+    """
+
+    def __init__(
+        self,
+        source: ContextSource,
+        manifest: Manifest,
+        set_name: str,
+        *,
+        size: int = 64,
+        cache: bool | None = None,
+        reveal_contexts: bool = False,
+        transform: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        check_count("size", size, 1)
+        self._source, self._rows, self._size = source, manifest.rows_of(set_name), size
+        self.transform = transform
+        class_of = {name: index for index, name in enumerate(manifest.classes)}
+        context_of = {name: index for index, name in enumerate(manifest.contexts)}
+        hidden = not reveal_contexts and set_name in ("train", "validation")
+        self.labels = torch.tensor([class_of[row.class_name] for row in self._rows])
+        self.contexts = torch.tensor([HIDDEN_CONTEXT if hidden else context_of[row.context] for row in self._rows])
+        if cache is None:
+            cache = len(self._rows) * 3 * size**2 <= CACHE_LIMIT
+        self._cache = self._load_all() if cache else None
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int, int]:
+        image = self._load(index) if self._cache is None else self._cache[index]
+        if self.transform is not None:
+            image = self.transform(image)
+        return image, int(self.labels[index]), int(self.contexts[index])
+
+    @property
+    def images(self) -> Tensor:
+        """All images as bytes, shape (n, 3, size, size), without the transform: for loops that hold a set whole."""
+        return self._load_all() if self._cache is None else self._cache
+
+    def _load(self, index: int) -> Tensor:
+        row = self._rows[index]
+        return self._source.load(row.path, self._size, row.sha256)
+
+    def _load_all(self) -> Tensor:
+        images = torch.empty((len(self), 3, self._size, self._size), dtype=torch.uint8)
+        with ThreadPoolExecutor(8) as pool:
+            for index, image in enumerate(pool.map(self._load, range(len(self)))):
+                images[index] = image
+        return images

@@ -1,0 +1,225 @@
+"""A split of images into training, validation and test sets, kept as a CSV file and a JSON file beside it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pfdl._files import write_atomically
+from pfdl.data.images import BadImageError, hash_bytes
+from pfdl.data.layout import check_relative
+
+FORMAT = "pfdl-manifest-1"
+COLUMNS = ("path", "class", "context", "sha256", "side", "sets")
+SIDES = ("train", "test")
+
+
+class ManifestRow(NamedTuple):
+    """One image.
+
+    Attributes:
+        path: Its name in the data folder, with ``/`` between the parts.
+        class_name: Its class.
+        context: Its context; ``""`` if there are none.
+        sha256: Hash of the file's content.
+        side: ``"train"`` or ``"test"``: the part of the data that it may be drawn from.
+        sets: The sets it was drawn for, if any: ``train`` or ``validation``; ``test`` and ``test-1:5`` to ``test-5:1``.
+    """
+
+    path: str
+    class_name: str
+    context: str
+    sha256: str
+    side: str
+    sets: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Which image is in which set.
+
+    Args:
+        rows: Every usable image, in the order of the paths.
+        parameters: How the split came about, as written to the JSON file: among others ``seed``, ``ratio``,
+            ``dominant`` (the dominant context of every class) and ``notes``.
+
+    Raises:
+        ValueError: If a row is not sound, or an image is on the training side and on the test side.
+    """
+
+    rows: tuple[ManifestRow, ...]
+    parameters: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            _check_row(row)
+        if repeated := _repeated(row.path for row in self.rows):
+            raise ValueError(f"the manifest names {repeated!r} twice; make it anew with pfdl split.")
+        if leaks := find_leaks(self.rows):
+            raise ValueError(
+                f"{len(leaks)} image(s) are on the training side and on the test side, such as {leaks[0][0]!r} and "
+                f"{leaks[0][1]!r}, which have the same content; make the manifest anew with pfdl split."
+            )
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes, sorted; a label is a position in this tuple."""
+        return tuple(sorted({row.class_name for row in self.rows}))
+
+    @property
+    def contexts(self) -> tuple[str, ...]:
+        """Names of the contexts of all classes, sorted; a context label is a position in this tuple."""
+        return tuple(sorted({row.context for row in self.rows}))
+
+    @property
+    def dominant(self) -> Mapping[str, str]:
+        """The dominant context of every class."""
+        dominant: Mapping[str, str] = self.parameters["dominant"]
+        return dominant
+
+    @property
+    def set_names(self) -> tuple[str, ...]:
+        """Names of the sets that have images: train, validation, test, then the tests by ratio."""
+        return tuple(sorted({name for row in self.rows for name in row.sets}, key=_set_order))
+
+    def rows_of(self, set_name: str) -> tuple[ManifestRow, ...]:
+        """The images of a set, in the order of the paths; ValueError if there is no such set."""
+        rows = tuple(row for row in self.rows if set_name in row.sets)
+        if not rows:
+            raise ValueError(f"the manifest has no set {set_name!r}; it has {', '.join(map(repr, self.set_names))}.")
+        return rows
+
+    def save(self, path: str | Path) -> tuple[Path, Path]:
+        """Write the CSV file and, beside it, the JSON file; each is written whole or not at all.
+
+        The JSON file comes last and holds the hash of the CSV file, so a pair that does not belong together is noticed.
+
+        Args:
+            path: Where the CSV file goes; its name must end in ``.csv``.
+
+        Returns:
+            The two files.
+
+        Raises:
+            ValueError: If the name does not end in ``.csv``.
+        """
+        csv_path, json_path = _pair(Path(path))
+        table = io.StringIO()
+        writer = csv.writer(table, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        writer.writerows([*row[:-1], " ".join(row.sets)] for row in self.rows)
+        text = table.getvalue()
+        parameters = {"format": FORMAT, **self.parameters, "csv_sha256": hash_bytes(text.encode())}
+        write_atomically(csv_path, text)
+        write_atomically(json_path, json.dumps(parameters, indent=2, ensure_ascii=False) + "\n")
+        return csv_path, json_path
+
+
+def read_manifest(path: str | Path) -> Manifest:
+    """Read a manifest and check it.
+
+    Args:
+        path: The CSV file; the JSON file of the same name must lie beside it.
+
+    Returns:
+        The manifest, as it was saved.
+
+    Raises:
+        FileNotFoundError: If one of the two files is missing.
+        ValueError: If they are damaged or do not belong together, a path leaves the data folder, or an image is on the
+            training side and on the test side.
+    """
+    csv_path, json_path = _pair(Path(path))
+    content, parameters = _read(csv_path), _parse_parameters(json_path)
+    if hash_bytes(content) != parameters.pop("csv_sha256", None):
+        raise ValueError(
+            f"{csv_path} is not the table that {json_path.name} was written with; restore the pair, "
+            "or make it anew with pfdl split."
+        )
+    try:
+        table = list(csv.reader(io.StringIO(content.decode(), newline=""), strict=True))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{csv_path} is not a CSV file in UTF-8 ({error}).") from error
+    if not table or tuple(table[0]) != COLUMNS or any(len(line) != len(COLUMNS) for line in table):
+        raise ValueError(f"{csv_path} does not have the columns {', '.join(COLUMNS)}; make it anew with pfdl split.")
+    try:
+        return Manifest(tuple(_parse_row(*line) for line in table[1:]), parameters)
+    except ValueError as error:
+        raise ValueError(f"{csv_path}: {error}") from error
+
+
+def find_leaks(rows: Sequence[ManifestRow]) -> list[tuple[str, str]]:
+    """Pairs of files on different sides with the same content, whatever their names: (training, test)."""
+    trained = {row.sha256: row.path for row in rows if row.side == "train"}
+    return [(trained[row.sha256], row.path) for row in rows if row.side == "test" and row.sha256 in trained]
+
+
+def _parse_row(path: str, class_name: str, context: str, sha256: str, side: str, sets: str) -> ManifestRow:
+    return ManifestRow(path, class_name, context, sha256, side, tuple(sets.split()))
+
+
+def _check_row(row: ManifestRow) -> None:
+    try:
+        check_relative(row.path)
+    except BadImageError as error:
+        raise ValueError(f"the path {row.path!r} {error}.") from error
+    if not re.fullmatch("[0-9a-f]{64}", row.sha256):
+        raise ValueError(f"the hash of {row.path!r} is {row.sha256!r}; a SHA-256 has 64 hexadecimal digits.")
+    if row.side not in SIDES:
+        raise ValueError(f"the side of {row.path!r} is {row.side!r}; it must be 'train' or 'test'.")
+    for name in row.sets:
+        if not re.fullmatch(r"train|validation|test(-[0-9]+:[0-9]+)?", name):
+            raise ValueError(f"{row.path!r} is in a set {name!r}, which is no set of this format.")
+        if name.startswith("test") != (row.side == "test"):
+            raise ValueError(f"{row.path!r} is on the {row.side} side but in the set {name!r}.")
+    if "train" in row.sets and "validation" in row.sets:
+        raise ValueError(f"{row.path!r} is in the training set and in the validation set.")
+
+
+def _repeated(values: Iterable[str]) -> str | None:
+    seen: set[str] = set()
+    for value in values:
+        if value in seen:
+            return value
+        seen.add(value)
+    return None
+
+
+def _set_order(name: str) -> tuple[int, float]:
+    if name.startswith("test-"):
+        dominant, minor = name.removeprefix("test-").split(":")
+        return 3, int(dominant) / int(minor)
+    return ("train", "validation", "test").index(name), 0.0
+
+
+def _pair(path: Path) -> tuple[Path, Path]:
+    if path.suffix != ".csv":
+        raise ValueError(f"the manifest is {str(path)!r}; its name must end in .csv (a .json file is kept beside it).")
+    return path, path.with_suffix(".json")
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"there is no file {path}; a manifest is a .csv and a .json file of one name."
+        ) from None
+
+
+def _parse_parameters(path: Path) -> dict[str, Any]:
+    try:
+        parameters = json.loads(_read(path))
+    except ValueError as error:
+        raise ValueError(f"{path} is not a JSON file ({error}).") from error
+    if not isinstance(parameters, dict) or parameters.pop("format", None) != FORMAT:
+        raise ValueError(f"{path} is not the parameter file of a manifest in the format {FORMAT!r}.")
+    if not isinstance(parameters.get("dominant"), dict):
+        raise ValueError(f"{path} does not say which context is dominant in which class.")
+    return parameters
