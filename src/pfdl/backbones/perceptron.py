@@ -1,4 +1,4 @@
-"""Networks that turn inputs into features and features into logits."""
+"""The perceptron of Colored-MNIST, which gives features beside its logits."""
 
 from __future__ import annotations
 
