@@ -16,7 +16,7 @@ from rich.table import Table
 import pfdl
 
 SIZES = [(64, 64), (256, 128)]
-CHECKPOINTS = (100, 300, 1000)
+CHECKPOINTS = (100, 300)
 
 
 def mixtures(p: int, rows: int, seed: int) -> torch.Tensor:
