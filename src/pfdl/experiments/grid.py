@@ -49,6 +49,8 @@ def run_grid(
     """
     if backend not in BACKENDS:
         raise ValueError(f"Unknown backend {backend!r}: choose one of {', '.join(map(repr, BACKENDS))}.")
+    if n_jobs == 0:
+        raise ValueError("n_jobs is 0; give the number of processes, or -1 for all cores.")
     folder.mkdir(parents=True, exist_ok=True)
     missing = [task for task in tasks if _load(folder, task) is None]
     if missing:

@@ -1,0 +1,167 @@
+"""The grid runner: nothing twice, nothing lost, nothing half."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+from pfdl.experiments.grid import run_grid, write_atomically
+
+
+def squares(base: int, log: str) -> list[dict[str, object]]:
+    """Two rows, and a mark for every call."""
+    with Path(log).open("a") as stream:
+        stream.write(f"{base}\n")
+    return [{"power": power, "value": base**power} for power in (1, 2)]
+
+
+def fails_at_three(base: int) -> list[dict[str, object]]:
+    if base == 3:
+        raise RuntimeError("three")
+    return [{"value": base}]
+
+
+def threads() -> list[dict[str, object]]:
+    return [{"threads": torch.get_num_threads()}]
+
+
+@pytest.fixture
+def calls(tmp_path):
+    log = tmp_path / "calls"
+    log.touch()
+    return log
+
+
+def tasks(calls: Path, bases=(1, 2, 3)) -> list[dict[str, object]]:
+    return [{"base": base, "log": str(calls)} for base in bases]
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_rows_of_all_tasks_in_their_order(tmp_path, calls, n_jobs):
+    frame = run_grid(squares, tasks(calls), tmp_path / "out", n_jobs=n_jobs)
+    assert frame[["base", "power", "value"]].to_numpy().tolist() == [
+        [1, 1, 1],
+        [1, 2, 1],
+        [2, 1, 2],
+        [2, 2, 4],
+        [3, 1, 3],
+        [3, 2, 9],
+    ]
+
+
+def test_a_second_run_does_only_what_is_missing(tmp_path, calls):
+    run_grid(squares, tasks(calls, [1, 2]), tmp_path / "out")
+    first = run_grid(squares, tasks(calls), tmp_path / "out")
+    assert calls.read_text().split() == ["1", "2", "3"]
+    again = run_grid(squares, tasks(calls), tmp_path / "out")
+    assert calls.read_text().split() == ["1", "2", "3"]
+    assert again.equals(first)
+
+
+@pytest.mark.parametrize("damage", ["", '{"task": {"base": 1', "[]", '{"task": {"base": 7}, "rows": []}', "\udcff"])
+def test_a_damaged_file_is_done_again(tmp_path, calls, damage):
+    run_grid(squares, tasks(calls, [1]), tmp_path / "out")
+    (stored,) = (tmp_path / "out").iterdir()
+    stored.write_bytes(damage.encode("utf-8", "surrogateescape"))
+    assert run_grid(squares, tasks(calls, [1]), tmp_path / "out")["value"].tolist() == [1, 1]
+    assert calls.read_text().split() == ["1", "1"]
+    assert json.loads(stored.read_text())["task"]["base"] == 1
+
+
+def test_what_was_finished_before_an_error_is_kept(tmp_path):
+    grid = [{"base": base} for base in (1, 2, 3)]
+    with pytest.raises(RuntimeError, match="three"):
+        run_grid(fails_at_three, grid, tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_killed_at_any_moment_the_next_run_goes_on(tmp_path, calls):
+    script = textwrap.dedent(f"""
+        import time
+        from pathlib import Path
+        from pfdl.experiments.grid import run_grid
+        import tests.experiments.test_grid as t
+
+        def slow(base, log):
+            time.sleep(0.05)
+            return t.squares(base, log)
+
+        run_grid(slow, t.tasks(Path({str(calls)!r}), range(200)), Path({str(tmp_path / "out")!r}))
+    """)
+    process = subprocess.Popen([sys.executable, "-c", script], cwd=Path(__file__).parents[2])
+    while len(calls.read_text().split()) < 3:
+        assert process.poll() is None
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    done_before = len(calls.read_text().split())
+    frame = run_grid(squares, tasks(calls, range(200)), tmp_path / "out")
+    assert frame["value"].tolist() == [base**power for base in range(200) for power in (1, 2)]
+    # At most the task in flight was done twice.
+    assert 200 <= len(calls.read_text().split()) <= 201
+    assert 3 <= done_before < 200
+
+
+def test_workers_use_one_thread_and_give_the_others_back(tmp_path):
+    before = torch.get_num_threads()
+    assert run_grid(threads, [{}], tmp_path)["threads"].tolist() == [1]
+    assert torch.get_num_threads() == before
+
+
+def test_ray_gives_the_same_rows(tmp_path, calls, monkeypatch):
+    pytest.importorskip("ray")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    expected = run_grid(squares, tasks(calls), tmp_path / "joblib")
+    found = run_grid(squares, tasks(calls), tmp_path / "ray", n_jobs=2, backend="ray")
+    assert found.equals(expected)
+    import ray
+
+    assert not ray.is_initialized()
+
+
+def test_ray_that_is_not_installed_is_named(tmp_path, calls, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pfdl\[cluster\]"):
+        run_grid(squares, tasks(calls), tmp_path / "out", backend="ray")
+
+
+def test_progress_bar_on_a_terminal_only(tmp_path, calls):
+    terminal, pipe = io.StringIO(), io.StringIO()
+    run_grid(squares, tasks(calls), tmp_path / "a", console=Console(file=terminal, force_terminal=True))
+    run_grid(squares, tasks(calls), tmp_path / "b", console=Console(file=pipe))
+    assert "3/3" in terminal.getvalue()
+    assert pipe.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"backend": "dask"}, "'dask': choose one of 'joblib', 'ray'"), ({"n_jobs": 0}, "n_jobs is 0")],
+)
+def test_mistakes_are_named(tmp_path, calls, options, message):
+    with pytest.raises(ValueError, match=message):
+        run_grid(squares, tasks(calls), tmp_path / "out", **options)
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch):
+    path = tmp_path / "deep" / "file"
+    write_atomically(path, "old")
+
+    def refuse(self, target):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    with pytest.raises(OSError, match="disk full"):
+        write_atomically(path, "new")
+    assert path.read_text() == "old"
+    assert list(path.parent.iterdir()) == [path]
