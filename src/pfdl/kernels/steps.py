@@ -25,49 +25,52 @@ def decomposition_gradients(net: OneHidden, backend: Backend, batch: Batch) -> t
     return unexplained, backend.parameter_gradients(net, base, gradient)
 
 
-def paper_penalty(features: Tensor, net: OneHidden, backend: Backend, batch: Batch, center: bool) -> Tensor:
-    """L_decorr in the paper's form, differentiable once, in the features only.
+def paper_penalty(
+    net: OneHidden, backend: Backend, batch: Batch, center: bool, wants_gradient: bool
+) -> tuple[Tensor, Tensor | None]:
+    """L_decorr in the paper's form, L = (1/p) Σ_j c_j², and its gradient in the features if that is wanted.
 
-    Args:
-        features: U with its graph, shape (n, p).
-        net: g for the same features.
-        backend: Who computes it.
-        batch: The processes that take part.
-        center: Whether features are taken minus their mean over the batch.
+    c_j = mean_i Ũ_ij M_ij, where M_ij is the mean of the other features of row i, with ``center`` minus its mean over
+    the batch.
     """
-    result: Tensor = _PaperPenalty.apply(features, net, backend, batch, center)
+    u, p = net.u, net.u.shape[1]
+    correlated, base = backend.predict(net)
+    others = (u.sum(1, keepdim=True) - u).div_(p - 1)
+    means: list[Tensor] = []
+    if center:
+        means = [value / batch.total for value in batch.sum_all([others.sum(0), correlated.sum(0)])]
+        others -= means[0]
+    (cross,) = batch.sum_all([(correlated * others).sum(0)])
+    cross = cross / batch.total
+    loss = cross.square().mean()
+    if not wants_gradient:
+        return loss, None
+    # Every process returns the whole loss: the factor makes up for the averaging of gradients, see Batch.sum.
+    scale = cross * (2 * batch.processes / p) / batch.total
+    of_others = (correlated - means[1] if center else correlated) * scale
+    direct = (of_others.sum(1, keepdim=True) - of_others).div_(p - 1)
+    return loss, direct.add_(backend.feature_gradient(net, base, others.mul_(scale)))
+
+
+def with_gradient(features: Tensor, loss: Tensor, gradient: Tensor | None) -> Tensor:
+    """``loss`` as a function of ``features`` that autograd can differentiate once; the gradient is given."""
+    if gradient is None:
+        return loss
+    result: Tensor = _WithGradient.apply(features, loss, gradient)
     return result
 
 
-class _PaperPenalty(torch.autograd.Function):
-    """L = (1/p) Σ_j c_j² with c_j = mean_i Ũ_ij M_ij, where M_ij is the mean of the other features of row i."""
+class _WithGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, features: Tensor, loss: Tensor, gradient: Tensor) -> Tensor:
+        ctx.gradient = gradient
+        return loss.clone()
 
     @staticmethod
-    def forward(ctx: Any, features: Tensor, net: OneHidden, backend: Backend, batch: Batch, center: bool) -> Tensor:
-        u, p = net.u, net.u.shape[1]
-        correlated, base = backend.predict(net)
-        others = (u.sum(1, keepdim=True) - u).div_(p - 1)
-        means: list[Tensor] = []
-        if center:
-            means = [value / batch.total for value in batch.sum_all([others.sum(0), correlated.sum(0)])]
-            others -= means[0]
-        (cross,) = batch.sum_all([(correlated * others).sum(0)])
-        cross = cross / batch.total
-        ctx.gradient = None
-        if ctx.needs_input_grad[0]:
-            # Every process returns the whole loss: the factor makes up for the averaging of gradients, see Batch.sum.
-            scale = cross * (2 * batch.processes / p) / batch.total
-            of_others = (correlated - means[1] if center else correlated) * scale
-            direct = (of_others.sum(1, keepdim=True) - of_others).div_(p - 1)
-            through_g = backend.feature_gradient(net, base, others.mul_(scale))
-            ctx.gradient = (direct + through_g).to(features.dtype)
-        return cross.square().mean()
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
             raise RuntimeError(
                 "the fused penalty can be differentiated once only; for gradients of gradients construct it with "
                 "kernel='plain'."
             )
-        return gradient * ctx.gradient, None, None, None, None
+        return outer * ctx.gradient, None, None

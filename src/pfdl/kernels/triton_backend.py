@@ -13,14 +13,20 @@ from torch import Tensor
 from pfdl.kernels import triton_kernels
 from pfdl.kernels.one_hidden import OneHidden, ParameterGradients
 
-ROWS, UNITS, FEATURES = 16, 128, 32
-"""Tile of the kernels that walk along the features: rows × hidden units in registers, features in a block."""
+ROWS, UNITS = 4, 256
+"""Tile of the kernels that walk along the features: rows × hidden units in registers."""
+
+FEATURES, MANY_FEATURES = 32, 64
+"""Features in a block: few, to have programs enough for all of a GPU; more from 2049 on, where memory counts."""
 
 WARPS = 1
 """Warps a program has: the sum over hidden units then stays inside one warp."""
 
-PARAMETER_TILE = (32, 64, 4)
+INDEXED_PARAMETER_TILE = (32, 64, 8)
 """Features, hidden units and warps of the kernel that walks along the rows."""
+
+STRICT_PARAMETER_TILE = (64, 32, 1)
+"""Rows, hidden units and warps of the kernel that sums over rows while it walks along the features."""
 
 SCAN_LENGTH = 256
 
@@ -63,7 +69,7 @@ class TritonBackend:
 
 def _turns(net: OneHidden) -> Iterator[slice]:
     n, p, h, _ = _sizes(net)
-    length = max(1, MAX_BLOCK_SUMS // (_tiles(p, FEATURES) * h))
+    length = max(1, MAX_BLOCK_SUMS // (_tiles(p, _features(p)) * h))
     return (slice(start, min(start + length, n)) for start in range(0, n, length))
 
 
@@ -71,7 +77,7 @@ def _predict(net: OneHidden, out: Tensor) -> Tensor:
     n, p, h, visible = _sizes(net)
     base = _base(net)
     tile = _tile(net)
-    triton_kernels.predict[(_tiles(n, tile["ROWS"]), _tiles(p, FEATURES))](
+    triton_kernels.predict[(_tiles(n, tile["ROWS"]), _tiles(p, _features(p)))](
         net.u, net.weight, net.offset, net.readout, net.constant, base, out, n, p, h, visible,
         STRICT=net.strict, GELU=net.activation == "gelu", **tile,
     )  # fmt: skip
@@ -83,42 +89,58 @@ def _feature_gradient(net: OneHidden, base: Tensor | None, gradient: Tensor, out
     base = _base(net) if base is None else base
     prefix, total = _delta(net, base, gradient)
     tile = _tile(net)
-    triton_kernels.feature_gradient[(_tiles(n, tile["ROWS"]), _tiles(p, FEATURES))](
+    triton_kernels.feature_gradient[(_tiles(n, tile["ROWS"]), _tiles(p, _features(p)))](
         net.u, gradient, net.weight, net.offset, net.readout, base, prefix, total, out, n, p, h, visible,
         STRICT=net.strict, GELU=net.activation == "gelu", enable_fp_fusion=False, **tile,
     )  # fmt: skip
 
 
 def _parameter_gradients(net: OneHidden, base: Tensor | None, gradient: Tensor) -> ParameterGradients:
-    n, p, h, visible = _sizes(net)
     base = _base(net) if base is None else base
     prefix, total = _delta(net, base, gradient)
-    features, units, warps = PARAMETER_TILE
     if net.strict:
-        features = FEATURES  # the blocks that base and prefix belong to
-    blocks = _tiles(p, features)
-    correction = _empty(net, h, visible)
-    readout_sums = _empty(net, blocks, h)
-    offset_sums = total if net.strict else _empty(net, p, h)
-    triton_kernels.parameter_sums[(blocks, _tiles(h, units))](
-        net.u, gradient, net.weight, net.offset, net.readout, base, prefix, correction, offset_sums, readout_sums,
-        n, p, h, visible, STRICT=net.strict, GELU=net.activation == "gelu", UNITS=units, FEATURES=features,
-        num_warps=warps,
-    )  # fmt: skip
-    seen = net.u[:, :visible].to(torch.float32)
+        correction, readout = _strict_sums(net, base, prefix, gradient)
+        offset = total.sum(0)
+    else:
+        correction, offset, readout = _indexed_sums(net, base, gradient)
+    seen = net.u[:, : net.weight.shape[0]].to(torch.float32)
     return ParameterGradients(
         weight=torch.addmm(correction, total.T, seen, beta=-1, out=correction),
-        offset=total.sum(0) if net.strict else offset_sums,
-        readout=readout_sums.sum(0, keepdim=True),
+        offset=offset,
+        readout=readout.view(-1, readout.shape[-1]).sum(0, keepdim=True),
         constant=gradient.sum().view(1),
         shared=total,
     )
 
 
+def _indexed_sums(net: OneHidden, base: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    n, p, h, _ = _sizes(net)
+    features, units, warps = INDEXED_PARAMETER_TILE
+    blocks = _tiles(p, features)
+    correction, offset, readout = _empty(net, h, p), _empty(net, p, h), _empty(net, blocks, h)
+    triton_kernels.indexed_parameter_sums[(blocks, _tiles(h, units))](
+        net.u, gradient, net.weight, net.offset, net.readout, base, correction, offset, readout, n, p, h,
+        GELU=net.activation == "gelu", UNITS=units, FEATURES=features, num_warps=warps,
+    )  # fmt: skip
+    return correction, offset, readout
+
+
+def _strict_sums(net: OneHidden, base: Tensor, prefix: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
+    n, p, h, visible = _sizes(net)
+    rows, units, warps = STRICT_PARAMETER_TILE
+    parts, blocks = _tiles(n, rows), _tiles(p, _features(p))
+    correction, readout = _empty(net, parts, visible, h), _empty(net, parts, blocks, h)
+    triton_kernels.strict_parameter_sums[(parts, _tiles(h, units), blocks)](
+        net.u, gradient, net.weight, net.offset, net.readout, base, prefix, correction, readout, n, p, h, visible,
+        GELU=net.activation == "gelu", ROWS=rows, UNITS=units, FEATURES=_features(p), num_warps=warps,
+    )  # fmt: skip
+    return correction.sum(0).T.contiguous(), readout
+
+
 def _base(net: OneHidden) -> Tensor:
     """Indexed: Σ_k u_k W_k, shape (n, h). Strict: the state at the first feature of each block, (blocks, n, h)."""
     n, p, h, visible = _sizes(net)
-    blocks = _tiles(p, FEATURES)
+    blocks = _tiles(p, _features(p))
     tile = _tile(net)
     own = _empty(net, blocks, n, h)
     following = torch.empty_like(own) if net.strict else own
@@ -134,7 +156,7 @@ def _base(net: OneHidden) -> Tensor:
 def _delta(net: OneHidden, base: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
     """L at the first feature of each block, (blocks, n, h), used with strict sharing only, and Δ, (n, h)."""
     n, p, h, visible = _sizes(net)
-    blocks = _tiles(p, FEATURES)
+    blocks = _tiles(p, _features(p))
     tile = _tile(net)
     sums = _empty(net, blocks, n, h)
     triton_kernels.delta_sums[(_tiles(n, tile["ROWS"]), _tiles(h, tile["UNITS"]), blocks)](
@@ -165,7 +187,11 @@ def _sizes(net: OneHidden) -> tuple[int, int, int, int]:
 
 def _tile(net: OneHidden) -> dict[str, Any]:
     units = min(UNITS, 1 << (net.weight.shape[1] - 1).bit_length())
-    return {"ROWS": ROWS, "UNITS": units, "FEATURES": FEATURES, "num_warps": WARPS}
+    return {"ROWS": ROWS, "UNITS": units, "FEATURES": _features(net.u.shape[1]), "num_warps": WARPS}
+
+
+def _features(p: int) -> int:
+    return FEATURES if p <= 2048 else MANY_FEATURES
 
 
 def _tiles(size: int, tile: int) -> int:

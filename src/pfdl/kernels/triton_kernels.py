@@ -211,50 +211,62 @@ def feature_gradient(
     tl.store(out + place, result, mask=(row < n)[:, None] & (first + column < p)[None, :])
 
 
-# What the gradients of W, of the offsets and of v need beside Δ: here a program keeps a tile of features × hidden
-# units and walks along the rows, so that the sums over rows stay in its registers and their order never changes.
+# Indexed sharing: what the gradients of W, of the offsets and of v need beside Δ. Here a program keeps a tile of
+# features × hidden units and walks along the rows: the sums over rows stay in registers, in one fixed order.
 @triton.jit
-def parameter_sums(
-    u, gradient, weight, offset, readout, base, prefix, correction, offset_sums, readout_sums, n, p, h, visible,
-    STRICT: constexpr, GELU: constexpr, UNITS: constexpr, FEATURES: constexpr,
+def indexed_parameter_sums(
+    u, gradient, weight, offset, readout, base, correction, offset_sums, readout_sums, n, p, h,
+    GELU: constexpr, UNITS: constexpr, FEATURES: constexpr,
 ):  # fmt: skip
     block = tl.program_id(0)
     j = block * FEATURES + tl.arange(0, FEATURES)
     unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
     inside = (j < p)[:, None] & (unit < h)[None, :]
     v = tl.load(readout + unit, mask=unit < h, other=0.0)
-    if STRICT:
-        last = block * FEATURES + tl.maximum(tl.arange(0, FEATURES) - 1, 0)  # the first feature takes no step
-        is_step = (tl.arange(0, FEATURES) > 0) & (j < p)
-        w = tl.load(weight + last[:, None] * h + unit[None, :], mask=is_step[:, None] & (unit < h)[None, :], other=0.0)
-        e = tl.load(offset + unit, mask=unit < h, other=0.0)[None, :] + tl.zeros((FEATURES, UNITS), tl.float32)
-    else:
-        w = tl.load(weight + j[:, None] * h + unit[None, :], mask=inside, other=0.0)
-        e = tl.load(offset + j[:, None] * h + unit[None, :], mask=inside, other=0.0)
+    w = tl.load(weight + j[:, None] * h + unit[None, :], mask=inside, other=0.0)
+    e = tl.load(offset + j[:, None] * h + unit[None, :], mask=inside, other=0.0)
     acc_correction = tl.zeros((FEATURES, UNITS), tl.float32)
     acc_offset = tl.zeros((FEATURES, UNITS), tl.float32)
     acc_readout = tl.zeros((FEATURES, UNITS), tl.float32)
     for i in range(n):
         u_i = tl.load(u + i * p + j, mask=j < p, other=0.0).to(tl.float32)
         g_i = tl.load(gradient + i * p + j, mask=j < p, other=0.0)
-        if STRICT:
-            u_last = tl.load(u + i * p + last, mask=is_step, other=0.0).to(tl.float32)
-            start = tl.load(base + block * n * h + i * h + unit, mask=unit < h, other=0.0)
-            pre = start[None, :] + e + tl.cumsum((u_last - u_i)[:, None] * w, axis=0)
-        else:
-            start = tl.load(base + i * h + unit, mask=unit < h, other=0.0)
-            pre = (start[None, :] + e) - u_i[:, None] * w
+        start = tl.load(base + i * h + unit, mask=unit < h, other=0.0)
+        pre = (start[None, :] + e) - u_i[:, None] * w
         delta = (g_i[:, None] * v[None, :]) * _slope(pre, GELU)
-        if STRICT:
-            u_next = tl.load(u + i * p + j + 1, mask=j + 1 < p, other=0.0).to(tl.float32)
-            until = tl.load(prefix + block * n * h + i * h + unit, mask=unit < h, other=0.0)
-            acc_correction += (u_i - u_next)[:, None] * (until[None, :] + tl.cumsum(delta, axis=0))
-        else:
-            acc_correction += u_i[:, None] * delta
-            acc_offset += delta
+        acc_correction += u_i[:, None] * delta
+        acc_offset += delta
         acc_readout += g_i[:, None] * _activation(pre, GELU)
-    seen = (j < visible)[:, None] & (unit < h)[None, :]
-    tl.store(correction + unit[None, :] * visible + j[:, None], acc_correction, mask=seen)
-    if not STRICT:
-        tl.store(offset_sums + j[:, None] * h + unit[None, :], acc_offset, mask=inside)
+    tl.store(correction + unit[None, :] * p + j[:, None], acc_correction, mask=inside)
+    tl.store(offset_sums + j[:, None] * h + unit[None, :], acc_offset, mask=inside)
     tl.store(readout_sums + block * h + unit, tl.sum(acc_readout, axis=0), mask=unit < h)
+
+
+# Strict sharing: the same, for a tile of rows that walks along the features, so the sums are of those rows only.
+@triton.jit
+def strict_parameter_sums(
+    u, gradient, weight, offset, readout, base, prefix, correction, readout_sums, n, p, h, visible,
+    GELU: constexpr, ROWS: constexpr, UNITS: constexpr, FEATURES: constexpr,
+):  # fmt: skip
+    part = tl.program_id(0)
+    block = tl.program_id(2)
+    row = part * ROWS + tl.arange(0, ROWS)
+    unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
+    v = tl.load(readout + unit, mask=unit < h, other=0.0)
+    state = _start(base, offset, row, unit, block, n, h, True)
+    until = _tile(prefix + block * n * h, row, unit, n, h)
+    acc = tl.zeros((ROWS, UNITS), tl.float32)
+    for t in range(FEATURES):
+        j = block * FEATURES + t
+        u_j = _column(u, row, j, n, p)
+        g_j = _column(gradient, row, j, n, p)
+        w_j = _weights(weight, j, unit, visible, h)
+        pre, state = _advance(state, u_j, w_j, u, offset, row, unit, j, n, p, h, True)
+        until += (g_j[:, None] * v[None, :]) * _slope(pre, GELU)
+        acc += g_j[:, None] * _activation(pre, GELU)
+        step = u_j - _column(u, row, j + 1, n, p)
+        units = tl.where(j < visible, h, 0)
+        place = (part * visible + j) * h + unit
+        tl.store(correction + place, tl.sum(step[:, None] * until, axis=0), mask=unit < units)
+    place = (part * tl.num_programs(2) + block) * h + unit
+    tl.store(readout_sums + place, tl.sum(acc, axis=0), mask=unit < h)

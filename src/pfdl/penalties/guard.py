@@ -34,8 +34,10 @@ class FiniteGuard:
 
     def raise_if_seen(self) -> None:
         """Raise if the host knows of a loss that was not finite; the guard is fresh afterwards."""
-        if self._on_host is not None and self._on_host.item():
-            self._on_device = self._on_host = None
+        if self._on_device is not None and self._on_host is not None and self._on_host.item():
+            torch.cuda.synchronize(self._on_device.device)  # no copy of the old flag is under way any more
+            self._on_device.zero_()
+            self._on_host.zero_()
             raise ValueError(
                 "the features of an earlier batch had a NaN, an infinity or values whose squares overflow; all values "
                 "must be finite. That batch did not update g, and its loss was not a number. A smaller learning rate "

@@ -16,8 +16,9 @@ from pfdl._validation import check_choice, check_count, check_features, check_ma
 from pfdl.decomposition import FeatureDecomposition
 from pfdl.distributed import Batch, share_from_first, world_size
 from pfdl.functional import CENTERINGS, FORMS, decorrelation_of
-from pfdl.kernels.steps import decomposition_gradients, paper_penalty
+from pfdl.kernels.steps import decomposition_gradients, paper_penalty, with_gradient
 from pfdl.penalties.base import Penalty
+from pfdl.penalties.captured import CapturedSteps
 from pfdl.penalties.diagnostics import Diagnostics
 from pfdl.penalties.guard import FiniteGuard
 
@@ -129,6 +130,7 @@ class PartialDecorrelation(Penalty):
         self.completed_fits = 0
         self.last = Diagnostics()
         self._guard = FiniteGuard()
+        self._captured = CapturedSteps()
         self._g_is_shared = False
 
     @_outside_compiled_graphs
@@ -142,6 +144,8 @@ class PartialDecorrelation(Penalty):
             weight × L_decorr, a scalar.
         """
         batch = self._check(features)
+        if self._can_be_captured(features, batch):
+            return self._captured_steps(features, batch)
         if self.training:
             self._fit(features, batch)
         return self._penalise(features, batch)
@@ -221,7 +225,9 @@ class PartialDecorrelation(Penalty):
             backend = self.decomposition.backend(u.device)
             if backend is not None and self.form == "paper":
                 net = self.decomposition.one_hidden(u)
-                loss = paper_penalty(u, net, backend, batch, self.center == "batch")
+                wants_gradient = u.requires_grad and torch.is_grad_enabled()
+                found = paper_penalty(net, backend, batch, self.center == "batch", wants_gradient)
+                loss = with_gradient(u, *found)
             else:
                 # g is frozen by copies: a later fit may change its parameters before this loss is differentiated.
                 frozen = {name: value.clone() for name, value in self.decomposition.named_parameters()}
@@ -230,6 +236,45 @@ class PartialDecorrelation(Penalty):
         self.last.decorrelation_loss = loss.detach()
         self.last.weight = self.current_weight()
         return self.last.weight * loss
+
+    def _can_be_captured(self, features: Tensor, batch: Batch) -> bool:
+        """Whether both steps together are work on one GPU that never looks at a result."""
+        return (
+            features.is_cuda
+            and self.training
+            and features.requires_grad
+            and torch.is_grad_enabled()
+            and self._waits_for_nobody(features)
+            and batch.processes == 1
+            and self.form == "paper"
+            and self.decomposition.backend(features.device) is not None
+            and not torch.cuda.is_current_stream_capturing()
+        )
+
+    def _captured_steps(self, features: Tensor, batch: Batch) -> Tensor:
+        """Both steps, replayed from a CUDA graph once there is one."""
+        backend = self.decomposition.backend(features.device)
+        assert backend is not None
+        center = self.center == "batch"
+
+        def steps(u: Tensor) -> list[Tensor]:
+            loss_g = self._fit(u, batch)
+            assert self.last._unexplained is not None
+            assert self.last._variance is not None
+            loss, gradient = paper_penalty(self.decomposition.one_hidden(u), backend, batch, center, True)
+            assert gradient is not None
+            return [gradient, loss, loss_g, self.last._unexplained, self.last._variance]
+
+        with torch.autocast(features.device.type, enabled=False):
+            u = features.to(self._dtype)
+            fits = self.completed_fits
+            settings = (self.fit_steps, center, self.decomposition.sharing)
+            gradient, loss, *seen = self._captured.run(steps, u.detach().clone(), self.optimizer, settings)
+            self.completed_fits = fits + 1
+            self.last.decomposition_loss, self.last._unexplained, self.last._variance = seen
+            self.last.decorrelation_loss = loss
+            self.last.weight = self.current_weight()
+            return self.last.weight * with_gradient(u, loss, gradient)
 
     @property
     def _dtype(self) -> torch.dtype:
