@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pandas as pd
 import pytest
 from PIL import Image
@@ -72,7 +74,7 @@ def test_the_report_holds_the_figures_and_their_sources(results, tmp_path):
     # Restarts of IRM reach 60 and 59, those of the oracle's choice 64 and 65: differences 4 and 6.
     assert "| IRM+PFDL, chosen by the test environment (oracle) − IRM | 100 | +0.00 ± 0.00 | +5.00 ± 1.00 |" in table
     assert "| IRM+PFDL, chosen on training environments − IRM | 10 | +0.00 ± 0.00 | +0.00 ± 0.00 |" in table
-    assert "picked with the test environment in view" in table
+    assert "picked them with the test environment in view" in table
     assert "These digits are not MNIST" in table
     assert "A quick run, not the published protocol" in table
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "results.csv"), results)
@@ -120,3 +122,12 @@ class TestCommandLine:
         assert message in result.stderr
         assert "Traceback" not in result.output
         assert not (tmp_path / "out").exists()
+
+
+def test_the_published_page_is_what_the_report_makes_of_the_published_results(tmp_path):
+    folder = Path(__file__).parents[2] / "docs" / "results"
+    published = pd.read_csv(folder / "colored-mnist" / "results.csv")
+    write_report(published, ColoredMNIST(bundled_digits()), Scale(), tmp_path, "command")
+    lines = [line for line in (tmp_path / "table.md").read_text().splitlines() if line.startswith("|")]
+    page = (folder / "colored-mnist.md").read_text().splitlines()
+    assert [line for line in page if line.startswith("|")] == lines

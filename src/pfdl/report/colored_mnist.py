@@ -15,8 +15,8 @@ from pfdl.report.colored_mnist_figures import draw_environments, draw_restarts, 
 from pfdl.selection import evenest_within_one_standard_error, paired_difference
 
 TUNED_ON_TEST = (
-    "The settings of ERM, IRM, V-REx and the grayscale oracle are their authors' own, picked with the test environment "
-    "in view; so all rows that build on them carry that advantage."
+    "The settings of IRM, ERM and the grayscale oracle are those of IRM's authors, who picked them with the test "
+    "environment in view; V-REx's are the defaults of its authors' code. Rows that build on them carry that advantage."
 )
 CRITERION = (
     "*Chosen on training environments*: among the weights whose held-out risk, averaged over both training "
