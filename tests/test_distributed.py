@@ -75,6 +75,25 @@ def test_without_synchronising_and_in_eval_mode_each_process_is_by_itself(proces
         torch.testing.assert_close(rank["eval"], expected)
 
 
+def test_lightning_with_two_processes(tmp_path):
+    """strategy="ddp" on the user's own module, against the same module trained by one process."""
+    pytest.importorskip("lightning")
+    from tests.lightning_worker import Module, trainer
+
+    path = tmp_path / "module.pt"
+    finished = subprocess.run(
+        [sys.executable, "-m", "tests.lightning_worker", str(path)],
+        cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    module = Module()
+    trainer().fit(module)
+    found = torch.load(path)
+    for key, value in module.state_dict().items():
+        if isinstance(value, torch.Tensor):
+            torch.testing.assert_close(found[key], value, rtol=1e-6, atol=1e-9)
+
+
 def test_outside_distributed_there_is_one_process():
     assert world_size() == 1
     batch = Batch(3, torch.device("cpu"), synchronize=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from functools import cache
 
 import torch
 
@@ -49,11 +50,17 @@ def _why_not(device: torch.device, dtype: torch.dtype, hidden: tuple[int, ...], 
     if device.type == "cuda" or _interpreting():
         if dtype != torch.float32:
             return f"the Triton kernels compute in float32 and g's parameters are {dtype}"
-        if importlib.util.find_spec("triton") is None:
+        if not _has_triton():
             return "Triton is not installed"
     elif device.type != "cpu":
         return f"there is no fused form for the device {device.type!r}"
     return None
+
+
+@cache
+def _has_triton() -> bool:
+    # Remembered: the search for a package takes longer than the launch of a kernel.
+    return importlib.util.find_spec("triton") is not None
 
 
 def _interpreting() -> bool:

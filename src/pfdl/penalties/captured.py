@@ -49,7 +49,7 @@ class CapturedSteps:
         if key not in self._records:
             self._seen[key] = self._seen.get(key, 0) + 1
             if self._seen[key] <= CALLS_BEFORE:
-                return steps(u)
+                return steps(u.clone())  # aligned in memory as the record's input will be, so that it compiles the same
             if len(self._records) == MOST_KEPT:
                 self._records.clear()
             self._seen.clear()

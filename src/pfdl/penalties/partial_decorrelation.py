@@ -269,7 +269,7 @@ class PartialDecorrelation(Penalty):
             u = features.to(self._dtype)
             fits = self.completed_fits
             settings = (self.fit_steps, center, self.decomposition.sharing)
-            gradient, loss, *seen = self._captured.run(steps, u.detach().clone(), self.optimizer, settings)
+            gradient, loss, *seen = self._captured.run(steps, u.detach(), self.optimizer, settings)
             self.completed_fits = fits + 1
             self.last.decomposition_loss, self.last._unexplained, self.last._variance = seen
             self.last.decorrelation_loss = loss
