@@ -5,6 +5,7 @@ from pfdl.data.context_images import ContextImages
 from pfdl.data.contexts import ContextFolder
 from pfdl.data.manifest import Manifest, read_manifest
 from pfdl.data.mmads import MMADS, make_mmads
+from pfdl.data.procedural import ProceduralContexts
 from pfdl.data.proportions import make_split
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "ContextFolder",
     "ContextImages",
     "Manifest",
+    "ProceduralContexts",
     "make_mmads",
     "make_split",
     "read_manifest",

@@ -12,7 +12,7 @@ import torch
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
-FORMATS = ("JPEG", "MPO", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "JPEG2000")
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "JPEG2000")
 """What is decoded. A closed list, because some other decoders of Pillow start programs (EPS starts Ghostscript)."""
 
 MAX_PIXELS = 89_478_485

@@ -154,6 +154,33 @@ def read_manifest(path: str | Path) -> Manifest:
         raise ValueError(f"{csv_path}: {error}") from error
 
 
+def read_groups(source: str) -> dict[str, str]:
+    """Read which image belongs to which group, for :func:`pfdl.data.make_split`.
+
+    Args:
+        source: ``"table.csv:column"``: a CSV file with a column ``path`` and the column that names the groups.
+
+    Returns:
+        The group of every path that has one.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it has no such columns.
+    """
+    name, _, column = source.rpartition(":")
+    if not name or not column:
+        raise ValueError(f"the groups are {source!r}; give a CSV file and one of its columns, as meta.csv:background.")
+    try:
+        table = csv.DictReader(io.StringIO(_read(Path(name)).decode("utf-8-sig"), newline=""), strict=True)
+        lines, columns = list(table), table.fieldnames or ()
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{name} is not a CSV file in UTF-8 ({error}).") from error
+    for wanted in ("path", column):
+        if wanted not in columns:
+            raise ValueError(f"{name} has no column {wanted!r}; it has {', '.join(map(repr, columns)) or 'none'}.")
+    return {line["path"]: line[column] for line in lines if line[column]}
+
+
 def find_leaks(rows: Sequence[ManifestRow]) -> list[tuple[str, str]]:
     """Pairs of files on different sides with the same content, whatever their names: (training, test)."""
     trained = {row.sha256: row.path for row in rows if row.side == "train"}
@@ -209,7 +236,7 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except FileNotFoundError:
         raise FileNotFoundError(
-            f"there is no file {path}; a manifest is a .csv and a .json file of one name."
+            f"there is no file {path} (a manifest is a .csv and a .json file of one name)."
         ) from None
 
 

@@ -102,6 +102,12 @@ def make_split(
     dominant = _draw_dominant(samples, seed)
     order = {side: _shuffle(samples, sides, side, seed) for side in SIDES}
     sets = _draw_training(order["train"], dominant, wanted if has_contexts else Ratio(1, 1), validation_fraction)
+    lacking = set(dominant) - {sample.class_name for sample in samples if sample.path in sets["validation"]}
+    if lacking and validation_fraction:
+        names = ", ".join(map(repr, sorted(lacking)))
+        notes.append(
+            f"The validation set has no images of {names}: one round is all they suffice for, and it is trained on."
+        )
     sets["test"] = {path for path, side in sides.items() if side == "test"}
     for test_ratio in TEST_RATIOS if has_contexts else ():
         rounds = _count_rounds(order["test"], dominant, test_ratio)
@@ -121,7 +127,7 @@ def make_split(
         "grouped": groups is not None,
         "source": dict(source.description),
         "dominant": dominant,
-        "images": {name: len(paths) for name, paths in sets.items()},
+        "images": {name: len(paths) for name, paths in sets.items() if paths},
         "notes": notes,
     }
     return Manifest(rows, parameters)
@@ -233,8 +239,7 @@ def _draw_training(
         for name, limit in rounds.items()
     }
     train = _draw(order, dominant, ratio, kept)
-    validation = _draw(order, dominant, ratio, rounds) - train
-    return {"train": train, "validation": validation} if validation else {"train": train}
+    return {"train": train, "validation": _draw(order, dominant, ratio, rounds) - train}
 
 
 def _validation_rounds(rounds: int, fraction: float) -> int:

@@ -1,0 +1,90 @@
+import pytest
+import torch
+
+from pfdl.data import ContextFolder, ContextImages, context_images, make_split
+from pfdl.data.context_images import HIDDEN_CONTEXT
+from tests.data.image_files import encoded, make_folder, noise
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    cells = {f"{name}/{context}": 20 for name in ("cat", "dog") for context in ("grass", "snow", "town")}
+    return ContextFolder(make_folder(tmp_path_factory.mktemp("data"), cells))
+
+
+@pytest.fixture(scope="module")
+def manifest(folder):
+    return make_split(folder)
+
+
+@pytest.mark.parametrize("cache", [True, False])
+def test_items_are_the_images_of_the_set_with_their_names_as_numbers(folder, manifest, cache):
+    dataset = ContextImages(folder, manifest, "test-1:1", size=6, cache=cache)
+    rows = manifest.rows_of("test-1:1")
+    assert len(dataset) == len(rows)
+    for row, (image, label, context) in zip(rows, dataset, strict=False):
+        assert torch.equal(image, folder.load(row.path, 6, row.sha256))
+        assert (manifest.classes[label], manifest.contexts[context]) == (row.class_name, row.context)
+
+
+@pytest.mark.parametrize("name", ["train", "validation"])
+def test_contexts_are_hidden_from_training_unless_asked_for(folder, manifest, name):
+    hidden = ContextImages(folder, manifest, name, size=6)
+    assert {context for _, _, context in map(hidden.__getitem__, range(len(hidden)))} == {HIDDEN_CONTEXT}
+    assert set(hidden.contexts.tolist()) == {HIDDEN_CONTEXT}
+    shown = ContextImages(folder, manifest, name, size=6, reveal_contexts=True)
+    assert [manifest.contexts[index] for index in shown.contexts] == [row.context for row in manifest.rows_of(name)]
+
+
+def test_the_transform_is_applied_each_time(folder, manifest):
+    calls = []
+    dataset = ContextImages(folder, manifest, "train", size=6, transform=lambda x: calls.append(x) or x.float() / 255)
+    assert dataset[0][0].dtype == torch.float32
+    _ = dataset[0]
+    assert len(calls) == 2
+    assert dataset.images.dtype == torch.uint8
+
+
+def test_all_images_at_once_are_the_same_with_and_without_a_cache(folder, manifest):
+    kept, read = (ContextImages(folder, manifest, "train", size=6, cache=cache) for cache in (True, False))
+    assert torch.equal(kept.images, read.images)
+    assert kept.images.shape == (len(kept), 3, 6, 6)
+    assert kept.images is kept.images
+    assert read.images is not read.images
+
+
+def test_large_sets_are_not_kept_in_memory(folder, manifest, monkeypatch):
+    monkeypatch.setattr(context_images, "CACHE_LIMIT", len(manifest.rows_of("train")) * 3 * 36)
+    small = ContextImages(folder, manifest, "train", size=6)
+    large = ContextImages(folder, manifest, "train", size=7)
+    assert small.images is small.images
+    assert large.images is not large.images
+
+
+def test_a_file_changed_since_the_split_stops_the_run_before_it_starts(tmp_path):
+    folder = ContextFolder(make_folder(tmp_path, {"cat": 10, "dog": 10}))
+    manifest = make_split(folder)
+    path = manifest.rows_of("train")[-1].path
+    (tmp_path / path).write_bytes(encoded(noise(999)))
+    with pytest.raises(ValueError, match=f"'{path}' in .* has changed since the manifest"):
+        ContextImages(folder, manifest, "train", size=6)
+
+
+def test_a_manifest_serves_without_another_look_at_the_folder(folder, manifest, monkeypatch):
+    fresh = ContextFolder(folder.root)
+    monkeypatch.setattr(ContextFolder, "_scan", lambda _: pytest.fail("the folder was scanned"))
+    assert len(ContextImages(fresh, manifest, "test", size=6)) == len(manifest.rows_of("test"))
+
+
+def test_it_works_with_a_loader_and_workers(folder, manifest):
+    dataset = ContextImages(folder, manifest, "test", size=6, cache=False)
+    batches = list(torch.utils.data.DataLoader(dataset, batch_size=16, num_workers=1))
+    assert torch.equal(torch.cat([images for images, _, _ in batches]), dataset.images)
+    assert torch.equal(torch.cat([labels for _, labels, _ in batches]), dataset.labels)
+
+
+def test_wrong_arguments(folder, manifest):
+    with pytest.raises(ValueError, match="size is 0"):
+        ContextImages(folder, manifest, "train", size=0)
+    with pytest.raises(ValueError, match="no set 'testing'"):
+        ContextImages(folder, manifest, "testing")

@@ -1,0 +1,175 @@
+import contextlib
+import io
+import os
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from pfdl.data import images
+from pfdl.data.images import BadImageError, decode, hash_pixels, read_bytes, to_tensor
+from tests.data.image_files import encoded, noise, png_header
+
+ORIENTATION = 0x0112
+
+
+def pixels(content: bytes) -> np.ndarray:
+    image = decode(content)
+    assert image.mode == "RGB"
+    return np.asarray(image)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "BMP", "TIFF", "PPM"])
+def test_lossless_formats_are_read_exactly(kind):
+    assert np.array_equal(pixels(encoded(noise(0), kind)), np.asarray(noise(0)))
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "WEBP", "GIF"])
+def test_lossy_formats_are_read_nearly(kind):
+    smooth = Image.linear_gradient("L").resize((16, 16)).convert("RGB")
+    assert np.abs(pixels(encoded(smooth, kind)).astype(int) - np.asarray(smooth)).max() < 12
+
+
+def test_of_an_animation_the_first_frame_is_taken():
+    red, blue = Image.new("RGB", (4, 4), "red"), Image.new("RGB", (4, 4), "blue")
+    content = encoded(red, "GIF", save_all=True, append_images=[blue])
+    assert Image.open(io.BytesIO(content)).n_frames == 2
+    assert (pixels(content) == (255, 0, 0)).all()
+
+
+@pytest.mark.parametrize(("mode", "value"), [("L", 77), ("1", 255)])
+def test_grey_and_black_and_white_become_three_equal_channels(mode, value):
+    assert (pixels(encoded(Image.new(mode, (3, 3), value))) == value).all()
+
+
+def test_cmyk_is_turned_into_rgb():
+    cyan = pixels(encoded(Image.new("CMYK", (8, 8), (255, 0, 0, 0)), "JPEG"))[4, 4]
+    assert cyan[0] < 10
+    assert min(cyan[1:]) > 245
+
+
+def test_transparent_parts_of_a_palette_become_white_and_the_others_keep_their_colour():
+    image = Image.new("P", (2, 1))
+    image.putpalette([255, 0, 0, 0, 0, 255])
+    image.putpixel((1, 0), 1)
+    assert pixels(encoded(image, transparency=0)).tolist() == [[[255, 255, 255], [0, 0, 255]]]
+
+
+def test_half_transparent_pixels_are_mixed_with_white():
+    assert pixels(encoded(Image.new("RGBA", (1, 1), (0, 0, 0, 128))))[0, 0].tolist() == [127, 127, 127]
+
+
+@pytest.mark.parametrize("kind", ["PNG", "TIFF"])
+def test_sixteen_bits_keep_their_upper_eight(kind):
+    values = np.array([[0, 255, 256, 0x8000, 0xFFFF]], dtype=np.uint16)
+    assert pixels(encoded(Image.fromarray(values), kind))[0, :, 0].tolist() == [0, 0, 1, 0x80, 0xFF]
+
+
+def test_32_bit_integers_within_a_byte_are_kept():
+    values = np.array([[0, 100, 255]], dtype=np.int32)
+    assert pixels(encoded(Image.fromarray(values), "TIFF"))[0, :, 2].tolist() == [0, 100, 255]
+
+
+def test_floating_point_values_are_refused():
+    with pytest.raises(BadImageError, match="floating-point"):
+        decode(encoded(Image.fromarray(np.zeros((2, 2), dtype=np.float32)), "TIFF"))
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_a_photo_is_turned_as_its_camera_says(orientation):
+    corner = Image.new("RGB", (16, 8), "white")
+    corner.paste("black", (0, 0, 4, 4))
+    exif = Image.Exif()
+    exif[ORIENTATION] = orientation
+    dark = pixels(encoded(corner, "JPEG", exif=exif, quality=95)).mean(2) < 128
+    expected = {1: "top left", 2: "top right", 3: "bottom right", 4: "bottom left"}
+    expected |= {5: "top left", 6: "top right", 7: "bottom right", 8: "bottom left"}
+    row, column = np.argwhere(dark).mean(0)
+    height, width = dark.shape
+    assert (height > width) == (orientation >= 5)
+    found = f"{'top' if row < height / 2 else 'bottom'} {'left' if column < width / 2 else 'right'}"
+    assert found == expected[orientation]
+
+
+def test_damaged_metadata_do_not_cost_the_picture():
+    exif = Image.Exif()
+    exif[ORIENTATION] = 6
+    content = encoded(noise(0, (16, 8)), "JPEG", exif=exif)
+    damaged = content.replace(b"MM\x00*", b"XX\x00*").replace(b"II*\x00", b"XX*\x00")
+    assert damaged != content
+    assert pixels(damaged).shape == (8, 16, 3)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "TIFF", "BMP"])
+def test_a_file_cut_off_is_refused(kind):
+    content = encoded(noise(0, (64, 64)), kind)
+    with pytest.raises(BadImageError, match=r"cannot be decoded|known format"):
+        decode(content[: len(content) // 2])
+
+
+@pytest.mark.parametrize(
+    "content", [b"<html>404</html>", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", b"\0" * 99]
+)
+def test_what_is_no_image_is_refused(content):
+    with pytest.raises(BadImageError, match="not an image of a known format"):
+        decode(content)
+
+
+def test_decompression_bombs_are_refused_before_they_are_decoded():
+    with pytest.raises(BadImageError, match="bomb"):
+        decode(png_header(60_000, 60_000))
+    with pytest.warns(Image.DecompressionBombWarning), pytest.raises(BadImageError, match="12000×9000 pixels"):
+        decode(png_header(12_000, 9_000))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # Pillow comments on the junk
+@given(st.binary(max_size=200), st.integers(0, 200), st.sampled_from(["PNG", "JPEG", "GIF", "TIFF", "WEBP"]))
+def test_whatever_the_bytes_there_is_an_image_or_one_kind_of_error(junk, position, kind):
+    content = encoded(noise(1), kind)
+    with contextlib.suppress(BadImageError):
+        assert decode(content[:position] + junk + content[position + len(junk) :]).mode == "RGB"
+
+
+def test_the_hash_of_pixels_sees_the_picture_not_the_file():
+    image = noise(3)
+    assert hash_pixels(decode(encoded(image, "PNG"))) == hash_pixels(decode(encoded(image, "BMP")))
+    assert hash_pixels(image) != hash_pixels(noise(4))
+    flat = Image.new("RGB", (2, 8))
+    assert hash_pixels(flat) != hash_pixels(flat.resize((8, 2)))
+
+
+def test_empty_missing_huge_and_special_files_are_refused_with_the_reason(tmp_path, monkeypatch):
+    (tmp_path / "empty").touch()
+    (tmp_path / "large").write_bytes(b"12345")
+    os.mkfifo(tmp_path / "pipe")
+    monkeypatch.setattr(images, "MAX_BYTES", 4)
+    for name, reason in {
+        "empty": "0 bytes",
+        "absent": "No such file",
+        "pipe": "not a regular file",
+        "large": "has 5 bytes",
+        "x" * 300: "too long",
+    }.items():
+        with pytest.raises(BadImageError, match=reason):
+            read_bytes(tmp_path / name)
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 24))
+def test_tensors_have_the_size_asked_for(width, height, size):
+    tensor = to_tensor(noise(0, (width, height)), size)
+    assert tensor.shape == (3, size, size)
+    assert tensor.dtype == torch.uint8
+
+
+def test_the_middle_square_is_cut_out():
+    image = Image.new("RGB", (30, 10), "black")
+    image.paste("white", (10, 0, 20, 10))
+    assert (to_tensor(image, 10) == 255).all()
+    assert (to_tensor(image.transpose(Image.Transpose.ROTATE_90), 10) == 255).all()
+
+
+def test_an_image_of_the_right_size_is_untouched():
+    assert torch.equal(to_tensor(noise(0, (9, 9)), 9), torch.from_numpy(np.array(noise(0, (9, 9)))).permute(2, 0, 1))
