@@ -12,11 +12,16 @@ def write_atomically(path: Path, text: str) -> None:
 
     Line ends are written as they stand in ``text`` on every system, so that a hash of the text is a hash of the file.
     """
+    write_bytes_atomically(path, text.encode())
+
+
+def write_bytes_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that at any moment either the old one or the whole new one is there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".pfdl-")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
-            stream.write(text)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
         Path(temporary).replace(path)

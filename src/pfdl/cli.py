@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from pfdl import cli_images, cli_split
+
 app = typer.Typer(
     name="pfdl",
     help="Partial Feature Decorrelation Learning: train models that hold up where the data shifts.",
@@ -16,6 +18,8 @@ app = typer.Typer(
 )
 reproduce = typer.Typer(help="Rerun a table of the paper, beside the paper's own figures.", no_args_is_help=True)
 app.add_typer(reproduce, name="reproduce")
+cli_images.register(app)
+cli_split.register(app)
 
 
 @app.command()

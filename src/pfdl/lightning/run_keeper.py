@@ -1,0 +1,185 @@
+"""Keeps a run on disk so that it survives Ctrl-C, a full disk and kill -9, and goes on to the very same weights."""
+
+from __future__ import annotations
+
+import io
+import signal
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from torch import nn
+
+from pfdl._files import write_atomically
+from pfdl._state import load_state, save_state
+from pfdl.checkpoint import WEIGHTS, save_weights
+
+STATE = "resume.safetensors"
+METRICS = "metrics.csv"
+
+
+class TrainingStoppedError(Exception):
+    """Somebody asked the run to stop; all it had done is saved."""
+
+
+class RunKeeper(Callback):
+    """Saves the state at every epoch and when asked to stop, the best weights, and a table of what was logged.
+
+    What a step draws at random follows from the seed, the epoch and the step alone, so a run that goes on from a saved
+    state draws what it would have drawn. The state is complete: the module with its objective, optimisers, schedules,
+    other callbacks, the table so far. After Ctrl-C or SIGTERM the step in work is finished, saved, and
+    :class:`TrainingStoppedError` raised; a second Ctrl-C stops at once.
+
+    Args:
+        model: The part of the module whose weights are the product.
+        folder: Where ``resume.safetensors``, ``model.safetensors`` (the model's weights) and ``metrics.csv`` go.
+        seed: Of all that training draws.
+        monitor: The logged number whose highest value marks the best weights; with None the last ones are kept.
+    """
+
+    def __init__(self, model: nn.Module, folder: Path, *, seed: int, monitor: str | None) -> None:
+        self.model = model
+        self.folder = folder
+        self.seed = seed
+        self.monitor = monitor
+        self.best_score: float | None = None
+        self.history: list[dict[str, float]] = []
+        self._learning_rate = 0.0
+        self._first_epoch = 0
+        self._asked_to_stop = False
+        self._handlers: dict[signal.Signals, Any] = {}
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Go on from the saved state, if there is one."""
+        if (self.folder / STATE).exists():
+            self._restore(trainer, pl_module, load_state(self.folder / STATE))
+        self._listen()
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Save: here everything that belongs to the epoch before is done, schedules and validation included."""
+        if trainer.current_epoch > self._first_epoch:
+            self._save(trainer, pl_module, trainer.current_epoch, batch=0)
+            self._stop_if_asked(trainer)
+        self._learning_rate = float(trainer.optimizers[0].param_groups[0]["lr"])  # at its end it is the next epoch's
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        """Fix what this step will draw."""
+        place = (self.seed, trainer.current_epoch, batch_idx)
+        torch.manual_seed(int(np.random.SeedSequence(place).generate_state(1)[0]))
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Save in the middle of an epoch if somebody wants to stop."""
+        if self._asked_to_stop:
+            self._save(trainer, pl_module, trainer.current_epoch, batch=batch_idx + 1)
+            self._stop_if_asked(trainer)
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Keep the weights if they are the best so far, and write down what was logged."""
+        logged = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        score = logged.get(self.monitor) if self.monitor is not None else None
+        if self.monitor is None or (score is not None and (self.best_score is None or score > self.best_score)):
+            self.best_score = score
+            # Before the state: killed in between, the epoch is done again and writes the same weights.
+            save_weights(self.folder / WEIGHTS, self.model)
+        self.history.append({"epoch": trainer.current_epoch, "learning_rate": self._learning_rate, **logged})
+        table = io.StringIO()
+        pd.DataFrame(self.history).to_csv(table, index=False)
+        write_atomically(self.folder / METRICS, table.getvalue())
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Save the end, from which nothing is left to do."""
+        self._save(trainer, pl_module, trainer.current_epoch, batch=0, finished=True)
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Give Ctrl-C back to whom it belonged."""
+        self._stop_listening()
+
+    def _save(
+        self, trainer: Trainer, pl_module: LightningModule, epoch: int, *, batch: int, finished: bool = False
+    ) -> None:
+        others = [callback for callback in _of(trainer, "callbacks") if callback is not self and callback.state_dict()]
+        state = {
+            "epoch": epoch,
+            "batch": batch,
+            "finished": finished,
+            "best_score": self.best_score,
+            "history": self.history,
+            "module": pl_module.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in trainer.optimizers],
+            "schedules": [config.scheduler.state_dict() for config in trainer.lr_scheduler_configs],
+            "callbacks": {callback.state_key: callback.state_dict() for callback in others},
+            "steps": trainer.global_step - batch,  # at the epoch's start
+        }
+        save_state(self.folder / STATE, state)
+
+    def _restore(self, trainer: Trainer, pl_module: LightningModule, state: dict[str, Any]) -> None:
+        self.best_score, self.history = state["best_score"], state["history"]
+        pl_module.load_state_dict(state["module"])
+        for optimizer, saved in zip(trainer.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+        for config, saved in zip(trainer.lr_scheduler_configs, state["schedules"], strict=True):
+            config.scheduler.load_state_dict(saved)
+        for callback in _of(trainer, "callbacks"):
+            if callback.state_key in state["callbacks"]:
+                callback.load_state_dict(state["callbacks"][callback.state_key])
+        # Lightning's own restart of loops skips hooks and schedules at the edges of an epoch; ours starts the epoch.
+        loop = trainer.fit_loop
+        progress: Any = loop.epoch_progress.current
+        progress.ready = progress.started = progress.processed = progress.completed = state["epoch"]
+        loop.epoch_loop._batches_that_stepped = state["steps"]
+        loop.epoch_loop.automatic_optimization.optim_progress.optimizer.step.total.completed = state["steps"]
+        self._first_epoch = state["epoch"]
+        if state["batch"]:
+            _pass_over(pl_module, state["batch"])
+
+    def _listen(self) -> None:
+        if threading.current_thread() is threading.main_thread():  # elsewhere Python refuses handlers
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._handlers[number] = signal.signal(number, self._ask_to_stop)
+
+    def _ask_to_stop(self, number: int, frame: FrameType | None) -> None:
+        self._asked_to_stop = True
+        self._stop_listening()  # whoever asks a second time is not made to wait
+
+    def _stop_listening(self) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        self._handlers = {}
+
+    def _stop_if_asked(self, trainer: Trainer) -> None:
+        if self._asked_to_stop:
+            raise TrainingStoppedError(
+                f"Stopped in epoch {trainer.current_epoch + 1}. All of it is saved in {self.folder}; "
+                "the same command goes on from there."
+            )
+
+
+def _of(trainer: Trainer, name: str) -> list[Any]:
+    """An attribute whose type Lightning does not tell."""
+    values: list[Any] = getattr(trainer, name)
+    return values
+
+
+def _pass_over(pl_module: LightningModule, batches: int) -> None:
+    """Let the first batches of the epoch go by untrained, because they were trained before the stop.
+
+    To a trainer a step without a loss is one to skip; the gradients are None then, and no optimiser moves.
+    """
+    original = pl_module.training_step
+    left = batches
+
+    def training_step(*args: Any, **kwargs: Any) -> Any:
+        nonlocal left
+        if left == 0:
+            return original(*args, **kwargs)
+        left -= 1
+        return None
+
+    pl_module.training_step = training_step  # type: ignore[method-assign]

@@ -1,0 +1,46 @@
+"""From bytes to what a network sees."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+MEAN = (0.485, 0.456, 0.406)
+STD = (0.229, 0.224, 0.225)
+"""Of ImageNet's pixels, because pretrained weights expect them."""
+
+
+def normalise(images: Tensor) -> Tensor:
+    """Bytes, shape (n, 3, h, w), as numbers of about mean 0 and deviation 1; other dtypes are taken as done already."""
+    if images.dtype != torch.uint8:
+        return images
+    mean, std = (images.new_tensor(values, dtype=torch.float32).view(3, 1, 1) for values in (MEAN, STD))
+    return (images.float() / 255 - mean) / std
+
+
+def mirror_and_shift(images: Tensor) -> Tensor:
+    """Mirror half of the images and shift each by up to an eighth of its size; what is missing is reflected.
+
+    Args:
+        images: Shape (n, channels, h, w).
+
+    Returns:
+        The same shape.
+    """
+    count, channels, height, width = images.shape
+    rows, columns = (_shifted(count, size) for size in (height, width))
+    columns = torch.where(torch.rand(count, 1) < 0.5, columns.flip(1), columns)
+    index = (
+        torch.arange(count)[:, None, None, None],
+        torch.arange(channels)[None, :, None, None],
+        rows[:, None, :, None],
+        columns[:, None, None, :],
+    )
+    return images[tuple(part.to(images.device) for part in index)]
+
+
+def _shifted(count: int, size: int) -> Tensor:
+    """For each of ``count`` images the positions 0 to size − 1 after a shift, folded back at both ends."""
+    reach = size // 8
+    positions = torch.arange(size) + torch.randint(-reach, reach + 1, (count, 1))
+    return (size - 1) - ((size - 1) - positions.abs()).abs()

@@ -1,0 +1,222 @@
+"""Train a classifier on context data, in a run folder that survives being killed."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.callbacks import EarlyStopping
+from lightning.pytorch.loggers import TensorBoardLogger
+
+from pfdl._state import load_state
+from pfdl._validation import check_choice, check_count
+from pfdl.checkpoint import CONFIG, ModelConfig, read_config, save_config
+from pfdl.data.contexts import ContextSource
+from pfdl.data.manifest import Manifest
+from pfdl.lightning.classifier import ImageClassifier
+from pfdl.lightning.datamodule import ContextDataModule
+from pfdl.lightning.run_keeper import STATE, RunKeeper, TrainingStoppedError
+
+__all__ = ["MANIFEST", "TrainingPlan", "TrainingStoppedError", "train"]
+
+MANIFEST = "manifest.csv"
+PRECISIONS = {"32": "32-true", "bf16": "bf16-mixed"}
+VALIDATION_ACCURACY = "val_accuracy"
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """How to train; all of it is written into the run folder, and a run goes on only under the same plan.
+
+    Args:
+        backbone: See :func:`pfdl.backbones.make_backbone`.
+        objective: See :func:`pfdl.objective.make_objective`.
+        objective_settings: Likewise, by the name of the part.
+        image_size: Height and width that images are scaled to.
+        small_stem: See :func:`pfdl.backbones.make_backbone`.
+        pretrained: Likewise.
+        epochs: Passes over the training set.
+        batch_size: Images per step.
+        learning_rate: Of SGD, at the start.
+        momentum: Of SGD.
+        weight_decay: Of SGD.
+        decay_every: Epochs after which the learning rate falls to a tenth.
+        augment: Mirror and shift training images.
+        patience: Stop when so many epochs have not improved the accuracy on the validation set; None never does.
+        precision: ``"32"``, or ``"bf16"`` for automatic mixed precision.
+        seed: Of the initial weights and all that training draws.
+    """
+
+    backbone: str = "resnet18"
+    objective: str = "pfdl"
+    objective_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    image_size: int = 64
+    small_stem: bool = False
+    pretrained: bool = False
+    epochs: int = 160
+    batch_size: int = 64
+    learning_rate: float = 0.01
+    momentum: float = 0.9
+    weight_decay: float = 1e-4
+    decay_every: int = 80
+    augment: bool = True
+    patience: int | None = None
+    precision: str = "32"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_count("epochs", self.epochs, 1)
+        check_count("seed", self.seed, 0)
+        check_choice("precision", self.precision, PRECISIONS)
+        if self.patience is not None:
+            check_count("patience", self.patience, 1)
+
+
+def train(
+    plan: TrainingPlan,
+    source: ContextSource,
+    manifest: Manifest,
+    folder: Path,
+    *,
+    device: str = "auto",
+    num_workers: int = 0,
+    progress: bool = False,
+) -> Path:
+    """Train, or go on with a training that was stopped.
+
+    The weights that are kept are the best on the validation set, which has the distribution of the training set; test
+    images are not read. Where the manifest holds nothing out, the last weights are kept.
+
+    Args:
+        plan: How to train.
+        source: Where the images come from.
+        manifest: Which image is in which set; a copy is kept in the folder.
+        folder: The run folder; if it holds a stopped run of the same plan and manifest, that run goes on.
+        device: ``"cpu"``, ``"cuda"``, or ``"auto"`` for a GPU where there is one.
+        num_workers: Processes that load images.
+        progress: Whether to draw a progress bar.
+
+    Returns:
+        The run folder.
+
+    Raises:
+        ValueError: If an argument cannot be used, or the folder holds another run.
+        TrainingStoppedError: After Ctrl-C or SIGTERM; everything is saved.
+    """
+    check_choice("device", device, ("auto", "cpu", "cuda"))
+    model_config = ModelConfig(plan.backbone, manifest.classes, plan.image_size, plan.small_stem)
+    torch.manual_seed(plan.seed)
+    model = _make_classifier(plan, manifest)
+    data = ContextDataModule(
+        source,
+        manifest,
+        image_size=plan.image_size,
+        batch_size=plan.batch_size,
+        num_workers=num_workers,
+        reveal_contexts="environments" in model.objective.needs,
+        seed=plan.seed,
+    )
+    _claim(folder, model_config, plan, manifest)
+    if (folder / STATE).exists() and load_state(folder / STATE)["finished"]:
+        return folder
+    held_out = "validation" in manifest.set_names
+    keeper = RunKeeper(model.backbone, folder, seed=plan.seed, monitor=VALIDATION_ACCURACY if held_out else None)
+    callbacks: list[Callback] = [keeper]
+    if plan.patience is not None:
+        if not held_out:
+            raise ValueError("stopping early needs a validation set, and the manifest holds nothing out.")
+        callbacks.append(EarlyStopping(VALIDATION_ACCURACY, patience=plan.patience, mode="max"))
+    with _quiet_lightning():
+        trainer = Trainer(
+            max_epochs=plan.epochs,
+            accelerator="gpu" if device == "cuda" else device,
+            devices=1,
+            precision=PRECISIONS[plan.precision],  # type: ignore[arg-type]
+            callbacks=callbacks,
+            logger=_tensorboard(folder),
+            enable_checkpointing=False,
+            enable_progress_bar=progress,
+            enable_model_summary=False,
+            num_sanity_val_steps=0,
+            log_every_n_steps=1,
+        )
+        trainer.fit(model, data)
+    return folder
+
+
+def _make_classifier(plan: TrainingPlan, manifest: Manifest) -> ImageClassifier:
+    settings = {name: dict(values) for name, values in plan.objective_settings.items()}
+    if "groupdro" in plan.objective.split("+"):
+        settings["groupdro"] = {"num_environments": len(manifest.contexts), **settings.get("groupdro", {})}
+    return ImageClassifier(
+        plan.backbone,
+        len(manifest.classes),
+        plan.objective,
+        objective_settings=settings,
+        image_size=plan.image_size,
+        small_stem=plan.small_stem,
+        pretrained=plan.pretrained,
+        learning_rate=plan.learning_rate,
+        momentum=plan.momentum,
+        weight_decay=plan.weight_decay,
+        decay_every=plan.decay_every,
+        augment=plan.augment,
+    )
+
+
+def _claim(folder: Path, model: ModelConfig, plan: TrainingPlan, manifest: Manifest) -> None:
+    """Write what this run is, or make sure that the folder already says just that."""
+    from pfdl.data.manifest import read_manifest
+
+    training = asdict(plan)
+    if (folder / CONFIG).exists():
+        before, how = read_config(folder)
+        different = sorted(name for name in training if how.get(name) != training[name])
+        if before != model:
+            different.insert(0, "model")
+        if different or read_manifest(folder / MANIFEST).rows != manifest.rows:
+            raise ValueError(
+                f"{folder} holds another run (it differs in {', '.join(different) or 'the split of the images'}); "
+                "choose another output folder, or remove this one."
+            )
+        return
+    if folder.exists() and any(folder.iterdir()):
+        raise ValueError(f"{folder} has files in it but no run of pfdl; choose another output folder.")
+    manifest.save(folder / MANIFEST)
+    save_config(folder, model, training)  # last: a folder with it is complete
+
+
+def _tensorboard(folder: Path) -> TensorBoardLogger | bool:
+    if find_spec("tensorboard") is None:
+        return False
+    return TensorBoardLogger(folder, name="", version="tensorboard")
+
+
+@contextmanager
+def _quiet_lightning() -> Iterator[None]:
+    """Without the tips, and the warnings that do not apply here: small sets are fastest without workers."""
+    logger = logging.getLogger("lightning.pytorch")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            for message in (
+                ".*does not have many workers.*",
+                ".*`training_step` returned `None`.*",
+                ".*isinstance.*LeafSpec.*",
+                ".*GPU available but not used.*",
+                ".*lr_scheduler.step.*before.*optimizer.step.*",
+                ".*Total length of `list` across ranks is zero.*",
+            ):
+                warnings.filterwarnings("ignore", message=message)
+            yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,120 @@
+import pytest
+import torch
+from lightning.pytorch import LightningModule, Trainer
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+import pfdl
+from pfdl.lightning import PFDLCallback
+
+
+class Own(LightningModule):
+    def __init__(self, output="tensor"):
+        super().__init__()
+        torch.manual_seed(0)
+        self.body = nn.Linear(5, 4)
+        self.head = nn.Linear(4, 3)
+        self.output = output
+
+    def forward(self, inputs):
+        return self.head(self.body(inputs))
+
+    def training_step(self, batch, batch_idx):
+        loss = F.cross_entropy(self(batch[0]), batch[1])
+        return {"tensor": loss, "dict": {"loss": loss, "more": 1}, "none": None}[self.output]
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def loader():
+    generator = torch.Generator().manual_seed(1)
+    inputs = torch.randn(12, 5, generator=generator)
+    return DataLoader(TensorDataset(inputs, torch.arange(12) % 3), batch_size=6)
+
+
+def trainer(*callbacks, epochs=1, **settings):
+    return Trainer(
+        max_epochs=epochs,
+        accelerator="cpu",
+        callbacks=list(callbacks),
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        **{"enable_checkpointing": False, **settings},
+    )
+
+
+@pytest.mark.parametrize("output", ["tensor", "dict"])
+def test_the_callback_trains_as_a_loop_with_the_penalty_would(output):
+    model, callback = Own(output), PFDLCallback(2.0, hidden=8)
+    torch.manual_seed(3)
+    run = trainer(callback)
+    run.fit(model, loader())
+
+    twin = Own()
+    torch.manual_seed(3)
+    decorrelate = pfdl.PartialDecorrelation(4, 2.0, hidden=8)
+    optimizer = torch.optim.SGD(twin.parameters(), lr=0.1)
+    for inputs, labels in loader():
+        features = twin.body(inputs)
+        loss = F.cross_entropy(twin.head(features), labels) + decorrelate(features)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    for here, there in zip(model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(here, there)
+    assert {"L_g", "L_decorr", "R2"} <= set(run.callback_metrics)
+
+
+def test_the_module_is_left_as_it_was():
+    model = Own()
+    trainer(PFDLCallback(hidden=8)).fit(model, loader())
+    assert "training_step" not in vars(model)
+    assert not model.head._forward_pre_hooks
+    assert set(model.state_dict()) == {"body.weight", "body.bias", "head.weight", "head.bias"}
+
+
+def test_a_skipped_batch_stays_skipped():
+    callback = PFDLCallback(hidden=8)
+    trainer(callback).fit(Own("none"), loader())
+    assert callback.decorrelate.completed_fits == 0
+
+
+def test_g_is_part_of_lightnings_checkpoints(tmp_path):
+    first = PFDLCallback(hidden=8)
+    run = trainer(first)
+    run.fit(Own(), loader())
+    run.save_checkpoint(tmp_path / "last.ckpt")
+    second = PFDLCallback(hidden=8)
+    trainer(second).fit(Own(), loader(), ckpt_path=tmp_path / "last.ckpt", weights_only=True)
+    assert second.decorrelate.completed_fits == first.decorrelate.completed_fits == 2
+    for here, there in zip(second.decorrelate.parameters(), first.decorrelate.parameters(), strict=True):
+        assert torch.equal(here, there)
+
+
+def test_the_layer_can_be_named():
+    callback = PFDLCallback(layer="body", hidden=8)
+    trainer(callback).fit(Own(), loader())
+    assert callback.decorrelate.decomposition.num_features == 5
+
+
+def test_what_cannot_work_is_a_sentence():
+    manual = Own()
+    manual.automatic_optimization = False
+    with pytest.raises(ValueError, match="optimises manually"):
+        trainer(PFDLCallback()).fit(manual, loader())
+    odd = Own()
+    odd.body = nn.Sequential(odd.body, nn.ReLU())
+    with pytest.raises(ValueError, match="does not tell the width"):
+        trainer(PFDLCallback(layer="body.1")).fit(odd, loader())
+
+
+def test_outside_of_a_fit_nothing_is_watched():
+    callback = PFDLCallback()
+    model = Own()
+    model.validation_step = lambda batch, batch_idx: None
+    trainer(callback).validate(model, loader(), verbose=False)
+    assert callback.decorrelate is None
+    assert callback.state_dict() == {}
