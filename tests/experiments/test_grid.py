@@ -16,7 +16,8 @@ import pytest
 import torch
 from rich.console import Console
 
-from pfdl.experiments.grid import run_grid, write_atomically
+from pfdl._files import write_atomically
+from pfdl.experiments.grid import run_grid
 
 
 def squares(base: int, log: str) -> list[dict[str, object]]:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import logging
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -16,6 +15,10 @@ import joblib
 import pandas as pd
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from pfdl._files import write_atomically
+
+__all__ = ["BACKENDS", "run_grid", "write_atomically"]
 
 Task = Mapping[str, Any]
 Row = Mapping[str, Any]
@@ -64,19 +67,6 @@ def run_grid(
                 if progress is not None and bar is not None:
                     progress.advance(bar)
     return pd.DataFrame([{**task, **row} for task in tasks for row in _load(folder, task) or ()])
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file so that at any moment either the old one or the whole new one is there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _path(folder: Path, task: Task) -> Path:

@@ -16,8 +16,9 @@ import pandas as pd
 from rich.console import Console
 from sklearn.linear_model import Lasso, LinearRegression, Ridge
 
+from pfdl._files import write_atomically
 from pfdl.data.mmads import MMADS, SETTINGS, Setting, make_mmads
-from pfdl.experiments.grid import run_grid, write_atomically
+from pfdl.experiments.grid import run_grid
 from pfdl.experiments.mmads_figures import CELLS
 from pfdl.metrics import average_error, beta_error, rmse, stability_error
 from pfdl.tabular import DWRRegressor, PFDLRegressor, SRDORegressor

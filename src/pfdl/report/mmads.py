@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pfdl._files import write_atomically
 from pfdl.data.mmads import SETTINGS, true_coefficients
-from pfdl.experiments.grid import write_atomically
 from pfdl.experiments.mmads import FIGURE_CELL, METHODS, TEST_RATES
 from pfdl.experiments.mmads_figures import CALIBRATION, CELLS, METRICS, PAPER
 
