@@ -27,13 +27,13 @@ RECIPE = "shapes-1"
 """Changes whenever the same seed is to give other images."""
 
 # Chosen by looking at pictures and at plain training (ERM) alone: see benchmarks/procedural_gap.py.
-_RADIUS = (0.4, 0.65)
-_TURN = 0.5
-_SHIFT = 0.35
+_RADIUS = (0.5, 0.75)
+_TURN = 0.35
+_SHIFT = 0.3
 _RIM = 0.15
 _OPACITY = (0.8, 1.0)
 _BLOTS = 2
-_NOISE = 0.06
+_NOISE = 0.05
 
 _STACK = 20
 
@@ -41,8 +41,8 @@ _STACK = 20
 class ProceduralContexts:
     """Images of a shape (the class) in front of a texture with its palette (the context).
 
-    The shape has any position, size, rotation, colour and opacity, and stands among blots and noise: it can be learnt,
-    but the background is easier. It is a source like a folder: split it with :func:`pfdl.data.make_split`.
+    Place, size, tilt, colours and opacity of the shape vary, and it stands among blots and noise: it can be learnt, but
+    the background is easier. It is a source like a folder: split it with :func:`pfdl.data.make_split`.
 
     Args:
         per_cell: Images of every class in every context.
