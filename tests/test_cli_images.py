@@ -130,6 +130,7 @@ def test_bad_images_are_named(photos, tmp_path):
         (["train", "contexts", "--set", "weight"], "give PART.NAME=VALUE"),
         (["train", "contexts", "--precision", "8"], "precision is '8'"),
         (["train", "contexts", "-b", "cn", "--small-stem"], "small-image stem"),
+        (["train", "contexts", "--device", "tpu"], "the device 'tpu' is not available"),
         (["evaluate", "nowhere", "contexts"], "there is no run nowhere"),
         (["export", "nowhere"], "there is no run nowhere"),
         (["list", "friends"], "choose one of 'backbones', 'objectives'"),

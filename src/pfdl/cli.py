@@ -122,6 +122,65 @@ def reproduce_colored_mnist(
         typer.echo(path)
 
 
+@reproduce.command("contexts")
+def reproduce_contexts(
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder of NICO, or any class/context/image. Without it: the built-in drawn data set."),
+    ] = None,
+    superclass: Annotated[str | None, typer.Option(help="Top folder to use; Animal for the paper's table.")] = None,
+    on_bad_image: Annotated[str, typer.Option(help="error: name unusable files and stop; skip: leave them out.")] = (
+        "error"
+    ),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder for results.csv, table.md, accuracy.png and the runs.")
+    ] = Path("runs/contexts"),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="ResNet-18, 32×32 pixels, 4 epochs, 2 seeds: minutes on two cores.")
+    ] = False,
+    resnet: Annotated[str | None, typer.Option(help="Another ResNet than resnet50 (resnet18 if quick).")] = None,
+    seeds: Annotated[int | None, typer.Option(min=2, help="Paired repetitions; 5, or 2 if quick.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="160, or 4 if quick.")] = None,
+    decay_every: Annotated[int | None, typer.Option(min=1, help="Epochs per learning rate; 80, or 3 if quick.")] = None,
+    precision: Annotated[str, typer.Option(help="32, or bf16 for mixed precision.")] = "32",
+    device: Annotated[str, typer.Option(help="cpu or cuda; auto takes a GPU where there is one.")] = "auto",
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Trainings at a time; on a large GPU 4 or more.")] = 1,
+) -> None:
+    """Table II: CN, CN+BN, CNBB, ResNet, DWR, StableNet and PFDL at seven dominant ratios.
+
+    The paper's protocol on NICO: pfdl reproduce contexts --data NICO --superclass Animal --on-bad-image skip
+
+    A run that was stopped goes on where it was, in the middle of a training too, when started again with the same
+    output folder.
+    """
+    from dataclasses import replace
+
+    from rich.console import Console
+
+    from pfdl.experiments import contexts
+    from pfdl.experiments.colored_mnist import resolve_device
+    from pfdl.report.contexts import write_report
+    from pfdl.training import TrainingStoppedError
+
+    changes = {"resnet": resnet, "seeds": seeds, "epochs": epochs, "decay_every": decay_every, "precision": precision}
+    given = {name: value for name, value in changes.items() if value is not None}
+    images = contexts.Images(None if data is None else str(data), superclass, on_bad_image)
+    try:
+        scale = replace(contexts.QUICK if quick else contexts.FULL, **given)  # type: ignore[arg-type]
+        place = resolve_device(device)
+        results = contexts.run(scale, images, output, device=place, n_jobs=jobs, console=Console(stderr=True))
+    except TrainingStoppedError as stopped:
+        typer.echo(stopped, err=True)
+        raise typer.Exit(130) from None
+    except (ImportError, OSError, ValueError) as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(2) from None
+    flags = "".join(f" {flag}" for flag, on in (("--data DIR", data), ("--quick", quick)) if on)
+    flags += "".join(f" --{name.replace('_', '-')} {value}" for name, value in given.items() if value != "32")
+    for path in write_report(results, scale, images, output, command=f"pfdl reproduce contexts{flags}"):
+        typer.echo(path)
+
+
 def main() -> None:
     """Run the command line; a user's mistake is answered with a sentence, not a traceback."""
     app()

@@ -82,10 +82,12 @@ def train(
     """
     from pfdl.backbones import make_backbone
     from pfdl.data import make_split, read_manifest
+    from pfdl.experiments.colored_mnist import resolve_device
     from pfdl.training import TrainingPlan, TrainingStoppedError
     from pfdl.training import train as run
 
     with _answering_mistakes():
+        device = resolve_device(device)
         plan = TrainingPlan(
             backbone=backbone,
             objective=objective,
@@ -133,8 +135,10 @@ def evaluate(
     are also written to evaluation.json in the run folder.
     """
     from pfdl.data import read_manifest
+    from pfdl.experiments.colored_mnist import resolve_device
 
     with _answering_mistakes():
+        device = resolve_device(device)
         trained = _load(run)
         split = read_manifest(manifest or trained.folder / "manifest.csv")
         source = _open(data, superclass, "skip", split)
@@ -248,13 +252,9 @@ def _load(run: Path) -> TrainedModel:
 
 
 def _evaluate(trained: TrainedModel, source: ContextSource, split: Manifest, device: str) -> Evaluation:
-    import torch
-
     from pfdl._files import write_atomically
     from pfdl.evaluation import evaluate as measure
 
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
     result = measure(trained, source, split, device=device)
     write_atomically(trained.folder / EVALUATION, json.dumps(result.to_dict(), indent=2, ensure_ascii=False) + "\n")
     return result
