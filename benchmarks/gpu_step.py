@@ -18,7 +18,8 @@ import torch
 
 import pfdl
 from machine import describe_machine
-from rivals import CNBB, Naive, StableNet
+from pfdl.weightings import CNBB, StableNet
+from rivals import Naive
 
 PEAK_FP32 = 67e12  # vendor's datasheet for the H200, operations per second outside the matrix units
 BANDWIDTH = 4.3e12  # bytes per second of a device-to-device copy, counting reads and writes
@@ -49,6 +50,26 @@ def device_ms(step):
             step()
         torch.cuda.synchronize()
     return sum(event.self_device_time_total for event in profile.key_averages()) / 5e3
+
+
+def breakdown(n, p, hidden, most=14):
+    """Where the GPU's time goes in a step of ours, kernel by kernel."""
+    u = torch.relu(torch.randn(n, p, device="cuda")).requires_grad_()
+    step = partial(penalty_step(p, hidden), u)
+    for _ in range(10):
+        step()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for _ in range(5):
+            step()
+        torch.cuda.synchronize()
+    events = sorted(profile.key_averages(), key=lambda event: -event.self_device_time_total)
+    print(f"\n### Kernels of one indexed step, n {n}, p {p}, h {hidden}\n")
+    print("| kernel | launches | µs in all |")
+    print("|---|---|---|")
+    for event in events[:most]:
+        print(f"| {event.key[:60]} | {event.count / 5:g} | {event.self_device_time_total / 5:.1f} |")
+    rest = sum(event.self_device_time_total for event in events[most:]) / 5
+    print(f"| {len(events) - most} others | {sum(event.count for event in events[most:]) / 5:g} | {rest:.1f} |")
 
 
 def peak_mb(make):
@@ -133,8 +154,8 @@ def contestants(p, hidden):
         "plain PyTorch, indexed": lambda: penalty_step(p, hidden, kernel="plain"),
         "torch.compile, masked": lambda: compiled_step(p, hidden),
         "naive": lambda: Naive(p, hidden, "cuda").step,
-        "StableNet reweighting": lambda: StableNet(p, "cuda").step,
-        "CNBB reweighting": lambda: CNBB().step,
+        "StableNet reweighting": lambda: StableNet().cuda(),
+        "CNBB reweighting": lambda: CNBB().cuda(),
     }
 
 
@@ -171,6 +192,7 @@ def main():
     shapes = [(128, 512), (128, 2048), (256, 2048), (128, 4096), (128, 8192)]
     for n, p in shapes[1:4:2] if quick else shapes:
         compare(n, p, 256, only_ours=quick)
+    breakdown(128, 2048, 256)
 
 
 if __name__ == "__main__":

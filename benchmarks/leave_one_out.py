@@ -21,9 +21,9 @@ import time
 import torch
 from rich.console import Console
 from rich.table import Table
-from torch import nn
 
 import pfdl
+from rivals import Naive
 
 HEADLINE = (64, 1024, 64)
 GROWTH = {
@@ -34,29 +34,11 @@ GROWTH = {
 METHODS = ("naive", "strict", "indexed")
 
 
-class Gather(nn.Module):
-    """The naive network g: p copies of the input, each without one coordinate."""
-
-    def __init__(self, p: int, h: int) -> None:
-        super().__init__()
-        everything = torch.arange(p)
-        self.register_buffer("others", torch.stack([everything[everything != j] for j in range(p)]))
-        self.network = nn.Sequential(nn.Linear(p - 1, h), nn.ReLU(), nn.Linear(h, 1))
-
-    def forward(self, u: torch.Tensor) -> torch.Tensor:
-        """Ũ, shape (n, p), by way of a tensor of shape (n, p, p − 1)."""
-        return self.network(u[:, self.others]).squeeze(-1)
-
-
 def make_step(method: str, p: int, h: int, device: str):
     """One mini-batch of PFDL: g is updated, then the gradient of L_decorr reaches the features."""
-    penalty = pfdl.PartialDecorrelation(p, hidden=h, sharing="indexed" if method == "indexed" else "strict")
     if method == "naive":
-        naive = Gather(p, h)
-        naive.first_weight = naive.network[0].weight
-        penalty.decomposition, penalty._check = naive, lambda features: None
-        penalty.optimizer = torch.optim.Adam(naive.parameters(), lr=1e-3)
-    penalty.to(device)
+        return Naive(p, h, device).step
+    penalty = pfdl.PartialDecorrelation(p, hidden=h, sharing=method).to(device)
 
     def step(features: torch.Tensor) -> None:
         features.grad = None

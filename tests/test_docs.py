@@ -33,7 +33,8 @@ def test_local_links_lead_somewhere(page):
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=name)
-def test_examples_run(example, monkeypatch, capsys):
+def test_examples_run(example, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", [str(example)])
     runpy.run_path(str(example), run_name="__main__")
     assert capsys.readouterr().out

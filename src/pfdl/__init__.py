@@ -3,14 +3,17 @@
 from pfdl import functional
 from pfdl.attach import FeatureTap, attach
 from pfdl.decomposition import FeatureDecomposition
+from pfdl.objective import Objective, make_objective
 from pfdl.penalties import PartialDecorrelation
 
 __version__ = "0.1.0"
 __all__ = [
     "FeatureDecomposition",
     "FeatureTap",
+    "Objective",
     "PartialDecorrelation",
     "__version__",
     "attach",
     "functional",
+    "make_objective",
 ]

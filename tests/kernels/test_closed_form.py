@@ -18,7 +18,7 @@ INTERPRETING = os.environ.get("TRITON_INTERPRET") == "1"
 HAS_TRITON = INTERPRETING or torch.cuda.is_available()
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SMALL = [(1, 2, 1), (5, 7, 5)]
-LARGE = [(19, 33, 19), (128, 512, 256), (100, 1001, 300), (257, 130, 64)]
+LARGE = [(19, 33, 19), (128, 512, 256), (100, 1001, 300), (257, 130, 64), (70, 2100, 40)]
 needs_triton = pytest.mark.skipif(not HAS_TRITON, reason="no GPU and no interpreter: see test_interpreter.py")
 both_sharings = pytest.mark.parametrize("sharing", ["indexed", "strict"])
 both_activations = pytest.mark.parametrize("activation", ["relu", "gelu"])
