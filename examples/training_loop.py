@@ -1,6 +1,6 @@
 """PFDL in a training loop you already have: two lines, the model unchanged.
 
-    python examples/training_loop.py
+python examples/training_loop.py
 """
 
 import torch

@@ -80,7 +80,9 @@ class PFDLClassifier(ScreeningMixin, ClassifierMixin, BaseEstimator):  # type: i
         encoder = LabelEncoder().fit(y)
         self.classes_ = encoder.classes_
         if len(self.classes_) < 2:
-            raise ValueError(f"There is one class only, {self.classes_.tolist()[0]!r}; a classifier needs at least two.")
+            raise ValueError(
+                f"There is one class only, {self.classes_.tolist()[0]!r}; a classifier needs at least two."
+            )
         self.screening_ = self._screen(X, class_functions(encoder.transform(y), len(self.classes_)))
         self.kept_ = self.screening_.kept
         if not self.kept_.any():  # every column is constant: leave the class frequencies to the classifier
