@@ -57,7 +57,9 @@ class Scale:
 
 
 FULL = Scale()
-QUICK = Scale(resnet="resnet18", small_stem=False, image_size=32, epochs=4, decay_every=3, seeds=2, per_cell=30)
+QUICK = Scale(
+    resnet="resnet18", small_stem=False, image_size=32, epochs=8, decay_every=6, batch_size=16, seeds=2, per_cell=30
+)
 
 
 @dataclass(frozen=True)
