@@ -149,13 +149,18 @@ def test_names_that_are_no_unicode_are_reported(tmp_path):
     assert "\\xff" in bad[1].path or "udcff" in bad[1].path
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
-def test_folders_that_may_not_be_listed_are_reported(tmp_path):
+def test_folders_that_may_not_be_listed_are_reported(tmp_path, monkeypatch):
     make_folder(tmp_path, {"cat/snow": 1, "dog/snow": 1, "dog/locked": 1})
-    (tmp_path / "dog/locked").chmod(0)
+    scandir = os.scandir
+
+    def refuse(path):
+        if str(path).endswith("locked"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
     bad = ContextFolder(tmp_path, on_bad_image="skip").bad_images
-    (tmp_path / "dog/locked").chmod(0o755)
-    assert [entry.path for entry in bad] == ["dog/locked"]
+    assert bad == (("dog/locked", "cannot be listed (Permission denied)"),)
 
 
 def test_a_class_without_any_usable_image_is_an_error_even_when_skipping(tmp_path):

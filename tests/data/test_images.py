@@ -103,6 +103,15 @@ def test_damaged_metadata_do_not_cost_the_picture():
     assert pixels(damaged).shape == (8, 16, 3)
 
 
+def test_metadata_that_older_versions_of_pillow_choke_on_do_not_cost_the_picture(monkeypatch):
+    def choke(self):
+        raise SyntaxError("not a TIFF file")
+
+    content = encoded(noise(0))
+    monkeypatch.setattr(Image.Image, "getexif", choke)
+    assert np.array_equal(pixels(content), np.asarray(noise(0)))
+
+
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "TIFF", "BMP"])
 def test_a_file_cut_off_is_refused(kind):
     content = encoded(noise(0, (64, 64)), kind)
