@@ -53,6 +53,22 @@ def test_all_images_at_once_are_the_same_with_and_without_a_cache(folder, manife
     assert read.images is not read.images
 
 
+def test_a_source_is_asked_once_before_it_is_asked_by_many(folder, manifest):
+    calls = []
+
+    class Slow:
+        def load(self, path, size, sha256):
+            calls.append(("starts", path))
+            image = folder.load(path, size, sha256)
+            calls.append(("ends", path))
+            return image
+
+    ContextImages(Slow(), manifest, "train", size=6)
+    first = manifest.rows_of("train")[0].path
+    assert calls[:2] == [("starts", first), ("ends", first)]
+    assert sorted(calls) == sorted((what, row.path) for row in manifest.rows_of("train") for what in ("starts", "ends"))
+
+
 def test_large_sets_are_not_kept_in_memory(folder, manifest, monkeypatch):
     monkeypatch.setattr(context_images, "CACHE_LIMIT", len(manifest.rows_of("train")) * 3 * 36)
     small = ContextImages(folder, manifest, "train", size=6)

@@ -88,7 +88,8 @@ class ContextImages(Dataset[tuple[Tensor, int, int]]):
 
     def _load_all(self) -> Tensor:
         images = torch.empty((len(self), 3, self._size, self._size), dtype=torch.uint8)
+        images[0] = self._load(0)  # alone: a source that makes ready on first use must not do so in every thread
         with ThreadPoolExecutor(8) as pool:
-            for index, image in enumerate(pool.map(self._load, range(len(self)))):
+            for index, image in enumerate(pool.map(self._load, range(1, len(self))), start=1):
                 images[index] = image
         return images
