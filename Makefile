@@ -20,7 +20,7 @@ demo: $(READY) ## train with and without PFDL on generated data and print the co
 	$(BIN)/pfdl demo
 
 test: $(READY) ## run the tests, with coverage
-	$(BIN)/python -m pytest -n auto --cov --cov-report=term --cov-fail-under=95
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --cov --cov-report=term --cov-fail-under=95
 
 lint: $(READY) ## ruff (lint and format) and mypy --strict
 	$(BIN)/ruff check .
@@ -33,6 +33,8 @@ format: $(READY) ## let ruff rewrite the code
 
 bench: $(READY) ## time and memory against naive implementations, as ratios
 	$(BIN)/python benchmarks/leave_one_out.py
+	$(BIN)/python benchmarks/resnet_step.py
+	$(BIN)/python benchmarks/tabular.py --rows 100000
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .coverage

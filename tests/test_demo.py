@@ -39,3 +39,13 @@ def test_pairs_the_seeds_and_shows_differences():
 def test_difference_to_erm_by_hand():
     assert demo._difference(torch.tensor([1.0, 3.0])) == " (+2.0±1.0)"
     assert demo._difference(torch.tensor([-1.25])) == " (-1.2)"
+
+
+def test_regression_on_a_biased_sample_shows_what_leans_on_it():
+    console = Console(record=True, width=100)
+    console.print(demo.regression_table(seeds=1, rows=1000))
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in console.export_text().splitlines()]
+    found = {row[0]: [float(cell) for cell in row[1:]] for row in rows if row and row[0] in ("OLS", "PFDLRegressor")}
+    assert found["PFDLRegressor"][-1] < 0.01 < found["OLS"][-1]  # coefficients of columns without effect
+    assert found["PFDLRegressor"][0] < found["OLS"][0]  # where the bias is turned round
+    assert found["PFDLRegressor"][3] > found["OLS"][3]  # where it is as in training, leaning on it pays

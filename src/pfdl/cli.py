@@ -27,12 +27,13 @@ def demo(
     seeds: Annotated[int, typer.Option(min=1, help="Paired repetitions.")] = 5,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the 4000 training rows.")] = 8,
 ) -> None:
-    """Train a small network with and without PFDL on generated data whose correlations break at test time."""
+    """PFDL on a table and in a small network, on generated data whose correlations break at test time."""
     from rich.console import Console
 
     from pfdl import demo as demonstration
 
     console = Console()
+    console.print(demonstration.regression_table())
     console.print(demonstration.run(console, seeds=seeds, epochs=epochs))
 
 
