@@ -65,6 +65,14 @@ def test_tensorboard_is_not_required(tmp_path, monkeypatch):
     assert not (tmp_path / "run" / "tensorboard").exists()
 
 
+def test_the_progress_bar_leaves_standard_output_alone(tmp_path, capsys):
+    train(PLAN, *tiny_data(), tmp_path / "run", device="cpu", progress=True)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "val_accuracy" in printed.err
+    assert "v_num" not in printed.err
+
+
 @pytest.mark.parametrize(
     "wrong",
     [{"epochs": 0}, {"seed": -1}, {"precision": "16"}, {"patience": 0}, {"objective": "sgd"}, {"backbone": "x"}],

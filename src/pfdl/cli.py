@@ -137,12 +137,12 @@ def reproduce_contexts(
         Path, typer.Option("--output", "-o", help="Folder for results.csv, table.md, accuracy.png and the runs.")
     ] = Path("runs/contexts"),
     quick: Annotated[
-        bool, typer.Option("--quick", help="ResNet-18, 32×32 pixels, 8 epochs, 2 seeds: minutes on two cores.")
+        bool, typer.Option("--quick", help="ResNet-18, 32×32 pixels, 3 epochs, 2 seeds: minutes on two cores.")
     ] = False,
     resnet: Annotated[str | None, typer.Option(help="Another ResNet than resnet50 (resnet18 if quick).")] = None,
     seeds: Annotated[int | None, typer.Option(min=2, help="Paired repetitions; 5, or 2 if quick.")] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="160, or 8 if quick.")] = None,
-    decay_every: Annotated[int | None, typer.Option(min=1, help="Epochs per learning rate; 80, or 6 if quick.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="160, or 3 if quick.")] = None,
+    decay_every: Annotated[int | None, typer.Option(min=1, help="Epochs per learning rate; 80, or 2 if quick.")] = None,
     precision: Annotated[str, typer.Option(help="32, or bf16 for mixed precision.")] = "32",
     device: Annotated[str, typer.Option(help="cpu or cuda; auto takes a GPU where there is one.")] = "auto",
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Trainings at a time; on a large GPU 4 or more.")] = 1,

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.pytorch import Callback, Trainer
-from lightning.pytorch.callbacks import EarlyStopping
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import EarlyStopping, RichProgressBar
 from lightning.pytorch.loggers import TensorBoardLogger
 
 from pfdl._state import load_state
@@ -102,7 +102,7 @@ def train(
         folder: The run folder; if it holds a stopped run of the same plan and manifest, that run goes on.
         device: ``"cpu"``, ``"cuda"``, or ``"auto"`` for a GPU where there is one.
         num_workers: Processes that load images.
-        progress: Whether to draw a progress bar.
+        progress: Whether to draw a progress bar, on standard error.
 
     Returns:
         The run folder.
@@ -134,6 +134,8 @@ def train(
         if not held_out:
             raise ValueError("stopping early needs a validation set, and the manifest holds nothing out.")
         callbacks.append(EarlyStopping(VALIDATION_ACCURACY, patience=plan.patience, mode="max"))
+    if progress:
+        callbacks.append(_ProgressBar(console_kwargs={"stderr": True}))  # what is piped stays clean
     with _quiet_lightning():
         trainer = Trainer(
             max_epochs=plan.epochs,
@@ -198,6 +200,14 @@ def _tensorboard(folder: Path) -> TensorBoardLogger | bool:
     if find_spec("tensorboard") is None:
         return False
     return TensorBoardLogger(folder, name="", version="tensorboard")
+
+
+class _ProgressBar(RichProgressBar):
+    def get_metrics(
+        self, trainer: Trainer, pl_module: LightningModule
+    ) -> dict[str, int | str | float | dict[str, float]]:
+        """All but the logger's version, which says nothing here."""
+        return {name: value for name, value in super().get_metrics(trainer, pl_module).items() if name != "v_num"}
 
 
 @contextmanager

@@ -58,7 +58,7 @@ class Scale:
 
 FULL = Scale()
 QUICK = Scale(
-    resnet="resnet18", small_stem=False, image_size=32, epochs=8, decay_every=6, batch_size=16, seeds=2, per_cell=30
+    resnet="resnet18", small_stem=False, image_size=32, epochs=3, decay_every=2, batch_size=16, seeds=2, per_cell=30
 )
 
 
