@@ -1,6 +1,7 @@
 import json
 import os
 import signal
+import sys
 
 import pytest
 import torch
@@ -151,3 +152,15 @@ def test_group_dro_is_told_its_groups_later():
 def test_names_are_listed():
     assert runner.invoke(app, ["list", "objectives", "*dro"]).output == "groupdro\n"
     assert "resnet50" in runner.invoke(app, ["list", "backbones", "resnet*"]).output.splitlines()
+
+
+@pytest.mark.parametrize("arguments", [["train", "contexts"], ["reproduce", "contexts"]])
+def test_a_missing_package_is_named_with_what_to_install(arguments, monkeypatch):
+    for name in [name for name in sys.modules if name.split(".")[:2] in (["pfdl", "training"], ["pfdl", "lightning"])]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("pfdl.experiments.contexts", "pfdl.report.contexts"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "lightning.pytorch", None)
+    result = runner.invoke(app, arguments)
+    assert result.exit_code == 2
+    assert "pfdl[images]" in result.output

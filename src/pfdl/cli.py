@@ -158,28 +158,26 @@ def reproduce_contexts(
 
     from rich.console import Console
 
-    from pfdl.experiments import contexts
-    from pfdl.experiments.colored_mnist import resolve_device
-    from pfdl.report.contexts import write_report
-    from pfdl.training import TrainingStoppedError
-
     changes = {"resnet": resnet, "seeds": seeds, "epochs": epochs, "decay_every": decay_every, "precision": precision}
     given = {name: value for name, value in changes.items() if value is not None}
-    images = contexts.Images(None if data is None else str(data), superclass, on_bad_image)
-    try:
+    with cli_images.answering_mistakes():
+        from pfdl.experiments import contexts
+        from pfdl.experiments.colored_mnist import resolve_device
+        from pfdl.report.contexts import write_report
+        from pfdl.training import TrainingStoppedError
+
+        images = contexts.Images(None if data is None else str(data), superclass, on_bad_image)
         scale = replace(contexts.QUICK if quick else contexts.FULL, **given)  # type: ignore[arg-type]
         place = resolve_device(device)
-        results = contexts.run(scale, images, output, device=place, n_jobs=jobs, console=Console(stderr=True))
-    except TrainingStoppedError as stopped:
-        typer.echo(stopped, err=True)
-        raise typer.Exit(130) from None
-    except (ImportError, OSError, ValueError) as error:
-        typer.echo(f"Error: {error}", err=True)
-        raise typer.Exit(2) from None
-    flags = "".join(f" {flag}" for flag, on in (("--data DIR", data), ("--quick", quick)) if on)
-    flags += "".join(f" --{name.replace('_', '-')} {value}" for name, value in given.items() if value != "32")
-    for path in write_report(results, scale, images, output, command=f"pfdl reproduce contexts{flags}"):
-        typer.echo(path)
+        try:
+            results = contexts.run(scale, images, output, device=place, n_jobs=jobs, console=Console(stderr=True))
+        except TrainingStoppedError as stopped:
+            typer.echo(stopped, err=True)
+            raise typer.Exit(130) from None
+        flags = "".join(f" {flag}" for flag, on in (("--data DIR", data), ("--quick", quick)) if on)
+        flags += "".join(f" --{name.replace('_', '-')} {value}" for name, value in given.items() if value != "32")
+        for path in write_report(results, scale, images, output, command=f"pfdl reproduce contexts{flags}"):
+            typer.echo(path)
 
 
 def main() -> None:

@@ -80,13 +80,13 @@ def train(
 
         pfdl train photos/ --backbone resnet50 --objective pfdl --patience 20
     """
-    from pfdl.backbones import make_backbone
-    from pfdl.data import make_split, read_manifest
-    from pfdl.experiments.colored_mnist import resolve_device
-    from pfdl.training import TrainingPlan, TrainingStoppedError
-    from pfdl.training import train as run
+    with answering_mistakes():
+        from pfdl.backbones import make_backbone
+        from pfdl.data import make_split, read_manifest
+        from pfdl.experiments.colored_mnist import resolve_device
+        from pfdl.training import TrainingPlan, TrainingStoppedError
+        from pfdl.training import train as run
 
-    with _answering_mistakes():
         device = resolve_device(device)
         plan = TrainingPlan(
             backbone=backbone,
@@ -134,10 +134,10 @@ def evaluate(
     The test images are those of the split that is kept with the model, so none of them was trained on. The figures
     are also written to evaluation.json in the run folder.
     """
-    from pfdl.data import read_manifest
-    from pfdl.experiments.colored_mnist import resolve_device
+    with answering_mistakes():
+        from pfdl.data import read_manifest
+        from pfdl.experiments.colored_mnist import resolve_device
 
-    with _answering_mistakes():
         device = resolve_device(device)
         trained = _load(run)
         split = read_manifest(manifest or trained.folder / "manifest.csv")
@@ -155,9 +155,9 @@ def export(
 
     preprocessing.json says what to do to an image before it enters, and how to load the plain weights.
     """
-    from pfdl.export import export as write
+    with answering_mistakes():
+        from pfdl.export import export as write
 
-    with _answering_mistakes():
         for path in write(_load(run), output or run / "export"):
             typer.echo(path)
 
@@ -171,7 +171,7 @@ def list_names(
 
     from pfdl._validation import check_choice
 
-    with _answering_mistakes():
+    with answering_mistakes():
         check_choice("what to list", what, ("objectives", "backbones"))
         if what == "backbones":
             from pfdl.backbones import list_backbones
@@ -195,12 +195,14 @@ def register(app: typer.Typer) -> None:
 
 
 @contextmanager
-def _answering_mistakes() -> Iterator[None]:
+def answering_mistakes() -> Iterator[None]:
     """A user's mistake, a missing package and a full disk get a sentence; a mistake of ours keeps its traceback."""
     try:
         yield
     except (ImportError, OSError, ValueError) as error:
-        typer.echo(f"Error: {error}", err=True)
+        missing = isinstance(error, ModuleNotFoundError) and error.name  # without a name the sentence is our own
+        remedy = "; install it, or pfdl[images], which brings all that images need." if missing else ""
+        typer.echo(f"Error: {error}{remedy}", err=True)
         raise typer.Exit(2) from None
 
 
