@@ -1,4 +1,7 @@
-"""The code in README and docs runs, the examples run, and links lead somewhere."""
+"""The code in README and docs runs, the examples run, and links lead somewhere.
+
+A block marked ``python notest`` is a fragment that needs several processes.
+"""
 
 import re
 import runpy
