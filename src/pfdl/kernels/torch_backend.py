@@ -47,14 +47,15 @@ class TorchBackend:
             readout += rows.reshape(-1) @ hidden.flatten(0, 1)
             delta = _delta(net, group, gradient)
             if net.strict:
-                until = torch.cumsum(delta, 0).add_(total)
+                until = _running_sum(delta, total)
                 steps = u[:, group.features] - _shifted(u, group.features)
                 kept = min(group.features.stop, p - 1) - group.features.start
                 correction[group.features] = torch.bmm(steps.T[:kept, None], until[:kept])[:, 0]
+                total = until[-1]
             else:
                 offset[group.features] = delta.sum(1)
                 correction[group.features] = torch.bmm(u.T[group.features][:, None], delta)[:, 0]
-            total += delta.sum(0)
+                total += delta.sum(0)
         visible = net.weight.shape[0]
         return ParameterGradients(
             weight=torch.addmm(correction.T, total.T, u[:, :visible], beta=-1),
@@ -78,11 +79,11 @@ class TorchBackend:
         for group in _groups(net, base):
             delta = _delta(net, group, gradient)
             if net.strict:
-                until = torch.cumsum(delta, 0).add_(before)
-                earlier = torch.cat([before[None], until[:-1]])
+                sums = torch.cat([before[None], delta])
+                until, earlier = _running_sum(sums[1:], before), sums[:-1]
                 value = torch.bmm(total - until, right[group.features][:, :, None])
                 value += torch.bmm(earlier, left[group.features][:, :, None])
-                before = until[-1].clone()
+                before = until[-1]
             else:
                 value = torch.bmm(total - delta, net.weight[group.features][:, :, None])
             out[:, group.features] = value[:, :, 0].T
@@ -110,18 +111,32 @@ def _groups(net: OneHidden, base: Tensor) -> Iterator[_Group]:
     length = min(p, max(1, GROUP_ELEMENTS // base.numel()))
     columns = net.u.T.contiguous()
     state = base
+    right = F.pad(net.weight, (0, 0, 0, 1)) if net.strict else net.weight
     for start in range(0, p, length):
         features = slice(start, min(start + length, p))
         if net.strict:
-            steps = (columns[features] - _shifted(net.u, features).T)[: p - 1 - start, :, None]
-            moves = torch.cumsum(steps * net.weight[features][:, None], 0).add_(state)
-            count = features.stop - start
-            pre = torch.cat([state[None], moves[: count - 1]])
-            state = moves[-1] if len(moves) else state
+            steps = columns[features] - _shifted(net.u, features).T
+            weight = right[features]  # a row of zeros after the last: nothing moves on from the last feature
+            states = base.new_empty(len(steps) + 1, *base.shape)
+            states[0] = state
+            torch.mul(steps[:, :, None], weight[:, None], out=states[1:])
+            _running_sum(states[1:], state)
+            pre, state = states[:-1], states[-1].clone()
         else:
             pre = base + net.offset[features][:, None]
             pre.addcmul_(columns[features][:, :, None], net.weight[features][:, None], value=-1)
         yield _Group(features, pre)
+
+
+def _running_sum(parts: Tensor, start: Tensor) -> Tensor:
+    """``start`` plus the sum of ``parts`` up to each along the first dimension; overwrites ``parts``.
+
+    PyTorch's own ``cumsum`` walks down one column after the other, against the order of memory: several times slower.
+    """
+    so_far = start
+    for part in parts.unbind(0):
+        so_far = part.add_(so_far)
+    return parts
 
 
 def _delta(net: OneHidden, group: _Group, gradient: Tensor) -> Tensor:
