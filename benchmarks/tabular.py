@@ -32,7 +32,7 @@ def published_step(X: torch.Tensor, weight: torch.Tensor) -> float:
     both = torch.einsum("i,ij,jik->jk", weight, X, copies) / n
     apart = (weight @ X / weight.sum())[:, None] * torch.einsum("i,jik->jk", weight, copies) / n
     loss = 2000 / p * torch.linalg.vector_norm(both - apart, dim=1).sum()
-    loss = loss + 0.0005 * (weight.sum() - n) ** 2 + 0.00005 * weight.sum()
+    loss = loss + 0.0005 * (weight.sum() - n) ** 2 + 0.00005 * (weight @ weight)
     loss.backward()
     return float(copies.nbytes)
 

@@ -57,6 +57,7 @@ def test_training_stops_when_validation_accuracy_does(tmp_path, monkeypatch):
 def test_objectives_between_environments_are_told_the_contexts(tmp_path):
     source, manifest = tiny_data()
     train(replace(PLAN, objective="groupdro"), source, manifest, tmp_path / "run", device="cpu")
+    assert len((tmp_path / "run" / "metrics.csv").read_text().splitlines()) == 1 + PLAN.epochs
 
 
 def test_tensorboard_is_not_required(tmp_path, monkeypatch):
@@ -133,4 +134,4 @@ def test_the_configuration_is_plain_json(tmp_path):
 
 def test_reading_a_model_does_not_need_lightning(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "lightning", None)
-    load_model(write_run(tmp_path / "run"))
+    assert isinstance(load_model(write_run(tmp_path / "run"))[0], torch.nn.Module)

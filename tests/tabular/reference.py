@@ -18,7 +18,7 @@ def dwr_loss_with_copies(X: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         both = weight @ (X[:, [j]] * copies[j]) / n
         apart = (weight @ X[:, j] / weight.sum()) * (weight @ copies[j] / n)
         loss = loss + torch.linalg.vector_norm(both - apart)
-    return 2000 / p * loss + 0.0005 * (weight.sum() - n) ** 2 + 0.00005 * weight.sum()
+    return 2000 / p * loss + 0.0005 * (weight.sum() - n) ** 2 + 0.00005 * (weight @ weight)
 
 
 def residual_variance(target: np.ndarray, inputs: np.ndarray) -> float:

@@ -109,12 +109,12 @@ def decorrelation_loss_and_gradient(X: FloatArray, weight: FloatArray) -> tuple[
     covariance = (X * weight[:, None]).T @ X / n - np.outer(first, first) / total
     np.fill_diagonal(covariance, 0.0)
     norms = np.linalg.norm(covariance, axis=1)
-    loss = _BALANCE / p * norms.sum() + _SUM * (total * n - n) ** 2 + _SIZE * weight.sum()
+    loss = _BALANCE / p * norms.sum() + _SUM * (total * n - n) ** 2 + _SIZE * (weight @ weight)
 
     direction = _BALANCE / p * covariance / np.maximum(norms, np.finfo(float).tiny)[:, None]
     both = direction + direction.T
     towards_mean = both @ first
     gradient = ((X @ direction) * X).sum(axis=1) - X @ towards_mean / total
     gradient = (gradient + first @ direction @ first / total**2) / n
-    gradient += 2.0 * _SUM * (total * n - n) + _SIZE
+    gradient += 2.0 * _SUM * (total * n - n) + 2.0 * _SIZE * weight
     return float(loss), gradient
