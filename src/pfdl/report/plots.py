@@ -1,0 +1,117 @@
+"""One definition of a plot, from which its drawing, its description and the table of its figures are made."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import plotly.graph_objects as go
+
+from pfdl.report.tables import Cell, Missing, Number, Row, Table
+
+MAX_COLUMNS = 40
+"""A table of more figures across than this serves nobody; the run folder has them."""
+
+_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross", "star", "triangle-down", "pentagon", "hexagon")
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line of a plot.
+
+    Args:
+        name: What the legend calls it.
+        x: Places, numbers or names.
+        y: Heights; NaN leaves a gap.
+        error: Half the length of an error bar at each place, or nothing.
+        style: ``"lines"``, ``"markers"`` or ``"lines+markers"``.
+        colour: Number of its colour and dash; by default its place in the plot.
+    """
+
+    name: str
+    x: Sequence[float | str]
+    y: Sequence[float]
+    error: Sequence[float] | None = None
+    style: str = "lines+markers"
+    colour: int | None = None
+
+
+@dataclass(frozen=True)
+class Plot:
+    """Lines over a common axis.
+
+    Args:
+        title: What it shows.
+        summary: What there is to see, in words: it stands below the plot and is read to those who do not see it.
+        x: Name of the horizontal axis.
+        y: Name of the vertical axis.
+        series: Lines.
+        digits: Decimals in hover texts and in the table of figures.
+        log_x: Whether the horizontal axis is logarithmic.
+        layout: Further settings of Plotly's layout.
+        with_table: Whether the figures also stand in a table below, folded away.
+    """
+
+    title: str
+    summary: str
+    x: str
+    y: str
+    series: Sequence[Series]
+    digits: int = 1
+    log_x: bool = False
+    layout: dict[str, Any] = field(default_factory=dict)
+    with_table: bool = True
+
+    @property
+    def drawing(self) -> dict[str, Any]:
+        """What Plotly draws: data and layout. Colours are added by the page, which knows whether it is dark."""
+        # Plotly reads names as markup of its own: what a user calls a thing must not be read so.
+        traces = [self._trace(number, one) for number, one in enumerate(self.series)]
+        layout = go.Layout(
+            xaxis={"title": {"text": html.escape(self.x)}, "type": "log" if self.log_x else None, "automargin": True},
+            yaxis={"title": {"text": html.escape(self.y)}, "automargin": True},
+            hovermode="closest",
+            **self.layout,
+        )
+        drawing: dict[str, Any] = json.loads(go.Figure(traces, layout).to_json())
+        drawing["layout"].pop("template", None)
+        return drawing
+
+    def _trace(self, number: int, series: Series) -> go.Scatter:
+        colour = number if series.colour is None else series.colour
+        has_error = series.error is not None
+        bar = {"type": "data", "array": list(series.error), "thickness": 1, "width": 3} if series.error else None
+        shown = f"%{{y:.{self.digits}f}}" + (f" ± %{{error_y.array:.{self.digits}f}}" if has_error else "")
+        return go.Scatter(
+            name=html.escape(series.name),
+            x=[html.escape(place) if isinstance(place, str) else place for place in series.x],
+            y=list(series.y),
+            error_y=bar,
+            mode=series.style,
+            meta={"colour": colour},
+            line={"dash": _DASHES[colour % len(_DASHES)], "width": 2},
+            marker={"symbol": _SYMBOLS[colour % len(_SYMBOLS)], "size": 7},
+            hovertemplate=f"%{{fullData.name}}<br>{html.escape(self.x)} %{{x}}<br><b>{shown}</b><extra></extra>",
+        )
+
+    @property
+    def table(self) -> Table | None:
+        """The figures, a line for each series; None where they are too many, or not wanted."""
+        places = list(dict.fromkeys(place for one in self.series for place in one.x))
+        if not self.with_table or not places or len(places) > MAX_COLUMNS:
+            return None
+        rows = [Row(one.name, tuple(self._cell(one, place) for place in places)) for one in self.series]
+        return Table(self.title, self.y, [f"{x:g}" if not isinstance(x, str) else x for x in places], rows)
+
+    def _cell(self, series: Series, place: float | str) -> Cell:
+        if place not in series.x:
+            return Missing()
+        at = list(series.x).index(place)
+        if math.isnan(series.y[at]):
+            return Missing()
+        return Number(series.y[at], None if series.error is None else series.error[at], self.digits)
