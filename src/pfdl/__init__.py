@@ -3,6 +3,7 @@
 from pfdl import functional
 from pfdl.attach import FeatureTap, attach
 from pfdl.decomposition import FeatureDecomposition
+from pfdl.diagnosis import diagnose
 from pfdl.objective import Objective, make_objective
 from pfdl.penalties import PartialDecorrelation
 
@@ -14,6 +15,7 @@ __all__ = [
     "PartialDecorrelation",
     "__version__",
     "attach",
+    "diagnose",
     "functional",
     "make_objective",
 ]

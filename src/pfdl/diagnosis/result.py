@@ -1,0 +1,207 @@
+"""What a diagnosis found, and how to say it in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfdl.diagnosis.clusters import NO_CLUSTER
+from pfdl.diagnosis.contexts import Accuracies, ContextReading
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FloatArray = NDArray[np.float64]
+IndexArray = NDArray[np.intp]
+
+_RATIO_FROM = 0.05
+"""Below this R² a ratio of two R² is a ratio of noise."""
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnosis:
+    """Whether features can be told from each other, and what that has to do with classes and contexts.
+
+    ũ, the correlated part, is each feature's prediction from all others by ridge regression, on samples that were left
+    out of the fit; every feature counts in units of its standard deviation.
+
+    Attributes:
+        r2: How predictable each feature is from the others, shape (p,): R² on samples left out. 1: wholly; 0: not at
+            all; NaN: the feature is constant.
+        r2_within_class: The same once the mean of each class is taken off, shape (p,); NaN if the feature is constant
+            within every class.
+        ranking: The features from the most to the least predictable, constant ones last, shape (p,).
+        correlation: Of the features, shape (p, p); NaN in rows and columns of constant features.
+        remaining_correlation: What two features still have in common when all others are taken away from both: their
+            partial correlation, shape (p, p). (The two rests u − ũ correlate by minus this, as each is without what
+            the other told.)
+        clusters: The cluster of each feature by 1 − |correlation|, 0 for the largest, −1 for constant features.
+        order: The features that vary in an order in which those alike stand together.
+        correlated_part: For each sample the length of ũ relative to that of u, shape (n,).
+        context_reading: How well the context can be read from the features; None without contexts.
+        accuracies: By class, by context and by both; None without predictions.
+        ridge: λ/n of the regressions behind ``r2``.
+        ridge_within_class: λ/n of those behind ``r2_within_class``.
+    """
+
+    r2: FloatArray
+    r2_within_class: FloatArray
+    ranking: IndexArray
+    correlation: FloatArray
+    remaining_correlation: FloatArray
+    clusters: IndexArray
+    order: IndexArray
+    correlated_part: FloatArray
+    context_reading: ContextReading | None
+    accuracies: Accuracies | None
+    ridge: float
+    ridge_within_class: float
+
+    @property
+    def within_ratio(self) -> FloatArray:
+        """``r2_within_class / r2``, shape (p,); NaN where a feature is hardly predictable.
+
+        Near 1: the feature goes along with others whatever the class, so what they share is not the class (a scene, for
+        instance). Near 0: they go along because they all follow the class.
+        """
+        ratio = np.full_like(self.r2, np.nan)
+        told = self.r2 >= _RATIO_FROM  # False for NaN
+        ratio[told] = np.nan_to_num(self.r2_within_class[told]) / self.r2[told]
+        return ratio
+
+    @property
+    def num_varying(self) -> int:
+        """Number of features that are not constant."""
+        return int(np.sum(self.clusters != NO_CLUSTER))
+
+    def most_correlated_samples(self, count: int) -> IndexArray:
+        """The samples with the largest correlated part, largest first."""
+        return np.argsort(-self.correlated_part, kind="stable")[:count]
+
+    def least_correlated_samples(self, count: int) -> IndexArray:
+        """The samples with the smallest correlated part, smallest first."""
+        return np.argsort(self.correlated_part, kind="stable")[:count]
+
+    def frame(self) -> pd.DataFrame:
+        """One row per feature, the most predictable first."""
+        import pandas as pd
+
+        table = pd.DataFrame(
+            {
+                "r2": self.r2,
+                "r2_within_class": self.r2_within_class,
+                "within_ratio": self.within_ratio,
+                "cluster": self.clusters,
+            },
+            index=pd.RangeIndex(len(self.r2), name="feature"),
+        )
+        return table.iloc[self.ranking]
+
+    def summary(self) -> dict[str, Any]:
+        """The figures that fit in a line each."""
+        varying = self.clusters[self.clusters != NO_CLUSTER]
+        off_diagonal = ~np.eye(len(self.order), dtype=bool)
+        found: dict[str, Any] = {
+            "samples": len(self.correlated_part),
+            "features": len(self.r2),
+            "constant features": len(self.r2) - len(varying),
+            "R² of a feature from the others (median)": _median(self.r2),
+            "the same within classes (median)": _median(self.r2_within_class),
+            "mean |correlation|": _mean(np.abs(self.correlation[np.ix_(self.order, self.order)])[off_diagonal]),
+            "mean |correlation| given all others": _mean(
+                np.abs(self.remaining_correlation[np.ix_(self.order, self.order)])[off_diagonal]
+            ),
+            "clusters of two or more": int(np.sum(np.bincount(varying) > 1)) if len(varying) else 0,
+            "features in the largest cluster": int(np.bincount(varying).max()) if len(varying) else 0,
+        }
+        if self.context_reading is not None:
+            reading = self.context_reading
+            found["context read from the features"] = reading.accuracy
+            found["context read from the correlated part"] = reading.from_correlated
+            found["context read from the rest"] = reading.from_rest
+            found["context guessed from the class"] = reading.from_label
+            found["part of the contexts' differences that is correlated"] = reading.correlated_share
+        if self.accuracies is not None:
+            found["accuracy"] = self.accuracies.overall
+            found["accuracy in the worst group"] = self.accuracies.worst_group.accuracy
+        return found
+
+    def verdict(self) -> tuple[str, ...]:
+        """What was found, in sentences. They describe; no figure here proves what a model leans on."""
+        return (*self._on_features(), *self._on_contexts(), *self._on_accuracy())
+
+    def _on_features(self) -> list[str]:
+        if self.num_varying < 2:
+            return [
+                f"Only {self.num_varying} of {len(self.r2)} features vary: there is nothing to predict from others."
+            ]
+        marginal, within = _median(self.r2), _median(self.r2_within_class)
+        constant = len(self.r2) - self.num_varying
+        aside = f" ({constant} more are constant)" if constant else ""
+        how = (
+            "hardly"
+            if marginal < 0.1
+            else "partly"
+            if marginal < 0.5
+            else "mostly"
+            if marginal < 0.9
+            else "almost wholly"
+        )
+        sentences = [
+            f"The features can {how} be told from each other: of the median one of {self.num_varying}{aside}, the "
+            f"others predict {_percent(marginal)} of the variance."
+        ]
+        if marginal >= 0.1 and not np.isnan(within):
+            ratio = within / marginal
+            what = (
+                "so they share little but the class"
+                if ratio < 0.5
+                else "so they share the class and something else besides"
+                if ratio < 0.8
+                else "so what they share is not the class"
+            )
+            sentences.append(f"Within a class it is {_percent(within)}, {what}.")
+        return sentences
+
+    def _on_contexts(self) -> list[str]:
+        reading = self.context_reading
+        if reading is None:
+            return []
+        beyond = reading.accuracy - reading.from_label
+        sentences = [
+            f"A linear probe reads the context of {_percent(reading.accuracy)} of the samples from the features; the "
+            f"class alone would give {_percent(reading.from_label)}"
+            + (": the features hardly know the context." if beyond < 0.05 else ".")
+        ]
+        if beyond >= 0.05 and not np.isnan(reading.correlated_share):
+            sentences.append(
+                f"{_percent(reading.correlated_share)} of what tells the contexts of a class apart lies in the "
+                "correlated part of the features."
+            )
+        return sentences
+
+    def _on_accuracy(self) -> list[str]:
+        if self.accuracies is None:
+            return []
+        worst = self.accuracies.worst_group
+        where = f"{worst.label} in {worst.context}" if self.accuracies.by_context else f"{worst.label}"
+        sentence = (
+            f"Accuracy is {_percent(self.accuracies.overall)}; it is lowest for {where}, "
+            f"{_percent(worst.accuracy)} of {worst.samples}."
+        )
+        return [sentence]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _median(values: FloatArray) -> float:
+    return float(np.nanmedian(values)) if np.isfinite(values).any() else float("nan")
+
+
+def _mean(values: FloatArray) -> float:
+    return float(values.mean()) if values.size else float("nan")
