@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
+from pfdl.report.heatmaps import Heatmap, SideBySide
 from pfdl.report.plots import Plot
 from pfdl.report.tables import Missing, Number, Table
 
@@ -23,7 +24,7 @@ class Text:
 
     Args:
         text: Its words, shown as they stand.
-        tone: ``""``, ``"finding"`` for what the reader should take home, or ``"warning"`` for what went wrong.
+        tone: ``""``, or ``"warning"`` for what went wrong.
     """
 
     text: str
@@ -81,15 +82,22 @@ class Gallery:
     pictures: Sequence[Thumbnail]
 
 
-Block = Text | Heading | Table | Plot | Listing | Facts | Gallery
+Block = Text | Heading | Table | Plot | Heatmap | SideBySide | Listing | Facts | Gallery
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page with a heading of its own, which the list of contents names."""
+    """A part of the page.
+
+    Args:
+        title: Its heading, which the list of contents names.
+        blocks: What it holds.
+        finding: What the reader should take home; it also stands at the top of the page.
+    """
 
     title: str
-    blocks: Sequence[Block] = field(default_factory=list)
+    blocks: Sequence[Block] = ()
+    finding: str = ""
 
 
 @dataclass(frozen=True)
@@ -112,7 +120,7 @@ class Page:
 def render(page: Page) -> str:
     """The page as one HTML file. Whatever is in it is text: nothing that a name or a cell holds is read as HTML."""
     scripts = [_asset("page.js")]
-    if any(isinstance(block, Plot) for section in page.sections for block in section.blocks):
+    if any(isinstance(block, Plot | Heatmap | SideBySide) for section in page.sections for block in section.blocks):
         scripts.insert(0, get_plotlyjs())
     return (
         _environment()

@@ -31,6 +31,7 @@ class Series:
         error: Half the length of an error bar at each place, or nothing.
         style: ``"lines"``, ``"markers"`` or ``"lines+markers"``.
         colour: Number of its colour and dash; by default its place in the plot.
+        labels: What each point is called when the pointer rests on it; by default the name of the series.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Series:
     error: Sequence[float] | None = None
     style: str = "lines+markers"
     colour: int | None = None
+    labels: Sequence[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -87,8 +89,10 @@ class Plot:
         has_error = series.error is not None
         bar = {"type": "data", "array": list(series.error), "thickness": 1, "width": 3} if series.error else None
         shown = f"%{{y:.{self.digits}f}}" + (f" ± %{{error_y.array:.{self.digits}f}}" if has_error else "")
+        title = "%{fullData.name}" if series.labels is None else "%{text}"
         return go.Scatter(
             name=html.escape(series.name),
+            text=None if series.labels is None else [html.escape(label) for label in series.labels],
             x=[html.escape(place) if isinstance(place, str) else place for place in series.x],
             y=list(series.y),
             error_y=bar,
@@ -96,7 +100,7 @@ class Plot:
             meta={"colour": colour},
             line={"dash": _DASHES[colour % len(_DASHES)], "width": 2},
             marker={"symbol": _SYMBOLS[colour % len(_SYMBOLS)], "size": 7},
-            hovertemplate=f"%{{fullData.name}}<br>{html.escape(self.x)} %{{x}}<br><b>{shown}</b><extra></extra>",
+            hovertemplate=f"{title}<br>{html.escape(self.x)} %{{x}}<br><b>{shown}</b><extra></extra>",
         )
 
     @property

@@ -36,6 +36,9 @@
     const [ink, soft, line] = ["--ink", "--soft", "--line"].map(colour);
     const width = plot.printing ? PRINT_WIDTH : plot.place.clientWidth;
     const data = plot.drawing.data.map((trace) => {
+      if (trace.type === "heatmap") {
+        return { ...trace, colorscale: [[0, colour("--page")], [0.5, colour("--c1")], [1, ink]] };
+      }
       if (trace.meta?.colour === undefined) return trace;
       const own = colour(`--c${trace.meta.colour % 10}`);
       const bars = trace.error_y ? { error_y: { ...trace.error_y, color: own } } : {};
@@ -50,8 +53,8 @@
       xaxis: { ...axis, ...given.xaxis },
       yaxis: { ...axis, ...given.yaxis },
       width,
-      height: (width < 500 ? 280 : 360) + legendHeight,
-      margin: { l: 10, r: 14, t: 14, b: 56 + legendHeight },
+      height: given.meta?.square ? Math.min(width, 560) : (width < 500 ? 280 : 360) + legendHeight,
+      margin: given.meta?.square ? { l: 10, r: 10, t: 14, b: 14 } : { l: 10, r: 14, t: 14, b: 56 + legendHeight },
       font: { family: "system-ui, sans-serif", size: 13, color: ink },
       legend: { orientation: "h", x: 0, xanchor: "left", y: 0, yref: "container", yanchor: "bottom" },
       showlegend: data.length > 1,
