@@ -106,7 +106,7 @@ def train(
         folder = output or Path("runs") / f"train-{backbone.replace('/', '-')}-{objective}-{seed}"
         make_backbone(backbone, 2, image_size=image_size, small_stem=small_stem)  # a typing error shows at once
         split = None if manifest is None else read_manifest(manifest)
-        source = _open(data, superclass, on_bad_image, split)
+        source = open_source(data, superclass, on_bad_image, split)
         split = split or make_split(source, ratio=ratio, seed=seed)
         for note in split.parameters["notes"]:
             typer.echo(f"Note: {note}", err=True)
@@ -141,7 +141,7 @@ def evaluate(
         device = resolve_device(device)
         trained = _load(run)
         split = read_manifest(manifest or trained.folder / "manifest.csv")
-        source = _open(data, superclass, "skip", split)
+        source = open_source(data, superclass, "skip", split)
         _print(_evaluate(trained, source, split, device))
 
 
@@ -206,7 +206,8 @@ def answering_mistakes() -> Iterator[None]:
         raise typer.Exit(2) from None
 
 
-def _open(data: str, superclass: str | None, on_bad_image: str, split: Manifest | None) -> ContextSource:
+def open_source(data: str, superclass: str | None, on_bad_image: str, split: Manifest | None) -> ContextSource:
+    """The images that a command was given; the built-in ones as the split describes them."""
     from pfdl.data import ContextFolder, ProceduralContexts
     from pfdl.data.contexts import describe_bad_images
 
