@@ -44,7 +44,7 @@ def test_one_command_trains_tests_and_exports(trained):
         assert text in result.output
     for name in ("model.safetensors", "config.json", "manifest.csv", "metrics.csv", "export/model.onnx"):
         assert (output / name).is_file()
-    assert json.loads((output / "config.json").read_text())["training"]["objective_settings"] == {
+    assert json.loads((output / "config.json").read_text())["settings"]["training"]["objective_settings"] == {
         "pfdl": {"weight": 0.5}
     }
 

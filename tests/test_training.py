@@ -1,13 +1,14 @@
 import json
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import torch
 
 from pfdl import training
 from pfdl.backbones import make_backbone
-from pfdl.checkpoint import CONFIG, WEIGHTS, ModelConfig, load_model, read_config, save_config, save_weights
+from pfdl.checkpoint import WEIGHTS, ModelConfig, load_model, save_weights
+from pfdl.runs import CONFIG, claim, read_run
 from pfdl.training import TrainingPlan, train
 from tests.tiny_images import tiny_data
 
@@ -21,7 +22,7 @@ def test_a_run_can_be_read_back_without_any_code_of_its_own(tmp_path):
     assert trained.config == ModelConfig("mlp", ("bright", "dark"), 8)
     assert trained.folder == tmp_path / "run"
     assert not trained.model.training
-    assert read_config(tmp_path / "run")[1]["objective"] == "erm"
+    assert read_run(tmp_path / "run").settings["training"]["objective"] == "erm"
 
 
 def test_a_folder_of_another_run_is_refused_with_what_differs(tmp_path):
@@ -29,9 +30,9 @@ def test_a_folder_of_another_run_is_refused_with_what_differs(tmp_path):
     train(PLAN, source, manifest, tmp_path / "run", device="cpu")
     with pytest.raises(ValueError, match="differs in objective, seed"):
         train(replace(PLAN, objective="pfdl", seed=1), source, manifest, tmp_path / "run")
-    with pytest.raises(ValueError, match="differs in model, image_size"):
+    with pytest.raises(ValueError, match="differs in image_size"):
         train(replace(PLAN, image_size=9), source, manifest, tmp_path / "run")
-    with pytest.raises(ValueError, match="differs in the split of the images"):
+    with pytest.raises(ValueError, match="differs in split"):
         train(PLAN, source, tiny_data(seed=1)[1], tmp_path / "run")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").touch()
@@ -86,8 +87,8 @@ def test_a_wrong_plan_is_a_sentence_before_anything_is_written(wrong, tmp_path):
 
 def write_run(folder):
     folder.mkdir()
-    config = ModelConfig("mlp", ("a", "b"), 8)
-    save_config(folder, config, {})
+    with claim(folder, "training", {"model": asdict(ModelConfig("mlp", ("a", "b"), 8)), "training": {}}):
+        pass
     save_weights(folder / WEIGHTS, make_backbone("mlp", 2, image_size=8))
     return folder
 
@@ -111,10 +112,10 @@ def test_damaged_runs_are_sentences(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "not a JSON file"),
-        ("[]", "newer version"),
-        ('{"format": "pfdl-run-2"}', "newer version"),
+        ("{", "not a whole JSON file"),
+        ("[]", "does not say what this run is"),
         ('{"format": "pfdl-run-1", "model": {"backbone": "mlp"}, "training": {}}', "which model this is"),
+        ('{"format": "pfdl-run-2", "kind": "mmads", "settings": {}, "made_with": {}}', "holds no model"),
     ],
 )
 def test_a_damaged_configuration_is_a_sentence(text, message, tmp_path):
@@ -124,12 +125,17 @@ def test_a_damaged_configuration_is_a_sentence(text, message, tmp_path):
         load_model(run)
     (run / CONFIG).unlink()
     with pytest.raises(FileNotFoundError, match=r"no config\.json"):
-        read_config(run)
+        load_model(run)
 
 
 def test_the_configuration_is_plain_json(tmp_path):
     content = json.loads((write_run(tmp_path / "run") / CONFIG).read_text())
-    assert content["model"] == {"backbone": "mlp", "classes": ["a", "b"], "image_size": 8, "small_stem": False}
+    assert content["settings"]["model"] == {
+        "backbone": "mlp",
+        "classes": ["a", "b"],
+        "image_size": 8,
+        "small_stem": False,
+    }
 
 
 def test_reading_a_model_does_not_need_lightning(tmp_path, monkeypatch):

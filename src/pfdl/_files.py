@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import uuid
 from pathlib import Path
+from typing import Any
+
+TEMPORARY = ".pfdl-partial-"
+"""How the names of files begin that are not whole yet."""
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -16,16 +21,38 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def write_bytes_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that at any moment either the old one or the whole new one is there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write a file so that at any moment either the old one or the whole new one is there.
+
+    Raises:
+        OSError: If it cannot be written, as on a full disk; then the old one is there still.
+    """
     # Not tempfile, whose files only their owner may read: results are there to be shared, as the umask allows.
-    temporary = path.with_name(f".pfdl-{uuid.uuid4().hex}")
+    temporary = path.with_name(f"{TEMPORARY}{uuid.uuid4().hex}")
     try:
-        with temporary.open("xb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("xb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        failure = type(error)(f"{path} cannot be written ({error.strerror or error}); what was there before is left.")
+        failure.errno = error.errno
+        raise failure from error
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file in UTF-8.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it is something else.
+    """
+    try:
+        return json.loads(path.read_bytes().decode())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is not a whole JSON file ({error}).") from error

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import nn
 
-from pfdl._files import write_atomically, write_bytes_atomically
+from pfdl._files import write_bytes_atomically
 from pfdl.backbones import make_backbone
+from pfdl.runs import CONFIG, read_run
 
-FORMAT = "pfdl-run-1"
-CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 
 
@@ -56,38 +54,28 @@ def save_weights(path: Path, model: nn.Module) -> None:
     write_bytes_atomically(path, save({name: value.cpu().contiguous().clone() for name, value in state.items()}))
 
 
-def save_config(folder: Path, model: ModelConfig, training: dict[str, Any]) -> None:
-    """Write ``config.json`` of a run: the model, and how it is trained."""
-    content = {"format": FORMAT, "model": asdict(model), "training": training}
-    write_atomically(folder / CONFIG, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-
-
-def read_config(folder: Path) -> tuple[ModelConfig, dict[str, Any]]:
-    """Read ``config.json`` of a run.
+def read_model_config(folder: Path) -> ModelConfig:
+    """Read from a run folder which model it holds.
 
     Args:
-        folder: The run folder.
+        folder: The folder that ``pfdl train`` made.
 
     Returns:
-        The model, and how it is trained.
+        The model.
 
     Raises:
-        FileNotFoundError: If there is none.
-        ValueError: If it is damaged, or of another version of pfdl.
+        FileNotFoundError: If there is no run.
+        ValueError: If it is a run of another kind, damaged, or of a newer version of pfdl.
     """
-    path = folder / CONFIG
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no {CONFIG} in {folder}; name the folder that pfdl train made.")
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not a JSON file ({error}).") from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise ValueError(f"{path} is not in the format {FORMAT!r}; a newer version of pfdl may have written it.")
-    model, training = content.get("model"), content.get("training")
-    if not isinstance(model, dict) or not isinstance(training, dict) or set(model) != _MODEL_FIELDS:
-        raise ValueError(f"{path} does not say which model this is (it needs {', '.join(sorted(_MODEL_FIELDS))}).")
-    return ModelConfig(**{**model, "classes": tuple(model["classes"])}), training
+    run = read_run(folder)
+    if run.kind != "training":
+        raise ValueError(f"{folder} is a run of the kind {run.kind!r} and holds no model; name one of pfdl train.")
+    model = run.settings.get("model")
+    if not isinstance(model, dict) or set(model) != _MODEL_FIELDS:
+        raise ValueError(
+            f"{folder / CONFIG} does not say which model this is (it needs {', '.join(sorted(_MODEL_FIELDS))})."
+        )
+    return ModelConfig(**{**model, "classes": tuple(model["classes"])})
 
 
 def load_model(path: str | Path) -> TrainedModel:
@@ -106,7 +94,7 @@ def load_model(path: str | Path) -> TrainedModel:
     folder = Path(path) if Path(path).is_dir() else Path(path).parent
     if not Path(path).exists():
         raise FileNotFoundError(f"there is no run {path}; name the folder that pfdl train made.")
-    config, _ = read_config(folder)
+    config = read_model_config(folder)
     weights = folder / WEIGHTS
     if not weights.is_file():
         raise FileNotFoundError(f"there is no {WEIGHTS} in {folder}; its training has not finished an epoch yet.")

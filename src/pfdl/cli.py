@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pfdl import cli_images, cli_split
+from pfdl import cli_diagnose, cli_images, cli_report, cli_split
 
 app = typer.Typer(
     name="pfdl",
@@ -20,6 +20,8 @@ reproduce = typer.Typer(help="Rerun a table of the paper, beside the paper's own
 app.add_typer(reproduce, name="reproduce")
 cli_images.register(app)
 cli_split.register(app)
+cli_report.register(app)
+cli_diagnose.register(app)
 
 
 @app.command()
@@ -59,13 +61,11 @@ def reproduce_mmads(
 
     console = Console(stderr=True)
     plan = mmads.QUICK if quick else mmads.FULL
-    try:
-        results = mmads.run(plan, output, n_jobs=jobs, backend=backend, console=console)
-    except (ImportError, OSError, ValueError) as error:
-        typer.echo(f"Error: {error}", err=True)
-        raise typer.Exit(2) from None
-    for path in write_report(results, output, command=f"pfdl reproduce mmads{' --quick' if quick else ''}"):
-        typer.echo(path)
+    command = f"pfdl reproduce mmads{' --quick' if quick else ''}"
+    with cli_images.answering_mistakes():
+        results = mmads.run(plan, output, n_jobs=jobs, backend=backend, console=console, command=command)
+        for path in write_report(results, output, command=command):
+            typer.echo(path)
 
 
 @reproduce.command("colored-mnist")
@@ -99,28 +99,27 @@ def reproduce_colored_mnist(
     from pfdl.report.colored_mnist import write_report
 
     console = Console(stderr=True)
-    try:
+    flags = "".join(f" {flag}" for flag, given in (("--mnist DIR", mnist), ("--quick", quick)) if given)
+    command = f"pfdl reproduce colored-mnist{flags}"
+    with cli_images.answering_mistakes():
         source = find_digits(mnist, download=download)
         scale = colored_mnist.scale_of(quick=quick, restarts=restarts)
         place = colored_mnist.resolve_device(device)
-    except (ImportError, OSError, ValueError) as error:
-        typer.echo(f"Error: {error}", err=True)
-        raise typer.Exit(2) from None
-    console.print(f"Digits: {source.name}. Computing on {place}.")
-    if place == "cpu" and not quick and source.is_mnist:
-        console.print("The published protocol takes hours without a GPU; --quick takes minutes.")
-    results = colored_mnist.run(
-        scale,
-        output,
-        folder=None if mnist is None else str(mnist),
-        device=place,
-        n_jobs=jobs or (-1 if place == "cpu" else 4),
-        console=console,
-    )
-    flags = "".join(f" {flag}" for flag, given in (("--mnist DIR", mnist), ("--quick", quick)) if given)
-    data = ColoredMNIST(source, seed=scale.seed, max_train=scale.max_train)
-    for path in write_report(results, data, scale, output, command=f"pfdl reproduce colored-mnist{flags}"):
-        typer.echo(path)
+        console.print(f"Digits: {source.name}. Computing on {place}.")
+        if place == "cpu" and not quick and source.is_mnist:
+            console.print("The published protocol takes hours without a GPU; --quick takes minutes.")
+        results = colored_mnist.run(
+            scale,
+            output,
+            folder=None if mnist is None else str(mnist),
+            device=place,
+            n_jobs=jobs or (-1 if place == "cpu" else 4),
+            console=console,
+            command=command,
+        )
+        data = ColoredMNIST(source, seed=scale.seed, max_train=scale.max_train)
+        for path in write_report(results, data, scale, output, command=command):
+            typer.echo(path)
 
 
 @reproduce.command("contexts")
@@ -169,14 +168,16 @@ def reproduce_contexts(
         images = contexts.Images(None if data is None else str(data), superclass, on_bad_image)
         scale = replace(contexts.QUICK if quick else contexts.FULL, **given)  # type: ignore[arg-type]
         place = resolve_device(device)
+        flags = "".join(f" {flag}" for flag, on in (("--data DIR", data), ("--quick", quick)) if on)
+        flags += "".join(f" --{name.replace('_', '-')} {value}" for name, value in given.items() if value != "32")
+        command = f"pfdl reproduce contexts{flags}"
+        console = Console(stderr=True)
         try:
-            results = contexts.run(scale, images, output, device=place, n_jobs=jobs, console=Console(stderr=True))
+            results = contexts.run(scale, images, output, device=place, n_jobs=jobs, console=console, command=command)
         except TrainingStoppedError as stopped:
             typer.echo(stopped, err=True)
             raise typer.Exit(130) from None
-        flags = "".join(f" {flag}" for flag, on in (("--data DIR", data), ("--quick", quick)) if on)
-        flags += "".join(f" --{name.replace('_', '-')} {value}" for name, value in given.items() if value != "32")
-        for path in write_report(results, scale, images, output, command=f"pfdl reproduce contexts{flags}"):
+        for path in write_report(results, scale, images, output, command=command):
             typer.echo(path)
 
 

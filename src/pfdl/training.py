@@ -18,12 +18,13 @@ from lightning.pytorch.loggers import TensorBoardLogger
 
 from pfdl._state import load_state
 from pfdl._validation import check_choice, check_count
-from pfdl.checkpoint import CONFIG, ModelConfig, read_config, save_config
+from pfdl.checkpoint import ModelConfig
 from pfdl.data.contexts import ContextSource
 from pfdl.data.manifest import Manifest
 from pfdl.lightning.classifier import ImageClassifier
 from pfdl.lightning.datamodule import ContextDataModule
 from pfdl.lightning.run_keeper import STATE, RunKeeper, TrainingStoppedError
+from pfdl.runs import claim
 
 __all__ = ["MANIFEST", "TrainingPlan", "TrainingStoppedError", "train"]
 
@@ -109,6 +110,7 @@ def train(
 
     Raises:
         ValueError: If an argument cannot be used, or the folder holds another run.
+        OSError: If the folder cannot be written to, or another process works in it.
         TrainingStoppedError: After Ctrl-C or SIGTERM; everything is saved.
     """
     check_choice("device", device, ("auto", "cpu", "cuda"))
@@ -124,15 +126,25 @@ def train(
         reveal_contexts="environments" in model.objective.needs,
         seed=plan.seed,
     )
-    _claim(folder, model_config, plan, manifest)
-    if (folder / STATE).exists() and load_state(folder / STATE)["finished"]:
-        return folder
     held_out = "validation" in manifest.set_names
-    keeper = RunKeeper(model.backbone, folder, seed=plan.seed, monitor=VALIDATION_ACCURACY if held_out else None)
+    if plan.patience is not None and not held_out:
+        raise ValueError("stopping early needs a validation set, and the manifest holds nothing out.")
+    settings = {"model": asdict(model_config), "training": asdict(plan), "split": manifest.sha256}
+    with claim(folder, "training", settings):
+        manifest.save(folder / MANIFEST)
+        if not ((folder / STATE).exists() and load_state(folder / STATE)["finished"]):
+            monitor = VALIDATION_ACCURACY if held_out else None
+            _fit(
+                model, data, RunKeeper(model.backbone, folder, seed=plan.seed, monitor=monitor), plan, device, progress
+            )
+    return folder
+
+
+def _fit(
+    model: ImageClassifier, data: ContextDataModule, keeper: RunKeeper, plan: TrainingPlan, device: str, progress: bool
+) -> None:
     callbacks: list[Callback] = [keeper]
     if plan.patience is not None:
-        if not held_out:
-            raise ValueError("stopping early needs a validation set, and the manifest holds nothing out.")
         callbacks.append(EarlyStopping(VALIDATION_ACCURACY, patience=plan.patience, mode="max"))
     if progress:
         callbacks.append(_ProgressBar(console_kwargs={"stderr": True}))  # what is piped stays clean
@@ -143,7 +155,7 @@ def train(
             devices=1,
             precision=PRECISIONS[plan.precision],  # type: ignore[arg-type]
             callbacks=callbacks,
-            logger=_tensorboard(folder),
+            logger=_tensorboard(keeper.folder),
             enable_checkpointing=False,
             enable_progress_bar=progress,
             enable_model_summary=False,
@@ -151,7 +163,6 @@ def train(
             log_every_n_steps=1,
         )
         trainer.fit(model, data)
-    return folder
 
 
 def _make_classifier(plan: TrainingPlan, manifest: Manifest) -> ImageClassifier:
@@ -172,28 +183,6 @@ def _make_classifier(plan: TrainingPlan, manifest: Manifest) -> ImageClassifier:
         decay_every=plan.decay_every,
         augment=plan.augment,
     )
-
-
-def _claim(folder: Path, model: ModelConfig, plan: TrainingPlan, manifest: Manifest) -> None:
-    """Write what this run is, or make sure that the folder already says just that."""
-    from pfdl.data.manifest import read_manifest
-
-    training = asdict(plan)
-    if (folder / CONFIG).exists():
-        before, how = read_config(folder)
-        different = sorted(name for name in training if how.get(name) != training[name])
-        if before != model:
-            different.insert(0, "model")
-        if different or read_manifest(folder / MANIFEST).rows != manifest.rows:
-            raise ValueError(
-                f"{folder} holds another run (it differs in {', '.join(different) or 'the split of the images'}); "
-                "choose another output folder, or remove this one."
-            )
-        return
-    if folder.exists() and any(folder.iterdir()):
-        raise ValueError(f"{folder} has files in it but no run of pfdl; choose another output folder.")
-    manifest.save(folder / MANIFEST)
-    save_config(folder, model, training)  # last: a folder with it is complete
 
 
 def _tensorboard(folder: Path) -> TensorBoardLogger | bool:

@@ -95,6 +95,11 @@ class Manifest:
             raise ValueError(f"the manifest has no set {set_name!r}; it has {', '.join(map(repr, self.set_names))}.")
         return rows
 
+    @property
+    def sha256(self) -> str:
+        """Hash of the CSV file, the same for the same images in the same sets."""
+        return hash_bytes(self._table().encode())
+
     def save(self, path: str | Path) -> tuple[Path, Path]:
         """Write the CSV file and, beside it, the JSON file; each is written whole or not at all.
 
@@ -110,15 +115,17 @@ class Manifest:
             ValueError: If the name does not end in ``.csv``.
         """
         csv_path, json_path = _pair(Path(path))
+        parameters = {"format": FORMAT, **self.parameters, "csv_sha256": self.sha256}
+        write_atomically(csv_path, self._table())
+        write_atomically(json_path, json.dumps(parameters, indent=2, ensure_ascii=False) + "\n")
+        return csv_path, json_path
+
+    def _table(self) -> str:
         table = io.StringIO()
         writer = csv.writer(table, lineterminator="\n")
         writer.writerow(COLUMNS)
         writer.writerows([*row[:-1], " ".join(row.sets)] for row in self.rows)
-        text = table.getvalue()
-        parameters = {"format": FORMAT, **self.parameters, "csv_sha256": hash_bytes(text.encode())}
-        write_atomically(csv_path, text)
-        write_atomically(json_path, json.dumps(parameters, indent=2, ensure_ascii=False) + "\n")
-        return csv_path, json_path
+        return table.getvalue()
 
 
 def read_manifest(path: str | Path) -> Manifest:

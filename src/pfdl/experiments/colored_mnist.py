@@ -8,7 +8,7 @@ view.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from pfdl.experiments.colored_mnist_rows import CANDIDATES, CONTEXT_ROWS, IRM, L
 from pfdl.experiments.grid import run_grid
 from pfdl.objective import make_objective
 from pfdl.restarts import StackedMLPs, measure, train_restarts
+from pfdl.runs import claim
 
 
 @dataclass(frozen=True)
@@ -88,23 +89,30 @@ def run(
     device: str,
     n_jobs: int = 1,
     console: Console | None = None,
+    command: str | None = None,
 ) -> pd.DataFrame:
     """Train all rows that ``output`` does not hold yet.
 
     Args:
         scale: How large the experiment is.
-        output: Where finished rows are kept, in ``cells``.
+        output: The run folder, see :mod:`pfdl.runs`; finished rows are kept in its ``cells``.
         folder: Folder of the MNIST files, or ``None`` for scikit-learn's digits.
         device: Where to compute.
         n_jobs: How many rows at a time, see :func:`pfdl.experiments.grid.run_grid`.
         console: Likewise.
+        command: What a user typed to start this, for the record.
 
     Returns:
         One line per row and restart, see :func:`run_task`.
+
+    Raises:
+        ValueError: If the output folder holds another run.
     """
     function = partial(run_task, folder=folder, device=device)
-    grid = tasks(find_digits(folder), scale)
-    return run_grid(function, grid, output / "cells", n_jobs=n_jobs, console=console)
+    source = find_digits(folder)
+    settings = {"digits": source.name, **asdict(scale), "device": device, "command": command}
+    with claim(output, "colored-mnist", settings, may_change=("device", "command")):
+        return run_grid(function, tasks(source, scale), output / "cells", n_jobs=n_jobs, console=console)
 
 
 def run_task(row: str, digits: str, *, folder: str | None, device: str, **scale: Any) -> list[dict[str, Any]]:

@@ -24,6 +24,7 @@ from pfdl.evaluation import evaluate
 from pfdl.experiments.contexts_rows import RATIOS, RESNET, ROWS
 from pfdl.experiments.grid import run_grid
 from pfdl.lightning.run_keeper import STATE
+from pfdl.runs import claim
 from pfdl.training import TrainingPlan, train
 
 TRAINING_RATIO = "5:1"
@@ -84,25 +85,43 @@ class Images:
 
 
 def run(
-    scale: Scale, images: Images, output: Path, *, device: str = "cpu", n_jobs: int = 1, console: Console | None = None
+    scale: Scale,
+    images: Images,
+    output: Path,
+    *,
+    device: str = "cpu",
+    n_jobs: int = 1,
+    console: Console | None = None,
+    command: str | None = None,
 ) -> pd.DataFrame:
     """Train and test what is missing, and write ``results.csv``.
 
     Args:
         scale: How large the experiment is.
         images: Where the images are.
-        output: Folder for ``splits`` (a manifest per seed), ``runs`` (a run folder per row and seed), ``cells``
-            (finished ones) and ``results.csv``. A run that was killed goes on in the middle.
+        output: The run folder, with ``splits`` (a manifest per seed), ``runs`` (a run folder per row and seed),
+            ``cells`` (finished ones) and ``results.csv``. A run that was killed goes on in the middle.
         device: Where to compute.
         n_jobs: How many trainings at a time, see :func:`pfdl.experiments.grid.run_grid`.
         console: Likewise.
+        command: What a user typed to start this, for the record.
 
     Returns:
         One line per row, seed and test set, see :func:`run_task`.
 
     Raises:
-        ValueError: If the images cannot be used.
+        ValueError: If the images cannot be used, or the folder holds another run; other images, by whose content
+            results are known, or more or fewer seeds are the same run.
     """
+    settings = {**asdict(scale), **asdict(images), "device": device, "command": command}
+    may_change = ("seeds", "folder", "on_bad_image", "device", "command")
+    with claim(output, "contexts", settings, may_change=may_change):
+        return _run(scale, images, output, device=device, n_jobs=n_jobs, console=console)
+
+
+def _run(
+    scale: Scale, images: Images, output: Path, *, device: str, n_jobs: int, console: Console | None
+) -> pd.DataFrame:
     source = images.open(scale)
     splits = [_split(source, output, seed) for seed in range(scale.seeds)]
     tasks = [

@@ -7,7 +7,7 @@ Hyper-parameters are fixed here and were not chosen with a test environment in v
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from pfdl.data.mmads import MMADS, SETTINGS, Setting, make_mmads
 from pfdl.experiments.grid import run_grid
 from pfdl.experiments.mmads_figures import CELLS
 from pfdl.metrics import average_error, beta_error, rmse, stability_error
+from pfdl.runs import claim
 from pfdl.tabular import DWRRegressor, PFDLRegressor, SRDORegressor
 
 TEST_RATES = (-3.0, -2.0, -1.7, -1.5, -1.3, 1.3, 1.5, 1.7, 2.0, 3.0)
@@ -72,24 +73,35 @@ QUICK = Plan(cells=((1000, 10, 1.7), FIGURE_CELL), seeds=3, num_test=2000)
 
 
 def run(
-    plan: Plan, folder: Path, *, n_jobs: int = -1, backend: str = "joblib", console: Console | None = None
+    plan: Plan,
+    folder: Path,
+    *,
+    n_jobs: int = -1,
+    backend: str = "joblib",
+    console: Console | None = None,
+    command: str | None = None,
 ) -> pd.DataFrame:
     """Run what is missing of a plan and write ``results.csv``, one row per number.
 
     Args:
         plan: `FULL`, `QUICK` or one of your own.
-        folder: output folder; finished tasks are kept in its ``tasks``.
+        folder: run folder, see :mod:`pfdl.runs`; finished tasks are kept in its ``tasks``.
         n_jobs: see `pfdl.experiments.grid.run_grid`.
         backend: see `pfdl.experiments.grid.run_grid`.
         console: see `pfdl.experiments.grid.run_grid`.
+        command: what a user typed to start this, for the record.
 
     Returns:
         What was written, with the number of test rows as a further column.
+
+    Raises:
+        ValueError: If the folder holds another run; more or fewer seeds are the same run.
     """
-    tasks = plan.tasks()
-    results = run_grid(run_task, tasks, folder / "tasks", n_jobs=n_jobs, backend=backend, console=console)
-    columns = ["setting", "n", "p", "r", "method", "seed", "metric", "value"]
-    write_atomically(folder / "results.csv", results[columns].to_csv(index=False))
+    settings = {**asdict(plan), "command": command}
+    with claim(folder, "mmads", settings, may_change=("seeds", "command")):
+        results = run_grid(run_task, plan.tasks(), folder / "tasks", n_jobs=n_jobs, backend=backend, console=console)
+        columns = ["setting", "n", "p", "r", "method", "seed", "metric", "value"]
+        write_atomically(folder / "results.csv", results[columns].to_csv(index=False))
     return results
 
 
