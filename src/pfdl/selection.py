@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.stats import t as student_t
 
 Candidate = TypeVar("Candidate")
 
@@ -25,6 +26,18 @@ class PairedDifference:
     mean: float
     standard_error: float
     pairs: int
+
+    @property
+    def is_beyond_chance(self) -> bool:
+        """Whether the 95 % interval of Student's t leaves out zero; never for a single pair.
+
+        Example:
+            >>> PairedDifference(mean=2.0, standard_error=1.0, pairs=2).is_beyond_chance
+            False
+            >>> PairedDifference(mean=2.0, standard_error=0.5, pairs=5).is_beyond_chance
+            True
+        """
+        return self.pairs > 1 and abs(self.mean) > float(student_t.ppf(0.975, self.pairs - 1)) * self.standard_error
 
 
 def paired_difference(first: Sequence[float], second: Sequence[float]) -> PairedDifference:

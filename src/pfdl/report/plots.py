@@ -75,14 +75,21 @@ class Plot:
         # Plotly reads names as markup of its own: what a user calls a thing must not be read so.
         traces = [self._trace(number, one) for number, one in enumerate(self.series)]
         layout = go.Layout(
-            xaxis={"title": {"text": html.escape(self.x)}, "type": "log" if self.log_x else None, "automargin": True},
-            yaxis={"title": {"text": html.escape(self.y)}, "automargin": True},
+            xaxis={"title": {"text": html.escape(self.x)}, "automargin": True, **self._ticks()},
+            yaxis={"title": {"text": html.escape(self.y), "standoff": 12}, "automargin": True},
             hovermode="closest",
             **self.layout,
         )
         drawing: dict[str, Any] = json.loads(go.Figure(traces, layout).to_json())
         drawing["layout"].pop("template", None)
         return drawing
+
+    def _ticks(self) -> dict[str, Any]:
+        """On a logarithmic axis, ticks where the figures are."""
+        if not self.log_x:
+            return {}
+        places = sorted({place for one in self.series for place in one.x if not isinstance(place, str)})
+        return {"type": "log", "tickvals": places, "ticktext": [f"{place:g}" for place in places]}
 
     def _trace(self, number: int, series: Series) -> go.Scatter:
         colour = number if series.colour is None else series.colour

@@ -90,7 +90,7 @@ class Table:
         rows: Lines.
         note: A remark below it.
         error_name: What follows a ±, for the CSV file, which has a column for it.
-        wide: Whether cells are words that may wrap.
+        wide: Whether cells that are not numbers are words that may wrap, rather than figures as somebody printed them.
 
     Raises:
         ValueError: If a row has more or fewer cells than there are columns.
@@ -108,6 +108,10 @@ class Table:
         for row in self.rows:
             if len(row.cells) != len(self.columns):
                 raise ValueError(f"the row {row.header!r} has {len(row.cells)} cells for {len(self.columns)} columns.")
+
+    def has_words(self, place: int) -> bool:
+        """Whether the cells of a column are words, which are set from the left and may wrap."""
+        return self.wide and any(isinstance(row.cells[place], str) for row in self.rows)
 
     @property
     def csv(self) -> str:
@@ -132,7 +136,7 @@ class Table:
     @property
     def latex(self) -> str:
         """As a LaTeX table; it needs the package booktabs."""
-        alignment = "l" * (1 + len(self.columns)) if self.wide else "l" + "r" * len(self.columns)
+        alignment = "l" + "".join("l" if self.has_words(place) else "r" for place in range(len(self.columns)))
         header = " & ".join(escape_latex(name) for name in (self.corner, *self.columns))
         lines = [" & ".join([escape_latex(row.header), *map(_latex_cell, row.cells)]) for row in self.rows]
         return "\n".join(
@@ -154,11 +158,11 @@ class Table:
 
 
 def escape_latex(text: str) -> str:
-    """Text that LaTeX prints as it stands.
+    r"""Text that LaTeX prints as it stands.
 
     Example:
         >>> print(escape_latex("50 % of β_V"))
-        50 \\% of $\\beta$\\_V
+        50 \% of $\beta$\_V
     """
     return text.translate(_LATEX)
 

@@ -7,6 +7,7 @@
   const plots = [];
   const KEY = "pfdl-report-theme";
   const PRINT_WIDTH = 660;
+  const touched = window.matchMedia("(pointer: coarse)").matches;
   root.classList.add("live");
 
   // A private window or a strict browser may refuse storage; the page then forgets the choice and works all the same.
@@ -46,7 +47,7 @@
     });
     const perLine = Math.max(1, Math.floor(width / 190));
     const legendHeight = data.length > 1 ? 24 * Math.ceil(data.length / perLine) + 8 : 0;
-    const axis = { gridcolor: line, linecolor: line, zerolinecolor: soft, tickcolor: line };
+    const axis = { gridcolor: line, linecolor: line, zerolinecolor: soft, tickcolor: line, exponentformat: "power" };
     const given = plot.drawing.layout;
     const layout = {
       ...given,
@@ -61,10 +62,11 @@
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
       hoverlabel: { bgcolor: colour("--shade"), bordercolor: line, font: { color: ink } },
-      // A finger that scrolls the page must not zoom a plot.
-      dragmode: window.matchMedia("(pointer: coarse)").matches ? false : "zoom",
+      dragmode: touched ? false : "zoom",  // a finger that scrolls the page must not zoom a plot
     };
-    const config = { displaylogo: false, modeBarButtons: [["toImage", "resetScale2d"]] };
+    const config = {
+      displaylogo: false, displayModeBar: touched ? false : "hover", modeBarButtons: [["toImage", "resetScale2d"]],
+    };
     window.Plotly.react(plot.place, data, layout, config);
   }
 
