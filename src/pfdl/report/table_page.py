@@ -11,6 +11,9 @@ from pfdl.report.tables import Cell, Missing, Number, Row, Table
 from pfdl.tabular.picture import Picture
 from pfdl.tabular.selection import FOLLOWS_LABEL, ISOLATED, KEPT
 
+_RATIO_FROM = 0.02
+"""Below this m the ratio k/m is one of noise."""
+
 _COLOURS = {KEPT: 1, FOLLOWS_LABEL: 2, ISOLATED: 0}
 
 
@@ -70,7 +73,7 @@ def draw_picture(picture: Picture, target: str) -> Plot:
 
 def _table(picture: Picture, target: str) -> Table:
     rows = [
-        Row(column, (_number(m), _number(k), _number(k / m if m else math.nan), _number(share), decision))
+        Row(column, (_number(m), _number(k), _number(k / m if m > _RATIO_FROM else math.nan), _number(share), decision))
         for column, m, k, share, decision in zip(
             picture.columns, picture.m, picture.k, picture.share, picture.decisions, strict=True
         )
