@@ -57,8 +57,8 @@ def load_state(path: Path) -> dict[str, Any]:
                 raise ValueError(f"its format is {header.get('format')!r}, not {FORMAT!r}")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, it is not a dictionary
         state: dict[str, Any] = _decode(json.loads(header["tree"]), tensors)
-    except (SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is not a whole training state ({error}); remove it to start anew.") from error
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{path} is not a whole training state ({error}).") from error
     return state
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import NamedTuple
 
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import nn
 
@@ -52,6 +52,20 @@ def save_weights(path: Path, model: nn.Module) -> None:
     """Write a model's weights as safetensors, whole or not at all."""
     state = model.state_dict()
     write_bytes_atomically(path, save({name: value.cpu().contiguous().clone() for name, value in state.items()}))
+
+
+def check_weights(path: Path) -> None:
+    """Raise ValueError unless a file is whole as safetensors are: its header fits its length.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it is not whole.
+    """
+    try:
+        with safe_open(path, framework="pt"):
+            pass
+    except SafetensorError as error:
+        raise ValueError(f"{path} is not a whole file of weights ({error}).") from error
 
 
 def read_model_config(folder: Path) -> ModelConfig:

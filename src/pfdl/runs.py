@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import logging
 import os
@@ -124,12 +126,12 @@ def claim(
         lock.release()
 
 
-def set_aside(path: Path, reason: str, remedy: str = "what it held is done again") -> Path:
+def set_aside(path: Path, reason: object, remedy: str = "what it held is done again") -> Path:
     """Rename a damaged file so that nothing is lost, and say so on standard error (as a warning of the log ``pfdl``).
 
     Args:
         path: The file.
-        reason: What is wrong with it.
+        reason: A sentence that names it and says what is wrong, or the error that does.
         remedy: What happens now.
 
     Returns:
@@ -141,8 +143,28 @@ def set_aside(path: Path, reason: str, remedy: str = "what it held is done again
         number += 1
         aside = path.with_name(f"{path.name}.{number}.damaged")
     path.replace(aside)
-    _log.warning("%s is damaged (%s). It is kept as %s; %s.", path, reason, aside.name, remedy)
+    _log.warning("%s It is kept as %s; %s.", reason, aside.name, remedy)
     return aside
+
+
+def write_table(path: Path, text: str) -> None:
+    """Write a CSV table that follows from what else is in the folder; a damaged one in its place is set aside.
+
+    Args:
+        path: The file.
+        text: All of it.
+    """
+    content = path.read_bytes() if path.exists() else None
+    if content == text.encode():
+        return
+    if content is not None:
+        try:
+            lines = list(csv.reader(io.StringIO(content.decode(), newline=""), strict=True))
+            if not lines or len({len(line) for line in lines}) > 1:
+                raise ValueError("its lines are not of one length" if lines else "it is empty")
+        except (ValueError, csv.Error) as error:
+            set_aside(path, f"{path} is not a whole table ({error}).", "it is written anew")
+    write_atomically(path, text)
 
 
 def _make_sure_it_is_a_run_or_empty(folder: Path) -> None:

@@ -16,14 +16,13 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, RichProgressBar
 from lightning.pytorch.loggers import TensorBoardLogger
 
-from pfdl._state import load_state
 from pfdl._validation import check_choice, check_count
 from pfdl.checkpoint import ModelConfig
 from pfdl.data.contexts import ContextSource
 from pfdl.data.manifest import Manifest
 from pfdl.lightning.classifier import ImageClassifier
 from pfdl.lightning.datamodule import ContextDataModule
-from pfdl.lightning.run_keeper import STATE, RunKeeper, TrainingStoppedError
+from pfdl.lightning.run_keeper import RunKeeper, TrainingStoppedError, read_state, write_metrics
 from pfdl.runs import claim
 
 __all__ = ["MANIFEST", "TrainingPlan", "TrainingStoppedError", "train"]
@@ -132,7 +131,10 @@ def train(
     settings = {"model": asdict(model_config), "training": asdict(plan), "split": manifest.sha256}
     with claim(folder, "training", settings):
         manifest.save(folder / MANIFEST)
-        if not ((folder / STATE).exists() and load_state(folder / STATE)["finished"]):
+        state = read_state(folder)
+        if state is not None and state["finished"]:
+            write_metrics(folder, state["history"])
+        else:
             monitor = VALIDATION_ACCURACY if held_out else None
             _fit(
                 model, data, RunKeeper(model.backbone, folder, seed=plan.seed, monitor=monitor), plan, device, progress

@@ -6,6 +6,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from pfdl._state import load_state
 from pfdl.cli import app
 from pfdl.experiments import contexts
 from pfdl.experiments.contexts import Images, Scale
@@ -34,7 +35,9 @@ def test_every_row_of_a_seed_is_trained_on_the_same_split_and_tested_at_seven_ra
     assert results.groupby("seed")["split"].nunique().tolist() == [1, 1]
     assert results["split"].nunique() == 2
     assert pd.read_csv(tmp_path / "results.csv").shape == (36, 4)
-    assert not list((tmp_path / "runs").glob(f"*/{STATE}"))
+    states = [load_state(path) for path in (tmp_path / "runs").glob(f"*/{STATE}")]
+    assert len(states) == 4
+    assert all(state["finished"] and "module" not in state for state in states)  # the large part is gone
 
 
 def test_paired_rows_start_from_the_same_weights(tiny, tmp_path, monkeypatch):

@@ -15,7 +15,6 @@ from typing import Any
 import pandas as pd
 from rich.console import Console
 
-from pfdl._files import write_atomically
 from pfdl.checkpoint import load_model
 from pfdl.data import ContextFolder, ProceduralContexts, make_split, read_manifest
 from pfdl.data.contexts import ContextSource
@@ -23,8 +22,8 @@ from pfdl.data.images import hash_bytes
 from pfdl.evaluation import evaluate
 from pfdl.experiments.contexts_rows import RATIOS, RESNET, ROWS
 from pfdl.experiments.grid import run_grid
-from pfdl.lightning.run_keeper import STATE
-from pfdl.runs import claim
+from pfdl.lightning.run_keeper import shed_state
+from pfdl.runs import claim, write_table
 from pfdl.training import TrainingPlan, train
 
 TRAINING_RATIO = "5:1"
@@ -131,10 +130,10 @@ def _run(
     ]
     function = partial(run_task, images=images, per_cell=scale.per_cell, output=output, device=device)
     results = run_grid(function, tasks, output / "cells", n_jobs=n_jobs, console=console)
-    for state in (output / "runs").glob(f"*/{STATE}"):  # only an unfinished run needs it, and it is the largest file
-        state.unlink()
+    for folder in (output / "runs").glob("*"):
+        shed_state(folder)
     columns = ["row", "seed", "test", "accuracy"]
-    write_atomically(output / "results.csv", results[columns].to_csv(index=False))
+    write_table(output / "results.csv", results[columns].to_csv(index=False))
     return results
 
 

@@ -16,7 +16,8 @@ import pandas as pd
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from pfdl._files import write_atomically
+from pfdl._files import read_json, write_atomically
+from pfdl.runs import set_aside
 
 __all__ = ["BACKENDS", "run_grid", "write_atomically"]
 
@@ -75,14 +76,22 @@ def _path(folder: Path, task: Task) -> Path:
 
 
 def _load(folder: Path, task: Task) -> list[Row] | None:
-    """Rows of a finished task; None if there are none, or if the file cannot be what this runner wrote."""
+    """Rows of a finished task; None if there are none. A file that is not what this runner wrote is set aside."""
+    path = _path(folder, task)
     try:
-        stored = json.loads(_path(folder, task).read_text(encoding="utf-8"))
-    except (FileNotFoundError, json.JSONDecodeError, UnicodeDecodeError):
+        stored = read_json(path)
+        rows = stored.get("rows") if isinstance(stored, dict) else None
+        if (
+            not isinstance(rows, list)
+            or not all(isinstance(row, dict) for row in rows)
+            or stored.get("task") != json.loads(json.dumps(task))
+        ):
+            raise ValueError(f"{path} does not hold the results of the task that its name says.")
+    except FileNotFoundError:
         return None
-    if not isinstance(stored, dict) or stored.get("task") != json.loads(json.dumps(task)):
+    except ValueError as error:
+        set_aside(path, error)
         return None
-    rows: list[Row] = stored["rows"]
     return rows
 
 

@@ -16,12 +16,11 @@ import pandas as pd
 from rich.console import Console
 from sklearn.linear_model import Lasso, LinearRegression, Ridge
 
-from pfdl._files import write_atomically
 from pfdl.data.mmads import MMADS, SETTINGS, Setting, make_mmads
 from pfdl.experiments.grid import run_grid
 from pfdl.experiments.mmads_figures import CELLS
 from pfdl.metrics import average_error, beta_error, rmse, stability_error
-from pfdl.runs import claim
+from pfdl.runs import claim, write_table
 from pfdl.tabular import DWRRegressor, PFDLRegressor, SRDORegressor
 
 TEST_RATES = (-3.0, -2.0, -1.7, -1.5, -1.3, 1.3, 1.5, 1.7, 2.0, 3.0)
@@ -101,7 +100,7 @@ def run(
     with claim(folder, "mmads", settings, may_change=("seeds", "command")):
         results = run_grid(run_task, plan.tasks(), folder / "tasks", n_jobs=n_jobs, backend=backend, console=console)
         columns = ["setting", "n", "p", "r", "method", "seed", "metric", "value"]
-        write_atomically(folder / "results.csv", results[columns].to_csv(index=False))
+        write_table(folder / "results.csv", results[columns].to_csv(index=False))
     return results
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import signal
 import threading
 from pathlib import Path
@@ -15,16 +14,60 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import nn
 
-from pfdl._files import write_atomically
 from pfdl._state import load_state, save_state
-from pfdl.checkpoint import WEIGHTS, save_weights
+from pfdl.checkpoint import WEIGHTS, check_weights, save_weights
+from pfdl.runs import set_aside, write_table
 
 STATE = "resume.safetensors"
 METRICS = "metrics.csv"
+SUMMARY = ("finished", "history", "best_score")
+TO_GO_ON = ("epoch", "batch", "steps", "means", "module", "optimizers", "schedules", "callbacks")
 
 
 class TrainingStoppedError(Exception):
     """Somebody asked the run to stop; all it had done is saved."""
+
+
+def read_state(folder: Path) -> dict[str, Any] | None:
+    """The state that a run was saved in, None if there is none.
+
+    A damaged one is set aside; so is one whose best weights are damaged, because it cannot lead to them again.
+
+    Args:
+        folder: The run folder.
+    """
+    path, weights = folder / STATE, folder / WEIGHTS
+    if not path.exists():
+        return None
+    try:
+        state = load_state(path)
+        wanted = SUMMARY if state.get("finished") is True else (*SUMMARY, *TO_GO_ON)
+        if missing := [name for name in wanted if name not in state]:
+            raise ValueError(f"{path} is not a whole training state (it lacks {', '.join(missing)}).")
+    except ValueError as error:
+        set_aside(path, error, "training starts anew")
+        return None
+    if state["history"]:
+        try:
+            check_weights(weights)
+        except (OSError, ValueError) as error:
+            if weights.exists():
+                set_aside(weights, error, "training starts anew")
+            set_aside(path, f"{path} goes on to weights that are lost.", "training starts anew")
+            return None
+    return state
+
+
+def shed_state(folder: Path) -> None:
+    """Of a finished run's state keep only that it is finished: the rest is the largest file, and of no more use."""
+    state = read_state(folder)
+    if state is not None and state["finished"] and len(state) > len(SUMMARY):
+        save_state(folder / STATE, {name: state[name] for name in SUMMARY})
+
+
+def write_metrics(folder: Path, history: list[dict[str, float]]) -> None:
+    """Write what was logged, one line per epoch."""
+    write_table(folder / METRICS, pd.DataFrame(history).to_csv(index=False))
 
 
 class RunKeeper(Callback):
@@ -51,13 +94,15 @@ class RunKeeper(Callback):
         self.history: list[dict[str, float]] = []
         self._learning_rate = 0.0
         self._first_epoch = 0
+        self._means: dict[str, Any] = {}
         self._asked_to_stop = False
         self._handlers: dict[signal.Signals, Any] = {}
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Go on from the saved state, if there is one."""
-        if (self.folder / STATE).exists():
-            self._restore(trainer, pl_module, load_state(self.folder / STATE))
+        state = read_state(self.folder)
+        if state is not None:
+            self._restore(trainer, pl_module, state)
         self._listen()
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -76,6 +121,7 @@ class RunKeeper(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Save in the middle of an epoch if somebody wants to stop."""
+        self._add_means(trainer)
         if self._asked_to_stop:
             self._save(trainer, pl_module, trainer.current_epoch, batch=batch_idx + 1)
             self._stop_if_asked(trainer)
@@ -89,9 +135,7 @@ class RunKeeper(Callback):
             # Before the state: killed in between, the epoch is done again and writes the same weights.
             save_weights(self.folder / WEIGHTS, self.model)
         self.history.append({"epoch": trainer.current_epoch, "learning_rate": self._learning_rate, **logged})
-        table = io.StringIO()
-        pd.DataFrame(self.history).to_csv(table, index=False)
-        write_atomically(self.folder / METRICS, table.getvalue())
+        write_metrics(self.folder, self.history)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Save the end, from which nothing is left to do."""
@@ -111,6 +155,7 @@ class RunKeeper(Callback):
             "finished": finished,
             "best_score": self.best_score,
             "history": self.history,
+            "means": _sums(trainer) if batch else {},
             "module": pl_module.state_dict(),
             "optimizers": [optimizer.state_dict() for optimizer in trainer.optimizers],
             "schedules": [config.scheduler.state_dict() for config in trainer.lr_scheduler_configs],
@@ -135,9 +180,17 @@ class RunKeeper(Callback):
         progress.ready = progress.started = progress.processed = progress.completed = state["epoch"]
         loop.epoch_loop._batches_that_stepped = state["steps"]
         loop.epoch_loop.automatic_optimization.optim_progress.optimizer.step.total.completed = state["steps"]
-        self._first_epoch = state["epoch"]
+        self._first_epoch, self._means = state["epoch"], state["means"]
         if state["batch"]:
             _pass_over(pl_module, state["batch"])
+
+    def _add_means(self, trainer: Trainer) -> None:
+        """Let the epoch's means be over all its batches, those before the stop too."""
+        for name, metric in _mean_metrics(trainer):
+            if name in self._means:
+                value, count = self._means.pop(name)
+                metric.value = value.to(metric.value) + metric.value
+                metric.cumulated_batch_size = count.to(metric.cumulated_batch_size) + metric.cumulated_batch_size
 
     def _listen(self) -> None:
         if threading.current_thread() is threading.main_thread():  # elsewhere Python refuses handlers
@@ -165,6 +218,17 @@ def _of(trainer: Trainer, name: str) -> list[Any]:
     """An attribute whose type Lightning does not tell."""
     values: list[Any] = getattr(trainer, name)
     return values
+
+
+def _mean_metrics(trainer: Trainer) -> list[tuple[str, Any]]:
+    """What is averaged over the batches of this epoch, with the sums so far."""
+    results: Any = trainer._results
+    items = [] if results is None else results.valid_items()
+    return [(name, metric) for name, metric in items if metric.is_tensor and metric.meta.is_mean_reduction]
+
+
+def _sums(trainer: Trainer) -> dict[str, Any]:
+    return {name: (metric.value, metric.cumulated_batch_size) for name, metric in _mean_metrics(trainer)}
 
 
 def _pass_over(pl_module: LightningModule, batches: int) -> None:
