@@ -27,6 +27,9 @@ from pfdl.objective import make_objective
 from pfdl.restarts import StackedMLPs, measure, train_restarts
 from pfdl.runs import claim
 
+_ALL_CANDIDATES = [row for rows in CANDIDATES.values() for row in rows]
+ROWS: dict[str, Row] = {row.key: row for row in (IRM, *CONTEXT_ROWS, *_ALL_CANDIDATES, LITERAL_ROW)}
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -39,6 +42,7 @@ class Scale:
         max_hidden: Bound on the width of the hidden layers; ``None`` for the published widths.
         feature_rows: Rows per step that PFDL sees.
         decomposition_width: Hidden width of g.
+        rows: Keys of the rows of the table.
     """
 
     restarts: int = 10
@@ -47,14 +51,12 @@ class Scale:
     max_hidden: int | None = None
     feature_rows: int = 512
     decomposition_width: int = 64
+    rows: tuple[str, ...] = tuple(ROWS)
 
 
 FULL = Scale()
 QUICK = Scale(restarts=3, max_train=10_000, max_hidden=32, feature_rows=128, decomposition_width=16)
 """Minutes on two processor cores. Not the published protocol: fewer rows, narrower networks, fewer restarts."""
-
-_ALL_CANDIDATES = [row for rows in CANDIDATES.values() for row in rows]
-ROWS: dict[str, Row] = {row.key: row for row in (IRM, *CONTEXT_ROWS, *_ALL_CANDIDATES, LITERAL_ROW)}
 
 
 def scale_of(*, quick: bool, restarts: int | None = None) -> Scale:
@@ -78,7 +80,8 @@ def resolve_device(name: str) -> str:
 
 def tasks(source: DigitSource, scale: Scale) -> list[dict[str, Any]]:
     """One task per row: all its restarts side by side."""
-    return [{"row": key, "digits": source.name, **vars(scale)} for key in ROWS]
+    size = {name: value for name, value in vars(scale).items() if name != "rows"}
+    return [{"row": key, "digits": source.name, **size} for key in scale.rows]
 
 
 def run(
@@ -111,7 +114,7 @@ def run(
     function = partial(run_task, folder=folder, device=device)
     source = find_digits(folder)
     settings = {"digits": source.name, **asdict(scale), "device": device, "command": command}
-    with claim(output, "colored-mnist", settings, may_change=("device", "command")):
+    with claim(output, "colored-mnist", settings, may_change=("rows", "device", "command")):
         return run_grid(function, tasks(source, scale), output / "cells", n_jobs=n_jobs, console=console)
 
 
@@ -123,7 +126,7 @@ def run_task(row: str, digits: str, *, folder: str | None, device: str, **scale:
         digits: Name of the digits, by which results on MNIST and on other digits are told apart.
         folder: Folder of the MNIST files, or ``None`` for scikit-learn's digits.
         device: Where to compute.
-        **scale: What :class:`Scale` takes.
+        **scale: What :class:`Scale` takes, except ``rows``.
 
     Returns:
         For each restart the accuracies in percent on training rows (both environments), held-out rows and test rows,
