@@ -156,7 +156,7 @@ def measure_leaning(
     if at_home.all() or not at_home.any():
         return None
     shares = [float(right[part].mean()) for part in (at_home, ~at_home)]
-    variances = [share * (1 - share) / int(part.sum()) for share, part in zip(shares, (at_home, ~at_home), strict=True)]
+    variances = [_variance_of_share(right[part]) for part in (at_home, ~at_home)]
     misled, expected = [], []
     for label, context, answer in triples:
         tempting = {name for name, home in dominant.items() if home == context and name != label}
@@ -171,6 +171,13 @@ def measure_leaning(
         misled_by_chance=float(np.mean(expected)) if misled else float("nan"),
         wrong_answers=len(misled),
     )
+
+
+def _variance_of_share(right: NDArray[np.bool_]) -> float:
+    """With one more right and one more wrong answer, so that ten right ones of ten are not taken for certainty."""
+    count = len(right) + 2
+    share = (int(right.sum()) + 1) / count
+    return share * (1 - share) / count
 
 
 @torch.no_grad()

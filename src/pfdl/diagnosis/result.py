@@ -178,7 +178,7 @@ class Diagnosis:
         ]
         if beyond >= 0.05 and not np.isnan(reading.correlated_share):
             sentences.append(
-                f"{_percent(reading.correlated_share)} of what tells the contexts of a class apart lies in the "
+                f"Of what tells the contexts of a class apart, {_percent(reading.correlated_share)} lies in the "
                 "correlated part of the features."
             )
         return sentences
@@ -196,7 +196,7 @@ class Diagnosis:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+    return "more than 99 %" if 0.995 <= share < 1 else f"{100 * share:.0f} %"
 
 
 def _median(values: FloatArray) -> float:

@@ -42,7 +42,7 @@ def build_features(named: Named) -> Section:
         "features (%)",
         "R² on images left out",
         series,
-        digits=2,
+        digits=3,
         with_table=False,
     )
     tables = [_ranking(name, one) for name, one in named]
@@ -144,8 +144,8 @@ def build_clusters(named: Named) -> Section:
 
 
 def show_number(value: float) -> Cell:
-    """A cell with two decimals, or a missing one."""
-    return Missing("not known") if math.isnan(value) else Number(float(value), digits=2)
+    """A cell with three decimals, or a missing one."""
+    return Missing("not known") if math.isnan(value) else Number(float(value), digits=3)
 
 
 def _median(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float:

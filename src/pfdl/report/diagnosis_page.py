@@ -11,6 +11,7 @@ from PIL import Image
 from pfdl.diagnosis.contexts import GroupAccuracy
 from pfdl.diagnosis.images import ImageDiagnosis
 from pfdl.report.diagnosis_features import Named, build_clusters, build_correlations, build_features, show_number
+from pfdl.report.heatmaps import SideBySide
 from pfdl.report.page import Block, Gallery, Page, Section, Text, Thumbnail
 from pfdl.report.sections import provenance
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
@@ -39,7 +40,8 @@ def build_page(diagnoses: Sequence[ImageDiagnosis], problems: list[str]) -> Page
     introduction: list[Block] = [
         Text(
             f"Is {'this model' if len(diagnoses) == 1 else 'either of these models'} leaning on correlations? Measured "
-            f"on {len(diagnoses[0].rows)} test images, none of which it was trained on."
+            f"on {' and '.join(str(n) for n in dict.fromkeys(len(one.rows) for one in diagnoses))} test images, which "
+            "took no part in training."
         )
     ]
     if not same_images:
@@ -52,7 +54,7 @@ def build_page(diagnoses: Sequence[ImageDiagnosis], problems: list[str]) -> Page
         for name, one in named
     ]
     sections += [
-        Section("At a glance", [_glance(named)]),
+        Section("At a glance", [_glance(named)], _comparison(named)),
         *([] if any(one.found.accuracies is None for one in diagnoses) else [_accuracy(named)]),
         build_features(named),
         build_correlations(named),
@@ -94,19 +96,29 @@ def _glance(named: Named) -> Table:
     return Table("What was measured", "", [name for name, _ in named], rows)
 
 
+def _comparison(named: Named) -> str:
+    """What a comparison of two comes to, where the contexts are known."""
+    lost = [
+        f"{name} {100 * (leaning.at_home - leaning.elsewhere):.1f} ± {100 * leaning.standard_error:.1f}"
+        for name, one in named
+        if (leaning := one.leaning) is not None
+    ]
+    return f"Points of accuracy lost outside the dominant context: {', '.join(lost)}." if len(lost) > 1 else ""
+
+
 def _accuracy(named: Named) -> Section:
-    blocks: list[Block] = []
     columns = [name for name, _ in named]
     found = [one.found.accuracies for _, one in named]
     accuracies = [one for one in found if one is not None]
-    for title, tables in (
-        ("Accuracy (%) by context", [one.by_context for one in accuracies]),
-        ("Accuracy (%) by class", [one.by_label for one in accuracies]),
+    tables = []
+    for corner, shares in (
+        ("context", [one.by_context for one in accuracies]),
+        ("class", [one.by_label for one in accuracies]),
     ):
-        keys = sorted({key for table in tables for key in table})
-        rows = [Row(key, tuple(_percent(table.get(key, math.nan)) for table in tables)) for key in keys]
+        keys = sorted({key for share in shares for key in share})
+        rows = [Row(key, tuple(_percent(share.get(key, math.nan)) for share in shares)) for key in keys]
         if rows:
-            blocks.append(Table(title, "", columns, rows))
+            tables.append(Table(f"Accuracy (%) by {corner}", corner, columns, rows))
     groups: list[dict[tuple[str, str], GroupAccuracy]] = [
         {(group.label, group.context): group for group in one.groups} for one in accuracies
     ]
@@ -125,8 +137,8 @@ def _accuracy(named: Named) -> Section:
         for label, context in worst
     ]
     note = "The lowest first." if len(named) == 1 else f"The lowest of {columns[0]} first."
-    blocks.append(Table("The worst groups: accuracy (%)", "group", [*columns, "images"], rows, note=note))
-    return Section("Accuracy by context and group", blocks)
+    worst_groups = Table("The worst groups: accuracy (%)", "group", [*columns, "images"], rows, note=note)
+    return Section("Accuracy by context and group", [SideBySide(tables), worst_groups])
 
 
 def _pictures(named: Named) -> Section:
@@ -150,7 +162,7 @@ def _thumbnail(one: ImageDiagnosis, sample: int) -> Thumbnail:
     picture.save(stream, format="PNG", optimize=True)
     where = f"{row.class_name} in {row.context}" if row.context else row.class_name
     taken = "" if answer == row.class_name else f", taken for {answer}"
-    return Thumbnail(stream.getvalue(), where, f"{where}{taken} ({one.found.correlated_part[sample]:.2f})")
+    return Thumbnail(stream.getvalue(), where, f"{where}{taken} ({one.found.correlated_part[sample]:.3f})")
 
 
 def _cell(name: str, value: float) -> Cell:
