@@ -25,7 +25,7 @@ from pfdl.experiments.colored_mnist_rows import CANDIDATES, CONTEXT_ROWS, IRM, L
 from pfdl.experiments.grid import run_grid
 from pfdl.objective import make_objective
 from pfdl.restarts import StackedMLPs, measure, train_restarts
-from pfdl.runs import claim
+from pfdl.runs import claim, write_table
 
 _ALL_CANDIDATES = [row for rows in CANDIDATES.values() for row in rows]
 ROWS: dict[str, Row] = {row.key: row for row in (IRM, *CONTEXT_ROWS, *_ALL_CANDIDATES, LITERAL_ROW)}
@@ -94,7 +94,7 @@ def run(
     console: Console | None = None,
     command: str | None = None,
 ) -> pd.DataFrame:
-    """Train all rows that ``output`` does not hold yet.
+    """Train all rows that ``output`` does not hold yet, and write ``results.csv``.
 
     Args:
         scale: How large the experiment is.
@@ -115,7 +115,9 @@ def run(
     source = find_digits(folder)
     settings = {"digits": source.name, **asdict(scale), "device": device, "command": command}
     with claim(output, "colored-mnist", settings, may_change=("rows", "device", "command")):
-        return run_grid(function, tasks(source, scale), output / "cells", n_jobs=n_jobs, console=console)
+        results = run_grid(function, tasks(source, scale), output / "cells", n_jobs=n_jobs, console=console)
+        write_table(output / "results.csv", results.to_csv(index=False))
+    return results
 
 
 def run_task(row: str, digits: str, *, folder: str | None, device: str, **scale: Any) -> list[dict[str, Any]]:

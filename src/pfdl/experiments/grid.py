@@ -6,8 +6,11 @@ import hashlib
 import json
 import logging
 import os
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +116,26 @@ def _with_joblib(
     function: Callable[..., Sequence[Row]], tasks: Sequence[Task], n_jobs: int
 ) -> Iterator[tuple[Task, Sequence[Row]]]:
     parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered")
-    yield from parallel(joblib.delayed(_call)(function, task) for task in tasks)
+    yield from parallel(joblib.delayed(_call_for)(os.getpid(), function, task) for task in tasks)
+
+
+def _call_for(asker: int, function: Callable[..., Sequence[Row]], task: Task) -> tuple[Task, Sequence[Row]]:
+    """One task, given up as soon as the process that asked for it is gone: nobody would take the result."""
+    if os.getppid() == asker:
+        _end_with_parent()
+    return _call(function, task)
+
+
+@cache
+def _end_with_parent() -> None:
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _with_ray(
