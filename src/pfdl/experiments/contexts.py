@@ -43,6 +43,7 @@ class Scale:
         precision: ``"32"`` or ``"bf16"``.
         seeds: Paired repetitions.
         per_cell: Images of every class in every context, of the drawn data set.
+        rows: Keys of the methods.
     """
 
     resnet: str = "resnet50"
@@ -54,6 +55,7 @@ class Scale:
     precision: str = "32"
     seeds: int = 5
     per_cell: int = 100
+    rows: tuple[str, ...] = tuple(ROWS)
 
 
 FULL = Scale()
@@ -110,10 +112,10 @@ def run(
 
     Raises:
         ValueError: If the images cannot be used, or the folder holds another run; other images, by whose content
-            results are known, or more or fewer seeds are the same run.
+            results are known, or more or fewer seeds or rows are the same run.
     """
     settings = {**asdict(scale), **asdict(images), "device": device, "command": command}
-    may_change = ("seeds", "folder", "on_bad_image", "device", "command")
+    may_change = ("seeds", "rows", "folder", "on_bad_image", "device", "command")
     with claim(output, "contexts", settings, may_change=may_change):
         return _run(scale, images, output, device=device, n_jobs=n_jobs, console=console)
 
@@ -125,7 +127,7 @@ def _run(
     splits = [_split(source, output, seed) for seed in range(scale.seeds)]
     tasks = [
         {"row": row, "seed": seed, "split": split, **_what_matters(scale)}
-        for row in ROWS
+        for row in scale.rows
         for seed, split in enumerate(splits)
     ]
     function = partial(run_task, images=images, per_cell=scale.per_cell, output=output, device=device)
@@ -150,7 +152,7 @@ def run_task(
         per_cell: See :class:`Scale`.
         output: See :func:`run`.
         device: Where to compute.
-        **scale: The rest of what :class:`Scale` takes, except ``seeds``.
+        **scale: The rest of what :class:`Scale` takes, except ``seeds`` and ``rows``.
 
     Returns:
         Lines of ``test`` and ``accuracy`` in percent: a ratio, ``all`` (the whole test side) or ``worst group``.
@@ -179,7 +181,7 @@ def run_task(
 
 def _what_matters(scale: Scale) -> dict[str, Any]:
     """What changes the outcome of one task; ``per_cell`` is in the hash of the split."""
-    return {name: value for name, value in asdict(scale).items() if name not in ("seeds", "per_cell")}
+    return {name: value for name, value in asdict(scale).items() if name not in ("seeds", "rows", "per_cell")}
 
 
 def _manifest_path(output: Path, seed: int) -> Path:
