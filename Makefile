@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test docs lint format bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -22,6 +22,10 @@ demo: $(READY) ## train with and without PFDL on generated data and print the co
 test: $(READY) ## run the tests, with coverage
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --cov --cov-report=term --cov-fail-under=95
 
+docs: $(READY) ## build the documentation into site/; a dead link is an error
+	OMP_NUM_THREADS=1 $(BIN)/sphinx-build --fail-on-warning --nitpicky --fresh-env --quiet docs site
+	@echo site/index.html
+
 lint: $(READY) ## ruff (lint and format) and mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -37,4 +41,4 @@ bench: $(READY) ## time and memory against naive implementations, as ratios
 	$(BIN)/python benchmarks/tabular.py --rows 100000
 
 clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .coverage
+	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .coverage

@@ -38,7 +38,7 @@ class TrainingPlan:
 
     Args:
         backbone: See :func:`pfdl.backbones.make_backbone`.
-        objective: See :func:`pfdl.objective.make_objective`.
+        objective: See :func:`pfdl.make_objective`.
         objective_settings: Likewise, by the name of the part.
         image_size: Height and width that images are scaled to.
         small_stem: See :func:`pfdl.backbones.make_backbone`.

@@ -83,19 +83,19 @@ def make_mmads(
     Before the selection (S, V) is jointly Gaussian: given the rest, each column of V_b is a Gaussian that the selection
     multiplies by an exponential. Both its normaliser and its law after the selection are known in closed form, so V_b
     is integrated out of the acceptance and then drawn from its exact conditional law. The distribution is that of plain
-    rejection; the cost is a handful of proposals per row instead of thousands at large |r|.
+    rejection; the cost is a handful of proposals per row instead of thousands at large ``|r|``.
 
     Args:
         n: rows wanted.
         p: columns, even and at least 10; half are stable, half unstable.
-        r: bias rate, |r| > 1. Its sign says whether V_b follows y or −y, its size how closely.
+        r: bias rate, ``|r| > 1``. Its sign says whether V_b follows y or −y, its size how closely.
         setting: ``"independent"`` (S ⊥ V), ``"s_to_v"`` (S causes V) or ``"v_to_s"`` (V causes S).
         seed: seed or generator of the draw.
         outcome: ``"poly"``, Sβ + S1·S2·S3 + noise, or ``"linear"``, without the product.
         noise_std: standard deviation of the noise in y.
-        exponent: a row is kept with probability Π over V_b of |r| ** (−exponent · D).
+        exponent: a row is kept with probability Π over V_b of ``|r| ** (−exponent · D)``.
         biased_fraction: V_b holds this share of the p columns, rounded, and is the first of the V.
-        noise_in_selection: whether the selection sees y with its noise (D = |y − sign(r) V_b|) or without.
+        noise_in_selection: whether the selection sees y with its noise (``D = |y − sign(r) V_b|``) or without.
 
     Returns:
         The environment, with what is true about it.

@@ -38,7 +38,7 @@ class Diagnosis:
         remaining_correlation: What two features still have in common when all others are taken away from both: their
             partial correlation, shape (p, p). (The two rests u − ũ correlate by minus this, as each is without what
             the other told.)
-        clusters: The cluster of each feature by 1 − |correlation|, 0 for the largest, −1 for constant features.
+        clusters: The cluster of each feature by ``1 − |correlation|``, 0 for the largest, −1 for constant features.
         order: The features that vary in an order in which those alike stand together.
         correlated_part: For each sample the length of ũ relative to that of u, shape (n,).
         context_reading: How well the context can be read from the features; None without contexts.

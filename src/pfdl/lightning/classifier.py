@@ -33,7 +33,7 @@ class ImageClassifier(LightningModule):
     Args:
         backbone: A name for :func:`pfdl.backbones.make_backbone`, or a classifier of your own.
         num_classes: Number of classes; required with a name.
-        objective: A name for :func:`pfdl.objective.make_objective` such as ``"erm"`` or ``"pfdl"``, or an objective.
+        objective: A name for :func:`pfdl.make_objective` such as ``"erm"`` or ``"pfdl"``, or an objective.
         objective_settings: Settings of the parts of a named objective: ``{"pfdl": {"weight": 0.1}}``.
         image_size: Height and width of the images, for backbones that must know.
         small_stem: See :func:`pfdl.backbones.make_backbone`.

@@ -1,0 +1,59 @@
+"""How Sphinx builds these pages: ``make docs``. Nothing is fetched, neither here nor by a reader's browser."""
+
+import re
+
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.application import Sphinx
+
+import pfdl
+
+project = "pfdl"
+author = "The pfdl developers"
+release = pfdl.__version__
+language = "en"
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+exclude_patterns = ["results/*/*"]
+html_theme = "furo"
+html_title = f"pfdl {release}"
+html_static_path = ["_static"]
+html_css_files = ["pages.css"]
+html_math_renderer = "mathml"
+html_copy_source = False
+html_theme_options = {"top_of_page_buttons": []}
+
+myst_heading_anchors = 3
+# ``python notest`` blocks are Python; tests/test_docs.py does not run them.
+myst_number_code_blocks = []
+suppress_warnings = ["myst.header"]  # a page that is included from elsewhere begins where it likes
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_inherit_docstrings = False
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 80
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True
+
+nitpicky = True
+# A name of our own that leads nowhere is a mistake; those of other projects and of the engine room have no pages here.
+nitpick_ignore_regex = [("py:.*", r"(?!pfdl\.).*|pfdl\.(kernels|distributed)\..*")]
+
+
+def _math_as_mathml(translator: object, node: nodes.math | nodes.math_block) -> None:
+    """Browsers draw MathML by themselves: no script, no font, nothing to fetch."""
+    body = translator.body  # type: ignore[attr-defined]
+    as_block = isinstance(node, nodes.math_block)
+    # What the converter does not know, and MathML does not need: brackets and fractions find their size themselves.
+    text = re.sub(r"\\[Bb]ig(?![a-zA-Z])", "", node.astext()).replace(r"\tfrac", r"\frac").replace(r"\textstyle", "")
+    formula = tex2mathml(r"\begin{aligned}" + text + r"\end{aligned}" if r"\\" in text else text, as_block=as_block)
+    body.append(f'<div class="math">{formula}</div>' if as_block else formula)
+    raise nodes.SkipNode
+
+
+def setup(app: Sphinx) -> None:
+    """Register the renderer of formulas."""
+    app.add_html_math_renderer("mathml", (_math_as_mathml, None), (_math_as_mathml, None))

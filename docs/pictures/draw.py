@@ -1,0 +1,121 @@
+"""Draw the pictures of the documentation: ``python docs/pictures/draw.py``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("svg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+
+from pfdl.data import make_mmads
+from pfdl.tabular import PFDLRegressor
+
+HERE = Path(__file__).parent
+BLUE, RED, GREY, PALE = "#1b6ca8", "#c8442b", "#5f6670", "#eef3f7"
+
+
+def main() -> None:
+    """Draw them all."""
+    plt.rcParams.update({"font.size": 10, "svg.hashsalt": "pfdl", "svg.fonttype": "path"})
+    for name, draw in (("two-steps", two_steps), ("parts", parts), ("mk", m_and_k)):
+        figure = draw()
+        figure.savefig(HERE / f"{name}.svg", facecolor="white", metadata={"Date": None})
+        plt.close(figure)
+
+
+def two_steps() -> plt.Figure:
+    """Algorithm 1: who is updated by which loss."""
+    figure, axes = plt.subplots(figsize=(8.6, 3.5), layout="constrained")
+    axes.set(xlim=(0, 100), ylim=(0, 40))
+    axes.axis("off")
+    _box(axes, 2, 15, 13, "images")
+    _box(axes, 22, 15, 15, "backbone")
+    _box(axes, 45, 15, 13, "features U\n(n × p)", PALE)
+    _box(axes, 70, 5, 13, "last layer")
+    _box(axes, 70, 28, 13, "g")
+    _box(axes, 89, 28, 10, "Ũ", PALE)
+    _box(axes, 89, 5, 10, "answers", PALE)
+    _arrow(axes, (15, 19), (22, 19))
+    _arrow(axes, (37, 19), (45, 19))
+    _arrow(axes, (58, 17), (70, 10))
+    _arrow(axes, (83, 9), (89, 9))
+    _arrow(axes, (58, 22), (70, 31))
+    _arrow(axes, (83, 32), (89, 32))
+    axes.text(59, 31.5, "each feature\nfrom the others", color=GREY, ha="center", va="center", fontsize=9)
+    axes.text(70, 38.6, "step 1: g learns, L_g = mean (U − Ũ)²", color=BLUE, ha="center", va="center")
+    axes.text(36, 5, "step 2: the model learns, L_task + λ · L_decorr(U, Ũ), g frozen", color=RED, ha="center")
+    axes.text(94, 20, "L_decorr:\nŨ must not go\nalong with U", color=RED, ha="center", va="center", fontsize=9)
+    _frame(axes, 68, 26, 17, 11, BLUE)
+    _frame(axes, 20, 13, 19, 12, RED)
+    _frame(axes, 68, 3, 17, 12, RED)
+    return figure
+
+
+def parts() -> plt.Figure:
+    """One feature, what the others tell of it, and the rest, on generated data."""
+    generator = np.random.default_rng(0)
+    scene, own = generator.normal(size=(2, 300))
+    first = scene + 0.6 * own
+    others = scene[:, None] + 0.5 * generator.normal(size=(300, 3))
+    coefficients, *_ = np.linalg.lstsq(others, first)
+    told = others @ coefficients
+    figure, axes = plt.subplots(1, 3, figsize=(8.6, 2.9), layout="constrained", sharex=True, sharey=True)
+    for axis, values, title, colour in (
+        (axes[0], first, "a feature u", GREY),
+        (axes[1], told, "its correlated part ũ", RED),
+        (axes[2], first - told, "the rest u − ũ", BLUE),
+    ):
+        correlation = abs(np.corrcoef(values, others[:, 0])[0, 1])
+        axis.scatter(others[:, 0], values, s=9, color=colour, alpha=0.6, linewidths=0)
+        axis.set_title(f"{title}\ncorrelation {correlation:.2f}", fontsize=10)
+        axis.set_xlabel("another feature")
+        axis.grid(alpha=0.25)
+    return figure
+
+
+def m_and_k() -> plt.Figure:
+    """What the label-conditional decomposition sees on MMADS."""
+    table = make_mmads(n=2000, p=20, r=1.7, seed=0).frame()
+    model = PFDLRegressor().fit(table.drop(columns="y"), table["y"])
+    found = model.explain()
+    figure, axis = plt.subplots(figsize=(5.6, 4.0), layout="constrained")
+    end = found["m"].max() * 1.05
+    axis.plot([0, end], [0, end], color=GREY, linewidth=1, linestyle=":", label="k = m")
+    axis.plot(
+        [0, end], [0, model.ratio_threshold * end], color=GREY, linewidth=1, label=f"k = {model.ratio_threshold} m"
+    )
+    for decision, colour, name in (
+        ("kept", BLUE, "kept (all are causes of y)"),
+        ("follows the label", RED, "follows y: dropped"),
+        ("isolated", "#9a9a9a", "isolated: dropped"),
+    ):
+        chosen = found[found["decision"] == decision]
+        axis.scatter(chosen["m"], chosen["k"], color=colour, label=name, zorder=3)
+    axis.set(xlabel="m: share of a column that the others explain", ylabel="k: the same once y is known")
+    axis.legend(fontsize=9)
+    axis.grid(alpha=0.25)
+    return figure
+
+
+def _box(axes: Axes, x: float, y: float, width: float, text: str, colour: str = "white") -> None:
+    axes.add_patch(FancyBboxPatch((x, y), width, 8, boxstyle="round,pad=0.2", facecolor=colour, edgecolor=GREY))
+    axes.text(x + width / 2, y + 4, text, ha="center", va="center")
+
+
+def _frame(axes: Axes, x: float, y: float, width: float, height: float, colour: str) -> None:
+    style = {"boxstyle": "round,pad=0.4", "fill": False, "edgecolor": colour, "linestyle": "--"}
+    axes.add_patch(FancyBboxPatch((x, y), width, height, **style))
+
+
+def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
+    axes.add_patch(FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=12, color=GREY, shrinkA=2, shrinkB=2))
+
+
+if __name__ == "__main__":
+    main()
