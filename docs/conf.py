@@ -21,6 +21,7 @@ html_static_path = ["_static"]
 html_css_files = ["pages.css"]
 html_math_renderer = "mathml"
 html_copy_source = False
+html_show_copyright = False
 html_theme_options = {"top_of_page_buttons": []}
 
 myst_heading_anchors = 3
