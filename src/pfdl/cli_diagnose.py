@@ -82,7 +82,7 @@ def _print(one: ImageDiagnosis) -> None:
         typer.echo(words)
     typer.echo("Most predictable features:")
     for feature, line in one.found.frame().head(SHOWN_FEATURES).iterrows():
-        typer.echo(f"  {feature}: R² {line['r2']:.3f}, within classes {line['r2_within_class']:.3f}")
+        typer.echo(f"  {feature}: R² {line['r2']:.4f}, within classes {line['r2_within_class']:.4f}")
 
 
 def _diagnose_table(path: Path, target: str | None, output: Path) -> None:

@@ -64,7 +64,7 @@ class Diagnosis:
     def within_ratio(self) -> FloatArray:
         """``r2_within_class / r2``, shape (p,); NaN where a feature is hardly predictable.
 
-        Near 1: the feature goes along with others whatever the class, so what they share is not the class (a scene, for
+        Near 1: the feature goes along with others whatever the class, so what they share is more than the class (a scene, for
         instance). Near 0: they go along because they all follow the class.
         """
         ratio = np.full_like(self.r2, np.nan)
@@ -161,7 +161,7 @@ class Diagnosis:
                 if ratio < 0.5
                 else "so they share the class and something else besides"
                 if ratio < 0.8
-                else "so what they share is not the class"
+                else "so they share far more than the class"
             )
             sentences.append(f"Within a class it is {_percent(within)}, {what}.")
         return sentences

@@ -33,16 +33,16 @@ def build_features(named: Named) -> Section:
             ranked = np.sort(values[~np.isnan(values)])[::-1]
             place = (np.arange(len(ranked)) + 1) * 100 / max(len(ranked), 1)
             colour = 2 * number + bool(kind) + 1
-            line = Series(name + kind, place.round(2).tolist(), ranked.round(4).tolist(), style="lines", colour=colour)
+            line = Series(name + kind, place.round(2).tolist(), ranked.round(5).tolist(), style="lines", colour=colour)
             series.append(line)
     plot = Plot(
         "How predictable the features are from each other",
-        "Features from the most to the least predictable. Where the line within classes stays close to the other, what "
-        "the features share is not the class.",
+        "Features from the most to the least predictable. Where the line within classes stays close to the other, the "
+        "features share more than the class.",
         "features (%)",
         "R² on images left out",
         series,
-        digits=3,
+        digits=4,
         with_table=False,
     )
     tables = [_ranking(name, one) for name, one in named]
@@ -144,8 +144,8 @@ def build_clusters(named: Named) -> Section:
 
 
 def show_number(value: float) -> Cell:
-    """A cell with three decimals, or a missing one."""
-    return Missing("not known") if math.isnan(value) else Number(float(value), digits=3)
+    """A cell with four decimals, for R² may be close to 1; or a missing one."""
+    return Missing("not known") if math.isnan(value) else Number(float(value), digits=4)
 
 
 def _median(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float:
