@@ -64,7 +64,7 @@ class Diagnosis:
     def within_ratio(self) -> FloatArray:
         """``r2_within_class / r2``, shape (p,); NaN where a feature is hardly predictable.
 
-        Near 1: the feature goes along with others whatever the class, so what they share is more than the class (a scene, for
+        Near 1: the feature goes along with others whatever the class, so they share more than the class (a scene, for
         instance). Near 0: they go along because they all follow the class.
         """
         ratio = np.full_like(self.r2, np.nan)
