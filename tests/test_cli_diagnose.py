@@ -122,6 +122,8 @@ def test_a_table(tmp_path):
         (["nowhere", "contexts"], "there is no run nowhere"),
         (["nowhere"], "say where the images of nowhere are"),
         (["nowhere.csv"], "say which column of nowhere.csv is to be predicted"),
+        (["nowhere.csv", "photos"], "is a table: it takes --target and neither images nor --compare"),
+        (["nowhere", "--target", "y"], "--target is for a table"),
         (["nowhere.csv", "--target", "y"], "there is no file nowhere.csv"),
     ],
 )

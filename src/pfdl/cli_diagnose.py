@@ -39,7 +39,11 @@ def diagnose(
     """
     with answering_mistakes():
         if run.suffix.lower() == ".csv":
+            if data is not None or compare is not None:
+                raise ValueError(f"{run} is a table: it takes --target and neither images nor --compare.")
             _diagnose_table(run, target, output)
+        elif target is not None:
+            raise ValueError(f"--target is for a table, and {run} is none: give a file that ends in .csv.")
         elif data is None:
             raise ValueError(f"say where the images of {run} are: pfdl diagnose {run} DIR (or the word contexts).")
         else:
