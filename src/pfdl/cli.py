@@ -24,21 +24,6 @@ cli_report.register(app)
 cli_diagnose.register(app)
 
 
-@app.command()
-def demo(
-    seeds: Annotated[int, typer.Option(min=1, help="Paired repetitions.")] = 5,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the 4000 training rows.")] = 8,
-) -> None:
-    """PFDL on a table and in a small network, on generated data whose correlations break at test time."""
-    from rich.console import Console
-
-    from pfdl import demo as demonstration
-
-    console = Console()
-    console.print(demonstration.regression_table())
-    console.print(demonstration.run(console, seeds=seeds, epochs=epochs))
-
-
 @reproduce.command("mmads")
 def reproduce_mmads(
     output: Annotated[

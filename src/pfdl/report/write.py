@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import NamedTuple
 
 from pfdl._files import write_atomically
 from pfdl._provenance import version_of
@@ -14,16 +15,29 @@ from pfdl.report.sections import SECTIONS, other, provenance, training
 from pfdl.runs import Run
 
 
-def write_report(paths: Sequence[Path], output: Path, *, title: str = "pfdl report") -> list[str]:
+class Written(NamedTuple):
+    """What a page says.
+
+    Attributes:
+        problems: A sentence for everything that could not be read; the page has them, too.
+        findings: For each section that has one, its title and what the reader should take home.
+    """
+
+    problems: list[str]
+    findings: dict[str, str]
+
+
+def write_report(paths: Sequence[Path], output: Path, *, title: str = "pfdl report", preface: str = "") -> Written:
     """Write one HTML page about the runs in some folders.
 
     Args:
         paths: Run folders, and folders that hold run folders.
         output: The file to write; it is there whole or not at all.
         title: Name of the page.
+        preface: A paragraph before everything else.
 
     Returns:
-        A sentence for everything that could not be read; the page has them, too.
+        What could not be read, and what was found.
 
     Raises:
         ValueError: If there are no runs at all.
@@ -38,8 +52,9 @@ def write_report(paths: Sequence[Path], output: Path, *, title: str = "pfdl repo
     footer = (
         f"Made by pfdl {version_of('pfdl')} on {now:%d %B %Y, %H:%M} UTC. This file needs nothing from the network."
     )
-    write_atomically(output, render(Page(title, _introduction(found.runs, problems), sections, footer)))
-    return problems
+    introduction = [*([Text(preface)] if preface else []), *_introduction(found.runs, problems)]
+    write_atomically(output, render(Page(title, introduction, sections, footer)))
+    return Written(problems, {section.title: section.finding for section in sections if section.finding})
 
 
 def build_sections(runs: Sequence[Run], problems: list[str]) -> list[Section]:
