@@ -1,11 +1,15 @@
 """Partial Feature Decorrelation Learning: models that do not lean on correlations of the training data alone."""
 
-from pfdl import functional
-from pfdl.attach import FeatureTap, attach
-from pfdl.decomposition import FeatureDecomposition
-from pfdl.diagnosis import diagnose
-from pfdl.objective import Objective, make_objective
-from pfdl.penalties import PartialDecorrelation
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pfdl import functional
+    from pfdl.decomposition import FeatureDecomposition
+    from pfdl.diagnosis import diagnose
+    from pfdl.objective import Objective, make_objective
+    from pfdl.penalties import PartialDecorrelation
+    from pfdl.taps import FeatureTap, attach
 
 __version__ = "0.1.0"
 __all__ = [
@@ -19,3 +23,29 @@ __all__ = [
     "functional",
     "make_objective",
 ]
+
+#: Loaded when first asked for, because PyTorch takes seconds to import and ``pfdl --help`` should not. No module may
+#: have the name of one of these: importing it would put it in the other's place.
+_HOME = {
+    "FeatureDecomposition": "pfdl.decomposition",
+    "FeatureTap": "pfdl.taps",
+    "Objective": "pfdl.objective",
+    "PartialDecorrelation": "pfdl.penalties",
+    "attach": "pfdl.taps",
+    "diagnose": "pfdl.diagnosis",
+    "make_objective": "pfdl.objective",
+}
+_PACKAGES = ("data", "diagnosis", "functional", "penalties", "tabular", "weightings")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        globals()[name] = getattr(import_module(_HOME[name]), name)
+        return globals()[name]
+    if name in _PACKAGES:
+        return import_module(f"pfdl.{name}")
+    raise AttributeError(f"module 'pfdl' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_PACKAGES})

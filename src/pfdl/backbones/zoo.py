@@ -10,8 +10,8 @@ from typing import Any
 from torch import nn
 
 from pfdl._validation import check_count
-from pfdl.attach import attach
 from pfdl.backbones.convnet import ConvNet
+from pfdl.taps import attach
 
 TIMM = "timm/"
 """What the names of timm's models start with here, because torchvision has many of the same names."""

@@ -11,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
-from pfdl.attach import attach
 from pfdl.checkpoint import TrainedModel
 from pfdl.data.context_images import ContextImages
 from pfdl.data.contexts import ContextSource
@@ -19,6 +18,7 @@ from pfdl.data.manifest import Manifest, ManifestRow
 from pfdl.diagnosis import diagnose
 from pfdl.diagnosis.result import Diagnosis
 from pfdl.pixels import normalise
+from pfdl.taps import attach
 
 IntArray = NDArray[np.int64]
 

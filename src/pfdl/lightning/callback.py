@@ -8,8 +8,8 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
-from pfdl.attach import FeatureTap, attach
 from pfdl.penalties import PartialDecorrelation
+from pfdl.taps import FeatureTap, attach
 
 
 class PFDLCallback(Callback):

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pfdl._validation import check_count
-from pfdl.attach import attach
 from pfdl.backbones import make_backbone
 from pfdl.objective import Objective, make_objective
 from pfdl.penalties import PartialDecorrelation
 from pfdl.pixels import mirror_and_shift, normalise
+from pfdl.taps import attach
 
 
 class ImageClassifier(LightningModule):

@@ -1,0 +1,39 @@
+"""What ``import pfdl`` gives, and what it leaves for later."""
+
+import subprocess
+import sys
+
+import pytest
+
+import pfdl
+
+LOADED = "import sys; {}; print(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
+
+
+def modules_after(statement):
+    done = subprocess.run([sys.executable, "-c", LOADED.format(statement)], capture_output=True, text=True, check=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize(
+    "statement", ["import pfdl", "import pfdl.cli; pfdl.cli.app(['train', '--help'], standalone_mode=False)"]
+)
+def test_names_and_help_do_not_wait_for_pytorch(statement):
+    slow = {"torch", "sklearn", "pandas", "numpy", "scipy", "matplotlib", "lightning", "plotly"}
+    assert not modules_after(statement) & slow
+
+
+def test_every_public_name_is_there_when_asked_for():
+    for name in pfdl.__all__:
+        assert getattr(pfdl, name) is not None
+        assert name in dir(pfdl)
+    assert pfdl.tabular.PFDLRegressor
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        pfdl.nothing  # noqa: B018
+
+
+def test_a_module_does_not_take_the_place_of_a_function():
+    for name, home in pfdl._HOME.items():
+        assert f"pfdl.{name}" != home
+        assert callable(getattr(pfdl, name))
+    assert not {f"pfdl.{name}" for name in pfdl._HOME} & set(sys.modules)
