@@ -132,3 +132,18 @@ def test_a_mistake_is_a_sentence(arguments, sentence):
     assert result.exit_code == 2
     assert sentence in result.output
     assert "Traceback" not in result.output
+
+
+def test_images_without_contexts(photos, tmp_path):
+    for name in ("cat", "dog"):
+        for picture in (photos / name / "outdoors").iterdir():
+            (tmp_path / "plain" / name).mkdir(parents=True, exist_ok=True)
+            (tmp_path / "plain" / name / picture.name).write_bytes(picture.read_bytes())
+    where = ["-O", "erm", "--no-export", "-o", str(tmp_path / "run")]
+    assert runner.invoke(app, ["train", str(tmp_path / "plain"), *FAST, *where]).exit_code == 0
+    output = tmp_path / "page.html"
+    result = runner.invoke(app, ["diagnose", str(tmp_path / "run"), str(tmp_path / "plain"), "-o", str(output)])
+    assert result.exit_code == 0, result.output
+    assert "context" not in result.stdout.removesuffix(f"{output}\n")
+    assert "Accuracy (%) by class" in output.read_text()
+    assert "Accuracy (%) by context" not in output.read_text()
