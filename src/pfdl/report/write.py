@@ -85,5 +85,8 @@ def _named(section: Section, run: Run, runs: Sequence[Run]) -> Section:
 
 def _introduction(runs: Sequence[Run], problems: Sequence[str]) -> list[Block]:
     many = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
-    text = f"Results of {many}. A dash stands for what was not run or not printed; ± is a standard error if not said."
+    text = (
+        f"Results of {many}. A dash stands for what was not run or not printed; ± is a standard error where nothing "
+        "else is said."
+    )
     return [Text(text), *(Text(problem, "warning") for problem in dict.fromkeys(problems))]

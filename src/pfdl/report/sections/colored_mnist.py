@@ -88,11 +88,11 @@ def _finding(results: pd.DataFrame) -> str:
         sentences.append(
             f"ERM falls from {train:.1f} % in training to {erm.mean():.1f} % where the colours turn round."
         )
-    for base, key in ((IRM, LITERAL_ROW.key), (ERM, "erm-pfdl")):
-        row = ROWS[key]
+    for base, row in ((IRM, LITERAL_ROW), (ERM, ROWS["erm-pfdl"])):
         difference = paired(_accuracies(results, row, "test"), _accuracies(results, base, "test"))
         if difference is not None:
-            sentences.append(verdict(row.title, base.title, {"the test environment": difference}))
+            name = f"PFDL on top of {base.title}"
+            sentences.append(verdict(name, f"{base.title} alone", {"the test environment": difference}))
     return " ".join(sentences)
 
 

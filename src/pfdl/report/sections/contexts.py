@@ -47,7 +47,7 @@ def build(run: Run, problems: list[str]) -> Section:
     if trainings:
         blocks.append(Heading("Training curves"))
         blocks.append(Text("Mean over the seeds of a method; an epoch that only some reached is the mean of those."))
-        blocks.append(curve_plots(trainings))
+        blocks.append(curve_plots(trainings, {row.title: number for number, row in enumerate(ROWS.values())}))
     return Section(TITLE, blocks, _finding(results))
 
 
@@ -70,7 +70,7 @@ def _introduction(run: Run) -> str:
 
 def _finding(results: pd.DataFrame) -> str:
     sentences = [
-        verdict(row.title, ROWS[row.baseline].title, _paired_with_baseline(results, row))
+        verdict("PFDL", "plain training of the same network", _paired_with_baseline(results, row))
         for row in ROWS.values()
         if row.baseline is not None and "pfdl" in row.objective
     ]

@@ -23,22 +23,26 @@ CURVES = {
 MAX_EPOCH_TICKS = 12
 
 
-def curve_plots(trainings: Mapping[str, Sequence[pd.DataFrame]]) -> SideBySide:
+def curve_plots(
+    trainings: Mapping[str, Sequence[pd.DataFrame]], colours: Mapping[str, int] | None = None
+) -> SideBySide:
     """A plot for each thing that was logged, side by side.
 
     Args:
         trainings: By the name of a line, the curves it is the mean of; an epoch that fewer reached is their mean.
+        colours: Number of the colour of each line, where other plots give it one; by default its place.
 
     Returns:
         The plots of what at least one training logged.
     """
-    return SideBySide([plot for column in CURVES if (plot := _plot(column, trainings)) is not None])
+    colours = colours or {name: number for number, name in enumerate(trainings)}
+    return SideBySide([plot for column in CURVES if (plot := _plot(column, trainings, colours)) is not None])
 
 
-def _plot(column: str, trainings: Mapping[str, Sequence[pd.DataFrame]]) -> Plot | None:
+def _plot(column: str, trainings: Mapping[str, Sequence[pd.DataFrame]], colours: Mapping[str, int]) -> Plot | None:
     title, axis, factor, digits = CURVES[column]
     lines = []
-    for colour, (name, frames) in enumerate(trainings.items()):
+    for name, frames in trainings.items():
         logged = [frame[["epoch", column]] for frame in frames if column in frame.columns]
         if not logged:
             continue
@@ -46,7 +50,7 @@ def _plot(column: str, trainings: Mapping[str, Sequence[pd.DataFrame]]) -> Plot 
         means = factor * by_epoch.mean()
         errors = [factor * standard_error(values) for _, values in by_epoch] if len(logged) > 1 else None
         style = "lines" if len(means) > 20 else "lines+markers"
-        lines.append(Series(name, (means.index + 1).tolist(), means.tolist(), errors, style, colour))
+        lines.append(Series(name, (means.index + 1).tolist(), means.tolist(), errors, style, colours[name]))
     lines = [line for line in lines if len(line.y)]
     if not lines:
         return None

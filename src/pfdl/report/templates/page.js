@@ -35,7 +35,8 @@
       return window.getComputedStyle(probe).color;
     };
     const [ink, soft, line] = ["--ink", "--soft", "--line"].map(colour);
-    const width = plot.printing ? PRINT_WIDTH : plot.place.clientWidth;
+    const paper = plot.place.closest(".side-by-side") ? PRINT_WIDTH / 2 - 20 : PRINT_WIDTH;
+    const width = plot.printing ? paper : plot.place.clientWidth;
     const data = plot.drawing.data.map((trace) => {
       if (trace.type === "heatmap") {
         return { ...trace, colorscale: [[0, colour("--page")], [0.5, colour("--c1")], [1, ink]] };
@@ -46,7 +47,7 @@
       return { ...trace, line: { ...trace.line, color: own }, marker: { ...trace.marker, color: own }, ...bars };
     });
     const perLine = Math.max(1, Math.floor(width / 190));
-    const legendHeight = data.length > 1 ? 24 * Math.ceil(data.length / perLine) + 8 : 0;
+    const legendHeight = data.length > 1 ? 20 * Math.ceil(data.length / perLine) + 8 : 0;
     const axis = { gridcolor: line, linecolor: line, zerolinecolor: soft, tickcolor: line, exponentformat: "power" };
     const given = plot.drawing.layout;
     const layout = {
