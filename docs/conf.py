@@ -33,6 +33,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_inherit_docstrings = False
+autodoc_type_aliases = {name: name for name in ("FloatArray", "IndexArray", "ArrayLike", "OptimizerFactory")}
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 80
 napoleon_google_docstring = True
