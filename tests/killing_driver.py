@@ -70,7 +70,9 @@ def reproduce_mmads(output: Path, data: Path) -> None:
 
 def reproduce_colored_mnist(output: Path, data: Path) -> None:
     rows = {key: colored_mnist.ROWS[key] for key in ("irm", "irm-pfdl-30", "erm")}
-    colored_mnist.ROWS = {key: replace(row, plan=replace(row.plan, steps=3)) for key, row in rows.items()}
+    colored_mnist.ROWS = colored_mnist.ROWS | {
+        key: replace(row, plan=replace(row.plan, steps=3)) for key, row in rows.items()
+    }
     scale = colored_mnist.Scale(
         rows=tuple(rows), restarts=2, max_train=40, max_hidden=4, feature_rows=8, decomposition_width=4
     )
@@ -79,7 +81,7 @@ def reproduce_colored_mnist(output: Path, data: Path) -> None:
 
 def reproduce_contexts(output: Path, data: Path) -> None:
     contexts.Images.open = lambda self, scale: TinySource()
-    contexts.ROWS = {"pfdl": replace(contexts.ROWS["pfdl"], backbone="mlp")}
+    contexts.ROWS = contexts.ROWS | {"pfdl": replace(contexts.ROWS["pfdl"], backbone="mlp")}
     scale = contexts.Scale(
         rows=("pfdl",), image_size=8, epochs=2, decay_every=1, batch_size=32, seeds=1, small_stem=False
     )

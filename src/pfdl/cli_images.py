@@ -200,9 +200,12 @@ def answering_mistakes() -> Iterator[None]:
     try:
         yield
     except (ImportError, OSError, ValueError) as error:
-        missing = isinstance(error, ModuleNotFoundError) and error.name  # without a name the sentence is our own
-        remedy = "; install it, or pfdl[images], which brings all that images need." if missing else ""
-        typer.echo(f"Error: {error}{remedy}", err=True)
+        sentence = str(error)
+        if isinstance(error, ModuleNotFoundError) and error.name:  # without a name the sentence is our own
+            sentence += "; install it, or pfdl[images], which brings all that images need."
+        elif isinstance(error, OSError) and error.filename:  # likewise
+            sentence = f"{error.filename}: {error.strerror}."
+        typer.echo(f"Error: {sentence}", err=True)
         raise typer.Exit(2) from None
 
 
