@@ -57,6 +57,9 @@ def register(app: typer.Typer) -> None:
 
 
 def _diagnose_runs(runs: list[Path], data: str, superclass: str | None, device: str, output: Path) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
     from pfdl._files import write_atomically
     from pfdl.checkpoint import load_model
     from pfdl.data import read_manifest
@@ -70,7 +73,9 @@ def _diagnose_runs(runs: list[Path], data: str, superclass: str | None, device: 
     for run in runs:
         trained = load_model(run)
         split = read_manifest(trained.folder / "manifest.csv")
-        found.append(diagnose_images(trained, open_source(data, superclass, "skip", split), split, device=place))
+        source = open_source(data, superclass, "skip", split)
+        with Console(stderr=True).status(f"Diagnosing {escape(str(run))} on {place} …"):  # silent unless on a terminal
+            found.append(diagnose_images(trained, source, split, device=place))
     for name, one in zip(name_runs(found), found, strict=True):
         if len(found) > 1:
             typer.echo(f"{name}:")
