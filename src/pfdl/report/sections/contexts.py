@@ -70,7 +70,7 @@ def _introduction(run: Run) -> str:
 
 def _finding(results: pd.DataFrame) -> str:
     sentences = [
-        verdict("PFDL", "plain training of the same network", _paired_with_baseline(results, row))
+        verdict(row.title, "plain training of the same network", _paired_with_baseline(results, row))
         for row in ROWS.values()
         if row.baseline is not None and "pfdl" in row.objective
     ]

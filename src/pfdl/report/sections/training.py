@@ -60,7 +60,8 @@ def _overview(
 ) -> Table:
     lines = []
     for name, run in runs.items():
-        plan: Mapping[str, Any] = run.settings.get("training") or {}
+        given = run.settings.get("training")
+        plan: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
         curve, evaluation = curves[name], evaluations[name]
         epochs = 0 if curve is None else len(curve)
         may_stop = " at most" if plan.get("patience") is not None else ""

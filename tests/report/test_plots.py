@@ -1,0 +1,37 @@
+import json
+
+from pfdl.report.plots import MAX_COLUMNS, Plot, Series
+from pfdl.report.tables import Missing, Number
+
+
+def make_plot(**changes):
+    series = [Series("A", ["1:5", "5:1"], [1.0, 2.0], [0.1, 0.2]), Series("<b>B</b>", ["5:1"], [float("nan")])]
+    return Plot(**{"title": "t", "summary": "s", "x": "ratio", "y": "%", "series": series, **changes})
+
+
+def test_drawing_is_plain_json_without_colours_and_with_names_that_are_no_markup():
+    drawing = make_plot().drawing
+    first, second = drawing["data"]
+    assert first["error_y"]["array"] == [0.1, 0.2]
+    assert second["name"] == "&lt;b&gt;B&lt;/b&gt;"
+    assert second["y"] == [None]
+    assert "color" not in json.dumps(drawing)
+    assert first["marker"]["symbol"] != second["marker"]["symbol"]  # told apart without colours
+
+
+def test_the_table_of_figures_has_a_line_for_each_series():
+    table = make_plot(digits=2).table
+    assert table.columns == ["1:5", "5:1"]
+    assert table.rows[0].cells == (Number(1.0, 0.1, 2), Number(2.0, 0.2, 2))
+    assert table.rows[1].cells == (Missing(), Missing())
+
+
+def test_too_many_figures_give_no_table():
+    places = list(range(MAX_COLUMNS + 1))
+    assert make_plot(series=[Series("A", places, [0.0] * len(places))]).table is None
+    assert make_plot(with_table=False).table is None
+
+
+def test_a_logarithmic_axis_has_ticks_at_the_figures():
+    axis = make_plot(series=[Series("A", [30.0, 1.0], [0.0, 0.0])], log_x=True).drawing["layout"]["xaxis"]
+    assert (axis["type"], axis["tickvals"], axis["ticktext"]) == ("log", [1.0, 30.0], ["1", "30"])

@@ -1,0 +1,193 @@
+import json
+
+import pytest
+
+from pfdl.experiments.colored_mnist import ROWS as COLORED_ROWS
+from pfdl.report.heatmaps import SideBySide
+from pfdl.report.page import Facts, Text
+from pfdl.report.plots import Plot
+from pfdl.report.sections import colored_mnist, contexts, mmads, other, provenance, training
+from pfdl.report.tables import Missing, Number, Table
+from pfdl.runs import read_run
+
+from .made_up import make_colored, make_contexts, make_mmads, make_training, mmads_rows, write_config
+
+
+def build(section, folder):
+    problems = []
+    built = section.build(read_run(folder), problems)
+    assert problems == []
+    return built
+
+
+def tables_of(section):
+    return {block.caption: block for block in section.blocks if isinstance(block, Table)}
+
+
+def plots_of(section):
+    blocks = [inner for block in section.blocks for inner in getattr(block, "blocks", [block])]
+    return {block.title: block for block in blocks if isinstance(block, Plot)}
+
+
+def row_of(table, header, skip=0):
+    return [row for row in table.rows if row.header == header][skip].cells
+
+
+def warnings_of(section):
+    return [block.text for block in section.blocks if isinstance(block, Text) and block.tone == "warning"]
+
+
+def test_mmads_stands_beside_the_paper_and_shows_what_was_not_run(tmp_path):
+    section = build(mmads, make_mmads(tmp_path))
+    errors = tables_of(section)["AE, S ⊥ V (independent)"]
+    ours = dict(zip(errors.columns, row_of(errors, "OLS"), strict=True))
+    paper = dict(zip(errors.columns, errors.rows[1].cells, strict=True))
+    assert (errors.rows[1].header, errors.rows[1].quiet) == ("in the paper", True)
+    assert ours["n=2000 p=20 r=1.7"].value == pytest.approx(0.81)  # 0.8, and a hundredth for each of seeds 0, 1, 2
+    assert ours["n=4000 p=10 r=1.7"] == Missing("not run")
+    assert paper["n=4000 p=10 r=1.7"] == Number(0.587, digits=3)
+    headers = [row.header for row in errors.rows]
+    assert headers[headers.index("PFDL (paper mode)") + 1] == "in the paper"
+    assert headers[headers.index("PFDL") + 1] == "PFDL + auxiliary"  # ours is not the paper's
+    assert warnings_of(section) == []
+    assert "PFDL is better than OLS everywhere (3 pairs" in section.finding
+
+
+def test_mmads_draws_errors_by_environment_and_tells_kept_from_dropped_columns(tmp_path):
+    section = build(mmads, make_mmads(tmp_path))
+    line = {one.name: one for one in plots_of(section)["RMSE against r_test, S ⊥ V (independent)"].series}
+    assert line["PFDL"].y == pytest.approx([0.4] * 10)
+    assert line["OLS"].x[0] == -3.0
+    assert line["OLS"].y[0] > line["OLS"].y[-1]
+    kept = next(table for caption, table in tables_of(section).items() if caption.startswith("Kept and dropped"))
+    stable, unstable, dropped, sometimes = row_of(kept, "PFDL")
+    assert (stable.value, unstable.value, sometimes) == (10.0, 0.0, "none")
+    assert dropped == "V1, V2, V3, V4, V5, V6, V7, V8, V9, V10"
+    assert row_of(kept, "OLS")[2] == "none"
+
+
+def test_an_unfinished_mmads_shows_the_tasks_that_are_done(tmp_path):
+    write_config(tmp_path, "mmads", {"cells": [[2000, 20, 1.7]], "settings": ["independent"], "seeds": 4})
+    (tmp_path / "tasks").mkdir()
+    task, rows = mmads_rows()
+    (tmp_path / "tasks" / "a.json").write_text(json.dumps({"task": task, "rows": rows}))
+    section = build(mmads, tmp_path)
+    assert warnings_of(section) == ["Unfinished: 1 of 4 tasks are done."]
+    assert row_of(tables_of(section)["AE, S ⊥ V (independent)"], "OLS")[3].printed == "0.800"
+    assert "tells nothing of chance" in section.finding
+
+
+def test_contexts_stand_beside_the_paper_and_judge_by_pairs(tmp_path):
+    section = build(contexts, make_contexts(tmp_path))
+    table = tables_of(section)["Accuracy in percent by dominant ratio"]
+    assert table.columns[0] == "1:5"
+    assert row_of(table, "ResNet (ERM)")[0] == Number(31.0, pytest.approx(1 / 3**0.5), 1)
+    assert row_of(table, "CN (ERM)") == (Missing("not run"),) * 9
+    beside = table.rows[[row.header for row in table.rows].index("CN (ERM)") + 1]
+    assert (beside.header, beside.cells[0].value) == ("in the paper, on NICO", 37.17)
+    assert beside.cells[1] == Missing("not in the paper")
+    differences = next(one for caption, one in tables_of(section).items() if caption.startswith("Differences"))
+    assert [row.cells[0].value for row in differences.rows] == [pytest.approx(1.1)]
+    assert "falls from 49.0 % at 5:1, as in training, to 31.0 % at 1:5" in section.finding
+    assert "better than plain training of the same network everywhere (3 pairs" in section.finding
+
+
+def test_contexts_say_so_where_pfdl_does_not_win(tmp_path):
+    finding = build(contexts, make_contexts(tmp_path, gain=-0.1)).finding
+    assert "neither beats plain training of the same network beyond chance anywhere nor falls behind it" in finding
+
+
+def test_contexts_have_curves_of_their_trainings_finished_or_not(tmp_path):
+    section = build(contexts, make_contexts(tmp_path, seeds=1, planned_seeds=2))
+    assert warnings_of(section) == ["Unfinished: 2 of 4 trainings are done."]
+    curves = plots_of(section)
+    assert curves["Validation accuracy"].series[0].y == [20.0, 30.0, 25.0]
+    assert [one.name for one in curves["L_g, the loss of the network g"].series] == [
+        one.name for one in curves["Validation accuracy"].series[1:]
+    ]
+    (tmp_path / "results.csv").unlink()
+    section = build(contexts, tmp_path)
+    assert warnings_of(section) == ["Unfinished: 0 of 4 trainings are done; 2 more have begun."]
+    assert "Accuracy in percent by dominant ratio" not in tables_of(section)
+    assert any(isinstance(block, SideBySide) for block in section.blocks)
+
+
+def test_colored_digits_stand_beside_published_figures(tmp_path):
+    section = build(colored_mnist, make_colored(tmp_path))
+    table = tables_of(section)["Accuracy in percent, mean ± standard deviation over restarts"]
+    erm = dict(zip(table.columns, row_of(table, "ERM"), strict=True))
+    assert erm["test"] == Number(20.5, 0.5, 1)
+    assert erm["published test"] == "17.07 ± 0.67"
+    assert row_of(table, "V-REx")[1] == Missing("not run")
+    assert "standard deviation" in table.csv
+    assert warnings_of(section) == []
+    assert "ERM falls from 90.5 % in training to 20.5 %" in section.finding
+    differences = tables_of(section)["Differences over paired restarts, in points of accuracy"]
+    assert differences.rows[1].header == "ERM+PFDL − ERM"
+    assert [cell.value for cell in differences.rows[1].cells] == [-2.0, 20.0]
+
+
+def test_all_candidates_give_a_choice_and_a_plot_of_the_weight(tmp_path):
+    section = build(colored_mnist, make_colored(tmp_path, rows=tuple(COLORED_ROWS)))
+    table = tables_of(section)["Accuracy in percent, mean ± standard deviation over restarts"]
+    assert "IRM+PFDL, chosen on training environments" in [row.header for row in table.rows]
+    plot = plots_of(section)["Accuracy against PFDL's weight"]
+    assert plot.series[0].x == [1.0, 10.0, 30.0, 100.0, 300.0]
+    assert plot.log_x
+
+
+def test_colored_digits_that_have_not_finished_a_row(tmp_path):
+    write_config(tmp_path, "colored-mnist", {"digits": "MNIST", "restarts": 10, "rows": None})
+    section = build(colored_mnist, tmp_path)
+    assert warnings_of(section) == [f"Unfinished: 0 of {len(COLORED_ROWS)} rows of the table are done."]
+    assert section.finding == ""
+
+
+def test_trainings_are_compared_in_one_section(tmp_path):
+    folders = [
+        make_training(tmp_path / "a" / "same"),
+        make_training(tmp_path / "b" / "same", objective="erm", epochs=1, evaluated=False),
+        write_config(tmp_path / "fresh", "training", {"training": {"backbone": "cn", "epochs": 9, "patience": 2}}),
+    ]
+    problems = []
+    section = training.build([read_run(folder) for folder in folders], problems)
+    overview = tables_of(section)["Trainings: accuracies in percent"]
+    assert [row.header for row in overview.rows] == ["a/same", "b/same", "fresh"]
+    cells = [dict(zip(overview.columns, row.cells, strict=True)) for row in overview.rows]
+    assert (cells[0]["best validation"], cells[0]["worst group"]) == (Number(30.0), Number(10.0))
+    assert (cells[1]["epochs"], cells[1]["test"]) == ("1 of 3", Missing("not evaluated yet"))
+    assert (cells[2]["epochs"], cells[2]["best validation"]) == ("0 of at most 9", Missing("no epoch finished yet"))
+    assert len(tables_of(section)["Accuracy in percent by context"].rows) == 1
+    assert plots_of(section)["R² of g: how much of the features the others tell"].series[0].y == [0.1, 0.2, 0.3]
+    assert problems == []
+
+
+def test_a_kind_without_a_section_shows_its_results_as_they_stand(tmp_path):
+    run = read_run(write_config(tmp_path, "something-new", {}))
+    assert warnings_of(other.build(run, [])) == ["No finished results yet."]
+    (tmp_path / "results.csv").write_text("name,value\n" + "<b>,1\n" * 300)
+    section = other.build(run, [])
+    (table,) = tables_of(section).values()
+    assert (len(table.rows), table.rows[0].header, table.rows[0].cells) == (other.MAX_ROWS, "<b>", ("1",))
+    assert section.blocks[-1].text.startswith("The first 200 lines")
+
+
+def test_how_a_run_was_made(tmp_path):
+    section = provenance.build([read_run(make_colored(tmp_path))], [])
+    facts = dict(next(block for block in section.blocks if isinstance(block, Facts)).facts)
+    assert facts["seeds"] == "4 to 5"
+    assert (facts["git revision"], facts["GPU"], facts["CPU"], facts["command"]) == (
+        "0123456789abcdef",
+        "none",
+        "A fast one",
+        "not recorded",
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "seeds"),
+    [({"training": {"seed": 7}}, "7"), ({"seeds": 1}, "0"), ({"seeds": 3}, "0 to 2"), ({}, "not recorded")],
+)
+def test_seeds_however_a_run_calls_them(tmp_path, settings, seeds):
+    section = provenance.build([read_run(write_config(tmp_path, "x", settings))], [])
+    assert dict(section.blocks[2].facts)["seeds"] == seeds

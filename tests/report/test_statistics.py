@@ -1,0 +1,44 @@
+import pandas as pd
+import pytest
+
+from pfdl.report.sections.statistics import difference_cell, mean_cell, paired, verdict
+from pfdl.report.tables import Missing, Number
+from pfdl.selection import PairedDifference
+
+CLEAR_GAIN, CLEAR_LOSS = PairedDifference(2.0, 0.1, 5), PairedDifference(-2.0, 0.1, 5)
+NOTHING = PairedDifference(0.1, 0.5, 5)
+
+
+def test_mean_with_standard_error_or_deviation():
+    assert mean_cell([1.0, 3.0], 1) == Number(2.0, 1.0, 1)
+    assert mean_cell([1.0, 3.0], 1, deviation=True) == Number(2.0, 1.0, 1)
+    assert mean_cell([1.0, 2.0, 6.0], 2, deviation=True).error == (14 / 3) ** 0.5
+    assert mean_cell([], 1) == Missing()
+
+
+def test_differences_are_of_the_repetitions_that_both_have():
+    first, second = pd.Series([5.0, 9.0], index=[0, 2]), pd.Series([1.0, 2.0, 3.0], index=[2, 1, 0])
+    difference = paired(first, second)  # 5 − 3 and 9 − 1
+    assert (difference.mean, difference.standard_error) == pytest.approx((5.0, 3.0))
+    assert paired(first, pd.Series([1.0], index=[7])) is None
+    assert difference_cell(None, 1) == Missing()
+
+
+def test_a_verdict_says_where_it_is_better_and_where_worse():
+    sentence = verdict("M", "ERM", {"1:5": CLEAR_GAIN, "1:1": NOTHING, "5:1": CLEAR_LOSS})
+    assert "better than ERM at 1:5 and worse than ERM at 5:1; in 1 of 3 it cannot be told apart" in sentence
+    assert verdict("M", "ERM", {"a": CLEAR_GAIN, "b": CLEAR_GAIN}).startswith(
+        "M is better than ERM everywhere (5 pairs"
+    )
+
+
+def test_a_lower_error_is_better():
+    assert "better than OLS in the test" in verdict("M", "OLS", {"the test": CLEAR_LOSS}, lower_is_better=True)
+
+
+def test_a_verdict_that_cannot_be_given_is_not_given():
+    assert verdict("M", "ERM", {"a": NOTHING, "b": NOTHING}).startswith(
+        "M neither beats ERM beyond chance anywhere nor"
+    )
+    assert "tells nothing of chance" in verdict("M", "ERM", {"a": PairedDifference(9.0, float("nan"), 1)})
+    assert "no finished repetition" in verdict("M", "ERM", {"a": None})
