@@ -52,7 +52,12 @@ def read_json(path: Path) -> Any:
         OSError: If it cannot be read.
         ValueError: If it is something else.
     """
+    return parse_json(path, path.read_bytes())
+
+
+def parse_json(path: Path, content: bytes) -> Any:
+    """The same of what was read already; the path is for the sentence."""
     try:
-        return json.loads(path.read_bytes().decode())
+        return json.loads(content.decode())
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not a whole JSON file ({error}).") from error

@@ -56,7 +56,9 @@ def load_state(path: Path) -> dict[str, Any]:
             if header.get("format") != FORMAT:
                 raise ValueError(f"its format is {header.get('format')!r}, not {FORMAT!r}")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, it is not a dictionary
-        state: dict[str, Any] = _decode(json.loads(header["tree"]), tensors)
+        state = _decode(json.loads(header["tree"]), tensors)
+        if not isinstance(state, dict):
+            raise ValueError(f"it holds a {type(state).__name__}")
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path} is not a whole training state ({error}).") from error
     return state

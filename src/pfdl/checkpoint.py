@@ -15,6 +15,8 @@ from pfdl.backbones import make_backbone
 from pfdl.runs import CONFIG, read_run
 
 WEIGHTS = "model.safetensors"
+MAX_IMAGE_SIZE = 1 << 14
+"""A configuration that claims more is damaged; to build its model could take all memory."""
 
 
 @dataclass(frozen=True)
@@ -85,11 +87,20 @@ def read_model_config(folder: Path) -> ModelConfig:
     if run.kind != "training":
         raise ValueError(f"{folder} is a run of the kind {run.kind!r} and holds no model; name one of pfdl train.")
     model = run.settings.get("model")
-    if not isinstance(model, dict) or set(model) != _MODEL_FIELDS:
-        raise ValueError(
-            f"{folder / CONFIG} does not say which model this is (it needs {', '.join(sorted(_MODEL_FIELDS))})."
-        )
+    if not isinstance(model, dict) or set(model) != set(_MODEL_FIELDS) or not _is_sound(**model):
+        raise ValueError(f"{folder / CONFIG} does not say which model this is (it needs {', '.join(_MODEL_FIELDS)}).")
     return ModelConfig(**{**model, "classes": tuple(model["classes"])})
+
+
+def _is_sound(backbone: object, classes: object, image_size: object, small_stem: object) -> bool:
+    return (
+        isinstance(backbone, str)
+        and isinstance(classes, list)
+        and all(isinstance(name, str) for name in classes)
+        and type(image_size) is int
+        and 1 <= image_size <= MAX_IMAGE_SIZE
+        and isinstance(small_stem, bool)
+    )
 
 
 def load_model(path: str | Path) -> TrainedModel:
@@ -122,4 +133,4 @@ def load_model(path: str | Path) -> TrainedModel:
     return TrainedModel(model.eval(), config, folder)
 
 
-_MODEL_FIELDS = {field.name for field in fields(ModelConfig)}
+_MODEL_FIELDS = [field.name for field in fields(ModelConfig)]

@@ -108,7 +108,7 @@ def train(
         split = None if manifest is None else read_manifest(manifest)
         source = open_source(data, superclass, on_bad_image, split)
         split = split or make_split(source, ratio=ratio, seed=seed)
-        for note in split.parameters["notes"]:
+        for note in split.notes:
             typer.echo(f"Note: {note}", err=True)
         try:
             run(plan, source, split, folder, device=device, num_workers=workers, progress=sys.stderr.isatty())
@@ -216,9 +216,12 @@ def open_source(data: str, superclass: str | None, on_bad_image: str, split: Man
 
     if data == BUILT_IN:
         described = {} if split is None else split.parameters.get("source", {})
-        return ProceduralContexts(
-            **{name: described[name] for name in ("per_cell", "temptation", "seed") & described.keys()}
-        )
+        try:
+            return ProceduralContexts(
+                **{name: described[name] for name in ("per_cell", "temptation", "seed") & described.keys()}
+            )
+        except TypeError as error:
+            raise ValueError(f"the manifest does not describe images of the built-in set: {error}") from None
     folder = ContextFolder(data, superclass=superclass, on_bad_image=on_bad_image)
     if split is None and folder.bad_images:
         typer.echo(describe_bad_images(folder.root, folder.bad_images), err=True)

@@ -87,5 +87,5 @@ def _print(manifest: Manifest) -> None:
         if context:
             typer.echo(f"{name}: dominant context {context}")
     typer.echo("images: " + ", ".join(f"{name} {count}" for name, count in manifest.parameters["images"].items()))
-    for note in manifest.parameters["notes"]:
+    for note in manifest.notes:
         typer.echo(f"Note: {note}", err=True)

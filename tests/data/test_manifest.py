@@ -125,7 +125,7 @@ def test_damaged_tables_are_refused(saved, change, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "not a JSON file"),
+        ("{", "not a whole JSON file"),
         ("[]", "not the parameter file"),
         ('{"format": "other"}', "not the parameter file"),
         ('{"format": "pfdl-manifest-1"}', "which context is dominant"),

@@ -11,6 +11,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+MAX_BYTES = 1 << 28
+"""Larger files are not read and not unpacked to the end; MNIST's largest has 47 million bytes."""
+
 _UNSIGNED_BYTE = 8
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -55,10 +58,19 @@ def read_idx(path: Path, ndim: int, md5: str | None = None) -> NDArray[np.uint8]
 
 
 def _uncompressed(path: Path) -> bytes:
-    content = path.read_bytes()
-    if not content.startswith(_GZIP_MAGIC):
-        return content
-    try:
-        return gzip.decompress(content)
-    except (EOFError, OSError, zlib.error) as error:
-        raise ValueError(f"{path} cannot be unpacked ({error}); it is truncated or corrupt, fetch it again.") from error
+    with path.open("rb") as file:
+        if file.read(2) == _GZIP_MAGIC:
+            file.seek(0)
+            try:
+                with gzip.GzipFile(fileobj=file) as stream:
+                    content = stream.read(MAX_BYTES + 1)
+            except (EOFError, OSError, zlib.error) as error:
+                raise ValueError(
+                    f"{path} cannot be unpacked ({error}); it is truncated or corrupt, fetch it again."
+                ) from error
+        else:
+            file.seek(0)
+            content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise ValueError(f"{path} has more than {MAX_BYTES} bytes, which no file of MNIST has; fetch it again.")
+    return content

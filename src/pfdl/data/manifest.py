@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pfdl._files import write_atomically
+from pfdl._files import parse_json, write_atomically
 from pfdl.data.images import BadImageError, hash_bytes
 from pfdl.data.layout import check_relative
 
@@ -82,6 +82,12 @@ class Manifest:
         """The dominant context of every class."""
         dominant: Mapping[str, str] = self.parameters["dominant"]
         return dominant
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What a user should know about how the split came about."""
+        notes: Sequence[str] = self.parameters.get("notes", ())
+        return notes
 
     @property
     def set_names(self) -> tuple[str, ...]:
@@ -185,7 +191,7 @@ def read_groups(source: str) -> dict[str, str]:
     for wanted in ("path", column):
         if wanted not in columns:
             raise ValueError(f"{name} has no column {wanted!r}; it has {', '.join(map(repr, columns)) or 'none'}.")
-    return {line["path"]: line[column] for line in lines if line[column]}
+    return {line["path"]: line[column] for line in lines if line["path"] and line[column]}
 
 
 def find_leaks(rows: Sequence[ManifestRow]) -> list[tuple[str, str]]:
@@ -208,7 +214,7 @@ def _check_row(row: ManifestRow) -> None:
     if row.side not in SIDES:
         raise ValueError(f"the side of {row.path!r} is {row.side!r}; it must be 'train' or 'test'.")
     for name in row.sets:
-        if not re.fullmatch(r"train|validation|test(-[0-9]+:[0-9]+)?", name):
+        if not re.fullmatch(r"train|validation|test(-[1-9][0-9]{0,8}:[1-9][0-9]{0,8})?", name):
             raise ValueError(f"{row.path!r} is in a set {name!r}, which is no set of this format.")
         if name.startswith("test") != (row.side == "test"):
             raise ValueError(f"{row.path!r} is on the {row.side} side but in the set {name!r}.")
@@ -248,12 +254,14 @@ def _read(path: Path) -> bytes:
 
 
 def _parse_parameters(path: Path) -> dict[str, Any]:
-    try:
-        parameters = json.loads(_read(path))
-    except ValueError as error:
-        raise ValueError(f"{path} is not a JSON file ({error}).") from error
+    parameters = parse_json(path, _read(path))
     if not isinstance(parameters, dict) or parameters.pop("format", None) != FORMAT:
         raise ValueError(f"{path} is not the parameter file of a manifest in the format {FORMAT!r}.")
-    if not isinstance(parameters.get("dominant"), dict):
+    dominant, notes = parameters.get("dominant"), parameters.get("notes", [])
+    if not isinstance(dominant, dict) or not all(isinstance(context, str) for context in dominant.values()):
         raise ValueError(f"{path} does not say which context is dominant in which class.")
+    if not isinstance(notes, list) or not all(isinstance(note, str) for note in notes):
+        raise ValueError(f"{path} has notes that are no list of sentences; make the manifest anew with pfdl split.")
+    if not isinstance(parameters.get("source", {}), dict):
+        raise ValueError(f"{path} does not say where its images come from; make the manifest anew with pfdl split.")
     return parameters

@@ -62,7 +62,7 @@ class ProceduralContexts:
     def __init__(self, per_cell: int = 100, *, temptation: float = 1.0, seed: int = 0) -> None:
         check_count("per_cell", per_cell, 2)
         check_count("seed", seed, 0)
-        if not 0 <= temptation <= 1:
+        if not isinstance(temptation, (int, float)) or not 0 <= temptation <= 1:
             raise ValueError(f"temptation is {temptation}; it must lie between 0 and 1.")
         self.per_cell = per_cell
         self.temptation = temptation
