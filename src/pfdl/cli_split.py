@@ -44,22 +44,14 @@ def split(
 
     Every file is decoded once and hashed; no picture is in training and in a test, whatever its name.
     """
-    from rich.console import Console
-    from rich.progress import Progress
-
+    from pfdl._progress import counting
     from pfdl.data import ContextFolder, ProceduralContexts, make_split
     from pfdl.data.contexts import ContextSource, describe_bad_images
     from pfdl.data.manifest import read_groups
 
-    console = Console(stderr=True)
     try:
         groups = None if group_by is None else read_groups(group_by)
-        with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
-            bar = progress.add_task("checking images", total=None)
-
-            def show(done: int, total: int) -> None:
-                progress.update(bar, completed=done, total=total)
-
+        with counting("checking images") as show:
             source: ContextSource = (
                 ProceduralContexts()
                 if data == "contexts"

@@ -1,0 +1,42 @@
+"""Progress bars: on standard error, on a terminal only, and only for what takes longer than a glance."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+AFTER = 2.0
+"""Seconds before a bar is drawn."""
+
+
+@contextmanager
+def counting(description: str, console: Console | None = None) -> Iterator[Callable[[int, int], None]]:
+    """A bar for work that tells how much of it is done.
+
+    Args:
+        description: What is done, for the left of the bar.
+        console: Where to draw; by default standard error.
+
+    Yields:
+        What to call with the number of things done and the number of all things; it draws once the work has taken
+        some seconds, and never where there is no terminal. The bar is gone when the block ends.
+    """
+    console = console or Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    bar = progress.add_task(description, total=None)
+    began = time.monotonic()
+
+    def show(done: int, total: int) -> None:
+        progress.update(bar, completed=done, total=total)
+        if not progress.live.is_started and time.monotonic() - began >= AFTER:
+            progress.start()
+
+    try:
+        yield show
+    finally:
+        progress.stop()
