@@ -12,13 +12,7 @@ def test_help_lists_the_commands():
     assert "reproduce" in result.output
 
 
-def test_demo_prints_its_table():
-    result = runner.invoke(app, ["demo", "--seeds", "1", "--epochs", "1"])
-    assert result.exit_code == 0
-    assert "PFDL (paper)" in result.output
-
-
 def test_a_wrong_option_is_a_sentence_not_a_traceback():
-    result = runner.invoke(app, ["demo", "--seeds", "0"])
+    result = runner.invoke(app, ["reproduce", "contexts", "--seeds", "0"])
     assert result.exit_code == 2
     assert "Traceback" not in result.output
