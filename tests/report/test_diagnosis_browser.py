@@ -1,0 +1,100 @@
+"""The pages of ``pfdl diagnose`` in a real browser. Skipped where there is no Chromium."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import pfdl
+from pfdl.data import make_mmads
+from pfdl.diagnosis.images import ImageDiagnosis, measure_leaning
+from pfdl.report import diagnosis_page, table_page
+from pfdl.report.page import render
+from pfdl.tabular import picture_table
+from tests.tiny_images import tiny_data
+
+from .made_up import HOSTILE, make_training
+from .test_browser import CHROMIUM, browser, visit  # noqa: F401, as fixtures
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+
+
+@pytest.fixture(scope="module")
+def page_of_images(tmp_path_factory):
+    """Two models on the same images, with hostile names; their features are made up."""
+    from pfdl.data.context_images import ContextImages
+
+    folder = tmp_path_factory.mktemp("diagnosis")
+    source, manifest = tiny_data()
+    images = ContextImages(source, manifest, "test", size=8)
+    rows = tuple(row._replace(context=HOSTILE) if row.context == "red" else row for row in manifest.rows_of("test"))
+    labels, contexts = np.array([row.class_name for row in rows]), np.array([row.context for row in rows])
+    generator = np.random.default_rng(0)
+    both = []
+    for name in ("first", "second"):
+        make_training(folder / name)
+        features = generator.normal(size=(len(rows), 12)) + 2 * (contexts == HOSTILE)[:, None]
+        answers = np.where(generator.random(len(rows)) < 0.3, generator.permutation(labels), labels)
+        found = pfdl.diagnose(features, labels, contexts, predictions=answers)
+        leaning = measure_leaning(labels, contexts, answers, {"bright": "blue", "dark": HOSTILE})
+        both.append(ImageDiagnosis(folder / name, found, leaning, rows, tuple(answers.tolist()), images))
+    problems = []
+    path = folder / "diagnosis.html"
+    path.write_text(render(diagnosis_page.build_page(both, problems)), encoding="utf-8")
+    assert problems == []
+    return path
+
+
+def test_images_heatmaps_and_curves_are_drawn_quietly(visit, page_of_images):  # noqa: F811
+    seen = visit(page_of_images)
+    page = seen.page
+    page.wait_for_selector(".plot .main-svg")
+    assert page.locator(".plot .heatmaplayer image").count() == 4
+    assert page.locator(".plot .scatterlayer .trace").count() == 4
+    widths = page.locator(".gallery img").evaluate_all("pictures => pictures.map(picture => picture.naturalWidth)")
+    assert widths == [8] * 48
+    assert page.locator("td, th", has_text=HOSTILE).count() > 0
+    assert page.evaluate("window.hacked") is None
+    assert seen.complaints == []
+    assert [one for one in seen.requests if not one.startswith("data:")] == [page_of_images.as_uri()]
+
+
+def test_heatmaps_stand_side_by_side_or_below_each_other(visit, page_of_images):  # noqa: F811
+    def tops(width):
+        page = visit(page_of_images, viewport={"width": width, "height": 900}).page
+        page.wait_for_selector(".plot .main-svg")
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        places = page.locator(".plot:has(.heatmaplayer image)").evaluate_all(
+            "plots => plots.map(plot => plot.parentElement.getBoundingClientRect().top)"
+        )
+        return places[:2]
+
+    wide, narrow = tops(1200), tops(390)
+    assert wide[0] == wide[1]
+    assert narrow[0] < narrow[1]
+
+
+def test_heatmaps_change_colours_with_the_page(visit, page_of_images):  # noqa: F811
+    page = visit(page_of_images, color_scheme="light").page
+    page.wait_for_selector(".plot .main-svg")
+    picture = page.locator(".plot .heatmaplayer image").first
+    light = picture.get_attribute("href")
+    page.locator("#theme").click()
+    page.wait_for_function(
+        "before => document.querySelector('.heatmaplayer image').getAttribute('href') !== before", arg=light
+    )
+    assert picture.get_attribute("href") != light
+
+
+def test_a_point_of_a_table_tells_its_column(visit, tmp_path):  # noqa: F811
+    picture = picture_table(make_mmads(600, 10, 1.7, seed=0).frame(), "y")
+    picture = replace(picture, columns=(HOSTILE, *picture.columns[1:]))
+    path = tmp_path / "table.html"
+    path.write_text(render(table_page.build_page(picture, "table.csv", "y", ["a note."])), encoding="utf-8")
+    seen = visit(path)
+    page = seen.page
+    page.locator(".plot").scroll_into_view_if_needed()
+    page.locator(".plot .trace >> nth=0").locator(".points path >> nth=0").hover(force=True)
+    assert HOSTILE in page.locator(".hoverlayer .hovertext").text_content()
+    assert page.evaluate("window.hacked") is None
+    assert seen.complaints == []
