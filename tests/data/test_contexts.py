@@ -213,6 +213,15 @@ def test_load_reads_what_the_manifest_named_and_nothing_else(tmp_path):
         folder.load(path, 6, sha256)
 
 
+def test_a_file_that_became_a_link_out_of_the_folder_is_not_read(tmp_path):
+    root = make_folder(tmp_path / "data", {"cat/snow": 2, "dog/snow": 2})
+    sample = ContextFolder(root).samples[0]
+    (root / sample.path).rename(tmp_path / "elsewhere.png")
+    (root / sample.path).symlink_to(tmp_path / "elsewhere.png")
+    with pytest.raises(ValueError, match="a symbolic link to a place outside the data folder"):
+        ContextFolder(root).load(sample.path, 6, sample.sha256)
+
+
 def test_load_gives_the_picture(tmp_path):
     make_folder(tmp_path, {"cat": 1, "dog": 1})
     content = encoded(noise(6, (5, 5)))

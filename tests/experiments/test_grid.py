@@ -37,6 +37,21 @@ def threads() -> list[dict[str, object]]:
     return [{"threads": torch.get_num_threads()}]
 
 
+def sleeps(number: int, folder: str) -> list[dict[str, object]]:
+    (Path(folder) / f"{number}.pid").write_text(str(os.getpid()))
+    time.sleep(600)
+    return []
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{pid}/stat")  # one that ended but was not collected yet is still listed
+    return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
 @pytest.fixture
 def calls(tmp_path):
     log = tmp_path / "calls"
@@ -112,6 +127,27 @@ def test_killed_at_any_moment_the_next_run_goes_on(tmp_path, calls):
     # At most the task in flight was done twice.
     assert 200 <= len(calls.read_text().split()) <= 201
     assert 3 <= done_before < 200
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a process whose parent is gone gets another one on POSIX alone")
+def test_workers_end_with_the_process_they_work_for(tmp_path):
+    script = textwrap.dedent(f"""
+        from pathlib import Path
+        from pfdl.experiments.grid import run_grid
+        from tests.experiments.test_grid import sleeps
+
+        tasks = [{{"number": number, "folder": {str(tmp_path)!r}}} for number in range(2)]
+        run_grid(sleeps, tasks, Path({str(tmp_path / "out")!r}), n_jobs=2)
+    """)
+    process = subprocess.Popen([sys.executable, "-c", script], cwd=Path(__file__).parents[2])
+    while len(pids := [path.read_text() for path in tmp_path.glob("*.pid")]) < 2 or "" in pids:
+        assert process.poll() is None
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    while any(is_running(int(pid)) for pid in pids):  # for ever, if they did not end
+        time.sleep(0.05)
+    assert not list((tmp_path / "out").glob("*.json"))
 
 
 def test_workers_use_one_thread_and_give_the_others_back(tmp_path):
