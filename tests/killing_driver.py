@@ -32,6 +32,7 @@ from pfdl import _files, cli
 from pfdl._state import load_state
 from pfdl.data.mmads import SETTINGS
 from pfdl.experiments import colored_mnist, contexts, mmads
+from pfdl.lightning import run_keeper
 from pfdl.lightning.run_keeper import STATE
 from pfdl.runs import CONFIG, LOCK
 from tests.tiny_images import TinySource
@@ -188,5 +189,6 @@ def kill_at_many_instants(command: str, scratch: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    run_keeper.SAVE_EVERY = 0.0  # at every epoch, however short
     torch.set_num_threads(1)  # and so no other threads, which a fork would lose
     print(json.dumps({name: kill_at_many_instants(name, Path(sys.argv[1]) / name) for name in sys.argv[2:]}))
