@@ -16,7 +16,7 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $(READY)
 
-demo: $(READY) ## train with and without PFDL on generated data and print the comparison
+demo: $(READY) ## the three experiments in small, in minutes without data or GPU, and one page about them
 	$(BIN)/pfdl demo
 
 test: $(READY) ## run the tests, with coverage
