@@ -50,7 +50,7 @@ def test_mmads_stands_beside_the_paper_and_shows_what_was_not_run(tmp_path):
     assert headers[headers.index("PFDL (paper mode)") + 1] == "in the paper"
     assert headers[headers.index("PFDL") + 1] == "PFDL + auxiliary"  # ours is not the paper's
     assert warnings_of(section) == []
-    assert "PFDL is better than OLS everywhere (3 pairs" in section.finding
+    assert "PFDL is better than OLS by 0.410 everywhere (3 pairs" in section.finding
 
 
 def test_mmads_draws_errors_by_environment_and_tells_kept_from_dropped_columns(tmp_path):
@@ -89,7 +89,7 @@ def test_contexts_stand_beside_the_paper_and_judge_by_pairs(tmp_path):
     differences = next(one for caption, one in tables_of(section).items() if caption.startswith("Differences"))
     assert [row.cells[0].value for row in differences.rows] == [pytest.approx(1.1)]
     assert "falls from 49.0 % at 5:1, as in training, to 31.0 % at 1:5" in section.finding
-    assert "better than plain training of the same network everywhere (3 pairs" in section.finding
+    assert "better than plain training of the same network by 1.1 everywhere (3 pairs" in section.finding
 
 
 def test_contexts_say_so_where_pfdl_does_not_win(tmp_path):

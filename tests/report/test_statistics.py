@@ -26,14 +26,17 @@ def test_differences_are_of_the_repetitions_that_both_have():
 
 def test_a_verdict_says_where_it_is_better_and_where_worse():
     sentence = verdict("M", "ERM", {"1:5": CLEAR_GAIN, "1:1": NOTHING, "5:1": CLEAR_LOSS})
-    assert "better than ERM at 1:5 and worse than ERM at 5:1; in 1 of 3 it cannot be told apart" in sentence
-    assert verdict("M", "ERM", {"a": CLEAR_GAIN, "b": CLEAR_GAIN}).startswith(
-        "M is better than ERM everywhere (5 pairs"
+    assert (
+        "better than ERM by 2.0 at 1:5 and worse than ERM by 2.0 at 5:1; in 1 of 3 it cannot be told apart" in sentence
     )
+    both = {"a": CLEAR_GAIN, "b": PairedDifference(3.5, 0.1, 5)}
+    assert verdict("M", "ERM", both).startswith("M is better than ERM by 2.0 to 3.5 everywhere (5 pairs")
 
 
 def test_a_lower_error_is_better():
-    assert "better than OLS in the test" in verdict("M", "OLS", {"the test": CLEAR_LOSS}, lower_is_better=True)
+    assert "better than OLS by 2.000 in the test" in verdict(
+        "M", "OLS", {"the test": CLEAR_LOSS}, digits=3, lower_is_better=True
+    )
 
 
 def test_a_verdict_that_cannot_be_given_is_not_given():

@@ -74,7 +74,7 @@ def _finding(results: pd.DataFrame) -> str:
             by_seed = {name: _of(_at(part, cell), name).set_index("seed")["value"] for name in (method, "OLS")}
             differences[_name(cell)] = paired(by_seed[method], by_seed["OLS"])
         if any(one is not None for one in differences.values()):
-            sentences.append(verdict(method, "OLS", differences, lower_is_better=True))
+            sentences.append(verdict(method, "OLS", differences, digits=3, lower_is_better=True))
     return f"Average error, S ⊥ V: {' '.join(sentences)}" if sentences else ""
 
 

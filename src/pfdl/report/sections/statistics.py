@@ -43,7 +43,12 @@ def difference_cell(difference: PairedDifference | None, digits: int) -> Cell:
 
 
 def verdict(
-    method: str, plain: str, differences: Mapping[str, PairedDifference | None], *, lower_is_better: bool = False
+    method: str,
+    plain: str,
+    differences: Mapping[str, PairedDifference | None],
+    *,
+    digits: int = 1,
+    lower_is_better: bool = False,
 ) -> str:
     """What paired differences of a method and plain training allow to say, in a sentence.
 
@@ -51,6 +56,7 @@ def verdict(
         method: Name of the method.
         plain: Name of what it is compared to.
         differences: Method − plain, for each test.
+        digits: Decimals of the sizes of differences.
         lower_is_better: Whether the figures are errors.
 
     Returns:
@@ -69,14 +75,16 @@ def verdict(
     if not better and not worse:
         where = "anywhere" if len(measured) > 1 else f"in {next(iter(measured))}"
         return f"{method} neither beats {plain} beyond chance {where} nor falls behind it ({basis})."
-    parts = [f"better than {plain} {_listed(better, measured)}"] if better else []
-    parts += [f"worse than {plain} {_listed(worse, measured)}"] if worse else []
+    parts = [f"better than {plain} {_listed(better, measured, digits)}"] if better else []
+    parts += [f"worse than {plain} {_listed(worse, measured, digits)}"] if worse else []
     undecided = len(measured) - len(better) - len(worse)
     rest = f"; in {undecided} of {len(measured)} it cannot be told apart" if undecided else ""
     return f"{method} is {' and '.join(parts)}{rest} ({basis})."
 
 
-def _listed(places: Sequence[str], of: Mapping[str, PairedDifference]) -> str:
+def _listed(places: Sequence[str], of: Mapping[str, PairedDifference], digits: int) -> str:
+    low, high = (f"{extreme(abs(of[place].mean) for place in places):.{digits}f}" for extreme in (min, max))
+    size = f"by {low}" if low == high else f"by {low} to {high}"
     if len(of) == 1:
-        return f"in {places[0]}"
-    return "everywhere" if len(places) == len(of) else f"at {', '.join(places)}"
+        return f"{size} in {places[0]}"
+    return f"{size} everywhere" if len(places) == len(of) else f"{size} at {', '.join(places)}"
