@@ -27,6 +27,12 @@ FEWER_STEPS = {"stablenet": {"steps": 2}}
 PLAN = TrainingPlan(**SETTINGS, objective_settings=FEWER_STEPS, batch_size=8, patience=3, seed=7)
 
 
+@pytest.fixture(autouse=True)
+def save_at_every_epoch(monkeypatch):
+    """However short the epochs are; processes of their own save as users' do."""
+    monkeypatch.setattr(run_keeper, "SAVE_EVERY", 0.0)
+
+
 def run(folder, plan=PLAN):
     return train(plan, *tiny_data(), folder, device="cpu")
 

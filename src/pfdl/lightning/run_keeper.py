@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -22,6 +23,8 @@ STATE = "resume.safetensors"
 METRICS = "metrics.csv"
 SUMMARY = ("finished", "history", "best_score")
 TO_GO_ON = ("epoch", "batch", "steps", "means", "module", "optimizers", "schedules", "callbacks")
+SAVE_EVERY = 30.0
+"""Seconds. A kill costs at most so much; a state of hundreds of megabytes after every short epoch would cost more."""
 
 
 class TrainingStoppedError(Exception):
@@ -44,6 +47,8 @@ def read_state(folder: Path) -> dict[str, Any] | None:
         wanted = SUMMARY if state.get("finished") is True else (*SUMMARY, *TO_GO_ON)
         if missing := [name for name in wanted if name not in state]:
             raise ValueError(f"{path} is not a whole training state (it lacks {', '.join(missing)}).")
+        if not isinstance(state["finished"], bool) or not isinstance(state["history"], list):
+            raise ValueError(f"{path} is not a whole training state (its parts are of other kinds).")
     except ValueError as error:
         set_aside(path, error, "training starts anew")
         return None
@@ -71,7 +76,7 @@ def write_metrics(folder: Path, history: list[dict[str, float]]) -> None:
 
 
 class RunKeeper(Callback):
-    """Saves the state at every epoch and when asked to stop, the best weights, and a table of what was logged.
+    """Saves the state when epochs end and when asked to stop, the best weights, and a table of what was logged.
 
     What a step draws at random follows from the seed, the epoch and the step alone, so a run that goes on from a saved
     state draws what it would have drawn. The state is complete: the module with its objective, optimisers, schedules,
@@ -90,6 +95,7 @@ class RunKeeper(Callback):
         self.folder = folder
         self.seed = seed
         self.monitor = monitor
+        self._saved_at = time.monotonic()
         self.best_score: float | None = None
         self.history: list[dict[str, float]] = []
         self._learning_rate = 0.0
@@ -102,12 +108,18 @@ class RunKeeper(Callback):
         """Go on from the saved state, if there is one."""
         state = read_state(self.folder)
         if state is not None:
-            self._restore(trainer, pl_module, state)
+            try:
+                self._restore(trainer, pl_module, state)
+            except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+                raise ValueError(
+                    f"{self.folder / STATE} is the state of another training ({error}); remove it to start anew."
+                ) from error
         self._listen()
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Save: here everything that belongs to the epoch before is done, schedules and validation included."""
-        if trainer.current_epoch > self._first_epoch:
+        due = self._asked_to_stop or time.monotonic() - self._saved_at >= SAVE_EVERY
+        if trainer.current_epoch > self._first_epoch and due:
             self._save(trainer, pl_module, trainer.current_epoch, batch=0)
             self._stop_if_asked(trainer)
         self._learning_rate = float(trainer.optimizers[0].param_groups[0]["lr"])  # at its end it is the next epoch's
@@ -163,6 +175,7 @@ class RunKeeper(Callback):
             "steps": trainer.global_step - batch,  # at the epoch's start
         }
         save_state(self.folder / STATE, state)
+        self._saved_at = time.monotonic()
 
     def _restore(self, trainer: Trainer, pl_module: LightningModule, state: dict[str, Any]) -> None:
         self.best_score, self.history = state["best_score"], state["history"]
