@@ -123,7 +123,17 @@ def reproduce_contexts(
     quick: Annotated[
         bool, typer.Option("--quick", help="ResNet-18, 32×32 pixels, 3 epochs, 2 seeds: minutes on two cores.")
     ] = False,
+    group_by: Annotated[
+        str | None, typer.Option(metavar="CSV:COLUMN", help="Keep images with the same entry on one side of the split.")
+    ] = None,
+    rows: Annotated[
+        str | None, typer.Option(help="Only these of cn,cn-bn,cnbb,resnet,dwr,stablenet,pfdl-paper,pfdl, with commas.")
+    ] = None,
     resnet: Annotated[str | None, typer.Option(help="Another ResNet than resnet50 (resnet18 if quick).")] = None,
+    stock_stem: Annotated[
+        bool, typer.Option("--stock-stem", help="The ResNet's own stem instead of one for small images.")
+    ] = False,
+    image_size: Annotated[int | None, typer.Option(min=32, help="Of all networks; 64, or 32 if quick.")] = None,
     seeds: Annotated[int | None, typer.Option(min=2, help="Paired repetitions; 5, or 2 if quick.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="160, or 3 if quick.")] = None,
     decay_every: Annotated[int | None, typer.Option(min=1, help="Epochs per learning rate; 80, or 2 if quick.")] = None,
@@ -142,7 +152,16 @@ def reproduce_contexts(
 
     from rich.console import Console
 
-    changes = {"resnet": resnet, "seeds": seeds, "epochs": epochs, "decay_every": decay_every, "precision": precision}
+    changes = {
+        "rows": None if rows is None else tuple(rows.split(",")),
+        "resnet": resnet,
+        "small_stem": False if stock_stem else None,
+        "image_size": image_size,
+        "seeds": seeds,
+        "epochs": epochs,
+        "decay_every": decay_every,
+        "precision": precision,
+    }
     given = {name: value for name, value in changes.items() if value is not None}
     with cli_images.answering_mistakes():
         from pfdl.experiments import contexts
@@ -150,11 +169,13 @@ def reproduce_contexts(
         from pfdl.report.contexts import write_report
         from pfdl.training import TrainingStoppedError
 
-        images = contexts.Images(None if data is None else str(data), superclass, on_bad_image)
+        images = contexts.Images(None if data is None else str(data), superclass, on_bad_image, group_by)
         scale = replace(contexts.QUICK if quick else contexts.FULL, **given)  # type: ignore[arg-type]
         place = resolve_device(device)
-        flags = "".join(f" {flag}" for flag, on in (("--data DIR", data), ("--quick", quick)) if on)
-        flags += "".join(f" --{name.replace('_', '-')} {value}" for name, value in given.items() if value != "32")
+        switches = {"--data DIR": data, "--group-by CSV:COLUMN": group_by, "--quick": quick, "--stock-stem": stock_stem}
+        flags = "".join(f" {flag}" for flag, on in switches.items() if on) + (f" --rows {rows}" if rows else "")
+        values = {name: value for name, value in given.items() if name not in ("rows", "small_stem") and value != "32"}
+        flags += "".join(f" --{name.replace('_', '-')} {value}" for name, value in values.items())
         command = f"pfdl reproduce contexts{flags}"
         console = Console(stderr=True)
         try:

@@ -95,6 +95,9 @@ class Objective(nn.Module):
 Part = Penalty | Weighting
 Recipe = Callable[..., tuple[Part, ...]]
 
+PUBLISHED: dict[str, Any] = {"weight": 1.0, "sharing": "strict", "form": "paper", "center": "none", "fit_steps": 1}
+"""PFDL as the paper has it."""
+
 RECIPES: dict[str, Recipe] = {
     "cnbb": lambda num_features, **settings: (CNBB(**settings), Quantization()),
     "coral": lambda num_features, **settings: (CORAL(**settings),),
@@ -103,6 +106,7 @@ RECIPES: dict[str, Recipe] = {
     "groupdro": lambda num_features, **settings: (GroupDRO(**settings),),
     "irm": lambda num_features, **settings: (IRM(**settings),),
     "pfdl": lambda num_features, **settings: (PartialDecorrelation(num_features, **settings),),
+    "pfdl-paper": lambda num_features, **settings: (PartialDecorrelation(num_features, **PUBLISHED | settings),),
     "stablenet": lambda num_features, **settings: (StableNet(**settings),),
     "vrex": lambda num_features, **settings: (VREx(**settings),),
 }

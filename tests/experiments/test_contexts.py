@@ -16,6 +16,7 @@ from pfdl.report.contexts import write_report
 from tests.tiny_images import TinySource
 
 TINY = Scale(resnet="resnet18", small_stem=False, image_size=8, epochs=1, decay_every=1, batch_size=16, seeds=2)
+TINY = dataclasses.replace(TINY, rows=("resnet", "pfdl"))
 
 
 @pytest.fixture
@@ -111,7 +112,7 @@ def test_the_report_has_ours_the_papers_and_paired_differences(tmp_path):
     write_report(made_up_results(), Scale(seeds=2), Images(), tmp_path, command="pfdl reproduce contexts")
     text = (tmp_path / "table.md").read_text()
     assert re.search(r"\*\*ResNet \(ERM\)\*\* \| 50\.5 ± 0\.5 \| 51\.5 ± 0\.5", text)
-    assert re.search(r"ResNet, PFDL − ResNet \(ERM\) \| \+2\.5 ± 0\.5", text)
+    assert re.search(r"ResNet, PFDL \(library default\) − ResNet \(ERM\) \| \+2\.5 ± 0\.5", text)
     assert "| *in the paper* | 41.31 | 41.41 | 43.70 | 47.46 | 46.80 | 49.29 | 50.87 | – | – |" in text
     assert "| *in the paper* | 37.17 | – | 37.80 |" in text
     assert "**Not NICO.**" in text
@@ -136,7 +137,7 @@ def test_the_command(tiny, tmp_path, monkeypatch):
     assert result.exit_code == 0, result.output
     assert "table.md" in result.output
     assert "`pfdl reproduce contexts --quick --seeds 2`" in (tmp_path / "out" / "table.md").read_text()
-    wrong = runner.invoke(app, ["reproduce", "contexts", "--precision", "8", "-o", str(tmp_path / "other")])
+    wrong = runner.invoke(app, [*arguments[:3], "--precision", "8", "-o", str(tmp_path / "other")])
     assert wrong.exit_code == 2
     assert "precision is '8'" in wrong.output
 
@@ -153,3 +154,33 @@ def test_rows_know_their_baselines():
             assert ROWS[row.baseline].backbone == row.backbone
             assert ROWS[row.baseline].objective == "erm"
         assert row.paper is None or len(row.paper) == len(RATIOS)
+
+
+def test_rows_that_were_not_run_are_not_in_the_table(tmp_path):
+    results = made_up_results()
+    write_report(results[results["row"].isin(["dwr", "cn"])], Scale(seeds=2), Images(), tmp_path, command="x")
+    text = (tmp_path / "table.md").read_text()
+    assert "ResNet, DWR" in text
+    assert "StableNet" not in text
+    assert "ResNet, DWR − " not in text  # there is nothing to subtract
+
+
+def test_an_unknown_row_is_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(ValueError, match="the row is 'resnet51'; choose one of"):
+        contexts.run(dataclasses.replace(TINY, rows=("resnet51",)), Images(), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_images_of_one_group_stay_on_one_side(tiny, tmp_path):
+    source = TinySource()
+    groups = {sample.path: f"group {number // 2}" for number, sample in enumerate(source.samples)}
+    (tmp_path / "groups.csv").write_text("path,scene\n" + "".join(f"{p},{g}\n" for p, g in groups.items()))
+    contexts.run(
+        dataclasses.replace(TINY, rows=("resnet",)),
+        Images(group_by=f"{tmp_path / 'groups.csv'}:scene"),
+        tmp_path / "out",
+    )
+    manifest = contexts.read_manifest(tmp_path / "out" / "splits" / "seed-0.csv")
+    train = {groups[row.path] for row in manifest.rows_of("train")}
+    assert train
+    assert not train & {groups[row.path] for row in manifest.rows_of("test-1:1")}

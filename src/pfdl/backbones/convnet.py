@@ -51,6 +51,13 @@ class ConvNet(nn.Module):
             nn.Flatten(), nn.Linear(width * side**2, 512), nn.ReLU(), nn.Linear(512, num_features), nn.Tanh()
         )
         self.classifier = nn.Linear(num_features, num_classes)
+        # PyTorch's default shrinks the signal at every layer, until without batch norm nothing is left to learn from;
+        # He's doubles it, because pooling keeps the largest of 16, until tanh saturates. Either way CN stays at chance.
+        for layer in (*self.convolutions, *self.embedding):
+            if isinstance(layer, (nn.Conv2d, nn.Linear)):
+                nn.init.kaiming_normal_(layer.weight, nonlinearity="linear")
+                if layer.bias is not None:
+                    nn.init.zeros_(layer.bias)
 
     def forward(self, images: Tensor) -> Tensor:
         """The logits, shape (n, num_classes), of images, shape (n, 3, image_size, image_size)."""

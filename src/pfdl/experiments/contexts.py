@@ -7,6 +7,7 @@ training distribution.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -15,10 +16,12 @@ from typing import Any
 import pandas as pd
 from rich.console import Console
 
+from pfdl._validation import check_choice
 from pfdl.checkpoint import load_model
 from pfdl.data import ContextFolder, ProceduralContexts, make_split, read_manifest
 from pfdl.data.contexts import ContextSource
 from pfdl.data.images import hash_bytes
+from pfdl.data.manifest import read_groups
 from pfdl.evaluation import evaluate
 from pfdl.experiments.contexts_rows import RATIOS, RESNET, ROWS
 from pfdl.experiments.grid import run_grid
@@ -72,11 +75,13 @@ class Images:
         folder: A context folder, or None for the drawn data set.
         superclass: Top folder to use, as in NICO.
         on_bad_image: See :class:`pfdl.data.ContextFolder`.
+        group_by: See :func:`pfdl.data.manifest.read_groups`.
     """
 
     folder: str | None = None
     superclass: str | None = None
     on_bad_image: str = "error"
+    group_by: str | None = None
 
     def open(self, scale: Scale) -> ContextSource:
         """The source of the images; nothing is read yet."""
@@ -114,6 +119,8 @@ def run(
         ValueError: If the images cannot be used, or the folder holds another run; other images, by whose content
             results are known, or more or fewer seeds or rows are the same run.
     """
+    for row in scale.rows:
+        check_choice("the row", row, ROWS)
     settings = {**asdict(scale), **asdict(images), "device": device, "command": command}
     may_change = ("seeds", "rows", "folder", "on_bad_image", "device", "command")
     with claim(output, "contexts", settings, may_change=may_change):
@@ -124,7 +131,8 @@ def _run(
     scale: Scale, images: Images, output: Path, *, device: str, n_jobs: int, console: Console | None
 ) -> pd.DataFrame:
     source = images.open(scale)
-    splits = [_split(source, output, seed) for seed in range(scale.seeds)]
+    groups = None if images.group_by is None else read_groups(images.group_by)
+    splits = [_split(source, groups, output, seed) for seed in range(scale.seeds)]
     tasks = [
         {"row": row, "seed": seed, "split": split, **_what_matters(scale)}
         for row in scale.rows
@@ -188,9 +196,9 @@ def _manifest_path(output: Path, seed: int) -> Path:
     return output / "splits" / f"seed-{seed}.csv"
 
 
-def _split(source: ContextSource, output: Path, seed: int) -> str:
+def _split(source: ContextSource, groups: Mapping[str, str] | None, output: Path, seed: int) -> str:
     """Write the split of a seed and return its hash; other images than before give another."""
-    manifest = make_split(source, ratio=TRAINING_RATIO, seed=seed)
+    manifest = make_split(source, ratio=TRAINING_RATIO, seed=seed, groups=groups)
     missing = set(RATIOS) - {name.removeprefix("test-") for name in manifest.set_names}
     if missing:
         raise ValueError(" ".join(["the table cannot be made with these images.", *manifest.parameters["notes"]]))

@@ -41,6 +41,14 @@ ROWS = {
         # The paper does not say on which network it ran DWR.
         Row("dwr", "ResNet, DWR", RESNET, "dwr", "resnet", (35.66, 35.61, 37.29, 40.37, 41.81, 43.08, 43.72)),
         Row("stablenet", "ResNet, StableNet", RESNET, "stablenet", "resnet"),
-        Row("pfdl", "ResNet, PFDL", RESNET, "pfdl", "resnet", (41.31, 41.41, 43.70, 47.46, 46.80, 49.29, 50.87)),
+        Row(
+            "pfdl-paper",
+            "ResNet, PFDL as published",
+            RESNET,
+            "pfdl-paper",
+            "resnet",
+            (41.31, 41.41, 43.70, 47.46, 46.80, 49.29, 50.87),
+        ),
+        Row("pfdl", "ResNet, PFDL (library default)", RESNET, "pfdl", "resnet"),
     )
 }

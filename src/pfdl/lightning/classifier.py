@@ -101,8 +101,16 @@ class ImageClassifier(LightningModule):
 
     def forward(self, images: Tensor) -> Tensor:
         """The logits of images, normalised or as bytes."""
-        logits: Tensor = self.backbone(normalise(images))
+        pixels = normalise(images)
+        if pixels.is_cuda and pixels.dim() == 4:  # the layout that tensor cores read; results stay the same
+            pixels = pixels.contiguous(memory_format=torch.channels_last)
+        logits: Tensor = self.backbone(pixels)
         return logits
+
+    def on_fit_start(self) -> None:
+        """On a GPU, lay out convolutions as its tensor cores read them; the numbers stay the same."""
+        if self.device.type == "cuda":
+            self.backbone.to(memory_format=torch.channels_last)
 
     def training_step(self, batch: Sequence[Tensor], batch_idx: int) -> Tensor:
         """The objective on one batch."""

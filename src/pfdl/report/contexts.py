@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from pfdl._files import write_atomically
 from pfdl.experiments.contexts import FULL, Images, Scale
-from pfdl.experiments.contexts_rows import RATIOS, ROWS
+from pfdl.experiments.contexts_rows import RATIOS, ROWS, Row
 from pfdl.selection import paired_difference
 
 COLUMNS = (*RATIOS, "all", "worst group")
@@ -56,7 +56,7 @@ def draw(results: pd.DataFrame, path: Path) -> None:
     """Accuracy against the dominant ratio of the test set, with standard errors."""
     figure = Figure(figsize=(7.2, 4.2), layout="constrained")
     axis = figure.subplots()
-    for number, row in enumerate(ROWS.values()):
+    for number, row in enumerate(_rows(results)):
         ours = _cells(results, row.key)[list(RATIOS)].to_numpy()
         errors = ours.std(axis=0, ddof=1) / len(ours) ** 0.5
         line = "--" if row.baseline is None else "-"
@@ -66,6 +66,11 @@ def draw(results: pd.DataFrame, path: Path) -> None:
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(fontsize=8, frameon=False, title="dashed: plain training", title_fontsize=8)
     figure.savefig(path, dpi=150)
+
+
+def _rows(results: pd.DataFrame) -> list[Row]:
+    """The methods that were run, in the order of the table."""
+    return [row for key, row in ROWS.items() if key in set(results["row"])]
 
 
 def _cells(results: pd.DataFrame, key: str) -> pd.DataFrame:
@@ -93,7 +98,7 @@ def _provenance(scale: Scale, images: Images) -> str:
 
 def _accuracies(results: pd.DataFrame) -> str:
     lines = [f"| method | {' | '.join(COLUMNS)} |", "|---" * (len(COLUMNS) + 1) + "|"]
-    for row in ROWS.values():
+    for row in _rows(results):
         ours = _cells(results, row.key)
         against_zero = [paired_difference(ours[test].tolist(), [0.0] * len(ours)) for test in COLUMNS]
         cells = [f"{mean.mean:.1f} ± {mean.standard_error:.1f}" for mean in against_zero]
@@ -106,8 +111,8 @@ def _accuracies(results: pd.DataFrame) -> str:
 
 def _differences(results: pd.DataFrame) -> str:
     lines = [f"| method | {' | '.join(COLUMNS)} |", "|---" * (len(COLUMNS) + 1) + "|"]
-    for row in ROWS.values():
-        if row.baseline is None:
+    for row in _rows(results):
+        if row.baseline is None or row.baseline not in set(results["row"]):
             continue
         ours, plain = _cells(results, row.key), _cells(results, row.baseline)
         cells = []
