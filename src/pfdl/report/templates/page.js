@@ -69,6 +69,11 @@
       displaylogo: false, displayModeBar: touched ? false : "hover", modeBarButtons: [["toImage", "resetScale2d"]],
     };
     window.Plotly.react(plot.place, data, layout, config);
+    // One picture with the caption as its text; ticks and legends read one by one would tell nothing.
+    const [first, ...others] = plot.place.querySelectorAll("svg.main-svg");
+    first.setAttribute("role", "img");
+    first.setAttribute("aria-labelledby", plot.place.dataset.caption);
+    others.forEach((layer) => layer.setAttribute("aria-hidden", "true"));
   }
 
   async function copy(text) {
