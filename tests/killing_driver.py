@@ -81,7 +81,7 @@ def reproduce_colored_mnist(output: Path, data: Path) -> None:
 
 
 def reproduce_contexts(output: Path, data: Path) -> None:
-    contexts.Images.open = lambda self, scale: TinySource()
+    contexts.Images.open = lambda self, *_: TinySource()
     contexts.ROWS = contexts.ROWS | {"pfdl": replace(contexts.ROWS["pfdl"], backbone="mlp")}
     scale = contexts.Scale(
         rows=("pfdl",), image_size=8, epochs=2, decay_every=1, batch_size=32, seeds=1, small_stem=False

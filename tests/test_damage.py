@@ -142,7 +142,7 @@ def test_a_whole_state_of_something_else_is_a_sentence(tmp_path):
 
 
 def test_a_lost_cell_of_a_finished_training_costs_no_training(tmp_path, monkeypatch):
-    monkeypatch.setattr(contexts.Images, "open", lambda self, scale: TinySource())
+    monkeypatch.setattr(contexts.Images, "open", lambda self, *_: TinySource())
     monkeypatch.setattr(contexts, "ROWS", contexts.ROWS | {"resnet": replace(contexts.ROWS["resnet"], backbone="mlp")})
     scale = contexts.Scale(rows=("resnet",), image_size=8, epochs=1, batch_size=16, seeds=2, small_stem=False)
     first = contexts.run(scale, contexts.Images(), tmp_path)

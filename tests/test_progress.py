@@ -29,6 +29,8 @@ def test_quick_work_and_pipes_stay_clean(tmp_path, monkeypatch):
     assert "checking" not in drawn(tmp_path, force_terminal=True)
     monkeypatch.setattr(_progress, "AFTER", 0.0)
     assert drawn(tmp_path) == ""
+    with counting("checking images", None) as show:
+        show(1, 2)
 
 
 def test_an_error_takes_the_bar_away(monkeypatch):

@@ -1,4 +1,4 @@
-"""Progress bars: on standard error, on a terminal only, and only for what takes longer than a glance."""
+"""Progress bars: on a terminal only, and only for what takes longer than a glance."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ AFTER = 2.0
 
 
 @contextmanager
-def counting(description: str, console: Console | None = None) -> Iterator[Callable[[int, int], None]]:
+def counting(description: str, console: Console | None) -> Iterator[Callable[[int, int], None]]:
     """A bar for work that tells how much of it is done.
 
     Args:
         description: What is done, for the left of the bar.
-        console: Where to draw; by default standard error.
+        console: Where to draw; None for nowhere.
 
     Yields:
         What to call with the number of things done and the number of all things; it draws once the work has taken
         some seconds, and never where there is no terminal. The bar is gone when the block ends.
     """
-    console = console or Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    progress = Progress(*columns, console=console, transient=True, disable=console is None or not console.is_terminal)
     bar = progress.add_task(description, total=None)
     began = time.monotonic()
 

@@ -211,6 +211,8 @@ def answering_mistakes() -> Iterator[None]:
 
 def open_source(data: str, superclass: str | None, on_bad_image: str, split: Manifest | None) -> ContextSource:
     """The images that a command was given; the built-in ones as the split describes them."""
+    from rich.console import Console
+
     from pfdl._progress import counting
     from pfdl.data import ContextFolder, ProceduralContexts
     from pfdl.data.contexts import describe_bad_images
@@ -223,7 +225,7 @@ def open_source(data: str, superclass: str | None, on_bad_image: str, split: Man
             )
         except TypeError as error:
             raise ValueError(f"the manifest does not describe images of the built-in set: {error}") from None
-    with counting("checking images") as show:
+    with counting("checking images", Console(stderr=True)) as show:
         folder = ContextFolder(data, superclass=superclass, on_bad_image=on_bad_image, on_progress=show)
         bad = split is None and folder.bad_images  # reads every image; with a split each is checked when it is loaded
     if bad:

@@ -44,6 +44,8 @@ def split(
 
     Every file is decoded once and hashed; no picture is in training and in a test, whatever its name.
     """
+    from rich.console import Console
+
     from pfdl._progress import counting
     from pfdl.data import ContextFolder, ProceduralContexts, make_split
     from pfdl.data.contexts import ContextSource, describe_bad_images
@@ -51,7 +53,7 @@ def split(
 
     try:
         groups = None if group_by is None else read_groups(group_by)
-        with counting("checking images") as show:
+        with counting("checking images", Console(stderr=True)) as show:
             source: ContextSource = (
                 ProceduralContexts()
                 if data == "contexts"

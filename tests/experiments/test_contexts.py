@@ -22,7 +22,7 @@ TINY = dataclasses.replace(TINY, rows=("resnet", "pfdl"))
 @pytest.fixture
 def tiny(monkeypatch):
     """Tiny images, and perceptrons in the place of CN and ResNet."""
-    monkeypatch.setattr(Images, "open", lambda self, scale: TinySource())
+    monkeypatch.setattr(Images, "open", lambda self, *_: TinySource())
     small = {key: dataclasses.replace(row, backbone="mlp") for key, row in ROWS.items() if key in ("resnet", "pfdl")}
     monkeypatch.setattr(contexts, "ROWS", small)
     return small
@@ -84,7 +84,7 @@ def test_a_finished_experiment_is_not_trained_again_and_a_stopped_one_goes_on(ti
 
 
 def test_too_few_images_are_a_sentence(tmp_path, monkeypatch):
-    monkeypatch.setattr(Images, "open", lambda self, scale: TinySource(per_cell=10))
+    monkeypatch.setattr(Images, "open", lambda self, *_: TinySource(per_cell=10))
     with pytest.raises(ValueError, match="There is no test set at"):
         contexts.run(TINY, Images(), tmp_path)
 

@@ -7,7 +7,7 @@ training distribution.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 from rich.console import Console
 
+from pfdl._progress import counting
 from pfdl._validation import check_choice
 from pfdl.checkpoint import load_model
 from pfdl.data import ContextFolder, ProceduralContexts, make_split, read_manifest
@@ -83,11 +84,13 @@ class Images:
     on_bad_image: str = "error"
     group_by: str | None = None
 
-    def open(self, scale: Scale) -> ContextSource:
+    def open(self, scale: Scale, on_progress: Callable[[int, int], None] | None = None) -> ContextSource:
         """The source of the images; nothing is read yet."""
         if self.folder is None:
             return ProceduralContexts(scale.per_cell)
-        return ContextFolder(self.folder, superclass=self.superclass, on_bad_image=self.on_bad_image)
+        return ContextFolder(
+            self.folder, superclass=self.superclass, on_bad_image=self.on_bad_image, on_progress=on_progress
+        )
 
 
 def run(
@@ -130,9 +133,10 @@ def run(
 def _run(
     scale: Scale, images: Images, output: Path, *, device: str, n_jobs: int, console: Console | None
 ) -> pd.DataFrame:
-    source = images.open(scale)
     groups = None if images.group_by is None else read_groups(images.group_by)
-    splits = [_split(source, groups, output, seed) for seed in range(scale.seeds)]
+    with counting("checking images", console) as show:
+        source = images.open(scale, show)
+        splits = [_split(source, groups, output, seed) for seed in range(scale.seeds)]
     tasks = [
         {"row": row, "seed": seed, "split": split, **_what_matters(scale)}
         for row in scale.rows
