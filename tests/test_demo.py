@@ -11,7 +11,7 @@ from pfdl.runs import read_run
 TINY = demo.Sizes(
     tables=replace(demo.mmads.QUICK, cells=((200, 10, 1.7),), settings=SETTINGS[:1], seeds=2, num_test=100),
     digits=replace(demo.DIGITS, rows=("erm",), restarts=2, max_train=100, max_hidden=4),
-    images=replace(demo.IMAGES, per_cell=13, epochs=1, seeds=1, image_size=16),
+    images=replace(demo.IMAGES, rows=("resnet", "pfdl"), per_cell=13, epochs=1, seeds=1, image_size=16),
 )
 
 
@@ -59,6 +59,6 @@ def test_a_folder_that_holds_another_run_is_left_alone(tiny, tmp_path):
 
 
 def test_the_usual_size_compares_plain_training_and_pfdl_on_paired_seeds():
-    assert demo.Sizes().images.rows == ("resnet", "pfdl")
+    assert demo.Sizes().images.rows == ("resnet", "pfdl-paper", "pfdl")
     assert demo.Sizes().images.seeds > 1
     assert {"erm", "irm"} < set(demo.Sizes().digits.rows)

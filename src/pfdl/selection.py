@@ -27,17 +27,24 @@ class PairedDifference:
     standard_error: float
     pairs: int
 
-    @property
-    def is_beyond_chance(self) -> bool:
+    def is_beyond_chance(self, comparisons: int = 1) -> bool:
         """Whether the 95 % interval of Student's t leaves out zero; never for a single pair.
 
+        Args:
+            comparisons: How many such questions are asked together. The interval is widened (Bonferroni), so that in
+                one of twenty reports, not for one of twenty questions, chance is taken for something.
+
         Example:
-            >>> PairedDifference(mean=2.0, standard_error=1.0, pairs=2).is_beyond_chance
+            >>> PairedDifference(mean=2.0, standard_error=1.0, pairs=2).is_beyond_chance()
             False
-            >>> PairedDifference(mean=2.0, standard_error=0.5, pairs=5).is_beyond_chance
+            >>> PairedDifference(mean=2.0, standard_error=0.5, pairs=5).is_beyond_chance()
             True
+            >>> PairedDifference(mean=2.0, standard_error=0.5, pairs=5).is_beyond_chance(comparisons=7)
+            False
         """
-        return self.pairs > 1 and abs(self.mean) > float(student_t.ppf(0.975, self.pairs - 1)) * self.standard_error
+        if self.pairs < 2:
+            return False
+        return abs(self.mean) > float(student_t.ppf(1 - 0.025 / comparisons, self.pairs - 1)) * self.standard_error
 
 
 def paired_difference(first: Sequence[float], second: Sequence[float]) -> PairedDifference:

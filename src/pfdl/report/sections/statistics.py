@@ -69,9 +69,10 @@ def verdict(
     if pairs < 2:
         return f"One repetition of {method} and {plain} tells nothing of chance."
     sign = -1 if lower_is_better else 1
-    better = [place for place, one in measured.items() if one.is_beyond_chance and sign * one.mean > 0]
-    worse = [place for place, one in measured.items() if one.is_beyond_chance and sign * one.mean < 0]
-    basis = f"{pairs} pairs, 95 % intervals"
+    beyond = {place: sign * one.mean for place, one in measured.items() if one.is_beyond_chance(len(measured))}
+    better = [place for place, gain in beyond.items() if gain > 0]
+    worse = [place for place, gain in beyond.items() if gain < 0]
+    basis = f"{pairs} pairs, 95 % sure" + (f" over {len(measured)} comparisons" if len(measured) > 1 else "")
     if not better and not worse:
         where = "anywhere" if len(measured) > 1 else f"in {next(iter(measured))}"
         return f"{method} neither beats {plain} beyond chance {where} nor falls behind it ({basis})."
