@@ -208,7 +208,11 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch)
     assert [path.read_text() for path in (tmp_path / "deep").iterdir()] == ["old"]
 
 
-def test_an_error_of_the_system_is_a_sentence_on_the_command_line(tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("where", "sentence"),
+    [("/a/model.onnx", "/a/model.onnx: No space left on device."), (None, "No space left on device.")],
+)
+def test_an_error_of_the_system_is_a_sentence_on_the_command_line(where, sentence, capsys):
     with pytest.raises(cli_images.typer.Exit), cli_images.answering_mistakes():
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/somewhere/model.onnx")
-    assert capsys.readouterr().err == "Error: /somewhere/model.onnx: No space left on device.\n"
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), where)
+    assert capsys.readouterr().err == f"Error: {sentence}\n"

@@ -203,8 +203,8 @@ def answering_mistakes() -> Iterator[None]:
         sentence = str(error)
         if isinstance(error, ModuleNotFoundError) and error.name:  # without a name the sentence is our own
             sentence += "; install it, or pfdl[images], which brings all that images need."
-        elif isinstance(error, OSError) and error.filename:  # likewise
-            sentence = f"{error.filename}: {error.strerror}."
+        elif isinstance(error, OSError) and error.strerror:  # likewise
+            sentence = f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
         typer.echo(f"Error: {sentence}", err=True)
         raise typer.Exit(2) from None
 
