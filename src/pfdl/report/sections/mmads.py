@@ -103,14 +103,16 @@ def _rmse_plot(part: pd.DataFrame, setting: str, cell: _TableCell) -> Plot:
         values = {rate: chosen.loc[chosen["metric"] == f"rmse[{rate:g}]", "value"] for rate in TEST_RATES}
         if all(len(one) for one in values.values()):
             means, errors = [one.mean() for one in values.values()], [standard_error(one) for one in values.values()]
-            lines.append(Series(method, list(values), means, _drawable(errors), colour=number))
+            lines.append(Series(method, [f"{rate:g}" for rate in values], means, _drawable(errors), colour=number))
     spread = {line.name: max(line.y) - min(line.y) for line in lines if "oracle" not in line.name}
     steady, wavering = min(spread, key=spread.__getitem__), max(spread, key=spread.__getitem__)
     summary = (
         f"Trained at {_name(cell)}. Over all environments the RMSE of {steady} varies by {spread[steady]:.3f}, "
         f"that of {wavering} by {spread[wavering]:.3f}."
     )
-    return Plot(f"RMSE against r_test, {SETTING_NAMES[setting]}", summary, "r_test", "RMSE", lines, digits=3)
+    # As in the paper's figure: nothing lies between −1.3 and 1.3, and to scale the others would be crowded.
+    title, evenly = f"RMSE against r_test, {SETTING_NAMES[setting]}", {"xaxis_type": "category"}
+    return Plot(title, summary, "r_test", "RMSE", lines, digits=3, layout=evenly)
 
 
 def _coefficient_plot(part: pd.DataFrame, setting: str) -> Plot:
