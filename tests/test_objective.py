@@ -134,7 +134,7 @@ def test_what_is_missing_is_named(name, missing, batch):
         (
             "irm+nothing",
             {},
-            "'nothing' in the objective 'irm\\+nothing' is unknown; choose from cnbb, coral, dwr, erm,",
+            "'nothing' in the objective 'irm\\+nothing' is unknown; choose from balance, cnbb, coral, dwr, erm,",
         ),
         ("", {}, "'' in the objective '' is unknown"),
         ("irm+irm", {}, "names a part twice"),

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from pfdl.diagnosis import diagnose
     from pfdl.objective import Objective, make_objective
     from pfdl.penalties import PartialDecorrelation
+    from pfdl.scenes import context_weights, infer_contexts
     from pfdl.taps import FeatureTap, attach
 
 __version__ = "0.1.0"
@@ -19,8 +20,10 @@ __all__ = [
     "PartialDecorrelation",
     "__version__",
     "attach",
+    "context_weights",
     "diagnose",
     "functional",
+    "infer_contexts",
     "make_objective",
 ]
 
@@ -32,7 +35,9 @@ _HOME = {
     "Objective": "pfdl.objective",
     "PartialDecorrelation": "pfdl.penalties",
     "attach": "pfdl.taps",
+    "context_weights": "pfdl.scenes",
     "diagnose": "pfdl.diagnosis",
+    "infer_contexts": "pfdl.scenes",
     "make_objective": "pfdl.objective",
 }
 _PACKAGES = ("data", "diagnosis", "functional", "penalties", "tabular", "weightings")

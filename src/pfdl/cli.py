@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pfdl import cli_diagnose, cli_images, cli_report, cli_split
+from pfdl import cli_diagnose, cli_images, cli_report, cli_split, cli_study
 
 app = typer.Typer(
     name="pfdl",
@@ -22,6 +22,7 @@ cli_images.register(app)
 cli_split.register(app)
 cli_report.register(app)
 cli_diagnose.register(app)
+cli_study.register(app)
 
 
 @reproduce.command("mmads")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from pfdl.penalties import CORAL, IRM, PartialDecorrelation, Penalty, Quantization, VREx
 from pfdl.penalties.environments import EnvironmentPenalty
 from pfdl.risk import sample_risks
-from pfdl.weightings import CNBB, DWR, GroupDRO, StableNet, Uniform, Weighting
+from pfdl.weightings import CNBB, DWR, Balance, GroupDRO, StableNet, Uniform, Weighting
 
 
 class Objective(nn.Module):
@@ -99,6 +99,7 @@ PUBLISHED: dict[str, Any] = {"weight": 1.0, "sharing": "strict", "form": "paper"
 """PFDL as the paper has it."""
 
 RECIPES: dict[str, Recipe] = {
+    "balance": lambda num_features, **settings: (Balance(**settings),),
     "cnbb": lambda num_features, **settings: (CNBB(**settings), Quantization()),
     "coral": lambda num_features, **settings: (CORAL(**settings),),
     "dwr": lambda num_features, **settings: (DWR(**settings),),

@@ -1,5 +1,6 @@
 """Weightings: how much each sample counts in the risk. One class a file."""
 
+from pfdl.weightings.balance import Balance
 from pfdl.weightings.base import Weighting
 from pfdl.weightings.cnbb import CNBB
 from pfdl.weightings.dwr import DWR
@@ -7,4 +8,4 @@ from pfdl.weightings.group_dro import GroupDRO
 from pfdl.weightings.stablenet import StableNet
 from pfdl.weightings.uniform import Uniform
 
-__all__ = ["CNBB", "DWR", "GroupDRO", "StableNet", "Uniform", "Weighting"]
+__all__ = ["CNBB", "DWR", "Balance", "GroupDRO", "StableNet", "Uniform", "Weighting"]

@@ -1,0 +1,115 @@
+"""The commands of the study: study, and study-features, which embeds images by a pretrained network first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pfdl.cli_images import Device, answering_mistakes
+
+if TYPE_CHECKING:
+    from pfdl.experiments.study_data import Arena
+
+
+def study(
+    data: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="DATA…",
+            help="procedural, procedural-0.5 (that temptation), colored-mnist, or folders class/context/image.",
+        ),
+    ],
+    features: Annotated[
+        list[Path] | None, typer.Option(help="For each folder, a file by 'pfdl study-features', in the same order.")
+    ] = None,
+    group_by: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FOLDER=CSV:COLUMN", help="For that folder, keep images with the same entry on one side."),
+    ] = None,
+    mnist: Annotated[
+        Path | None,
+        typer.Option(envvar="PFDL_MNIST", help="Folder of the MNIST files; without it scikit-learn's digits."),
+    ] = None,
+    rows: Annotated[
+        str, typer.Option(help="methods, factors (variants of the published penalty), or keys with commas.")
+    ] = "methods",
+    seeds: Annotated[int, typer.Option(min=2, help="Paired repetitions.")] = 10,
+    first_seed: Annotated[int, typer.Option(min=0, help="The first of them.")] = 0,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the training samples.")] = 30,
+    look_after: Annotated[int, typer.Option(min=0, help="Epochs after which contexts are inferred.")] = 1,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Run folder.")] = Path("runs/study"),
+    device: Device = "auto",
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Trainings at a time; -1 for all cores.")] = 1,
+) -> None:
+    """Compare methods by very many small trainings on paired seeds, trained at 5:1 and tested where it shifts.
+
+    A study that was stopped goes on where it was.
+
+        pfdl study procedural colored-mnist --rows erm,pfdl-paper,balance
+
+        pfdl study pacs --features pacs.safetensors
+    """
+    with answering_mistakes():
+        from rich.console import Console
+
+        from pfdl.experiments import study as experiment
+        from pfdl.experiments.colored_mnist import resolve_device
+        from pfdl.experiments.study_rows import FACTORS, METHODS
+        from pfdl.report.study import write_report
+
+        named = {"methods": tuple(METHODS), "factors": ("erm", *FACTORS)}
+        scale = experiment.Scale(
+            rows=named.get(rows) or tuple(rows.split(",")),
+            seeds=seeds,
+            first_seed=first_seed,
+            epochs=epochs,
+            look_after=look_after,
+        )
+        arenas = _arenas(data, features or [], group_by or [], mnist)
+        command = " ".join(["pfdl study", *(arena.name for arena in arenas), f"--rows {rows} --seeds {seeds}"])
+        place = resolve_device(device)
+        console = Console(stderr=True)
+        results = experiment.run(scale, arenas, output, device=place, n_jobs=jobs, console=console, command=command)
+        for path in write_report(results, output, command=command):
+            typer.echo(path)
+
+
+def study_features(
+    data: Annotated[Path, typer.Argument(metavar="DIR", help="A folder class/context/image.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The safetensors file to write.")] = Path(
+        "features.safetensors"
+    ),
+    image_size: Annotated[int, typer.Option(min=1, help="Height and width the images are read at.")] = 96,
+    device: Device = "auto",
+) -> None:
+    """Embed every image of a folder by EfficientNet-lite0, whose weights come with pfdl[pretrained]."""
+    with answering_mistakes():
+        from pfdl.data import ContextFolder
+        from pfdl.experiments.colored_mnist import resolve_device
+        from pfdl.experiments.pretrained import write_features
+
+        source = ContextFolder(data, on_bad_image="skip")
+        typer.echo(write_features(source, output, image_size=image_size, device=resolve_device(device)))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command()(study)
+    app.command("study-features")(study_features)
+
+
+def _arenas(data: list[str], features: list[Path], group_by: list[str], mnist: Path | None) -> list[Arena]:
+    from pfdl.experiments.study_data import Arena
+
+    folders = [name for name in data if not Arena(name).is_generated]
+    if features and len(features) != len(folders):
+        raise ValueError(f"there are {len(folders)} folders and {len(features)} --features; give one for each folder.")
+    groups = dict(entry.split("=", 1) for entry in group_by if "=" in entry)
+    if unknown := set(groups) - set(folders) or {entry for entry in group_by if "=" not in entry}:
+        raise ValueError(
+            f"--group-by {', '.join(sorted(unknown))} names no folder of the study; give FOLDER=CSV:COLUMN."
+        )
+    embedded = dict(zip(folders, map(str, features), strict=False))
+    return [Arena(name, embedded.get(name), groups.get(name), None if mnist is None else str(mnist)) for name in data]

@@ -1,0 +1,140 @@
+"""The study of images: does PFDL help, where, and what helps more? Many small trainings on paired seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from rich.console import Console
+from sklearn.metrics import normalized_mutual_info_score
+
+from pfdl._validation import check_choice, check_count
+from pfdl.experiments.arena import Contest, compete
+from pfdl.experiments.grid import run_grid
+from pfdl.experiments.study_data import Arena
+from pfdl.experiments.study_rows import ENTRIES
+from pfdl.runs import claim, write_table
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large the study is.
+
+    Args:
+        rows: Keys of ``ENTRIES``.
+        seeds: Paired repetitions.
+        first_seed: The first of them; what was tried while a method was made should have others.
+        epochs: Passes over the training samples.
+        look_after: Epochs after which a network that is not pretrained is looked at to infer contexts.
+        learning_rate: Of SGD.
+    """
+
+    rows: tuple[str, ...]
+    seeds: int = 10
+    first_seed: int = 0
+    epochs: int = 30
+    look_after: int = 1
+    learning_rate: float = 0.01
+
+
+def run(
+    scale: Scale,
+    arenas: Sequence[Arena],
+    output: Path,
+    *,
+    device: str = "cpu",
+    n_jobs: int = 1,
+    console: Console | None = None,
+    command: str | None = None,
+) -> pd.DataFrame:
+    """Train and test what is missing, and write ``results.csv``.
+
+    Args:
+        scale: How large the study is.
+        arenas: The data sets.
+        output: The run folder, with ``cells`` (finished trainings) and ``results.csv``.
+        device: Where to compute.
+        n_jobs: Trainings at a time, see :func:`pfdl.experiments.grid.run_grid`.
+        console: Likewise.
+        command: What a user typed to start this, for the record.
+
+    Returns:
+        One line per data set, row, seed and test, see :func:`run_task`.
+
+    Raises:
+        ValueError: If a row or data set cannot be used, or the folder holds another run.
+    """
+    for row in scale.rows:
+        check_choice("the row", row, ENTRIES)
+    check_count("seeds", scale.seeds, 2)
+    how = {name: value for name, value in asdict(scale).items() if name not in ("rows", "seeds", "first_seed")}
+    tasks = [
+        {**asdict(arena), "row": row, "seed": seed, **how}
+        for seed in range(scale.first_seed, scale.first_seed + scale.seeds)
+        for arena in arenas
+        for row in scale.rows
+    ]
+    settings = {**asdict(scale), "arenas": [asdict(arena) for arena in arenas], "device": device, "command": command}
+    may_change = ("rows", "seeds", "first_seed", "arenas", "device", "command")
+    task = _OnDevice(device)
+    with claim(output, "study", settings, may_change=may_change):
+        results = run_grid(task, tasks, output / "cells", n_jobs=n_jobs, console=console)
+        results.insert(0, "arena", [Arena(*parts).name for parts in results[_ARENA].itertuples(index=False)])
+        columns = ["arena", "row", "seed", "test", "value"]
+        write_table(output / "results.csv", results[columns].to_csv(index=False))
+    return results
+
+
+_ARENA = ["data", "features", "group_by", "mnist"]
+
+
+@dataclass(frozen=True)
+class _OnDevice:
+    device: str
+
+    def __call__(self, **task: Any) -> list[dict[str, Any]]:
+        return run_task(**task, device=self.device)
+
+
+def run_task(
+    row: str, seed: int, *, device: str, epochs: int, look_after: int, learning_rate: float, **arena: Any
+) -> list[dict[str, Any]]:
+    """Train one row with one seed and test it.
+
+    Args:
+        row: Key of the entry.
+        seed: Of the split, the first weights and all that training draws.
+        device: Where to compute.
+        epochs: See :class:`Scale`.
+        look_after: Likewise.
+        learning_rate: Likewise.
+        **arena: What :class:`pfdl.experiments.study_data.Arena` takes.
+
+    Returns:
+        Lines of ``test`` and ``value``: accuracy in percent by test set, the effective sample size of the last batch
+        as a part of it, and, where contexts were inferred, their normalised mutual information with the true ones.
+    """
+    entry = ENTRIES[row]
+    game = Arena(**arena).round(seed)
+    contest = Contest(
+        objective=entry.objective,
+        settings=entry.settings,
+        environments=entry.environments,
+        look_after=None if game.pretrained else look_after,
+        epochs=epochs,
+        batch_size=entry.batch_size,
+        learning_rate=learning_rate,
+        seed=seed,
+    )
+    torch.manual_seed(seed)
+    outcome = compete(contest, game.make_model(entry.width), game.train, game.tests, device=device)
+    lines = [{"test": test, "value": value} for test, value in outcome.accuracy.items()]
+    lines.append({"test": "effective sample size", "value": outcome.effective_sample_size})
+    if outcome.groups is not None:
+        agreement = normalized_mutual_info_score(game.train.contexts, outcome.groups)
+        lines.append({"test": "agreement with true contexts", "value": float(agreement)})
+    return lines

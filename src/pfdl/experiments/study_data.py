@@ -1,0 +1,155 @@
+"""The data sets of the study, whole in memory: what a network is trained on, and tests by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from pfdl.backbones import make_backbone
+from pfdl.data import ColoredMNIST, ContextFolder, ProceduralContexts, make_split
+from pfdl.data.contexts import ContextSource
+from pfdl.data.manifest import Manifest, read_groups
+from pfdl.experiments.arena import Samples
+
+COLORED_MNIST, PROCEDURAL = "colored-mnist", "procedural"
+IMAGE_SIZE, HIDDEN, COLORED_DIGITS = 64, 256, 10_000
+TESTS = ("1:5", "1:1", "5:1")
+SHIFTED, SAME = "shifted", "same"
+"""The tests of Colored-MNIST: the colours turned round, and as in training."""
+
+
+class Round(NamedTuple):
+    """All that one training needs.
+
+    Attributes:
+        train: Training samples.
+        tests: Test sets by name; the hardest is the first.
+        make_model: Makes an untrained network, given the width of its embedding or None.
+        pretrained: Whether the inputs are features of a pretrained network.
+    """
+
+    train: Samples
+    tests: Mapping[str, Samples]
+    make_model: Callable[[int | None], nn.Module]
+    pretrained: bool = False
+
+
+@dataclass(frozen=True)
+class Arena:
+    """A data set and how its images are seen.
+
+    Args:
+        data: ``"procedural"``, ``"procedural-0.5"`` (with that temptation), ``"colored-mnist"``, or a context folder.
+        features: A file by ``pfdl study-features``, whose features are trained on instead of pixels.
+        group_by: See :func:`pfdl.data.manifest.read_groups`; for folders.
+        mnist: Folder of the MNIST files; without it scikit-learn's digits are coloured.
+    """
+
+    data: str
+    features: str | None = None
+    group_by: str | None = None
+    mnist: str | None = None
+
+    @property
+    def is_generated(self) -> bool:
+        """Whether there is no folder behind it."""
+        return self.data == COLORED_MNIST or re.fullmatch(rf"{PROCEDURAL}(-[0-9.]+)?", self.data) is not None
+
+    @property
+    def name(self) -> str:
+        """What it is called in tables."""
+        kind = "" if self.features is None else ", pretrained features"
+        return (self.data if self.is_generated else Path(self.data).name) + kind
+
+    def round(self, seed: int) -> Round:
+        """The split of a seed."""
+        if self.data == COLORED_MNIST:
+            return _colored_digits(self.mnist, seed)
+        source = open_source(self.data)
+        groups = None if self.group_by is None else read_groups(self.group_by)
+        manifest = make_split(source, ratio="5:1", seed=seed, groups=groups, validation_fraction=0.0)
+        inputs, place = _everything(self.data) if self.features is None else _stored(self.features)
+        train = _samples(manifest, "train", inputs, place)
+        tests = {ratio: _samples(manifest, f"test-{ratio}", inputs, place) for ratio in TESTS}
+        classes = len(manifest.classes)
+        if self.features is None:
+            return Round(train, tests, lambda width: _resnet(classes, width))
+        mean, deviation = train.inputs.mean(0), train.inputs.std(0).clamp(min=1e-6)
+        train, *tested = (part._replace(inputs=(part.inputs - mean) / deviation) for part in (train, *tests.values()))
+        return Round(
+            train,
+            dict(zip(tests, tested, strict=True)),
+            lambda width: _perceptron(train.inputs.shape[1], classes, width, layers=1),
+            pretrained=True,
+        )
+
+
+@lru_cache(maxsize=2)
+def open_source(data: str) -> ContextSource:
+    """The images of a data set; kept, because looking at every file of a folder takes a while."""
+    if Arena(data).is_generated:
+        temptation = data.removeprefix(PROCEDURAL).removeprefix("-")
+        return ProceduralContexts(100, temptation=float(temptation or 1.0))
+    return ContextFolder(data, on_bad_image="skip")
+
+
+@lru_cache(maxsize=2)
+def _everything(data: str) -> tuple[Tensor, dict[str, int]]:
+    """All images as bytes, and the row of each path."""
+    source = open_source(data)
+    images = torch.stack([source.load(sample.path, IMAGE_SIZE, sample.sha256) for sample in source.samples])
+    return images, {sample.path: row for row, sample in enumerate(source.samples)}
+
+
+@lru_cache(maxsize=2)
+def _stored(features: str) -> tuple[Tensor, dict[str, int]]:
+    paths = Path(features).with_suffix(".txt").read_text(encoding="utf-8").splitlines()
+    return load_file(features)["features"].float(), {path: row for row, path in enumerate(paths)}
+
+
+def _samples(manifest: Manifest, name: str, inputs: Tensor, place: Mapping[str, int]) -> Samples:
+    rows = manifest.rows_of(name)
+    class_of = {value: number for number, value in enumerate(manifest.classes)}
+    context_of = {value: number for number, value in enumerate(manifest.contexts)}
+    return Samples(
+        inputs[[place[row.path] for row in rows]],
+        torch.tensor([class_of[row.class_name] for row in rows]),
+        torch.tensor([context_of[row.context] for row in rows]),
+    )
+
+
+def _colored_digits(mnist: str | None, seed: int) -> Round:
+    """Both training environments as one, the environment unknown; the context is the colour."""
+    data = ColoredMNIST(mnist, seed=seed, max_train=COLORED_DIGITS)
+
+    def samples(*environments: object) -> Samples:
+        images = torch.cat([environment.images for environment in environments])  # type: ignore[attr-defined]
+        labels = torch.cat([environment.labels for environment in environments])  # type: ignore[attr-defined]
+        return Samples(images.flatten(1), labels.long(), (images[:, 1].flatten(1).sum(1) > 0).long())
+
+    train = samples(*data.train)
+    tests = {SHIFTED: samples(data.test), SAME: samples(*data.held_out)}
+    return Round(train, tests, lambda width: _perceptron(train.inputs.shape[1], 2, width, layers=2))
+
+
+def _perceptron(inputs: int, classes: int, width: int | None, *, layers: int) -> nn.Module:
+    widths = [inputs, *[HIDDEN] * (layers - 1), width or HIDDEN]
+    hidden = [part for before, after in pairwise(widths) for part in (nn.Linear(before, after), nn.ReLU())]
+    return nn.Sequential(*hidden, nn.Linear(widths[-1], classes))
+
+
+def _resnet(classes: int, width: int | None) -> nn.Module:
+    model = make_backbone("resnet18", classes, image_size=IMAGE_SIZE)
+    if width is not None:
+        head = nn.Sequential(nn.Linear(512, width), nn.ReLU(), nn.Linear(width, classes))
+        model.fc = head
+    return model

@@ -1,0 +1,72 @@
+"""What the study of images compares: methods, and variants of the published penalty."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pfdl.scenes import CANDIDATES
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One method or variant.
+
+    Args:
+        title: Its name in tables.
+        objective: See :func:`pfdl.objective.make_objective`.
+        settings: Likewise.
+        environments: See :class:`pfdl.experiments.arena.Contest`.
+        batch_size: Likewise.
+        width: Width of the embedding, by a layer in front of the classifier; None leaves the backbone as it is.
+    """
+
+    title: str
+    objective: str
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    environments: str = "hidden"
+    batch_size: int = 64
+    width: int | None = None
+
+
+def _published(title: str, *, batch_size: int = 64, width: int | None = None, **changes: Any) -> Entry:
+    return Entry(title, "pfdl-paper", {"pfdl-paper": changes} if changes else {}, "hidden", batch_size, width)
+
+
+METHODS: dict[str, Entry] = {
+    "erm": Entry("ERM", "erm"),
+    "pfdl-paper": Entry("PFDL as published", "pfdl-paper"),
+    "dwr": Entry("DWR", "dwr"),
+    "cnbb": Entry("CNBB's weights", "cnbb"),
+    "stablenet": Entry("StableNet", "stablenet"),
+    "irm": Entry("IRM, inferred contexts", "irm", {"irm": {"weight": 1.0}}, "inferred"),
+    "groupdro": Entry(
+        "GroupDRO, inferred contexts", "groupdro", {"groupdro": {"num_environments": max(CANDIDATES)}}, "inferred"
+    ),
+    "balance": Entry("Balance, inferred contexts", "balance", {}, "inferred"),
+    "balance-known": Entry("Balance, true contexts (oracle)", "balance", {}, "known"),
+}
+
+FACTORS: dict[str, Entry] = {
+    "weight-0.1": _published("weight 0.1", weight=0.1),
+    "weight-10": _published("weight 10", weight=10.0),
+    "warmup": _published("weight rises over 300 steps", warmup=300),
+    "indexed": _published("g knows its index", sharing="indexed"),
+    "deep": _published("g with two hidden layers", sharing="indexed", hidden=[256, 256]),
+    "five-steps": _published("five g-steps", sharing="indexed", fit_steps=5),
+    "centred": _published("centred", sharing="indexed", center="batch"),
+    "pairwise": _published("pairwise form", sharing="indexed", form="pairwise"),
+    "pairwise-centred": _published("pairwise form, centred", sharing="indexed", form="pairwise", center="batch"),
+    "batch-16": _published("batches of 16", batch_size=16),
+    "batch-256": _published("batches of 256", batch_size=256),
+    "width-64": _published("64 features", width=64),
+    "erm-batch-16": Entry("ERM, batches of 16", "erm", batch_size=16),
+    "erm-batch-256": Entry("ERM, batches of 256", "erm", batch_size=256),
+    "erm-width-64": Entry("ERM, 64 features", "erm", width=64),
+}
+
+BASELINES = {"batch-16": "erm-batch-16", "batch-256": "erm-batch-256", "width-64": "erm-width-64"}
+"""Plain training to compare with, where it is not ``erm``."""
+
+ENTRIES = {**METHODS, **FACTORS}

@@ -1,0 +1,71 @@
+"""The study as a page: for every data set, each method's accuracy and its paired difference to plain training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+from scipy.stats import ttest_1samp
+
+from pfdl._files import write_atomically
+from pfdl.experiments.study_rows import BASELINES, ENTRIES
+from pfdl.selection import paired_difference
+
+NOT_ACCURACY = ("effective sample size", "agreement with true contexts")
+
+
+def write_report(results: pd.DataFrame, folder: Path, *, command: str) -> list[Path]:
+    """Write ``table.md`` beside ``results.csv``.
+
+    Args:
+        results: See :func:`pfdl.experiments.study.run`.
+        folder: Where to write.
+        command: What the user typed.
+
+    Returns:
+        Both files.
+    """
+    parts = [
+        f"# Study of methods under context shift\n\n`{command}`",
+        "Accuracy in percent, mean over paired seeds; in brackets the difference to plain training on the same splits "
+        "and first weights ± its standard error, and p of a paired t-test, uncorrected for the number of rows. The "
+        "last epoch counts; nothing is selected. Oracles know the true contexts of training samples.",
+    ]
+    for arena, part in results.groupby("arena", sort=False):
+        parts += [f"## {arena}", _table(part)]
+    write_atomically(folder / "table.md", "\n\n".join(parts) + "\n")
+    return [folder / "results.csv", folder / "table.md"]
+
+
+def _table(part: pd.DataFrame) -> str:
+    tests = [test for test in part["test"].unique() if test not in NOT_ACCURACY]
+    wide = part.pivot_table(index=["row", "seed"], columns="test", values="value")
+    rows = list(dict.fromkeys(part["row"]))
+    lines = [
+        f"| method | seeds | {' | '.join(tests)} | agreement with true contexts |",
+        "|---" * (len(tests) + 3) + "|",
+    ]
+    for row in rows:
+        ours = wide.loc[row]
+        baseline = BASELINES.get(row, "erm")
+        plain = wide.loc[baseline] if baseline in rows and baseline != row else None
+        cells = [_cell(ours[test], None if plain is None else plain[test]) for test in tests]
+        agreement = ours.get(NOT_ACCURACY[1], pd.Series(dtype=float)).mean()
+        shown = "–" if pd.isna(agreement) else f"{agreement:.2f}"
+        lines.append(f"| {ENTRIES[row].title} | {len(ours)} | {' | '.join(cells)} | {shown} |")
+    return "\n".join(lines)
+
+
+def _cell(ours: pd.Series[float], plain: pd.Series[float] | None) -> str:
+    mean = f"{ours.mean():.1f}"
+    if plain is None:
+        return mean
+    both = ours.index.intersection(plain.index)
+    first, second = ours[both].tolist(), plain[both].tolist()
+    if len(both) < 2:
+        return mean
+    difference = paired_difference(first, second)
+    if difference.standard_error == 0:
+        return f"{mean} ({difference.mean:+.2f} ± 0)"
+    chance = float(ttest_1samp([one - other for one, other in zip(first, second, strict=True)], 0.0).pvalue)
+    return f"{mean} ({difference.mean:+.2f} ± {difference.standard_error:.2f}, p = {chance:.2g})"

@@ -1,0 +1,188 @@
+"""The scene a sample stands in, read from its features without anybody having labelled it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.cluster import KMeans
+from sklearn.decomposition import PCA
+from sklearn.metrics import adjusted_rand_score
+
+from pfdl._validation import check_count
+from pfdl.diagnosis.left_out import predict_left_out
+from pfdl.weightings.balance import SMOOTHING, balancing_table
+
+__all__ = ["context_weights", "infer_contexts"]
+
+FloatArray = NDArray[np.float64]
+IndexArray = NDArray[np.intp]
+
+CANDIDATES = (2, 3, 4, 6, 8, 12)
+"""Numbers of groups that are tried."""
+
+HALVINGS, STARTS, MOST_TURNS, SWEEPS, PRINCIPAL = 3, 3, 30, 5, 64
+
+
+def infer_contexts(
+    features: ArrayLike, labels: ArrayLike, *, contexts: int | None = None, confirmation: float = 0.8, seed: int = 0
+) -> IndexArray:
+    """Find groups of samples that share a scene, from features and class labels alone.
+
+    Hypothesis: a feature has a part from the class and a part from the scene, and a scene moves many features together.
+    So what features predict of each other *within* a class is the scene's part. Each feature is predicted from all the
+    others, with every class at its own mean (g, linear and in closed form); then groups are sought such that
+
+        predicted part = a part of the class + a part of the group + a rest as small as possible.
+
+    Fitting both parts at once matters: the mean of a class that mostly stands in one scene is also that scene's.
+
+    Scenes are easier to see than objects, and a network learns them first: give features of a pretrained network, or
+    of one that has trained for an epoch. Later its features within a class tell more of the object.
+
+    A scene that moves many features is found by half of them, and the other half confirms it. So there are as many
+    groups as halves of the features still agree on; where they agree on none, groups might be anything, and all samples
+    are put into one.
+
+    Args:
+        features: Shape (n, p).
+        labels: The classes, shape (n,).
+        contexts: Number of groups; by default the largest of ``CANDIDATES`` that is confirmed.
+        confirmation: The adjusted Rand index between the groups by two random halves of the features, mean of three
+            halvings, from which on they count as confirmed.
+        seed: Of the clustering and the halves.
+
+    Returns:
+        The number of each sample's group, shape (n,).
+
+    Raises:
+        ValueError: If the arrays do not fit, or there are fewer samples than groups.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> labels = rng.integers(2, size=400)
+        >>> scenes = np.where(rng.random(400) < 0.8, labels, 1 - labels)  # most of each class in a scene of its own
+        >>> features = rng.normal(size=(400, 12))
+        >>> features[:, :6] += 3.0 * scenes[:, None]  # six features move with the scene,
+        >>> features[:, 6] += 6.0 * labels  # one tells the class
+        >>> found = infer_contexts(features, labels, contexts=2)
+        >>> bool(abs(np.corrcoef(found, scenes)[0, 1]) > 0.95)
+        True
+    """
+    u, y = _check(features, labels)
+    if contexts is not None:
+        check_count("contexts", contexts, 1)
+        if contexts > len(u):
+            raise ValueError(f"contexts is {contexts}, but there are only {len(u)} samples.")
+    candidates = [contexts] if contexts is not None else [number for number in CANDIDATES if number <= len(u)]
+    agreement = _agreement_of_halves(u, y, candidates, seed)
+    confirmed = [number for number in candidates if agreement[number] >= confirmation]
+    if not confirmed:
+        return np.zeros(len(u), dtype=np.intp)
+    return _groups(_scene_part(u, y), y, max(confirmed), seed)
+
+
+def _agreement_of_halves(u: FloatArray, y: IndexArray, candidates: Sequence[int], seed: int) -> dict[int, float]:
+    """For each number of groups, how well random halves of the features agree on them."""
+    rng = np.random.default_rng(seed)
+    found: dict[int, list[float]] = {number: [] for number in candidates}
+    for _ in range(HALVINGS):
+        halves = np.array_split(rng.permutation(u.shape[1]), 2)
+        parts = [_scene_part(u[:, columns], y) for columns in halves]
+        for number, agreements in found.items():
+            agreements.append(adjusted_rand_score(*(_groups(part, y, number, seed) for part in parts)))
+    return {number: float(np.mean(agreements)) for number, agreements in found.items()}
+
+
+def _scene_part(u: FloatArray, y: IndexArray) -> FloatArray:
+    """What the features predict of each other, by what they do within classes; its main coordinates."""
+    left_out = predict_left_out(u, y)
+    varying = u[:, left_out.varies]
+    return _principal((varying - varying.mean(axis=0)) / left_out.scale @ left_out.coefficients)
+
+
+def _groups(z: FloatArray, y: IndexArray, contexts: int, seed: int) -> IndexArray:
+    """The best of several fits: from clusters within classes, and from clusters of all, which see a dominant scene."""
+    fits = []
+    for start in range(STARTS):
+        for beginning in (z - _means(z, y)[y], z):
+            first = KMeans(contexts, n_init=1, random_state=seed + start).fit(beginning).labels_.astype(np.intp)
+            fits.append(_two_way(z, y, first, contexts))
+    return min(fits, key=lambda fit: fit[0])[1]
+
+
+def _principal(z: FloatArray) -> FloatArray:
+    """The coordinates with the most variance; distances in all of them cost more and say the same."""
+    if z.shape[1] <= PRINCIPAL:
+        return z
+    reduced: FloatArray = PCA(PRINCIPAL, svd_solver="randomized", random_state=0).fit_transform(z)
+    return reduced
+
+
+def _two_way(z: FloatArray, y: IndexArray, group: IndexArray, contexts: int) -> tuple[float, IndexArray]:
+    """Minimise Σ ‖z_i − a_y(i) − b_g(i)‖² over a, b and g by turns, from a first g; the sum and g."""
+    a = np.zeros((int(y.max()) + 1, z.shape[1]))
+    missed = np.inf
+    for _ in range(MOST_TURNS):
+        for _ in range(SWEEPS):
+            b = _means(z - a[y], group, contexts)
+            a = _means(z - b[group], y)
+        distance = _squared_distances(z - a[y], b)
+        before, group = group, distance.argmin(axis=1)
+        missed = float(distance.min(axis=1).sum())
+        if np.array_equal(group, before):
+            break
+    return missed, group
+
+
+def _squared_distances(x: FloatArray, centres: FloatArray) -> FloatArray:
+    distances: FloatArray = (x**2).sum(axis=1)[:, None] - 2 * x @ centres.T + (centres**2).sum(axis=1)
+    return distances
+
+
+def _means(z: FloatArray, group: IndexArray, groups: int | None = None) -> FloatArray:
+    members = np.eye(groups or int(group.max()) + 1)[group]
+    means: FloatArray = members.T @ z / members.sum(axis=0)[:, None].clip(min=1)
+    return means
+
+
+def context_weights(labels: ArrayLike, contexts: ArrayLike, *, smoothing: float = SMOOTHING) -> FloatArray:
+    """Weights under which the contexts are equally frequent in every class, so that they tell nothing about it.
+
+    Args:
+        labels: The classes, shape (n,).
+        contexts: The context of each sample, shape (n,), known or from :func:`infer_contexts`.
+        smoothing: See :func:`pfdl.weightings.balance.balancing_table`.
+
+    Returns:
+        Shape (n,); the mean is 1 within every class, so that the classes keep their frequencies.
+
+    Raises:
+        ValueError: If the arrays do not fit.
+
+    Example:
+        >>> context_weights([0, 0, 0, 0, 1, 1], ["snow", "snow", "snow", "sea", "snow", "sea"], smoothing=0.0).round(3)
+        array([0.667, 0.667, 0.667, 2.   , 1.   , 1.   ])
+    """
+    y, group = (np.unique(np.asarray(values), return_inverse=True)[1] for values in (labels, contexts))
+    if y.ndim != 1 or y.shape != group.shape:
+        raise ValueError(f"labels have shape {y.shape} and contexts {group.shape}; both must be (n,).")
+    counts = np.zeros((y.max() + 1, group.max() + 1))
+    np.add.at(counts, (y, group), 1)
+    weights: FloatArray = balancing_table(torch.from_numpy(counts), smoothing).numpy()[y, group]
+    return weights
+
+
+def _check(features: Any, labels: Any) -> tuple[FloatArray, IndexArray]:
+    u = np.asarray(features, dtype=np.float64)
+    if u.ndim != 2 or len(u) != len(np.asarray(labels)):
+        raise ValueError(
+            f"features have shape {u.shape} and there are {len(np.asarray(labels))} labels; give (n, p) and n."
+        )
+    if not np.isfinite(u).all():
+        raise ValueError("features have entries that are not finite.")
+    _, y = np.unique(np.asarray(labels), return_inverse=True)
+    return u, y.astype(np.intp)

@@ -1,0 +1,129 @@
+"""The study: paired seeds on every data set, kept cell by cell, and a page of differences."""
+
+import dataclasses
+import re
+
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+from typer.testing import CliRunner
+
+from pfdl.cli import app
+from pfdl.experiments import study, study_data
+from pfdl.experiments.study import Scale
+from pfdl.experiments.study_data import SAME, SHIFTED, TESTS, Arena
+from pfdl.experiments.study_rows import BASELINES, ENTRIES, FACTORS
+from pfdl.objective import make_objective
+from pfdl.report.study import write_report
+
+
+@pytest.fixture
+def digits(monkeypatch):
+    monkeypatch.setattr(study_data, "COLORED_DIGITS", 200)
+    monkeypatch.setattr(study_data, "HIDDEN", 16)
+    return Arena("colored-mnist")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two classes in three contexts, and made-up features of every image."""
+    generator = torch.Generator().manual_seed(0)
+    root, paths = tmp_path / "pets", []
+    for name in ("cat", "dog"):
+        for context in ("grass", "sand", "snow"):
+            (root / name / context).mkdir(parents=True)
+            for number in range(15):
+                path = root / name / context / f"{number:02}.png"
+                Image.fromarray(torch.randint(256, (8, 8, 3), generator=generator).byte().numpy()).save(path)
+                paths.append(path.relative_to(root).as_posix())
+    save_file({"features": torch.randn(len(paths), 12, generator=generator).half()}, tmp_path / "pets.safetensors")
+    (tmp_path / "pets.txt").write_text("\n".join(paths))
+    return root
+
+
+def test_every_entry_makes_an_objective_and_has_a_baseline():
+    for entry in ENTRIES.values():
+        assert make_objective(entry.objective, 8, **entry.settings) is not None
+    for key in set(FACTORS) - set(BASELINES.values()):
+        baseline = ENTRIES[BASELINES.get(key, "erm")]
+        assert (baseline.objective, baseline.batch_size, baseline.width) == (
+            "erm",
+            ENTRIES[key].batch_size,
+            ENTRIES[key].width,
+        )
+
+
+def test_colored_digits_have_two_tests_and_go_on_after_a_stop(digits, tmp_path):
+    scale = Scale(rows=("erm", "balance-known"), seeds=2, epochs=1)
+    first = study.run(dataclasses.replace(scale, rows=("erm",)), [digits], tmp_path)
+    cells = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "cells").iterdir()}
+    both = study.run(scale, [digits], tmp_path)
+    assert {path.name: path.stat().st_mtime_ns for path in (tmp_path / "cells").iterdir()}.items() >= cells.items()
+    assert set(both["test"]) == {SHIFTED, SAME, "effective sample size"}
+    assert both.groupby(["row", "seed"]).size().tolist() == [3] * 4
+    pd.testing.assert_frame_equal(first.reset_index(drop=True), both[both["row"] == "erm"].reset_index(drop=True))
+    assert pd.read_csv(tmp_path / "results.csv").columns.tolist() == ["arena", "row", "seed", "test", "value"]
+
+
+def test_a_folder_is_trained_on_pixels_or_on_stored_features(folder, monkeypatch):
+    monkeypatch.setattr(study_data, "IMAGE_SIZE", 8)
+    pixels = Arena(str(folder)).round(0)
+    assert pixels.train.inputs.dtype == torch.uint8
+    assert list(pixels.tests) == list(TESTS)
+    stored = Arena(str(folder), features=str(folder.with_suffix(".safetensors"))).round(0)
+    assert stored.pretrained
+    torch.testing.assert_close(stored.train.inputs.mean(0), torch.zeros(12), atol=1e-5, rtol=0)
+    assert torch.equal(stored.train.labels, pixels.train.labels)
+    assert torch.equal(stored.train.contexts, pixels.train.contexts)
+    assert stored.make_model(None)(stored.train.inputs).shape == (len(stored.train.labels), 2)
+    assert pixels.make_model(4).fc[-1].in_features == 4
+
+
+def test_the_procedural_set_can_be_less_tempting():
+    assert study_data.open_source("procedural-0.5").temptation == 0.5
+    assert [Arena(name).is_generated for name in ("procedural", "colored-mnist", "procedural/x")] == [True, True, False]
+
+
+def made_up():
+    values = {"erm": (50.0, 52.0, 51.0), "balance": (53.0, 54.0, 55.0), "erm-batch-16": (40.0, 41.0, 42.0)}
+    values["batch-16"] = (41.0, 42.0, 43.0)
+    return pd.DataFrame(
+        [
+            {"arena": "pets", "row": row, "seed": seed, "test": "1:5", "value": value}
+            for row, series in values.items()
+            for seed, value in enumerate(series)
+        ]
+    )
+
+
+def test_the_page_has_paired_differences_to_the_right_baseline(tmp_path):
+    write_report(made_up(), tmp_path, command="pfdl study pets")
+    text = (tmp_path / "table.md").read_text()
+    assert "| ERM | 3 | 51.0 | – |" in text
+    assert re.search(r"Balance, inferred contexts \| 3 \| 54\.0 \(\+3\.00 ± 0\.58, p = 0\.035\)", text)
+    assert "| batches of 16 | 3 | 42.0 (+1.00 ± 0) | – |" in text
+
+
+def test_the_command(digits, tmp_path):
+    arguments = ["study", "colored-mnist", "--rows", "erm,pfdl-paper", "--seeds", "2", "--epochs", "1"]
+    arguments += ["--device", "cpu", "-o", str(tmp_path / "out")]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert "PFDL as published" in (tmp_path / "out" / "table.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["colored-mnist", "--rows", "magic"], "the row is 'magic'"),
+        (["colored-mnist", "--features", "x.safetensors"], "there are 0 folders and 1 --features"),
+        (["colored-mnist", "--group-by", "meta.csv:scene"], "names no folder of the study"),
+        (["no-such-folder"], "there is no folder no-such-folder"),
+    ],
+)
+def test_mistakes_get_a_sentence(arguments, message, tmp_path):
+    result = CliRunner().invoke(app, ["study", *arguments, "--device", "cpu", "-o", str(tmp_path / "out")])
+    assert result.exit_code == 2
+    assert message in result.output
