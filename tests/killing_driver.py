@@ -31,7 +31,8 @@ from PIL import Image
 from pfdl import _files, cli
 from pfdl._state import load_state
 from pfdl.data.mmads import SETTINGS
-from pfdl.experiments import colored_mnist, contexts, mmads
+from pfdl.experiments import colored_mnist, contexts, mmads, study_data
+from pfdl.experiments import study as experiment
 from pfdl.lightning import run_keeper
 from pfdl.lightning.run_keeper import STATE
 from pfdl.runs import CONFIG, LOCK
@@ -89,12 +90,19 @@ def reproduce_contexts(output: Path, data: Path) -> None:
     contexts.run(scale, contexts.Images(), output)
 
 
+def study(output: Path, data: Path) -> None:
+    study_data.COLORED_DIGITS, study_data.HIDDEN = 40, 4
+    scale = experiment.Scale(rows=("erm", "balance-known"), seeds=2, epochs=1)
+    experiment.run(scale, [study_data.Arena("colored-mnist")], output)
+
+
 COMMANDS: dict[str, Callable[[Path, Path], None]] = {
     "train": train,
     "split": split,
     "mmads": reproduce_mmads,
     "colored-mnist": reproduce_colored_mnist,
     "contexts": reproduce_contexts,
+    "study": study,
 }
 
 

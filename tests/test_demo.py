@@ -59,6 +59,6 @@ def test_a_folder_that_holds_another_run_is_left_alone(tiny, tmp_path):
 
 
 def test_the_usual_size_compares_plain_training_and_pfdl_on_paired_seeds():
-    assert demo.Sizes().images.rows == ("resnet", "pfdl-paper", "pfdl")
+    assert demo.Sizes().images.rows == ("resnet", "pfdl")
     assert demo.Sizes().images.seeds > 1
     assert {"erm", "irm"} < set(demo.Sizes().digits.rows)

@@ -32,6 +32,7 @@ PRODUCTS = {
     "mmads": {"results.csv", "config.json"},
     "colored-mnist": {"results.csv", "config.json"},
     "contexts": {"results.csv", "config.json", "splits/seed-0.csv"},
+    "study": {"results.csv", "config.json"},
 }
 
 
