@@ -68,7 +68,9 @@ def study(
             look_after=look_after,
         )
         arenas = _arenas(data, features or [], group_by or [], mnist)
-        command = " ".join(["pfdl study", *(arena.name for arena in arenas), f"--rows {rows} --seeds {seeds}"])
+        command = " ".join(
+            ["pfdl study", *(arena.name for arena in arenas), f"--rows {rows} --seeds {seeds} --epochs {epochs}"]
+        )
         place = resolve_device(device)
         console = Console(stderr=True)
         results = experiment.run(scale, arenas, output, device=place, n_jobs=jobs, console=console, command=command)
