@@ -38,7 +38,7 @@ def demo(
         "runs/demo"
     ),
 ) -> None:
-    """Show all three experiments in small: about four minutes on two cores, no data, no GPU, one page at the end.
+    """Show all three experiments in small: about three minutes on two cores, no data, no GPU, one page at the end.
 
     A demonstration that was stopped goes on where it was. The page opens in a browser where there is one.
     """

@@ -13,7 +13,7 @@ from sklearn.decomposition import PCA
 from sklearn.metrics import adjusted_rand_score
 
 from pfdl._validation import check_count
-from pfdl.diagnosis.left_out import predict_left_out
+from pfdl.diagnosis.left_out import group_means, predict_left_out
 from pfdl.weightings.balance import SMOOTHING, balancing_table
 
 __all__ = ["context_weights", "infer_contexts"]
@@ -108,7 +108,7 @@ def _groups(z: FloatArray, y: IndexArray, contexts: int, seed: int) -> IndexArra
     """The best of several fits: from clusters within classes, and from clusters of all, which see a dominant scene."""
     fits = []
     for start in range(STARTS):
-        for beginning in (z - _means(z, y)[y], z):
+        for beginning in (z - group_means(z, y)[y], z):
             first = KMeans(contexts, n_init=1, random_state=seed + start).fit(beginning).labels_.astype(np.intp)
             fits.append(_two_way(z, y, first, contexts))
     return min(fits, key=lambda fit: fit[0])[1]
@@ -128,8 +128,8 @@ def _two_way(z: FloatArray, y: IndexArray, group: IndexArray, contexts: int) -> 
     missed = np.inf
     for _ in range(MOST_TURNS):
         for _ in range(SWEEPS):
-            b = _means(z - a[y], group, contexts)
-            a = _means(z - b[group], y)
+            b = group_means(z - a[y], group, contexts)
+            a = group_means(z - b[group], y)
         distance = _squared_distances(z - a[y], b)
         before, group = group, distance.argmin(axis=1)
         missed = float(distance.min(axis=1).sum())
@@ -141,12 +141,6 @@ def _two_way(z: FloatArray, y: IndexArray, group: IndexArray, contexts: int) -> 
 def _squared_distances(x: FloatArray, centres: FloatArray) -> FloatArray:
     distances: FloatArray = (x**2).sum(axis=1)[:, None] - 2 * x @ centres.T + (centres**2).sum(axis=1)
     return distances
-
-
-def _means(z: FloatArray, group: IndexArray, groups: int | None = None) -> FloatArray:
-    members = np.eye(groups or int(group.max()) + 1)[group]
-    means: FloatArray = members.T @ z / members.sum(axis=0)[:, None].clip(min=1)
-    return means
 
 
 def context_weights(labels: ArrayLike, contexts: ArrayLike, *, smoothing: float = SMOOTHING) -> FloatArray:

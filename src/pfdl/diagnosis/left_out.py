@@ -69,7 +69,7 @@ def predict_left_out(features: FloatArray, groups: NDArray[np.intp] | None = Non
     groups = np.zeros(len(features), dtype=np.intp) if groups is None else groups
     sizes = np.bincount(groups)[groups].astype(np.float64)
     used = sizes > 1
-    centred = features - _group_means(features, groups)
+    centred = features - group_means(features, groups)[groups]
     deviation = np.sqrt(np.mean(centred**2, axis=0))
     varies = deviation > _CONSTANT * np.abs(features).max(axis=0, initial=0.0)
     z = centred[:, varies] / deviation[varies]
@@ -138,7 +138,14 @@ class _Spectrum:
         return result
 
 
-def _group_means(features: FloatArray, groups: NDArray[np.intp]) -> FloatArray:
-    members = np.eye(groups.max(initial=0) + 1)[groups]
+def group_means(features: FloatArray, groups: NDArray[np.intp], number: int | None = None) -> FloatArray:
+    """The mean of each group, shape (groups, p); zero for a group without samples.
+
+    Args:
+        features: Shape (n, p).
+        groups: For each sample the number of its group, shape (n,).
+        number: How many groups there are, if the last may be empty.
+    """
+    members = np.eye(number or groups.max(initial=0) + 1)[groups]
     means: FloatArray = (members.T @ features) / members.sum(axis=0)[:, None].clip(min=1)
-    return means[groups]
+    return means

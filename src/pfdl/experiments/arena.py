@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from pfdl._validation import check_choice, check_count
+from pfdl.data.context_images import HIDDEN_CONTEXT
 from pfdl.objective import Objective, make_objective
 from pfdl.pixels import mirror_and_shift, normalise
 from pfdl.scenes import infer_contexts
@@ -21,7 +22,6 @@ from pfdl.taps import FeatureTap, attach
 from pfdl.weightings import Balance
 
 ENVIRONMENTS = ("hidden", "inferred", "known")
-HIDDEN = -1
 
 
 class Samples(NamedTuple):
@@ -121,7 +121,7 @@ def compete(
     for epoch in range(contest.epochs):
         if contest.environments == "inferred" and epoch == contest.look_after:
             environments = _infer(contest, _features(model, tap, inputs), labels)
-        revealed = contest.environments == "hidden" or bool(environments[0] != HIDDEN)
+        revealed = contest.environments == "hidden" or bool(environments[0] != HIDDEN_CONTEXT)
         _pass(contest, epoch, model, tap, objective if revealed else plain, optimizer, inputs, labels, environments)
         schedule.step()
     accuracy = {name: _accuracy(model, test, device) for name, test in tests.items()}
@@ -136,7 +136,7 @@ def _told_at_the_start(contest: Contest, train: Samples) -> Tensor:
         return train.contexts
     if contest.environments == "inferred" and contest.look_after is None:
         return _infer(contest, train.inputs, train.labels)
-    return torch.full_like(train.labels, HIDDEN)
+    return torch.full_like(train.labels, HIDDEN_CONTEXT)
 
 
 def _infer(contest: Contest, features: Tensor, labels: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,9 +81,9 @@ def run(
     ]
     settings = {**asdict(scale), "arenas": [asdict(arena) for arena in arenas], "device": device, "command": command}
     may_change = ("rows", "seeds", "first_seed", "arenas", "device", "command")
-    task = _OnDevice(device)
+    function = partial(run_task, device=device)
     with claim(output, "study", settings, may_change=may_change):
-        results = run_grid(task, tasks, output / "cells", n_jobs=n_jobs, console=console)
+        results = run_grid(function, tasks, output / "cells", n_jobs=n_jobs, console=console)
         results.insert(0, "arena", [Arena(*parts).name for parts in results[_ARENA].itertuples(index=False)])
         columns = ["arena", "row", "seed", "test", "value"]
         write_table(output / "results.csv", results[columns].to_csv(index=False))
@@ -90,14 +91,6 @@ def run(
 
 
 _ARENA = ["data", "features", "group_by", "mnist"]
-
-
-@dataclass(frozen=True)
-class _OnDevice:
-    device: str
-
-    def __call__(self, **task: Any) -> list[dict[str, Any]]:
-        return run_task(**task, device=self.device)
 
 
 def run_task(
