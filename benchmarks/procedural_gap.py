@@ -15,15 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from pfdl.backbones import make_backbone
 from pfdl.data import ContextImages, Manifest, ProceduralContexts, make_split
 from pfdl.data.proportions import TEST_RATIOS
-
-
-def small_network(classes: int) -> nn.Sequential:
-    layers: list[nn.Module] = []
-    for before, after in ((3, 16), (16, 32), (32, 64), (64, 128)):
-        layers += [nn.Conv2d(before, after, 3, stride=2, padding=1), nn.BatchNorm2d(after), nn.ReLU()]
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, classes))
 
 
 def to_input(images: Tensor) -> Tensor:
@@ -32,7 +26,7 @@ def to_input(images: Tensor) -> Tensor:
 
 def train(dataset: ContextImages, classes: int, epochs: int, seed: int) -> nn.Module:
     torch.manual_seed(seed)
-    network = small_network(classes)
+    network = make_backbone("small", classes)
     optimizer = torch.optim.Adam(network.parameters(), lr=2e-3, weight_decay=1e-4)
     steps = epochs * (len(dataset) // 64)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 4e-3, total_steps=steps)

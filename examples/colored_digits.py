@@ -17,7 +17,7 @@ HIDDEN, STEPS, SAMPLE, DECAY = 32, 200, 128, 0.005
 SETTINGS = {
     "erm": {},
     "irm": {"irm": {"weight": 10_000.0, "anneal": 60}},
-    "irm+pfdl": {"irm": {"weight": 10_000.0, "anneal": 60}, "pfdl": {"weight": 1.0, "hidden": 16}},
+    "irm+pfdl-paper": {"irm": {"weight": 10_000.0, "anneal": 60}, "pfdl-paper": {"weight": 1.0, "hidden": 16}},
 }
 
 
@@ -49,11 +49,11 @@ def accuracy(network: MLP, environment) -> float:
 def main() -> None:
     data = ColoredMNIST(bundled_digits(), seed=0)
     print(f"Digits: {data.source.name}")
-    print("objective   held out, colour helps   test, colour misleads")
+    print("objective        held out, colour helps   test, colour misleads")
     for name in SETTINGS:
         network = train(name, data)
         helps = sum(accuracy(network, environment) for environment in data.held_out) / 2
-        print(f"{name:<11} {helps:>22.1%}   {accuracy(network, data.test):>21.1%}")
+        print(f"{name:<16} {helps:>22.1%}   {accuracy(network, data.test):>21.1%}")
 
 
 if __name__ == "__main__":

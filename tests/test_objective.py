@@ -6,7 +6,7 @@ from torch.nn import functional as F
 from pfdl import objective as objective_module
 from pfdl.objective import Objective, make_objective
 from pfdl.penalties import CORAL, IRM, PartialDecorrelation, Quantization, VREx
-from pfdl.weightings import CNBB, DWR, GroupDRO, StableNet, Uniform, Weighting
+from pfdl.weightings import CNBB, DWR, Balance, GroupDRO, Product, SceneBalance, StableNet, Uniform, Weighting
 
 
 @pytest.fixture
@@ -45,11 +45,11 @@ def test_the_penalties_are_added(batch):
     torch.testing.assert_close(Objective(parts)(**batch), expected)
 
 
-def test_pfdl_in_an_objective_is_the_same_as_by_hand(batch):
+def test_the_published_penalty_in_an_objective_is_the_same_as_by_hand(batch):
     torch.manual_seed(0)
-    by_hand = PartialDecorrelation(6, weight=3.0, hidden=4)
+    by_hand = PartialDecorrelation(6, weight=3.0, hidden=4, sharing="strict")
     torch.manual_seed(0)
-    objective = make_objective("pfdl", 6, pfdl={"weight": 3.0, "hidden": 4})
+    objective = make_objective("pfdl-paper", 6, **{"pfdl-paper": {"weight": 3.0, "hidden": 4}})
     for _ in range(3):  # g is trained inside, so the second and third calls differ from the first
         expected = F.cross_entropy(batch["logits"], batch["labels"]) + by_hand(batch["features"])
         torch.testing.assert_close(objective(**batch), expected)
@@ -75,7 +75,7 @@ def test_everything_is_divided_by_a_weight_above_one_once_it_acts(batch):
 
 
 def test_the_weight_of_pfdl_does_not_divide(batch):
-    assert make_objective("pfdl", 6, pfdl={"weight": 100.0}).divisor() == 1
+    assert make_objective("pfdl-paper", 6, **{"pfdl-paper": {"weight": 100.0}}).divisor() == 1
 
 
 @pytest.mark.parametrize(
@@ -84,14 +84,17 @@ def test_the_weight_of_pfdl_does_not_divide(batch):
         ("erm", []),
         ("irm", [IRM]),
         ("vrex", [VREx]),
-        ("pfdl", [PartialDecorrelation]),
-        ("irm+pfdl", [IRM, PartialDecorrelation]),
-        ("erm+pfdl", [PartialDecorrelation]),
-        ("vrex+pfdl+irm", [VREx, PartialDecorrelation, IRM]),
+        ("pfdl", [SceneBalance]),
+        ("pfdl-paper", [PartialDecorrelation]),
+        ("irm+pfdl", [IRM, SceneBalance]),
+        ("erm+pfdl-paper", [PartialDecorrelation]),
+        ("vrex+pfdl-paper+irm", [VREx, PartialDecorrelation, IRM]),
+        ("pfdl+pfdl-paper", [SceneBalance, PartialDecorrelation]),
         ("coral", [CORAL]),
         ("dwr", [DWR]),
         ("cnbb", [CNBB, Quantization]),
-        ("stablenet+pfdl", [StableNet, PartialDecorrelation]),
+        ("stablenet+pfdl-paper", [StableNet, PartialDecorrelation]),
+        ("stablenet+pfdl", [Product]),
         ("groupdro+coral", [GroupDRO, CORAL]),
     ],
 )
@@ -107,21 +110,40 @@ def test_names_compose(name, parts, batch):
 
 def test_a_weighting_becomes_available_with_one_line(monkeypatch, batch):
     monkeypatch.setitem(objective_module.RECIPES, "by-risk", lambda num_features: (ByRisk(), IRM()))
-    objective = make_objective("by-risk+pfdl", 6)
+    objective = make_objective("by-risk+pfdl-paper", 6)
     assert isinstance(objective.weighting, ByRisk)
     assert [type(part) for part in objective.penalties] == [IRM, PartialDecorrelation]
-    monkeypatch.setitem(objective_module.RECIPES, "again", lambda num_features: (ByRisk(),))
-    with pytest.raises(ValueError, match="'by-risk\\+again' has 2 weightings"):
-        make_objective("by-risk+again", 6)
+
+
+def test_weightings_multiply(batch):
+    objective = make_objective("balance+pfdl", 6)
+    assert objective.needs == {"labels", "environments"}
+    weights = objective.weighting(batch["labels"], batch["environments"])
+    once = Balance()(batch["labels"], batch["environments"])
+    torch.testing.assert_close(weights, once**2 / (once**2).mean())
+    assert float(objective.weighting.effective_sample_size) == pytest.approx(
+        float(weights.sum() ** 2 / weights.square().sum()), rel=1e-5
+    )
+    objective.weighting.prepare(batch["labels"], batch["environments"])
+    torch.testing.assert_close(objective.weighting(batch["labels"], batch["environments"]), weights)
+
+
+def test_only_with_pfdl_are_contexts_inferred():
+    inferred = [name for name in ("erm", "irm", "balance", "pfdl", "irm+pfdl", "stablenet+pfdl", "pfdl-paper")
+                if make_objective(name, 6).infers_contexts]  # fmt: skip
+    assert inferred == ["pfdl", "irm+pfdl", "stablenet+pfdl"]
 
 
 def test_it_says_what_it_reads():
     assert make_objective("erm", 6).needs == set()
-    assert make_objective("pfdl", 6).needs == {"features"}
+    assert make_objective("pfdl", 6).needs == {"labels", "environments"}
+    assert make_objective("pfdl-paper", 6).needs == {"features"}
     assert make_objective("irm", 6).needs == {"logits", "labels", "environments"}
 
 
-@pytest.mark.parametrize(("name", "missing"), [("pfdl", "features"), ("irm", "environments")])
+@pytest.mark.parametrize(
+    ("name", "missing"), [("pfdl-paper", "features"), ("pfdl", "environments"), ("irm", "environments")]
+)
 def test_what_is_missing_is_named(name, missing, batch):
     del batch[missing]
     with pytest.raises(ValueError, match=f"needs {missing}; pass {missing}=..."):
@@ -147,9 +169,9 @@ def test_a_name_that_makes_no_sense_is_refused(name, settings, message):
 
 
 def test_its_state_holds_that_of_its_parts(batch):
-    objective = make_objective("irm+pfdl", 6, irm={"anneal": 1, "weight": 9.0})
+    objective = make_objective("irm+pfdl+pfdl-paper", 6, irm={"anneal": 1, "weight": 9.0})
     objective(**batch)
-    resumed = make_objective("irm+pfdl", 6, irm={"anneal": 1, "weight": 9.0})
+    resumed = make_objective("irm+pfdl+pfdl-paper", 6, irm={"anneal": 1, "weight": 9.0})
     resumed.load_state_dict(objective.state_dict())
     assert resumed.divisor() == 9
     torch.testing.assert_close(resumed(**batch), objective(**batch))

@@ -82,6 +82,19 @@ def test_more_groups_than_samples_are_refused():
         infer_contexts(np.eye(4), np.zeros(4), contexts=8)
 
 
+def test_few_samples_with_many_features_are_taken():
+    rng = np.random.default_rng(0)
+    labels, scenes = np.arange(40) % 2, np.arange(40) // 2 % 2
+    features = rng.normal(size=(40, 200)) + 3.0 * scenes[:, None]
+    assert normalized_mutual_info_score(scenes, infer_contexts(features, labels)) > 0.9
+
+
+def test_of_many_samples_some_are_enough_to_count_the_scenes(monkeypatch):
+    features, labels, scenes = objects_in_scenes()
+    monkeypatch.setattr("pfdl.scenes.MOST_SAMPLES", 400)
+    assert normalized_mutual_info_score(scenes, infer_contexts(features, labels)) > 0.9
+
+
 @pytest.mark.parametrize("scenes", [2, 4])
 def test_the_number_of_scenes_is_found(scenes):
     rng = np.random.default_rng(0)

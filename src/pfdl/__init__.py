@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from pfdl import functional
     from pfdl.decomposition import FeatureDecomposition
     from pfdl.diagnosis import diagnose
+    from pfdl.filters import image_statistics
     from pfdl.objective import Objective, make_objective
     from pfdl.penalties import PartialDecorrelation
     from pfdl.scenes import context_weights, infer_contexts
@@ -23,6 +24,7 @@ __all__ = [
     "context_weights",
     "diagnose",
     "functional",
+    "image_statistics",
     "infer_contexts",
     "make_objective",
 ]
@@ -37,6 +39,7 @@ _HOME = {
     "attach": "pfdl.taps",
     "context_weights": "pfdl.scenes",
     "diagnose": "pfdl.diagnosis",
+    "image_statistics": "pfdl.filters",
     "infer_contexts": "pfdl.scenes",
     "make_objective": "pfdl.objective",
 }

@@ -37,7 +37,9 @@ def train(
     ] = "pfdl",
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="PART.NAME=VALUE", help="A setting of the objective: --set pfdl.weight=0.1"),
+        typer.Option(
+            "--set", metavar="PART.NAME=VALUE", help="A setting of the objective: --set pfdl-paper.weight=0.1"
+        ),
     ] = None,
     ratio: Annotated[str, typer.Option(help="Images of the dominant context to those of each other, in training.")] = (
         "5:1"

@@ -38,7 +38,11 @@ def study(
     seeds: Annotated[int, typer.Option(min=2, help="Paired repetitions.")] = 10,
     first_seed: Annotated[int, typer.Option(min=0, help="The first of them.")] = 0,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the training samples.")] = 30,
-    look_after: Annotated[int, typer.Option(min=0, help="Epochs after which contexts are inferred.")] = 1,
+    learning_rate: Annotated[float, typer.Option(min=0.0, help="Of SGD.")] = 0.01,
+    network: Annotated[
+        str,
+        typer.Option(help="What is trained on pixels: see 'pfdl list', or efficientnet-lite0, which is fine-tuned."),
+    ] = "resnet18",
     output: Annotated[Path, typer.Option("--output", "-o", help="Run folder.")] = Path("runs/study"),
     device: Device = "auto",
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Trainings at a time; -1 for all cores.")] = 1,
@@ -65,11 +69,18 @@ def study(
             seeds=seeds,
             first_seed=first_seed,
             epochs=epochs,
-            look_after=look_after,
+            learning_rate=learning_rate,
         )
-        arenas = _arenas(data, features or [], group_by or [], mnist)
+        arenas = _arenas(data, features or [], group_by or [], mnist, network)
         command = " ".join(
-            ["pfdl study", *(arena.name for arena in arenas), f"--rows {rows} --seeds {seeds} --epochs {epochs}"]
+            [
+                "pfdl study",
+                *(Path(name).name for name in data),
+                *(f"--features {path.name}" for path in features or []),
+                *([f"--network {network}"] if network != "resnet18" else []),
+                f"--rows {rows} --seeds {seeds} --first-seed {first_seed} --epochs {epochs}",
+                *([f"--learning-rate {learning_rate}"] if learning_rate != 0.01 else []),
+            ]
         )
         place = resolve_device(device)
         console = Console(stderr=True)
@@ -102,7 +113,9 @@ def register(app: typer.Typer) -> None:
     app.command("study-features")(study_features)
 
 
-def _arenas(data: list[str], features: list[Path], group_by: list[str], mnist: Path | None) -> list[Arena]:
+def _arenas(
+    data: list[str], features: list[Path], group_by: list[str], mnist: Path | None, network: str
+) -> list[Arena]:
     from pfdl.experiments.study_data import Arena
 
     folders = [name for name in data if not Arena(name).is_generated]
@@ -114,4 +127,5 @@ def _arenas(data: list[str], features: list[Path], group_by: list[str], mnist: P
             f"--group-by {', '.join(sorted(unknown))} names no folder of the study; give FOLDER=CSV:COLUMN."
         )
     embedded = dict(zip(folders, map(str, features), strict=False))
-    return [Arena(name, embedded.get(name), groups.get(name), None if mnist is None else str(mnist)) for name in data]
+    digits = None if mnist is None else str(mnist)
+    return [Arena(name, embedded.get(name), groups.get(name), digits, network) for name in data]

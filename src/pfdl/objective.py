@@ -10,14 +10,14 @@ from torch import Tensor, nn
 from pfdl.penalties import CORAL, IRM, PartialDecorrelation, Penalty, Quantization, VREx
 from pfdl.penalties.environments import EnvironmentPenalty
 from pfdl.risk import sample_risks
-from pfdl.weightings import CNBB, DWR, Balance, GroupDRO, StableNet, Uniform, Weighting
+from pfdl.weightings import CNBB, DWR, Balance, GroupDRO, Product, SceneBalance, StableNet, Uniform, Weighting
 
 
 class Objective(nn.Module):
     """Risk under a weighting plus penalties, as one scalar to minimise.
 
-    ERM is ``Objective()``, PFDL is ``Objective([PartialDecorrelation(p)])``, IRM with PFDL has both penalties in the
-    list. A penalty gets those tensors of the batch that it ``needs``.
+    ERM is ``Objective()``, the PFDL paper's is ``Objective([PartialDecorrelation(p)])``, IRM with it has both penalties
+    in the list. A penalty gets those tensors of the batch that it ``needs``.
 
     If a penalty between environments has a weight above 1, everything is divided by it, as in the published code of
     IRM: otherwise the gradient would jump by that factor when the weight takes effect. See :meth:`divisor`.
@@ -83,6 +83,11 @@ class Objective(nn.Module):
         return max([1.0, *(penalty.current_weight() for penalty in between)])
 
     @property
+    def infers_contexts(self) -> bool:
+        """Whether the environments are to be found by :func:`pfdl.infer_contexts`, for all parts."""
+        return self.weighting.infers_contexts
+
+    @property
     def needs(self) -> set[str]:
         """All that the parts of this objective read."""
         parts: list[Part] = [self.weighting, *self._penalties()]
@@ -106,7 +111,7 @@ RECIPES: dict[str, Recipe] = {
     "erm": lambda num_features: (),
     "groupdro": lambda num_features, **settings: (GroupDRO(**settings),),
     "irm": lambda num_features, **settings: (IRM(**settings),),
-    "pfdl": lambda num_features, **settings: (PartialDecorrelation(num_features, **settings),),
+    "pfdl": lambda num_features, **settings: (SceneBalance(**settings),),
     "pfdl-paper": lambda num_features, **settings: (PartialDecorrelation(num_features, **PUBLISHED | settings),),
     "stablenet": lambda num_features, **settings: (StableNet(**settings),),
     "vrex": lambda num_features, **settings: (VREx(**settings),),
@@ -118,7 +123,9 @@ def make_objective(name: str, num_features: int, **settings: Mapping[str, Any]) 
     """Build an objective by name.
 
     Args:
-        name: One of the names in ``RECIPES``, or several joined by ``+``, such as ``"irm+pfdl"``.
+        name: One of the names in ``RECIPES``, or several joined by ``+``, such as ``"irm+pfdl"``: penalties are
+            added, weightings multiplied. ``"pfdl"`` balances scenes against classes, ``"pfdl-paper"`` is the penalty
+            as it was published.
         num_features: p, the width of the embedding.
         **settings: For each part of the name that shall not have its defaults, a mapping of its arguments:
             ``irm={"weight": 1e4, "anneal": 200}``.
@@ -127,11 +134,11 @@ def make_objective(name: str, num_features: int, **settings: Mapping[str, Any]) 
         A new objective.
 
     Raises:
-        ValueError: If a name is unknown or given twice, if two parts both bring a weighting, or if settings are
-            given for a part that the name does not have.
+        ValueError: If a name is unknown or given twice, or if settings are given for a part that the name does not
+            have.
 
     Example:
-        >>> make_objective("irm+pfdl", num_features=8, irm={"weight": 100.0}).needs == {
+        >>> make_objective("irm+pfdl-paper", num_features=8, irm={"weight": 100.0}).needs == {
         ...     "features", "logits", "labels", "environments"}
         True
     """
@@ -148,9 +155,8 @@ def make_objective(name: str, num_features: int, **settings: Mapping[str, Any]) 
         raise ValueError(f"settings for {', '.join(sorted(unused))} were given but the objective is {name!r}.")
     parts = [part for key in names for part in RECIPES[key](num_features, **settings.get(key, {}))]
     weightings = [part for part in parts if isinstance(part, Weighting)]
-    if len(weightings) > 1:
-        raise ValueError(f"the objective {name!r} has {len(weightings)} weightings of the samples; choose one.")
-    return Objective((part for part in parts if isinstance(part, Penalty)), *weightings)
+    weighting = Product(weightings) if len(weightings) > 1 else next(iter(weightings), None)
+    return Objective((part for part in parts if isinstance(part, Penalty)), weighting)
 
 
 def _needed(part: Part, batch: Mapping[str, Tensor | None]) -> list[Tensor]:

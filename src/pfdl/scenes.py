@@ -24,7 +24,11 @@ IndexArray = NDArray[np.intp]
 CANDIDATES = (2, 3, 4, 6, 8, 12)
 """Numbers of groups that are tried."""
 
-HALVINGS, STARTS, MOST_TURNS, SWEEPS, PRINCIPAL = 3, 3, 30, 5, 64
+AS_GOOD = 0.02
+"""Of numbers of groups whose agreement differs by less, the larger is taken: a scene in two parts is still a scene, two
+scenes in one group are not told apart."""
+
+HALVINGS, STARTS, MOST_TURNS, SWEEPS, PRINCIPAL, MOST_SAMPLES = 3, 3, 30, 20, 64, 4000
 
 
 def infer_contexts(
@@ -40,17 +44,17 @@ def infer_contexts(
 
     Fitting both parts at once matters: the mean of a class that mostly stands in one scene is also that scene's.
 
-    Scenes are easier to see than objects, and a network learns them first: give features of a pretrained network, or
-    of one that has trained for an epoch. Later its features within a class tell more of the object.
+    Give features of a pretrained network, or :func:`pfdl.image_statistics`. A network that is trained on these labels
+    is no good: its features within a class soon tell more of the object than of the scene.
 
-    A scene that moves many features is found by half of them, and the other half confirms it. So there are as many
-    groups as halves of the features still agree on; where they agree on none, groups might be anything, and all samples
-    are put into one.
+    A scene that moves many features is found by half of them, and the other half confirms it. So the number of groups
+    is the one on which halves of the features agree best; where they agree well on none, groups might be anything, and
+    all samples are put into one.
 
     Args:
         features: Shape (n, p).
         labels: The classes, shape (n,).
-        contexts: Number of groups; by default the largest of ``CANDIDATES`` that is confirmed.
+        contexts: Number of groups; by default that of ``CANDIDATES`` which is confirmed best.
         confirmation: The adjusted Rand index between the groups by two random halves of the features, mean of three
             halvings, from which on they count as confirmed.
         seed: Of the clustering and the halves.
@@ -78,23 +82,34 @@ def infer_contexts(
         if contexts > len(u):
             raise ValueError(f"contexts is {contexts}, but there are only {len(u)} samples.")
     candidates = [contexts] if contexts is not None else [number for number in CANDIDATES if number <= len(u)]
-    agreement = _agreement_of_halves(u, y, candidates, seed)
-    confirmed = [number for number in candidates if agreement[number] >= confirmation]
-    if not confirmed:
+    few = _some(len(u), seed)
+    halves = _halves(u[few], y[few], seed)
+    agreement = {number: _agreement(halves, y[few], number, seed) for number in candidates}
+    best = max(agreement.values())
+    if best < confirmation:
         return np.zeros(len(u), dtype=np.intp)
-    return _groups(_scene_part(u, y), y, max(confirmed), seed)
+    finest = max(number for number in candidates if agreement[number] >= best - AS_GOOD)
+    return _groups(_scene_part(u, y), y, finest, seed)
 
 
-def _agreement_of_halves(u: FloatArray, y: IndexArray, candidates: Sequence[int], seed: int) -> dict[int, float]:
-    """For each number of groups, how well random halves of the features agree on them."""
+def _some(samples: int, seed: int) -> IndexArray:
+    """As many samples as it takes to count scenes; more would only take longer."""
+    if samples <= MOST_SAMPLES:
+        return np.arange(samples)
+    return np.sort(np.random.default_rng(seed).choice(samples, MOST_SAMPLES, replace=False))
+
+
+def _halves(u: FloatArray, y: IndexArray, seed: int) -> list[tuple[FloatArray, FloatArray]]:
+    """The scene's part of random halves of the features."""
     rng = np.random.default_rng(seed)
-    found: dict[int, list[float]] = {number: [] for number in candidates}
-    for _ in range(HALVINGS):
-        halves = np.array_split(rng.permutation(u.shape[1]), 2)
-        parts = [_scene_part(u[:, columns], y) for columns in halves]
-        for number, agreements in found.items():
-            agreements.append(adjusted_rand_score(*(_groups(part, y, number, seed) for part in parts)))
-    return {number: float(np.mean(agreements)) for number, agreements in found.items()}
+    order = [np.array_split(rng.permutation(u.shape[1]), 2) for _ in range(HALVINGS)]
+    return [(_scene_part(u[:, one], y), _scene_part(u[:, other], y)) for one, other in order]
+
+
+def _agreement(halves: Sequence[tuple[FloatArray, FloatArray]], y: IndexArray, number: int, seed: int) -> float:
+    """How well halves of the features agree on a number of groups."""
+    found = [[_groups(part, y, number, seed) for part in parts] for parts in halves]
+    return float(np.mean([adjusted_rand_score(*groups) for groups in found]))
 
 
 def _scene_part(u: FloatArray, y: IndexArray) -> FloatArray:
@@ -109,38 +124,48 @@ def _groups(z: FloatArray, y: IndexArray, contexts: int, seed: int) -> IndexArra
     fits = []
     for start in range(STARTS):
         for beginning in (z - group_means(z, y)[y], z):
-            first = KMeans(contexts, n_init=1, random_state=seed + start).fit(beginning).labels_.astype(np.intp)
+            first = (
+                KMeans(contexts, n_init=1, max_iter=10, random_state=seed + start)
+                .fit(beginning)
+                .labels_.astype(np.intp)
+            )
             fits.append(_two_way(z, y, first, contexts))
     return min(fits, key=lambda fit: fit[0])[1]
 
 
 def _principal(z: FloatArray) -> FloatArray:
     """The coordinates with the most variance; distances in all of them cost more and say the same."""
-    if z.shape[1] <= PRINCIPAL:
+    if min(z.shape) <= PRINCIPAL:
         return z
     reduced: FloatArray = PCA(PRINCIPAL, svd_solver="randomized", random_state=0).fit_transform(z)
     return reduced
 
 
 def _two_way(z: FloatArray, y: IndexArray, group: IndexArray, contexts: int) -> tuple[float, IndexArray]:
-    """Minimise Σ ‖z_i − a_y(i) − b_g(i)‖² over a, b and g by turns, from a first g; the sum and g."""
-    a = np.zeros((int(y.max()) + 1, z.shape[1]))
+    """Minimise Σ ‖z_i − a_y(i) − b_g(i)‖² over a, b and g by turns, from a first g; the sum and g.
+
+    The means a and b follow from sums over classes, over groups and the counts of both, which are small; so a turn
+    passes over the samples twice, for the sums and for the distances.
+    """
+    of_class = np.eye(int(y.max()) + 1)[y]
+    class_sizes, class_sums = of_class.sum(axis=0).clip(min=1), of_class.T @ z
+    squared = float((z**2).sum())
+    a = np.zeros_like(class_sums)
     missed = np.inf
     for _ in range(MOST_TURNS):
+        of_group = np.eye(contexts)[group]
+        group_sums, counts = of_group.T @ z, of_class.T @ of_group
+        group_sizes = counts.sum(axis=0).clip(min=1)
         for _ in range(SWEEPS):
-            b = group_means(z - a[y], group, contexts)
-            a = group_means(z - b[group], y)
-        distance = _squared_distances(z - a[y], b)
+            b = (group_sums - counts.T @ a) / group_sizes[:, None]
+            a = (class_sums - counts @ b) / class_sizes[:, None]
+        distance = -2 * z @ b.T + (2 * a @ b.T + (b**2).sum(axis=1))[y]  # less what is the same for all groups
         before, group = group, distance.argmin(axis=1)
-        missed = float(distance.min(axis=1).sum())
+        constant = squared - 2 * float((class_sums * a).sum()) + float(class_sizes @ (a**2).sum(axis=1))
+        missed = constant + float(distance.min(axis=1).sum())
         if np.array_equal(group, before):
             break
     return missed, group
-
-
-def _squared_distances(x: FloatArray, centres: FloatArray) -> FloatArray:
-    distances: FloatArray = (x**2).sum(axis=1)[:, None] - 2 * x @ centres.T + (centres**2).sum(axis=1)
-    return distances
 
 
 def context_weights(labels: ArrayLike, contexts: ArrayLike, *, smoothing: float = SMOOTHING) -> FloatArray:

@@ -11,23 +11,29 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, RichProgressBar
 from lightning.pytorch.loggers import TensorBoardLogger
+from torch import Tensor
 
 from pfdl._validation import check_choice, check_count
 from pfdl.checkpoint import ModelConfig
 from pfdl.data.contexts import ContextSource
 from pfdl.data.manifest import Manifest
+from pfdl.filters import image_statistics
 from pfdl.lightning.classifier import ImageClassifier
 from pfdl.lightning.datamodule import ContextDataModule
 from pfdl.lightning.run_keeper import RunKeeper, TrainingStoppedError, read_state, write_metrics
-from pfdl.runs import claim
+from pfdl.objective import Objective
+from pfdl.runs import claim, set_aside, write_table
+from pfdl.scenes import CANDIDATES
 
 __all__ = ["MANIFEST", "TrainingPlan", "TrainingStoppedError", "train"]
 
 MANIFEST = "manifest.csv"
+SCENES = "scenes.csv"
 PRECISIONS = {"32": "32-true", "bf16": "bf16-mixed"}
 VALIDATION_ACCURACY = "val_accuracy"
 
@@ -116,15 +122,17 @@ def train(
     model_config = ModelConfig(plan.backbone, manifest.classes, plan.image_size, plan.small_stem)
     torch.manual_seed(plan.seed)
     model = _make_classifier(plan, manifest)
-    data = ContextDataModule(
+    data = _KeptContexts(
         source,
         manifest,
         image_size=plan.image_size,
         batch_size=plan.batch_size,
         num_workers=num_workers,
-        reveal_contexts="environments" in model.objective.needs,
+        contexts=_told(model.objective),
+        describe=model.embed if plan.pretrained else image_statistics,
         seed=plan.seed,
     )
+    data.folder = folder
     held_out = "validation" in manifest.set_names
     if plan.patience is not None and not held_out:
         raise ValueError("stopping early needs a validation set, and the manifest holds nothing out.")
@@ -140,6 +148,35 @@ def train(
                 model, data, RunKeeper(model.backbone, folder, seed=plan.seed, monitor=monitor), plan, device, progress
             )
     return folder
+
+
+def _told(objective: Objective) -> str:
+    """What training may know of contexts."""
+    if objective.infers_contexts:
+        return "inferred"
+    return "known" if "environments" in objective.needs else "hidden"
+
+
+class _KeptContexts(ContextDataModule):
+    """Inferred contexts are kept beside the run: it goes on with the same ones, and a user can look at them."""
+
+    folder: Path
+
+    def infer(self) -> Tensor:
+        """Those of the run folder, if it has all of them, else found and written there."""
+        path, images = self.folder / SCENES, self.train_set
+        try:
+            kept = pd.read_csv(path)
+            if kept["path"].tolist() == images.paths:
+                return torch.tensor(kept["scene"].to_numpy(dtype="int64"))
+            raise ValueError(f"{path} is not about the training images.")
+        except FileNotFoundError:
+            pass
+        except (KeyError, ValueError) as error:
+            set_aside(path, error, "contexts are inferred anew")
+        found = super().infer()
+        write_table(path, pd.DataFrame({"path": images.paths, "scene": found.tolist()}).to_csv(index=False))
+        return found
 
 
 def _fit(
@@ -170,7 +207,8 @@ def _fit(
 def _make_classifier(plan: TrainingPlan, manifest: Manifest) -> ImageClassifier:
     settings = {name: dict(values) for name, values in plan.objective_settings.items()}
     if "groupdro" in plan.objective.split("+"):
-        settings["groupdro"] = {"num_environments": len(manifest.contexts), **settings.get("groupdro", {})}
+        number = max(CANDIDATES) if "pfdl" in plan.objective.split("+") else len(manifest.contexts)
+        settings["groupdro"] = {"num_environments": number, **settings.get("groupdro", {})}
     return ImageClassifier(
         plan.backbone,
         len(manifest.classes),

@@ -6,6 +6,7 @@ import torch
 from pfdl.data.digits import bundled_digits
 from pfdl.experiments import colored_mnist
 from pfdl.experiments.colored_mnist import QUICK, ROWS, Scale, StackedColoredMNIST, run, run_row, run_task, tasks
+from pfdl.experiments.colored_mnist_rows import PENALTY
 
 TINY = Scale(restarts=2, max_train=40, max_hidden=4, feature_rows=8, decomposition_width=4)
 
@@ -29,8 +30,8 @@ def data():
 def tiny(key, steps, width=4):
     row = with_steps(ROWS, steps)[key]
     settings = dict(row.settings)
-    if "pfdl" in settings:
-        settings["pfdl"] = {**settings["pfdl"], "hidden": 4}
+    if PENALTY in settings:
+        settings[PENALTY] = {**settings[PENALTY], "hidden": 4}
     return replace(row, plan=replace(row.plan, hidden=width), settings=settings)
 
 
@@ -107,7 +108,7 @@ def test_erm_falls_for_the_colour_and_the_oracle_cannot():
 def test_a_quick_run_is_narrower_and_shorter_of_rows():
     scaled = [colored_mnist._scaled(row, QUICK) for row in ROWS.values()]
     assert {row.plan.hidden for row in scaled} == {QUICK.max_hidden}
-    assert {row.settings["pfdl"]["hidden"] for row in scaled if "pfdl" in row.settings} == {QUICK.decomposition_width}
+    assert {row.settings[PENALTY]["hidden"] for row in scaled if PENALTY in row.settings} == {QUICK.decomposition_width}
     assert {row.plan.steps for row in scaled} == {101, 501}
     assert colored_mnist._scaled(ROWS["irm"], Scale()).plan.hidden == 390
 

@@ -5,7 +5,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import pfdl
-from pfdl.lightning import ContextDataModule, ImageClassifier
+from pfdl.lightning import ContextDataModule, ImageClassifier, datamodule
 from pfdl.objective import Objective
 from pfdl.pixels import normalise
 from tests.tiny_images import tiny_data
@@ -45,8 +45,8 @@ def test_one_step_is_sgd_on_the_objective():
         torch.testing.assert_close(after, before - 0.01 * before.grad)
 
 
-def test_pfdl_fits_g_and_logs_it():
-    model = ImageClassifier("mlp", 2, "pfdl", image_size=8)
+def test_the_published_penalty_fits_g_and_logs_it():
+    model = ImageClassifier("mlp", 2, "pfdl-paper", image_size=8)
     before = [value.clone() for value in model.objective.penalties[0].decomposition.parameters()]
     logged = fit(model, make_data()).callback_metrics
     assert {"L_g", "L_decorr", "R2", "effective_sample_size", "val_accuracy", "val_loss"} <= set(logged)
@@ -56,7 +56,7 @@ def test_pfdl_fits_g_and_logs_it():
     assert not all(map(torch.equal, after, before))
 
 
-@pytest.mark.parametrize("objective", ["dwr", "cnbb", "stablenet", "stablenet+pfdl"])
+@pytest.mark.parametrize("objective", ["dwr", "cnbb", "stablenet", "stablenet+pfdl-paper"])
 def test_weightings_train_and_tell_their_effective_sample_size(objective):
     logged = fit(
         ImageClassifier("mlp", 2, objective, image_size=8), make_data(), limit_train_batches=2
@@ -74,9 +74,31 @@ def test_the_schedule_is_the_papers_by_default():
 
 
 def test_environments_reach_only_objectives_that_ask_for_them():
-    fit(ImageClassifier("mlp", 2, "irm", image_size=8), make_data(reveal_contexts=True), limit_train_batches=1)
-    with pytest.raises(ValueError, match="reveal_contexts=True"):
+    fit(ImageClassifier("mlp", 2, "irm", image_size=8), make_data(contexts="known"), limit_train_batches=1)
+    with pytest.raises(ValueError, match="contexts='known'"):
         fit(ImageClassifier("mlp", 2, "irm", image_size=8), make_data(), limit_train_batches=1)
+
+
+def test_pfdl_balances_what_was_inferred_from_all_training_images(monkeypatch):
+    found = torch.arange(100) % 3
+    monkeypatch.setattr(datamodule, "infer_contexts", lambda features, labels, seed: found[: len(labels)].numpy())
+    data = make_data(contexts="inferred")
+    model = ImageClassifier("mlp", 2, "pfdl", image_size=8)
+    logged = fit(model, data, epochs=2).callback_metrics
+    counts = torch.zeros(2, 3)
+    counts.index_put_(
+        (data.train_set.labels, data.train_set.contexts), torch.ones(len(data.train_set)), accumulate=True
+    )
+    assert torch.equal(model.objective.weighting.counts, counts)  # once, not in every epoch
+    assert logged["effective_sample_size"] <= 8.001
+
+
+def test_features_can_be_had_of_any_images():
+    model = ImageClassifier("mlp", 2, image_size=8)
+    images = torch.randint(256, (5, 3, 8, 8)).byte()
+    features = model.embed(images, batch_size=2)
+    torch.testing.assert_close(model.backbone[-1](features), model(images))
+    assert model.training
 
 
 def test_a_module_and_an_objective_of_ones_own():

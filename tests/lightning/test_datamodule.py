@@ -1,5 +1,7 @@
+import pytest
 import torch
 
+from pfdl import infer_contexts
 from pfdl.data.context_images import HIDDEN_CONTEXT
 from pfdl.lightning import ContextDataModule
 from tests.tiny_images import tiny_data
@@ -21,8 +23,26 @@ def test_batches_are_bytes_of_one_size_with_contexts_hidden():
     batches = list(make().train_dataloader())
     assert all(images.shape == (8, 3, 8, 8) and images.dtype == torch.uint8 for images, *_ in batches)
     assert all((contexts == HIDDEN_CONTEXT).all() for _, _, contexts in batches)
-    revealed = torch.cat([contexts for *_, contexts in make(reveal_contexts=True).train_dataloader()])
+    revealed = torch.cat([contexts for *_, contexts in make(contexts="known").train_dataloader()])
     assert set(revealed.tolist()) == {0, 1}
+
+
+def test_contexts_are_inferred_once_from_what_describes_the_images(monkeypatch):
+    described = []
+
+    def describe(images):
+        described.append(images.shape)
+        return images.flatten(1).float()
+
+    data = make(contexts="inferred", describe=describe)
+    data.setup("fit")
+    images = data.train_set
+    assert described == [(len(images), 3, 8, 8)]
+    expected = infer_contexts(images.images.flatten(1).float(), images.labels, seed=0)
+    assert images.contexts.tolist() == expected.tolist()
+    assert all((contexts == HIDDEN_CONTEXT).all() for *_, contexts in data.val_dataloader())
+    with pytest.raises(ValueError, match="contexts is 'guessed'"):
+        make(contexts="guessed")
 
 
 def test_the_order_follows_from_seed_and_epoch_alone():

@@ -22,7 +22,7 @@ from pfdl.lightning.run_keeper import METRICS, STATE, RunKeeper, TrainingStopped
 from pfdl.training import TrainingPlan, train
 from tests.tiny_images import tiny_data
 
-SETTINGS = {"backbone": "mlp", "objective": "stablenet+pfdl", "image_size": 8, "epochs": 4, "decay_every": 2}
+SETTINGS = {"backbone": "mlp", "objective": "stablenet+pfdl+pfdl-paper", "image_size": 8, "epochs": 4, "decay_every": 2}
 FEWER_STEPS = {"stablenet": {"steps": 2}}
 PLAN = TrainingPlan(**SETTINGS, objective_settings=FEWER_STEPS, batch_size=8, patience=3, seed=7)
 

@@ -38,12 +38,32 @@ def test_the_weights_of_one_batch_are_those_of_the_definition(smoothing):
 def test_counts_grow_over_batches_and_not_in_eval_mode():
     labels, environments = batch()
     together, apart = Balance(), Balance()
-    together.count(labels, environments)
+    together.prepare(labels, environments)
     for part in torch.arange(200).split(50):
         apart(labels[part], environments[part])
     torch.testing.assert_close(together.counts, apart.counts)
     apart.eval()(labels, environments)
     torch.testing.assert_close(together.counts, apart.counts)
+
+
+def test_once_prepared_a_sample_keeps_its_weight():
+    labels, environments = batch()
+    weighting = Balance()
+    weighting(*batch(seed=1))  # what was counted before is forgotten
+    weighting.prepare(labels, environments)
+    whole = weighting(labels, environments)
+    part = weighting(labels[:50], environments[:50])
+    torch.testing.assert_close(part, whole[:50] / whole[:50].mean())
+    assert weighting.counts.sum() == 200
+
+
+def test_classes_can_be_made_equal_too():
+    labels, environments = batch()
+    weights = Balance(equal_classes=True, smoothing=0.0)(labels, environments)
+    shares = torch.stack([weights[labels == label].sum() for label in range(3)]) / weights.sum()
+    torch.testing.assert_close(shares, torch.full((3,), 1 / 3))
+    one = Balance(equal_classes=True)(labels, torch.zeros_like(labels))
+    torch.testing.assert_close(one, (1 / labels.bincount())[labels] * 200 / 3)
 
 
 def test_samples_of_unknown_environment_weigh_one_and_are_not_counted():
@@ -60,7 +80,7 @@ def test_samples_of_unknown_environment_weigh_one_and_are_not_counted():
 def test_counts_are_part_of_the_state():
     first, second = Balance(), Balance()
     labels, environments = batch()
-    first.count(labels, environments)
+    first.prepare(labels, environments)
     second.load_state_dict(first.state_dict())
     assert torch.equal(first.eval()(labels, environments), second.eval()(labels, environments))
 

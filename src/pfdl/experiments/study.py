@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,19 @@ import pandas as pd
 import torch
 from rich.console import Console
 from sklearn.metrics import normalized_mutual_info_score
+from torch import Tensor
 
 from pfdl._validation import check_choice, check_count
+from pfdl.data.context_images import HIDDEN_CONTEXT
 from pfdl.experiments.arena import Contest, compete
 from pfdl.experiments.grid import run_grid
-from pfdl.experiments.study_data import Arena
-from pfdl.experiments.study_rows import ENTRIES
+from pfdl.experiments.study_data import Arena, Round
+from pfdl.experiments.study_rows import ENTRIES, INFERRED, KNOWN, ONE
 from pfdl.runs import claim, write_table
+from pfdl.scenes import infer_contexts
+
+ESS, NUMBER, AGREEMENT = "effective sample size", "contexts found", "agreement with true contexts"
+""""Tests" that are no accuracies."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +37,6 @@ class Scale:
         seeds: Paired repetitions.
         first_seed: The first of them; what was tried while a method was made should have others.
         epochs: Passes over the training samples.
-        look_after: Epochs after which a network that is not pretrained is looked at to infer contexts.
         learning_rate: Of SGD.
     """
 
@@ -38,7 +44,6 @@ class Scale:
     seeds: int = 10
     first_seed: int = 0
     epochs: int = 30
-    look_after: int = 1
     learning_rate: float = 0.01
 
 
@@ -90,11 +95,11 @@ def run(
     return results
 
 
-_ARENA = ["data", "features", "group_by", "mnist"]
+_ARENA = [part.name for part in fields(Arena)]
 
 
 def run_task(
-    row: str, seed: int, *, device: str, epochs: int, look_after: int, learning_rate: float, **arena: Any
+    row: str, seed: int, *, device: str, epochs: int, learning_rate: float, **arena: Any
 ) -> list[dict[str, Any]]:
     """Train one row with one seed and test it.
 
@@ -103,31 +108,50 @@ def run_task(
         seed: Of the split, the first weights and all that training draws.
         device: Where to compute.
         epochs: See :class:`Scale`.
-        look_after: Likewise.
         learning_rate: Likewise.
         **arena: What :class:`pfdl.experiments.study_data.Arena` takes.
 
     Returns:
         Lines of ``test`` and ``value``: accuracy in percent by test set, the effective sample size of the last batch
-        as a part of it, and, where contexts were inferred, their normalised mutual information with the true ones.
+        as a part of it, and, where contexts were inferred, their number and their normalised mutual information with
+        the true ones.
     """
     entry = ENTRIES[row]
     game = Arena(**arena).round(seed)
+    environments = _environments(entry.environments, game, seed)
     contest = Contest(
         objective=entry.objective,
         settings=entry.settings,
-        environments=entry.environments,
-        look_after=None if game.pretrained else look_after,
+        layer=entry.layer,
+        class_centred=entry.class_centred,
         epochs=epochs,
         batch_size=entry.batch_size,
         learning_rate=learning_rate,
         seed=seed,
     )
+    _repeatable(device)
     torch.manual_seed(seed)
-    outcome = compete(contest, game.make_model(entry.width), game.train, game.tests, device=device)
-    lines = [{"test": test, "value": value} for test, value in outcome.accuracy.items()]
-    lines.append({"test": "effective sample size", "value": outcome.effective_sample_size})
-    if outcome.groups is not None:
-        agreement = normalized_mutual_info_score(game.train.contexts, outcome.groups)
-        lines.append({"test": "agreement with true contexts", "value": float(agreement)})
-    return lines
+    model = game.make_model(entry.width)
+    outcome = compete(contest, model, game.train, environments, game.tests, device=device)
+    values = {**outcome.accuracy, ESS: outcome.effective_sample_size}
+    if entry.environments == INFERRED:
+        values[NUMBER] = len(set(environments.tolist()))
+        values[AGREEMENT] = float(normalized_mutual_info_score(game.train.contexts, environments))
+    return [{"test": test, "value": value} for test, value in values.items()]
+
+
+def _environments(told: str, game: Round, seed: int) -> Tensor:
+    """What the objective is told of the contexts."""
+    if told == INFERRED:
+        return torch.from_numpy(infer_contexts(game.scenery(), game.train.labels, seed=seed))
+    if told == KNOWN:
+        return game.train.contexts
+    return torch.full_like(game.train.labels, 0 if told == ONE else HIDDEN_CONTEXT)
+
+
+def _repeatable(device: str) -> None:
+    """Let a GPU add in a fixed order: methods that do the same on a data set shall have the same result there."""
+    if device != "cpu":
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

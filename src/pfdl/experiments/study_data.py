@@ -19,9 +19,13 @@ from pfdl.data import ColoredMNIST, ContextFolder, ProceduralContexts, make_spli
 from pfdl.data.contexts import ContextSource
 from pfdl.data.manifest import Manifest, read_groups
 from pfdl.experiments.arena import Samples
+from pfdl.experiments.pretrained import BATCH, embed, fine_tuned, load_network
+from pfdl.experiments.pretrained import NETWORK as PRETRAINED
+from pfdl.filters import image_statistics
 
 COLORED_MNIST, PROCEDURAL = "colored-mnist", "procedural"
-IMAGE_SIZE, HIDDEN, COLORED_DIGITS = 64, 256, 10_000
+RESNET = "resnet18"
+IMAGE_SIZE, LARGE, HIDDEN, COLORED_DIGITS = 64, 96, 256, 10_000
 TESTS = ("1:5", "1:1", "5:1")
 SHIFTED, SAME = "shifted", "same"
 """The tests of Colored-MNIST: the colours turned round, and as in training."""
@@ -34,13 +38,13 @@ class Round(NamedTuple):
         train: Training samples.
         tests: Test sets by name; the hardest is the first.
         make_model: Makes an untrained network, given the width of its embedding or None.
-        pretrained: Whether the inputs are features of a pretrained network.
+        scenery: Gives what contexts are inferred from, shape (n, features); on request, because it takes a while.
     """
 
     train: Samples
     tests: Mapping[str, Samples]
     make_model: Callable[[int | None], nn.Module]
-    pretrained: bool = False
+    scenery: Callable[[], Tensor]
 
 
 @dataclass(frozen=True)
@@ -52,12 +56,15 @@ class Arena:
         features: A file by ``pfdl study-features``, whose features are trained on instead of pixels.
         group_by: See :func:`pfdl.data.manifest.read_groups`; for folders.
         mnist: Folder of the MNIST files; without it scikit-learn's digits are coloured.
+        network: What is trained on pixels: a name for :func:`pfdl.backbones.make_backbone`, from scratch; or
+            ``"efficientnet-lite0"``, which is pretrained and fine-tuned.
     """
 
     data: str
     features: str | None = None
     group_by: str | None = None
     mnist: str | None = None
+    network: str = RESNET
 
     @property
     def is_generated(self) -> bool:
@@ -67,8 +74,15 @@ class Arena:
     @property
     def name(self) -> str:
         """What it is called in tables."""
-        kind = "" if self.features is None else ", pretrained features"
-        return (self.data if self.is_generated else Path(self.data).name) + kind
+        if self.data == COLORED_MNIST:
+            return self.data
+        kind = "pretrained features" if self.features else f"{self.network}{', fine-tuned' * self.is_fine_tuned}"
+        return f"{self.data if self.is_generated else Path(self.data).name}, {kind}"
+
+    @property
+    def is_fine_tuned(self) -> bool:
+        """Whether a pretrained network is trained on."""
+        return self.features is None and self.network == PRETRAINED
 
     def round(self, seed: int) -> Round:
         """The split of a seed."""
@@ -77,23 +91,31 @@ class Arena:
         source = open_source(self.data)
         groups = None if self.group_by is None else read_groups(self.group_by)
         manifest = make_split(source, ratio="5:1", seed=seed, groups=groups, validation_fraction=0.0)
-        inputs, place = _everything(self.data) if self.features is None else _stored(self.features)
+        size = LARGE if self.is_fine_tuned else IMAGE_SIZE
+        inputs, place = _stored(self.features) if self.features else _everything(self.data, size)
         train = _samples(manifest, "train", inputs, place)
         tests = {ratio: _samples(manifest, f"test-{ratio}", inputs, place) for ratio in TESTS}
         classes = len(manifest.classes)
+        if self.is_fine_tuned:
+            return Round(train, tests, lambda width: fine_tuned(classes), lambda: _embedded(train.inputs))
         if self.features is None:
-            return Round(train, tests, lambda width: _resnet(classes, width))
+            return Round(
+                train,
+                tests,
+                lambda width: _network(self.network, classes, width),
+                lambda: image_statistics(train.inputs),
+            )
         mean, deviation = train.inputs.mean(0), train.inputs.std(0).clamp(min=1e-6)
         train, *tested = (part._replace(inputs=(part.inputs - mean) / deviation) for part in (train, *tests.values()))
         return Round(
             train,
             dict(zip(tests, tested, strict=True)),
             lambda width: _perceptron(train.inputs.shape[1], classes, width, layers=1),
-            pretrained=True,
+            lambda: train.inputs,
         )
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=8)
 def open_source(data: str) -> ContextSource:
     """The images of a data set; kept, because looking at every file of a folder takes a while."""
     if Arena(data).is_generated:
@@ -102,15 +124,15 @@ def open_source(data: str) -> ContextSource:
     return ContextFolder(data, on_bad_image="skip")
 
 
-@lru_cache(maxsize=2)
-def _everything(data: str) -> tuple[Tensor, dict[str, int]]:
+@lru_cache(maxsize=8)
+def _everything(data: str, size: int) -> tuple[Tensor, dict[str, int]]:
     """All images as bytes, and the row of each path."""
     source = open_source(data)
-    images = torch.stack([source.load(sample.path, IMAGE_SIZE, sample.sha256) for sample in source.samples])
+    images = torch.stack([source.load(sample.path, size, sample.sha256) for sample in source.samples])
     return images, {sample.path: row for row, sample in enumerate(source.samples)}
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=8)
 def _stored(features: str) -> tuple[Tensor, dict[str, int]]:
     paths = Path(features).with_suffix(".txt").read_text(encoding="utf-8").splitlines()
     return load_file(features)["features"].float(), {path: row for row, path in enumerate(paths)}
@@ -138,7 +160,13 @@ def _colored_digits(mnist: str | None, seed: int) -> Round:
 
     train = samples(*data.train)
     tests = {SHIFTED: samples(data.test), SAME: samples(*data.held_out)}
-    return Round(train, tests, lambda width: _perceptron(train.inputs.shape[1], 2, width, layers=2))
+    images = torch.cat([environment.images for environment in data.train])
+    return Round(
+        train,
+        tests,
+        lambda width: _perceptron(train.inputs.shape[1], 2, width, layers=2),
+        lambda: image_statistics(images),
+    )
 
 
 def _perceptron(inputs: int, classes: int, width: int | None, *, layers: int) -> nn.Module:
@@ -147,9 +175,18 @@ def _perceptron(inputs: int, classes: int, width: int | None, *, layers: int) ->
     return nn.Sequential(*hidden, nn.Linear(widths[-1], classes))
 
 
-def _resnet(classes: int, width: int | None) -> nn.Module:
-    model = make_backbone("resnet18", classes, image_size=IMAGE_SIZE)
+def _network(name: str, classes: int, width: int | None) -> nn.Module:
+    model = make_backbone(name, classes, image_size=IMAGE_SIZE)
     if width is not None:
-        head = nn.Sequential(nn.Linear(512, width), nn.ReLU(), nn.Linear(width, classes))
-        model.fc = head
+        path, last = [(path, part) for path, part in model.named_modules() if isinstance(part, nn.Linear)][-1]
+        parent, _, name = path.rpartition(".")
+        head = nn.Sequential(nn.Linear(last.in_features, width), nn.ReLU(), nn.Linear(width, classes))
+        setattr(model.get_submodule(parent), name, head)
     return model
+
+
+def _embedded(images: Tensor) -> Tensor:
+    """The pretrained network's features, before it is trained on."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    network = load_network().to(device)
+    return torch.cat([embed(network, batch.to(device)).cpu() for batch in torch.split(images, BATCH)])

@@ -8,6 +8,10 @@ from typing import Any
 
 from pfdl.scenes import CANDIDATES
 
+HIDDEN, ONE, INFERRED, KNOWN = "hidden", "one", "inferred", "known"
+"""What an objective may be told of contexts: nothing; that all samples share one; groups found by
+:func:`pfdl.infer_contexts`; or the truth, which makes it an oracle."""
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -17,35 +21,41 @@ class Entry:
         title: Its name in tables.
         objective: See :func:`pfdl.objective.make_objective`.
         settings: Likewise.
-        environments: See :class:`pfdl.experiments.arena.Contest`.
-        batch_size: Likewise.
+        environments: What it is told of contexts: ``HIDDEN``, ``ONE``, ``INFERRED`` or ``KNOWN``.
+        batch_size: See :class:`pfdl.experiments.arena.Contest`.
+        layer: Likewise.
+        class_centred: Likewise.
         width: Width of the embedding, by a layer in front of the classifier; None leaves the backbone as it is.
     """
 
     title: str
     objective: str
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    environments: str = "hidden"
+    environments: str = HIDDEN
     batch_size: int = 64
+    layer: int = -1
+    class_centred: bool = False
     width: int | None = None
 
 
-def _published(title: str, *, batch_size: int = 64, width: int | None = None, **changes: Any) -> Entry:
-    return Entry(title, "pfdl-paper", {"pfdl-paper": changes} if changes else {}, "hidden", batch_size, width)
+def _published(title: str, *, entry: Mapping[str, Any] | None = None, **changes: Any) -> Entry:
+    """The published penalty with changes; ``entry`` is what changes beside it."""
+    return Entry(title, "pfdl-paper", {"pfdl-paper": changes} if changes else {}, **(entry or {}))
 
 
 METHODS: dict[str, Entry] = {
     "erm": Entry("ERM", "erm"),
+    "erm-classes": Entry("ERM, classes weighted equally", "balance", {"balance": {"equal_classes": True}}, ONE),
     "pfdl-paper": Entry("PFDL as published", "pfdl-paper"),
     "dwr": Entry("DWR", "dwr"),
     "cnbb": Entry("CNBB's weights", "cnbb"),
     "stablenet": Entry("StableNet", "stablenet"),
-    "irm": Entry("IRM, inferred contexts", "irm", {"irm": {"weight": 1.0}}, "inferred"),
+    "irm": Entry("IRM, inferred contexts", "irm", {"irm": {"weight": 0.1}}, INFERRED),
     "groupdro": Entry(
-        "GroupDRO, inferred contexts", "groupdro", {"groupdro": {"num_environments": max(CANDIDATES)}}, "inferred"
+        "GroupDRO, inferred contexts", "groupdro", {"groupdro": {"num_environments": max(CANDIDATES)}}, INFERRED
     ),
-    "balance": Entry("Balance, inferred contexts", "balance", {}, "inferred"),
-    "balance-known": Entry("Balance, true contexts (oracle)", "balance", {}, "known"),
+    "pfdl": Entry("PFDL (balanced scenes)", "pfdl", {}, INFERRED),
+    "pfdl-known": Entry("the same, true contexts (oracle)", "balance", {}, KNOWN),
 }
 
 FACTORS: dict[str, Entry] = {
@@ -56,17 +66,24 @@ FACTORS: dict[str, Entry] = {
     "deep": _published("g with two hidden layers", sharing="indexed", hidden=[256, 256]),
     "five-steps": _published("five g-steps", sharing="indexed", fit_steps=5),
     "centred": _published("centred", sharing="indexed", center="batch"),
+    "class-centred": _published("centred by class", sharing="indexed", entry={"class_centred": True}),
     "pairwise": _published("pairwise form", sharing="indexed", form="pairwise"),
     "pairwise-centred": _published("pairwise form, centred", sharing="indexed", form="pairwise", center="batch"),
-    "batch-16": _published("batches of 16", batch_size=16),
-    "batch-256": _published("batches of 256", batch_size=256),
-    "width-64": _published("64 features", width=64),
+    "batch-16": _published("batches of 16", entry={"batch_size": 16}),
+    "batch-256": _published("batches of 256", entry={"batch_size": 256}),
+    "width-64": _published("64 features, by a hidden layer", entry={"width": 64}),
+    "width-64-before": _published("the features before that layer", entry={"width": 64, "layer": -2}),
     "erm-batch-16": Entry("ERM, batches of 16", "erm", batch_size=16),
     "erm-batch-256": Entry("ERM, batches of 256", "erm", batch_size=256),
     "erm-width-64": Entry("ERM, 64 features", "erm", width=64),
 }
 
-BASELINES = {"batch-16": "erm-batch-16", "batch-256": "erm-batch-256", "width-64": "erm-width-64"}
+BASELINES = {
+    "batch-16": "erm-batch-16",
+    "batch-256": "erm-batch-256",
+    "width-64": "erm-width-64",
+    "width-64-before": "erm-width-64",
+}
 """Plain training to compare with, where it is not ``erm``."""
 
 ENTRIES = {**METHODS, **FACTORS}

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from pfdl._validation import check_count
 from pfdl.backbones import make_backbone
+from pfdl.lightning.datamodule import ContextDataModule
 from pfdl.objective import Objective, make_objective
 from pfdl.penalties import PartialDecorrelation
 from pfdl.pixels import mirror_and_shift, normalise
@@ -27,14 +28,14 @@ class ImageClassifier(LightningModule):
     names neither momentum nor weight decay; the defaults are those of the ResNet paper.
 
     Logged, as means over each epoch: ``train_loss``, ``train_accuracy``, ``effective_sample_size`` (of a batch, under
-    the objective's weighting), ``val_loss`` and ``val_accuracy``; with PFDL also ``L_g`` and ``L_decorr``, and ``R2``
-    of g on the epoch's last batch.
+    the objective's weighting), ``val_loss`` and ``val_accuracy``; with the published penalty also ``L_g`` and
+    ``L_decorr``, and ``R2`` of g on the epoch's last batch.
 
     Args:
         backbone: A name for :func:`pfdl.backbones.make_backbone`, or a classifier of your own.
         num_classes: Number of classes; required with a name.
         objective: A name for :func:`pfdl.make_objective` such as ``"erm"`` or ``"pfdl"``, or an objective.
-        objective_settings: Settings of the parts of a named objective: ``{"pfdl": {"weight": 0.1}}``.
+        objective_settings: Settings of the parts of a named objective: ``{"pfdl-paper": {"weight": 0.1}}``.
         image_size: Height and width of the images, for backbones that must know.
         small_stem: See :func:`pfdl.backbones.make_backbone`.
         pretrained: Likewise.
@@ -108,9 +109,25 @@ class ImageClassifier(LightningModule):
         return logits
 
     def on_fit_start(self) -> None:
-        """On a GPU, lay out convolutions as its tensor cores read them; the numbers stay the same."""
+        """On a GPU, lay out convolutions as its tensor cores read them; let the weighting see all training samples."""
         if self.device.type == "cuda":
             self.backbone.to(memory_format=torch.channels_last)
+        data = getattr(self.trainer, "datamodule", None)
+        if isinstance(data, ContextDataModule) and "environments" in self.objective.weighting.needs:
+            images = data.train_set
+            self.objective.weighting.prepare(images.labels.to(self.device), images.contexts.to(self.device))
+
+    @torch.no_grad()
+    def embed(self, images: Tensor, batch_size: int = 256) -> Tensor:
+        """The features of images, shape (n, p), on the CPU; the module is in ``eval()`` mode meanwhile."""
+        training = self.training
+        self.eval()
+        parts = []
+        for batch in torch.split(images, batch_size):
+            self(batch.to(self.device))
+            parts.append(self._tap.features.float().cpu())
+        self.train(training)
+        return torch.cat(parts)
 
     def training_step(self, batch: Sequence[Tensor], batch_idx: int) -> Tensor:
         """The objective on one batch."""
@@ -147,9 +164,9 @@ class ImageClassifier(LightningModule):
             return None
         if not given or bool((given[0] < 0).any()):
             raise ValueError(
-                "this objective compares environments, but the batch does not say where its images come from; "
-                "pass ContextDataModule(..., reveal_contexts=True), or choose an objective without irm, vrex, coral "
-                "and groupdro."
+                "this objective compares environments, but the batch does not say where its images come from; pass "
+                "ContextDataModule(..., contexts='known') or contexts='inferred', or choose an objective without pfdl, "
+                "balance, irm, vrex, coral and groupdro."
             )
         return given[0]
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from lightning.pytorch import LightningDataModule
+from torch import Tensor
 from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
 
-from pfdl._validation import check_count
-from pfdl.data.context_images import ContextImages
+from pfdl._validation import check_choice, check_count
+from pfdl.data.context_images import HIDDEN_CONTEXT, ContextImages
 from pfdl.data.contexts import ContextSource
 from pfdl.data.manifest import Manifest
+from pfdl.filters import image_statistics
+from pfdl.scenes import infer_contexts
 
 
 class ContextDataModule(LightningDataModule):
@@ -28,9 +32,12 @@ class ContextDataModule(LightningDataModule):
         batch_size: Images per batch; what does not fill a last batch is left for another epoch.
         num_workers: Processes that load images; 0 loads in the training process, which is fastest for a cached set.
         cache: See :class:`pfdl.data.ContextImages`.
-        reveal_contexts: Give the contexts of training images too, for objectives that compare environments. The
-            protocol of the paper hides them.
-        seed: Of the order.
+        contexts: What training may know of contexts: ``"hidden"``, nothing, as in the protocol of the paper;
+            ``"known"``, the truth, for objectives that compare environments; or ``"inferred"``, groups that
+            :func:`pfdl.infer_contexts` finds in the training images, for the objective ``pfdl``.
+        describe: With inferred contexts, from images as bytes, shape (n, 3, h, w), to features, shape (n, p); by
+            default :func:`pfdl.image_statistics`. A pretrained network's features see more.
+        seed: Of the order, and of inferring.
     """
 
     def __init__(
@@ -42,10 +49,12 @@ class ContextDataModule(LightningDataModule):
         batch_size: int = 64,
         num_workers: int = 0,
         cache: bool | None = None,
-        reveal_contexts: bool = False,
+        contexts: str = "hidden",
+        describe: Callable[[Tensor], Tensor] = image_statistics,
         seed: int = 0,
     ) -> None:
         super().__init__()
+        check_choice("contexts", contexts, ("hidden", "known", "inferred"))
         check_count("batch_size", batch_size, 2)
         check_count("num_workers", num_workers, 0)
         self.source = source
@@ -54,7 +63,8 @@ class ContextDataModule(LightningDataModule):
         self.batch_size = batch_size
         self.num_workers = num_workers
         self.cache = cache
-        self.reveal_contexts = reveal_contexts
+        self.contexts = contexts
+        self.describe = describe
         self.seed = seed
         self._sets: dict[str, ContextImages] = {}
 
@@ -73,12 +83,25 @@ class ContextDataModule(LightningDataModule):
                     name,
                     size=self.image_size,
                     cache=self.cache,
-                    reveal_contexts=self.reveal_contexts,
+                    reveal_contexts=self.contexts == "known",
                 )
+        if self.contexts == "inferred" and bool((self.train_set.contexts == HIDDEN_CONTEXT).all()):
+            self.train_set.contexts = self.infer()
+
+    def infer(self) -> Tensor:
+        """The inferred contexts of the training images, shape (n,); override it to bring your own."""
+        images = self.train_set
+        features = self.describe(images.images)
+        return torch.from_numpy(infer_contexts(features, images.labels, seed=self.seed))
+
+    @property
+    def train_set(self) -> ContextImages:
+        """The training images, once :meth:`setup` has read them."""
+        return self._sets["train"]
 
     def train_dataloader(self) -> DataLoader[Any]:
         """Shuffled batches of one size."""
-        images = self._sets["train"]
+        images = self.train_set
         processes, rank = (self.trainer.world_size, self.trainer.global_rank) if self.trainer else (1, 0)
         # Seeds 0, 1, … of paired runs plus the epoch's number must not meet, hence the factor.
         sampler: DistributedSampler[Any] = DistributedSampler(images, processes, rank, seed=self.seed * 1_000_003)

@@ -126,7 +126,7 @@ def _main_table(summary: pd.DataFrame, chosen: Mapping[str, Row]) -> str:
     entries += [(title, row, PAPER_IRM_PFDL if "irm" in row.settings else None) for title, row in chosen.items()]
     for title, row, paper in entries:
         ours = summary.loc[row.key]
-        form = ", pairwise" if row.settings.get("pfdl", {}).get("form") == "pairwise" else ""
+        form = ", pairwise" if row.is_pairwise else ""
         cells = [title, f"{row.pfdl_weight:g}{form}" if row.pfdl_weight else "–"]
         cells += [f"{ours[split]:.2f} ± {ours[f'{split}_std']:.2f}" for split in ("train", "test")]
         for figures in (row.published, paper):

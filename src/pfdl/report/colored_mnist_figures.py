@@ -67,7 +67,7 @@ def draw_trade_off(summary: pd.DataFrame, path: Path) -> None:
     figure = Figure(figsize=(8.6, 3.6), layout="constrained")
     by_weight, plane = figure.subplots(1, 2)
     curves = {
-        "IRM+PFDL": (IRM, [row for row in CANDIDATES[IRM.key] if "form" not in row.settings["pfdl"]], "o", "-"),
+        "IRM+PFDL": (IRM, [row for row in CANDIDATES[IRM.key] if not row.is_pairwise], "o", "-"),
         "V-REx+PFDL": (VREX, list(CANDIDATES[VREX.key]), "s", "--"),
     }
     for name, (base, rows, marker, line) in curves.items():

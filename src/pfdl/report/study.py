@@ -8,10 +8,11 @@ import pandas as pd
 from scipy.stats import ttest_1samp
 
 from pfdl._files import write_atomically
+from pfdl.experiments.study import AGREEMENT, ESS, NUMBER
 from pfdl.experiments.study_rows import BASELINES, ENTRIES
 from pfdl.selection import paired_difference
 
-NOT_ACCURACY = ("effective sample size", "agreement with true contexts")
+NOT_ACCURACY = (ESS, NUMBER, AGREEMENT)
 
 
 def write_report(results: pd.DataFrame, folder: Path, *, command: str) -> list[Path]:
@@ -42,17 +43,17 @@ def _table(part: pd.DataFrame) -> str:
     wide = part.pivot_table(index=["row", "seed"], columns="test", values="value")
     rows = list(dict.fromkeys(part["row"]))
     lines = [
-        f"| method | seeds | {' | '.join(tests)} | agreement with true contexts |",
-        "|---" * (len(tests) + 3) + "|",
+        f"| method | seeds | {' | '.join(tests)} | contexts found | their agreement with the true ones |",
+        "|---" * (len(tests) + 4) + "|",
     ]
     for row in rows:
         ours = wide.loc[row]
         baseline = BASELINES.get(row, "erm")
         plain = wide.loc[baseline] if baseline in rows and baseline != row else None
         cells = [_cell(ours[test], None if plain is None else plain[test]) for test in tests]
-        agreement = ours.get(NOT_ACCURACY[1], pd.Series(dtype=float)).mean()
-        shown = "–" if pd.isna(agreement) else f"{agreement:.2f}"
-        lines.append(f"| {ENTRIES[row].title} | {len(ours)} | {' | '.join(cells)} | {shown} |")
+        found = [ours.get(key, pd.Series(dtype=float)).mean() for key in (NUMBER, AGREEMENT)]
+        cells += ["–" if pd.isna(value) else f"{value:.{digits}f}" for value, digits in zip(found, (1, 2), strict=True)]
+        lines.append(f"| {ENTRIES[row].title} | {len(ours)} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

@@ -19,36 +19,48 @@ class Balance(Weighting):
     """Weights under which every environment has the same share of every class.
 
     They undo the correlation of class and environment in the training data, and leave each class its frequency. The
-    counts behind them are those of the samples seen so far in training; they are part of ``state_dict()``.
+    counts behind them are those of :meth:`prepare`, or else of the samples seen so far in training; they are part of
+    ``state_dict()``.
     Environments may be known, or found by :func:`pfdl.infer_contexts`; samples whose environment is −1 weigh 1.
 
     Args:
         smoothing: See :func:`balancing_table`.
+        equal_classes: Whether the classes, too, shall have equal shares.
     """
 
     needs = ("labels", "environments")
     counts: Tensor
 
-    def __init__(self, *, smoothing: float = SMOOTHING) -> None:
+    def __init__(self, *, smoothing: float = SMOOTHING, equal_classes: bool = False) -> None:
         super().__init__()
         if not math.isfinite(smoothing) or smoothing < 0:
             raise ValueError(f"smoothing is {smoothing}; give a finite number of at least 0.")
         self.smoothing = smoothing
+        self.equal_classes = equal_classes
         self.register_buffer("counts", torch.zeros(0, 0))
+        self._prepared = False
+
+    def prepare(self, labels: Tensor, environments: Tensor) -> None:
+        """Count all training samples, shape (n,), at once: from then on the weights of a sample stay the same."""
+        self.counts = self.counts.new_zeros(0, 0)
+        self._count(labels, environments)
+        self._prepared = True
 
     def forward(self, labels: Tensor, environments: Tensor) -> Tensor:
-        """Count a batch of labels and environments, shape (n,), and weigh its samples."""
-        labels, known = labels.long(), environments >= 0
-        if self.training:
-            self.count(labels[known], environments[known])
-        weights = torch.ones(len(labels), device=labels.device)
-        if self.counts.numel():
-            table = balancing_table(self.counts, self.smoothing)
-            weights[known] = table[labels[known], environments[known]]
-        return self.finish(weights)
+        """Weigh a batch of labels and environments, shape (n,); count it, if nobody has counted all samples."""
+        if self.training and not self._prepared:
+            self._count(labels, environments)
+        if not self.counts.numel():
+            return self.finish(torch.ones(len(labels), device=labels.device))
+        table = balancing_table(self.counts, self.smoothing)
+        if self.equal_classes:
+            table = table / self.counts.sum(1, keepdim=True).clamp(min=1) * self.counts.sum() / len(self.counts)
+        of_cell = table[labels.long(), environments.clamp(min=0)]
+        return self.finish(torch.where(environments >= 0, of_cell, 1.0))
 
-    def count(self, labels: Tensor, environments: Tensor) -> None:
-        """Add samples to the counts."""
+    def _count(self, labels: Tensor, environments: Tensor) -> None:
+        known = environments >= 0
+        labels, environments = labels[known].long(), environments[known].long()
         if len(labels) == 0:
             return
         grown = [

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from torch import Tensor, nn
 
 
@@ -15,15 +13,23 @@ class Weighting(nn.Module):
     makes one number per sample, not negative, and returns ``self.finish(...)`` of them: shape (n,), mean 1.
 
     Attributes:
+        infers_contexts: Whether its environments are to be found by :func:`pfdl.infer_contexts`, not told.
         effective_sample_size: (Σw)²/Σw² of the last batch, a tensor on its device: n if all weights are equal, 1 if
             one sample has all of it. None before the first batch.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("features",)
+    needs: tuple[str, ...] = ("features",)
+    infers_contexts: bool = False
 
     def __init__(self) -> None:
         super().__init__()
         self.effective_sample_size: Tensor | None = None
+
+    def prepare(self, labels: Tensor, environments: Tensor) -> None:
+        """See the labels and environments of all training samples, shape (n,), before the first batch.
+
+        Most weightings have no use for them. Calling it is optional, and once more after a checkpoint was loaded.
+        """
 
     def finish(self, weights: Tensor) -> Tensor:
         """Note the effective sample size and scale the weights to a mean of 1; how every ``forward`` ends."""

@@ -130,7 +130,7 @@ def _main_table(results: pd.DataFrame, chosen: dict[str, tuple[Row, Row]]) -> Ta
 def _weight(row: Row) -> Cell:
     if not row.pfdl_weight:
         return Missing("without PFDL")
-    return f"{row.pfdl_weight:g}" + (", pairwise" if row.settings["pfdl"].get("form") == "pairwise" else "")
+    return f"{row.pfdl_weight:g}" + (", pairwise" if row.is_pairwise else "")
 
 
 def _printed(figures: Figures | None) -> tuple[Cell, Cell]:
@@ -168,7 +168,7 @@ def _plane(results: pd.DataFrame) -> Plot:
 def _weight_plot(results: pd.DataFrame) -> Plot | None:
     lines = []
     for number, base in enumerate((IRM, VREX)):
-        rows = [row for row in CANDIDATES[base.key] if "form" not in row.settings["pfdl"]]
+        rows = [row for row in CANDIDATES[base.key] if not row.is_pairwise]
         rows = [row for row in rows if row.key in set(results["row"])]
         for split in SPLITS if len(rows) > 1 else ():
             cells = [_accuracies(results, row, split) for row in rows]
