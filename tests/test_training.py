@@ -2,14 +2,16 @@ import json
 import sys
 from dataclasses import asdict, replace
 
+import pandas as pd
 import pytest
 import torch
 
 from pfdl import training
 from pfdl.backbones import make_backbone
 from pfdl.checkpoint import WEIGHTS, ModelConfig, load_model, save_weights
+from pfdl.lightning.run_keeper import STATE
 from pfdl.runs import CONFIG, claim, read_run
-from pfdl.training import TrainingPlan, train
+from pfdl.training import SCENES, TrainingPlan, train
 from tests.tiny_images import tiny_data
 
 PLAN = TrainingPlan(backbone="mlp", objective="erm", image_size=8, epochs=1, batch_size=8)
@@ -141,3 +143,30 @@ def test_the_configuration_is_plain_json(tmp_path):
 def test_reading_a_model_does_not_need_lightning(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "lightning", None)
     assert isinstance(load_model(write_run(tmp_path / "run"))[0], torch.nn.Module)
+
+
+def test_inferred_scenes_are_kept_and_damage_is_mended(tmp_path, caplog):
+    source, manifest = tiny_data()
+    folder = train(replace(PLAN, objective="pfdl"), source, manifest, tmp_path / "run", device="cpu")
+    scenes = pd.read_csv(folder / SCENES)
+    assert sorted(scenes["path"]) == sorted(row.path for row in manifest.rows_of("train"))
+    found = (folder / SCENES).read_bytes()
+
+    def again():
+        (folder / STATE).unlink()  # so that it trains anew
+        train(replace(PLAN, objective="pfdl"), source, manifest, folder, device="cpu")
+
+    scenes["scene"] = 1 - scenes["scene"] % 2  # what stands there is taken
+    scenes.to_csv(folder / SCENES, index=False)
+    kept = (folder / SCENES).read_bytes()
+    again()
+    assert (folder / SCENES).read_bytes() == kept
+    for damage in (b"path,scene\nelsewhere,0\n", b"\xff\x00"):
+        (folder / SCENES).write_bytes(damage)
+        again()
+        assert (folder / SCENES).read_bytes() == found
+    assert "contexts are inferred anew" in caplog.text
+
+
+def test_objectives_without_pfdl_infer_nothing(tmp_path):
+    assert not (train(PLAN, *tiny_data(), tmp_path / "run", device="cpu") / SCENES).exists()

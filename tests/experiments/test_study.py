@@ -15,6 +15,7 @@ from pfdl.experiments import study, study_data
 from pfdl.experiments.study import Scale
 from pfdl.experiments.study_data import SAME, SHIFTED, TESTS, Arena
 from pfdl.experiments.study_rows import BASELINES, ENTRIES, FACTORS
+from pfdl.filters import image_statistics
 from pfdl.objective import make_objective
 from pfdl.report.study import write_report
 
@@ -56,7 +57,7 @@ def test_every_entry_makes_an_objective_and_has_a_baseline():
 
 
 def test_colored_digits_have_two_tests_and_go_on_after_a_stop(digits, tmp_path):
-    scale = Scale(rows=("erm", "balance-known"), seeds=2, epochs=1)
+    scale = Scale(rows=("erm", "pfdl-known"), seeds=2, epochs=1)
     first = study.run(dataclasses.replace(scale, rows=("erm",)), [digits], tmp_path)
     cells = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "cells").iterdir()}
     both = study.run(scale, [digits], tmp_path)
@@ -73,12 +74,30 @@ def test_a_folder_is_trained_on_pixels_or_on_stored_features(folder, monkeypatch
     assert pixels.train.inputs.dtype == torch.uint8
     assert list(pixels.tests) == list(TESTS)
     stored = Arena(str(folder), features=str(folder.with_suffix(".safetensors"))).round(0)
-    assert stored.pretrained
     torch.testing.assert_close(stored.train.inputs.mean(0), torch.zeros(12), atol=1e-5, rtol=0)
     assert torch.equal(stored.train.labels, pixels.train.labels)
     assert torch.equal(stored.train.contexts, pixels.train.contexts)
     assert stored.make_model(None)(stored.train.inputs).shape == (len(stored.train.labels), 2)
     assert pixels.make_model(4).fc[-1].in_features == 4
+    assert torch.equal(stored.scenery(), stored.train.inputs)
+    assert torch.equal(pixels.scenery(), image_statistics(pixels.train.inputs))
+
+
+def test_inferred_contexts_are_counted_and_compared_with_the_true_ones(digits):
+    lines = study.run_task("pfdl", 0, device="cpu", epochs=1, learning_rate=0.01, **dataclasses.asdict(digits))
+    values = {line["test"]: line["value"] for line in lines}
+    assert values[study.NUMBER] == 2  # two colours
+    assert values[study.AGREEMENT] == 1.0
+    hidden = study.run_task("erm", 0, device="cpu", epochs=1, learning_rate=0.01, **dataclasses.asdict(digits))
+    assert study.NUMBER not in {line["test"] for line in hidden}
+
+
+def test_only_an_oracle_sees_the_true_contexts(digits):
+    game = digits.round(0)
+    for told, expected in (("hidden", {-1}), ("one", {0}), ("known", {0, 1})):
+        assert set(study._environments(told, game, 0).tolist()) == expected
+    blind = game._replace(train=game.train._replace(contexts=torch.full_like(game.train.contexts, 9)))
+    assert torch.equal(study._environments("inferred", game, 0), study._environments("inferred", blind, 0))
 
 
 def test_the_procedural_set_can_be_less_tempting():
@@ -87,7 +106,7 @@ def test_the_procedural_set_can_be_less_tempting():
 
 
 def made_up():
-    values = {"erm": (50.0, 52.0, 51.0), "balance": (53.0, 54.0, 55.0), "erm-batch-16": (40.0, 41.0, 42.0)}
+    values = {"erm": (50.0, 52.0, 51.0), "pfdl": (53.0, 54.0, 55.0), "erm-batch-16": (40.0, 41.0, 42.0)}
     values["batch-16"] = (41.0, 42.0, 43.0)
     return pd.DataFrame(
         [
@@ -101,9 +120,9 @@ def made_up():
 def test_the_page_has_paired_differences_to_the_right_baseline(tmp_path):
     write_report(made_up(), tmp_path, command="pfdl study pets")
     text = (tmp_path / "table.md").read_text()
-    assert "| ERM | 3 | 51.0 | – |" in text
-    assert re.search(r"Balance, inferred contexts \| 3 \| 54\.0 \(\+3\.00 ± 0\.58, p = 0\.035\)", text)
-    assert "| batches of 16 | 3 | 42.0 (+1.00 ± 0) | – |" in text
+    assert "| ERM | 3 | 51.0 | – | – |" in text
+    assert re.search(r"PFDL \(balanced scenes\) \| 3 \| 54\.0 \(\+3\.00 ± 0\.58, p = 0\.035\)", text)
+    assert "| batches of 16 | 3 | 42.0 (+1.00 ± 0) | – | – |" in text
 
 
 def test_the_command(digits, tmp_path):

@@ -6,11 +6,19 @@ from pfdl.experiments.colored_mnist import ROWS as COLORED_ROWS
 from pfdl.report.heatmaps import SideBySide
 from pfdl.report.page import Facts, Text
 from pfdl.report.plots import Plot
-from pfdl.report.sections import colored_mnist, contexts, mmads, other, provenance, training
+from pfdl.report.sections import colored_mnist, contexts, mmads, other, provenance, study, training
 from pfdl.report.tables import Missing, Number, Table
 from pfdl.runs import read_run
 
-from .made_up import make_colored, make_contexts, make_mmads, make_training, mmads_rows, write_config
+from .made_up import (
+    make_colored,
+    make_contexts,
+    make_mmads,
+    make_study,
+    make_training,
+    mmads_rows,
+    write_config,
+)
 
 
 def build(section, folder):
@@ -35,6 +43,23 @@ def row_of(table, header, skip=0):
 
 def warnings_of(section):
     return [block.text for block in section.blocks if isinstance(block, Text) and block.tone == "warning"]
+
+
+def test_a_study_compares_with_plain_training_where_it_is_hardest(tmp_path):
+    section = build(study, make_study(tmp_path))
+    table = tables_of(section)["Accuracy in percent, pets"]
+    assert table.columns == ["1:5", "1:5, difference", "5:1", "5:1, difference"]
+    ours = dict(zip(table.columns, row_of(table, "PFDL (balanced scenes)"), strict=True))
+    assert (ours["1:5"].value, ours["1:5, difference"].value) == pytest.approx((43.25, 3.25))
+    assert row_of(table, "ERM")[1] == Missing()
+    (plot,) = plots_of(section).values()
+    (line,) = plot.series
+    assert (list(line.x), list(line.y)) == (["pets", "digits"], pytest.approx([3.25, 0.0]))
+    assert section.finding == (
+        "Beyond chance (95 % sure over 2 comparisons): PFDL (balanced scenes) on pets (+3.2)."
+    )  # a row without its partner is no comparison
+    (tmp_path / "results.csv").write_text("arena,row,seed,test,value\n")
+    assert warnings_of(build(study, tmp_path)) == ["No finished results yet."]
 
 
 def test_mmads_stands_beside_the_paper_and_shows_what_was_not_run(tmp_path):

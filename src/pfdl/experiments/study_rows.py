@@ -55,6 +55,7 @@ METHODS: dict[str, Entry] = {
         "GroupDRO, inferred contexts", "groupdro", {"groupdro": {"num_environments": max(CANDIDATES)}}, INFERRED
     ),
     "pfdl": Entry("PFDL (balanced scenes)", "pfdl", {}, INFERRED),
+    "pfdl-classes": Entry("PFDL, classes weighted equally too", "pfdl", {"pfdl": {"equal_classes": True}}, INFERRED),
     "pfdl-known": Entry("the same, true contexts (oracle)", "balance", {}, KNOWN),
 }
 
@@ -79,6 +80,7 @@ FACTORS: dict[str, Entry] = {
 }
 
 BASELINES = {
+    "pfdl-classes": "erm-classes",
     "batch-16": "erm-batch-16",
     "batch-256": "erm-batch-256",
     "width-64": "erm-width-64",
