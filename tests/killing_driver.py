@@ -92,7 +92,7 @@ def reproduce_contexts(output: Path, data: Path) -> None:
 
 def study(output: Path, data: Path) -> None:
     study_data.COLORED_DIGITS, study_data.HIDDEN = 40, 4
-    scale = experiment.Scale(rows=("erm", "balance-known"), seeds=2, epochs=1)
+    scale = experiment.Scale(rows=("erm", "pfdl"), seeds=2, epochs=1)
     experiment.run(scale, [study_data.Arena("colored-mnist")], output)
 
 

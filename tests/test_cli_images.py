@@ -33,7 +33,7 @@ def photos(tmp_path_factory):
 @pytest.fixture(scope="module")
 def trained(photos, tmp_path_factory):
     output = tmp_path_factory.mktemp("runs") / "run"
-    arguments = ["train", str(photos), *FAST, "--ratio", "2:1", "--set", "pfdl.weight=0.5", "-o", str(output)]
+    arguments = ["train", str(photos), *FAST, "--ratio", "2:1", "--set", "pfdl.smoothing=0.5", "-o", str(output)]
     return output, runner.invoke(app, arguments)
 
 
@@ -45,7 +45,7 @@ def test_one_command_trains_tests_and_exports(trained):
     for name in ("model.safetensors", "config.json", "manifest.csv", "metrics.csv", "export/model.onnx"):
         assert (output / name).is_file()
     assert json.loads((output / "config.json").read_text())["settings"]["training"]["objective_settings"] == {
-        "pfdl": {"weight": 0.5}
+        "pfdl": {"smoothing": 0.5}
     }
 
 
@@ -86,7 +86,7 @@ def test_without_onnx_training_still_ends_well(trained, photos, monkeypatch):
         raise ModuleNotFoundError("exporting needs onnx")
 
     monkeypatch.setattr("pfdl.export.export", missing)
-    arguments = ["train", str(photos), *FAST, "--ratio", "2:1", "--set", "pfdl.weight=0.5", "-o", str(trained[0])]
+    arguments = ["train", str(photos), *FAST, "--ratio", "2:1", "--set", "pfdl.smoothing=0.5", "-o", str(trained[0])]
     result = runner.invoke(app, arguments)
     assert result.exit_code == 0
     assert "No ONNX file: exporting needs onnx" in result.output
@@ -127,7 +127,7 @@ def test_bad_images_are_named(photos, tmp_path):
         (["train", "contexts", "-b", "resnet19"], "did you mean 'resnet18'"),
         (["train", "contexts", "-O", "sgd"], "'sgd' in the objective 'sgd' is unknown"),
         (["train", "contexts", "--set", "pfdl.colour=1"], "unexpected keyword argument 'colour'"),
-        (["train", "contexts", "--set", "pfdl.form=round"], "form is 'round'"),
+        (["train", "contexts", "-O", "pfdl-paper", "--set", "pfdl-paper.form=round"], "form is 'round'"),
         (["train", "contexts", "--set", "weight"], "give PART.NAME=VALUE"),
         (["train", "contexts", "--precision", "8"], "precision is '8'"),
         (["train", "contexts", "-b", "cn", "--small-stem"], "small-image stem"),

@@ -19,7 +19,7 @@ from pfdl.data.mmads import SETTINGS
 from pfdl.experiments import contexts, mmads
 from pfdl.lightning.run_keeper import METRICS, STATE
 from pfdl.runs import CONFIG
-from pfdl.training import TrainingPlan, train
+from pfdl.training import SCENES, TrainingPlan, train
 from tests.killing_driver import TRAINING, content, pictures
 from tests.tiny_images import TinySource, tiny_data
 
@@ -166,7 +166,7 @@ def test_a_full_disk_in_mid_training_is_a_sentence_and_the_run_goes_on_later(tmp
     assert result.exit_code == 2, result.output
     assert "resume.safetensors cannot be written (File too large); what was there before is left." in result.output
     assert "Traceback" not in result.output
-    assert content(tmp_path / "full").keys() == {CONFIG, "manifest.csv", "manifest.json", WEIGHTS, METRICS}
+    assert content(tmp_path / "full").keys() == {CONFIG, "manifest.csv", "manifest.json", SCENES, WEIGHTS, METRICS}
     assert runner.invoke(app, [*command, str(tmp_path / "full")]).exit_code == 0
     assert content(tmp_path / "full") == content(tmp_path / "whole")
 

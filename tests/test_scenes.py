@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from sklearn.metrics import normalized_mutual_info_score
 
 from pfdl import context_weights, infer_contexts
@@ -66,8 +67,9 @@ def test_class_and_scene_are_told_apart_by_fitting_both():
 @pytest.mark.parametrize(
     ("features", "labels", "message"),
     [
-        (np.zeros((4, 3)), np.zeros(3), "features have shape (4, 3) and there are 3 labels"),
-        (np.zeros(4), np.zeros(4), "give (n, p) and n"),
+        (np.zeros((4, 3)), np.zeros(3), "features have shape (4, 3) and labels (3,)"),
+        (np.zeros(4), np.zeros(4), "give (n, p) and (n,)"),
+        (np.zeros((4, 1)), np.zeros(4), "there are 1 features"),
         (np.full((4, 3), np.nan), np.zeros(4), "not finite"),
     ],
 )
@@ -80,6 +82,13 @@ def test_what_cannot_be_used_is_refused(features, labels, message):
 def test_more_groups_than_samples_are_refused():
     with pytest.raises(ValueError, match="contexts is 8, but there are only 4 samples"):
         infer_contexts(np.eye(4), np.zeros(4), contexts=8)
+
+
+def test_tensors_are_taken_and_a_single_sample_is_a_group():
+    features, labels, _ = (torch.from_numpy(part) for part in objects_in_scenes(samples=200))
+    found = infer_contexts(features.requires_grad_(), labels, contexts=2)
+    np.testing.assert_array_equal(found, infer_contexts(features.detach().numpy(), labels.numpy(), contexts=2))
+    np.testing.assert_array_equal(infer_contexts(features[:1], labels[:1]), [0])
 
 
 def test_few_samples_with_many_features_are_taken():

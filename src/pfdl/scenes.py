@@ -82,6 +82,8 @@ def infer_contexts(
         if contexts > len(u):
             raise ValueError(f"contexts is {contexts}, but there are only {len(u)} samples.")
     candidates = [contexts] if contexts is not None else [number for number in CANDIDATES if number <= len(u)]
+    if not candidates:
+        return np.zeros(len(u), dtype=np.intp)
     few = _some(len(u), seed)
     halves = _halves(u[few], y[few], seed)
     agreement = {number: _agreement(halves, y[few], number, seed) for number in candidates}
@@ -124,12 +126,8 @@ def _groups(z: FloatArray, y: IndexArray, contexts: int, seed: int) -> IndexArra
     fits = []
     for start in range(STARTS):
         for beginning in (z - group_means(z, y)[y], z):
-            first = (
-                KMeans(contexts, n_init=1, max_iter=10, random_state=seed + start)
-                .fit(beginning)
-                .labels_.astype(np.intp)
-            )
-            fits.append(_two_way(z, y, first, contexts))
+            first = KMeans(contexts, n_init=1, max_iter=10, random_state=seed + start).fit_predict(beginning)
+            fits.append(_two_way(z, y, first.astype(np.intp), contexts))
     return min(fits, key=lambda fit: fit[0])[1]
 
 
@@ -186,7 +184,7 @@ def context_weights(labels: ArrayLike, contexts: ArrayLike, *, smoothing: float 
         >>> context_weights([0, 0, 0, 0, 1, 1], ["snow", "snow", "snow", "sea", "snow", "sea"], smoothing=0.0).round(3)
         array([0.667, 0.667, 0.667, 2.   , 1.   , 1.   ])
     """
-    y, group = (np.unique(np.asarray(values), return_inverse=True)[1] for values in (labels, contexts))
+    y, group = (np.unique(_array(values), return_inverse=True)[1] for values in (labels, contexts))
     if y.ndim != 1 or y.shape != group.shape:
         raise ValueError(f"labels have shape {y.shape} and contexts {group.shape}; both must be (n,).")
     counts = np.zeros((y.max() + 1, group.max() + 1))
@@ -195,13 +193,18 @@ def context_weights(labels: ArrayLike, contexts: ArrayLike, *, smoothing: float 
     return weights
 
 
+def _array(values: Any) -> NDArray[Any]:
+    """Also of a tensor on a GPU."""
+    return np.asarray(values.detach().cpu() if isinstance(values, torch.Tensor) else values)
+
+
 def _check(features: Any, labels: Any) -> tuple[FloatArray, IndexArray]:
-    u = np.asarray(features, dtype=np.float64)
-    if u.ndim != 2 or len(u) != len(np.asarray(labels)):
-        raise ValueError(
-            f"features have shape {u.shape} and there are {len(np.asarray(labels))} labels; give (n, p) and n."
-        )
+    u, given = _array(features).astype(np.float64), _array(labels)
+    if u.ndim != 2 or given.shape != u.shape[:1]:
+        raise ValueError(f"features have shape {u.shape} and labels {given.shape}; give (n, p) and (n,).")
+    if u.shape[1] < 2:
+        raise ValueError(f"there are {u.shape[1]} features; one must be predicted from others, so give at least 2.")
     if not np.isfinite(u).all():
         raise ValueError("features have entries that are not finite.")
-    _, y = np.unique(np.asarray(labels), return_inverse=True)
+    _, y = np.unique(given, return_inverse=True)
     return u, y.astype(np.intp)

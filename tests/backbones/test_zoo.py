@@ -9,7 +9,7 @@ import pfdl
 from pfdl.backbones import ConvNet, list_backbones, make_backbone
 
 
-@pytest.mark.parametrize("name", ["cn", "cn-bn", "mlp", "resnet18", "mobilenet_v3_small", "timm/resnet10t"])
+@pytest.mark.parametrize("name", ["cn", "cn-bn", "mlp", "small", "resnet18", "mobilenet_v3_small", "timm/resnet10t"])
 def test_every_family_gives_logits_and_its_features_are_reachable(name):
     model = make_backbone(name, num_classes=5, image_size=64).eval()
     with pfdl.attach(model) as tap, torch.no_grad():
@@ -123,7 +123,7 @@ def test_wrong_arguments_are_sentences():
 def test_without_the_libraries_our_own_networks_remain(monkeypatch):
     monkeypatch.setitem(sys.modules, "timm", None)
     monkeypatch.setitem(sys.modules, "torchvision", None)
-    assert list_backbones() == ["cn", "cn-bn", "mlp"]
+    assert list_backbones() == ["cn", "cn-bn", "mlp", "small"]
     with pytest.raises(ImportError, match="install timm"):
         make_backbone("timm/resnet18", 2)
     with pytest.raises(ImportError, match="install torchvision"):
