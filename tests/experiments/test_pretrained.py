@@ -6,7 +6,10 @@ from typer.testing import CliRunner
 
 from pfdl.cli import app
 from pfdl.experiments import pretrained
-from pfdl.experiments.pretrained import embed, load_network, write_features
+from pfdl.experiments.pretrained import embed, fine_tuned, load_network, write_features
+from pfdl.experiments.study_data import Arena
+from pfdl.pixels import normalise
+from pfdl.taps import attach
 from tests.tiny_images import TinySource
 
 
@@ -33,6 +36,22 @@ def test_the_network_knows_pictures():
     first, mirrored = embed(network, picture), embed(network, picture.flip(3))
     other = embed(network, 255 - picture)
     assert torch.dist(first, mirrored) < 0.5 * torch.dist(first, other)
+
+
+def test_fine_tuning_starts_from_the_same_features_with_a_new_last_layer():
+    images = torch.randint(256, (2, 3, 64, 64), generator=torch.Generator().manual_seed(0)).byte()
+    model = fine_tuned(3).eval()
+    with attach(model) as tap, torch.no_grad():
+        assert model(normalise(images)).shape == (2, 3)
+        expected = load_network().extract_features((images.float() - 127) / 128).mean((2, 3))
+        torch.testing.assert_close(tap.features, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_the_study_fine_tunes_it():
+    arena = Arena("procedural", network="efficientnet-lite0")
+    assert arena.name == "procedural, efficientnet-lite0, fine-tuned"
+    linear = [part for part in arena._network(4).modules() if isinstance(part, torch.nn.Linear)]
+    assert [part.out_features for part in linear] == [4]
 
 
 def test_without_the_package_a_sentence_says_what_to_install(monkeypatch, tmp_path):

@@ -96,14 +96,12 @@ class Arena:
         train = _samples(manifest, "train", inputs, place)
         tests = {ratio: _samples(manifest, f"test-{ratio}", inputs, place) for ratio in TESTS}
         classes = len(manifest.classes)
-        if self.is_fine_tuned:
-            return Round(train, tests, lambda width: fine_tuned(classes), lambda: _embedded(train.inputs))
         if self.features is None:
             return Round(
                 train,
                 tests,
-                lambda width: _network(self.network, classes, width),
-                lambda: image_statistics(train.inputs),
+                lambda width: _with_width(self._network(classes), classes, width),
+                lambda: _embedded(train.inputs) if self.is_fine_tuned else image_statistics(train.inputs),
             )
         mean, deviation = train.inputs.mean(0), train.inputs.std(0).clamp(min=1e-6)
         train, *tested = (part._replace(inputs=(part.inputs - mean) / deviation) for part in (train, *tests.values()))
@@ -112,6 +110,11 @@ class Arena:
             dict(zip(tests, tested, strict=True)),
             lambda width: _perceptron(train.inputs.shape[1], classes, width, layers=1),
             lambda: train.inputs,
+        )
+
+    def _network(self, classes: int) -> nn.Module:
+        return (
+            fine_tuned(classes) if self.is_fine_tuned else make_backbone(self.network, classes, image_size=IMAGE_SIZE)
         )
 
 
@@ -175,8 +178,8 @@ def _perceptron(inputs: int, classes: int, width: int | None, *, layers: int) ->
     return nn.Sequential(*hidden, nn.Linear(widths[-1], classes))
 
 
-def _network(name: str, classes: int, width: int | None) -> nn.Module:
-    model = make_backbone(name, classes, image_size=IMAGE_SIZE)
+def _with_width(model: nn.Module, classes: int, width: int | None) -> nn.Module:
+    """A hidden layer of that width in front of the classifier, or the model as it is."""
     if width is not None:
         path, last = [(path, part) for path, part in model.named_modules() if isinstance(part, nn.Linear)][-1]
         parent, _, name = path.rpartition(".")
