@@ -20,7 +20,7 @@ RESULTS = Path(__file__).parent.parent / "results"
 METHODS = {
     "pfdl-paper": ("PFDL as published", "#8a8f98", "s"),
     "pfdl": ("PFDL (balanced scenes)", "#c8442b", "o"),
-    "pfdl-known": ("the same, true contexts (oracle)", "#1b6ca8", "D"),
+    "pfdl-known": ("PFDL, true contexts (oracle)", "#1b6ca8", "D"),
 }
 PANELS = {
     "tested where contexts shift most": ("1:5", "shifted"),

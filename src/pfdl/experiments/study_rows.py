@@ -56,7 +56,7 @@ METHODS: dict[str, Entry] = {
     ),
     "pfdl": Entry("PFDL (balanced scenes)", "pfdl", {}, INFERRED),
     "pfdl-classes": Entry("PFDL, classes weighted equally too", "pfdl", {"pfdl": {"equal_classes": True}}, INFERRED),
-    "pfdl-known": Entry("the same, true contexts (oracle)", "balance", {}, KNOWN),
+    "pfdl-known": Entry("PFDL, true contexts (oracle)", "balance", {}, KNOWN),
 }
 
 FACTORS: dict[str, Entry] = {

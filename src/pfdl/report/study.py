@@ -28,9 +28,10 @@ def write_report(results: pd.DataFrame, folder: Path, *, command: str) -> list[P
     """
     parts = [
         f"# Study of methods under context shift\n\n`{command}`",
-        "Accuracy in percent, mean over paired seeds; in brackets the difference to plain training on the same splits "
-        "and first weights ± its standard error, and p of a paired t-test, uncorrected for the number of rows. The "
-        "last epoch counts; nothing is selected. Oracles know the true contexts of training samples.",
+        "Accuracy in percent, mean over paired seeds; in brackets the difference to plain training (with the "
+        "same batch size, width and weights of classes) on the same splits and first weights ± its standard error, and "
+        "p of a paired t-test, uncorrected for the number of rows. The last epoch counts; nothing is selected. Oracles "
+        "know the true contexts of training samples.",
     ]
     for arena, part in results.groupby("arena", sort=False):
         parts += [f"## {arena}", _table(part)]

@@ -38,48 +38,44 @@ def build(run: Run, problems: list[str]) -> Section:
     blocks: list[Block] = [Text(INTRODUCTION)]
     if not len(results):
         return Section(TITLE, [*blocks, Text("No finished results yet.", "warning")])
-    arenas = {str(name): part for name, part in results.groupby("arena", sort=False)}
-    plot = _differences_plot(arenas)
-    if plot is not None:
-        blocks.append(plot)
-    for name, part in arenas.items():
-        blocks += [Heading(name), _table(name, part)]
-    return Section(TITLE, blocks, "" if plot is None else plot.summary)
+    findings = []
+    for name, part in results.groupby("arena", sort=False):
+        blocks.append(Heading(str(name)))
+        differences = _differences(part)
+        if differences:
+            plot = _plot(_tests(part)[0], differences)
+            findings.append(f"{name}: {plot.summary}")
+            blocks.append(plot)
+        blocks.append(_table(str(name), part))
+    return Section(TITLE, blocks, " ".join(findings))
 
 
-def _differences_plot(arenas: dict[str, pd.DataFrame]) -> Plot | None:
-    """Points gained on plain training where the contexts shift most."""
-    found: dict[str, dict[str, PairedDifference]] = {}
-    for arena, part in arenas.items():
-        hardest = _tests(part)[0]
-        for row in dict.fromkeys(part["row"]):
-            baseline = BASELINES.get(row, "erm")
-            difference = paired(_cells(part, row, hardest), _cells(part, baseline, hardest))
-            if difference is not None and row not in ("erm", *BASELINES.values()):
-                found.setdefault(row, {})[arena] = difference
-    if not found:
-        return None
-    series = [_series(ENTRIES[row].title, differences) for row, differences in found.items()]
-    title = "Difference to plain training where the contexts shift most, with standard errors"
-    return Plot(title, _summary(found), "data set and network", "difference, points", series)
+def _differences(part: pd.DataFrame) -> dict[str, PairedDifference]:
+    """By the title of the method, points gained on plain training where the contexts shift most."""
+    hardest = _tests(part)[0]
+    found = {}
+    for row in dict.fromkeys(part["row"]):
+        baseline = BASELINES.get(row, "erm")
+        difference = paired(_cells(part, row, hardest), _cells(part, baseline, hardest))
+        if difference is not None and row not in ("erm", *BASELINES.values()):
+            found[ENTRIES[row].title] = difference
+    return found
 
 
-def _series(title: str, differences: dict[str, PairedDifference]) -> Series:
+def _plot(test: str, differences: dict[str, PairedDifference]) -> Plot:
+    beyond = [
+        f"{title} ({Number(one.mean, signed=True).printed})"
+        for title, one in differences.items()
+        if one.pairs > 1 and one.is_beyond_chance(len(differences))
+    ]
+    basis = f"95 % sure over {len(differences)} comparison{'s' * (len(differences) > 1)}"
+    summary = f"Beyond chance ({basis}): {'; '.join(beyond)}." if beyond else f"Nothing is beyond chance ({basis})."
     errors = [one.standard_error for one in differences.values()]
     drawable = None if any(map(math.isnan, errors)) else errors
-    return Series(title, list(differences), [one.mean for one in differences.values()], drawable, style="markers")
-
-
-def _summary(found: dict[str, dict[str, PairedDifference]]) -> str:
-    comparisons = sum(map(len, found.values()))
-    beyond = [
-        f"{ENTRIES[row].title} on {arena} ({Number(one.mean, signed=True).printed})"
-        for row, differences in found.items()
-        for arena, one in differences.items()
-        if one.pairs > 1 and one.is_beyond_chance(comparisons)
-    ]
-    basis = f"95 % sure over {comparisons} comparisons"
-    return f"Beyond chance ({basis}): {'; '.join(beyond)}." if beyond else f"Nothing is beyond chance ({basis})."
+    means = [one.mean for one in differences.values()]
+    line = Series("difference to plain training", list(differences), means, drawable, style="markers")
+    title = f"Difference to plain training at {test}, where contexts shift most, with standard errors"
+    return Plot(title, summary, "", "difference, points", [line], with_table=False)
 
 
 def _table(arena: str, part: pd.DataFrame) -> Table:
