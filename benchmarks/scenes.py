@@ -10,6 +10,7 @@ No test set is looked at. ``agreement`` is the normalised mutual information wit
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -20,8 +21,9 @@ from torch.nn.functional import cross_entropy
 
 from pfdl import infer_contexts, scenes
 from pfdl.backbones import make_backbone
+from pfdl.cli_study import make_arenas
 from pfdl.diagnosis.left_out import group_means
-from pfdl.experiments.study_data import Arena, Round
+from pfdl.experiments.study_data import Round
 from pfdl.pixels import mirror_and_shift, normalise
 from pfdl.taps import attach
 
@@ -65,27 +67,30 @@ def measure(features: Tensor, game: Round, seed: int) -> tuple[float, float, flo
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", nargs="+", help="as for pfdl study")
-    parser.add_argument("--features", nargs="*", default=[], help="files by pfdl study-features, in the same order")
-    parser.add_argument("--mnist", help="folder of the MNIST files")
+    parser.add_argument("--features", nargs="*", default=[], type=Path, help="files by pfdl study-features")
+    parser.add_argument("--group-by", nargs="*", default=[], help="as for pfdl study")
+    parser.add_argument("--mnist", type=Path, help="folder of the MNIST files")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first-seed", type=int, default=100)
     arguments = parser.parse_args()
     print("| data | described by | confirmed | groups | agreement |\n|---|---|---|---|---|")
-    for place, data in enumerate(arguments.data):
+    as_pixels = make_arenas(arguments.data, [], arguments.group_by, arguments.mnist, "resnet18")
+    as_features = make_arenas(arguments.data, arguments.features, arguments.group_by, arguments.mnist, "resnet18")
+    for arena, embedded in zip(as_pixels, as_features, strict=True):
         lines: dict[str, list[tuple[float, float, float]]] = {}
         for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
-            game = Arena(data, mnist=arguments.mnist).round(seed)
+            game = arena.round(seed)
             lines.setdefault("random filters", []).append(measure(game.scenery(), game, seed))
             with mock.patch.object(scenes, "_scene_part", standardised):
                 lines.setdefault("random filters, without g", []).append(measure(game.scenery(), game, seed))
             if game.train.inputs.dim() == 4:
                 lines.setdefault("ResNet-18 after an epoch", []).append(measure(after_an_epoch(game, seed), game, seed))
-            if place < len(arguments.features):
-                stored = Arena(data, features=arguments.features[place]).round(seed)
+            if embedded.features is not None:
+                stored = embedded.round(seed)
                 lines.setdefault("EfficientNet-lite0", []).append(measure(stored.scenery(), stored, seed))
         for name, values in lines.items():
             confirmed, groups, agreement = np.mean(values, axis=0)
-            print(f"| {Arena(data).name.split(',')[0]} | {name} | {confirmed:.2f} | {groups:.1f} | {agreement:.2f} |")
+            print(f"| {arena.name.split(',')[0]} | {name} | {confirmed:.2f} | {groups:.1f} | {agreement:.2f} |")
 
 
 if __name__ == "__main__":

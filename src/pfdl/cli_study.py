@@ -71,7 +71,7 @@ def study(
             epochs=epochs,
             learning_rate=learning_rate,
         )
-        arenas = _arenas(data, features or [], group_by or [], mnist, network)
+        arenas = make_arenas(data, features or [], group_by or [], mnist, network)
         command = " ".join(
             [
                 "pfdl study",
@@ -113,9 +113,10 @@ def register(app: typer.Typer) -> None:
     app.command("study-features")(study_features)
 
 
-def _arenas(
+def make_arenas(
     data: list[str], features: list[Path], group_by: list[str], mnist: Path | None, network: str
 ) -> list[Arena]:
+    """The data sets of the options of ``pfdl study``."""
     from pfdl.experiments.study_data import Arena
 
     folders = [name for name in data if not Arena(name).is_generated]
