@@ -173,10 +173,12 @@ def test_a_second_ctrl_c_does_not_wait(tmp_path, monkeypatch):
     monkeypatch.setattr(
         training, "RunKeeper", type("Twice", (Interrupter,), {"hook": "batch_start", "at": 2, "action": send})
     )
-    before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(SystemExit):  # Lightning's answer to Ctrl-C
-        run(tmp_path / "run")
-    signal.signal(signal.SIGINT, before)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores Ctrl-C
+    try:
+        with pytest.raises(SystemExit):  # Lightning's answer to Ctrl-C
+            run(tmp_path / "run")
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert not (tmp_path / "run" / STATE).exists()
 
 
