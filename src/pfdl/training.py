@@ -123,6 +123,7 @@ def train(
     torch.manual_seed(plan.seed)
     model = _make_classifier(plan, manifest)
     data = _KeptContexts(
+        folder,
         source,
         manifest,
         image_size=plan.image_size,
@@ -132,7 +133,6 @@ def train(
         describe=model.embed if plan.pretrained else image_statistics,
         seed=plan.seed,
     )
-    data.folder = folder
     held_out = "validation" in manifest.set_names
     if plan.patience is not None and not held_out:
         raise ValueError("stopping early needs a validation set, and the manifest holds nothing out.")
@@ -160,7 +160,9 @@ def _told(objective: Objective) -> str:
 class _KeptContexts(ContextDataModule):
     """Inferred contexts are kept beside the run: it goes on with the same ones, and a user can look at them."""
 
-    folder: Path
+    def __init__(self, folder: Path, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.folder = folder
 
     def infer(self) -> Tensor:
         """Those of the run folder, if it has all of them, else found and written there."""

@@ -60,11 +60,9 @@ class ContextImages(Dataset[tuple[Tensor, int, int]]):
         check_count("size", size, 1)
         self._source, self._rows, self._size = source, manifest.rows_of(set_name), size
         self.transform = transform
-        class_of = {name: index for index, name in enumerate(manifest.classes)}
-        context_of = {name: index for index, name in enumerate(manifest.contexts)}
-        hidden = not reveal_contexts and set_name in ("train", "validation")
-        self.labels = torch.tensor([class_of[row.class_name] for row in self._rows])
-        self.contexts = torch.tensor([HIDDEN_CONTEXT if hidden else context_of[row.context] for row in self._rows])
+        self.labels, self.contexts = (torch.tensor(numbers) for numbers in manifest.numbers_of(set_name))
+        if not reveal_contexts and set_name in ("train", "validation"):
+            self.contexts.fill_(HIDDEN_CONTEXT)
         self.paths = [row.path for row in self._rows]
         if cache is None:
             cache = len(self._rows) * 3 * size**2 <= CACHE_LIMIT

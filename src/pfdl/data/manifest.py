@@ -101,6 +101,13 @@ class Manifest:
             raise ValueError(f"the manifest has no set {set_name!r}; it has {', '.join(map(repr, self.set_names))}.")
         return rows
 
+    def numbers_of(self, set_name: str) -> tuple[list[int], list[int]]:
+        """Of the images of a set, the places of their classes in ``classes`` and of their contexts in ``contexts``."""
+        rows = self.rows_of(set_name)
+        class_of = {name: number for number, name in enumerate(self.classes)}
+        context_of = {name: number for number, name in enumerate(self.contexts)}
+        return [class_of[row.class_name] for row in rows], [context_of[row.context] for row in rows]
+
     @property
     def sha256(self) -> str:
         """Hash of the CSV file, the same for the same images in the same sets."""

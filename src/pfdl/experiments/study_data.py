@@ -142,14 +142,8 @@ def _stored(features: str) -> tuple[Tensor, dict[str, int]]:
 
 
 def _samples(manifest: Manifest, name: str, inputs: Tensor, place: Mapping[str, int]) -> Samples:
-    rows = manifest.rows_of(name)
-    class_of = {value: number for number, value in enumerate(manifest.classes)}
-    context_of = {value: number for number, value in enumerate(manifest.contexts)}
-    return Samples(
-        inputs[[place[row.path] for row in rows]],
-        torch.tensor([class_of[row.class_name] for row in rows]),
-        torch.tensor([context_of[row.context] for row in rows]),
-    )
+    labels, contexts = (torch.tensor(numbers) for numbers in manifest.numbers_of(name))
+    return Samples(inputs[[place[row.path] for row in manifest.rows_of(name)]], labels, contexts)
 
 
 def _colored_digits(mnist: str | None, seed: int) -> Round:
@@ -163,12 +157,12 @@ def _colored_digits(mnist: str | None, seed: int) -> Round:
 
     train = samples(*data.train)
     tests = {SHIFTED: samples(data.test), SAME: samples(*data.held_out)}
-    images = torch.cat([environment.images for environment in data.train])
+    shape = data.train[0].images.shape[1:]
     return Round(
         train,
         tests,
         lambda width: _perceptron(train.inputs.shape[1], 2, width, layers=2),
-        lambda: image_statistics(images),
+        lambda: image_statistics(train.inputs.view(-1, *shape)),
     )
 
 
