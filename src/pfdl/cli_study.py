@@ -51,7 +51,7 @@ def study(
 
     A study that was stopped goes on where it was.
 
-        pfdl study procedural colored-mnist --rows erm,pfdl-paper,balance
+        pfdl study procedural colored-mnist --rows erm,pfdl-paper,pfdl
 
         pfdl study pacs --features pacs.safetensors
     """
@@ -63,7 +63,7 @@ def study(
         from pfdl.experiments.study_rows import FACTORS, METHODS
         from pfdl.report.study import write_report
 
-        named = {"methods": tuple(METHODS), "factors": ("erm", *FACTORS)}
+        named = {"methods": tuple(METHODS), "factors": ("erm", "pfdl-paper", *FACTORS)}
         scale = experiment.Scale(
             rows=named.get(rows) or tuple(rows.split(",")),
             seeds=seeds,
