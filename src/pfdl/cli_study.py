@@ -60,12 +60,10 @@ def study(
 
         from pfdl.experiments import study as experiment
         from pfdl.experiments.colored_mnist import resolve_device
-        from pfdl.experiments.study_rows import FACTORS, METHODS
         from pfdl.report.study import write_report
 
-        named = {"methods": tuple(METHODS), "factors": ("erm", "pfdl-paper", *FACTORS)}
         scale = experiment.Scale(
-            rows=named.get(rows) or tuple(rows.split(",")),
+            rows=_row_keys(rows),
             seeds=seeds,
             first_seed=first_seed,
             epochs=epochs,
@@ -89,6 +87,38 @@ def study(
             typer.echo(path)
 
 
+def study_table(
+    results: Annotated[list[Path], typer.Argument(metavar="RESULTS.CSV…", help="Of one or more studies.")],
+    rows: Annotated[
+        str | None, typer.Option(help="methods, factors, or keys with commas; all of them where this is left out.")
+    ] = None,
+    against: Annotated[
+        str | None, typer.Option(help="Key of the row to compare with, such as pfdl-paper, instead of plain training.")
+    ] = None,
+) -> None:
+    """Print studies as Markdown: one table of all data sets, then one for each.
+
+    What several machines have computed of a study becomes one.
+
+        pfdl study-table runs/scratch/results.csv runs/fine-tuned/results.csv --rows methods
+
+        pfdl study-table runs/study/results.csv --against stablenet
+    """
+    with answering_mistakes():
+        from pfdl._validation import check_choice
+        from pfdl.experiments.study_rows import ENTRIES
+        from pfdl.report.study import describe, read_results
+
+        chosen = tuple(ENTRIES) if rows is None else _row_keys(rows)
+        for row in (*chosen, *([] if against is None else [against])):
+            check_choice("the row", row, ENTRIES)
+        found = read_results(results)
+        found = found[found["row"].isin({*chosen, *filter(None, [against])})]
+        if not len(found):
+            raise ValueError("there are no results of these rows.")
+        typer.echo(describe(found, against=against))
+
+
 def study_features(
     data: Annotated[Path, typer.Argument(metavar="DIR", help="A folder class/context/image.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The safetensors file to write.")] = Path(
@@ -110,7 +140,15 @@ def study_features(
 def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     app.command()(study)
+    app.command("study-table")(study_table)
     app.command("study-features")(study_features)
+
+
+def _row_keys(rows: str) -> tuple[str, ...]:
+    from pfdl.experiments.study_rows import FACTORS, METHODS
+
+    named = {"methods": tuple(METHODS), "factors": ("erm", "pfdl-paper", *FACTORS)}
+    return named.get(rows) or tuple(rows.split(","))
 
 
 def make_arenas(

@@ -17,7 +17,10 @@ from pfdl.experiments.study_data import SAME, SHIFTED, TESTS, Arena
 from pfdl.experiments.study_rows import BASELINES, ENTRIES, FACTORS
 from pfdl.filters import image_statistics
 from pfdl.objective import make_objective
-from pfdl.report.study import write_report
+from pfdl.report.sections.study import build
+from pfdl.report.study import overview, write_report
+from pfdl.report.tables import Table
+from pfdl.runs import read_run
 
 
 @pytest.fixture
@@ -66,6 +69,17 @@ def test_colored_digits_have_two_tests_and_go_on_after_a_stop(digits, tmp_path):
     assert both.groupby(["row", "seed"]).size().tolist() == [3] * 4
     pd.testing.assert_frame_equal(first.reset_index(drop=True), both[both["row"] == "erm"].reset_index(drop=True))
     assert pd.read_csv(tmp_path / "results.csv").columns.tolist() == ["arena", "row", "seed", "test", "value"]
+
+
+def test_the_report_reads_a_study_that_was_stopped(digits, tmp_path):
+    study.run(Scale(rows=("pfdl-known", "erm"), seeds=2, epochs=1), [digits], tmp_path)
+    (tmp_path / "results.csv").unlink()
+    problems = []
+    section = build(read_run(tmp_path), problems)
+    assert problems == []
+    (table,) = [block for block in section.blocks if isinstance(block, Table)]
+    assert table.caption == "Accuracy in percent, colored-mnist"
+    assert [row.header for row in table.rows] == ["ERM", "PFDL, true contexts (oracle)"]
 
 
 def test_a_folder_is_trained_on_pixels_or_on_stored_features(folder, monkeypatch):
@@ -123,6 +137,54 @@ def test_the_page_has_paired_differences_to_the_right_baseline(tmp_path):
     assert "| ERM | 3 | 51.0 | – | – |" in text
     assert re.search(r"PFDL \(balanced scenes\) \| 3 \| 54\.0 \(\+3\.00 ± 0\.58, p = 0\.035\)", text)
     assert "| batches of 16 | 3 | 42.0 (+1.00 ± 0) | – | – |" in text
+
+
+def test_one_table_has_all_data_sets(tmp_path):
+    pets = made_up()
+    sheep = pets[(pets["seed"] < 2) | (pets["row"] != "pfdl")].assign(arena="sheep")
+    table = overview(pd.concat([pets, sheep])).splitlines()
+    assert table[0] == "| method | pets | sheep |"
+    assert table[2] == "| *seeds* | 3 | 3 |"
+    assert "| ERM | 51.0 | 51.0 |" in table
+    assert "| PFDL (balanced scenes) | **+3.00 ± 0.58** | **+2.50 ± 0.50** (2) |" in table
+    assert "| batches of 16 | +1.00 | +1.00 |" in table
+    against = overview(pd.concat([pets, sheep]), against="pfdl").splitlines()
+    assert "| ERM | **-3.00 ± 0.58** | **-2.50 ± 0.50** (2) |" in against
+    assert "| PFDL (balanced scenes) | 54.0 | 53.5 |" in against
+
+
+def test_studies_of_several_machines_become_one(tmp_path):
+    first, second = tmp_path / "first.csv", tmp_path / "second.csv"
+    made_up().to_csv(first, index=False)
+    made_up().assign(value=0.0).replace({"arena": {"pets": "sheep"}}).to_csv(second, index=False)
+    made_up().assign(value=0.0).to_csv(tmp_path / "again.csv", index=False)  # the first has it already
+    files = [str(first), str(second), str(tmp_path / "again.csv")]
+    result = CliRunner().invoke(app, ["study-table", *files, "--rows", "erm,pfdl"])
+    assert result.exit_code == 0, result.output
+    assert "| PFDL (balanced scenes) | **+3.00 ± 0.58** | +0.00 |" in result.output
+    assert "batches of 16" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--against", "magic"], "the row is 'magic'"),
+        (["--rows", "dwr"], "there are no results of these rows"),
+    ],
+)
+def test_a_table_of_what_is_not_there_gets_a_sentence(arguments, message, tmp_path):
+    made_up().to_csv(tmp_path / "results.csv", index=False)
+    result = CliRunner().invoke(app, ["study-table", str(tmp_path / "results.csv"), *arguments])
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+@pytest.mark.parametrize("text", ["a,b\n1,2\n", "arena,row,seed,test,value\npets,magic,0,1:5,3\n", ""])
+def test_a_table_of_another_file_gets_a_sentence(text, tmp_path):
+    (tmp_path / "results.csv").write_text(text)
+    result = CliRunner().invoke(app, ["study-table", str(tmp_path / "results.csv")])
+    assert result.exit_code == 2
+    assert "results.csv" in result.output
 
 
 def test_the_command(digits, tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,9 @@ from pfdl.scenes import infer_contexts
 
 ESS, NUMBER, AGREEMENT = "effective sample size", "contexts found", "agreement with true contexts"
 """"Tests" that are no accuracies."""
+
+COLUMNS = ("arena", "row", "seed", "test", "value")
+"""Of ``results.csv``."""
 
 
 @dataclass(frozen=True)
@@ -89,13 +92,8 @@ def run(
     function = partial(run_task, device=device)
     with claim(output, "study", settings, may_change=may_change):
         results = run_grid(function, tasks, output / "cells", n_jobs=n_jobs, console=console)
-        results.insert(0, "arena", [Arena(*parts).name for parts in results[_ARENA].itertuples(index=False)])
-        columns = ["arena", "row", "seed", "test", "value"]
-        write_table(output / "results.csv", results[columns].to_csv(index=False))
+        write_table(output / "results.csv", results[list(COLUMNS)].to_csv(index=False))
     return results
-
-
-_ARENA = [part.name for part in fields(Arena)]
 
 
 def run_task(
@@ -112,12 +110,13 @@ def run_task(
         **arena: What :class:`pfdl.experiments.study_data.Arena` takes.
 
     Returns:
-        Lines of ``test`` and ``value``: accuracy in percent by test set, the effective sample size of the last batch
-        as a part of it, and, where contexts were inferred, their number and their normalised mutual information with
-        the true ones.
+        Lines of ``arena`` (its name), ``test`` and ``value``: accuracy in percent by test set, the effective sample
+        size of the last batch as a part of it, and, where contexts were inferred, their number and their normalised
+        mutual information with the true ones.
     """
     entry = ENTRIES[row]
-    game = Arena(**arena).round(seed)
+    place = Arena(**arena)
+    game = place.round(seed)
     environments = _environments(entry.environments, game, seed)
     contest = Contest(
         objective=entry.objective,
@@ -137,7 +136,7 @@ def run_task(
     if entry.environments == INFERRED:
         values[NUMBER] = len(set(environments.tolist()))
         values[AGREEMENT] = float(normalized_mutual_info_score(game.train.contexts, environments))
-    return [{"test": test, "value": value} for test, value in values.items()]
+    return [{"arena": place.name, "test": test, "value": value} for test, value in values.items()]
 
 
 def _environments(told: str, game: Round, seed: int) -> Tensor:

@@ -77,12 +77,14 @@ FACTORS: dict[str, Entry] = {
     "erm-batch-16": Entry("ERM, batches of 16", "erm", batch_size=16),
     "erm-batch-256": Entry("ERM, batches of 256", "erm", batch_size=256),
     "erm-width-64": Entry("ERM, 64 features", "erm", width=64),
+    "pfdl-batch-16": Entry("PFDL (balanced scenes), batches of 16", "pfdl", {}, INFERRED, batch_size=16),
 }
 
 BASELINES = {
     "pfdl-classes": "erm-classes",
     "batch-16": "erm-batch-16",
     "batch-256": "erm-batch-256",
+    "pfdl-batch-16": "erm-batch-16",
     "width-64": "erm-width-64",
     "width-64-before": "erm-width-64",
 }

@@ -1,18 +1,20 @@
-"""The study as a page: for every data set, each method's accuracy and its paired difference to plain training."""
+"""The study as a page: each method's paired difference to plain training, in one table and data set by data set."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 from scipy.stats import ttest_1samp
 
 from pfdl._files import write_atomically
-from pfdl.experiments.study import AGREEMENT, ESS, NUMBER
+from pfdl.experiments.study import AGREEMENT, COLUMNS, ESS, NUMBER
 from pfdl.experiments.study_rows import BASELINES, ENTRIES
 from pfdl.selection import paired_difference
 
 NOT_ACCURACY = (ESS, NUMBER, AGREEMENT)
+NONE = "–"
 
 
 def write_report(results: pd.DataFrame, folder: Path, *, command: str) -> list[Path]:
@@ -26,46 +28,136 @@ def write_report(results: pd.DataFrame, folder: Path, *, command: str) -> list[P
     Returns:
         Both files.
     """
-    parts = [
-        f"# Study of methods under context shift\n\n`{command}`",
-        "Accuracy in percent, mean over paired seeds; in brackets the difference to plain training (with the "
-        "same batch size, width and weights of classes) on the same splits and first weights ± its standard error, and "
-        "p of a paired t-test, uncorrected for the number of rows. The last epoch counts; nothing is selected. Oracles "
-        "know the true contexts of training samples.",
-    ]
-    for arena, part in results.groupby("arena", sort=False):
-        parts += [f"## {arena}", _table(part)]
-    write_atomically(folder / "table.md", "\n\n".join(parts) + "\n")
+    page = f"# Study of methods under context shift\n\n`{command}`\n\n{describe(results)}\n"
+    write_atomically(folder / "table.md", page)
     return [folder / "results.csv", folder / "table.md"]
 
 
-def _table(part: pd.DataFrame) -> str:
-    tests = [test for test in part["test"].unique() if test not in NOT_ACCURACY]
-    wide = part.pivot_table(index=["row", "seed"], columns="test", values="value")
-    rows = list(dict.fromkeys(part["row"]))
+def read_results(paths: Sequence[Path]) -> pd.DataFrame:
+    """The results of one or more runs as one; what several have is taken from the first.
+
+    Args:
+        paths: Files ``results.csv``.
+
+    Returns:
+        The lines, see :func:`pfdl.experiments.study.run`.
+
+    Raises:
+        ValueError: If a file is not of a study.
+    """
+    parts = []
+    for path in paths:
+        try:
+            parts.append(pd.read_csv(path, usecols=list(COLUMNS), dtype={"seed": int, "value": float}))
+        except ValueError as error:  # pandas' own errors are ValueErrors
+            raise ValueError(f"{path} does not hold the results of a study: {error}") from error
+    results = pd.concat(parts, ignore_index=True).drop_duplicates(list(COLUMNS[:-1]))
+    if unknown := set(results["row"]) - set(ENTRIES):
+        raise ValueError(
+            f"results.csv has rows that this version does not know: {', '.join(sorted(map(str, unknown)))}."
+        )
+    return results
+
+
+def describe(results: pd.DataFrame, *, against: str | None = None) -> str:
+    """The tables as Markdown, with a sentence on how to read them.
+
+    Args:
+        results: See :func:`pfdl.experiments.study.run`.
+        against: What every row is compared with; plain training of the same kind where this is None.
+
+    Returns:
+        One table of all data sets, then one for each.
+    """
+    rival = "plain training (with the same batch size, width and weights of classes)"
+    parts = [
+        f"Accuracy in percent, mean over paired seeds, and the difference to "
+        f"{rival if against is None else ENTRIES[against].title} on the same splits and first weights ± its standard "
+        "error; p is of a paired t-test, uncorrected for the number of rows. The last epoch counts; nothing is "
+        "selected. Oracles know the true contexts of training samples.",
+        "## Where contexts shift most\n\nDifferences, beyond two standard errors in bold; a number in brackets is that "
+        "of the seeds, where it is not the number above.",
+        overview(results, against=against),
+    ]
+    for arena, part in results.groupby("arena", sort=False):
+        parts += [f"## {arena}", details(part, against=against)]
+    return "\n\n".join(parts)
+
+
+def overview(results: pd.DataFrame, *, against: str | None = None) -> str:
+    """One table for all data sets, where contexts shift most; what is compared with shows its accuracy."""
+    arenas = {arena: _by_row(part, tests_of(part)[0]) for arena, part in results.groupby("arena", sort=False)}
+    most = {arena: int(wide.notna().sum().max()) for arena, wide in arenas.items()}
+    lines = [
+        f"| method | {' | '.join(map(str, arenas))} |",
+        "|---" * (len(arenas) + 1) + "|",
+        f"| *seeds* | {' | '.join(map(str, most.values()))} |",
+    ]
+    for row in rows_of(results):
+        cells = [_short(wide, row, against or BASELINES.get(row, "erm"), most[arena]) for arena, wide in arenas.items()]
+        lines.append(f"| {ENTRIES[row].title} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def details(part: pd.DataFrame, *, against: str | None = None) -> str:
+    """All tests of one data set."""
+    tests = tests_of(part)
+    wide = {test: _by_row(part, test) for test in (*tests, NUMBER, AGREEMENT)}
     lines = [
         f"| method | seeds | {' | '.join(tests)} | contexts found | their agreement with the true ones |",
         "|---" * (len(tests) + 4) + "|",
     ]
-    for row in rows:
-        ours = wide.loc[row]
-        baseline = BASELINES.get(row, "erm")
-        plain = wide.loc[baseline] if baseline in rows and baseline != row else None
-        cells = [_cell(ours[test], None if plain is None else plain[test]) for test in tests]
-        found = [ours.get(key, pd.Series(dtype=float)).mean() for key in (NUMBER, AGREEMENT)]
-        cells += ["–" if pd.isna(value) else f"{value:.{digits}f}" for value, digits in zip(found, (1, 2), strict=True)]
-        lines.append(f"| {ENTRIES[row].title} | {len(ours)} | {' | '.join(cells)} |")
+    for row in rows_of(part):
+        cells = [_long(wide[test], row, against or BASELINES.get(row, "erm")) for test in tests]
+        found = [wide[key][row].mean() if row in wide[key] else None for key in (NUMBER, AGREEMENT)]
+        cells += [
+            NONE if pd.isna(value) else f"{value:.{digits}f}" for value, digits in zip(found, (1, 2), strict=True)
+        ]
+        seeds = wide[tests[0]][row].count()
+        lines.append(f"| {ENTRIES[row].title} | {seeds} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _cell(ours: pd.Series[float], plain: pd.Series[float] | None) -> str:
-    mean = f"{ours.mean():.1f}"
-    if plain is None:
+def rows_of(results: pd.DataFrame) -> list[str]:
+    """The rows there are, in the order of ``ENTRIES``."""
+    present = set(results["row"])
+    return [row for row in ENTRIES if row in present]
+
+
+def tests_of(part: pd.DataFrame) -> list[str]:
+    """The test sets in their order, the hardest first."""
+    return [test for test in dict.fromkeys(part["test"]) if test not in NOT_ACCURACY]
+
+
+def _by_row(part: pd.DataFrame, test: str) -> pd.DataFrame:
+    """One line per seed, one column per row."""
+    return part[part["test"] == test].pivot_table(index="seed", columns="row", values="value")
+
+
+def _short(wide: pd.DataFrame, row: str, baseline: str, most: int) -> str:
+    if row not in wide or baseline not in wide:
+        return NONE
+    if row == baseline:
+        return f"{wide[row].mean():.1f}"
+    pairs = wide[[row, baseline]].dropna()
+    if len(pairs) < 2:
+        return NONE
+    difference = paired_difference(pairs[row].tolist(), pairs[baseline].tolist())
+    fewer = f" ({len(pairs)})" if len(pairs) < most else ""
+    if difference.standard_error == 0:
+        return f"{difference.mean:+.2f}{fewer}"
+    mark = "**" if abs(difference.mean) > 2 * difference.standard_error else ""
+    return f"{mark}{difference.mean:+.2f} ± {difference.standard_error:.2f}{mark}{fewer}"
+
+
+def _long(wide: pd.DataFrame, row: str, baseline: str) -> str:
+    mean = f"{wide[row].mean():.1f}"
+    if row == baseline or baseline not in wide:
         return mean
-    both = ours.index.intersection(plain.index)
-    first, second = ours[both].tolist(), plain[both].tolist()
-    if len(both) < 2:
+    pairs = wide[[row, baseline]].dropna()
+    if len(pairs) < 2:
         return mean
+    first, second = pairs[row].tolist(), pairs[baseline].tolist()
     difference = paired_difference(first, second)
     if difference.standard_error == 0:
         return f"{mean} ({difference.mean:+.2f} ± 0)"

@@ -12,7 +12,7 @@ from pfdl.report.page import Block, Heading, Section, Text
 from pfdl.report.plots import Plot, Series
 from pfdl.report.reading import read_results
 from pfdl.report.sections.statistics import difference_cell, mean_cell, paired
-from pfdl.report.study import NOT_ACCURACY
+from pfdl.report.study import rows_of, tests_of
 from pfdl.report.tables import Missing, Number, Table
 from pfdl.runs import Run
 from pfdl.selection import PairedDifference
@@ -43,7 +43,7 @@ def build(run: Run, problems: list[str]) -> Section:
         blocks.append(Heading(str(name)))
         differences = _differences(part)
         if differences:
-            plot = _plot(_tests(part)[0], differences)
+            plot = _plot(tests_of(part)[0], differences)
             findings.append(f"{name}: {plot.summary}")
             blocks.append(plot)
         blocks.append(_table(str(name), part))
@@ -52,9 +52,9 @@ def build(run: Run, problems: list[str]) -> Section:
 
 def _differences(part: pd.DataFrame) -> dict[str, PairedDifference]:
     """By the title of the method, points gained on plain training where the contexts shift most."""
-    hardest = _tests(part)[0]
+    hardest = tests_of(part)[0]
     found = {}
-    for row in dict.fromkeys(part["row"]):
+    for row in rows_of(part):
         baseline = BASELINES.get(row, "erm")
         difference = paired(_cells(part, row, hardest), _cells(part, baseline, hardest))
         if difference is not None and row not in ("erm", *BASELINES.values()):
@@ -79,10 +79,10 @@ def _plot(test: str, differences: dict[str, PairedDifference]) -> Plot:
 
 
 def _table(arena: str, part: pd.DataFrame) -> Table:
-    tests = _tests(part)
+    tests = tests_of(part)
     columns = [name for test in tests for name in (test, f"{test}, difference")]
     lines = []
-    for row in dict.fromkeys(part["row"]):
+    for row in rows_of(part):
         cells: list[tables.Cell] = []
         for test in tests:
             ours, baseline = _cells(part, row, test), BASELINES.get(row, "erm")
@@ -91,11 +91,6 @@ def _table(arena: str, part: pd.DataFrame) -> Table:
             cells.append(difference_cell(difference, 1))
         lines.append(tables.Row(ENTRIES[row].title, tuple(cells)))
     return Table(f"Accuracy in percent, {arena}", "method", columns, lines)
-
-
-def _tests(part: pd.DataFrame) -> list[str]:
-    """The test sets in their order, the hardest first."""
-    return [test for test in dict.fromkeys(part["test"]) if test not in NOT_ACCURACY]
 
 
 def _cells(part: pd.DataFrame, row: str, test: str) -> pd.Series[float]:
