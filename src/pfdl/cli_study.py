@@ -92,6 +92,9 @@ def study_table(
     rows: Annotated[
         str | None, typer.Option(help="methods, factors, or keys with commas; all of them where this is left out.")
     ] = None,
+    data: Annotated[
+        list[str] | None, typer.Option(help="Only data sets with this in their name; may be given several times.")
+    ] = None,
     against: Annotated[
         str | None, typer.Option(help="Key of the row to compare with, such as pfdl-paper, instead of plain training.")
     ] = None,
@@ -114,8 +117,9 @@ def study_table(
             check_choice("the row", row, ENTRIES)
         found = read_results(results)
         found = found[found["row"].isin({*chosen, *filter(None, [against])})]
+        found = found[[any(part in arena for part in data or [""]) for arena in found["arena"]]]
         if not len(found):
-            raise ValueError("there are no results of these rows.")
+            raise ValueError("there are no such results.")
         typer.echo(describe(found, against=against))
 
 

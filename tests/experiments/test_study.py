@@ -163,13 +163,17 @@ def test_studies_of_several_machines_become_one(tmp_path):
     assert result.exit_code == 0, result.output
     assert "| PFDL (balanced scenes) | **+3.00 ± 0.58** | +0.00 |" in result.output
     assert "batches of 16" not in result.output
+    result = CliRunner().invoke(app, ["study-table", *files, "--data", "sheep", "--against", "pfdl"])
+    assert "| method | sheep |" in result.output
+    assert "difference to PFDL (balanced scenes) on" in result.output
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--against", "magic"], "the row is 'magic'"),
-        (["--rows", "dwr"], "there are no results of these rows"),
+        (["--rows", "dwr"], "there are no such results"),
+        (["--data", "cats"], "there are no such results"),
     ],
 )
 def test_a_table_of_what_is_not_there_gets_a_sentence(arguments, message, tmp_path):

@@ -101,6 +101,20 @@ def test_features_can_be_had_of_any_images():
     assert model.training
 
 
+def test_scenes_are_described_where_training_will_be(monkeypatch):
+    model, places = ImageClassifier("mlp", 2, "pfdl", image_size=8), []
+    move = model.to
+    monkeypatch.setattr(model, "to", lambda place: places.append(place) or move(place))
+
+    def describe(images):
+        features = model.embed(images)
+        places.append("described")
+        return features
+
+    trainer = fit(model, make_data(contexts="inferred", describe=describe), limit_train_batches=1)
+    assert places[:2] == [trainer.strategy.root_device, "described"]
+
+
 def test_a_module_and_an_objective_of_ones_own():
     own = nn.Sequential(nn.Flatten(), nn.Linear(192, 4), nn.ReLU(), nn.Linear(4, 2))
     objective = Objective([pfdl.PartialDecorrelation(4, hidden=8)])

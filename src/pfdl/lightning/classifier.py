@@ -120,6 +120,8 @@ class ImageClassifier(LightningModule):
     @torch.no_grad()
     def embed(self, images: Tensor, batch_size: int = 256) -> Tensor:
         """The features of images, shape (n, p), on the CPU; the module is in ``eval()`` mode meanwhile."""
+        if self._trainer is not None:  # which asks for features before it moves the module where it trains
+            self.to(self.trainer.strategy.root_device)
         training = self.training
         self.eval()
         parts = []
