@@ -43,7 +43,7 @@ def gain() -> plt.Figure:
     """Paired differences to plain training, data set by data set."""
     results = pd.read_csv(RESULTS / "images.csv")
     arenas = list(dict.fromkeys(results["arena"]))
-    figure, panels = plt.subplots(1, 2, figsize=(9.5, 4.4), sharey=True, layout="constrained")
+    figure, panels = plt.subplots(1, 2, figsize=(10.5, 4.8), sharey=True, layout="constrained")
     for axes, (title, tests) in zip(panels, PANELS.items(), strict=True):
         axes.axvline(0, color="#444", linewidth=0.8)
         for number, (key, (label, colour, marker)) in enumerate(METHODS.items()):
@@ -59,7 +59,7 @@ def gain() -> plt.Figure:
                     errors.append(2 * difference.standard_error)
             axes.errorbar(means, places, xerr=errors, fmt=marker, color=colour, label=label, capsize=2, markersize=4)
         axes.set_xscale("symlog", linthresh=4, linscale=1.6)
-        axes.set_xticks([-10, -4, -2, 0, 2, 4, 10, 40], ["−10", "−4", "−2", "0", "2", "4", "10", "40"])
+        axes.set_xticks([-10, -4, -2, 0, 2, 4, 10, 40], ["−10 ", "−4", "−2", "0", "2", "4", "10", "40"])
         axes.set(title=title, xlim=(-12, 60))
         axes.grid(axis="x", color="#e3e5e8")
     panels[0].set_yticks(range(len(arenas)), arenas)

@@ -131,7 +131,7 @@ def study_features(
     image_size: Annotated[int, typer.Option(min=1, help="Height and width the images are read at.")] = 96,
     device: Device = "auto",
 ) -> None:
-    """Embed every image of a folder by EfficientNet-lite0, whose weights come with pfdl[pretrained]."""
+    """Embed every image of a folder by EfficientNet-lite0, whose weights come with the extra 'pretrained'."""
     with answering_mistakes():
         from pfdl.data import ContextFolder
         from pfdl.experiments.colored_mnist import resolve_device

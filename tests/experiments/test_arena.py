@@ -81,3 +81,11 @@ def test_images_are_augmented_and_tested():
 def test_settings_without_a_meaning_are_refused(setting, value):
     with pytest.raises(ValueError, match=setting):
         Contest(**{setting: value})
+
+
+def test_numbers_that_are_not_finite_end_a_training_and_mistakes_are_still_raised():
+    assert not run(objective="pfdl-paper").diverged
+    assert run(objective="pfdl-paper", learning_rate=1e30).diverged
+    assert run(learning_rate=1e30).diverged  # plain training, which does not look at features
+    with pytest.raises(ValueError, match="environment"):
+        run(TRAIN.contexts + 5, objective="groupdro", settings={"groupdro": {"num_environments": 1}})

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -14,11 +15,11 @@ from pfdl.cli import app
 from pfdl.experiments import study, study_data
 from pfdl.experiments.study import Scale
 from pfdl.experiments.study_data import SAME, SHIFTED, TESTS, Arena
-from pfdl.experiments.study_rows import BASELINES, ENTRIES, FACTORS
+from pfdl.experiments.study_rows import BASELINES, ENTRIES, FACTORS, METHODS
 from pfdl.filters import image_statistics
 from pfdl.objective import make_objective
 from pfdl.report.sections.study import build
-from pfdl.report.study import overview, write_report
+from pfdl.report.study import details, overview, read_results, write_report
 from pfdl.report.tables import Table
 from pfdl.runs import read_run
 
@@ -106,6 +107,16 @@ def test_inferred_contexts_are_counted_and_compared_with_the_true_ones(digits):
     assert study.NUMBER not in {line["test"] for line in hidden}
 
 
+def test_a_training_that_diverges_is_a_result_too(digits, tmp_path):
+    results = study.run(Scale(rows=("erm", "pfdl-paper"), seeds=2, epochs=2, learning_rate=1e30), [digits], tmp_path)
+    assert results[results["test"] == study.DIVERGED].groupby("row").size().to_dict() == {"erm": 2, "pfdl-paper": 2}
+    assert results["value"].notna().all()
+    write_report(results, tmp_path, command="pfdl study")
+    text = (tmp_path / "table.md").read_text()
+    assert "| PFDL as published | 2, 2 diverged | " in text
+    assert re.search(r"\| PFDL as published \| \+0\.00, 2 diverged \|", text)
+
+
 def test_only_an_oracle_sees_the_true_contexts(digits):
     game = digits.round(0)
     for told, expected in (("hidden", {-1}), ("one", {0}), ("known", {0, 1})):
@@ -151,6 +162,17 @@ def test_one_table_has_all_data_sets(tmp_path):
     against = overview(pd.concat([pets, sheep]), against="pfdl").splitlines()
     assert "| ERM | **-3.00 ± 0.58** | **-2.50 ± 0.50** (2) |" in against
     assert "| PFDL (balanced scenes) | 54.0 | 53.5 |" in against
+
+
+def test_the_tables_of_the_page_are_those_of_its_results():
+    folder = Path(__file__).parents[2] / "docs" / "results"
+    page, results = (folder / "images.md").read_text(encoding="utf-8"), read_results([folder / "images.csv"])
+    methods = results[results["row"].isin(METHODS)]
+    factors = results[results["row"].isin(["erm", "pfdl-paper", *FACTORS])]
+    factors = factors[factors["arena"].str.contains("small|pacs, resnet18")]
+    tables = [overview(methods), overview(methods, against="pfdl-paper"), overview(factors)]
+    tables += [details(part) for _, part in methods.groupby("arena")]
+    assert [table for table in tables if table not in page] == []
 
 
 def test_studies_of_several_machines_become_one(tmp_path):

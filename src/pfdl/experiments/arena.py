@@ -73,10 +73,12 @@ class Outcome(NamedTuple):
     Attributes:
         accuracy: In percent, by test set.
         effective_sample_size: Of the last batch, as a part of it.
+        diverged: Whether training ended in numbers that are not finite; the accuracies are those of what was left.
     """
 
     accuracy: dict[str, float]
     effective_sample_size: float
+    diverged: bool
 
 
 def compete(
@@ -111,14 +113,18 @@ def compete(
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, max(1, contest.epochs // 2), gamma=0.1)
     data = [part.to(device) for part in (train.inputs, train.labels, environments)]
     objective.weighting.prepare(*data[1:])
+    diverged = False
     with attach(model, layer) as tap:
         for epoch in range(contest.epochs):
-            _pass(contest, epoch, model, tap, objective, optimizer, *data)
+            diverged = not _pass(contest, epoch, model, tap, objective, optimizer, *data)
+            if diverged:
+                break
             schedule.step()
     accuracy = {name: _accuracy(model, test, device) for name, test in tests.items()}
     size = objective.weighting.effective_sample_size
     share = 1.0 if size is None else float(size) / min(contest.batch_size, len(train.labels))
-    return Outcome(accuracy, share)
+    diverged = diverged or not all(bool(weights.isfinite().all()) for weights in model.parameters())
+    return Outcome(accuracy, share, diverged)
 
 
 def _pass(
@@ -131,8 +137,8 @@ def _pass(
     inputs: Tensor,
     labels: Tensor,
     environments: Tensor,
-) -> None:
-    """One epoch."""
+) -> bool:
+    """One epoch; False if the features stopped being finite numbers in it."""
     model.train()
     generator = torch.Generator().manual_seed(1_000_003 * contest.seed + epoch)
     order = torch.randperm(len(labels), generator=generator).to(labels.device)
@@ -143,10 +149,16 @@ def _pass(
         features = tap.features.float()
         if contest.class_centred:
             features = _within_classes(features, labels[rows])
-        loss = objective(logits.float(), labels[rows], features=features, environments=environments[rows])
+        try:
+            loss = objective(logits.float(), labels[rows], features=features, environments=environments[rows])
+        except ValueError:
+            if bool(features.isfinite().all()):
+                raise
+            return False
         optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)
         optimizer.step()
+    return True
 
 
 def _logits(model: nn.Module, batch: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ from pfdl.runs import claim, write_table
 from pfdl.scenes import infer_contexts
 
 ESS, NUMBER, AGREEMENT = "effective sample size", "contexts found", "agreement with true contexts"
+DIVERGED = "diverged"
 """"Tests" that are no accuracies."""
 
 COLUMNS = ("arena", "row", "seed", "test", "value")
@@ -111,8 +112,8 @@ def run_task(
 
     Returns:
         Lines of ``arena`` (its name), ``test`` and ``value``: accuracy in percent by test set, the effective sample
-        size of the last batch as a part of it, and, where contexts were inferred, their number and their normalised
-        mutual information with the true ones.
+        size of the last batch as a part of it, where training diverged a 1 for that, and, where contexts were
+        inferred, their number and their normalised mutual information with the true ones.
     """
     entry = ENTRIES[row]
     place = Arena(**arena)
@@ -133,6 +134,8 @@ def run_task(
     model = game.make_model(entry.width)
     outcome = compete(contest, model, game.train, environments, game.tests, device=device)
     values = {**outcome.accuracy, ESS: outcome.effective_sample_size}
+    if outcome.diverged:
+        values[DIVERGED] = 1.0
     if entry.environments == INFERRED:
         values[NUMBER] = len(set(environments.tolist()))
         values[AGREEMENT] = float(normalized_mutual_info_score(game.train.contexts, environments))

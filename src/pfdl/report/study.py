@@ -9,11 +9,11 @@ import pandas as pd
 from scipy.stats import ttest_1samp
 
 from pfdl._files import write_atomically
-from pfdl.experiments.study import AGREEMENT, COLUMNS, ESS, NUMBER
+from pfdl.experiments.study import AGREEMENT, COLUMNS, DIVERGED, ESS, NUMBER
 from pfdl.experiments.study_rows import BASELINES, ENTRIES
 from pfdl.selection import paired_difference
 
-NOT_ACCURACY = (ESS, NUMBER, AGREEMENT)
+NOT_ACCURACY = (ESS, NUMBER, AGREEMENT, DIVERGED)
 NONE = "–"
 
 
@@ -76,7 +76,7 @@ def describe(results: pd.DataFrame, *, against: str | None = None) -> str:
         "error; p is of a paired t-test, uncorrected for the number of rows. The last epoch counts; nothing is "
         "selected. Oracles know the true contexts of training samples.",
         "## Where contexts shift most\n\nDifferences, beyond two standard errors in bold; a number in brackets is that "
-        "of the seeds, where it is not the number above.",
+        "of the seeds, where it is not the number above. A training that diverged counts with what was left of it.",
         overview(results, against=against),
     ]
     for arena, part in results.groupby("arena", sort=False):
@@ -94,13 +94,17 @@ def overview(results: pd.DataFrame, *, against: str | None = None) -> str:
         f"| *seeds* | {' | '.join(map(str, most.values()))} |",
     ]
     for row in rows_of(results):
-        cells = [_short(wide, row, against or BASELINES.get(row, "erm"), most[arena]) for arena, wide in arenas.items()]
+        cells = [
+            _short(wide, row, against or BASELINES.get(row, "erm"), most[arena]) + _diverged(results, row, arena)
+            for arena, wide in arenas.items()
+        ]
         lines.append(f"| {ENTRIES[row].title} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def details(part: pd.DataFrame, *, against: str | None = None) -> str:
     """All tests of one data set."""
+    arena = part["arena"].iloc[0]
     tests = tests_of(part)
     wide = {test: _by_row(part, test) for test in (*tests, NUMBER, AGREEMENT)}
     lines = [
@@ -114,7 +118,7 @@ def details(part: pd.DataFrame, *, against: str | None = None) -> str:
             NONE if pd.isna(value) else f"{value:.{digits}f}" for value, digits in zip(found, (1, 2), strict=True)
         ]
         seeds = wide[tests[0]][row].count()
-        lines.append(f"| {ENTRIES[row].title} | {seeds} | {' | '.join(cells)} |")
+        lines.append(f"| {ENTRIES[row].title} | {seeds}{_diverged(part, row, arena)} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -132,6 +136,11 @@ def tests_of(part: pd.DataFrame) -> list[str]:
 def _by_row(part: pd.DataFrame, test: str) -> pd.DataFrame:
     """One line per seed, one column per row."""
     return part[part["test"] == test].pivot_table(index="seed", columns="row", values="value")
+
+
+def _diverged(results: pd.DataFrame, row: str, arena: object) -> str:
+    number = len(results[(results["row"] == row) & (results["arena"] == arena) & (results["test"] == DIVERGED)])
+    return f", {number} diverged" if number else ""
 
 
 def _short(wide: pd.DataFrame, row: str, baseline: str, most: int) -> str:
