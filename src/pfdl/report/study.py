@@ -14,7 +14,8 @@ from pfdl.experiments.study_rows import BASELINES, ENTRIES
 from pfdl.selection import paired_difference
 
 NOT_ACCURACY = (ESS, NUMBER, AGREEMENT, DIVERGED)
-NONE = "–"
+NONE, TOGETHER = "–", "\u00a0"
+"""What stands for nothing, and a space that does not break in a narrow column."""
 
 
 def write_report(results: pd.DataFrame, folder: Path, *, command: str) -> list[Path]:
@@ -156,7 +157,7 @@ def _short(wide: pd.DataFrame, row: str, baseline: str, most: int) -> str:
     if difference.standard_error == 0:
         return f"{difference.mean:+.2f}{fewer}"
     mark = "**" if abs(difference.mean) > 2 * difference.standard_error else ""
-    return f"{mark}{difference.mean:+.2f} ± {difference.standard_error:.2f}{mark}{fewer}"
+    return f"{mark}{difference.mean:+.2f}{TOGETHER}±{TOGETHER}{difference.standard_error:.2f}{mark}{fewer}"
 
 
 def _long(wide: pd.DataFrame, row: str, baseline: str) -> str:
