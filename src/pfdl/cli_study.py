@@ -109,17 +109,18 @@ def study_table(
     """
     with answering_mistakes():
         from pfdl._validation import check_choice
-        from pfdl.experiments.study_rows import ENTRIES
+        from pfdl.experiments.study_rows import BASELINES, ENTRIES
         from pfdl.report.study import describe, read_results
 
         chosen = tuple(ENTRIES) if rows is None else _row_keys(rows)
-        for row in (*chosen, *([] if against is None else [against])):
+        rivals = [BASELINES.get(row, "erm") for row in chosen] if against is None else [against]
+        for row in (*chosen, *rivals):
             check_choice("the row", row, ENTRIES)
         found = read_results(results)
-        found = found[found["row"].isin({*chosen, *filter(None, [against])})]
         found = found[[any(part in arena for part in data or [""]) for arena in found["arena"]]]
-        if not len(found):
+        if not found["row"].isin(chosen).any():
             raise ValueError("there are no such results.")
+        found = found[found["row"].isin([*chosen, *rivals])]
         typer.echo(describe(found, against=against))
 
 
