@@ -175,7 +175,7 @@ def test_the_tables_of_the_page_are_those_of_its_results():
     rivals = results[results["row"].isin(["erm", "dwr", "cnbb", "stablenet", "irm", "groupdro", "pfdl", "pfdl-paper"])]
     factors = results[results["row"].isin(["erm", "pfdl-paper", *FACTORS])]
     tables = [details(part) for _, part in methods.groupby("arena")]
-    tables.append(overview(factors[factors["arena"].str.contains("small|pacs, resnet18")]))
+    tables.append(overview(factors[factors["arena"].str.contains("small|pacs, resnet18|pacs, pretrained")]))
     for data in ("colored|pacs", "procedural", "petscapes"):
         tables.append(overview(methods[methods["arena"].str.contains(data)]))
         tables.append(overview(rivals[rivals["arena"].str.contains(data)], against="pfdl-paper"))
