@@ -9,8 +9,9 @@ def test_the_paired_difference_is_that_of_the_t_test():
     generator = np.random.default_rng(0)
     first, second = generator.normal(size=(2, 9))
     difference = paired_difference(first.tolist(), second.tolist())
-    t = stats.ttest_rel(first, second).statistic
-    assert difference.mean / difference.standard_error == pytest.approx(t)
+    test = stats.ttest_rel(first, second)
+    assert difference.mean / difference.standard_error == pytest.approx(test.statistic)
+    assert difference.p_value == pytest.approx(test.pvalue)
     assert difference.pairs == 9
 
 
@@ -18,6 +19,12 @@ def test_a_single_pair_has_no_standard_error():
     difference = paired_difference([2.0], [1.5])
     assert difference.mean == 0.5
     assert np.isnan(difference.standard_error)
+    assert np.isnan(difference.p_value)
+
+
+def test_differences_that_are_all_the_same_leave_nothing_to_chance():
+    assert paired_difference([2.0, 3.0], [1.0, 2.0]).p_value == 0.0
+    assert paired_difference([2.0, 3.0], [2.0, 3.0]).p_value == 1.0
 
 
 @pytest.mark.parametrize(("first", "second"), [([], []), ([1.0], [1.0, 2.0])])

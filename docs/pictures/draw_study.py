@@ -14,7 +14,7 @@ import pandas as pd
 
 from pfdl import context_weights, image_statistics, infer_contexts
 from pfdl.data import ContextImages, ProceduralContexts, make_split
-from pfdl.selection import paired_difference
+from pfdl.selection import paired
 
 RESULTS = Path(__file__).parent.parent / "results"
 METHODS = {
@@ -51,9 +51,8 @@ def gain() -> plt.Figure:
             for place, arena in enumerate(arenas):
                 part = results[(results["arena"] == arena) & results["test"].isin(tests)]
                 wide = part.pivot_table(index="seed", columns="row", values="value")
-                if key in wide:
-                    both = wide[[key, "erm"]].dropna()
-                    difference = paired_difference(both[key].tolist(), both["erm"].tolist())
+                difference = paired(wide[key].dropna(), wide["erm"].dropna())
+                if difference is not None:
                     places.append(place + 0.22 * (number - 1))
                     means.append(difference.mean)
                     errors.append(2 * difference.standard_error)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import t as student_t
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Candidate = TypeVar("Candidate")
 
@@ -46,6 +49,18 @@ class PairedDifference:
             return False
         return abs(self.mean) > float(student_t.ppf(1 - 0.025 / comparisons, self.pairs - 1)) * self.standard_error
 
+    @property
+    def p_value(self) -> float:
+        """Of a two-sided paired t-test: how likely chance alone brings so large a difference; NaN for a single pair.
+
+        Example:
+            >>> round(PairedDifference(mean=2.0, standard_error=0.5, pairs=5).p_value, 4)
+            0.0161
+        """
+        if self.standard_error == 0:
+            return float(self.mean == 0)
+        return 2 * float(student_t.sf(abs(self.mean) / self.standard_error, self.pairs - 1))
+
 
 def paired_difference(first: Sequence[float], second: Sequence[float]) -> PairedDifference:
     """How much the first of two series of paired measurements lies above the second.
@@ -69,6 +84,14 @@ def paired_difference(first: Sequence[float], second: Sequence[float]) -> Paired
     differences = np.subtract(first, second)
     error = differences.std(ddof=1) / np.sqrt(len(first)) if len(first) > 1 else np.nan
     return PairedDifference(float(differences.mean()), float(error), len(first))
+
+
+def paired(first: pd.Series[float], second: pd.Series[float]) -> PairedDifference | None:
+    """The difference over the repetitions that both have, by their index; None without any."""
+    common = first.index.intersection(second.index)
+    if not len(common):
+        return None
+    return paired_difference(first[common].tolist(), second[common].tolist())
 
 
 def evenest_within_one_standard_error(risks: Mapping[Candidate, ArrayLike]) -> Candidate:

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
-from scipy.stats import ttest_1samp
 
 from pfdl._files import write_atomically
 from pfdl.experiments.study import AGREEMENT, COLUMNS, DIVERGED, ESS, NUMBER
 from pfdl.experiments.study_rows import BASELINES, ENTRIES
-from pfdl.selection import paired_difference
+from pfdl.selection import paired
 
 NOT_ACCURACY = (ESS, NUMBER, AGREEMENT, DIVERGED)
 NONE, TOGETHER = "–", "\u00a0"
@@ -149,11 +148,10 @@ def _short(wide: pd.DataFrame, row: str, baseline: str, most: int) -> str:
         return NONE
     if row == baseline:
         return f"{wide[row].mean():.1f}"
-    pairs = wide[[row, baseline]].dropna()
-    if len(pairs) < 2:
+    difference = paired(wide[row].dropna(), wide[baseline].dropna())
+    if difference is None or difference.pairs < 2:
         return NONE
-    difference = paired_difference(pairs[row].tolist(), pairs[baseline].tolist())
-    fewer = f" ({len(pairs)})" if len(pairs) < most else ""
+    fewer = f" ({difference.pairs})" if difference.pairs < most else ""
     if difference.standard_error == 0:
         return f"{difference.mean:+.2f}{fewer}"
     mark = "**" if abs(difference.mean) > 2 * difference.standard_error else ""
@@ -164,12 +162,9 @@ def _long(wide: pd.DataFrame, row: str, baseline: str) -> str:
     mean = f"{wide[row].mean():.1f}"
     if row == baseline or baseline not in wide:
         return mean
-    pairs = wide[[row, baseline]].dropna()
-    if len(pairs) < 2:
+    difference = paired(wide[row].dropna(), wide[baseline].dropna())
+    if difference is None or difference.pairs < 2:
         return mean
-    first, second = pairs[row].tolist(), pairs[baseline].tolist()
-    difference = paired_difference(first, second)
     if difference.standard_error == 0:
         return f"{mean} ({difference.mean:+.2f} ± 0)"
-    chance = float(ttest_1samp([one - other for one, other in zip(first, second, strict=True)], 0.0).pvalue)
-    return f"{mean} ({difference.mean:+.2f} ± {difference.standard_error:.2f}, p = {chance:.2g})"
+    return f"{mean} ({difference.mean:+.2f} ± {difference.standard_error:.2f}, p = {difference.p_value:.2g})"

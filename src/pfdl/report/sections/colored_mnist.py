@@ -29,9 +29,10 @@ from pfdl.report.colored_mnist import (
 from pfdl.report.page import Block, Section, Text
 from pfdl.report.plots import Plot, Series
 from pfdl.report.reading import read_results
-from pfdl.report.sections.statistics import difference_cell, mean_cell, paired, standard_error, verdict
+from pfdl.report.sections.statistics import difference_cell, mean_cell, standard_error, verdict
 from pfdl.report.tables import Cell, Missing, Table
 from pfdl.runs import Run
+from pfdl.selection import paired
 
 KIND = "colored-mnist"
 TITLE = "Colored digits (Colored-MNIST)"

@@ -10,10 +10,10 @@ from pfdl.report.page import Block, Heading, Section, Text
 from pfdl.report.plots import Plot, Series
 from pfdl.report.reading import read_metrics, read_results, runs_within
 from pfdl.report.sections.curves import curve_plots
-from pfdl.report.sections.statistics import difference_cell, mean_cell, paired, standard_error, verdict
+from pfdl.report.sections.statistics import difference_cell, mean_cell, standard_error, verdict
 from pfdl.report.tables import Missing, Number, Table
 from pfdl.runs import Run
-from pfdl.selection import PairedDifference
+from pfdl.selection import PairedDifference, paired
 
 KIND = "contexts"
 TITLE = "Images under context shift"

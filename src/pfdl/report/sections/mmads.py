@@ -13,9 +13,10 @@ from pfdl.report.mmads import METRIC_NAMES, SETTING_NAMES
 from pfdl.report.page import Block, Heading, Section, Text
 from pfdl.report.plots import Plot, Series
 from pfdl.report.reading import read_results
-from pfdl.report.sections.statistics import mean_cell, paired, standard_error, verdict
+from pfdl.report.sections.statistics import mean_cell, standard_error, verdict
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
 from pfdl.runs import Run
+from pfdl.selection import paired
 
 KIND = "mmads"
 TITLE = "Tables under biased selection (MMADS)"

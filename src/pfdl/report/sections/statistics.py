@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from pfdl.report.tables import Cell, Missing, Number
-from pfdl.selection import PairedDifference, paired_difference
+from pfdl.selection import PairedDifference
 
 
 def mean_cell(values: Sequence[float] | pd.Series[float], digits: int, *, deviation: bool = False) -> Cell:
@@ -25,14 +25,6 @@ def standard_error(values: Sequence[float] | pd.Series[float] | np.ndarray[tuple
     """Of the mean; NaN for a single value."""
     measured = np.asarray(values, dtype=float)
     return float(measured.std(ddof=1) / len(measured) ** 0.5) if len(measured) > 1 else float("nan")
-
-
-def paired(first: pd.Series[float], second: pd.Series[float]) -> PairedDifference | None:
-    """The difference over the repetitions that both have, by their index; None without any."""
-    common = first.index.intersection(second.index)
-    if not len(common):
-        return None
-    return paired_difference(first[common].tolist(), second[common].tolist())
 
 
 def difference_cell(difference: PairedDifference | None, digits: int) -> Cell:

@@ -11,11 +11,11 @@ from pfdl.report import tables
 from pfdl.report.page import Block, Heading, Section, Text
 from pfdl.report.plots import Plot, Series
 from pfdl.report.reading import read_results
-from pfdl.report.sections.statistics import difference_cell, mean_cell, paired
+from pfdl.report.sections.statistics import difference_cell, mean_cell
 from pfdl.report.study import rows_of, tests_of
 from pfdl.report.tables import Missing, Number, Table
 from pfdl.runs import Run
-from pfdl.selection import PairedDifference
+from pfdl.selection import PairedDifference, paired
 
 KIND = "study"
 TITLE = "Study of methods under context shift"
