@@ -18,7 +18,7 @@ import torch
 
 import pfdl
 from machine import describe_machine
-from pfdl.weightings import CNBB, StableNet
+from pfdl.objectives.weightings import CNBB, StableNet
 from rivals import Naive
 
 PEAK_FP32 = 67e12  # vendor's datasheet for the H200, operations per second outside the matrix units

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from pfdl.backbones import make_backbone
 from pfdl.data import ContextImages, Manifest, ProceduralContexts, make_split
 from pfdl.data.proportions import TEST_RATIOS
+from pfdl.vision.backbones import make_backbone
 
 
 def to_input(images: Tensor) -> Tensor:

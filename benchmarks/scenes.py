@@ -19,13 +19,14 @@ from sklearn.metrics import normalized_mutual_info_score
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from pfdl import infer_contexts, scenes
-from pfdl.backbones import make_backbone
-from pfdl.cli_study import make_arenas
-from pfdl.diagnosis.left_out import group_means
-from pfdl.experiments.study_data import Round
-from pfdl.pixels import mirror_and_shift, normalise
-from pfdl.taps import attach
+from pfdl import infer_contexts
+from pfdl.cli.study import make_arenas
+from pfdl.contexts import inference as scenes
+from pfdl.decorrelation.linear import group_means
+from pfdl.experiments.study.data import Round
+from pfdl.vision.backbones import make_backbone
+from pfdl.vision.features import attach
+from pfdl.vision.pixels import mirror_and_shift, normalise
 
 
 def standardised(u: scenes.FloatArray, y: scenes.IndexArray) -> scenes.FloatArray:

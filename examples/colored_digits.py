@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import torch
 
-from pfdl.backbones import MLP
 from pfdl.data import ColoredMNIST
 from pfdl.data.digits import bundled_digits
-from pfdl.objective import make_objective
+from pfdl.objectives.objective import make_objective
+from pfdl.vision.backbones import MLP
 
 HIDDEN, STEPS, SAMPLE, DECAY = 32, 200, 128, 0.005
 SETTINGS = {

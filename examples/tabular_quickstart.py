@@ -5,8 +5,8 @@ from pathlib import Path
 from sklearn.linear_model import LinearRegression
 
 from pfdl.data import make_mmads
-from pfdl.metrics import rmse
 from pfdl.tabular import PFDLRegressor
+from pfdl.tabular.metrics import rmse
 
 
 def main() -> None:

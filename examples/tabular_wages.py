@@ -12,8 +12,8 @@ from sklearn.linear_model import LassoCV, LinearRegression, RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from pfdl.metrics import stability_report
 from pfdl.tabular import DWRRegressor, PFDLRegressor
+from pfdl.tabular.metrics import stability_report
 
 
 def wages_by_region() -> tuple[pd.DataFrame, pd.Series, pd.Series, list[str]]:

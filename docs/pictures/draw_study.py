@@ -14,7 +14,7 @@ import pandas as pd
 
 from pfdl import context_weights, image_statistics, infer_contexts
 from pfdl.data import ContextImages, ProceduralContexts, make_split
-from pfdl.selection import paired
+from pfdl.experiments.pairing import paired
 
 RESULTS = Path(__file__).parent.parent / "results"
 METHODS = {

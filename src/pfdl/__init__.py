@@ -4,14 +4,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pfdl import functional
-    from pfdl.decomposition import FeatureDecomposition
+    from pfdl.contexts.inference import context_weights, infer_contexts
+    from pfdl.contexts.statistics import image_statistics
+    from pfdl.decorrelation import functional
+    from pfdl.decorrelation.decomposition import FeatureDecomposition
     from pfdl.diagnosis import diagnose
-    from pfdl.filters import image_statistics
-    from pfdl.objective import Objective, make_objective
-    from pfdl.penalties import PartialDecorrelation
-    from pfdl.scenes import context_weights, infer_contexts
-    from pfdl.taps import FeatureTap, attach
+    from pfdl.objectives.objective import Objective, make_objective
+    from pfdl.objectives.penalties import PartialDecorrelation
+    from pfdl.vision.features import FeatureTap, attach
 
 __version__ = "0.1.0"
 __all__ = [
@@ -32,16 +32,16 @@ __all__ = [
 #: Loaded when first asked for, because PyTorch takes seconds to import and ``pfdl --help`` should not. No module may
 #: have the name of one of these: importing it would put it in the other's place.
 _HOME = {
-    "FeatureDecomposition": "pfdl.decomposition",
-    "FeatureTap": "pfdl.taps",
-    "Objective": "pfdl.objective",
-    "PartialDecorrelation": "pfdl.penalties",
-    "attach": "pfdl.taps",
-    "context_weights": "pfdl.scenes",
+    "FeatureDecomposition": "pfdl.decorrelation.decomposition",
+    "FeatureTap": "pfdl.vision.features",
+    "Objective": "pfdl.objectives.objective",
+    "PartialDecorrelation": "pfdl.objectives.penalties",
+    "attach": "pfdl.vision.features",
+    "context_weights": "pfdl.contexts.inference",
     "diagnose": "pfdl.diagnosis",
-    "image_statistics": "pfdl.filters",
-    "infer_contexts": "pfdl.scenes",
-    "make_objective": "pfdl.objective",
+    "image_statistics": "pfdl.contexts.statistics",
+    "infer_contexts": "pfdl.contexts.inference",
+    "make_objective": "pfdl.objectives.objective",
 }
 _PACKAGES = ("data", "diagnosis", "functional", "penalties", "tabular", "weightings")
 

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pfdl.data import make_split
-from pfdl.data.contexts import Sample
 from pfdl.data.images import hash_bytes
 from pfdl.data.proportions import TEST_RATIOS, Ratio
+from pfdl.data.sources import Sample
 
 RATIO_NAMES = [f"test-{ratio}" for ratio in TEST_RATIOS]
 

@@ -16,7 +16,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from pfdl._files import write_atomically
+from pfdl._internal.files import write_atomically
 from pfdl.experiments.grid import run_grid
 
 

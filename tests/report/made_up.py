@@ -1,11 +1,11 @@
-"""Run folders with made-up results, in the format of pfdl.runs, for tests of the report."""
+"""Run folders with made-up results, in the format of pfdl._internal.runs, for tests of the report."""
 
 import json
 
 import pandas as pd
 
 from pfdl.data.mmads import true_coefficients
-from pfdl.experiments.mmads import FIGURE_CELL, METHODS, TEST_RATES
+from pfdl.experiments.mmads.run import FIGURE_CELL, METHODS, TEST_RATES
 
 HOSTILE = "<script>window.hacked = true</script>"
 MADE_WITH = {

@@ -5,10 +5,10 @@ from itertools import pairwise
 
 import pytest
 
+from pfdl.experiments.reporting import write_report
 from pfdl.report.page import Heading, Page, Section, Text, render
 from pfdl.report.plots import Plot, Series
 from pfdl.report.tables import Missing, Number, Row, Table
-from pfdl.report.write import write_report
 
 from .made_up import HOSTILE, make_all
 

@@ -7,11 +7,11 @@ import pytest
 
 import pfdl
 from pfdl.data import make_mmads
-from pfdl.diagnosis.images import ImageDiagnosis, measure_leaning
 from pfdl.report import diagnosis_page, table_page
 from pfdl.report.page import render
 from pfdl.tabular import picture_table
-from tests.tiny_images import tiny_data
+from pfdl.vision.diagnosis import ImageDiagnosis, measure_leaning
+from tests.vision.tiny_images import tiny_data
 
 from .made_up import HOSTILE, make_training
 from .test_browser import CHROMIUM, browser, visit  # noqa: F401, as fixtures

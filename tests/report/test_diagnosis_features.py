@@ -1,8 +1,8 @@
 import numpy as np
 
 import pfdl
-from pfdl.diagnosis.images import ImageDiagnosis
 from pfdl.report.diagnosis_features import MOST_CELLS, draw_correlation
+from pfdl.vision.diagnosis import ImageDiagnosis
 
 
 def test_a_wide_network_is_drawn_small_with_its_clusters_framed():

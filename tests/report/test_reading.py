@@ -2,8 +2,8 @@ import json
 
 import pytest
 
+from pfdl._internal.runs import read_run
 from pfdl.report.reading import find_runs, read_evaluation, read_metrics, read_results
-from pfdl.runs import read_run
 
 from .made_up import make_all, make_contexts, make_training, mmads_rows, write_config
 

@@ -2,13 +2,17 @@ import json
 
 import pytest
 
-from pfdl.experiments.colored_mnist import ROWS as COLORED_ROWS
+from pfdl._internal.runs import read_run
+from pfdl.experiments.colored_mnist import section as colored_mnist
+from pfdl.experiments.colored_mnist.run import ROWS as COLORED_ROWS
+from pfdl.experiments.contexts import section as contexts
+from pfdl.experiments.mmads import section as mmads
+from pfdl.experiments.study import section as study
 from pfdl.report.heatmaps import SideBySide
 from pfdl.report.page import Facts, Text
 from pfdl.report.plots import Plot
-from pfdl.report.sections import colored_mnist, contexts, mmads, other, provenance, study, training
+from pfdl.report.sections import other, provenance, training
 from pfdl.report.tables import Missing, Number, Table
-from pfdl.runs import read_run
 
 from .made_up import (
     make_colored,

@@ -1,9 +1,9 @@
 import pandas as pd
 import pytest
 
+from pfdl.experiments.pairing import PairedDifference, paired
 from pfdl.report.sections.statistics import difference_cell, mean_cell, verdict
 from pfdl.report.tables import Missing, Number
-from pfdl.selection import PairedDifference, paired
 
 CLEAR_GAIN, CLEAR_LOSS = PairedDifference(2.0, 0.1, 5), PairedDifference(-2.0, 0.1, 5)
 NOTHING = PairedDifference(0.1, 0.5, 5)

@@ -8,9 +8,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
 from pfdl.data import make_mmads
-from pfdl.metrics import beta_error
 from pfdl.tabular import DWRRegressor, SRDORegressor
 from pfdl.tabular.dwr import decorrelation_loss_and_gradient, effective_sample_size
+from pfdl.tabular.metrics import beta_error
 from tests.tabular.reference import dwr_loss_with_copies
 
 

@@ -18,8 +18,8 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from pfdl.data import make_mmads
-from pfdl.metrics import rmse
 from pfdl.tabular import DWRRegressor, PFDLClassifier, PFDLRegressor, SRDORegressor
+from pfdl.tabular.metrics import rmse
 from pfdl.tabular.selection import FOLLOWS_LABEL
 
 

@@ -2,11 +2,11 @@
 
 from pfdl.data.colored_mnist import ColoredMNIST
 from pfdl.data.context_images import ContextImages
-from pfdl.data.contexts import ContextFolder
 from pfdl.data.manifest import Manifest, read_manifest
 from pfdl.data.mmads import MMADS, make_mmads
-from pfdl.data.procedural import ProceduralContexts
 from pfdl.data.proportions import make_split
+from pfdl.data.shapes import ProceduralContexts
+from pfdl.data.sources import ContextFolder
 
 __all__ = [
     "MMADS",

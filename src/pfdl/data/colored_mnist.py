@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pfdl._validation import check_count
+from pfdl._internal.validation import check_count
 from pfdl.data.digits import Digits, DigitSource, find_digits
 
 LABEL_NOISE = 0.25

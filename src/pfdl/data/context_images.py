@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from pfdl._validation import check_count
-from pfdl.data.contexts import ContextSource
+from pfdl._internal.validation import check_count
 from pfdl.data.manifest import Manifest
+from pfdl.data.sources import ContextSource
 
 HIDDEN_CONTEXT = -1
 """The context label of every image of a set whose contexts are hidden."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pfdl._files import parse_json, write_atomically
+from pfdl._internal.files import parse_json, write_atomically
 from pfdl.data.images import BadImageError, hash_bytes
 from pfdl.data.layout import check_relative
 

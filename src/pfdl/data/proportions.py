@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pfdl._validation import check_count
-from pfdl.data.contexts import ContextSource, Sample
+from pfdl._internal.validation import check_count
 from pfdl.data.manifest import SIDES, Manifest, ManifestRow
+from pfdl.data.sources import ContextSource, Sample
 
 TRAIN_FRACTION = 0.6
 """Share of every class and context that goes to the training side."""

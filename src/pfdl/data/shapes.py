@@ -1,123 +1,190 @@
-"""Outlines and textures from which the procedural contexts are drawn; all functions work on whole stacks of images."""
+"""Shapes on tempting backgrounds: 8 classes × 8 contexts, drawn from a seed, with nothing to download."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import interpolate
 
-Array = NDArray[Any]
-Outline = Callable[[Array, Array], Array]
-Texture = Callable[[Array, Array, np.random.Generator], Array]
+from pfdl._internal.validation import check_count
+from pfdl.data.drawing import OUTLINES, TEXTURES, Array, clouds
+from pfdl.data.images import hash_bytes
+from pfdl.data.sources import Sample
 
+SIZE = 64
+"""Height and width of the images as drawn."""
 
-def _length(x: Array, y: Array) -> Array:
-    length: Array = np.sqrt(x * x + y * y)  # several times as fast as np.hypot, whose care is not needed here
-    return length
+RECIPE = "shapes-1"
+"""Changes whenever the same seed is to give other images."""
 
+# Chosen by looking at pictures and at plain training (ERM) alone: see benchmarks/procedural_gap.py.
+_RADIUS = (0.5, 0.75)
+_TURN = 0.35
+_SHIFT = 0.3
+_RIM = 0.15
+_OPACITY = (0.8, 1.0)
+_BLOTS = 2
+_NOISE = 0.05
 
-def _polygon(corners: int, size: float) -> Outline:
-    def outline(x: Array, y: Array) -> Array:
-        sector = 2 * np.pi / corners
-        angle = np.mod(np.arctan2(y, x), sector) - sector / 2
-        return _length(x, y) * np.cos(angle) - size
-
-    return outline
-
-
-def _star(x: Array, y: Array) -> Array:
-    sector = 2 * np.pi / 5
-    angle = np.abs(np.mod(np.arctan2(y, x), sector) - sector / 2)
-    return _length(x, y) * np.cos(angle - 0.95) - 0.46
-
-
-def _cross(x: Array, y: Array) -> Array:
-    wide, high = np.abs(x), np.abs(y)
-    return np.minimum(np.maximum(wide - 0.95, high - 0.33), np.maximum(wide - 0.33, high - 0.95))
+_STACK = 20
 
 
-def _disc(x: Array, y: Array) -> Array:
-    return _length(x, y) - 0.82
+class ProceduralContexts:
+    """Images of a shape (the class) in front of a texture with its palette (the context).
+
+    Place, size, tilt, colours and opacity of the shape vary, and it stands among blots and noise: it can be learnt, but
+    the background is easier. It is a source like a folder: split it with :func:`pfdl.data.make_split`.
+
+    Args:
+        per_cell: Images of every class in every context.
+        temptation: From 0 to 1, how much the background tells of the context. At 0 all contexts look the same, at 1
+            each has its own texture and colours.
+        seed: The images follow from it. (The seed of a split chooses among them.)
+
+    Example:
+        >>> from pfdl.data import ContextImages, ProceduralContexts, make_split
+        >>> source = ProceduralContexts(per_cell=13)
+        >>> manifest = make_split(source, ratio="5:1", seed=0)
+        >>> image, label, context = ContextImages(source, manifest, "test-1:5")[0]
+        >>> image.shape, manifest.classes[label], manifest.contexts[context]
+        (torch.Size([3, 64, 64]), 'crescent', 'bricks')
+    """
+
+    def __init__(self, per_cell: int = 100, *, temptation: float = 1.0, seed: int = 0) -> None:
+        check_count("per_cell", per_cell, 2)
+        check_count("seed", seed, 0)
+        if not isinstance(temptation, (int, float)) or not 0 <= temptation <= 1:
+            raise ValueError(f"temptation is {temptation}; it must lie between 0 and 1.")
+        self.per_cell = per_cell
+        self.temptation = temptation
+        self.seed = seed
+
+    @cached_property
+    def images(self) -> Tensor:
+        """All images as bytes, shape (8 · 8 · per_cell, 3, 64, 64), in the order of ``samples``; drawn on first use."""
+        with ThreadPoolExecutor(os.cpu_count()) as pool:  # NumPy works outside the interpreter lock
+            cells = pool.map(self._draw_cell, *zip(*product(OUTLINES, TEXTURES), strict=True))
+            return torch.from_numpy(np.concatenate(list(cells)))
+
+    @cached_property
+    def samples(self) -> tuple[Sample, ...]:
+        """Every image, in the order of the paths.
+
+        The hash is that of the recipe: pixels may differ by a rounding between processors, and splits must not.
+        """
+        samples = []
+        for shape, texture, number in product(OUTLINES, TEXTURES, range(self.per_cell)):
+            path = f"{shape}/{texture}/{number:06d}"
+            digest = hash_bytes(f"{RECIPE} seed {self.seed} temptation {float(self.temptation)!r} {path}".encode())
+            samples.append(Sample(path, shape, texture, digest, digest))
+        return tuple(samples)
+
+    @property
+    def description(self) -> Mapping[str, Any]:
+        """What these images are, for the manifest."""
+        return {
+            "kind": "procedural",
+            "recipe": RECIPE,
+            "per_cell": self.per_cell,
+            "temptation": self.temptation,
+            "seed": self.seed,
+        }
+
+    def load(self, path: str, size: int, sha256: str) -> Tensor:
+        """One image.
+
+        Args:
+            path: ``class/context/number``.
+            size: Height and width to scale it to.
+            sha256: The hash it must have.
+
+        Returns:
+            Bytes, shape (3, size, size).
+
+        Raises:
+            ValueError: If there is no such image, or the manifest was made for other ones.
+        """
+        index = self._index.get(path)
+        if index is None or self.samples[index].sha256 != sha256:
+            raise ValueError(
+                f"{path!r} is not the image of the manifest; draw with the recipe, temptation and seed that its JSON "
+                f"file names (here {RECIPE}, {self.temptation} and {self.seed}), and with at least its per_cell."
+            )
+        image = self.images[index]
+        if size == SIZE:
+            return image
+        scaled = interpolate(image[None].float(), (size, size), mode="bilinear", antialias=True, align_corners=False)
+        return scaled[0].round().clamp(0, 255).to(torch.uint8)
+
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        return {sample.path: index for index, sample in enumerate(self.samples)}
+
+    def _draw_cell(self, shape: str, texture: str) -> NDArray[np.uint8]:
+        """All images of a class in a context, in stacks that fit a processor's cache.
+
+        Every stack has its own streams of chance, for the background, the things before it and the noise: the first
+        images stay what they are when there are to be more of them, the shapes when the temptation changes.
+        """
+        stacks = []
+        for start in range(0, self.per_cell, _STACK):
+            key = [self.seed, list(OUTLINES).index(shape), list(TEXTURES).index(texture), start]
+            behind, before, noise = (np.random.default_rng([*key, stream]) for stream in range(3))
+            picture = _background(texture, self.temptation, behind)
+            for _ in range(_BLOTS):
+                picture = _lay_over(picture, "disc", (0.04, 0.12), before)
+            picture = _lay_over(picture, shape, _RADIUS, before)
+            picture += _NOISE * noise.standard_normal(picture.shape, dtype=np.float32)
+            stacks.append(np.rint(np.clip(picture, 0, 1) * 255).astype(np.uint8))
+        return np.concatenate(stacks)[: self.per_cell]
 
 
-def _ring(x: Array, y: Array) -> Array:
-    return np.abs(_length(x, y) - 0.7) - 0.24
+def _grid(rng: np.random.Generator, turn: float, scale: tuple[float, float], shift: float) -> tuple[Array, Array]:
+    """Coordinates of every pixel of a stack of images, turned by up to ±turn, scaled and shifted at random."""
+    axis = np.linspace(-1, 1, SIZE, dtype=np.float32)
+    angle, factor = _uniform(rng, -turn, turn), _uniform(rng, *scale)
+    x = axis[None, None, :] - _uniform(rng, -shift, shift)
+    y = axis[None, :, None] - _uniform(rng, -shift, shift)
+    cosine, sine = np.cos(angle) / factor, np.sin(angle) / factor
+    return cosine * x + sine * y, cosine * y - sine * x
 
 
-def _crescent(x: Array, y: Array) -> Array:
-    return np.maximum(_length(x, y) - 0.92, 0.66 - _length(x - 0.42, y))
+def _background(texture: str, temptation: float, rng: np.random.Generator) -> Array:
+    """The context's pattern in its palette, mixed with clouds of any colours as far as temptation falls short of 1."""
+    pattern, *palette = TEXTURES[texture]
+    x, y = _grid(rng, turn=0.4, scale=(0.8, 1.25), shift=1)
+    own = _blend(pattern(x, y, rng), *(np.array(color) + rng.normal(0, 0.06, (_STACK, 3)) for color in palette))
+    if temptation == 1:
+        return own
+    neutral = _blend(clouds(x, y, rng), *rng.uniform(0.1, 0.9, (2, _STACK, 3)))
+    return temptation * own + (1 - temptation) * neutral
 
 
-OUTLINES: dict[str, Outline] = {
-    "crescent": _crescent,
-    "cross": _cross,
-    "disc": _disc,
-    "hexagon": _polygon(6, 0.8),
-    "ring": _ring,
-    "square": _polygon(4, 0.74),
-    "star": _star,
-    "triangle": _polygon(3, 0.56),
-}
-"""The classes: functions of two coordinates, negative inside a shape of about the size of the unit disc."""
+def _lay_over(picture: Array, shape: str, radius: tuple[float, float], rng: np.random.Generator) -> Array:
+    """Draw a pale shape with a dark rim somewhere into every picture."""
+    x, y = _grid(rng, turn=_TURN, scale=radius, shift=_SHIFT)
+    distance = OUTLINES[shape](x, y)
+    for low, high, edge in ((0.0, 0.35, 0.0), (0.65, 1.0, _RIM)):
+        cover = (np.clip(0.5 - (distance + edge) * 8, 0, 1) * _uniform(rng, *_OPACITY))[:, None]
+        color = rng.uniform(low, high, (_STACK, 3, 1, 1)).astype(np.float32)
+        picture = picture + (color - picture) * cover
+    return picture
 
 
-def _wave(phase: Array) -> Array:
-    return 0.5 + 0.5 * np.sin(phase)
+def _blend(pattern: Array, first: NDArray[Any], second: NDArray[Any]) -> Array:
+    """Colours (n, 3) mixed by a pattern (n, h, w), as an image (n, 3, h, w)."""
+    one, two = (color.astype(np.float32)[:, :, None, None] for color in (first, second))
+    return one + (two - one) * pattern[:, None]
 
 
-def _stripes(x: Array, y: Array, rng: np.random.Generator) -> Array:
-    return _wave(16 * x)
-
-
-def _checks(x: Array, y: Array, rng: np.random.Generator) -> Array:
-    return np.where(np.sin(11 * x) * np.sin(11 * y) > 0, 1, 0).astype(np.float32)
-
-
-def _dots(x: Array, y: Array, rng: np.random.Generator) -> Array:
-    dots: Array = 1 / (1 + np.exp(-8 * (np.sin(14 * x) + np.sin(14 * y) - 0.9)))
-    return dots
-
-
-def _waves(x: Array, y: Array, rng: np.random.Generator) -> Array:
-    return _wave(13 * y + 2.5 * np.sin(6 * x))
-
-
-def _rings(x: Array, y: Array, rng: np.random.Generator) -> Array:
-    center = rng.uniform(-1.2, 1.2, (2, len(x), 1, 1)).astype(np.float32)
-    return _wave(15 * _length(x - center[0], y - center[1]))
-
-
-def _rays(x: Array, y: Array, rng: np.random.Generator) -> Array:
-    center = rng.uniform(-0.8, 0.8, (2, len(x), 1, 1)).astype(np.float32)
-    return _wave(10 * np.arctan2(y - center[1], x - center[0]))
-
-
-def _bricks(x: Array, y: Array, rng: np.random.Generator) -> Array:
-    row = np.floor(4 * y)
-    along = np.mod(2 * x + 0.5 * np.mod(row, 2), 1)
-    mortar = (along < 0.12) | (np.mod(4 * y, 1) < 0.22)
-    return np.where(mortar, 1, 0).astype(np.float32)
-
-
-def clouds(x: Array, y: Array, rng: np.random.Generator) -> Array:
-    """Smooth random blots: a sum of waves in random directions."""
-    total = np.zeros_like(x)
-    for _ in range(5):
-        kx, ky, phase = rng.normal(0, 4, (3, len(x), 1, 1)).astype(np.float32)
-        total += np.sin(kx * x + ky * y + phase)
-    return _wave(total)
-
-
-TEXTURES: dict[str, tuple[Texture, tuple[float, float, float], tuple[float, float, float]]] = {
-    "bricks": (_bricks, (0.62, 0.30, 0.22), (0.80, 0.76, 0.70)),
-    "checks": (_checks, (0.25, 0.25, 0.30), (0.78, 0.78, 0.80)),
-    "clouds": (clouds, (0.35, 0.55, 0.82), (0.90, 0.92, 0.95)),
-    "dots": (_dots, (0.80, 0.55, 0.65), (0.45, 0.20, 0.40)),
-    "rays": (_rays, (0.90, 0.75, 0.35), (0.75, 0.45, 0.20)),
-    "rings": (_rings, (0.25, 0.45, 0.45), (0.50, 0.75, 0.70)),
-    "stripes": (_stripes, (0.30, 0.50, 0.25), (0.60, 0.72, 0.40)),
-    "waves": (_waves, (0.20, 0.30, 0.60), (0.45, 0.60, 0.80)),
-}
-"""The contexts: a pattern between 0 and 1 over coordinates from −1 to 1, and the two colours it goes between."""
+def _uniform(rng: np.random.Generator, low: float, high: float) -> Array:
+    return rng.uniform(low, high, (_STACK, 1, 1)).astype(np.float32)

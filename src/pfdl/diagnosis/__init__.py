@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pfdl.decorrelation.linear import predict_left_out
 from pfdl.diagnosis.clusters import cluster_features
 from pfdl.diagnosis.contexts import Accuracies, ContextReading, GroupAccuracy, measure_accuracy, read_context
-from pfdl.diagnosis.left_out import predict_left_out
 from pfdl.diagnosis.result import Diagnosis
 
 __all__ = ["Accuracies", "ContextReading", "Diagnosis", "GroupAccuracy", "diagnose"]

@@ -19,8 +19,8 @@ import pandas as pd
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from pfdl._files import read_json, write_atomically
-from pfdl.runs import set_aside
+from pfdl._internal.files import read_json, write_atomically
+from pfdl._internal.runs import set_aside
 
 __all__ = ["BACKENDS", "run_grid", "write_atomically"]
 

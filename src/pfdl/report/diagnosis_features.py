@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from pfdl.diagnosis.clusters import NO_CLUSTER, shrink
-from pfdl.diagnosis.images import ImageDiagnosis
 from pfdl.report.heatmaps import Heatmap, SideBySide
 from pfdl.report.page import Block, Section, Text
 from pfdl.report.plots import Plot, Series
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
+from pfdl.vision.diagnosis import ImageDiagnosis
 
 Named = Sequence[tuple[str, ImageDiagnosis]]
 

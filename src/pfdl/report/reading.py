@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from pfdl._files import read_json
-from pfdl.runs import CONFIG, Run, read_run
+from pfdl._internal.files import read_json
+from pfdl._internal.runs import CONFIG, Run, read_run
 
 RESULTS, METRICS, EVALUATION = "results.csv", "metrics.csv", "evaluation.json"
 TASK_FOLDERS = ("tasks", "cells")

@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pfdl.decomposition import FeatureDecomposition
-from pfdl.functional import decomposition_loss
+from pfdl.decorrelation.decomposition import FeatureDecomposition
+from pfdl.decorrelation.functional import decomposition_loss
 from pfdl.tabular.moments import Moments
 from pfdl.tabular.selection import Unexplained, linear_decomposer
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from pfdl._internal.runs import Run
 from pfdl.report.page import Block, Section, Text
 from pfdl.report.reading import RESULTS, read_results
 from pfdl.report.tables import Row, Table
-from pfdl.runs import Run
 
 MAX_ROWS, MAX_COLUMNS = 200, 16
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pfdl._internal.runs import Run
 from pfdl.report.page import Block, Facts, Heading, Listing, Section, Text
 from pfdl.report.reading import runs_within
-from pfdl.runs import Run
 
 TITLE = "How the runs were made"
 _FIRST = ("command", "started", "pfdl", "git_revision", "python", "torch")

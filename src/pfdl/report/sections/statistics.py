@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from pfdl.experiments.pairing import PairedDifference
 from pfdl.report.tables import Cell, Missing, Number
-from pfdl.selection import PairedDifference
 
 
 def mean_cell(values: Sequence[float] | pd.Series[float], digits: int, *, deviation: bool = False) -> Cell:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pandas as pd
 
+from pfdl._internal.runs import Run
 from pfdl.report.page import Block, Heading, Section, Text
 from pfdl.report.plots import Plot, Series
 from pfdl.report.reading import read_evaluation, read_metrics
 from pfdl.report.sections.curves import curve_plots
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
-from pfdl.runs import Run
 
 KIND = "training"
 TITLE = "Trainings"

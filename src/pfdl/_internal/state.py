@@ -1,0 +1,90 @@
+"""The state of a training run as one safetensors file: no pickle, so that reading one can never run code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from pfdl._internal.files import write_bytes_atomically
+
+FORMAT = "pfdl-state-1"
+
+
+def save_state(path: Path, state: Mapping[str, Any]) -> None:
+    """Write nested dictionaries, lists and tuples of tensors, numbers, strings, booleans and None, whole or not at all.
+
+    The tensors are those of the safetensors file; everything around them is JSON in its header.
+
+    Args:
+        path: The file.
+        state: What to keep, such as the ``state_dict()`` of modules and optimisers.
+
+    Raises:
+        TypeError: If something of another kind is among it.
+    """
+    tensors: dict[str, Tensor] = {}
+    tree = _encode(dict(state), tensors)
+    # save() stores memory as it lies and refuses tensors that share it, hence the copies
+    copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    write_bytes_atomically(path, save(copies, metadata={"format": FORMAT, "tree": json.dumps(tree)}))
+
+
+def load_state(path: Path) -> dict[str, Any]:
+    """Read what :func:`save_state` wrote; tensors are on the CPU.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The state.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it is damaged or something else.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            if header.get("format") != FORMAT:
+                raise ValueError(f"its format is {header.get('format')!r}, not {FORMAT!r}")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, it is not a dictionary
+        state = _decode(json.loads(header["tree"]), tensors)
+        if not isinstance(state, dict):
+            raise ValueError(f"it holds a {type(state).__name__}")
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{path} is not a whole training state ({error}).") from error
+    return state
+
+
+def _encode(value: Any, tensors: dict[str, Tensor]) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, Tensor):
+        name = f"{len(tensors):06d}"
+        tensors[name] = value
+        return {"tensor": name}
+    if isinstance(value, Mapping):  # as pairs, because optimisers count their parameters with integers
+        return {"dict": [[_encode(key, tensors), _encode(item, tensors)] for key, item in value.items()]}
+    if isinstance(value, (list, tuple)):
+        return {type(value).__name__: [_encode(item, tensors) for item in value]}
+    raise TypeError(f"a {type(value).__name__} cannot be part of a training state; only tensors and plain values can.")
+
+
+def _decode(value: Any, tensors: Mapping[str, Tensor]) -> Any:
+    if not isinstance(value, dict):
+        return value
+    ((kind, content),) = value.items()
+    if kind == "tensor":
+        return tensors[content]
+    if kind == "dict":
+        return {_decode(key, tensors): _decode(item, tensors) for key, item in content}
+    items = [_decode(item, tensors) for item in content]
+    return tuple(items) if kind == "tuple" else items

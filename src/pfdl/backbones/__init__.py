@@ -1,7 +1,0 @@
-"""Networks by name; every one a plain classifier whose features :func:`pfdl.attach` can reach."""
-
-from pfdl.backbones.convnet import ConvNet
-from pfdl.backbones.perceptron import MLP, Outputs
-from pfdl.backbones.zoo import list_backbones, make_backbone
-
-__all__ = ["MLP", "ConvNet", "Outputs", "list_backbones", "make_backbone"]

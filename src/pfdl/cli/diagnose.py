@@ -1,0 +1,113 @@
+"""The command that asks whether a model leans on correlations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pfdl.cli.images import DATA_HELP, Device, Superclass, answering_mistakes, open_source
+
+if TYPE_CHECKING:
+    from pfdl.vision.diagnosis import ImageDiagnosis
+
+SHOWN_FEATURES = 5
+
+
+def diagnose(
+    run: Annotated[
+        Path,
+        typer.Argument(metavar="RUN|TABLE.csv", help="The folder that pfdl train made; or a table, with --target."),
+    ],
+    data: Annotated[str | None, typer.Argument(metavar="DIR|contexts", help=DATA_HELP)] = None,
+    compare: Annotated[Path | None, typer.Option(help="A second run, shown side by side.")] = None,
+    target: Annotated[str | None, typer.Option(help="For a table: the column to be predicted.")] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("diagnosis.html"),
+    superclass: Superclass = None,
+    device: Device = "auto",
+) -> None:
+    """Is a model leaning on correlations? A verdict in words, and a page that shows why.
+
+    A trained model is judged on the test images of its own split: which features can be told from the others, within
+    classes and across them, what they know of the context, and whether its answers follow it. A table is judged by the
+    label-conditional decomposition: which columns follow the target as if the sample had been selected by it.
+
+        pfdl diagnose runs/erm contexts --compare runs/pfdl
+
+        pfdl diagnose table.csv --target y
+    """
+    with answering_mistakes():
+        if run.suffix.lower() == ".csv":
+            if data is not None or compare is not None:
+                raise ValueError(f"{run} is a table: it takes --target and neither images nor --compare.")
+            _diagnose_table(run, target, output)
+        elif target is not None:
+            raise ValueError(f"--target is for a table, and {run} is none: give a file that ends in .csv.")
+        elif data is None:
+            raise ValueError(f"say where the images of {run} are: pfdl diagnose {run} DIR (or the word contexts).")
+        else:
+            _diagnose_runs([run] if compare is None else [run, compare], data, superclass, device, output)
+        typer.echo(output)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command()(diagnose)
+
+
+def _diagnose_runs(runs: list[Path], data: str, superclass: str | None, device: str, output: Path) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
+    from pfdl._internal.devices import resolve_device
+    from pfdl._internal.files import write_atomically
+    from pfdl.data import read_manifest
+    from pfdl.report.diagnosis_page import build_page, name_runs
+    from pfdl.report.page import render
+    from pfdl.vision.checkpoint import load_model
+    from pfdl.vision.diagnosis import diagnose_images
+
+    place = resolve_device(device)
+    found = []
+    for run in runs:
+        trained = load_model(run)
+        split = read_manifest(trained.folder / "manifest.csv")
+        source = open_source(data, superclass, "skip", split)
+        with Console(stderr=True).status(f"Diagnosing {escape(str(run))} on {place} …"):  # silent unless on a terminal
+            found.append(diagnose_images(trained, source, split, device=place))
+    for name, one in zip(name_runs(found), found, strict=True):
+        if len(found) > 1:
+            typer.echo(f"{name}:")
+        _print(one)
+    problems: list[str] = []
+    write_atomically(output, render(build_page(found, problems)))
+    for problem in problems:
+        typer.echo(f"Note: {problem}", err=True)
+
+
+def _print(one: ImageDiagnosis) -> None:
+    for words in one.verdict():
+        typer.echo(words)
+    typer.echo("Most predictable features:")
+    for feature, line in one.found.frame().head(SHOWN_FEATURES).iterrows():
+        typer.echo(f"  {feature}: R² {line['r2']:.4f}, within classes {line['r2_within_class']:.4f}")
+
+
+def _diagnose_table(path: Path, target: str | None, output: Path) -> None:
+    from pfdl._internal.files import write_atomically
+    from pfdl.report.page import render
+    from pfdl.report.table_page import build_page
+    from pfdl.tabular.picture import picture_table, read_table
+
+    if target is None:
+        raise ValueError(f"say which column of {path} is to be predicted: --target NAME.")
+    table, notes = read_table(path, target)
+    picture = picture_table(table, target)
+    for note in notes:
+        typer.echo(f"Note: {note}", err=True)
+    typer.echo(f"{picture.verdict[0].upper()}{picture.verdict[1:]}.")
+    for name, decision in zip(picture.columns, picture.decisions, strict=True):
+        if decision != "kept":
+            typer.echo(f"  {name}: {decision}")
+    write_atomically(output, render(build_page(picture, path.name, target, notes)))

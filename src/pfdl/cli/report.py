@@ -1,0 +1,78 @@
+"""The commands that write a report page: report, and demo, which makes the runs first."""
+
+from __future__ import annotations
+
+import os
+import sys
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pfdl.cli.images import answering_mistakes
+
+
+def report(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUNS…", help="Run folders, and folders that hold run folders.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
+) -> None:
+    """Write one HTML page from any number of run folders: tables beside the paper's figures, plots, how it was made.
+
+    The page works offline, on a phone and on paper. Runs that are not finished are shown with what they have.
+
+        pfdl report runs/ -o report.html
+    """
+    with answering_mistakes():
+        from pfdl.experiments.reporting import write_report
+
+        for problem in write_report(runs, output).problems:
+            typer.echo(f"Note: {problem}", err=True)
+        typer.echo(output)
+
+
+def demo(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the runs and the page.")] = Path(
+        "runs/demo"
+    ),
+) -> None:
+    """Show all three experiments in small: about three minutes on two cores, no data, no GPU, one page at the end.
+
+    A demonstration that was stopped goes on where it was. The page opens in a browser where there is one.
+    """
+    from rich.console import Console
+
+    with answering_mistakes():
+        from pfdl.experiments import demo as demonstration
+        from pfdl.vision.resume import TrainingStoppedError
+
+        try:
+            page, written = demonstration.run(output, Console(stderr=True))
+        except (TrainingStoppedError, KeyboardInterrupt):
+            typer.echo(
+                f"Stopped. All that was done is saved in {output}; the same command goes on from there.", err=True
+            )
+            raise typer.Exit(130) from None
+        for title, finding in written.findings.items():
+            typer.echo(f"{title}\n  {finding}\n")
+        open_in_browser(page)
+        typer.echo(page)
+
+
+def open_in_browser(page: Path) -> bool:
+    """Show a page to somebody who sits before this machine; do nothing where nobody does, or nothing can show it."""
+    has_display = sys.platform in ("win32", "darwin") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+    if not has_display or not sys.stdout.isatty():
+        return False
+    try:
+        return webbrowser.open(page.resolve().as_uri())
+    except (OSError, webbrowser.Error):
+        return False
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command()(demo)
+    app.command()(report)

@@ -1,0 +1,175 @@
+"""The commands of the study: study, and study-features, which embeds images by a pretrained network first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pfdl.cli.images import Device, answering_mistakes
+
+if TYPE_CHECKING:
+    from pfdl.experiments.study.data import Arena
+
+
+def study(
+    data: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="DATA…",
+            help="procedural, procedural-0.5 (that temptation), colored-mnist, or folders class/context/image.",
+        ),
+    ],
+    features: Annotated[
+        list[Path] | None, typer.Option(help="For each folder, a file by 'pfdl study-features', in the same order.")
+    ] = None,
+    group_by: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FOLDER=CSV:COLUMN", help="For that folder, keep images with the same entry on one side."),
+    ] = None,
+    mnist: Annotated[
+        Path | None,
+        typer.Option(envvar="PFDL_MNIST", help="Folder of the MNIST files; without it scikit-learn's digits."),
+    ] = None,
+    rows: Annotated[
+        str, typer.Option(help="methods, factors (variants of the published penalty), or keys with commas.")
+    ] = "methods",
+    seeds: Annotated[int, typer.Option(min=2, help="Paired repetitions.")] = 10,
+    first_seed: Annotated[int, typer.Option(min=0, help="The first of them.")] = 0,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the training samples.")] = 30,
+    learning_rate: Annotated[float, typer.Option(min=0.0, help="Of SGD.")] = 0.01,
+    network: Annotated[
+        str,
+        typer.Option(help="What is trained on pixels: see 'pfdl list', or efficientnet-lite0, which is fine-tuned."),
+    ] = "resnet18",
+    output: Annotated[Path, typer.Option("--output", "-o", help="Run folder.")] = Path("runs/study"),
+    device: Device = "auto",
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Trainings at a time; -1 for all cores.")] = 1,
+) -> None:
+    """Compare methods by very many small trainings on paired seeds, trained at 5:1 and tested where it shifts.
+
+    A study that was stopped goes on where it was.
+
+        pfdl study procedural colored-mnist --rows erm,pfdl-paper,pfdl
+
+        pfdl study pacs --features pacs.safetensors
+    """
+    with answering_mistakes():
+        from rich.console import Console
+
+        from pfdl._internal.devices import resolve_device
+        from pfdl.experiments.study import run as experiment
+        from pfdl.experiments.study.report import write_report
+
+        scale = experiment.Scale(
+            rows=_row_keys(rows),
+            seeds=seeds,
+            first_seed=first_seed,
+            epochs=epochs,
+            learning_rate=learning_rate,
+        )
+        arenas = make_arenas(data, features or [], group_by or [], mnist, network)
+        command = " ".join(
+            [
+                "pfdl study",
+                *(Path(name).name for name in data),
+                *(f"--features {path.name}" for path in features or []),
+                *([f"--network {network}"] if network != "resnet18" else []),
+                f"--rows {rows} --seeds {seeds} --first-seed {first_seed} --epochs {epochs}",
+                *([f"--learning-rate {learning_rate}"] if learning_rate != 0.01 else []),
+            ]
+        )
+        place = resolve_device(device)
+        console = Console(stderr=True)
+        results = experiment.run(scale, arenas, output, device=place, n_jobs=jobs, console=console, command=command)
+        for path in write_report(results, output, command=command):
+            typer.echo(path)
+
+
+def study_table(
+    results: Annotated[list[Path], typer.Argument(metavar="RESULTS.CSV…", help="Of one or more studies.")],
+    rows: Annotated[
+        str | None, typer.Option(help="methods, factors, or keys with commas; all of them where this is left out.")
+    ] = None,
+    data: Annotated[
+        list[str] | None, typer.Option(help="Only data sets with this in their name; may be given several times.")
+    ] = None,
+    against: Annotated[
+        str | None, typer.Option(help="Key of the row to compare with, such as pfdl-paper, instead of plain training.")
+    ] = None,
+) -> None:
+    """Print studies as Markdown: one table of all data sets, then one for each.
+
+    What several machines have computed of a study becomes one.
+
+        pfdl study-table runs/scratch/results.csv runs/fine-tuned/results.csv --rows methods
+
+        pfdl study-table runs/study/results.csv --against stablenet
+    """
+    with answering_mistakes():
+        from pfdl._internal.validation import check_choice
+        from pfdl.experiments.study.report import describe, read_results
+        from pfdl.experiments.study.rows import BASELINES, ENTRIES
+
+        chosen = tuple(ENTRIES) if rows is None else _row_keys(rows)
+        rivals = [BASELINES.get(row, "erm") for row in chosen] if against is None else [against]
+        for row in (*chosen, *rivals):
+            check_choice("the row", row, ENTRIES)
+        found = read_results(results)
+        found = found[[any(part in arena for part in data or [""]) for arena in found["arena"]]]
+        if not found["row"].isin(chosen).any():
+            raise ValueError("there are no such results.")
+        found = found[found["row"].isin([*chosen, *rivals])]
+        typer.echo(describe(found, against=against))
+
+
+def study_features(
+    data: Annotated[Path, typer.Argument(metavar="DIR", help="A folder class/context/image.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The safetensors file to write.")] = Path(
+        "features.safetensors"
+    ),
+    image_size: Annotated[int, typer.Option(min=1, help="Height and width the images are read at.")] = 96,
+    device: Device = "auto",
+) -> None:
+    """Embed every image of a folder by EfficientNet-lite0, whose weights come with the extra 'pretrained'."""
+    with answering_mistakes():
+        from pfdl._internal.devices import resolve_device
+        from pfdl.data import ContextFolder
+        from pfdl.experiments.study.pretrained import write_features
+
+        source = ContextFolder(data, on_bad_image="skip")
+        typer.echo(write_features(source, output, image_size=image_size, device=resolve_device(device)))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command()(study)
+    app.command("study-table")(study_table)
+    app.command("study-features")(study_features)
+
+
+def _row_keys(rows: str) -> tuple[str, ...]:
+    from pfdl.experiments.study.rows import FACTORS, METHODS
+
+    named = {"methods": tuple(METHODS), "factors": ("erm", "pfdl-paper", *FACTORS)}
+    return named.get(rows) or tuple(rows.split(","))
+
+
+def make_arenas(
+    data: list[str], features: list[Path], group_by: list[str], mnist: Path | None, network: str
+) -> list[Arena]:
+    """The data sets of the options of ``pfdl study``."""
+    from pfdl.experiments.study.data import Arena
+
+    folders = [name for name in data if not Arena(name).is_generated]
+    if features and len(features) != len(folders):
+        raise ValueError(f"there are {len(folders)} folders and {len(features)} --features; give one for each folder.")
+    groups = dict(entry.split("=", 1) for entry in group_by if "=" in entry)
+    if unknown := set(groups) - set(folders) or {entry for entry in group_by if "=" not in entry}:
+        raise ValueError(
+            f"--group-by {', '.join(sorted(unknown))} names no folder of the study; give FOLDER=CSV:COLUMN."
+        )
+    embedded = dict(zip(folders, map(str, features), strict=False))
+    digits = None if mnist is None else str(mnist)
+    return [Arena(name, embedded.get(name), groups.get(name), digits, network) for name in data]

@@ -1,0 +1,1 @@
+"""Contexts that nobody labelled: infer them, weigh them, judge them."""

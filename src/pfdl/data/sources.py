@@ -1,0 +1,191 @@
+"""Images sorted by class and context: what a source of them offers, and the source that is a folder on disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from torch import Tensor
+
+from pfdl._internal.validation import check_choice
+from pfdl.data.images import BadImageError, decode, hash_bytes, hash_pixels, read_bytes, to_tensor
+from pfdl.data.layout import BadImage, FoundFile, find_files, path_inside
+
+ON_BAD_IMAGE = ("error", "skip")
+_LISTED = 20
+
+
+class Sample(NamedTuple):
+    """One usable image.
+
+    Attributes:
+        path: Its name in the source, with ``/`` between the parts.
+        class_name: What it shows; the label.
+        context: Where it shows it; ``""`` if the source knows no contexts.
+        sha256: Hash of its content.
+        pixels: Hash of what it shows, equal for two files that hold the same picture.
+    """
+
+    path: str
+    class_name: str
+    context: str
+    sha256: str
+    pixels: str
+
+
+class ContextSource(Protocol):
+    """Where images come from; splits and datasets know sources by this alone."""
+
+    @property
+    def samples(self) -> Sequence[Sample]:
+        """Every usable image, in the order of the paths."""
+
+    @property
+    def description(self) -> Mapping[str, Any]:
+        """What these images are, for the manifest: entries that JSON can hold, the first of them ``kind``."""
+
+    def load(self, path: str, size: int, sha256: str) -> Tensor:
+        """One image as bytes of shape (3, size, size); raises ValueError if its content has not this hash."""
+
+
+class BadImagesError(ValueError):
+    """Images that cannot be used, all of them in one message.
+
+    Attributes:
+        bad_images: The files and what is wrong with each.
+    """
+
+    def __init__(self, root: Path, bad_images: Sequence[BadImage]) -> None:
+        super().__init__(
+            f"{describe_bad_images(root, bad_images)}\nRepair or remove them, or leave them out "
+            "with --on-bad-image skip (in Python: on_bad_image='skip')."
+        )
+        self.bad_images = tuple(bad_images)
+
+
+def describe_bad_images(root: Path, bad_images: Sequence[BadImage]) -> str:
+    """One report on all unusable files; beyond the first twenty they are only counted."""
+    lines = [f"{len(bad_images)} file(s) in {root} cannot be used:"]
+    lines += [f"  {bad.path!r} {bad.reason}" for bad in bad_images[:_LISTED]]
+    if len(bad_images) > _LISTED:
+        lines.append(f"  … and {len(bad_images) - _LISTED} more")
+    return "\n".join(lines)
+
+
+class ContextFolder:
+    """A folder of images: ``class/context/image``, ``superclass/class/context/image`` (NICO) or ``class/image``.
+
+    Classes and contexts are the folder names found on disk. Nothing is read before ``samples`` is asked for; then
+    every file is decoded once, so that what is unusable is known, and named in one report, before training starts.
+
+    Args:
+        root: The folder.
+        superclass: Which folder of the top level to use, where there is such a level.
+        on_bad_image: ``"error"`` to refuse a folder with unusable files, ``"skip"`` to leave them out.
+        on_progress: Called with the number of files checked so far and the number of all files.
+
+    Raises:
+        FileNotFoundError: If there is no such folder.
+
+    Attributes:
+        root: The folder, as an absolute path.
+        superclass: As given.
+    """
+
+    def __init__(
+        self,
+        root: str | Path,
+        *,
+        superclass: str | None = None,
+        on_bad_image: str = "error",
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        check_choice("on_bad_image", on_bad_image, ON_BAD_IMAGE)
+        if not Path(root).is_dir():
+            raise FileNotFoundError(f"there is no folder {root}; name the folder that holds the class folders.")
+        self.root = Path(root).resolve()
+        self.superclass = superclass
+        self._on_bad_image = on_bad_image
+        self._on_progress = on_progress
+        self._scanned: tuple[tuple[Sample, ...], tuple[BadImage, ...]] | None = None
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """Every usable image, in the order of the paths.
+
+        Raises:
+            BadImagesError: If there are unusable files and they are not to be skipped.
+            ValueError: If the folders are in no known layout, or a class has no usable image.
+        """
+        return self._scan()[0]
+
+    @property
+    def bad_images(self) -> tuple[BadImage, ...]:
+        """The files that were left out, and why; raises as ``samples`` does."""
+        return self._scan()[1]
+
+    @property
+    def description(self) -> Mapping[str, Any]:
+        """What these images are, for the manifest; the place on this machine is no part of it."""
+        left_out = [{"path": bad.path, "reason": bad.reason} for bad in self.bad_images]
+        return {"kind": "folder", "superclass": self.superclass, "left_out": left_out}
+
+    def load(self, path: str, size: int, sha256: str) -> Tensor:
+        """Read one image.
+
+        Args:
+            path: Its path inside the folder.
+            size: Height and width to scale and cut it to.
+            sha256: The hash its content must have.
+
+        Returns:
+            Bytes, shape (3, size, size).
+
+        Raises:
+            ValueError: If the path leaves the folder, or the file is missing, unusable, or not the one expected.
+        """
+        try:
+            content = read_bytes(path_inside(self.root, path))
+            if hash_bytes(content) != sha256:
+                raise BadImageError("has changed since the manifest was written; make a new manifest with pfdl split")
+            return to_tensor(decode(content), size)
+        except BadImageError as error:
+            raise ValueError(f"{path!r} in {self.root} {error}.") from error
+
+    def _scan(self) -> tuple[tuple[Sample, ...], tuple[BadImage, ...]]:
+        if self._scanned is None:
+            found, bad = find_files(self.root, self.superclass)
+            samples: list[Sample] = []
+            with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # decoders work outside the interpreter lock
+                for done, result in enumerate(pool.map(self._examine, found), start=1):
+                    if isinstance(result, BadImage):
+                        bad.append(result)
+                    else:
+                        samples.append(result)
+                    if self._on_progress is not None:
+                        self._on_progress(done, len(found))
+            bad.sort()
+            if bad and self._on_bad_image == "error":
+                raise BadImagesError(self.root, bad)
+            self._check_classes(found, samples, bad)
+            self._scanned = tuple(samples), tuple(bad)
+        return self._scanned
+
+    def _examine(self, file: FoundFile) -> Sample | BadImage:
+        try:
+            content = read_bytes(path_inside(self.root, file.path))
+            image = decode(content)
+        except BadImageError as error:
+            return BadImage(file.path, str(error))
+        return Sample(file.path, file.class_name, file.context, hash_bytes(content), hash_pixels(image))
+
+    def _check_classes(self, found: Sequence[FoundFile], samples: Sequence[Sample], bad: Sequence[BadImage]) -> None:
+        lost = sorted({file.class_name for file in found} - {sample.class_name for sample in samples})
+        if lost:
+            raise ValueError(
+                f"no usable image is left in {', '.join(map(repr, lost))}; repair or remove the folder.\n"
+                f"{describe_bad_images(self.root, bad)}"
+            )

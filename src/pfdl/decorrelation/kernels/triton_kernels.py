@@ -1,0 +1,272 @@
+"""The closed form of :mod:`pfdl.decorrelation.kernels.one_hidden` as Triton kernels.
+
+A program walks along the features j of one block and keeps a tile of rows × hidden units in registers. The tile of
+pre-activations is made, used and overwritten for each j; what leaves the registers is Ũ, a gradient, or one tile of
+sums for a whole block of features. All arithmetic is float32. Multiplications are fused with additions only where
+``tl.fma`` says so: two kernels that must agree to the last bit on δ then do, however they are compiled.
+"""
+
+# ruff: noqa: D103 - kernels are described by the comment above each
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, misc"
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from triton.language import constexpr
+
+
+@triton.jit
+def _activation(x, GELU: constexpr):
+    if GELU:
+        y = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
+    else:
+        y = tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL)
+    return y
+
+
+@triton.jit
+def _slope(x, GELU: constexpr):
+    if GELU:
+        y = 0.5 * (1.0 + tl.erf(x * 0.7071067811865476)) + x * 0.3989422804014327 * tl.exp(-0.5 * x * x)
+    else:
+        y = tl.where(x > 0.0, 1.0, 0.0)
+    return y
+
+
+@triton.jit
+def _column(matrix, row, j, n, p):
+    rows = tl.where(j < p, n, 0)
+    return tl.load(matrix + row * p + j, mask=row < rows, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def _weights(weight, k, unit, visible, h):
+    units = tl.where((k >= 0) & (k < visible), h, 0)
+    return tl.load(weight + k * h + unit, mask=unit < units, other=0.0)
+
+
+@triton.jit
+def _tile(matrix, row, unit, n, h):
+    return tl.load(matrix + row[:, None] * h + unit[None, :], mask=(row < n)[:, None] & (unit < h)[None, :], other=0.0)
+
+
+# What a program starts with: the base of its rows, for strict sharing that of its block, with the bias added.
+@triton.jit
+def _start(base, offset, row, unit, block, n, h, STRICT: constexpr):
+    if STRICT:
+        bias = tl.load(offset + unit, mask=unit < h, other=0.0)
+        state = _tile(base + block * n * h, row, unit, n, h) + bias[None, :]
+    else:
+        state = _tile(base, row, unit, n, h)
+    return state
+
+
+# The pre-activations of feature j for a tile, and the state for the next feature.
+@triton.jit
+def _advance(state, u_j, w_j, u, offset, row, unit, j, n, p, h, STRICT: constexpr):
+    if STRICT:
+        pre = state
+        step = u_j - _column(u, row, j + 1, n, p)
+        state = tl.fma(step[:, None] + tl.zeros_like(state), w_j[None, :] + tl.zeros_like(state), state)
+    else:
+        e_j = _weights(offset, j, unit, p, h)
+        whole = state + e_j[None, :]
+        pre = tl.fma(-u_j[:, None] + tl.zeros_like(state), w_j[None, :] + tl.zeros_like(state), whole)
+    return pre, state
+
+
+# Sums over the features of a block: of W_k u_k and, for strict sharing, of W_k u_{k+1}.
+@triton.jit
+def block_sums(
+    u, weight, own, following, n, p, h, visible,
+    STRICT: constexpr, ROWS: constexpr, UNITS: constexpr, FEATURES: constexpr,
+):  # fmt: skip
+    block = tl.program_id(2)
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
+    first = block * FEATURES
+    sums = tl.zeros((ROWS, UNITS), tl.float32)
+    shifted = tl.zeros((ROWS, UNITS), tl.float32)
+    for t in range(FEATURES):
+        k = first + t
+        w = _weights(weight, k, unit, visible, h)[None, :] + tl.zeros((ROWS, UNITS), tl.float32)
+        sums = tl.fma(_column(u, row, k, n, p)[:, None] + tl.zeros((ROWS, UNITS), tl.float32), w, sums)
+        if STRICT:
+            after = _column(u, row, k + 1, n, p)[:, None] + tl.zeros((ROWS, UNITS), tl.float32)
+            shifted = tl.fma(after, w, shifted)
+    place = block * n * h + row[:, None] * h + unit[None, :]
+    inside = (row < n)[:, None] & (unit < h)[None, :]
+    tl.store(own + place, sums, mask=inside)
+    if STRICT:
+        tl.store(following + place, shifted, mask=inside)
+
+
+# In place, along the blocks: own becomes its exclusive prefix sum; following's inclusive suffix sum is added.
+@triton.jit
+def scan_blocks(own, following, total, blocks, size, SUFFIX: constexpr, LENGTH: constexpr):
+    place = tl.program_id(0) * LENGTH + tl.arange(0, LENGTH)
+    inside = place < size
+    running = tl.zeros((LENGTH,), tl.float32)
+    here = own + place
+    for _ in range(blocks):
+        value = tl.load(here, mask=inside, other=0.0)
+        tl.store(here, running, mask=inside)
+        running += value
+        here += size
+    tl.store(total + place, running, mask=inside)
+    if SUFFIX:
+        suffix = tl.zeros((LENGTH,), tl.float32)
+        there = following + (blocks - 1) * size + place
+        for _ in range(blocks):
+            here -= size
+            suffix += tl.load(there, mask=inside, other=0.0)
+            prefix = tl.load(here, mask=inside, other=0.0)
+            tl.store(here, prefix + suffix, mask=inside)
+            there -= size
+
+
+# Ũ: one program for a tile of rows and a block of features, over all hidden units.
+@triton.jit
+def predict(
+    u, weight, offset, readout, constant, base, out, n, p, h, visible,
+    STRICT: constexpr, GELU: constexpr, ROWS: constexpr, UNITS: constexpr, FEATURES: constexpr,
+):  # fmt: skip
+    block = tl.program_id(1)
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    column = tl.arange(0, FEATURES)
+    first = block * FEATURES
+    result = tl.zeros((ROWS, FEATURES), tl.float32)
+    for start in range(0, h, UNITS):
+        unit = start + tl.arange(0, UNITS)
+        v = tl.load(readout + unit, mask=unit < h, other=0.0)
+        state = _start(base, offset, row, unit, block, n, h, STRICT)
+        for t in range(FEATURES):
+            j = first + t
+            u_j = _column(u, row, j, n, p)
+            w_j = _weights(weight, j, unit, visible, h)
+            pre, state = _advance(state, u_j, w_j, u, offset, row, unit, j, n, p, h, STRICT)
+            value = tl.sum(_activation(pre, GELU) * v[None, :], axis=1)
+            result = tl.where(column[None, :] == t, result + value[:, None], result)
+    result += tl.load(constant)
+    place = row[:, None] * p + first + column[None, :]
+    tl.store(out + place, result, mask=(row < n)[:, None] & (first + column < p)[None, :])
+
+
+# Sums of δ over the features of a block.
+@triton.jit
+def delta_sums(
+    u, gradient, weight, offset, readout, base, sums, n, p, h, visible,
+    STRICT: constexpr, GELU: constexpr, ROWS: constexpr, UNITS: constexpr, FEATURES: constexpr,
+):  # fmt: skip
+    block = tl.program_id(2)
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
+    v = tl.load(readout + unit, mask=unit < h, other=0.0)
+    state = _start(base, offset, row, unit, block, n, h, STRICT)
+    acc = tl.zeros((ROWS, UNITS), tl.float32)
+    for t in range(FEATURES):
+        j = block * FEATURES + t
+        u_j = _column(u, row, j, n, p)
+        w_j = _weights(weight, j, unit, visible, h)
+        pre, state = _advance(state, u_j, w_j, u, offset, row, unit, j, n, p, h, STRICT)
+        acc += (_column(gradient, row, j, n, p)[:, None] * v[None, :]) * _slope(pre, GELU)
+    place = block * n * h + row[:, None] * h + unit[None, :]
+    tl.store(sums + place, acc, mask=(row < n)[:, None] & (unit < h)[None, :])
+
+
+# The gradient of the features. prefix is L at the start of each block (strict), total is Δ.
+@triton.jit
+def feature_gradient(
+    u, gradient, weight, offset, readout, base, prefix, total, out, n, p, h, visible,
+    STRICT: constexpr, GELU: constexpr, ROWS: constexpr, UNITS: constexpr, FEATURES: constexpr,
+):  # fmt: skip
+    block = tl.program_id(1)
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    column = tl.arange(0, FEATURES)
+    first = block * FEATURES
+    result = tl.zeros((ROWS, FEATURES), tl.float32)
+    for start in range(0, h, UNITS):
+        unit = start + tl.arange(0, UNITS)
+        v = tl.load(readout + unit, mask=unit < h, other=0.0)
+        whole = _tile(total, row, unit, n, h)
+        state = _start(base, offset, row, unit, block, n, h, STRICT)
+        if STRICT:
+            before = _tile(prefix + block * n * h, row, unit, n, h)
+        for t in range(FEATURES):
+            j = first + t
+            u_j = _column(u, row, j, n, p)
+            w_j = _weights(weight, j, unit, visible, h)
+            pre, state = _advance(state, u_j, w_j, u, offset, row, unit, j, n, p, h, STRICT)
+            delta = (_column(gradient, row, j, n, p)[:, None] * v[None, :]) * _slope(pre, GELU)
+            if STRICT:
+                until = before + delta
+                w_last = _weights(weight, j - 1, unit, visible, h)
+                value = tl.sum((whole - until) * w_j[None, :] + before * w_last[None, :], axis=1)
+                before = until
+            else:
+                value = tl.sum((whole - delta) * w_j[None, :], axis=1)
+            result = tl.where(column[None, :] == t, result + value[:, None], result)
+    place = row[:, None] * p + first + column[None, :]
+    tl.store(out + place, result, mask=(row < n)[:, None] & (first + column < p)[None, :])
+
+
+# Indexed sharing: what the gradients of W, of the offsets and of v need beside Δ. Here a program keeps a tile of
+# features × hidden units and walks along the rows: the sums over rows stay in registers, in one fixed order.
+@triton.jit
+def indexed_parameter_sums(
+    u, gradient, weight, offset, readout, base, correction, offset_sums, readout_sums, n, p, h,
+    GELU: constexpr, UNITS: constexpr, FEATURES: constexpr,
+):  # fmt: skip
+    block = tl.program_id(0)
+    j = block * FEATURES + tl.arange(0, FEATURES)
+    unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
+    inside = (j < p)[:, None] & (unit < h)[None, :]
+    v = tl.load(readout + unit, mask=unit < h, other=0.0)
+    w = tl.load(weight + j[:, None] * h + unit[None, :], mask=inside, other=0.0)
+    e = tl.load(offset + j[:, None] * h + unit[None, :], mask=inside, other=0.0)
+    acc_correction = tl.zeros((FEATURES, UNITS), tl.float32)
+    acc_offset = tl.zeros((FEATURES, UNITS), tl.float32)
+    acc_readout = tl.zeros((FEATURES, UNITS), tl.float32)
+    for i in range(n):
+        u_i = tl.load(u + i * p + j, mask=j < p, other=0.0).to(tl.float32)
+        g_i = tl.load(gradient + i * p + j, mask=j < p, other=0.0)
+        start = tl.load(base + i * h + unit, mask=unit < h, other=0.0)
+        pre = (start[None, :] + e) - u_i[:, None] * w
+        delta = (g_i[:, None] * v[None, :]) * _slope(pre, GELU)
+        acc_correction += u_i[:, None] * delta
+        acc_offset += delta
+        acc_readout += g_i[:, None] * _activation(pre, GELU)
+    tl.store(correction + unit[None, :] * p + j[:, None], acc_correction, mask=inside)
+    tl.store(offset_sums + j[:, None] * h + unit[None, :], acc_offset, mask=inside)
+    tl.store(readout_sums + block * h + unit, tl.sum(acc_readout, axis=0), mask=unit < h)
+
+
+# Strict sharing: the same, for a tile of rows that walks along the features, so the sums are of those rows only.
+@triton.jit
+def strict_parameter_sums(
+    u, gradient, weight, offset, readout, base, prefix, correction, readout_sums, n, p, h, visible,
+    GELU: constexpr, ROWS: constexpr, UNITS: constexpr, FEATURES: constexpr,
+):  # fmt: skip
+    part = tl.program_id(0)
+    block = tl.program_id(2)
+    row = part * ROWS + tl.arange(0, ROWS)
+    unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
+    v = tl.load(readout + unit, mask=unit < h, other=0.0)
+    state = _start(base, offset, row, unit, block, n, h, True)
+    until = _tile(prefix + block * n * h, row, unit, n, h)
+    acc = tl.zeros((ROWS, UNITS), tl.float32)
+    for t in range(FEATURES):
+        j = block * FEATURES + t
+        u_j = _column(u, row, j, n, p)
+        g_j = _column(gradient, row, j, n, p)
+        w_j = _weights(weight, j, unit, visible, h)
+        pre, state = _advance(state, u_j, w_j, u, offset, row, unit, j, n, p, h, True)
+        until += (g_j[:, None] * v[None, :]) * _slope(pre, GELU)
+        acc += g_j[:, None] * _activation(pre, GELU)
+        step = u_j - _column(u, row, j + 1, n, p)
+        units = tl.where(j < visible, h, 0)
+        place = (part * visible + j) * h + unit
+        tl.store(correction + place, tl.sum(step[:, None] * until, axis=0), mask=unit < units)
+    place = (part * tl.num_programs(2) + block) * h + unit
+    tl.store(readout_sums + place, tl.sum(acc, axis=0), mask=unit < h)

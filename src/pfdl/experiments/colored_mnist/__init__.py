@@ -1,0 +1,1 @@
+"""The experiment on Colored-MNIST."""

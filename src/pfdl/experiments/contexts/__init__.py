@@ -1,0 +1,1 @@
+"""The paper's Table II: context shift in images."""

@@ -1,0 +1,210 @@
+"""The paper's experiment on images: train at 5:1, test at seven dominant ratios, method by method.
+
+All methods of a seed see the same split, and those with the same backbone start from the same weights, so that
+differences are paired. Hyper-parameters are fixed here; the epoch that is kept is chosen on validation images of the
+training distribution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+
+from pfdl._internal.progress import counting
+from pfdl._internal.runs import claim, write_table
+from pfdl._internal.validation import check_choice
+from pfdl.data import ContextFolder, ProceduralContexts, make_split, read_manifest
+from pfdl.data.images import hash_bytes
+from pfdl.data.manifest import read_groups
+from pfdl.data.sources import ContextSource
+from pfdl.experiments.contexts.rows import RATIOS, RESNET, ROWS
+from pfdl.experiments.grid import run_grid
+from pfdl.vision.checkpoint import load_model
+from pfdl.vision.evaluation import evaluate
+from pfdl.vision.resume import shed_state
+from pfdl.vision.training import TrainingPlan, train
+
+TRAINING_RATIO = "5:1"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large the experiment is.
+
+    Args:
+        resnet: Which ResNet.
+        small_stem: Whether it has the stem for small images.
+        image_size: Height and width of the images.
+        epochs: Passes over the training set.
+        decay_every: Epochs after which the learning rate falls to a tenth.
+        batch_size: Images per step.
+        precision: ``"32"`` or ``"bf16"``.
+        seeds: Paired repetitions.
+        per_cell: Images of every class in every context, of the drawn data set.
+        rows: Keys of the methods.
+    """
+
+    resnet: str = "resnet50"
+    small_stem: bool = True
+    image_size: int = 64
+    epochs: int = 160
+    decay_every: int = 80
+    batch_size: int = 64
+    precision: str = "32"
+    seeds: int = 5
+    per_cell: int = 100
+    rows: tuple[str, ...] = tuple(ROWS)
+
+
+FULL = Scale()
+QUICK = Scale(
+    resnet="resnet18", small_stem=False, image_size=32, epochs=3, decay_every=2, batch_size=16, seeds=2, per_cell=30
+)
+
+
+@dataclass(frozen=True)
+class Images:
+    """Where the images are.
+
+    Args:
+        folder: A context folder, or None for the drawn data set.
+        superclass: Top folder to use, as in NICO.
+        on_bad_image: See :class:`pfdl.data.ContextFolder`.
+        group_by: See :func:`pfdl.data.manifest.read_groups`.
+    """
+
+    folder: str | None = None
+    superclass: str | None = None
+    on_bad_image: str = "error"
+    group_by: str | None = None
+
+    def open(self, scale: Scale, on_progress: Callable[[int, int], None] | None = None) -> ContextSource:
+        """The source of the images; nothing is read yet."""
+        if self.folder is None:
+            return ProceduralContexts(scale.per_cell)
+        return ContextFolder(
+            self.folder, superclass=self.superclass, on_bad_image=self.on_bad_image, on_progress=on_progress
+        )
+
+
+def run(
+    scale: Scale,
+    images: Images,
+    output: Path,
+    *,
+    device: str = "cpu",
+    n_jobs: int = 1,
+    console: Console | None = None,
+    command: str | None = None,
+) -> pd.DataFrame:
+    """Train and test what is missing, and write ``results.csv``.
+
+    Args:
+        scale: How large the experiment is.
+        images: Where the images are.
+        output: The run folder, with ``splits`` (a manifest per seed), ``runs`` (a run folder per row and seed),
+            ``cells`` (finished ones) and ``results.csv``. A run that was killed goes on in the middle.
+        device: Where to compute.
+        n_jobs: How many trainings at a time, see :func:`pfdl.experiments.grid.run_grid`.
+        console: Likewise.
+        command: What a user typed to start this, for the record.
+
+    Returns:
+        One line per row, seed and test set, see :func:`run_task`.
+
+    Raises:
+        ValueError: If the images cannot be used, or the folder holds another run; other images, by whose content
+            results are known, or more or fewer seeds or rows are the same run.
+    """
+    for row in scale.rows:
+        check_choice("the row", row, ROWS)
+    settings = {**asdict(scale), **asdict(images), "device": device, "command": command}
+    may_change = ("seeds", "rows", "folder", "on_bad_image", "device", "command")
+    with claim(output, "contexts", settings, may_change=may_change):
+        return _run(scale, images, output, device=device, n_jobs=n_jobs, console=console)
+
+
+def _run(
+    scale: Scale, images: Images, output: Path, *, device: str, n_jobs: int, console: Console | None
+) -> pd.DataFrame:
+    groups = None if images.group_by is None else read_groups(images.group_by)
+    with counting("checking images", console) as show:
+        source = images.open(scale, show)
+        splits = [_split(source, groups, output, seed) for seed in range(scale.seeds)]
+    tasks = [
+        {"row": row, "seed": seed, "split": split, **_what_matters(scale)}
+        for row in scale.rows
+        for seed, split in enumerate(splits)
+    ]
+    function = partial(run_task, images=images, per_cell=scale.per_cell, output=output, device=device)
+    results = run_grid(function, tasks, output / "cells", n_jobs=n_jobs, console=console)
+    for folder in (output / "runs").glob("*"):
+        shed_state(folder)
+    columns = ["row", "seed", "test", "accuracy"]
+    write_table(output / "results.csv", results[columns].to_csv(index=False))
+    return results
+
+
+def run_task(
+    row: str, seed: int, split: str, *, images: Images, per_cell: int, output: Path, device: str, **scale: Any
+) -> list[dict[str, Any]]:
+    """Train one row with one seed and test it.
+
+    Args:
+        row: Key of the row.
+        seed: Of the split and the training.
+        split: Hash of the split, by which results on other images are told apart.
+        images: Where the images are.
+        per_cell: See :class:`Scale`.
+        output: See :func:`run`.
+        device: Where to compute.
+        **scale: The rest of what :class:`Scale` takes, except ``seeds`` and ``rows``.
+
+    Returns:
+        Lines of ``test`` and ``accuracy`` in percent: a ratio, ``all`` (the whole test side) or ``worst group``.
+    """
+    size = Scale(per_cell=per_cell, **scale)
+    manifest = read_manifest(_manifest_path(output, seed))
+    method = ROWS[row]
+    is_resnet = method.backbone == RESNET
+    plan = TrainingPlan(
+        backbone=size.resnet if is_resnet else method.backbone,
+        objective=method.objective,
+        image_size=size.image_size,
+        small_stem=size.small_stem and is_resnet,
+        epochs=size.epochs,
+        decay_every=size.decay_every,
+        batch_size=size.batch_size,
+        precision=size.precision,
+        seed=seed,
+    )
+    source = images.open(size)
+    folder = train(plan, source, manifest, output / "runs" / f"{row}-{seed}-{split[:8]}", device=device)
+    result = evaluate(load_model(folder), source, manifest, device=device)
+    shares = {**result.by_ratio, "all": result.overall, "worst group": result.worst_group.accuracy}
+    return [{"test": test, "accuracy": 100 * share} for test, share in shares.items()]
+
+
+def _what_matters(scale: Scale) -> dict[str, Any]:
+    """What changes the outcome of one task; ``per_cell`` is in the hash of the split."""
+    return {name: value for name, value in asdict(scale).items() if name not in ("seeds", "rows", "per_cell")}
+
+
+def _manifest_path(output: Path, seed: int) -> Path:
+    return output / "splits" / f"seed-{seed}.csv"
+
+
+def _split(source: ContextSource, groups: Mapping[str, str] | None, output: Path, seed: int) -> str:
+    """Write the split of a seed and return its hash; other images than before give another."""
+    manifest = make_split(source, ratio=TRAINING_RATIO, seed=seed, groups=groups)
+    missing = set(RATIOS) - {name.removeprefix("test-") for name in manifest.set_names}
+    if missing:
+        raise ValueError(" ".join(["the table cannot be made with these images.", *manifest.parameters["notes"]]))
+    table, _ = manifest.save(_manifest_path(output, seed))
+    return hash_bytes(table.read_bytes())

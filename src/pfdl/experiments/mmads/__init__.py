@@ -1,0 +1,1 @@
+"""The paper's Table I: regression under biased selection."""

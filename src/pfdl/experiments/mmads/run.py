@@ -1,0 +1,133 @@
+"""The paper's first experiment: coefficients and stability on MMADS, method by method.
+
+All methods of a task see the same training table and the same test environments, so that differences are paired.
+Hyper-parameters are fixed here and were not chosen with a test environment in view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+from sklearn.linear_model import Lasso, LinearRegression, Ridge
+
+from pfdl._internal.runs import claim, write_table
+from pfdl.data.mmads import MMADS, SETTINGS, Setting, make_mmads
+from pfdl.experiments.grid import run_grid
+from pfdl.experiments.mmads.figures import CELLS
+from pfdl.tabular import DWRRegressor, PFDLRegressor, SRDORegressor
+from pfdl.tabular.metrics import average_error, beta_error, rmse, stability_error
+
+TEST_RATES = (-3.0, -2.0, -1.7, -1.5, -1.3, 1.3, 1.5, 1.7, 2.0, 3.0)
+#: The cell the paper draws in its figure.
+FIGURE_CELL = (2000, 20, 1.7)
+
+
+def _oracle(data: MMADS, seed: int) -> Any:
+    # Least squares of least norm gives a column of zeros the coefficient zero.
+    return LinearRegression().fit(np.where(np.isin(np.arange(data.X.shape[1]), data.stable), data.X, 0.0), data.y)
+
+
+METHODS: dict[str, Callable[[MMADS, int], Any]] = {
+    "OLS": lambda data, seed: LinearRegression().fit(data.X, data.y),
+    "Lasso": lambda data, seed: Lasso(alpha=0.01).fit(data.X, data.y),
+    "Ridge": lambda data, seed: Ridge(alpha=1.0).fit(data.X, data.y),
+    "DWR": lambda data, seed: DWRRegressor().fit(data.X, data.y),
+    "SRDO": lambda data, seed: SRDORegressor(random_state=seed).fit(data.X, data.y),
+    "PFDL (paper mode)": lambda data, seed: PFDLRegressor("paper", learning_rate=0.001, random_state=seed).fit(
+        data.X, data.y
+    ),
+    "PFDL": lambda data, seed: PFDLRegressor().fit(data.X, data.y),
+    "PFDL + auxiliary": lambda data, seed: PFDLRegressor(auxiliary=True, random_state=seed).fit(data.X, data.y),
+    "OLS on S (oracle)": _oracle,
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which part of the table to run."""
+
+    cells: Sequence[tuple[int, int, float]] = CELLS
+    settings: Sequence[Setting] = SETTINGS
+    seeds: int = 10
+    num_test: int = 10_000
+
+    def tasks(self) -> list[dict[str, Any]]:
+        """One task per setting, cell and seed."""
+        return [
+            {"setting": setting, "n": n, "p": p, "r": r, "seed": seed, "num_test": self.num_test}
+            for setting in self.settings
+            for n, p, r in self.cells
+            for seed in range(self.seeds)
+        ]
+
+
+FULL = Plan()
+QUICK = Plan(cells=((1000, 10, 1.7), FIGURE_CELL), seeds=3, num_test=2000)
+
+
+def run(
+    plan: Plan,
+    folder: Path,
+    *,
+    n_jobs: int = -1,
+    backend: str = "joblib",
+    console: Console | None = None,
+    command: str | None = None,
+) -> pd.DataFrame:
+    """Run what is missing of a plan and write ``results.csv``, one row per number.
+
+    Args:
+        plan: `FULL`, `QUICK` or one of your own.
+        folder: run folder, see :mod:`pfdl._internal.runs`; finished tasks are kept in its ``tasks``.
+        n_jobs: see `pfdl.experiments.grid.run_grid`.
+        backend: see `pfdl.experiments.grid.run_grid`.
+        console: see `pfdl.experiments.grid.run_grid`.
+        command: what a user typed to start this, for the record.
+
+    Returns:
+        What was written, with the number of test rows as a further column.
+
+    Raises:
+        ValueError: If the folder holds another run; more or fewer seeds are the same run.
+    """
+    settings = {**asdict(plan), "command": command}
+    with claim(folder, "mmads", settings, may_change=("seeds", "command")):
+        results = run_grid(run_task, plan.tasks(), folder / "tasks", n_jobs=n_jobs, backend=backend, console=console)
+        columns = ["setting", "n", "p", "r", "method", "seed", "metric", "value"]
+        write_table(folder / "results.csv", results[columns].to_csv(index=False))
+    return results
+
+
+def run_task(setting: Setting, n: int, p: int, r: float, seed: int, num_test: int) -> list[dict[str, Any]]:
+    """Fit every method to one training table and judge it on every test environment.
+
+    Returns:
+        Rows of ``method``, ``metric``, ``value``: ``beta_s_error``, ``beta_v_error``, ``ae``, ``se``, ``rmse[r]`` per
+        test rate and, in the cell of the paper's figure, ``beta[column]``.
+    """
+    train = make_mmads(n, p, r, setting, seed=np.random.default_rng([seed, 0]))
+    tests = [
+        make_mmads(num_test, p, rate, setting, seed=np.random.default_rng([seed, 1 + number]))
+        for number, rate in enumerate(TEST_RATES)
+    ]
+    rows = []
+    for method, fit in METHODS.items():
+        model = fit(train, seed)
+        errors = [rmse(test.y, model.predict(test.X)) for test in tests]
+        values = {
+            "beta_s_error": beta_error(train.beta[train.stable], model.coef_[train.stable]),
+            "beta_v_error": beta_error(train.beta[train.unstable], model.coef_[train.unstable]),
+            "ae": average_error(errors),
+            "se": stability_error(errors, ddof=0),
+        }
+        values |= {f"rmse[{rate:g}]": error for rate, error in zip(TEST_RATES, errors, strict=True)}
+        if (n, p, r) == FIGURE_CELL:
+            values |= {f"beta[{name}]": float(b) for name, b in zip(train.feature_names, model.coef_, strict=True)}
+        rows += [{"method": method, "metric": metric, "value": value} for metric, value in values.items()]
+    return rows

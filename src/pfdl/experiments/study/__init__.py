@@ -1,0 +1,1 @@
+"""The study of images: many small trainings on paired seeds."""

@@ -1,0 +1,189 @@
+"""The data sets of the study, whole in memory: what a network is trained on, and tests by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from pfdl.contexts.statistics import image_statistics
+from pfdl.data import ColoredMNIST, ContextFolder, ProceduralContexts, make_split
+from pfdl.data.manifest import Manifest, read_groups
+from pfdl.data.sources import ContextSource
+from pfdl.experiments.study.pretrained import BATCH, embed, fine_tuned, load_network
+from pfdl.experiments.study.pretrained import NETWORK as PRETRAINED
+from pfdl.experiments.study.training import Samples
+from pfdl.vision.backbones import make_backbone
+
+COLORED_MNIST, PROCEDURAL = "colored-mnist", "procedural"
+RESNET = "resnet18"
+IMAGE_SIZE, LARGE, HIDDEN, COLORED_DIGITS = 64, 96, 256, 10_000
+TESTS = ("1:5", "1:1", "5:1")
+SHIFTED, SAME = "shifted", "same"
+"""The tests of Colored-MNIST: the colours turned round, and as in training."""
+
+
+class Round(NamedTuple):
+    """All that one training needs.
+
+    Attributes:
+        train: Training samples.
+        tests: Test sets by name; the hardest is the first.
+        make_model: Makes an untrained network, given the width of its embedding or None.
+        scenery: Gives what contexts are inferred from, shape (n, features); on request, because it takes a while.
+    """
+
+    train: Samples
+    tests: Mapping[str, Samples]
+    make_model: Callable[[int | None], nn.Module]
+    scenery: Callable[[], Tensor]
+
+
+@dataclass(frozen=True)
+class Arena:
+    """A data set and how its images are seen.
+
+    Args:
+        data: ``"procedural"``, ``"procedural-0.5"`` (with that temptation), ``"colored-mnist"``, or a context folder.
+        features: A file by ``pfdl study-features``, whose features are trained on instead of pixels.
+        group_by: See :func:`pfdl.data.manifest.read_groups`; for folders.
+        mnist: Folder of the MNIST files; without it scikit-learn's digits are coloured.
+        network: What is trained on pixels: a name for :func:`pfdl.vision.backbones.make_backbone`, from scratch; or
+            ``"efficientnet-lite0"``, which is pretrained and fine-tuned.
+    """
+
+    data: str
+    features: str | None = None
+    group_by: str | None = None
+    mnist: str | None = None
+    network: str = RESNET
+
+    @property
+    def is_generated(self) -> bool:
+        """Whether there is no folder behind it."""
+        return self.data == COLORED_MNIST or re.fullmatch(rf"{PROCEDURAL}(-[0-9.]+)?", self.data) is not None
+
+    @property
+    def name(self) -> str:
+        """What it is called in tables."""
+        if self.data == COLORED_MNIST:
+            return self.data
+        kind = "pretrained features" if self.features else f"{self.network}{', fine-tuned' * self.is_fine_tuned}"
+        return f"{self.data if self.is_generated else Path(self.data).name}, {kind}"
+
+    @property
+    def is_fine_tuned(self) -> bool:
+        """Whether a pretrained network is trained on."""
+        return self.features is None and self.network == PRETRAINED
+
+    def round(self, seed: int) -> Round:
+        """The split of a seed."""
+        if self.data == COLORED_MNIST:
+            return _colored_digits(self.mnist, seed)
+        source = open_source(self.data)
+        groups = None if self.group_by is None else read_groups(self.group_by)
+        manifest = make_split(source, ratio="5:1", seed=seed, groups=groups, validation_fraction=0.0)
+        size = LARGE if self.is_fine_tuned else IMAGE_SIZE
+        inputs, place = _stored(self.features) if self.features else _everything(self.data, size)
+        train = _samples(manifest, "train", inputs, place)
+        tests = {ratio: _samples(manifest, f"test-{ratio}", inputs, place) for ratio in TESTS}
+        classes = len(manifest.classes)
+        if self.features is None:
+            return Round(
+                train,
+                tests,
+                lambda width: _with_width(self._network(classes), classes, width),
+                lambda: _embedded(train.inputs) if self.is_fine_tuned else image_statistics(train.inputs),
+            )
+        mean, deviation = train.inputs.mean(0), train.inputs.std(0).clamp(min=1e-6)
+        train, *tested = (part._replace(inputs=(part.inputs - mean) / deviation) for part in (train, *tests.values()))
+        return Round(
+            train,
+            dict(zip(tests, tested, strict=True)),
+            lambda width: _perceptron(train.inputs.shape[1], classes, width, layers=1),
+            lambda: train.inputs,
+        )
+
+    def _network(self, classes: int) -> nn.Module:
+        return (
+            fine_tuned(classes) if self.is_fine_tuned else make_backbone(self.network, classes, image_size=IMAGE_SIZE)
+        )
+
+
+@lru_cache(maxsize=8)
+def open_source(data: str) -> ContextSource:
+    """The images of a data set; kept, because looking at every file of a folder takes a while."""
+    if Arena(data).is_generated:
+        temptation = data.removeprefix(PROCEDURAL).removeprefix("-")
+        return ProceduralContexts(100, temptation=float(temptation or 1.0))
+    return ContextFolder(data, on_bad_image="skip")
+
+
+@lru_cache(maxsize=8)
+def _everything(data: str, size: int) -> tuple[Tensor, dict[str, int]]:
+    """All images as bytes, and the row of each path."""
+    source = open_source(data)
+    images = torch.stack([source.load(sample.path, size, sample.sha256) for sample in source.samples])
+    return images, {sample.path: row for row, sample in enumerate(source.samples)}
+
+
+@lru_cache(maxsize=8)
+def _stored(features: str) -> tuple[Tensor, dict[str, int]]:
+    paths = Path(features).with_suffix(".txt").read_text(encoding="utf-8").splitlines()
+    return load_file(features)["features"].float(), {path: row for row, path in enumerate(paths)}
+
+
+def _samples(manifest: Manifest, name: str, inputs: Tensor, place: Mapping[str, int]) -> Samples:
+    labels, contexts = (torch.tensor(numbers) for numbers in manifest.numbers_of(name))
+    return Samples(inputs[[place[row.path] for row in manifest.rows_of(name)]], labels, contexts)
+
+
+def _colored_digits(mnist: str | None, seed: int) -> Round:
+    """Both training environments as one, the environment unknown; the context is the colour."""
+    data = ColoredMNIST(mnist, seed=seed, max_train=COLORED_DIGITS)
+
+    def samples(*environments: object) -> Samples:
+        images = torch.cat([environment.images for environment in environments])  # type: ignore[attr-defined]
+        labels = torch.cat([environment.labels for environment in environments])  # type: ignore[attr-defined]
+        return Samples(images.flatten(1), labels.long(), (images[:, 1].flatten(1).sum(1) > 0).long())
+
+    train = samples(*data.train)
+    tests = {SHIFTED: samples(data.test), SAME: samples(*data.held_out)}
+    shape = data.train[0].images.shape[1:]
+    return Round(
+        train,
+        tests,
+        lambda width: _perceptron(train.inputs.shape[1], 2, width, layers=2),
+        lambda: image_statistics(train.inputs.view(-1, *shape)),
+    )
+
+
+def _perceptron(inputs: int, classes: int, width: int | None, *, layers: int) -> nn.Module:
+    widths = [inputs, *[HIDDEN] * (layers - 1), width or HIDDEN]
+    hidden = [part for before, after in pairwise(widths) for part in (nn.Linear(before, after), nn.ReLU())]
+    return nn.Sequential(*hidden, nn.Linear(widths[-1], classes))
+
+
+def _with_width(model: nn.Module, classes: int, width: int | None) -> nn.Module:
+    """A hidden layer of that width in front of the classifier, or the model as it is."""
+    if width is not None:
+        path, last = [(path, part) for path, part in model.named_modules() if isinstance(part, nn.Linear)][-1]
+        parent, _, name = path.rpartition(".")
+        head = nn.Sequential(nn.Linear(last.in_features, width), nn.ReLU(), nn.Linear(width, classes))
+        setattr(model.get_submodule(parent), name, head)
+    return model
+
+
+def _embedded(images: Tensor) -> Tensor:
+    """The pretrained network's features, before it is trained on."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    network = load_network().to(device)
+    return torch.cat([embed(network, batch.to(device)).cpu() for batch in torch.split(images, BATCH)])

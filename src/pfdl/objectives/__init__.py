@@ -1,0 +1,1 @@
+"""What is minimised: a weighting of the samples plus penalties, and the registry of names."""

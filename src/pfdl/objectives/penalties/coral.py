@@ -1,0 +1,32 @@
+"""Deep CORAL between training environments."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import torch
+from torch import Tensor
+
+from pfdl.objectives.penalties.environments import EnvironmentPenalty
+
+
+class CORAL(EnvironmentPenalty):
+    r"""Deep CORAL (Sun and Saenko, 2016): the features' covariances shall agree between environments.
+
+    .. math:: \operatorname*{mean}_{e < e'} \frac{1}{4p^2} \| C_e - C_{e'} \|_F^2
+
+    with the covariance matrix :math:`C_e` of the features in environment e. An environment with a single sample in the
+    batch has none and is left out; with fewer than two environments left the penalty is 0. ``weight`` and ``anneal``
+    as in :class:`pfdl.objectives.penalties.environments.EnvironmentPenalty`.
+    """
+
+    needs = ("features", "environments")
+
+    def compare(self, features: Tensor, environments: Tensor) -> Tensor:
+        """The mean squared distance of the covariances, without the weight."""
+        groups = [features[environments == environment] for environment in torch.unique(environments)]
+        covariances = [torch.cov(group.T) for group in groups if len(group) > 1]
+        distances = [(a - b).square().sum() for a, b in combinations(covariances, 2)]
+        if not distances:
+            return features.new_zeros(())
+        return torch.stack(distances).mean() / (4 * features.shape[1] ** 2)

@@ -1,0 +1,102 @@
+"""What penalties that compare training environments have in common."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from pfdl._internal.validation import check_count
+from pfdl.objectives.penalties.base import Penalty
+
+
+class EnvironmentPenalty(Penalty):
+    """A penalty on what differs between training environments, with a weight that is switched on late.
+
+    Such penalties are weighted so strongly that nothing would be learnt if they acted from the start. As in the
+    published code of IRM, the weight is 1 for the first ``anneal`` training calls and ``weight`` from then on; the
+    count of calls is part of ``state_dict()``.
+
+    Args:
+        weight: What the penalty is multiplied by after the annealing.
+        anneal: Number of training calls before the weight takes effect.
+
+    Raises:
+        ValueError, TypeError: If an argument cannot be used.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("logits", "labels", "environments")
+    compare: Callable[..., Tensor]
+    """The penalty itself, without its weight; a method of each subclass that takes what it ``needs``."""
+
+    def __init__(self, weight: float = 1.0, *, anneal: int = 0) -> None:
+        super().__init__()
+        if not math.isfinite(weight) or weight < 0:
+            raise ValueError(f"weight is {weight}; give a finite number of at least 0.")
+        check_count("anneal", anneal, 0)
+        self.weight = weight
+        self.anneal = anneal
+        self.completed_calls = 0
+
+    def current_weight(self) -> float:
+        """The weight that the next call will use."""
+        return self.weight if self.completed_calls >= self.anneal else 1.0
+
+    def forward(self, *batch: Tensor) -> Tensor:
+        """Compare the environments of one batch.
+
+        Args:
+            *batch: What the penalty ``needs``, one row per sample; environments are integers of shape (n,).
+
+        Returns:
+            weight × the penalty, a scalar.
+        """
+        penalty = self.current_weight() * self.compare(*batch)
+        if self.training:
+            self.completed_calls += 1
+        return penalty
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """The count of training calls, for ``state_dict``."""
+        return {"completed_calls": self.completed_calls}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Take up what ``get_extra_state`` gave."""
+        self.completed_calls = int(state["completed_calls"])
+
+    def extra_repr(self) -> str:
+        """Show the settings."""
+        return f"weight={self.weight}, anneal={self.anneal}"
+
+
+def environment_means(values: Tensor, environments: Tensor) -> Tensor:
+    """The mean of ``values`` in each environment that occurs.
+
+    Args:
+        values: One number per sample, shape (n,).
+        environments: Integers of shape (n,).
+
+    Returns:
+        One mean per environment, in ascending order of their numbers.
+
+    Raises:
+        ValueError: If there is not one environment for each value.
+
+    Example:
+        >>> import torch
+        >>> environment_means(torch.tensor([1.0, 3.0, 5.0]), torch.tensor([7, 7, 2]))
+        tensor([5., 2.])
+    """
+    if environments.shape != values.shape:
+        raise ValueError(
+            f"environments have shape {tuple(environments.shape)} for {tuple(values.shape)} samples; "
+            "give one integer per sample."
+        )
+    _, index, counts = torch.unique(environments, return_inverse=True, return_counts=True)
+    # A product with the membership matrix, not a scatter: on a GPU its sums do not depend on the order of threads.
+    means: Tensor = values @ F.one_hot(index).to(values.dtype) / counts
+    return means

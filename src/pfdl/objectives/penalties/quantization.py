@@ -1,0 +1,27 @@
+"""CNBB's push of features towards ±1."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from pfdl.objectives.penalties.base import Penalty
+
+
+class Quantization(Penalty):
+    r"""Reward large features, which tanh bounds to ±1, so that they can be read as on or off (He et al., 2021).
+
+    .. math:: -\frac{\text{weight}}{p} \cdot \frac1n \sum_i \|f_i\|^2
+
+    Args:
+        weight: 3e-6 in reimplementations of CNBB.
+    """
+
+    needs = ("features",)
+
+    def __init__(self, weight: float = 3e-6) -> None:
+        super().__init__()
+        self.weight = weight
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Minus the weighted mean square of features, shape (n, p)."""
+        return -self.weight * features.square().mean()

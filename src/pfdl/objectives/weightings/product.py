@@ -1,0 +1,38 @@
+"""Several weightings at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from pfdl.objectives.weightings.base import Weighting
+
+
+class Product(Weighting):
+    """The product of several weightings, each of which goes its own way.
+
+    Args:
+        factors: The weightings.
+    """
+
+    def __init__(self, factors: Iterable[Weighting]) -> None:
+        super().__init__()
+        self.factors = nn.ModuleList(factors)
+        self.needs = tuple(dict.fromkeys(name for factor in self._factors() for name in factor.needs))
+        self.infers_contexts = any(factor.infers_contexts for factor in self._factors())
+
+    def forward(self, *tensors: Tensor) -> Tensor:
+        """One weight per sample, from the tensors that the factors need."""
+        batch = dict(zip(self.needs, tensors, strict=True))
+        weights = [factor(*(batch[name] for name in factor.needs)) for factor in self._factors()]
+        return self.finish(torch.stack(weights).prod(0))
+
+    def prepare(self, labels: Tensor, environments: Tensor) -> None:
+        """Prepare every factor."""
+        for factor in self._factors():
+            factor.prepare(labels, environments)
+
+    def _factors(self) -> list[Weighting]:
+        return [factor for factor in self.factors if isinstance(factor, Weighting)]

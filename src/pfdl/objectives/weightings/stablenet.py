@@ -1,0 +1,121 @@
+"""The sample weights of StableNet."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pfdl._internal.validation import check_count
+from pfdl.objectives.weightings.base import Weighting
+
+WARM_BATCHES = 10
+"""Batches over which the memory is a plain mean, before it becomes a moving average."""
+
+
+class StableNet(Weighting):
+    r"""Weights that remove dependence between features beyond correlation (Zhang et al., 2021).
+
+    Each feature is mapped by random Fourier functions z, :math:`\sqrt2 (\cos + \sin)` of a random affine map, whose
+    values are scaled to [0, π/2] over the features of a sample. The weights w = softmax(θ) minimise
+
+    .. math:: \frac1\lambda \sum_z \sum_{j \ne k} \operatorname{cov}_w(z(U_j), z(U_k))^2 + \sum_i w_i^2.
+
+    A memory of one batch, a moving average of the features and weights of the batches seen, takes part in the
+    covariances without being learnt; it is part of ``state_dict()``. Costs O(n·p²) a step.
+
+    Known of it: the weights may stay at 1/n. Read ``effective_sample_size``.
+
+    Args:
+        functions: Number of random affine maps, drawn anew for each step.
+        steps: Steps of SGD on θ for each batch.
+        learning_rate: Their size; a tenth of it in the second half.
+        momentum: Their momentum.
+        decay: How much of the memory stays at each batch.
+        balance: λ, 70 in the published code.
+    """
+
+    memory_features: Tensor
+    memory_weights: Tensor
+    batches_seen: Tensor
+
+    def __init__(
+        self,
+        *,
+        functions: int = 1,
+        steps: int = 20,
+        learning_rate: float = 1.0,
+        momentum: float = 0.9,
+        decay: float = 0.9,
+        balance: float = 70.0,
+    ) -> None:
+        super().__init__()
+        check_count("functions", functions, 1)
+        check_count("steps", steps, 0)
+        self.functions = functions
+        self.steps = steps
+        self.learning_rate = learning_rate
+        self.momentum = momentum
+        self.decay = decay
+        self.balance = balance
+        self.register_buffer("memory_features", torch.empty(0, 0))
+        self.register_buffer("memory_weights", torch.empty(0))
+        self.register_buffer("batches_seen", torch.zeros((), dtype=torch.long))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Learn the weights of a batch of features, shape (n, p), and remember the batch."""
+        u = features.detach().float()
+        logits = torch.ones_like(u[:, 0]).requires_grad_()
+        optimizer = torch.optim.SGD([logits], lr=self.learning_rate, momentum=self.momentum)
+        with_memory = torch.cat([u, self.memory_features]) if self.memory_features.numel() else u
+        for step in range(self.steps):
+            if 2 * step == self.steps:
+                optimizer.param_groups[0]["lr"] *= 0.1
+            mapped = random_fourier_features(with_memory, self.functions)
+            with torch.enable_grad():
+                everyone = torch.cat([logits, self.memory_weights]).softmax(0)
+                loss = dependence(mapped, everyone) / self.balance + logits.softmax(0).square().sum()
+            (logits.grad,) = torch.autograd.grad(loss, logits)
+            optimizer.step()
+        if self.training:
+            self._remember(u, logits.detach())
+        return self.finish(logits.detach().softmax(0))
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        # The memory takes its size from the first batch, so a fresh module must take it from the checkpoint.
+        for name in ("memory_features", "memory_weights"):
+            if prefix + name in state_dict:
+                setattr(self, name, torch.empty_like(state_dict[prefix + name], device=self.batches_seen.device))
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+    def _remember(self, u: Tensor, logits: Tensor) -> None:
+        """Blend the batch into the memory; a shorter one (the last of an epoch) into its first rows."""
+        if not self.memory_features.numel():
+            self.memory_features, self.memory_weights = u.clone(), logits.clone()
+        rows = min(len(u), len(self.memory_features))
+        seen = int(self.batches_seen)
+        kept = seen / (seen + 1) if seen < WARM_BATCHES else self.decay
+        self.memory_features[:rows] = kept * self.memory_features[:rows] + (1 - kept) * u[:rows]
+        self.memory_weights[:rows] = kept * self.memory_weights[:rows] + (1 - kept) * logits[:rows]
+        self.batches_seen += 1
+
+
+def random_fourier_features(u: Tensor, functions: int) -> Tensor:
+    """Map each feature by random functions: (n, p) to (functions, n, p)."""
+    frequency = torch.randn(functions, 1, 1, device=u.device, dtype=u.dtype)
+    phase = 2 * math.pi * torch.rand(functions, 1, u.shape[1], device=u.device, dtype=u.dtype)
+    angle = frequency * u + phase
+    angle = angle - angle.amin(2, keepdim=True)
+    angle = angle / angle.amax(2, keepdim=True).clamp(min=torch.finfo(u.dtype).tiny) * (math.pi / 2)
+    return math.sqrt(2 / functions) * (angle.cos() + angle.sin())
+
+
+def dependence(mapped: Tensor, weights: Tensor) -> Tensor:
+    """Σ over maps and pairs j ≠ k of the squared weighted covariance; ``mapped`` (m, n, p), weights sum to 1."""
+    weighted = mapped * weights[:, None]
+    means = weighted.sum(1)
+    covariance = mapped.transpose(1, 2) @ weighted - means[:, :, None] * means[:, None, :]
+    diagonal = covariance.diagonal(dim1=1, dim2=2)
+    return covariance.square().sum() - diagonal.square().sum()

@@ -1,0 +1,1 @@
+"""Images: backbones, features, the Lightning module, training, evaluation, export."""

@@ -1,0 +1,192 @@
+"""Names in, models out: our own small networks, and all classifiers of torchvision and timm."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable
+from difflib import get_close_matches
+from itertools import pairwise
+from typing import Any
+
+from torch import nn
+
+from pfdl._internal.validation import check_count
+from pfdl.vision.backbones.convnet import ConvNet
+from pfdl.vision.features import attach
+
+TIMM = "timm/"
+"""What the names of timm's models start with here, because torchvision has many of the same names."""
+
+HIDDEN = 256
+"""Width of both hidden layers of ``mlp``."""
+
+OURS: dict[str, Callable[[int, int], nn.Module]] = {
+    "cn": lambda num_classes, image_size: ConvNet(num_classes, image_size),
+    "cn-bn": lambda num_classes, image_size: ConvNet(num_classes, image_size, batch_norm=True),
+    "mlp": lambda num_classes, image_size: nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(3 * image_size**2, HIDDEN),
+        nn.ReLU(),
+        nn.Linear(HIDDEN, HIDDEN),
+        nn.ReLU(),
+        nn.Linear(HIDDEN, num_classes),
+    ),
+    "small": lambda num_classes, image_size: _small(num_classes),
+}
+
+
+def _small(num_classes: int) -> nn.Module:
+    """Four convolutions of stride 2 with batch norm, for a quick look on a CPU."""
+    widths = (3, 16, 32, 64, 128)
+    layers = [
+        layer
+        for before, after in pairwise(widths)
+        for layer in (nn.Conv2d(before, after, 3, stride=2, padding=1), nn.BatchNorm2d(after), nn.ReLU())
+    ]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(widths[-1], num_classes))
+
+
+def list_backbones(pattern: str = "*") -> list[str]:
+    """Names that :func:`make_backbone` takes.
+
+    Args:
+        pattern: A wildcard, such as ``"resnet*"`` or ``"timm/vit_*"``.
+
+    Returns:
+        Our own networks first, then torchvision's and timm's, as far as these are installed.
+
+    Example:
+        >>> list_backbones("cn*")
+        ['cn', 'cn-bn']
+    """
+    names = [*OURS, *_torchvision_names(), *(TIMM + name for name in _timm_names())]
+    return [name for name in names if fnmatch.fnmatchcase(name, pattern)]
+
+
+def make_backbone(
+    name: str, num_classes: int, *, image_size: int = 64, small_stem: bool = False, pretrained: bool = False
+) -> nn.Module:
+    """Build a classifier by name.
+
+    Args:
+        name: ``cn``, ``cn-bn``, ``mlp``, a classification model of torchvision such as ``resnet50``, or one of timm
+            such as ``timm/vit_tiny_patch16_224``.
+        num_classes: Number of logits.
+        image_size: Height and width of the images. Networks that take any size do not care; a model made for one size
+            alone raises at the first batch of another.
+        small_stem: For ResNets, start with a 3×3 convolution of stride 1 and no pooling, as is usual for images up to
+            about 64×64; the stock stem throws 15 of 16 pixels away before the first block.
+        pretrained: Start from the weights that the library offers, which it downloads. The last layer is new, and so is
+            a small stem.
+
+    Returns:
+        A model from normalised images, shape (n, 3, image_size, image_size), to logits, shape (n, num_classes).
+
+    Raises:
+        ValueError: If there is no such model, or an option does not apply to it.
+        ImportError: If the library it comes from is not installed.
+
+    Example:
+        >>> make_backbone("cn", num_classes=3, image_size=32).classifier
+        Linear(in_features=512, out_features=3, bias=True)
+    """
+    check_count("num_classes", num_classes, 2)
+    check_count("image_size", image_size, 1)
+    if name in OURS:
+        if pretrained:
+            raise ValueError(f"there are no pretrained weights of {name!r}; leave pretrained out.")
+        model = OURS[name](num_classes, image_size)
+    elif name.startswith(TIMM):
+        model = _from_timm(name, num_classes, image_size, pretrained)
+    else:
+        model = _from_torchvision(name, num_classes, pretrained)
+    if small_stem:
+        _shrink_stem(model, name)
+    return model
+
+
+def _shrink_stem(model: nn.Module, name: str) -> None:
+    stem, pooling = getattr(model, "conv1", None), getattr(model, "maxpool", None)
+    if not isinstance(stem, nn.Conv2d) or not isinstance(pooling, nn.Module):
+        raise ValueError(
+            f"the small-image stem replaces the first convolution and the pooling of a ResNet, which {name!r} does not "
+            "have; leave the small stem out, or take resnet18 or another ResNet."
+        )
+    small = nn.Conv2d(stem.in_channels, stem.out_channels, kernel_size=3, stride=1, padding=1, bias=False)
+    nn.init.kaiming_normal_(small.weight, mode="fan_out", nonlinearity="relu")  # as torchvision starts its own stem
+    model.add_module("conv1", small)
+    model.add_module("maxpool", nn.Identity())
+
+
+def _from_torchvision(name: str, num_classes: int, pretrained: bool) -> nn.Module:
+    try:
+        from torchvision import models  # type: ignore[import-untyped]
+    except ImportError:
+        raise ModuleNotFoundError(
+            f"{name!r} would be a model of torchvision, which is not installed: install torchvision, or take one of "
+            f"{', '.join(OURS)}."
+        ) from None
+    if name not in _torchvision_names():
+        raise ValueError(_unknown(name))
+
+    # The two Inceptions would return their auxiliary classifiers' logits too while they train.
+    special: dict[str, Any] = {"aux_logits": False} if name in ("googlenet", "inception_v3") else {}
+    if not pretrained:
+        if special:
+            special["init_weights"] = True
+        model: nn.Module = models.get_model(name, weights=None, num_classes=num_classes, **special)
+        return model
+    model = models.get_model(name, weights="DEFAULT", **special)
+    _renew_last_layer(model, num_classes)
+    return model
+
+
+def _renew_last_layer(model: nn.Module, num_classes: int) -> None:
+    with attach(model) as tap:
+        parent, _, child = tap.layer_name.rpartition(".")
+    old = model.get_submodule(tap.layer_name)
+    if not isinstance(old, nn.Linear):  # attach() without a layer's name finds linear layers only
+        raise AssertionError(old)
+    model.get_submodule(parent).add_module(child, nn.Linear(old.in_features, num_classes))
+
+
+def _from_timm(name: str, num_classes: int, image_size: int, pretrained: bool) -> nn.Module:
+    try:
+        import timm
+    except ImportError:
+        raise ModuleNotFoundError(
+            f"{name!r} is a model of timm, which is not installed: install timm, or take a model of torchvision."
+        ) from None
+    bare = name.removeprefix(TIMM)
+    if not timm.is_model(bare):
+        raise ValueError(_unknown(name))
+    try:  # transformers must be told the size of the images; networks of convolutions do not know the word
+        model: nn.Module = timm.create_model(bare, pretrained, num_classes=num_classes, img_size=image_size)
+    except TypeError:
+        model = timm.create_model(bare, pretrained, num_classes=num_classes)
+    return model
+
+
+def _unknown(name: str) -> str:
+    close = get_close_matches(name, list_backbones(), n=3)
+    if TIMM + name in list_backbones(TIMM + name):
+        close = [TIMM + name]
+    hint = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
+    return f"the backbone {name!r} is unknown; {hint}'pfdl list backbones' lists all, with a wildcard if you like."
+
+
+def _torchvision_names() -> list[str]:
+    try:
+        from torchvision import models
+    except ImportError:
+        return []
+    names: list[str] = models.list_models(module=models)
+    return names
+
+
+def _timm_names() -> list[str]:
+    try:
+        import timm
+    except ImportError:
+        return []
+    return list(timm.list_models())

@@ -1,0 +1,136 @@
+"""A trained model on disk: its weights as safetensors, and beside them what it is, as JSON. Reading runs no code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import NamedTuple
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save
+from torch import nn
+
+from pfdl._internal.files import write_bytes_atomically
+from pfdl._internal.runs import CONFIG, read_run
+from pfdl.vision.backbones import make_backbone
+
+WEIGHTS = "model.safetensors"
+MAX_IMAGE_SIZE = 1 << 14
+"""A configuration that claims more is damaged; to build its model could take all memory."""
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """What must be known to build a model again.
+
+    Args:
+        backbone: See :func:`pfdl.vision.backbones.make_backbone`.
+        classes: Names of the classes, in the order of the logits.
+        image_size: Height and width of the images.
+        small_stem: See :func:`pfdl.vision.backbones.make_backbone`.
+    """
+
+    backbone: str
+    classes: tuple[str, ...]
+    image_size: int
+    small_stem: bool = False
+
+
+class TrainedModel(NamedTuple):
+    """A model that was read from disk.
+
+    Attributes:
+        model: In ``eval()`` mode, from normalised images to logits.
+        config: What it is.
+        folder: The run it comes from.
+    """
+
+    model: nn.Module
+    config: ModelConfig
+    folder: Path
+
+
+def save_weights(path: Path, model: nn.Module) -> None:
+    """Write a model's weights as safetensors, whole or not at all."""
+    state = model.state_dict()
+    write_bytes_atomically(path, save({name: value.cpu().contiguous().clone() for name, value in state.items()}))
+
+
+def check_weights(path: Path) -> None:
+    """Raise ValueError unless a file is whole as safetensors are: its header fits its length.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it is not whole.
+    """
+    try:
+        with safe_open(path, framework="pt"):
+            pass
+    except SafetensorError as error:
+        raise ValueError(f"{path} is not a whole file of weights ({error}).") from error
+
+
+def read_model_config(folder: Path) -> ModelConfig:
+    """Read from a run folder which model it holds.
+
+    Args:
+        folder: The folder that ``pfdl train`` made.
+
+    Returns:
+        The model.
+
+    Raises:
+        FileNotFoundError: If there is no run.
+        ValueError: If it is a run of another kind, damaged, or of a newer version of pfdl.
+    """
+    run = read_run(folder)
+    if run.kind != "training":
+        raise ValueError(f"{folder} is a run of the kind {run.kind!r} and holds no model; name one of pfdl train.")
+    model = run.settings.get("model")
+    if not isinstance(model, dict) or set(model) != set(_MODEL_FIELDS) or not _is_sound(**model):
+        raise ValueError(f"{folder / CONFIG} does not say which model this is (it needs {', '.join(_MODEL_FIELDS)}).")
+    return ModelConfig(**{**model, "classes": tuple(model["classes"])})
+
+
+def _is_sound(backbone: object, classes: object, image_size: object, small_stem: object) -> bool:
+    return (
+        isinstance(backbone, str)
+        and isinstance(classes, list)
+        and all(isinstance(name, str) for name in classes)
+        and type(image_size) is int
+        and 1 <= image_size <= MAX_IMAGE_SIZE
+        and isinstance(small_stem, bool)
+    )
+
+
+def load_model(path: str | Path) -> TrainedModel:
+    """Read a trained model.
+
+    Args:
+        path: A run folder, or the ``model.safetensors`` in it.
+
+    Returns:
+        The model in ``eval()`` mode, on the CPU.
+
+    Raises:
+        FileNotFoundError: If something is missing.
+        ValueError: If a file is damaged, or the weights are not those of the model that the configuration names.
+    """
+    folder = Path(path) if Path(path).is_dir() else Path(path).parent
+    if not Path(path).exists():
+        raise FileNotFoundError(f"there is no run {path}; name the folder that pfdl train made.")
+    config = read_model_config(folder)
+    weights = folder / WEIGHTS
+    if not weights.is_file():
+        raise FileNotFoundError(f"there is no {WEIGHTS} in {folder}; its training has not finished an epoch yet.")
+    model = make_backbone(
+        config.backbone, len(config.classes), image_size=config.image_size, small_stem=config.small_stem
+    )
+    try:
+        model.load_state_dict(load_file(weights))
+    except (SafetensorError, RuntimeError) as error:
+        raise ValueError(f"{weights} does not hold the weights of a {config.backbone} ({error}).") from error
+    return TrainedModel(model.eval(), config, folder)
+
+
+_MODEL_FIELDS = [field.name for field in fields(ModelConfig)]

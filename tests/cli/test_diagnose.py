@@ -1,0 +1,149 @@
+import re
+
+import pytest
+import torch
+from PIL import Image
+from typer.testing import CliRunner
+
+from pfdl.cli.main import app
+from pfdl.data import make_mmads
+
+runner = CliRunner()
+FAST = ["--backbone", "mlp", "--image-size", "8", "--epochs", "1", "--batch-size", "8", "--device", "cpu"]
+EVIL = "<script>alert(1)<"
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """Two classes that differ in brightness, two contexts that differ in colour, one of them with an evil name."""
+    root = tmp_path_factory.mktemp("photos")
+    generator = torch.Generator().manual_seed(0)
+    for label, name in enumerate(("cat", "dog")):
+        for place, context in enumerate((EVIL, "outdoors")):
+            (root / name / context).mkdir(parents=True)
+            for number in range(20):
+                pixels = torch.randint(0, 100, (8, 8, 3), generator=generator) + 60 * label
+                pixels[..., place] += 60
+                Image.fromarray(pixels.to(torch.uint8).numpy()).save(root / name / context / f"{number}.png")
+    return root
+
+
+@pytest.fixture(scope="module")
+def runs(photos, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    for name, objective in (("first", "erm"), ("second", "pfdl")):
+        where = ["-O", objective, "--ratio", "2:1", "--no-export", "-o", str(folder / name)]
+        result = runner.invoke(app, ["train", str(photos), *FAST, *where])
+        assert result.exit_code == 0, result.output
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(runs, photos, tmp_path_factory):
+    output = tmp_path_factory.mktemp("page") / "diagnosis.html"
+    arguments = [str(runs / "first"), str(photos), "--compare", str(runs / "second"), "-o", str(output)]
+    return runner.invoke(app, ["diagnose", *arguments, "--device", "cpu"]), output
+
+
+def test_two_runs_are_compared_in_words(page):
+    result, output = page
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[0] == "first:"
+    for words in ("second:", ": accuracy is", "of the median one of", "Most predictable features:"):
+        assert words in result.output
+    assert result.stdout.splitlines()[-1] == str(output)
+
+
+def test_the_page_shows_it_all_and_runs_nothing_of_it(page):
+    html = page[1].read_text()
+    for words in (
+        "Diagnosis of first and second",
+        "Verdict on second",
+        "At a glance",
+        "The most predictable features of first",
+        "second, after",
+        "The largest clusters of first",
+        "Points of accuracy lost outside the dominant context",
+        "How the runs were made",
+    ):
+        assert words in html
+    assert "different test images" not in html
+    assert EVIL not in html
+    assert "&lt;script&gt;alert(1)&lt;" in html
+    assert html.count('<img src="data:image/png;base64,') == 48  # twelve of the most, twelve of the least, of two runs
+    assert not re.findall(
+        r"""(?:src|href)=["']?(?:https?:)?//""", re.sub(r"<script>.*?</script>", "", html, flags=re.S)
+    )
+
+
+def test_the_same_twice(page, runs, photos, tmp_path):
+    arguments = [
+        str(runs / "first"),
+        str(photos),
+        "--compare",
+        str(runs / "second"),
+        "-o",
+        str(tmp_path / "again.html"),
+    ]
+    result = runner.invoke(app, ["diagnose", *arguments, "--device", "cpu"])
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "again.html").read_bytes() == page[1].read_bytes()
+
+
+def test_one_run_with_other_images_than_another(photos, runs, tmp_path):
+    other = tmp_path / "other"
+    where = ["--ratio", "2:1", "--seed", "1", "--no-export", "-o", str(other)]
+    assert runner.invoke(app, ["train", str(photos), *FAST, *where]).exit_code == 0
+    arguments = [str(runs / "first"), str(photos), "--compare", str(other), "-o", str(tmp_path / "page.html")]
+    result = runner.invoke(app, ["diagnose", *arguments, "--device", "cpu"])
+    assert result.exit_code == 0, result.output
+    assert "different test images" in (tmp_path / "page.html").read_text()
+
+
+def test_a_table(tmp_path):
+    table = make_mmads(600, 10, 1.7, seed=0).frame()
+    table.insert(0, EVIL, table["S1"] ** 2)
+    table["word"] = "x"
+    table.to_csv(tmp_path / "table.csv", index=False)
+    output = tmp_path / "page.html"
+    result = runner.invoke(app, ["diagnose", str(tmp_path / "table.csv"), "--target", "y", "-o", str(output)])
+    assert result.exit_code == 0, result.output
+    assert "V1: follows the label" in result.output
+    assert "Note: left out, as they are not numeric: 'word'." in result.output
+    html = output.read_text()
+    for words in ("Diagnosis of table.csv", "m against k", "k = 0.75 m", "follows the label", "not numeric"):
+        assert words in html
+    assert EVIL not in html
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nowhere", "contexts"], "there is no run nowhere"),
+        (["nowhere"], "say where the images of nowhere are"),
+        (["nowhere.csv"], "say which column of nowhere.csv is to be predicted"),
+        (["nowhere.csv", "photos"], "is a table: it takes --target and neither images nor --compare"),
+        (["nowhere", "--target", "y"], "--target is for a table"),
+        (["nowhere.csv", "--target", "y"], "there is no file nowhere.csv"),
+    ],
+)
+def test_a_mistake_is_a_sentence(arguments, sentence):
+    result = runner.invoke(app, ["diagnose", *arguments])
+    assert result.exit_code == 2
+    assert sentence in result.output
+    assert "Traceback" not in result.output
+
+
+def test_images_without_contexts(photos, tmp_path):
+    for name in ("cat", "dog"):
+        for picture in (photos / name / "outdoors").iterdir():
+            (tmp_path / "plain" / name).mkdir(parents=True, exist_ok=True)
+            (tmp_path / "plain" / name / picture.name).write_bytes(picture.read_bytes())
+    where = ["-O", "erm", "--no-export", "-o", str(tmp_path / "run")]
+    assert runner.invoke(app, ["train", str(tmp_path / "plain"), *FAST, *where]).exit_code == 0
+    output = tmp_path / "page.html"
+    result = runner.invoke(app, ["diagnose", str(tmp_path / "run"), str(tmp_path / "plain"), "-o", str(output)])
+    assert result.exit_code == 0, result.output
+    assert "context" not in result.stdout.removesuffix(f"{output}\n")
+    assert "Accuracy (%) by class" in output.read_text()
+    assert "Accuracy (%) by context" not in output.read_text()

@@ -1,0 +1,18 @@
+from typer.testing import CliRunner
+
+from pfdl.cli.main import app
+
+runner = CliRunner()
+
+
+def test_help_lists_the_commands():
+    result = runner.invoke(app, ["--help"])
+    assert result.exit_code == 0
+    assert "demo" in result.output
+    assert "reproduce" in result.output
+
+
+def test_a_wrong_option_is_a_sentence_not_a_traceback():
+    result = runner.invoke(app, ["reproduce", "contexts", "--seeds", "0"])
+    assert result.exit_code == 2
+    assert "Traceback" not in result.output

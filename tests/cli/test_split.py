@@ -1,0 +1,111 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from pfdl.cli.split import register
+from pfdl.data import read_manifest
+from tests.data.image_files import make_folder
+
+
+@pytest.fixture
+def invoke():
+    import typer
+
+    app = typer.Typer()
+    register(app)
+    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return make_folder(
+        tmp_path / "data", {f"{name}/{context}": 20 for name in ("cat", "dog") for context in ("grass", "snow")}
+    )
+
+
+def test_split_writes_the_manifest_and_says_what_is_in_it(invoke, folder, tmp_path):
+    out = tmp_path / "m.csv"
+    result = invoke(folder, "-o", out, "--ratio", "2:1", "--seed", 3, "--validation", 0.2)
+    assert result.exit_code == 0
+    manifest = read_manifest(out)
+    chosen = {name: manifest.parameters[name] for name in ("ratio", "seed", "validation_fraction")}
+    assert chosen == {"ratio": "2:1", "seed": 3, "validation_fraction": 0.2}
+    assert f"cat: dominant context {manifest.dominant['cat']}" in result.output
+    assert f"train {len(manifest.rows_of('train'))}" in result.output
+    assert str(out.with_suffix(".json")) in result.output
+
+
+def test_bad_images_stop_it_or_are_left_out(invoke, folder, tmp_path):
+    (folder / "cat/snow/empty.png").touch()
+    stopped = invoke(folder, "-o", tmp_path / "m.csv")
+    assert stopped.exit_code == 2
+    assert "'cat/snow/empty.png' is empty (0 bytes)" in stopped.output
+    assert "Traceback" not in stopped.output
+    assert not (tmp_path / "m.csv").exists()
+    skipped = invoke(folder, "-o", tmp_path / "m.csv", "--on-bad-image", "skip")
+    assert skipped.exit_code == 0
+    assert "They were left out." in skipped.output
+    left_out = json.loads((tmp_path / "m.json").read_text())["source"]["left_out"]
+    assert left_out == [{"path": "cat/snow/empty.png", "reason": "is empty (0 bytes)"}]
+
+
+def test_groups_stay_together(invoke, folder, tmp_path):
+    groups = {path.relative_to(folder).as_posix(): f"g{int(path.stem) // 2}" for path in folder.rglob("*.png")}
+    table = "path,background\n" + "".join(f"{path},{group}\n" for path, group in groups.items())
+    (folder / "meta.csv").write_text(table)
+    result = invoke(folder, "-o", tmp_path / "m.csv", "--group-by", f"{folder}/meta.csv:background")
+    assert result.exit_code == 0
+    sides = {"train": set(), "test": set()}
+    for row in read_manifest(tmp_path / "m.csv").rows:
+        sides[row.side].add(groups[row.path])
+    assert sides["train"].isdisjoint(sides["test"])
+    assert sides["train"] | sides["test"] == set(groups.values())
+
+
+def test_notes_are_printed_and_a_superclass_is_taken(invoke, tmp_path):
+    make_folder(tmp_path / "data", {f"Animal/{name}/{c}": 10 for name in ("cat", "dog") for c in ("grass", "snow")})
+    result = invoke(tmp_path / "data", "-o", tmp_path / "m.csv", "--superclass", "Animal")
+    assert result.exit_code == 0
+    assert "Note: There is no test set at 1:5" in result.output
+    assert read_manifest(tmp_path / "m.csv").parameters["source"]["superclass"] == "Animal"
+
+
+def test_the_built_in_data_set_can_be_split(invoke, tmp_path):
+    result = invoke("contexts", "-o", tmp_path / "m.csv")
+    assert result.exit_code == 0
+    assert "disc: dominant context" in result.output
+    assert read_manifest(tmp_path / "m.csv").parameters["source"]["kind"] == "procedural"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--ratio", "five"], "such as 5:1"),
+        (["-o", "m.txt"], "must end in .csv"),
+        (["--validation", "2"], "validation_fraction is 2.0"),
+        (["--group-by", "meta.csv"], "as meta.csv:background"),
+        (["--group-by", "absent.csv:x"], "there is no file absent.csv"),
+        (["--on-bad-image", "maybe"], "choose one of"),
+    ],
+)
+def test_mistakes_are_answered_with_a_sentence(invoke, folder, arguments, message):
+    result = invoke(folder, *arguments)
+    assert result.exit_code == 2
+    assert message in result.output
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"path,other\n", "has no column 'background'; it has 'path', 'other'"),
+        (b"", "has no column 'path'; it has none"),
+        (b"\xff\xfe", "not a CSV file in UTF-8"),
+    ],
+)
+def test_tables_of_groups_that_cannot_be_used_are_refused(invoke, folder, tmp_path, content, message):
+    (tmp_path / "meta.csv").write_bytes(content)
+    result = invoke(folder, "--group-by", f"{tmp_path}/meta.csv:background")
+    assert result.exit_code == 2
+    assert message in result.output

@@ -1,0 +1,68 @@
+"""Images are told apart by what they are made of, not by where it is."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from pfdl import image_statistics, infer_contexts
+from pfdl.contexts.statistics import _filters
+
+
+def naive(images, seed=0):
+    """The definition, in float64, image by image and filter by filter."""
+    x = images.double()
+    x = (x - x.mean((0, 2, 3), keepdim=True)) / x.std((0, 2, 3), keepdim=True, correction=0)
+    rows = []
+    for image in x:
+        maps, found = image, []
+        for level, bank in enumerate(_filters(images.shape[1], seed)):
+            if level:
+                maps = F.avg_pool2d(maps, 2)
+            maps = torch.stack([F.conv2d(maps[None], one[None].double(), padding=1)[0, 0].clamp(min=0) for one in bank])
+            found += [maps.mean((1, 2)), maps.std((1, 2), correction=0)]
+        rows.append(torch.cat(found))
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize("channels", [2, 3])
+def test_it_is_its_definition_whatever_the_batch(channels, monkeypatch):
+    monkeypatch.setattr("pfdl.contexts.statistics.BATCH", 3)
+    images = torch.randint(256, (7, channels, 9, 8), generator=torch.Generator().manual_seed(0)).byte()
+    found = image_statistics(images)
+    assert found.shape == (7, 384)
+    torch.testing.assert_close(found.double(), naive(images), rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(found, image_statistics(images, seed=1))
+
+
+def test_it_does_not_touch_the_generator_of_training():
+    images = torch.rand(3, 3, 8, 8)
+    before = torch.get_rng_state()
+    image_statistics(images)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_backgrounds_are_found_behind_shapes():
+    """A square somewhere is the class, stripes or dots in colours of their own are the scene."""
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(240) % 2
+    scenes = torch.where(torch.rand(240, generator=generator) < 0.8, labels, 1 - labels)
+    images = 0.1 * torch.randn(240, 3, 16, 16, generator=generator)
+    images[scenes == 0, 0, ::2] += 1.0
+    images[scenes == 1, 2, ::2, ::2] += 1.0
+    for image, label in zip(images, labels, strict=True):
+        row, column = torch.randint(10, (2,), generator=generator)
+        image[:, row : row + 3 + 3 * label, column : column + 3] = 0.5
+    found = torch.from_numpy(infer_contexts(image_statistics(images), labels))
+    assert torch.equal(found, scenes) or torch.equal(1 - found, scenes)
+
+
+def test_a_constant_channel_is_no_trouble():
+    images = torch.rand(4, 3, 8, 8)
+    images[:, 1] = 0.5
+    assert torch.isfinite(image_statistics(images)).all()
+
+
+@pytest.mark.parametrize("shape", [(4, 3, 8), (4, 3, 2, 8), (0, 3, 8, 8)])
+def test_what_is_no_image_is_refused(shape):
+    with pytest.raises(ValueError, match="give \\(n, channels, height, width\\)"):
+        image_statistics(torch.zeros(shape))

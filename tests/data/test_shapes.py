@@ -1,0 +1,160 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pfdl.data import ContextImages, ProceduralContexts, make_split
+from pfdl.data.drawing import OUTLINES, TEXTURES
+from pfdl.data.shapes import RECIPE
+
+PARAMETERS = {"per_cell": 20, "temptation": 1.0, "seed": 0}
+MEAN_COLOURS = [
+    [159.4, 96.2, 88.7],
+    [115.7, 118.2, 138.5],
+    [155.4, 184.4, 198.4],
+    [183.9, 114.9, 140.7],
+    [185.4, 133.3, 90.1],
+    [107.6, 155.2, 146.6],
+    [113.3, 151.6, 88.0],
+    [83.8, 112.4, 175.5],
+]
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "procedural_gap.py"
+
+
+@pytest.fixture(scope="module")
+def source():
+    return ProceduralContexts(per_cell=20)
+
+
+def test_eight_classes_in_eight_contexts(source):
+    cells = {(sample.class_name, sample.context) for sample in source.samples}
+    assert cells == {(shape, texture) for shape in OUTLINES for texture in TEXTURES}
+    assert len(OUTLINES) >= 8
+    assert len(TEXTURES) >= 8
+    assert source.images.shape == (len(cells) * 20, 3, 64, 64)
+    paths = [sample.path for sample in source.samples]
+    assert paths == sorted(set(paths))
+
+
+def test_no_two_images_are_the_same(source):
+    assert len({image.numpy().tobytes() for image in source.images}) == len(source.samples)
+    assert len({sample.sha256 for sample in source.samples}) == len(source.samples)
+
+
+def test_images_that_changed_have_another_recipe():
+    """Mean colours of one image of each class, as recipe shapes-1 draws them; with others the name must change."""
+    images = ProceduralContexts(per_cell=2).images.float().view(8, 8, 2, 3, -1).mean(-1)
+    assert RECIPE == "shapes-1"
+    assert torch.allclose(images[range(8), range(8), 1], torch.tensor(MEAN_COLOURS), atol=0.5)
+
+
+def test_images_follow_from_the_seed(source):
+    few = ProceduralContexts(per_cell=3)
+    assert torch.equal(few.images, source.images.view(64, 20, 3, 64, 64)[:, :3].flatten(0, 1))
+    assert not torch.equal(few.images, ProceduralContexts(per_cell=3, seed=1).images)
+
+
+def test_the_class_is_drawn_in_the_same_way_in_all_contexts():
+    """Without temptation a context is nothing but a number: cells of a class differ as two samples of one law do."""
+    images = ProceduralContexts(per_cell=40, temptation=0).images.float().view(8, 8, 40, -1)
+    halves = images.view(8, 8, 2, 20, -1).mean((3, 4))
+    within = (halves[:, :, 0] - halves[:, :, 1]).abs().mean()
+    between = (halves[:, :, 0] - halves[:, :, 0].roll(1, dims=1)).abs().mean()
+    assert between < 2 * within
+
+
+def test_temptation_tells_the_context_by_mean_colour():
+    """Nearest mean colour, fitted on one half and scored on the other: chance is one in eight."""
+
+    def score(temptation):
+        images = ProceduralContexts(per_cell=20, temptation=temptation).images.float().view(8, 8, 20, 3, -1).mean(-1)
+        means = images[:, :, :10].mean((0, 2))
+        nearest = torch.cdist(images[:, :, 10:].reshape(-1, 3), means).argmin(1).view(8, 8, 10)
+        return (nearest == torch.arange(8)[None, :, None]).float().mean().item()
+
+    weak, middle, strong = map(score, (0.0, 0.5, 1.0))
+    assert weak < 0.25
+    assert weak < middle < strong
+    assert strong > 0.6
+
+
+def test_shapes_stay_where_they_are_when_the_temptation_changes():
+    """The same pale pixels: where the shape covers the background, temptation changes less than elsewhere."""
+    plain, tempting = (ProceduralContexts(per_cell=4, temptation=t).images.float() for t in (0.0, 1.0))
+    difference = (plain - tempting).abs().mean(1).flatten(1)
+    lowest = difference.sort(1).values[:, :200].mean()
+    assert lowest < 0.25 * difference.mean()
+
+
+@pytest.mark.parametrize("name", sorted(OUTLINES))
+def test_outlines_fit_their_frame(name):
+    axis = np.linspace(-2, 2, 101, dtype=np.float32)
+    x, y = (grid[None] for grid in np.meshgrid(axis, axis))
+    inside = OUTLINES[name](x, y) < 0
+    area = inside.mean() * 16
+    assert 0.9 < area < 2.6  # between a third and most of the unit disc: no class is known by its size alone
+    assert not inside[np.hypot(x, y) > 1.15].any()
+
+
+def test_outlines_differ():
+    axis = np.linspace(-1, 1, 41, dtype=np.float32)
+    x, y = (grid[None] for grid in np.meshgrid(axis, axis))
+    masks = [outline(x, y) < 0 for outline in OUTLINES.values()]
+    assert min((a != b).mean() for i, a in enumerate(masks) for b in masks[:i]) > 0.02
+
+
+@pytest.mark.parametrize("name", sorted(TEXTURES))
+def test_patterns_lie_between_0_and_1_and_vary(name):
+    axis = np.linspace(-1, 1, 64, dtype=np.float32)
+    x, y = (np.repeat(grid[None], 3, 0) for grid in np.meshgrid(axis, axis))
+    pattern = TEXTURES[name][0](x, y, np.random.default_rng(0))
+    assert pattern.shape == x.shape
+    assert pattern.dtype == np.float32
+    assert pattern.min() >= 0
+    assert pattern.max() <= 1
+    assert pattern.std() > 0.1
+
+
+def test_it_is_split_and_loaded_like_a_folder(source):
+    manifest = make_split(source, seed=3)
+    dataset = ContextImages(source, manifest, "test-1:5")
+    row = manifest.rows_of("test-1:5")[0]
+    index = [sample.path for sample in source.samples].index(row.path)
+    assert torch.equal(dataset[0][0], source.images[index])
+    assert manifest.parameters["source"] == {"kind": "procedural", "recipe": RECIPE, **PARAMETERS}
+
+
+def test_other_sizes_are_scaled(source):
+    sample = source.samples[0]
+    small = source.load(sample.path, 32, sample.sha256)
+    assert small.shape == (3, 32, 32)
+    assert small.dtype == torch.uint8
+    assert abs(small.float().mean() - source.images[0].float().mean()) < 1
+
+
+def test_the_manifest_of_other_images_is_refused(source):
+    manifest = make_split(source)
+    with pytest.raises(ValueError, match=r"here shapes-1, 0\.5 and 0"):
+        ContextImages(ProceduralContexts(20, temptation=0.5), manifest, "train")
+    with pytest.raises(ValueError, match="'disc/rays/999999' is not the image"):
+        source.load("disc/rays/999999", 64, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [({"per_cell": 1}, "per_cell is 1"), ({"temptation": 1.5}, "temptation is 1.5"), ({"seed": -1}, "seed is -1")],
+)
+def test_wrong_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        ProceduralContexts(**arguments)
+
+
+def test_plain_training_loses_ten_points_between_the_ratios():
+    """The promise of the data set, measured by the benchmark on one small split."""
+    command = [sys.executable, str(BENCHMARK), "--seeds", "1", "--epochs", "8", "--per-cell", "50"]
+    result = subprocess.run(command, capture_output=True, text=True, check=True, env={"OMP_NUM_THREADS": "1"})
+    lost = float(result.stdout.split("points lost from 5:1 to 1:5: ")[1].split()[0])
+    assert lost >= 10

@@ -1,0 +1,245 @@
+import os
+import sys
+
+import pytest
+import torch
+
+from pfdl.data import ContextFolder
+from pfdl.data.images import hash_bytes
+from pfdl.data.layout import check_relative, path_inside
+from pfdl.data.sources import BadImagesError
+from tests.data.image_files import encoded, make_folder, noise
+
+
+def listed(folder):
+    return [(sample.path, sample.class_name, sample.context) for sample in folder.samples]
+
+
+def test_class_context_image(tmp_path):
+    make_folder(tmp_path, {"dog/grass": 1, "cat/snow": 2})
+    assert listed(ContextFolder(tmp_path)) == [
+        ("cat/snow/000.png", "cat", "snow"),
+        ("cat/snow/001.png", "cat", "snow"),
+        ("dog/grass/000.png", "dog", "grass"),
+    ]
+
+
+def test_class_image(tmp_path):
+    make_folder(tmp_path, {"dog": 1, "cat": 1})
+    assert listed(ContextFolder(tmp_path)) == [("cat/000.png", "cat", ""), ("dog/000.png", "dog", "")]
+
+
+def test_of_several_superclasses_one_is_chosen(tmp_path):
+    make_folder(tmp_path, {"Animal/dog/grass": 1, "Animal/cat/snow": 1, "Vehicle/car/road": 1, "Vehicle/bus/road": 1})
+    assert listed(ContextFolder(tmp_path, superclass="Vehicle")) == [
+        ("Vehicle/bus/road/000.png", "bus", "road"),
+        ("Vehicle/car/road/000.png", "car", "road"),
+    ]
+    with pytest.raises(ValueError, match="choose one superclass of 'Animal', 'Vehicle'"):
+        _ = ContextFolder(tmp_path).samples
+    with pytest.raises(ValueError, match="holds 'Animal', 'Vehicle'"):
+        _ = ContextFolder(tmp_path, superclass="Plant").samples
+    with pytest.raises(ValueError, match="name of one folder"):
+        _ = ContextFolder(tmp_path, superclass="../elsewhere").samples
+
+
+def test_a_single_superclass_needs_no_choice(tmp_path):
+    make_folder(tmp_path, {"Animal/dog/grass": 1, "Animal/cat/snow": 1})
+    assert listed(ContextFolder(tmp_path))[0] == ("Animal/cat/snow/000.png", "cat", "snow")
+
+
+def test_samples_hold_the_hash_of_the_file(tmp_path):
+    make_folder(tmp_path, {"dog": 1, "cat": 1})
+    sample = ContextFolder(tmp_path).samples[0]
+    assert sample.sha256 == hash_bytes((tmp_path / sample.path).read_bytes())
+
+
+def test_read_me_files_hidden_files_and_litter_are_passed_over(tmp_path):
+    make_folder(tmp_path, {"cat/snow": 1, "dog/snow": 1, "cat/.cache": 1, "__MACOSX/cat": 1})
+    for name in ("README.txt", "meta.csv", "cat/snow/.DS_Store", "cat/snow/Thumbs.db"):
+        (tmp_path / name).write_text("no image")
+    assert len(listed(ContextFolder(tmp_path))) == 2
+
+
+def spoil(root):
+    """One of everything that cannot be used; returns the reasons by path."""
+    make_folder(root, {"cat/snow": 3, "dog/snow": 3})
+    whole = encoded(noise(99, (64, 64)), "JPEG")
+    (root / "cat/snow/cut.jpg").write_bytes(whole[:1000])
+    (root / "cat/snow/empty.jpg").touch()
+    (root / "cat/snow/page.jpg").write_text("<html>404</html>")
+    (root / "cat/stray.png").write_bytes(encoded(noise(98)))
+    (root / "dog/snow/broken_link.png").symlink_to("nowhere.png")
+    (root / "dog/snow/loop.png").symlink_to("loop.png")
+    outside = root.parent / "outside.png"
+    outside.write_bytes(encoded(noise(97)))
+    (root / "dog/snow/leaves.png").symlink_to(outside)
+    (root / "dog/linked").symlink_to(root / "cat/snow")
+    os.mkfifo(root / "dog/snow/pipe.png")
+    return {
+        "cat/snow/cut.jpg": "cannot be decoded",
+        "cat/snow/empty.jpg": "is empty",
+        "cat/snow/page.jpg": "is not an image",
+        "cat/stray.png": "does not lie where",
+        "dog/linked": "symbolic link to a folder",
+        "dog/snow/broken_link.png": "cannot be read",
+        "dog/snow/leaves.png": "outside the data folder",
+        "dog/snow/loop.png": "cannot be",
+        "dog/snow/pipe.png": "not a regular file",
+    }
+
+
+def test_all_unusable_files_are_named_in_one_error(tmp_path):
+    reasons = spoil(tmp_path / "data")
+    with pytest.raises(BadImagesError, match="--on-bad-image skip") as raised:
+        _ = ContextFolder(tmp_path / "data").samples
+    assert [bad.path for bad in raised.value.bad_images] == list(reasons)
+    for bad in raised.value.bad_images:
+        assert reasons[bad.path] in bad.reason
+        assert f"{bad.path!r} {bad.reason}" in str(raised.value)
+
+
+def test_unusable_files_are_left_out_if_so_wished(tmp_path):
+    reasons = spoil(tmp_path / "data")
+    folder = ContextFolder(tmp_path / "data", on_bad_image="skip")
+    assert len(folder.samples) == 6
+    assert [bad.path for bad in folder.bad_images] == list(reasons)
+    assert [entry["path"] for entry in folder.description["left_out"]] == list(reasons)
+
+
+def test_a_long_report_is_cut(tmp_path):
+    make_folder(tmp_path, {"cat": 1, "dog": 1})
+    for number in range(25):
+        (tmp_path / "cat" / f"empty{number:02d}.jpg").touch()
+    with pytest.raises(BadImagesError, match=r"25 file\(s\)") as raised:
+        _ = ContextFolder(tmp_path).samples
+    assert "empty19" in str(raised.value)
+    assert "empty20" not in str(raised.value)
+    assert "and 5 more" in str(raised.value)
+
+
+def test_a_link_inside_the_folder_is_read(tmp_path):
+    make_folder(tmp_path, {"cat": 1, "dog": 1})
+    (tmp_path / "dog/same.png").symlink_to(tmp_path / "dog/000.png")
+    first, second = [sample for sample in ContextFolder(tmp_path).samples if sample.class_name == "dog"]
+    assert first.sha256 == second.sha256
+
+
+def test_a_data_folder_that_is_itself_a_link_is_read(tmp_path):
+    make_folder(tmp_path / "real", {"cat": 1, "dog": 1})
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert len(ContextFolder(tmp_path / "link").samples) == 2
+
+
+def test_names_of_other_scripts_and_of_great_length_are_read(tmp_path):
+    name = "größe, «日本» \n" + "x" * 200 + ".png"
+    make_folder(tmp_path, {"кот/снег": 1, "dog/snow": 1})
+    (tmp_path / "кот/снег" / name).write_bytes(encoded(noise(50)))
+    assert ("кот/снег/" + name, "кот", "снег") in listed(ContextFolder(tmp_path))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has file names of any bytes")
+def test_names_that_are_no_unicode_are_reported(tmp_path):
+    make_folder(tmp_path, {"cat/snow": 1, "dog/snow": 1})
+    (tmp_path / "cat/snow" / os.fsdecode(b"\xff.png")).write_bytes(encoded(noise(50)))
+    odd = tmp_path / os.fsdecode(b"\xfe")
+    make_folder(odd, {"snow": 1})
+    bad = ContextFolder(tmp_path, on_bad_image="skip").bad_images
+    assert [entry.reason for entry in bad] == ["has a name that is not valid Unicode; rename it"] * 2
+    assert "\\xff" in bad[1].path or "udcff" in bad[1].path
+
+
+def test_folders_that_may_not_be_listed_are_reported(tmp_path, monkeypatch):
+    make_folder(tmp_path, {"cat/snow": 1, "dog/snow": 1, "dog/locked": 1})
+    scandir = os.scandir
+
+    def refuse(path):
+        if str(path).endswith("locked"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    bad = ContextFolder(tmp_path, on_bad_image="skip").bad_images
+    assert bad == (("dog/locked", "cannot be listed (Permission denied)"),)
+
+
+def test_a_class_without_any_usable_image_is_an_error_even_when_skipping(tmp_path):
+    make_folder(tmp_path, {"cat": 1, "dog": 1, "owl": 0})
+    (tmp_path / "owl/empty.png").touch()
+    with pytest.raises(ValueError, match="no usable image is left in 'owl'"):
+        _ = ContextFolder(tmp_path, on_bad_image="skip").samples
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        ({}, "no images in a known layout"),
+        ({"a/b/c/d": 2, "a/b/c/e": 2}, "no images in a known layout"),
+        ({"cat": 3}, "one class 'cat'"),
+    ],
+)
+def test_folders_in_no_known_layout_are_refused(tmp_path, cells, message):
+    make_folder(tmp_path, cells)
+    with pytest.raises(ValueError, match=message):
+        _ = ContextFolder(tmp_path).samples
+
+
+def test_wrong_arguments(tmp_path):
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        ContextFolder(tmp_path / "absent")
+    with pytest.raises(ValueError, match="'error', 'skip'"):
+        ContextFolder(tmp_path, on_bad_image="ignore")
+
+
+def test_progress_is_told_file_by_file(tmp_path):
+    make_folder(tmp_path, {"cat": 2, "dog": 1})
+    calls = []
+    _ = ContextFolder(tmp_path, on_progress=lambda done, total: calls.append((done, total))).samples
+    assert calls == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_load_reads_what_the_manifest_named_and_nothing_else(tmp_path):
+    make_folder(tmp_path / "data", {"cat": 1, "dog": 1})
+    (tmp_path / "secret.png").write_bytes(encoded(noise(5)))
+    folder = ContextFolder(tmp_path / "data")
+    path, _, _, sha256, _ = folder.samples[0]
+    assert folder.load(path, 6, sha256).shape == (3, 6, 6)
+    with pytest.raises(ValueError, match="not a path inside"):
+        folder.load("../secret.png", 6, hash_bytes((tmp_path / "secret.png").read_bytes()))
+    with pytest.raises(ValueError, match=r"'cat/none.png' in .* cannot be read"):
+        folder.load("cat/none.png", 6, sha256)
+    (tmp_path / "data" / path).write_bytes(encoded(noise(77)))
+    with pytest.raises(ValueError, match="has changed since the manifest"):
+        folder.load(path, 6, sha256)
+
+
+def test_a_file_that_became_a_link_out_of_the_folder_is_not_read(tmp_path):
+    root = make_folder(tmp_path / "data", {"cat/snow": 2, "dog/snow": 2})
+    sample = ContextFolder(root).samples[0]
+    (root / sample.path).rename(tmp_path / "elsewhere.png")
+    (root / sample.path).symlink_to(tmp_path / "elsewhere.png")
+    with pytest.raises(ValueError, match="a symbolic link to a place outside the data folder"):
+        ContextFolder(root).load(sample.path, 6, sample.sha256)
+
+
+def test_load_gives_the_picture(tmp_path):
+    make_folder(tmp_path, {"cat": 1, "dog": 1})
+    content = encoded(noise(6, (5, 5)))
+    (tmp_path / "cat/000.png").write_bytes(content)
+    loaded = ContextFolder(tmp_path).load("cat/000.png", 5, hash_bytes(content))
+    assert torch.equal(loaded[:, 2, 3], torch.tensor(noise(6, (5, 5)).getpixel((3, 2)), dtype=torch.uint8))
+
+
+@pytest.mark.parametrize(
+    "path", ["", "/etc/passwd", "../a.png", "cat/../../a.png", "C:/a.png", "c:a.png", "\\\\host\\a", "a\\..\\b", "a\0b"]
+)
+def test_paths_that_could_leave_the_folder_are_refused(path, tmp_path):
+    with pytest.raises(ValueError, match="not a path inside the data folder"):
+        check_relative(path)
+    with pytest.raises(ValueError, match="not a path inside the data folder"):
+        path_inside(tmp_path, path)
+
+
+@pytest.mark.parametrize("path", ["a/b/c.png", "..a/b..png", "größe/ü", "a b/c,d"])
+def test_harmless_paths_are_taken(path):
+    check_relative(path)

@@ -1,0 +1,261 @@
+"""The closed form against really leaving out each coordinate, for each backend that this machine has.
+
+The Triton kernels run here on a GPU, or in Triton's interpreter if TRITON_INTERPRET=1 is set before Python starts;
+``test_interpreter.py`` does the latter on machines without a GPU.
+"""
+
+import os
+
+import pytest
+import torch
+
+import pfdl
+from pfdl.decorrelation.kernels import KERNELS, OneHidden, choose_backend
+from pfdl.decorrelation.kernels import torch_backend as cpu
+from tests.decorrelation.reference import naive_decomposition
+
+INTERPRETING = os.environ.get("TRITON_INTERPRET") == "1"
+HAS_TRITON = INTERPRETING or torch.cuda.is_available()
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+SMALL = [(1, 2, 1), (5, 7, 5)]
+LARGE = [(19, 33, 19), (128, 512, 256), (100, 1001, 300), (257, 130, 64), (70, 2100, 40)]
+needs_triton = pytest.mark.skipif(not HAS_TRITON, reason="no GPU and no interpreter: see test_interpreter.py")
+both_sharings = pytest.mark.parametrize("sharing", ["indexed", "strict"])
+both_activations = pytest.mark.parametrize("activation", ["relu", "gelu"])
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch):
+    """In the interpreter the number of tiles and of features in a block is what takes time."""
+    if INTERPRETING:
+        from pfdl.decorrelation.kernels import triton_backend
+
+        for name, value in {
+            "ROWS": 8,
+            "UNITS": 8,
+            "FEATURES": 2,
+            "INDEXED_PARAMETER_TILE": (2, 8, 1),
+            "STRICT_PARAMETER_TILE": (4, 8, 1),
+        }.items():
+            monkeypatch.setattr(triton_backend, name, value)
+
+
+def network(p, h, sharing, activation, seed=0, **options):
+    torch.manual_seed(seed)
+    return pfdl.FeatureDecomposition(p, h, sharing=sharing, activation=activation, **options).double()
+
+
+def laid_out(g, u, dtype, device="cpu"):
+    """g and its rows in a backend's terms, in another precision."""
+
+    def there(value):
+        return value.detach().to(device, dtype).contiguous()
+
+    return OneHidden(
+        there(u), there(g.first_weight.T), there(g.first_bias), there(g.layers[0].weight[0]),
+        there(g.layers[0].bias), g.sharing == "strict", "gelu" if "GELU" in repr(g.activation) else "relu",
+    )  # fmt: skip
+
+
+def assert_agrees(backend, g, u, dtype, device, tolerance):
+    u = u.requires_grad_()
+    wanted = naive_decomposition(g, u)
+    gradient = torch.randn_like(wanted)
+    wanted_gradients = torch.autograd.grad(
+        wanted, [u, g.first_weight, g.first_bias, g.layers[0].weight, g.layers[0].bias], gradient
+    )
+    net = laid_out(g, u, dtype, device)
+    gradient = gradient.to(device, dtype)
+    out, base = backend.predict(net)
+    of_u = backend.feature_gradient(net, base, gradient)
+    of_parameters = backend.parameter_gradients(net, base, gradient)
+    for found, expected in zip([out, of_u, *of_parameters[:4]], [wanted, *wanted_gradients], strict=True):
+        assert found.shape == expected.shape
+        error = (found.cpu().double() - expected).norm() / expected.norm().clamp_min(1e-3)
+        assert error < tolerance, f"relative error {error}"
+
+
+@pytest.mark.parametrize("group", [1, 60, 2**18])
+@both_sharings
+@both_activations
+def test_torch(group, sharing, activation, monkeypatch):
+    monkeypatch.setattr(cpu, "GROUP_ELEMENTS", group)
+    for n, p, h in [(1, 2, 1), (4, 3, 2), (5, 37, 7)]:
+        g = network(p, h, sharing, activation)
+        assert_agrees(cpu.TorchBackend, g, torch.randn(n, p, dtype=torch.float64), torch.float64, "cpu", 1e-13)
+
+
+@needs_triton
+@pytest.mark.parametrize("shape", SMALL if INTERPRETING else SMALL + LARGE, ids=str)
+@both_sharings
+@both_activations
+def test_triton(shape, sharing, activation, monkeypatch):
+    from pfdl.decorrelation.kernels import triton_backend
+    from pfdl.decorrelation.kernels.triton_backend import TritonBackend
+
+    if INTERPRETING:  # several tiles in each direction
+        monkeypatch.setattr(triton_backend, "ROWS", 4)
+        monkeypatch.setattr(triton_backend, "UNITS", 4)
+    n, p, h = shape
+    g = network(p, h, sharing, activation)
+    # Of millions of pre-activations a few lie so near to zero that float32 takes them for the other side of the ReLU.
+    tolerance = 2e-3 if activation == "relu" and n * p * h > 10**6 else 3e-6
+    assert_agrees(TritonBackend, g, torch.randn(n, p, dtype=torch.float64), torch.float32, DEVICE, tolerance)
+
+
+@needs_triton
+@both_sharings
+def test_triton_in_turns(sharing, monkeypatch):
+    """More rows than the buffers hold."""
+    from pfdl.decorrelation.kernels import triton_backend
+
+    g = network(5, 5, sharing, "relu")
+    blocks = -(-5 // triton_backend.FEATURES)
+    monkeypatch.setattr(triton_backend, "MAX_BLOCK_SUMS", 2 * blocks * 5)  # two rows at a time
+    assert_agrees(triton_backend.TritonBackend, g, torch.randn(5, 5, dtype=torch.float64), torch.float32, DEVICE, 3e-6)
+
+
+@needs_triton
+@pytest.mark.parametrize(("sharing", "dtype"), [("indexed", torch.float16), ("strict", torch.bfloat16)])
+def test_triton_takes_half_precision_features(sharing, dtype):
+    g = network(5, 5, sharing, "relu", kernel="fused").float().to(DEVICE)
+    half = torch.randn(6, 5, device=DEVICE).to(dtype).requires_grad_()
+    full = half.detach().float().requires_grad_()
+    weights = torch.randn(6, 5, device=DEVICE)
+    out, expected = g(half), g(full)
+    assert torch.equal(out, expected)
+    (weights * out).sum().backward()
+    (weights * expected).sum().backward()
+    assert half.grad.dtype == dtype
+    assert torch.equal(half.grad, full.grad.to(dtype))
+
+
+def assert_own_derivatives_vanish(g, u):
+    p = u.shape[1]
+    rows = u.expand(p, p).contiguous().requires_grad_()
+    (jacobian,) = torch.autograd.grad(g(rows), rows, torch.eye(p, device=u.device))
+    assert torch.equal(jacobian.diagonal().cpu(), torch.zeros(p))
+    assert (jacobian + torch.eye(p, device=u.device)).abs().min() > 0  # every other derivative is there
+
+
+@both_sharings
+@both_activations
+def test_no_feature_sees_itself_torch(sharing, activation):
+    g = network(37, 9, sharing, activation, kernel="fused").float()
+    assert_own_derivatives_vanish(g, torch.randn(1, 37))
+
+
+@needs_triton
+@both_sharings
+def test_no_feature_sees_itself_triton(sharing):
+    g = network(7, 5, sharing, "gelu", kernel="fused").float().to(DEVICE)
+    assert_own_derivatives_vanish(g, torch.randn(1, 7, device=DEVICE))
+
+
+@both_sharings
+def test_the_same_call_gives_the_same_bits(sharing):
+    g = network(70, 20, sharing, "relu", kernel="fused").float().to(DEVICE)
+    u = torch.randn(9, 70, device=DEVICE, requires_grad=True)
+    first = torch.autograd.grad(g(u).square().sum(), [u, *g.parameters()])
+    again = torch.autograd.grad(g(u).square().sum(), [u, *g.parameters()])
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+
+
+class Recorder:
+    """A backend that notes what it was asked for."""
+
+    def __init__(self, backend):
+        self.backend, self.asked = backend, []
+
+    def __getattr__(self, name):
+        self.asked.append(name)
+        return getattr(self.backend, name)
+
+
+def test_only_the_gradient_that_is_needed_is_computed(monkeypatch):
+    recorder = Recorder(cpu.TorchBackend)
+    monkeypatch.setattr("pfdl.decorrelation.decomposition.choose_backend", lambda *_: recorder)
+    decorrelate = pfdl.PartialDecorrelation(6, hidden=5)
+    u = torch.randn(4, 6, requires_grad=True)
+    decorrelate.fit_step(u)
+    assert recorder.asked == ["predict", "parameter_gradients"]
+    recorder.asked.clear()
+    decorrelate.penalty(u).backward()
+    assert recorder.asked == ["predict", "feature_gradient"]
+    recorder.asked.clear()
+    decorrelate.penalty(u.detach())
+    assert recorder.asked == ["predict"]
+    recorder.asked.clear()
+    g = decorrelate.decomposition
+    g(u).sum().backward()
+    assert recorder.asked == ["predict", "feature_gradient"]
+    recorder.asked.clear()
+    g.requires_grad_(True)
+    g(u.detach()).sum().backward()
+    assert recorder.asked == ["predict", "parameter_gradients"]
+
+
+@pytest.mark.parametrize(
+    ("sharing", "center", "activation"), [("indexed", "none", "relu"), ("strict", "batch", "gelu")]
+)
+def test_penalty_and_fit_are_those_of_the_plain_path(sharing, center, activation):
+    """On the CPU, on the GPU and, from test_interpreter.py, in the interpreter."""
+    torch.manual_seed(0)
+    options = {"hidden": 7, "sharing": sharing, "center": center, "activation": activation, "weight": 3.0}
+    fused = pfdl.PartialDecorrelation(5, kernel="fused", **options).to(DEVICE)
+    plain = pfdl.PartialDecorrelation(5, kernel="plain", **options).to(DEVICE)
+    plain.load_state_dict(fused.state_dict())
+    for _ in range(2):
+        u = torch.randn(6, 5, device=DEVICE)
+        found, wanted = u.clone().requires_grad_(), u.clone().requires_grad_()
+        fused(found).backward()
+        plain(wanted).backward()
+        torch.testing.assert_close(found.grad, wanted.grad, rtol=1e-4, atol=1e-7)
+        torch.testing.assert_close(fused.last.decorrelation_loss, plain.last.decorrelation_loss, rtol=1e-4, atol=1e-8)
+        torch.testing.assert_close(fused.last.r2, plain.last.r2, rtol=1e-4, atol=1e-5)
+    for a, b in zip(fused.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5)
+
+
+def test_context_reaches_the_closed_form():
+    g = network(5, 4, "indexed", "relu", num_context=2)
+    u, context = torch.randn(3, 5, dtype=torch.float64), torch.randn(3, 2, dtype=torch.float64)
+    assert g.backend(u.device) is not None or HAS_TRITON
+    torch.testing.assert_close(g(u, context), naive_decomposition(g, u, context))
+
+
+def test_differentiating_twice():
+    g = network(5, 4, "strict", "gelu")
+    u = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradgradcheck(lambda u, weight: torch.func.functional_call(g, {"first_weight": weight}, (u,)),
+                                        (u, g.first_weight))  # fmt: skip
+    penalty = pfdl.PartialDecorrelation(5, hidden=4, kernel="fused")
+    u = torch.randn(3, 5, device=DEVICE, requires_grad=True)
+    with pytest.raises(RuntimeError, match="construct it with kernel='plain'"):
+        torch.autograd.grad(penalty.to(DEVICE).penalty(u), u, create_graph=True)
+
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+
+
+@pytest.mark.skipif(INTERPRETING, reason="the interpreter changes who is chosen")
+def test_who_is_chosen(monkeypatch):
+    assert KERNELS == ("auto", "fused", "plain")
+    assert choose_backend("auto", CPU, torch.float64, (4,), "relu") is cpu.TorchBackend
+    assert choose_backend("plain", CPU, torch.float64, (4,), "relu") is None
+    assert choose_backend("auto", CPU, torch.float32, (4, 4), "relu") is None
+    assert choose_backend("auto", CPU, torch.float32, (4,), None) is None
+    assert choose_backend("auto", CUDA, torch.float64, (4,), "relu") is None
+    assert choose_backend("auto", torch.device("mps"), torch.float32, (4,), "relu") is None
+    assert pfdl.FeatureDecomposition(4, 3, max_elements=100).backend(CPU) is None
+    assert pfdl.FeatureDecomposition(4, 3, activation=torch.nn.GELU("tanh")).backend(CPU) is None
+    monkeypatch.setattr("pfdl.decorrelation.kernels.dispatch._has_triton", lambda: False)
+    assert choose_backend("auto", CUDA, torch.float32, (4,), "gelu") is None
+    with pytest.raises(ValueError, match="kernel is 'fused', but Triton is not installed"):
+        choose_backend("fused", CUDA, torch.float32, (4,), "gelu")
+    with pytest.raises(ValueError, match="g has 2 hidden layers"):
+        pfdl.FeatureDecomposition(4, (3, 3), kernel="fused")(torch.zeros(2, 4))
+    with pytest.raises(ValueError, match="knows only the activations relu and gelu"):
+        pfdl.FeatureDecomposition(4, 3, activation="tanh", kernel="fused")(torch.zeros(2, 4))
+    with pytest.raises(ValueError, match="kernel is 'fast'; choose one of"):
+        pfdl.FeatureDecomposition(4, 3, kernel="fast")

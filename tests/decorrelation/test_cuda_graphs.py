@@ -1,0 +1,94 @@
+"""Both steps from a CUDA graph against the same steps one by one; needs a GPU."""
+
+import copy
+
+import pytest
+import torch
+
+import pfdl
+from pfdl.decorrelation.cuda_graphs import CALLS_BEFORE
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
+
+
+def pair(**options):
+    torch.manual_seed(0)
+    captured = pfdl.PartialDecorrelation(33, hidden=20, **options).cuda()
+    stepwise = copy.deepcopy(captured)
+    stepwise._can_be_captured = lambda *_: False
+    return captured, stepwise
+
+
+def batch(seed, n=24):
+    return torch.randn(n, 33, generator=torch.Generator().manual_seed(seed)).cuda().requires_grad_()
+
+
+def assert_same(captured, stepwise, u):
+    v = u.detach().clone().requires_grad_()
+    a, b = captured(u), stepwise(v)
+    assert torch.equal(a, b)
+    a.backward()
+    b.backward()
+    assert torch.equal(u.grad, v.grad)
+    assert torch.equal(captured.last.r2, stepwise.last.r2)
+    assert captured.last.summary() == stepwise.last.summary()
+    assert captured.completed_fits == stepwise.completed_fits
+    assert all(torch.equal(x, y) for x, y in zip(captured.parameters(), stepwise.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"sharing": "strict", "center": "batch", "fit_steps": 2, "warmup": 5}], ids=str
+)
+def test_bit_for_bit_the_same(options):
+    captured, stepwise = pair(**options)
+    for seed in range(CALLS_BEFORE + 5):
+        assert_same(captured, stepwise, batch(seed))
+    assert len(captured._captured._records) == 1
+    for seed in range(3):
+        assert_same(captured, stepwise, batch(seed, n=10))  # a last batch of another size
+        assert_same(captured, stepwise, batch(seed))
+
+
+def test_a_new_learning_rate_and_a_loaded_state_are_noticed():
+    captured, stepwise = pair()
+    for seed in range(CALLS_BEFORE + 2):
+        assert_same(captured, stepwise, batch(seed))
+    for penalty in (captured, stepwise):
+        penalty.optimizer.param_groups[0]["lr"] = 0.1
+    for seed in range(CALLS_BEFORE + 2):
+        assert_same(captured, stepwise, batch(seed))
+    state = copy.deepcopy(captured.state_dict())
+    captured(batch(50))
+    captured.load_state_dict(state)
+    for seed in range(CALLS_BEFORE + 2):
+        assert_same(captured, stepwise, batch(seed))
+
+
+def test_losses_may_be_summed_before_backward():
+    captured, stepwise = pair()
+    for seed in range(CALLS_BEFORE + 1):
+        assert_same(captured, stepwise, batch(seed))
+    u, v = batch(20), batch(21)
+    (captured(u) + captured(v)).backward()
+    a, b = batch(20), batch(21)
+    stepwise(a).backward()
+    stepwise(b).backward()
+    assert torch.equal(u.grad, a.grad)
+    assert torch.equal(v.grad, b.grad)
+
+
+@pytest.mark.parametrize("calls", [0, CALLS_BEFORE + 2])
+def test_a_batch_that_is_not_finite_updates_nothing_and_is_reported_later(calls):
+    penalty, _ = pair()
+    for seed in range(calls):
+        penalty(batch(seed))
+    before = [value.clone() for value in penalty.parameters()]
+    bad = batch(30).detach()
+    bad[3, 4] = torch.nan
+    assert penalty(bad.requires_grad_()).isnan()
+    assert all(torch.equal(x, y) for x, y in zip(before, penalty.parameters(), strict=True))
+    torch.cuda.synchronize()
+    with pytest.raises(ValueError, match=r"earlier batch had a NaN.*did not update g"):
+        penalty(batch(31))
+    assert penalty(batch(32)).isfinite()
+    assert not all(torch.equal(x, y) for x, y in zip(before, penalty.parameters(), strict=True))

@@ -1,0 +1,181 @@
+import copy
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+import pfdl
+from tests.decorrelation.reference import naive_decomposition
+
+SHARINGS = ("indexed", "strict")
+
+
+def make(p, hidden=7, seed=0, **options):
+    torch.manual_seed(seed)
+    return pfdl.FeatureDecomposition(p, hidden, **options).double()
+
+
+def values_and_gradients(function, g, u, *more):
+    u = u.clone().requires_grad_()
+    out = function(u, *more)
+    weights = torch.linspace(-1, 2, out.numel(), dtype=out.dtype).view_as(out)
+    inputs = [u, *g.parameters()]
+    return out, torch.autograd.grad((weights * out).sum(), inputs)
+
+
+def assert_same(g, u, *more):
+    out, gradients = values_and_gradients(g, g, u, *more)
+    expected, expected_gradients = values_and_gradients(lambda *a: naive_decomposition(g, *a), g, u, *more)
+    torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-12)
+    for found, wanted in zip(gradients, expected_gradients, strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-11)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    n=st.integers(1, 9),
+    p=st.integers(2, 40),
+    hidden=st.lists(st.integers(1, 6), max_size=3),
+    sharing=st.sampled_from(SHARINGS),
+    activation=st.sampled_from(["relu", "gelu", "tanh", "identity"]),
+    max_elements=st.sampled_from([1, 50, 400, 10**6]),
+    num_context=st.sampled_from([0, 2]),
+)
+def test_agrees_with_leaving_out_each_coordinate(n, p, hidden, sharing, activation, max_elements, num_context):
+    g = make(p, hidden, sharing=sharing, activation=activation, max_elements=max_elements, num_context=num_context)
+    u = torch.randn(n, p, dtype=torch.float64)
+    context = [torch.randn(n, num_context, dtype=torch.float64)] if num_context else []
+    assert_same(g, u, *context)
+
+
+@pytest.mark.parametrize("sharing", SHARINGS)
+@pytest.mark.parametrize("max_elements", [1, 300, None])
+def test_no_feature_sees_itself_not_even_by_rounding(sharing, max_elements):
+    g = make(37, (8, 5), sharing=sharing, activation="gelu", max_elements=max_elements).float()
+    u = torch.randn(3, 37) * 100
+    jacobian = torch.autograd.functional.jacobian(lambda row: g(row[None])[0], u[0])
+    assert torch.equal(jacobian.diagonal(), torch.zeros(37))
+    assert (jacobian + torch.eye(37)).abs().min() > 0  # every other derivative is there
+    changed = u.clone()
+    changed[:, 11] = 1e6
+    assert torch.equal(g(u)[:, 11], g(changed)[:, 11])
+    assert not torch.equal(g(u)[:, 10], g(changed)[:, 10])
+
+
+@pytest.mark.parametrize("sharing", SHARINGS)
+@pytest.mark.parametrize("max_elements", [20, None])
+def test_gradcheck(sharing, max_elements):
+    g = make(5, (3, 2), sharing=sharing, activation="tanh", max_elements=max_elements)
+    u = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
+    names = [name for name, _ in g.named_parameters()]
+
+    def call(u, *values):
+        return torch.func.functional_call(g, dict(zip(names, values, strict=True)), (u,))
+
+    assert torch.autograd.gradcheck(call, (u, *g.parameters()))
+    assert torch.autograd.gradgradcheck(call, (u, *g.parameters()))
+
+
+def test_hand_computed_two_by_three():
+    """Strict g(a, b) = relu(2a − b + 1) · 3 + 0.5 on two rows."""
+    g = pfdl.FeatureDecomposition(3, 1, sharing="strict")
+    with torch.no_grad():
+        g.first_weight.copy_(torch.tensor([[2.0, -1.0]]))
+        g.first_bias.fill_(1.0)
+        g.layers[0].weight.fill_(3.0)
+        g.layers[0].bias.fill_(0.5)
+    u = torch.tensor([[1.0, 2.0, 3.0], [0.0, -1.0, 1.0]])
+    # row 1: (2,3)→2, (1,3)→0, (1,2)→1;  row 2: (−1,1)→−2→0, (0,1)→0, (0,−1)→2
+    torch.testing.assert_close(g(u), torch.tensor([[6.5, 0.5, 3.5], [0.5, 0.5, 6.5]]))
+
+
+def test_indexed_bias_tells_the_features_apart_and_strict_does_not():
+    equal = torch.ones(1, 6)
+    assert make(6, sharing="indexed").float()(equal).unique().numel() == 6
+    strict = make(6, sharing="strict").float()(equal)
+    torch.testing.assert_close(strict, strict[:, :1].expand(1, 6))
+
+
+def test_any_callable_and_parametrised_activations():
+    u = torch.randn(4, 20, dtype=torch.float64)
+    assert_same(make(20, (5,), activation=torch.sin), u)
+    prelu = nn.PReLU(init=0.3)
+    assert_same(make(20, (5, 4), activation=prelu, max_elements=50), u)
+    assert any(parameter is prelu.weight for parameter in make(20, activation=prelu).parameters())
+
+
+def test_works_under_vmap_over_stacked_networks():
+    networks = [make(9, 4, seed=seed) for seed in range(3)]
+    stacked = {
+        name: torch.stack([dict(g.named_parameters())[name].detach() for g in networks])
+        for name, _ in networks[0].named_parameters()
+    }
+    u = torch.randn(3, 5, 9, dtype=torch.float64)
+    base = copy.deepcopy(networks[0])
+    out = torch.func.vmap(lambda state, x: torch.func.functional_call(base, state, (x,)))(stacked, u)
+    for k, g in enumerate(networks):
+        torch.testing.assert_close(out[k], g(u[k]))
+
+
+def test_stays_in_its_own_precision_under_autocast():
+    g = make(300, 16).float()
+    u = torch.randn(8, 300).bfloat16()
+    with torch.autocast("cpu", torch.bfloat16):
+        out = g(u)
+    assert out.dtype == torch.float32
+    torch.testing.assert_close(out, g(u.float()), rtol=0, atol=0)
+
+
+def test_fresh_weights_differ_and_are_bounded_like_linear_layers():
+    g = pfdl.FeatureDecomposition(101, 50)
+    old = g.first_weight.detach().clone()
+    g.reset_parameters()
+    assert not torch.equal(old, g.first_weight)
+    for parameter in (g.first_weight, g.first_bias):
+        assert 0.09 < parameter.abs().max() <= 0.1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "says"),
+    [
+        ({"num_features": 0}, ValueError, "num_features is 0"),
+        ({"num_features": 1}, ValueError, "num_features is 1"),
+        ({"num_features": 2.0}, TypeError, "num_features is 2.0"),
+        ({"num_features": True}, TypeError, "num_features is True"),
+        ({"num_features": 4, "hidden": 0}, ValueError, "hidden is 0"),
+        ({"num_features": 4, "hidden": (8, -1)}, ValueError, "hidden is -1"),
+        ({"num_features": 4, "sharing": "none"}, ValueError, "sharing is 'none'; choose one of 'indexed', 'strict'"),
+        ({"num_features": 4, "activation": "swish"}, ValueError, "activation is 'swish'"),
+        ({"num_features": 4, "activation": 3}, TypeError, "activation is 3"),
+        ({"num_features": 4, "num_context": -1}, ValueError, "num_context is -1"),
+        ({"num_features": 4, "max_elements": 0}, ValueError, "max_elements is 0"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, error, says):
+    with pytest.raises(error, match=says):
+        pfdl.FeatureDecomposition(**arguments)
+
+
+def test_bad_input_is_named():
+    g = pfdl.FeatureDecomposition(4, 3)
+    with pytest.raises(ValueError, match="5 columns but num_features is 4"):
+        g(torch.zeros(2, 5))
+    with pytest.raises(ValueError, match=r"shape \(2, 4, 1\)"):
+        g(torch.zeros(2, 4, 1))
+    with pytest.raises(TypeError, match="int64"):
+        g(torch.zeros(2, 4, dtype=torch.int64))
+    with pytest.raises(TypeError, match="is a list"):
+        g([[1.0, 2.0, 3.0, 4.0]])
+    with pytest.raises(ValueError, match="num_context is 0"):
+        g(torch.zeros(2, 4), torch.zeros(2, 1))
+    conditional = pfdl.FeatureDecomposition(4, 3, num_context=2)
+    with pytest.raises(ValueError, match="no context was given"):
+        conditional(torch.zeros(2, 4))
+    with pytest.raises(ValueError, match=r"must be \(2, 2\)"):
+        conditional(torch.zeros(2, 4), torch.zeros(3, 2))
+
+
+def test_shows_its_settings():
+    assert "4, hidden=(3,), sharing='indexed'" in repr(pfdl.FeatureDecomposition(4, 3))

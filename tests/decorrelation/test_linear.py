@@ -1,0 +1,101 @@
+"""Against loops over features and samples with scikit-learn, in float64."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression, Ridge
+
+from pfdl.decorrelation import linear as left_out
+from pfdl.decorrelation.linear import predict_left_out
+
+
+def mixed(n, p, seed=0, factors=3):
+    generator = np.random.default_rng(seed)
+    return generator.normal(size=(n, factors)) @ generator.normal(size=(factors, p)) + generator.normal(size=(n, p))
+
+
+def naive(z, groups, ridge):
+    """Leave out one sample, fit one feature on the others with a mean per group, predict: n·p ridge regressions."""
+    n, p = z.shape
+    predicted = np.empty_like(z)
+    members = np.eye(groups.max() + 1)[groups]
+    for i in range(n):
+        rest = np.arange(n) != i
+        for j in range(p):
+            others = np.delete(z, j, axis=1)
+            # The mean of a group is not to be shrunk: take it off by least squares, then ridge on what is left.
+            means = LinearRegression(fit_intercept=False).fit(members[rest], np.column_stack([others, z[:, j]])[rest])
+            left = np.column_stack([others, z[:, j]]) - means.predict(members)
+            model = Ridge(alpha=ridge * n, fit_intercept=False).fit(left[rest, :-1], left[rest, -1])
+            predicted[i, j] = z[i, j] - (left[i, -1] - model.predict(left[[i], :-1])[0])
+    return predicted
+
+
+@pytest.mark.parametrize("ridge", left_out.RIDGES[::2])
+@pytest.mark.parametrize(("n", "p"), [(30, 6), (9, 14)])  # more samples than features, and fewer
+@pytest.mark.parametrize("num_groups", [1, 3])
+def test_equals_the_loop(n, p, num_groups, ridge, monkeypatch):
+    monkeypatch.setattr(left_out, "RIDGES", (ridge,))
+    groups = np.arange(n) % num_groups
+    features = mixed(n, p) * np.linspace(0.1, 30, p) + groups[:, None] * 5 + 7
+    found = predict_left_out(features, groups)
+    expected = naive(found.observed, groups, ridge)
+    np.testing.assert_allclose(found.predicted, expected, rtol=1e-7, atol=1e-9)
+    of_mean = [
+        found.observed[i] - found.observed[(groups == groups[i]) & (np.arange(n) != i)].mean(axis=0) for i in range(n)
+    ]
+    r2 = 1 - np.sum((found.observed - expected) ** 2, axis=0) / np.sum(np.square(of_mean), axis=0)
+    np.testing.assert_allclose(found.r2, r2, rtol=1e-7, atol=1e-9)
+
+
+def test_partial_correlations_are_those_of_residuals(monkeypatch):
+    monkeypatch.setattr(left_out, "RIDGES", (1e-7,))
+    features = mixed(50, 5)
+    found = predict_left_out(features).partial
+    for j in range(5):
+        for k in range(j):
+            others = np.delete(features, [j, k], axis=1)
+            rest = features[:, [j, k]] - LinearRegression().fit(others, features[:, [j, k]]).predict(others)
+            assert found[j, k] == pytest.approx(np.corrcoef(rest.T)[0, 1], abs=1e-5)
+    np.testing.assert_array_equal(np.diag(found), 1)
+
+
+def test_noise_is_not_predictable_and_copies_are():
+    generator = np.random.default_rng(3)
+    noise = generator.normal(size=(400, 30))
+    assert np.abs(predict_left_out(noise).r2).max() < 0.1
+    copies = np.column_stack([noise[:, :5], noise[:, :5] * [2, -1, 3, 0.5, 1]])
+    assert predict_left_out(copies).r2.min() > 0.999
+
+
+def test_fewer_samples_than_features_are_not_fooled():
+    noise = np.random.default_rng(4).normal(size=(40, 200))
+    found = predict_left_out(noise)
+    assert found.r2.max() < 0.4  # in-sample it would be 1
+    assert np.median(found.r2) < 0.05
+
+
+def test_what_all_share_is_the_class():
+    generator = np.random.default_rng(5)
+    labels = np.arange(600) % 3
+    features = generator.normal(size=(600, 8)) + 4 * generator.normal(size=(3, 8))[labels]
+    assert np.median(predict_left_out(features).r2) > 0.5
+    assert np.abs(predict_left_out(features, labels).r2).max() < 0.1
+
+
+def test_constant_features_and_lone_samples_are_set_aside():
+    features = mixed(20, 5)
+    features[:, 2] = 1e6
+    groups = np.array([0] * 10 + [1] * 9 + [2])
+    found = predict_left_out(features, groups)
+    assert found.varies.tolist() == [True, True, False, True, True]
+    assert np.isnan(found.r2).tolist() == (~found.varies).tolist()
+    assert found.used.sum() == 19
+    alone = predict_left_out(features[:19], groups[:19])
+    np.testing.assert_allclose(found.r2[found.varies], alone.r2[found.varies], rtol=0.2, atol=0.05)
+
+
+def test_scale_and_shift_of_features_do_not_matter():
+    features = mixed(40, 6)
+    np.testing.assert_allclose(
+        predict_left_out(features * [1, 10, 1e-3, 5, -2, 1e4] + 3).r2, predict_left_out(features).r2, rtol=1e-6
+    )

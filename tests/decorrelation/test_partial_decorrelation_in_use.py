@@ -1,0 +1,177 @@
+"""PFDL's term beside other things: saved, copied, moved, compiled, and given what it cannot use."""
+
+import copy
+import io
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+from tests.objectives.penalties.small_batches import batch, make, same, snapshot
+
+SGD = partial(torch.optim.SGD, lr=0.05)
+
+
+def run(decorrelate, model, optimizer, seeds):
+    for seed in seeds:
+        optimizer.zero_grad()
+        decorrelate(model(batch(seed=seed))).backward()
+        optimizer.step()
+
+
+def saved(parts):
+    buffer = io.BytesIO()
+    torch.save([part.state_dict() for part in parts], buffer)
+    buffer.seek(0)
+    return buffer
+
+
+def test_resumed_training_is_bit_for_bit_the_uninterrupted_one():
+    def fresh():
+        torch.manual_seed(5)
+        model = nn.Linear(6, 6)
+        return make(warmup=7), model, torch.optim.Adam(model.parameters(), 1e-2)
+
+    whole = fresh()
+    run(*whole, range(10))
+    first = fresh()
+    run(*first, range(4))
+    checkpoint = saved(first)
+    second = fresh()
+    second[0](batch(seed=99))  # a used module, so that loading has something to overwrite
+    for part, state in zip(second, torch.load(checkpoint, weights_only=True), strict=True):
+        part.load_state_dict(state)
+    run(*second, range(4, 10))
+    assert same(snapshot(whole[0]), snapshot(second[0]))
+    assert same(snapshot(whole[1]), snapshot(second[1]))
+    assert second[0].completed_fits == 10
+
+
+def test_loading_shares_nothing_with_the_source():
+    source, twin = make(), make(seed=1)
+    source(batch())
+    twin.load_state_dict(source.state_dict())
+    before = copy.deepcopy(source.optimizer.state_dict())
+    twin(batch(seed=2))
+    for key, value in source.optimizer.state_dict()["state"][0].items():
+        assert torch.equal(torch.as_tensor(value), torch.as_tensor(before["state"][0][key]))
+
+
+def test_deepcopy_goes_its_own_way():
+    original = make()
+    original(batch())
+    twin = copy.deepcopy(original)
+    before = snapshot(original)
+    twin(batch(seed=2))
+    assert same(before, snapshot(original))
+    original(batch(seed=2))
+    assert same(snapshot(twin), snapshot(original))
+
+
+def test_moving_takes_the_optimiser_along():
+    moved, stayed = make(), make().double()
+    moved(batch())
+    stayed(batch().double())
+    moved.double()
+    moments = [value for state in moved.optimizer.state.values() for value in (state["exp_avg"], state["exp_avg_sq"])]
+    assert moments
+    assert all(moment.dtype == torch.float64 for moment in moments)
+    moved(batch(seed=2).double())
+    stayed(batch(seed=2).double())
+    for a, b in zip(moved.parameters(), stayed.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
+def test_on_the_gpu_as_on_the_cpu():
+    here, there = make(), make().cuda()
+    for seed in range(3):
+        u = batch(seed=seed)
+        torch.testing.assert_close(there(u.cuda()).cpu(), here(u), rtol=1e-4, atol=1e-6)
+
+
+def test_inside_a_compiled_training_step():
+    eager, compiled = make(), make()
+    torch.manual_seed(2)
+    backbone = nn.Linear(6, 6)
+
+    def step(penalty, x):
+        return penalty(torch.relu(backbone(x))) + 1
+
+    wrapped = torch.compile(lambda x: step(compiled, x), backend="eager")
+    for seed in range(3):
+        torch.testing.assert_close(wrapped(batch(seed=seed)), step(eager, batch(seed=seed)))
+    torch.testing.assert_close(snapshot(compiled), snapshot(eager))
+
+
+def test_a_model_optimiser_that_holds_g_does_not_move_it():
+    decorrelate = make()
+    optimizer = torch.optim.AdamW(decorrelate.parameters(), lr=1.0, weight_decay=1.0)
+    u = batch().requires_grad_()
+    decorrelate(u).backward()
+    before = snapshot(decorrelate)
+    optimizer.step()
+    assert same(before, snapshot(decorrelate))
+
+
+def non_finite(value):
+    u = batch()
+    u[3, 4] = value
+    return u
+
+
+@pytest.mark.parametrize(
+    ("features", "error", "says"),
+    [
+        (torch.zeros(1, 6), ValueError, "batch of 1; a correlation needs at least 2"),
+        (torch.zeros(0, 6), ValueError, "batch of 0"),
+        (torch.zeros(4, 5), ValueError, "5 columns but num_features is 6"),
+        (torch.zeros(4, 6, 2), ValueError, r"shape \(4, 6, 2\)"),
+        (torch.zeros(4, 6, dtype=torch.long), TypeError, r"int64; give floating-point values, .*\.float\(\)"),
+        (non_finite(float("nan")), ValueError, r"features\[3, 4\] is nan"),
+        (non_finite(float("inf")), ValueError, r"features\[3, 4\] is inf"),
+        (None, TypeError, "features is a NoneType"),
+    ],
+)
+@pytest.mark.parametrize("method", ["__call__", "fit_step", "penalty"])
+def test_bad_features_are_named_before_anything_is_updated(features, error, says, method):
+    decorrelate = make()
+    before = snapshot(decorrelate)
+    with pytest.raises(error, match=says):
+        getattr(decorrelate, method)(features)
+    assert same(before, snapshot(decorrelate))
+    assert decorrelate.completed_fits == 0
+    assert not decorrelate.optimizer.state
+
+
+def test_finiteness_need_not_be_checked():
+    assert make(check_finite=False).penalty(non_finite(float("nan"))).isnan()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "says"),
+    [
+        ({"weight": -1.0}, ValueError, "weight is -1.0"),
+        ({"weight": float("nan")}, ValueError, "weight is nan"),
+        ({"weight": "big"}, TypeError, "weight is 'big'"),
+        ({"form": "x"}, ValueError, "form is 'x'"),
+        ({"center": "x"}, ValueError, "center is 'x'"),
+        ({"sharing": "x"}, ValueError, "sharing is 'x'"),
+        ({"fit_steps": 0}, ValueError, "fit_steps is 0"),
+        ({"warmup": -1}, ValueError, "warmup is -1"),
+        ({"p": 0}, ValueError, "num_features is 0"),
+        ({"p": 1}, ValueError, "num_features is 1"),
+    ],
+)
+def test_bad_options_are_named(options, error, says):
+    with pytest.raises(error, match=says):
+        make(**options)
+
+
+def test_a_schedule_that_turns_negative_is_named_before_the_update():
+    decorrelate = make(weight=lambda fits: -1.0)
+    before = snapshot(decorrelate)
+    with pytest.raises(ValueError, match=r"weight is -1.0"):
+        decorrelate(batch())
+    assert same(before, snapshot(decorrelate))

@@ -1,0 +1,131 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from pfdl._internal.devices import resolve_device
+from pfdl.data.digits import bundled_digits
+from pfdl.experiments.colored_mnist import run as colored_mnist
+from pfdl.experiments.colored_mnist.rows import PENALTY
+from pfdl.experiments.colored_mnist.run import QUICK, ROWS, Scale, StackedColoredMNIST, run, run_row, run_task, tasks
+
+TINY = Scale(restarts=2, max_train=40, max_hidden=4, feature_rows=8, decomposition_width=4)
+
+
+def with_steps(rows, steps):
+    return {key: replace(row, plan=replace(row.plan, steps=steps)) for key, row in rows.items()}
+
+
+@pytest.fixture
+def short_rows(monkeypatch):
+    monkeypatch.delenv("PFDL_MNIST", raising=False)
+    monkeypatch.setattr(colored_mnist, "ROWS", with_steps(ROWS, 3))
+    colored_mnist.stacked_environments.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def data():
+    return StackedColoredMNIST(bundled_digits(), TINY, "cpu")
+
+
+def tiny(key, steps, width=4):
+    row = with_steps(ROWS, steps)[key]
+    settings = dict(row.settings)
+    if PENALTY in settings:
+        settings[PENALTY] = {**settings[PENALTY], "hidden": 4}
+    return replace(row, plan=replace(row.plan, hidden=width), settings=settings)
+
+
+def test_every_row_is_trained_and_kept(short_rows, tmp_path):
+    results = run(TINY, tmp_path, folder=None, device="cpu")
+    assert results["row"].unique().tolist() == list(ROWS)
+    assert (results.groupby("row")["restart"].apply(list).map(tuple) == (0, 1)).all()
+    accuracies = results.filter(like="accuracy")
+    assert accuracies.columns.tolist() == [
+        "train_accuracy",
+        "test_accuracy",
+        "held_out_accuracy_0.2",
+        "held_out_accuracy_0.1",
+    ]
+    assert accuracies.stack().between(0, 100).all()
+    assert len(list((tmp_path / "cells").glob("*.json"))) == len(ROWS)
+
+
+def test_a_killed_run_goes_on_with_what_is_missing_and_ends_the_same(short_rows, tmp_path, monkeypatch):
+    whole = run(TINY, tmp_path / "whole", folder=None, device="cpu")
+    trained = []
+    original = colored_mnist.run_row
+
+    def killed(row, *arguments):
+        if len(trained) == 4:
+            raise KeyboardInterrupt
+        trained.append(row.key)
+        return original(row, *arguments)
+
+    monkeypatch.setattr(colored_mnist, "run_row", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run(TINY, tmp_path / "killed", folder=None, device="cpu")
+    resumed = []
+    monkeypatch.setattr(colored_mnist, "run_row", lambda row, *rest: resumed.append(row.key) or original(row, *rest))
+    results = run(TINY, tmp_path / "killed", folder=None, device="cpu")
+    assert sorted(trained + resumed) == sorted(ROWS)
+    assert results.equals(whole)
+
+
+def test_results_of_other_digits_or_another_size_are_not_mixed_up(short_rows):
+    first = tasks(bundled_digits(), TINY)[0]
+    assert first not in tasks(bundled_digits(), replace(TINY, seed=1))
+    assert first not in tasks(replace(bundled_digits(), name="MNIST"), TINY)
+    with pytest.raises(ValueError, match="the task is for MNIST but without a folder gives scikit-learn's digits"):
+        run_task(**{**first, "digits": "MNIST"}, folder=None, device="cpu")
+
+
+@pytest.mark.parametrize("key", ["irm-pfdl-30", "irm-pfdl-literal", "irm-pfdl-pairwise-1"])
+def test_restarts_are_paired_with_and_without_pfdl(data, key):
+    """Before any update both stand at the same weights and see the same rows; after some they differ."""
+    assert run_row(tiny(key, 1), data, TINY) == run_row(tiny("irm", 1), data, TINY)
+    assert run_row(tiny(key, 6), data, TINY) != run_row(tiny("irm", 6), data, TINY)
+
+
+def test_the_grayscale_oracle_sees_no_colour(data):
+    swapped = StackedColoredMNIST(bundled_digits(), TINY, "cpu")
+    swapped.test = (data.test[0].flip(2), data.test[1])
+    assert torch.equal(swapped.test[0][:, :, 0], data.test[0][:, :, 1])
+    assert run_row(tiny("grayscale", 5), data, TINY) == run_row(tiny("grayscale", 5), swapped, TINY)
+    assert run_row(tiny("erm", 5), data, TINY) != run_row(tiny("erm", 5), swapped, TINY)
+
+
+def test_erm_falls_for_the_colour_and_the_oracle_cannot():
+    """Colour is right for 85 % of the training rows and wrong for 90 % of the test rows."""
+    scale = Scale(restarts=1, max_train=600)
+    data = StackedColoredMNIST(bundled_digits(), scale, "cpu")
+    (erm,) = run_row(tiny("erm", 81, width=16), data, scale)
+    (oracle,) = run_row(tiny("grayscale", 41, width=16), data, scale)
+    assert erm["test_accuracy"] < 50 < erm["train_accuracy"]
+    assert erm["held_out_accuracy_0.1"] > erm["test_accuracy"]
+    assert oracle["test_accuracy"] > 50
+
+
+def test_a_quick_run_is_narrower_and_shorter_of_rows():
+    scaled = [colored_mnist._scaled(row, QUICK) for row in ROWS.values()]
+    assert {row.plan.hidden for row in scaled} == {QUICK.max_hidden}
+    assert {row.settings[PENALTY]["hidden"] for row in scaled if PENALTY in row.settings} == {QUICK.decomposition_width}
+    assert {row.plan.steps for row in scaled} == {101, 501}
+    assert colored_mnist._scaled(ROWS["irm"], Scale()).plan.hidden == 390
+
+
+def test_the_number_of_restarts_can_be_chosen():
+    assert colored_mnist.scale_of(quick=True) == QUICK
+    assert colored_mnist.scale_of(quick=False, restarts=2) == Scale(restarts=2)
+
+
+def test_the_device_is_found_or_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert resolve_device("auto") == resolve_device("cpu") == "cpu"
+    with pytest.raises(ValueError, match="the device 'cuda' is not available"):
+        resolve_device("cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert resolve_device("auto") == "cuda"
+    assert resolve_device("cuda:1") == "cuda:1"
+    with pytest.raises(ValueError, match="the device 'abacus' is not available"):
+        resolve_device("abacus")

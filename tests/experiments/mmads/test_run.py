@@ -1,0 +1,109 @@
+"""The MMADS table: its numbers, its folder, its command."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from typer.testing import CliRunner
+
+from pfdl.cli.main import app
+from pfdl.data import make_mmads
+from pfdl.experiments.mmads import run as mmads
+from pfdl.experiments.mmads.figures import CALIBRATION, CELLS, METRICS, PAPER
+from pfdl.tabular import DWRRegressor, PFDLRegressor, SRDORegressor
+
+runner = CliRunner()
+
+
+@pytest.fixture
+def quick_methods(monkeypatch):
+    """The published numbers of steps take seconds per table; how many there are is not what is tested here."""
+    quick = {
+        "DWR": DWRRegressor(max_iter=20),
+        "SRDO": SRDORegressor(classifier=LogisticRegression()),
+        "PFDL (paper mode)": PFDLRegressor("paper", max_steps=3),
+        "PFDL + auxiliary": PFDLRegressor(auxiliary=True, hidden=(4,), learning_rate=0.1),
+    }
+    for name, model in quick.items():
+        monkeypatch.setitem(mmads.METHODS, name, lambda data, seed, model=model: model.fit(data.X, data.y))
+
+
+def test_the_plan_is_the_table_of_the_paper():
+    tasks = mmads.FULL.tasks()
+    assert len(tasks) == 3 * 7 * 10
+    assert {(task["n"], task["p"], task["r"]) for task in tasks} == set(CELLS)
+    assert mmads.FIGURE_CELL in mmads.QUICK.cells
+    for table in (PAPER, CALIBRATION):
+        assert all(np.shape(rows) == (7, 3) for rows in table.values())
+
+
+def test_a_task_measures_what_it_says(quick_methods):
+    frame = pd.DataFrame(mmads.run_task("s_to_v", 2000, 20, 1.7, seed=4, num_test=300))
+    values = frame.set_index(["method", "metric"])["value"]
+    assert set(frame["method"]) == set(mmads.METHODS)
+    train = make_mmads(2000, 20, 1.7, "s_to_v", seed=np.random.default_rng([4, 0]))
+    model = LinearRegression().fit(train.X, train.y)
+    errors = []
+    for number, rate in enumerate(mmads.TEST_RATES):
+        test = make_mmads(300, 20, rate, "s_to_v", seed=np.random.default_rng([4, 1 + number]))
+        errors.append(np.sqrt(np.mean((test.y - model.predict(test.X)) ** 2)))
+        assert values["OLS", f"rmse[{rate:g}]"] == pytest.approx(errors[-1])
+    assert values["OLS", "ae"] == pytest.approx(np.mean(errors))
+    assert values["OLS", "se"] == pytest.approx(np.std(errors))
+    assert values["OLS", "beta_v_error"] == pytest.approx(np.abs(model.coef_[10:]).mean())
+    assert values["OLS", "beta_s_error"] == pytest.approx(np.abs(model.coef_[:10] - train.beta[:10]).mean())
+    assert values["OLS", "beta[V2]"] == pytest.approx(model.coef_[11])
+    oracle = LinearRegression().fit(train.X[:, :10], train.y)
+    assert values["OLS on S (oracle)", "beta[S3]"] == pytest.approx(oracle.coef_[2])
+    assert values["OLS on S (oracle)", "beta_v_error"] == pytest.approx(0.0, abs=1e-12)
+
+
+def test_agrees_with_the_calibrated_table_and_beats_it(monkeypatch):
+    """OLS, Lasso and Ridge in two cells, five fixed seeds; the bound is a fifth of the figure."""
+    for slow in ("DWR", "SRDO", "PFDL (paper mode)", "PFDL + auxiliary"):
+        monkeypatch.delitem(mmads.METHODS, slow)
+    for cell in (CELLS[1], CELLS[3]):
+        rows = [row for seed in range(5) for row in mmads.run_task("independent", *cell, seed=seed, num_test=2000)]
+        means = pd.DataFrame(rows).groupby(["method", "metric"])["value"].mean()
+        for method in ("OLS", "Lasso", "Ridge"):
+            for metric, expected in zip(METRICS, CALIBRATION[method][CELLS.index(cell)], strict=True):
+                assert means[method, metric] == pytest.approx(expected, rel=0.2)
+        for metric, paper in zip(METRICS, PAPER["PFDL"][CELLS.index(cell)], strict=True):
+            assert means["PFDL", metric] < min(paper, means["OLS", metric], means["Lasso", metric])
+
+
+def test_command_writes_the_folder_and_goes_on_where_it_was(tmp_path, monkeypatch, quick_methods):
+    plan = mmads.Plan(cells=(mmads.FIGURE_CELL,), settings=("independent", "v_to_s"), seeds=2, num_test=50)
+    monkeypatch.setattr(mmads, "QUICK", plan)
+    result = runner.invoke(app, ["reproduce", "mmads", "--quick", "-o", str(tmp_path), "-j", "1"])
+    assert result.exit_code == 0, result.output
+    results = pd.read_csv(tmp_path / "results.csv")
+    assert results.columns.tolist() == ["setting", "n", "p", "r", "method", "seed", "metric", "value"]
+    assert len(results) == 2 * 2 * len(mmads.METHODS) * (4 + 10 + 20)
+    page = (tmp_path / "table.md").read_text()
+    assert "pfdl reproduce mmads --quick" in page
+    ols = results[(results.setting == "independent") & (results.method == "OLS") & (results.metric == "ae")]["value"]
+    assert f"{ols.mean():.3f}±{ols.std():.3f} / 0.612" in page
+    assert "| PFDL (paper mode) | n=2000 p=20 r=1.7 | β_V error |" in page  # a miss is listed
+    assert (tmp_path / "mmads.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (tmp_path / "mmads.svg").read_text()
+
+    def unexpected(**task):
+        raise AssertionError("a finished task was run again")
+
+    monkeypatch.setattr(mmads, "run_task", unexpected)
+    before = (tmp_path / "results.csv").read_text()
+    assert runner.invoke(app, ["reproduce", "mmads", "--quick", "-o", str(tmp_path), "-j", "1"]).exit_code == 0
+    assert (tmp_path / "results.csv").read_text() == before
+
+
+def test_a_users_mistake_is_a_sentence(tmp_path):
+    for mistake in (["--backend", "dask"], ["-j", "0"]):
+        result = runner.invoke(app, ["reproduce", "mmads", "-o", str(tmp_path), *mistake])
+        assert result.exit_code == 2
+        assert "Error: " in result.output
+    (tmp_path / "file").touch()
+    result = runner.invoke(app, ["reproduce", "mmads", "-o", str(tmp_path / "file")])
+    assert result.exit_code == 2

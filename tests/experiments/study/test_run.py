@@ -1,0 +1,244 @@
+"""The study: paired seeds on every data set, kept cell by cell, and a page of differences."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+from typer.testing import CliRunner
+
+from pfdl._internal.runs import read_run
+from pfdl.cli.main import app
+from pfdl.contexts.statistics import image_statistics
+from pfdl.experiments.study import data as study_data
+from pfdl.experiments.study import run as study
+from pfdl.experiments.study.data import SAME, SHIFTED, TESTS, Arena
+from pfdl.experiments.study.report import details, overview, read_results, write_report
+from pfdl.experiments.study.rows import BASELINES, ENTRIES, FACTORS, METHODS
+from pfdl.experiments.study.run import Scale
+from pfdl.experiments.study.section import build
+from pfdl.objectives.objective import make_objective
+from pfdl.report.tables import Table
+
+
+@pytest.fixture
+def digits(monkeypatch):
+    monkeypatch.setattr(study_data, "COLORED_DIGITS", 200)
+    monkeypatch.setattr(study_data, "HIDDEN", 16)
+    return Arena("colored-mnist")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two classes in three contexts, and made-up features of every image."""
+    generator = torch.Generator().manual_seed(0)
+    root, paths = tmp_path / "pets", []
+    for name in ("cat", "dog"):
+        for context in ("grass", "sand", "snow"):
+            (root / name / context).mkdir(parents=True)
+            for number in range(15):
+                path = root / name / context / f"{number:02}.png"
+                Image.fromarray(torch.randint(256, (8, 8, 3), generator=generator).byte().numpy()).save(path)
+                paths.append(path.relative_to(root).as_posix())
+    save_file({"features": torch.randn(len(paths), 12, generator=generator).half()}, tmp_path / "pets.safetensors")
+    (tmp_path / "pets.txt").write_text("\n".join(paths))
+    return root
+
+
+def test_every_entry_makes_an_objective_and_has_a_baseline():
+    for entry in ENTRIES.values():
+        assert make_objective(entry.objective, 8, **entry.settings) is not None
+    for key in set(FACTORS) - set(BASELINES.values()):
+        baseline = ENTRIES[BASELINES.get(key, "erm")]
+        assert (baseline.objective, baseline.batch_size, baseline.width) == (
+            "erm",
+            ENTRIES[key].batch_size,
+            ENTRIES[key].width,
+        )
+
+
+def test_colored_digits_have_two_tests_and_go_on_after_a_stop(digits, tmp_path):
+    scale = Scale(rows=("erm", "pfdl-known"), seeds=2, epochs=1)
+    first = study.run(dataclasses.replace(scale, rows=("erm",)), [digits], tmp_path)
+    cells = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "cells").iterdir()}
+    both = study.run(scale, [digits], tmp_path)
+    assert {path.name: path.stat().st_mtime_ns for path in (tmp_path / "cells").iterdir()}.items() >= cells.items()
+    assert set(both["test"]) == {SHIFTED, SAME, "effective sample size"}
+    assert both.groupby(["row", "seed"]).size().tolist() == [3] * 4
+    pd.testing.assert_frame_equal(first.reset_index(drop=True), both[both["row"] == "erm"].reset_index(drop=True))
+    assert pd.read_csv(tmp_path / "results.csv").columns.tolist() == ["arena", "row", "seed", "test", "value"]
+
+
+def test_the_report_reads_a_study_that_was_stopped(digits, tmp_path):
+    study.run(Scale(rows=("pfdl-known", "erm"), seeds=2, epochs=1), [digits], tmp_path)
+    (tmp_path / "results.csv").unlink()
+    problems = []
+    section = build(read_run(tmp_path), problems)
+    assert problems == []
+    (table,) = [block for block in section.blocks if isinstance(block, Table)]
+    assert table.caption == "Accuracy in percent, colored-mnist"
+    assert [row.header for row in table.rows] == ["ERM", "PFDL, true contexts (oracle)"]
+
+
+def test_a_folder_is_trained_on_pixels_or_on_stored_features(folder, monkeypatch):
+    monkeypatch.setattr(study_data, "IMAGE_SIZE", 8)
+    pixels = Arena(str(folder)).round(0)
+    assert pixels.train.inputs.dtype == torch.uint8
+    assert list(pixels.tests) == list(TESTS)
+    stored = Arena(str(folder), features=str(folder.with_suffix(".safetensors"))).round(0)
+    torch.testing.assert_close(stored.train.inputs.mean(0), torch.zeros(12), atol=1e-5, rtol=0)
+    assert torch.equal(stored.train.labels, pixels.train.labels)
+    assert torch.equal(stored.train.contexts, pixels.train.contexts)
+    assert stored.make_model(None)(stored.train.inputs).shape == (len(stored.train.labels), 2)
+    assert pixels.make_model(4).fc[-1].in_features == 4
+    assert torch.equal(stored.scenery(), stored.train.inputs)
+    assert torch.equal(pixels.scenery(), image_statistics(pixels.train.inputs))
+
+
+def test_inferred_contexts_are_counted_and_compared_with_the_true_ones(digits):
+    lines = study.run_task("pfdl", 0, device="cpu", epochs=1, learning_rate=0.01, **dataclasses.asdict(digits))
+    values = {line["test"]: line["value"] for line in lines}
+    assert values[study.NUMBER] == 2  # two colours
+    assert values[study.AGREEMENT] == 1.0
+    hidden = study.run_task("erm", 0, device="cpu", epochs=1, learning_rate=0.01, **dataclasses.asdict(digits))
+    assert study.NUMBER not in {line["test"] for line in hidden}
+
+
+def test_a_training_that_diverges_is_a_result_too(digits, tmp_path):
+    results = study.run(Scale(rows=("erm", "pfdl-paper"), seeds=2, epochs=2, learning_rate=1e30), [digits], tmp_path)
+    assert results[results["test"] == study.DIVERGED].groupby("row").size().to_dict() == {"erm": 2, "pfdl-paper": 2}
+    assert results["value"].notna().all()
+    write_report(results, tmp_path, command="pfdl study")
+    text = (tmp_path / "table.md").read_text()
+    assert "| PFDL as published | 2, 2 diverged | " in text
+    assert re.search(r"\| PFDL as published \| \+0\.00, 2 diverged \|", text)
+
+
+def test_only_an_oracle_sees_the_true_contexts(digits):
+    game = digits.round(0)
+    for told, expected in (("hidden", {-1}), ("one", {0}), ("known", {0, 1})):
+        assert set(study._environments(told, game, 0).tolist()) == expected
+    blind = game._replace(train=game.train._replace(contexts=torch.full_like(game.train.contexts, 9)))
+    assert torch.equal(study._environments("inferred", game, 0), study._environments("inferred", blind, 0))
+
+
+def test_the_procedural_set_can_be_less_tempting():
+    assert study_data.open_source("procedural-0.5").temptation == 0.5
+    assert [Arena(name).is_generated for name in ("procedural", "colored-mnist", "procedural/x")] == [True, True, False]
+
+
+def made_up():
+    values = {"erm": (50.0, 52.0, 51.0), "pfdl": (53.0, 54.0, 55.0), "erm-batch-16": (40.0, 41.0, 42.0)}
+    values["batch-16"] = (41.0, 42.0, 43.0)
+    return pd.DataFrame(
+        [
+            {"arena": "pets", "row": row, "seed": seed, "test": "1:5", "value": value}
+            for row, series in values.items()
+            for seed, value in enumerate(series)
+        ]
+    )
+
+
+def test_the_page_has_paired_differences_to_the_right_baseline(tmp_path):
+    write_report(made_up(), tmp_path, command="pfdl study pets")
+    text = (tmp_path / "table.md").read_text()
+    assert "| ERM | 3 | 51.0 | – | – |" in text
+    assert re.search(r"PFDL \(balanced scenes\) \| 3 \| 54\.0 \(\+3\.00 ± 0\.58, p = 0\.035\)", text)
+    assert "| batches of 16 | 3 | 42.0 (+1.00 ± 0) | – | – |" in text
+
+
+def plain(table):
+    return table.replace("\u00a0", " ").splitlines()
+
+
+def test_one_table_has_all_data_sets(tmp_path):
+    pets = made_up()
+    sheep = pets[(pets["seed"] < 2) | (pets["row"] != "pfdl")].assign(arena="sheep")
+    table = plain(overview(pd.concat([pets, sheep])))
+    assert table[0] == "| method | pets | sheep |"
+    assert table[2] == "| *seeds* | 3 | 3 |"
+    assert "| ERM | 51.0 | 51.0 |" in table
+    assert "| PFDL (balanced scenes) | **+3.00 ± 0.58** | **+2.50 ± 0.50** (2) |" in table
+    assert "| batches of 16 | +1.00 | +1.00 |" in table
+    against = plain(overview(pd.concat([pets, sheep]), against="pfdl"))
+    assert "| ERM | **-3.00 ± 0.58** | **-2.50 ± 0.50** (2) |" in against
+    assert "| PFDL (balanced scenes) | 54.0 | 53.5 |" in against
+
+
+def test_the_tables_of_the_page_are_those_of_its_results():
+    folder = Path(__file__).parents[2] / "docs" / "results"
+    page, results = (folder / "images.md").read_text(encoding="utf-8"), read_results([folder / "images.csv"])
+    methods = results[results["row"].isin(METHODS)]
+    rivals = results[results["row"].isin(["erm", "dwr", "cnbb", "stablenet", "irm", "groupdro", "pfdl", "pfdl-paper"])]
+    factors = results[results["row"].isin(["erm", "pfdl-paper", *FACTORS])]
+    tables = [details(part) for _, part in methods.groupby("arena")]
+    tables.append(overview(factors[factors["arena"].str.contains("small|pacs, resnet18|pacs, pretrained")]))
+    for data in ("colored|pacs", "procedural", "petscapes"):
+        tables.append(overview(methods[methods["arena"].str.contains(data)]))
+        tables.append(overview(rivals[rivals["arena"].str.contains(data)], against="pfdl-paper"))
+    assert [table for table in tables if table not in page] == []
+
+
+def test_studies_of_several_machines_become_one(tmp_path):
+    first, second = tmp_path / "first.csv", tmp_path / "second.csv"
+    made_up().to_csv(first, index=False)
+    made_up().assign(value=0.0).replace({"arena": {"pets": "sheep"}}).to_csv(second, index=False)
+    made_up().assign(value=0.0).to_csv(tmp_path / "again.csv", index=False)  # the first has it already
+    files = [str(first), str(second), str(tmp_path / "again.csv")]
+    result = CliRunner().invoke(app, ["study-table", *files, "--rows", "pfdl"])
+    assert result.exit_code == 0, result.output
+    assert "| PFDL (balanced scenes) | **+3.00 ± 0.58** | +0.00 |" in plain(result.output)
+    assert "batches of 16" not in result.output
+    result = CliRunner().invoke(app, ["study-table", *files, "--data", "sheep", "--against", "pfdl"])
+    assert "| method | sheep |" in result.output
+    assert "difference to PFDL (balanced scenes) on" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--against", "magic"], "the row is 'magic'"),
+        (["--rows", "dwr"], "there are no such results"),
+        (["--data", "cats"], "there are no such results"),
+    ],
+)
+def test_a_table_of_what_is_not_there_gets_a_sentence(arguments, message, tmp_path):
+    made_up().to_csv(tmp_path / "results.csv", index=False)
+    result = CliRunner().invoke(app, ["study-table", str(tmp_path / "results.csv"), *arguments])
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+@pytest.mark.parametrize("text", ["a,b\n1,2\n", "arena,row,seed,test,value\npets,magic,0,1:5,3\n", ""])
+def test_a_table_of_another_file_gets_a_sentence(text, tmp_path):
+    (tmp_path / "results.csv").write_text(text)
+    result = CliRunner().invoke(app, ["study-table", str(tmp_path / "results.csv")])
+    assert result.exit_code == 2
+    assert "results.csv" in result.output
+
+
+def test_the_command(digits, tmp_path):
+    arguments = ["study", "colored-mnist", "--rows", "erm,pfdl-paper", "--seeds", "2", "--epochs", "1"]
+    arguments += ["--device", "cpu", "-o", str(tmp_path / "out")]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert "PFDL as published" in (tmp_path / "out" / "table.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["colored-mnist", "--rows", "magic"], "the row is 'magic'"),
+        (["colored-mnist", "--features", "x.safetensors"], "there are 0 folders and 1 --features"),
+        (["colored-mnist", "--group-by", "meta.csv:scene"], "names no folder of the study"),
+        (["no-such-folder"], "there is no folder no-such-folder"),
+    ],
+)
+def test_mistakes_get_a_sentence(arguments, message, tmp_path):
+    result = CliRunner().invoke(app, ["study", *arguments, "--device", "cpu", "-o", str(tmp_path / "out")])
+    assert result.exit_code == 2
+    assert message in result.output

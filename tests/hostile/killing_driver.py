@@ -1,0 +1,206 @@
+"""Kills commands again and again, each time at another instant, and compares what a rerun ends with.
+
+Usage: python -m tests.hostile.killing_driver FOLDER COMMAND…
+
+Every run is a process of its own, forked here after what is slow, and ended by a real SIGKILL: once in the middle
+of each of its writes, when half of the file lies there under its temporary name, and a few times at random. What it
+prints is JSON, by command: how many times it was killed, and which files differed from those of a
+run that nobody killed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+
+from pfdl._internal import files as _files
+from pfdl._internal.runs import CONFIG, LOCK
+from pfdl._internal.state import load_state
+from pfdl.cli import main as cli
+from pfdl.data.mmads import SETTINGS
+from pfdl.experiments.colored_mnist import run as colored_mnist
+from pfdl.experiments.contexts import run as contexts
+from pfdl.experiments.mmads import run as mmads
+from pfdl.experiments.study import data as study_data
+from pfdl.experiments.study import run as experiment
+from pfdl.vision import resume as run_keeper
+from pfdl.vision.resume import STATE
+from tests.vision.tiny_images import TinySource
+
+RANDOM_KILLS = 2
+TRAINING = (
+    *("--backbone", "mlp", "--image-size", "8", "--epochs", "2", "--batch-size", "16", "--device", "cpu"),
+    *("--ratio", "2:1", "--no-export"),
+)
+
+
+def pictures(root: Path) -> Path:
+    generator = torch.Generator().manual_seed(0)
+    for label, name in enumerate(("cat", "dog")):
+        for context in ("indoors", "outdoors"):
+            (root / name / context).mkdir(parents=True, exist_ok=True)
+            for number in range(12):
+                pixels = torch.randint(0, 100, (8, 8, 3), generator=generator) + 120 * label
+                Image.fromarray(pixels.to(torch.uint8).numpy()).save(root / name / context / f"{number}.png")
+    return root
+
+
+def train(output: Path, data: Path) -> None:
+    cli.app(["train", str(data), *TRAINING, "-o", str(output)], standalone_mode=False)
+
+
+def split(output: Path, data: Path) -> None:
+    cli.app(["split", str(data), "--ratio", "2:1", "-o", str(output / "manifest.csv")], standalone_mode=False)
+
+
+def reproduce_mmads(output: Path, data: Path) -> None:
+    methods = ("OLS", "PFDL", "OLS on S (oracle)")
+    mmads.METHODS = {name: mmads.METHODS[name] for name in methods}
+    mmads.run(mmads.Plan(cells=((100, 10, 1.7),), settings=SETTINGS[:1], seeds=3, num_test=50), output, n_jobs=1)
+
+
+def reproduce_colored_mnist(output: Path, data: Path) -> None:
+    rows = {key: colored_mnist.ROWS[key] for key in ("irm", "irm-pfdl-30", "erm")}
+    colored_mnist.ROWS = colored_mnist.ROWS | {
+        key: replace(row, plan=replace(row.plan, steps=3)) for key, row in rows.items()
+    }
+    scale = colored_mnist.Scale(
+        rows=tuple(rows), restarts=2, max_train=40, max_hidden=4, feature_rows=8, decomposition_width=4
+    )
+    colored_mnist.run(scale, output, folder=None, device="cpu")
+
+
+def reproduce_contexts(output: Path, data: Path) -> None:
+    contexts.Images.open = lambda self, *_: TinySource()
+    contexts.ROWS = contexts.ROWS | {"pfdl": replace(contexts.ROWS["pfdl"], backbone="mlp")}
+    scale = contexts.Scale(
+        rows=("pfdl",), image_size=8, epochs=2, decay_every=1, batch_size=32, seeds=1, small_stem=False
+    )
+    contexts.run(scale, contexts.Images(), output)
+
+
+def study(output: Path, data: Path) -> None:
+    study_data.COLORED_DIGITS, study_data.HIDDEN = 40, 4
+    scale = experiment.Scale(rows=("erm", "pfdl"), seeds=2, epochs=1)
+    experiment.run(scale, [study_data.Arena("colored-mnist")], output)
+
+
+COMMANDS: dict[str, Callable[[Path, Path], None]] = {
+    "train": train,
+    "split": split,
+    "mmads": reproduce_mmads,
+    "colored-mnist": reproduce_colored_mnist,
+    "contexts": reproduce_contexts,
+    "study": study,
+}
+
+
+def start(command: str, output: Path, data: Path, log: Path, kill_at: int = 0) -> int:
+    """Run the command in a process of its own, which kills itself in the middle of its n-th write if told so."""
+    if pid := os.fork():
+        return pid
+    status = 1
+    try:
+        with log.open("a") as stream:  # nothing of the runs may get among what is printed here
+            os.dup2(stream.fileno(), 1)
+            os.dup2(stream.fileno(), 2)
+        logging.getLogger("pfdl").addHandler(logging.StreamHandler())
+        count_writes(output.with_suffix(".writes"), kill_at)
+        COMMANDS[command](output, data)
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def count_writes(counter: Path, kill_at: int) -> None:
+    writes = 0
+    synchronise = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        nonlocal writes
+        writes += 1
+        if writes == kill_at:
+            os.ftruncate(descriptor, os.fstat(descriptor).st_size // 2)
+            os.kill(os.getpid(), signal.SIGKILL)
+        counter.write_text(str(writes))
+        synchronise(descriptor)
+
+    _files.os.fsync = fsync
+
+
+def end_of(pid: int) -> int:
+    """How a process ended: 0 well, a negative number by that signal."""
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """What a run left, file by file, without what follows the clock."""
+    found = {}
+    for path in folder.rglob("*"):
+        name = path.relative_to(folder).as_posix()
+        if path.is_dir() or name.startswith("tensorboard/") or "/tensorboard/" in name or path.name == LOCK:
+            continue
+        if path.name == CONFIG:
+            found[name] = json.dumps(json.loads(path.read_bytes())["settings"]).encode()
+        elif path.name == STATE:  # safetensors writes the entries of its header in any order
+            found[name] = json.dumps(load_state(path), default=lambda tensor: tensor.tolist()).encode()
+        else:
+            found[name] = path.read_bytes()
+    return found
+
+
+def kill_at_many_instants(command: str, scratch: Path) -> dict[str, Any]:
+    data, log, whole = pictures(scratch / "data"), scratch / "log", scratch / "whole"
+    with redirect_stdout(sys.stderr):  # all that is slow at first is done here, once, and inherited by every run
+        COMMANDS[command](scratch / "first", data)
+    began = time.monotonic()
+    if end_of(start(command, whole, data, log)) != 0:
+        raise SystemExit(log.read_text())
+    duration = time.monotonic() - began
+    expected = content(whole)
+    writes = int(whole.with_suffix(".writes").read_text())
+    chance = random.Random(0)
+    instants = [("write", number) for number in range(1, writes + 1)]
+    instants += [("time", chance.uniform(0.05, 0.9) * duration) for _ in range(RANDOM_KILLS)]
+    killed, different = 0, {}
+    for kind, when in instants:
+        output = scratch / "killed"
+        shutil.rmtree(output, ignore_errors=True)
+        pid = start(command, output, data, log, kill_at=when if kind == "write" else 0)
+        if kind == "time":
+            time.sleep(when)
+            os.kill(pid, signal.SIGKILL)  # not waited for yet, so that the number is still its own
+        killed += end_of(pid) == -signal.SIGKILL
+        if command == "split":  # writes where the user wants, a place that nobody tidies
+            for litter in output.glob(f"{_files.TEMPORARY}*"):
+                litter.unlink()
+        if (ended := end_of(start(command, output, data, log))) != 0:
+            different[f"{kind} {when}"] = [f"the rerun ended with {ended}: {log.read_text()[-3000:]}"]
+        elif (found := content(output)) != expected:
+            names = {*found, *expected}
+            different[f"{kind} {when}"] = sorted(name for name in names if found.get(name) != expected.get(name))
+    return {"writes": writes, "killed": killed, "files": sorted(expected), "different": different}
+
+
+if __name__ == "__main__":
+    run_keeper.SAVE_EVERY = 0.0  # at every epoch, however short
+    torch.set_num_threads(1)  # and so no other threads, which a fork would lose
+    print(json.dumps({name: kill_at_many_instants(name, Path(sys.argv[1]) / name) for name in sys.argv[2:]}))

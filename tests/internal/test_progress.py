@@ -1,0 +1,48 @@
+import io
+
+import pytest
+from rich.console import Console
+
+from pfdl._internal import progress as _progress
+from pfdl._internal.progress import counting
+from pfdl.data import ContextFolder
+from tests.data.image_files import make_folder
+
+
+def drawn(tmp_path, **options):
+    """What is drawn while a folder is read."""
+    stream = io.StringIO()
+    make_folder(tmp_path, {"cat/snow": 3, "dog/grass": 4})
+    with counting("checking images", Console(file=stream, **options)) as show:
+        assert len(ContextFolder(tmp_path, on_progress=show).samples) == 7
+    return stream.getvalue()
+
+
+def test_slow_work_on_a_terminal_shows_how_much_is_done(tmp_path, monkeypatch):
+    monkeypatch.setattr(_progress, "AFTER", 0.0)
+    text = drawn(tmp_path, force_terminal=True)
+    assert "checking images" in text
+    assert "7/7" in text
+
+
+def test_quick_work_and_pipes_stay_clean(tmp_path, monkeypatch):
+    assert "checking" not in drawn(tmp_path, force_terminal=True)
+    monkeypatch.setattr(_progress, "AFTER", 0.0)
+    assert drawn(tmp_path) == ""
+    with counting("checking images", None) as show:
+        show(1, 2)
+
+
+def test_an_error_takes_the_bar_away(monkeypatch):
+    monkeypatch.setattr(_progress, "AFTER", 0.0)
+    stream = io.StringIO()
+
+    def fail():
+        with counting("reading", Console(file=stream, force_terminal=True)) as show:
+            show(1, 2)
+            raise ValueError("bad")
+
+    with pytest.raises(ValueError, match="bad"):
+        fail()
+    assert "\x1b[?25l" in stream.getvalue()  # the cursor was hidden
+    assert stream.getvalue().rindex("\x1b[?25h") > stream.getvalue().rindex("\x1b[?25l")  # and is back

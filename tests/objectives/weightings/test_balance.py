@@ -1,0 +1,96 @@
+"""Balance: under its weights the environment tells nothing about the class."""
+
+import pytest
+import torch
+
+from pfdl import make_objective
+from pfdl.objectives.weightings import Balance
+from pfdl.objectives.weightings.balance import balancing_table
+
+
+def batch(samples=200, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(3, (samples,), generator=generator)
+    other = torch.randint(4, (samples,), generator=generator)
+    return labels, torch.where(torch.rand(samples, generator=generator) < 0.6, labels, other)
+
+
+def naive(labels, environments, smoothing):
+    weights = torch.zeros(len(labels))
+    for label in labels.unique():
+        mine = labels == label
+        for environment in environments.unique():
+            cell = mine & (environments == environment)
+            weights[cell] = 1 / (cell.sum() + smoothing * mine.sum() / len(environments.unique()))
+        weights[mine] /= weights[mine].mean()
+    return weights
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.25])
+def test_the_weights_of_one_batch_are_those_of_the_definition(smoothing):
+    labels, environments = batch()
+    weighting = Balance(smoothing=smoothing)
+    weights = weighting(labels, environments)
+    torch.testing.assert_close(weights, naive(labels, environments, smoothing))
+    assert float(weighting.effective_sample_size) == pytest.approx(float(weights.sum() ** 2 / weights.square().sum()))
+
+
+def test_counts_grow_over_batches_and_not_in_eval_mode():
+    labels, environments = batch()
+    together, apart = Balance(), Balance()
+    together.prepare(labels, environments)
+    for part in torch.arange(200).split(50):
+        apart(labels[part], environments[part])
+    torch.testing.assert_close(together.counts, apart.counts)
+    apart.eval()(labels, environments)
+    torch.testing.assert_close(together.counts, apart.counts)
+
+
+def test_once_prepared_a_sample_keeps_its_weight():
+    labels, environments = batch()
+    weighting = Balance()
+    weighting(*batch(seed=1))  # what was counted before is forgotten
+    weighting.prepare(labels, environments)
+    whole = weighting(labels, environments)
+    part = weighting(labels[:50], environments[:50])
+    torch.testing.assert_close(part, whole[:50] / whole[:50].mean())
+    assert weighting.counts.sum() == 200
+
+
+def test_classes_can_be_made_equal_too():
+    labels, environments = batch()
+    weights = Balance(equal_classes=True, smoothing=0.0)(labels, environments)
+    shares = torch.stack([weights[labels == label].sum() for label in range(3)]) / weights.sum()
+    torch.testing.assert_close(shares, torch.full((3,), 1 / 3))
+    one = Balance(equal_classes=True)(labels, torch.zeros_like(labels))
+    torch.testing.assert_close(one, (1 / labels.bincount())[labels] * 200 / 3)
+
+
+def test_samples_of_unknown_environment_weigh_one_and_are_not_counted():
+    weighting = Balance()
+    labels, environments = batch()
+    assert torch.equal(weighting(labels, torch.full_like(labels, -1)), torch.ones(200))
+    assert weighting.counts.numel() == 0
+    environments[:10] = -1
+    weights = weighting(labels, environments)
+    assert weights[:10].unique().numel() == 1
+    assert weighting.counts.sum() == 190
+
+
+def test_counts_are_part_of_the_state():
+    first, second = Balance(), Balance()
+    labels, environments = batch()
+    first.prepare(labels, environments)
+    second.load_state_dict(first.state_dict())
+    assert torch.equal(first.eval()(labels, environments), second.eval()(labels, environments))
+
+
+def test_an_empty_cell_says_nothing():
+    assert torch.isfinite(balancing_table(torch.tensor([[4.0, 0.0], [0.0, 0.0]]), smoothing=0.0)).all()
+
+
+def test_it_has_a_name():
+    objective = make_objective("balance", 4)
+    assert objective.needs == {"labels", "environments"}
+    with pytest.raises(ValueError, match="smoothing is -1"):
+        make_objective("balance", 4, balance={"smoothing": -1})

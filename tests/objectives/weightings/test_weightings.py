@@ -1,0 +1,191 @@
+"""Every weighting against a transcription of its equation, written loop by loop."""
+
+import math
+
+import pytest
+import torch
+
+from pfdl.objectives.weightings import CNBB, DWR, GroupDRO, StableNet, Uniform
+from pfdl.objectives.weightings.cnbb import balance_loss
+from pfdl.objectives.weightings.dwr import dwr_loss
+from pfdl.objectives.weightings.stablenet import dependence, random_fourier_features
+
+
+def features(n=12, p=4, seed=0):
+    mixing = torch.randn(p, p, generator=torch.Generator().manual_seed(99))
+    return torch.tanh(torch.randn(n, p, generator=torch.Generator().manual_seed(seed)) @ mixing)
+
+
+def weights_of(n=12, seed=5):
+    return 0.2 + torch.rand(n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def naive_dwr(x, w):
+    n, p = x.shape
+    total = 0.0
+    for j in range(p):
+        rest = x.clone()
+        rest[:, j] = 0  # X^(−j)
+        a = sum(w[i] * x[i, j] * rest[i] for i in range(n)) / n
+        b = sum(w[i] * x[i, j] for i in range(n)) / w.sum() * sum(w[i] * rest[i] for i in range(n)) / n
+        total = total + (a - b).norm()
+    return 2000 / p * total + 0.0005 * (w.sum() - n) ** 2 + 0.00005 * (w**2).sum()
+
+
+def naive_balance(f, w):
+    n, p = f.shape
+    total = f.new_zeros(())
+    for j in range(p):
+        on = [i for i in range(n) if f[i, j] > 0]
+        off = [i for i in range(n) if f[i, j] <= 0]
+        if not on or not off:
+            continue
+        others = [k for k in range(p) if k != j]
+        treated = sum(w[i] * f[i, others] for i in on) / sum(w[i] for i in on)
+        untreated = sum(w[i] * f[i, others] for i in off) / sum(w[i] for i in off)
+        total = total + (treated - untreated).square().sum()
+    return total
+
+
+def naive_dependence(mapped, w):
+    total = mapped.new_zeros(())
+    for z in mapped:
+        for j in range(z.shape[1]):
+            for k in range(z.shape[1]):
+                if j != k:
+                    mean_j, mean_k = (w * z[:, j]).sum(), (w * z[:, k]).sum()
+                    total = total + (w * (z[:, j] - mean_j) * (z[:, k] - mean_k)).sum() ** 2
+    return total
+
+
+@pytest.mark.parametrize(("fast", "slow"), [(dwr_loss, naive_dwr), (balance_loss, naive_balance)])
+def test_losses_and_gradients_are_those_of_the_loops(fast, slow):
+    x, w = features().double(), weights_of().requires_grad_()
+    torch.testing.assert_close(fast(x, w), slow(x, w))
+    torch.testing.assert_close(torch.autograd.grad(fast(x, w), w), torch.autograd.grad(slow(x, w), w))
+
+
+def test_dependence_is_that_of_the_loops():
+    mapped = torch.randn(2, 12, 4, dtype=torch.float64)
+    logits = weights_of().requires_grad_()
+    fast, slow = dependence(mapped, logits.softmax(0)), naive_dependence(mapped, logits.softmax(0))
+    torch.testing.assert_close(fast, slow)
+    torch.testing.assert_close(torch.autograd.grad(fast, logits), torch.autograd.grad(slow, logits))
+
+
+def test_balance_ignores_features_that_are_always_on():
+    f = features().double()
+    f[:, 1] = f[:, 1].abs() + 0.1
+    w = weights_of()
+    torch.testing.assert_close(balance_loss(f, w), naive_balance(f, w))
+    assert torch.isfinite(balance_loss(f, w))
+
+
+def test_random_fourier_features_by_definition():
+    u = features(5, 3)
+    torch.manual_seed(0)
+    mapped = random_fourier_features(u, 2)
+    torch.manual_seed(0)
+    frequency, phase = torch.randn(2), 2 * math.pi * torch.rand(2, 3)
+    for f in range(2):
+        for i in range(5):
+            angles = [(frequency[f] * u[i, j] + phase[f, j]).item() for j in range(3)]
+            for j in range(3):
+                angle = (angles[j] - min(angles)) / (max(angles) - min(angles)) * math.pi / 2
+                assert mapped[f, i, j].item() == pytest.approx(math.cos(angle) + math.sin(angle), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("weighting", "loss"),
+    [
+        (DWR(steps=100, learning_rate=0.01), dwr_loss),
+        (CNBB(steps=200, learning_rate=0.02, size_weight=0.0), balance_loss),
+    ],
+)
+def test_learnt_weights_lower_the_loss(weighting, loss):
+    x = features(60)
+    weights = weighting(x)
+    assert loss(x, weights) < 0.9 * loss(x, torch.ones(60))
+
+
+def test_stablenet_lowers_dependence_with_the_same_maps():
+    u = features(60)
+    weighting = StableNet(balance=1e-3, learning_rate=30.0, functions=5)
+    torch.manual_seed(1)
+    weights = weighting(u)
+    mapped = random_fourier_features(u, 50)
+    assert dependence(mapped, weights / 60) < dependence(mapped, torch.full((60,), 1 / 60))
+
+
+@pytest.mark.parametrize("weighting", [DWR(), CNBB(), StableNet()])
+def test_weights_are_positive_with_mean_one_and_the_effective_size_is_theirs(weighting):
+    x = features(20).requires_grad_()
+    weights = weighting(x)
+    assert weights.shape == (20,)
+    assert (weights >= 0).all()
+    assert not weights.requires_grad
+    torch.testing.assert_close(weights.mean(), torch.tensor(1.0))
+    torch.testing.assert_close(weighting.effective_sample_size, weights.sum() ** 2 / (weights**2).sum())
+    assert x.grad is None
+
+
+def test_uniform_has_all_samples():
+    uniform = Uniform()
+    assert uniform.effective_sample_size is None
+    assert torch.equal(uniform(torch.rand(7)), torch.ones(7))
+    assert uniform.effective_sample_size == 7
+
+
+def test_stablenet_memory_is_a_mean_first_and_then_a_moving_average():
+    weighting = StableNet(steps=0, decay=0.75)
+    batches = [features(6, seed=seed) for seed in range(12)]
+    for batch in batches[:10]:
+        weighting(batch)
+    torch.testing.assert_close(weighting.memory_features, torch.stack(batches[:10]).mean(0))
+    before = weighting.memory_features.clone()
+    weighting(batches[10])
+    torch.testing.assert_close(weighting.memory_features, 0.75 * before + 0.25 * batches[10])
+    before = weighting.memory_features.clone()
+    weighting(batches[11][:2])  # the short last batch of an epoch
+    torch.testing.assert_close(weighting.memory_features[:2], 0.75 * before[:2] + 0.25 * batches[11][:2])
+    assert torch.equal(weighting.memory_features[2:], before[2:])
+    weighting.eval()
+    weighting(batches[0])
+    assert weighting.batches_seen == 12
+
+
+def test_stablenet_memory_survives_a_checkpoint():
+    first, second = StableNet(), StableNet()
+    torch.manual_seed(0)
+    first(features(6))
+    second.load_state_dict(first.state_dict())
+    torch.manual_seed(3)
+    expected = first(features(6, seed=1))
+    torch.manual_seed(3)
+    assert torch.equal(second(features(6, seed=1)), expected)
+
+
+def test_group_dro_by_hand():
+    weighting = GroupDRO(3, step_size=math.log(2))
+    weights = weighting(torch.tensor([1.0, 3.0, 1.0, 0.0]), torch.tensor([0, 0, 1, 1]))
+    # risks 2 and 0.5, nothing of environment 2: shares ∝ 4, √2, 1
+    shares = torch.tensor([4.0, math.sqrt(2), 1.0])
+    torch.testing.assert_close(weighting.shares, shares / shares.sum())
+    expected = torch.tensor([4.0, 4.0, math.sqrt(2), math.sqrt(2)])
+    torch.testing.assert_close(weights, expected / expected.mean())
+    weighting.eval()
+    before = weighting.shares.clone()
+    weighting(torch.tensor([9.0]), torch.tensor([1]))
+    assert torch.equal(weighting.shares, before)
+
+
+def test_mistakes_are_named():
+    with pytest.raises(ValueError, match="go from 0 to 2, but there are 2; number them from 0 to 1"):
+        GroupDRO(2)(torch.ones(3), torch.tensor([0, 1, 2]))
+    with pytest.raises(ValueError, match="num_environments is 0"):
+        GroupDRO(0)
+    with pytest.raises(ValueError, match="step_size is -1"):
+        GroupDRO(2, step_size=-1)
+    for make in (DWR, CNBB, StableNet):
+        with pytest.raises(ValueError, match="steps is -1"):
+            make(steps=-1)

@@ -1,0 +1,30 @@
+import torch
+
+from pfdl.vision.pixels import MEAN, STD, mirror_and_shift, normalise
+
+
+def test_bytes_are_normalised_and_numbers_left_alone():
+    images = torch.randint(0, 256, (2, 3, 4, 4), dtype=torch.uint8)
+    result = normalise(images)
+    for channel in range(3):
+        expected = (images[:, channel].double() / 255 - MEAN[channel]) / STD[channel]
+        torch.testing.assert_close(result[:, channel].double(), expected, rtol=1e-5, atol=1e-5)
+    assert normalise(result) is result
+
+
+def test_each_image_is_mirrored_or_not_and_shifted_with_reflection():
+    size, reach, count = 16, 2, 200
+    grid = torch.arange(size * size).view(size, size)
+    images = grid.expand(count, 3, size, size)
+    padded = torch.nn.functional.pad(grid[None].float(), (reach,) * 4, mode="reflect")[0].long()
+    allowed = {}
+    for top in range(2 * reach + 1):
+        for left in range(2 * reach + 1):
+            crop = padded[top : top + size, left : left + size]
+            allowed[tuple(crop.flatten().tolist())] = (top, left, False)
+            allowed[tuple(crop.flip(1).flatten().tolist())] = (top, left, True)
+    result = mirror_and_shift(images)
+    assert torch.equal(result[:, 0], result[:, 2])
+    seen = {allowed[tuple(image[0].flatten().tolist())] for image in result}
+    assert {top for top, _, _ in seen} == {left for _, left, _ in seen} == set(range(5))
+    assert {mirrored for _, _, mirrored in seen} == {False, True}

@@ -1,0 +1,36 @@
+"""A source of small images that is ready at once: two classes that differ in brightness, two contexts in colour."""
+
+import torch
+
+from pfdl.data import make_split
+from pfdl.data.images import hash_bytes
+from pfdl.data.sources import Sample
+
+
+class TinySource:
+    description = {"kind": "tiny"}  # noqa: RUF012, as the protocol has it
+
+    def __init__(self, per_cell=30, contexts=("blue", "red")):
+        generator = torch.Generator().manual_seed(0)
+        self.pictures = {}
+        samples = []
+        for label, name in enumerate(("bright", "dark")):
+            for place, context in enumerate(contexts):
+                for number in range(per_cell):
+                    image = torch.randint(0, 120, (3, 8, 8), generator=generator)
+                    image += 60 * (1 - label)
+                    image[2 * place] += 60
+                    path = f"{name}/{context or 'any'}/{number:03d}"
+                    self.pictures[path] = image.to(torch.uint8)
+                    digest = hash_bytes(self.pictures[path].numpy().tobytes())
+                    samples.append(Sample(path, name, context, digest, digest))
+        self.samples = tuple(sorted(samples))
+
+    def load(self, path, size, sha256):
+        assert size == 8
+        return self.pictures[path]
+
+
+def tiny_data(**settings):
+    source = TinySource()
+    return source, make_split(source, **{"ratio": "2:1", "validation_fraction": 0.25, **settings})
