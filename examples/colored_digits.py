@@ -10,14 +10,14 @@ import torch
 
 from pfdl.data import ColoredMNIST
 from pfdl.data.digits import bundled_digits
-from pfdl.objectives.objective import make_objective
+from pfdl.objectives import make_objective
 from pfdl.vision.backbones import MLP
 
 HIDDEN, STEPS, SAMPLE, DECAY = 32, 200, 128, 0.005
 SETTINGS = {
     "erm": {},
     "irm": {"irm": {"weight": 10_000.0, "anneal": 60}},
-    "irm+pfdl-paper": {"irm": {"weight": 10_000.0, "anneal": 60}, "pfdl-paper": {"weight": 1.0, "hidden": 16}},
+    "irm+pfdl": {"irm": {"weight": 10_000.0, "anneal": 60}, "pfdl": {"weight": 1.0, "hidden": 16}},
 }
 
 

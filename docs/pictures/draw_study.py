@@ -18,9 +18,9 @@ from pfdl.experiments.pairing import paired
 
 RESULTS = Path(__file__).parent.parent / "results"
 METHODS = {
-    "pfdl-paper": ("PFDL as published", "#8a8f98", "s"),
-    "pfdl": ("PFDL (balanced scenes)", "#c8442b", "o"),
-    "pfdl-known": ("PFDL, true contexts (oracle)", "#1b6ca8", "D"),
+    "pfdl": ("PFDL", "#8a8f98", "s"),
+    "balance": ("balance, inferred contexts", "#c8442b", "o"),
+    "balance-known": ("balance, true contexts (oracle)", "#1b6ca8", "D"),
 }
 PANELS = {
     "tested where contexts shift most": ("1:5", "shifted"),

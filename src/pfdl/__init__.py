@@ -4,46 +4,41 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pfdl.contexts.inference import context_weights, infer_contexts
-    from pfdl.contexts.statistics import image_statistics
-    from pfdl.decorrelation import functional
-    from pfdl.decorrelation.decomposition import FeatureDecomposition
-    from pfdl.diagnosis import diagnose
-    from pfdl.objectives.objective import Objective, make_objective
-    from pfdl.objectives.penalties import PartialDecorrelation
-    from pfdl.vision.features import FeatureTap, attach
+    from pfdl.contexts.inference import context_weights as context_weights
+    from pfdl.contexts.inference import infer_contexts as infer_contexts
+    from pfdl.contexts.statistics import image_statistics as image_statistics
+    from pfdl.decorrelation import FeatureDecomposition as FeatureDecomposition
+    from pfdl.decorrelation import PartialDecorrelation as PartialDecorrelation
+    from pfdl.decorrelation import functional as functional
+    from pfdl.diagnosis import diagnose as diagnose
+    from pfdl.objectives import Objective as Objective
+    from pfdl.objectives import list_objectives as list_objectives
+    from pfdl.objectives import make_objective as make_objective
+    from pfdl.objectives import register_objective as register_objective
+    from pfdl.vision.features import FeatureTap as FeatureTap
+    from pfdl.vision.features import attach as attach
 
 __version__ = "0.1.0"
-__all__ = [
-    "FeatureDecomposition",
-    "FeatureTap",
-    "Objective",
-    "PartialDecorrelation",
-    "__version__",
-    "attach",
-    "context_weights",
-    "diagnose",
-    "functional",
-    "image_statistics",
-    "infer_contexts",
-    "make_objective",
-]
 
 #: Loaded when first asked for, because PyTorch takes seconds to import and ``pfdl --help`` should not. No module may
 #: have the name of one of these: importing it would put it in the other's place.
 _HOME = {
-    "FeatureDecomposition": "pfdl.decorrelation.decomposition",
+    "FeatureDecomposition": "pfdl.decorrelation",
     "FeatureTap": "pfdl.vision.features",
-    "Objective": "pfdl.objectives.objective",
-    "PartialDecorrelation": "pfdl.objectives.penalties",
+    "Objective": "pfdl.objectives",
+    "PartialDecorrelation": "pfdl.decorrelation",
     "attach": "pfdl.vision.features",
     "context_weights": "pfdl.contexts.inference",
     "diagnose": "pfdl.diagnosis",
+    "functional": "pfdl.decorrelation",
     "image_statistics": "pfdl.contexts.statistics",
     "infer_contexts": "pfdl.contexts.inference",
-    "make_objective": "pfdl.objectives.objective",
+    "list_objectives": "pfdl.objectives",
+    "make_objective": "pfdl.objectives",
+    "register_objective": "pfdl.objectives",
 }
-_PACKAGES = ("data", "diagnosis", "functional", "penalties", "tabular", "weightings")
+__all__ = ["__version__", *_HOME]
+_PACKAGES = ("contexts", "data", "decorrelation", "diagnosis", "lightning", "objectives", "tabular", "vision")
 
 
 def __getattr__(name: str) -> Any:

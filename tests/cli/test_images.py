@@ -127,7 +127,7 @@ def test_bad_images_are_named(photos, tmp_path):
         (["train", "contexts", "-b", "resnet19"], "did you mean 'resnet18'"),
         (["train", "contexts", "-O", "sgd"], "'sgd' in the objective 'sgd' is unknown"),
         (["train", "contexts", "--set", "pfdl.colour=1"], "unexpected keyword argument 'colour'"),
-        (["train", "contexts", "-O", "pfdl-paper", "--set", "pfdl-paper.form=round"], "form is 'round'"),
+        (["train", "contexts", "-O", "pfdl", "--set", "pfdl.form=round"], "form is 'round'"),
         (["train", "contexts", "--set", "weight"], "give PART.NAME=VALUE"),
         (["train", "contexts", "--precision", "8"], "precision is '8'"),
         (["train", "contexts", "-b", "cn", "--small-stem"], "small-image stem"),

@@ -20,11 +20,11 @@ from pfdl.experiments.contexts import run as contexts
 from pfdl.experiments.mmads import run as mmads
 from pfdl.vision.checkpoint import WEIGHTS
 from pfdl.vision.resume import METRICS, STATE
-from pfdl.vision.training import SCENES, TrainingPlan, train
+from pfdl.vision.training import SCENES, TrainingConfig, train
 from tests.hostile.killing_driver import TRAINING, content, pictures
 from tests.vision.tiny_images import TinySource, tiny_data
 
-PLAN = TrainingPlan(backbone="mlp", objective="erm", image_size=8, epochs=2, batch_size=16)
+PLAN = TrainingConfig(backbone="mlp", objective="erm", image_size=8, epochs=2, batch_size=16)
 TABLE = mmads.Plan(cells=((100, 10, 1.7),), settings=SETTINGS[:1], seeds=3, num_test=50)
 
 

@@ -3,16 +3,15 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from pfdl.objectives import objective as objective_module
-from pfdl.objectives.objective import Objective, make_objective
-from pfdl.objectives.penalties import CORAL, IRM, PartialDecorrelation, Quantization, VREx
+from pfdl import PartialDecorrelation
+from pfdl.objectives import Objective, list_objectives, make_objective, register_objective, registry
+from pfdl.objectives.penalties import CORAL, IRM, Penalty, Quantization, VREx
 from pfdl.objectives.weightings import (
     CNBB,
     DWR,
     Balance,
     GroupDRO,
     Product,
-    SceneBalance,
     StableNet,
     Uniform,
     Weighting,
@@ -59,7 +58,7 @@ def test_the_published_penalty_in_an_objective_is_the_same_as_by_hand(batch):
     torch.manual_seed(0)
     by_hand = PartialDecorrelation(6, weight=3.0, hidden=4, sharing="strict")
     torch.manual_seed(0)
-    objective = make_objective("pfdl-paper", 6, **{"pfdl-paper": {"weight": 3.0, "hidden": 4}})
+    objective = make_objective("pfdl", 6, **{"pfdl": {"weight": 3.0, "hidden": 4}})
     for _ in range(3):  # g is trained inside, so the second and third calls differ from the first
         expected = F.cross_entropy(batch["logits"], batch["labels"]) + by_hand(batch["features"])
         torch.testing.assert_close(objective(**batch), expected)
@@ -85,7 +84,7 @@ def test_everything_is_divided_by_a_weight_above_one_once_it_acts(batch):
 
 
 def test_the_weight_of_pfdl_does_not_divide(batch):
-    assert make_objective("pfdl-paper", 6, **{"pfdl-paper": {"weight": 100.0}}).divisor() == 1
+    assert make_objective("pfdl", 6, **{"pfdl": {"weight": 100.0}}).divisor() == 1
 
 
 @pytest.mark.parametrize(
@@ -94,23 +93,22 @@ def test_the_weight_of_pfdl_does_not_divide(batch):
         ("erm", []),
         ("irm", [IRM]),
         ("vrex", [VREx]),
-        ("pfdl", [SceneBalance]),
-        ("pfdl-paper", [PartialDecorrelation]),
-        ("irm+pfdl", [IRM, SceneBalance]),
-        ("erm+pfdl-paper", [PartialDecorrelation]),
-        ("vrex+pfdl-paper+irm", [VREx, PartialDecorrelation, IRM]),
-        ("pfdl+pfdl-paper", [SceneBalance, PartialDecorrelation]),
+        ("balance", [Balance]),
+        ("pfdl", [PartialDecorrelation]),
+        ("irm+balance", [IRM, Balance]),
+        ("erm+pfdl", [PartialDecorrelation]),
+        ("vrex+pfdl+irm", [VREx, PartialDecorrelation, IRM]),
+        ("balance+pfdl", [Balance, PartialDecorrelation]),
         ("coral", [CORAL]),
         ("dwr", [DWR]),
         ("cnbb", [CNBB, Quantization]),
-        ("stablenet+pfdl-paper", [StableNet, PartialDecorrelation]),
-        ("stablenet+pfdl", [Product]),
+        ("stablenet+pfdl", [StableNet, PartialDecorrelation]),
+        ("stablenet+balance", [Product]),
         ("groupdro+coral", [GroupDRO, CORAL]),
     ],
 )
 def test_names_compose(name, parts, batch):
-    settings = {"groupdro": {"num_environments": 4}} if "groupdro" in name else {}
-    objective = make_objective(name, 6, **settings)
+    objective = make_objective(name, 6)
     weightings = [part for part in parts if issubclass(part, Weighting)]
     assert [type(part) for part in objective.penalties] == [part for part in parts if part not in weightings]
     assert isinstance(objective.weighting, *(weightings or [Uniform]))
@@ -118,11 +116,76 @@ def test_names_compose(name, parts, batch):
     assert torch.isfinite(batch["logits"].grad).all()
 
 
-def test_a_weighting_becomes_available_with_one_line(monkeypatch, batch):
-    monkeypatch.setitem(objective_module.RECIPES, "by-risk", lambda num_features: (ByRisk(), IRM()))
-    objective = make_objective("by-risk+pfdl-paper", 6)
-    assert isinstance(objective.weighting, ByRisk)
-    assert [type(part) for part in objective.penalties] == [IRM, PartialDecorrelation]
+@pytest.fixture
+def registered(monkeypatch):
+    monkeypatch.setattr(registry, "_factories", dict(registry._factories))
+
+
+@pytest.mark.usefixtures("registered")
+class TestRegistering:
+    def test_a_class_becomes_available_under_a_name(self, batch):
+        register_objective("by-risk", ByRisk)
+        objective = make_objective("by-risk+pfdl", 6)
+        assert isinstance(objective.weighting, ByRisk)
+        assert [type(part) for part in objective.penalties] == [PartialDecorrelation]
+        assert objective(**batch).isfinite()
+
+    def test_a_function_gets_the_shape_of_the_data_and_may_return_several_parts(self):
+        seen = []
+
+        def both(shape, *, weight=2.0):
+            """Weigh by risk, and IRM."""
+            seen.append((shape.num_features, shape.num_classes, shape.num_contexts))
+            return ByRisk(), IRM(weight)
+
+        register_objective("both", both)
+        objective = make_objective("both", 6, num_classes=3, num_contexts=4, both={"weight": 5.0})
+        assert seen == [(6, 3, 4)]
+        assert [type(part) for part in objective.penalties] == [IRM]
+        assert objective.penalties[0].weight == 5.0
+        (listed,) = [one for one in list_objectives() if one.name == "both"]
+        assert (listed.summary, listed.settings) == ("Weigh by risk, and IRM.", ("weight=2.0",))
+
+    @pytest.mark.parametrize(("name", "message"), [("pfdl", "already"), ("a+b", "letters"), ("", "letters")])
+    def test_a_name_that_cannot_be_used_is_refused(self, name, message):
+        with pytest.raises(ValueError, match=message):
+            register_objective(name, ByRisk)
+
+    def test_something_that_cannot_be_called_is_refused(self):
+        with pytest.raises(TypeError, match="give a class or a function"):
+            register_objective("mine", 3)
+
+    def test_an_entry_point_is_found(self, monkeypatch):
+        class Point:
+            name, load = "from-a-package", staticmethod(lambda: ByRisk)
+
+        registry._load_entry_points.cache_clear()
+        monkeypatch.setattr(registry, "entry_points", lambda group: [Point] if group == "pfdl.objectives" else [])
+        assert isinstance(make_objective("from-a-package", 6).weighting, ByRisk)
+        registry._load_entry_points.cache_clear()
+
+
+def test_each_objective_is_described():
+    listed = {one.name: one for one in list_objectives()}
+    assert listed["pfdl"].needs == ("features",)
+    assert listed["irm"].needs == listed["balance"].needs == ("contexts",)
+    assert "sharing='strict'" in listed["pfdl"].settings
+    assert "weight=1.0" in listed["irm"].settings
+    assert listed["cnbb"].reference == "He et al., 2021"
+    assert all(one.summary.endswith(".") for one in listed.values())
+
+
+def test_what_is_no_penalty_is_refused():
+    with pytest.raises(TypeError, match="Linear is no penalty"):
+        Objective([nn.Linear(2, 2)])
+    assert Penalty().metrics() == {}
+
+
+def test_an_unknown_setting_is_answered_with_the_valid_ones():
+    with pytest.raises(ValueError, match=r"'irm' has no setting wait; it has weight, anneal"):
+        make_objective("irm", 6, irm={"wait": 3})
+    with pytest.raises(ValueError, match=r"'erm' has no setting weight; it has none"):
+        make_objective("erm", 6, erm={"weight": 3})
 
 
 def test_weightings_multiply(batch):
@@ -138,21 +201,15 @@ def test_weightings_multiply(batch):
     torch.testing.assert_close(objective.weighting(batch["labels"], batch["environments"]), weights)
 
 
-def test_only_with_pfdl_are_contexts_inferred():
-    inferred = [name for name in ("erm", "irm", "balance", "pfdl", "irm+pfdl", "stablenet+pfdl", "pfdl-paper")
-                if make_objective(name, 6).infers_contexts]  # fmt: skip
-    assert inferred == ["pfdl", "irm+pfdl", "stablenet+pfdl"]
-
-
 def test_it_says_what_it_reads():
     assert make_objective("erm", 6).needs == set()
-    assert make_objective("pfdl", 6).needs == {"labels", "environments"}
-    assert make_objective("pfdl-paper", 6).needs == {"features"}
+    assert make_objective("balance", 6).needs == {"labels", "environments"}
+    assert make_objective("pfdl", 6).needs == {"features"}
     assert make_objective("irm", 6).needs == {"logits", "labels", "environments"}
 
 
 @pytest.mark.parametrize(
-    ("name", "missing"), [("pfdl-paper", "features"), ("pfdl", "environments"), ("irm", "environments")]
+    ("name", "missing"), [("pfdl", "features"), ("balance", "environments"), ("irm", "environments")]
 )
 def test_what_is_missing_is_named(name, missing, batch):
     del batch[missing]
@@ -175,13 +232,13 @@ def test_what_is_missing_is_named(name, missing, batch):
 )
 def test_a_name_that_makes_no_sense_is_refused(name, settings, message):
     with pytest.raises(ValueError, match=message):
-        make_objective(name, 6, **settings)
+        make_objective(name, 6)
 
 
 def test_its_state_holds_that_of_its_parts(batch):
-    objective = make_objective("irm+pfdl+pfdl-paper", 6, irm={"anneal": 1, "weight": 9.0})
+    objective = make_objective("irm+balance+pfdl", 6, irm={"anneal": 1, "weight": 9.0})
     objective(**batch)
-    resumed = make_objective("irm+pfdl+pfdl-paper", 6, irm={"anneal": 1, "weight": 9.0})
+    resumed = make_objective("irm+balance+pfdl", 6, irm={"anneal": 1, "weight": 9.0})
     resumed.load_state_dict(objective.state_dict())
     assert resumed.divisor() == 9
     torch.testing.assert_close(resumed(**batch), objective(**batch))

@@ -5,8 +5,9 @@ from torch import nn
 from torch.nn import functional as F
 
 import pfdl
-from pfdl.lightning import ContextDataModule, ImageClassifier, datamodule
+from pfdl.lightning import ContextDataModule, ImageClassifier
 from pfdl.objectives.objective import Objective
+from pfdl.vision import datamodule
 from pfdl.vision.pixels import normalise
 from tests.vision.tiny_images import tiny_data
 
@@ -46,7 +47,7 @@ def test_one_step_is_sgd_on_the_objective():
 
 
 def test_the_published_penalty_fits_g_and_logs_it():
-    model = ImageClassifier("mlp", 2, "pfdl-paper", image_size=8)
+    model = ImageClassifier("mlp", 2, "pfdl", image_size=8)
     before = [value.clone() for value in model.objective.penalties[0].decomposition.parameters()]
     logged = fit(model, make_data()).callback_metrics
     assert {"L_g", "L_decorr", "R2", "effective_sample_size", "val_accuracy", "val_loss"} <= set(logged)
@@ -56,7 +57,7 @@ def test_the_published_penalty_fits_g_and_logs_it():
     assert not all(map(torch.equal, after, before))
 
 
-@pytest.mark.parametrize("objective", ["dwr", "cnbb", "stablenet", "stablenet+pfdl-paper"])
+@pytest.mark.parametrize("objective", ["dwr", "cnbb", "stablenet", "stablenet+pfdl"])
 def test_weightings_train_and_tell_their_effective_sample_size(objective):
     logged = fit(
         ImageClassifier("mlp", 2, objective, image_size=8), make_data(), limit_train_batches=2

@@ -19,12 +19,12 @@ from pfdl.vision import resume as run_keeper
 from pfdl.vision import training
 from pfdl.vision.checkpoint import WEIGHTS
 from pfdl.vision.resume import METRICS, STATE, RunKeeper, TrainingStoppedError
-from pfdl.vision.training import TrainingPlan, train
+from pfdl.vision.training import TrainingConfig, train
 from tests.vision.tiny_images import tiny_data
 
-SETTINGS = {"backbone": "mlp", "objective": "stablenet+pfdl+pfdl-paper", "image_size": 8, "epochs": 4, "decay_every": 2}
+SETTINGS = {"backbone": "mlp", "objective": "stablenet+balance+pfdl", "image_size": 8, "epochs": 4, "decay_every": 2}
 FEWER_STEPS = {"stablenet": {"steps": 2}}
-PLAN = TrainingPlan(**SETTINGS, objective_settings=FEWER_STEPS, batch_size=8, patience=3, seed=7)
+PLAN = TrainingConfig(**SETTINGS, objective_settings=FEWER_STEPS, batch_size=8, patience=3, seed=7)
 
 
 @pytest.fixture(autouse=True)
@@ -240,7 +240,7 @@ def test_the_best_weights_on_validation_images_are_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(
         training, "Trainer", lambda **rest: original(**{**rest, "callbacks": [Teller(), *rest["callbacks"]]})
     )
-    run(tmp_path / "run", TrainingPlan(**{**SETTINGS, "epochs": 3, "objective": "erm"}, batch_size=8))
+    run(tmp_path / "run", TrainingConfig(**{**SETTINGS, "epochs": 3, "objective": "erm"}, batch_size=8))
     kept = load_file(tmp_path / "run" / WEIGHTS)["1.weight"]
     assert torch.equal(kept, Teller.seen[1])
     assert not torch.equal(kept, Teller.seen[2])

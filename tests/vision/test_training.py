@@ -11,10 +11,10 @@ from pfdl.vision import training
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.checkpoint import WEIGHTS, ModelConfig, load_model, save_weights
 from pfdl.vision.resume import STATE
-from pfdl.vision.training import SCENES, TrainingPlan, train
+from pfdl.vision.training import SCENES, TrainingConfig, train
 from tests.vision.tiny_images import tiny_data
 
-PLAN = TrainingPlan(backbone="mlp", objective="erm", image_size=8, epochs=1, batch_size=8)
+PLAN = TrainingConfig(backbone="mlp", objective="erm", image_size=8, epochs=1, batch_size=8)
 
 
 def test_a_run_can_be_read_back_without_any_code_of_its_own(tmp_path):

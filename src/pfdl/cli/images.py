@@ -35,11 +35,13 @@ def train(
     objective: Annotated[
         str, typer.Option("--objective", "-O", help="Such as erm, pfdl, stablenet+pfdl; see 'pfdl list objectives'.")
     ] = "pfdl",
+    contexts: Annotated[
+        str,
+        typer.Option(help="What the objective may know of contexts: hidden, known (from the folders) or inferred."),
+    ] = "hidden",
     setting: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", metavar="PART.NAME=VALUE", help="A setting of the objective: --set pfdl-paper.weight=0.1"
-        ),
+        typer.Option("--set", metavar="PART.NAME=VALUE", help="A setting of the objective: --set pfdl.weight=0.1"),
     ] = None,
     ratio: Annotated[str, typer.Option(help="Images of the dominant context to those of each other, in training.")] = (
         "5:1"
@@ -86,13 +88,14 @@ def train(
         from pfdl._internal.devices import resolve_device
         from pfdl.data import make_split, read_manifest
         from pfdl.vision.backbones import make_backbone
-        from pfdl.vision.training import TrainingPlan, TrainingStoppedError
+        from pfdl.vision.training import TrainingConfig, TrainingStoppedError
         from pfdl.vision.training import train as run
 
         device = resolve_device(device)
-        plan = TrainingPlan(
+        config = TrainingConfig(
             backbone=backbone,
             objective=objective,
+            contexts=contexts,
             objective_settings=_parse_settings(objective, setting or []),
             image_size=image_size,
             small_stem=small_stem,
@@ -113,7 +116,7 @@ def train(
         for note in split.notes:
             typer.echo(f"Note: {note}", err=True)
         try:
-            run(plan, source, split, folder, device=device, num_workers=workers, progress=sys.stderr.isatty())
+            run(config, source, split, folder, device=device, num_workers=workers, progress=sys.stderr.isatty())
         except TrainingStoppedError as stopped:
             typer.echo(stopped, err=True)
             raise typer.Exit(130) from None
@@ -180,9 +183,9 @@ def list_names(
 
             names = list_backbones(pattern)
         else:
-            from pfdl.objectives.objective import RECIPES
+            from pfdl.objectives import list_objectives
 
-            names = fnmatch.filter(sorted(RECIPES), pattern)
+            names = fnmatch.filter([one.name for one in list_objectives()], pattern)
         if not names:
             raise ValueError(f"no {what} match {pattern!r}; 'pfdl list {what}' shows all.")
         typer.echo("\n".join(names))
@@ -237,7 +240,7 @@ def open_source(data: str, superclass: str | None, on_bad_image: str, split: Man
 
 def _parse_settings(objective: str, settings: list[str]) -> dict[str, dict[str, Any]]:
     """From ``pfdl.weight=0.1`` to a dictionary, checked before anything is read or trained."""
-    from pfdl.objectives.objective import make_objective
+    from pfdl.objectives import make_objective
 
     parsed: dict[str, dict[str, Any]] = {}
     for text in settings:
@@ -249,16 +252,11 @@ def _parse_settings(objective: str, settings: list[str]) -> dict[str, dict[str, 
             parsed.setdefault(part, {})[name] = json.loads(value)
         except ValueError:
             parsed.setdefault(part, {})[name] = value
-    known_later = {"groupdro": {"num_environments": 2}} if "groupdro" in objective.split("+") else {}
     try:
-        make_objective(objective, 2, **_merged(known_later, parsed))
+        make_objective(objective, 2, num_classes=2, num_contexts=2, **parsed)
     except TypeError as error:
         raise ValueError(f"--set does not fit the objective {objective!r}: {error}.") from None
     return parsed
-
-
-def _merged(first: Mapping[str, Mapping[str, Any]], second: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    return {part: {**first.get(part, {}), **second.get(part, {})} for part in {*first, *second}}
 
 
 def _load(run: Path) -> TrainedModel:

@@ -133,7 +133,7 @@ def reproduce_contexts(
         str | None, typer.Option(metavar="CSV:COLUMN", help="Keep images with the same entry on one side of the split.")
     ] = None,
     rows: Annotated[
-        str | None, typer.Option(help="Only these of cn,cn-bn,cnbb,resnet,dwr,stablenet,pfdl-paper,pfdl, with commas.")
+        str | None, typer.Option(help="Only these of cn,cn-bn,cnbb,resnet,dwr,stablenet,pfdl,balance, with commas.")
     ] = None,
     resnet: Annotated[str | None, typer.Option(help="Another ResNet than resnet50 (resnet18 if quick).")] = None,
     stock_stem: Annotated[

@@ -51,7 +51,7 @@ def study(
 
     A study that was stopped goes on where it was.
 
-        pfdl study procedural colored-mnist --rows erm,pfdl-paper,pfdl
+        pfdl study procedural colored-mnist --rows erm,pfdl,balance
 
         pfdl study pacs --features pacs.safetensors
     """
@@ -96,7 +96,7 @@ def study_table(
         list[str] | None, typer.Option(help="Only data sets with this in their name; may be given several times.")
     ] = None,
     against: Annotated[
-        str | None, typer.Option(help="Key of the row to compare with, such as pfdl-paper, instead of plain training.")
+        str | None, typer.Option(help="Key of the row to compare with, such as pfdl, instead of plain training.")
     ] = None,
 ) -> None:
     """Print studies as Markdown: one table of all data sets, then one for each.
@@ -152,7 +152,7 @@ def register(app: typer.Typer) -> None:
 def _row_keys(rows: str) -> tuple[str, ...]:
     from pfdl.experiments.study.rows import FACTORS, METHODS
 
-    named = {"methods": tuple(METHODS), "factors": ("erm", "pfdl-paper", *FACTORS)}
+    named = {"methods": tuple(METHODS), "factors": ("erm", "pfdl", *FACTORS)}
     return named.get(rows) or tuple(rows.split(","))
 
 

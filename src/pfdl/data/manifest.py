@@ -73,6 +73,11 @@ class Manifest:
         return tuple(sorted({row.class_name for row in self.rows}))
 
     @property
+    def has_contexts(self) -> bool:
+        """Whether the images come with contexts."""
+        return any(row.context for row in self.rows)
+
+    @property
     def contexts(self) -> tuple[str, ...]:
         """Names of the contexts of all classes, sorted; a context label is a position in this tuple."""
         return tuple(sorted({row.context for row in self.rows}))

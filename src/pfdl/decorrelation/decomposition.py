@@ -48,10 +48,10 @@ class FeatureDecomposition(nn.Module):
     Args:
         num_features: p, the width of the embedding, at least 2.
         hidden: Widths of the hidden layers, or one width for a single layer. ``()`` makes g linear.
-        sharing: ``"indexed"`` (default): g sees the other features and, through a learnt per-feature bias of the
-            first layer, which feature it is asked for. ``"strict"``: the paper's g, one network on the p−1 remaining
-            coordinates that knows nothing of j. Both cost the same. The strict network has no means of telling
-            features apart, which costs it most of what there is to explain (``docs/method.md`` has the comparison).
+        sharing: ``"strict"``: the paper's g, one network on the p−1 remaining coordinates that is not told which
+            feature j it predicts. ``"indexed"``: g also gets j, through a learnt bias per feature in the first layer.
+            Both cost the same. A strict g cannot distinguish features, so it explains much less of their variance
+            (``docs/method.md`` has the comparison).
         activation: Name of an activation or any elementwise callable; an ``nn.Module`` with parameters is fine.
         num_context: Number of inputs that are visible whichever feature is predicted, for instance a label.
         max_elements: Floats that one hidden layer may hold at a time; by default chosen for the device. A number asks
@@ -75,7 +75,7 @@ class FeatureDecomposition(nn.Module):
         num_features: int,
         hidden: int | Sequence[int] = 256,
         *,
-        sharing: str = "indexed",
+        sharing: str = "strict",
         activation: str | Callable[[Tensor], Tensor] = "relu",
         num_context: int = 0,
         max_elements: int | None = None,

@@ -34,14 +34,22 @@ class Diagnostics:
             return None
         return torch.where(self._variance > 0, 1 - self._unexplained / self._variance, torch.nan)
 
+    @property
+    def explained(self) -> Tensor | None:
+        """The share of all the features' variance that g explained on that batch.
+
+        Not the mean of ``r2``: one nearly constant feature would drown the others.
+        """
+        if self._unexplained is None or self._variance is None:
+            return None
+        return 1 - self._unexplained.sum() / self._variance.sum()
+
     def summary(self) -> dict[str, float]:
-        """The numbers worth logging; ``r2`` is the share of all the features' variance that g explained."""
+        """Return the numbers worth logging; ``r2`` is :attr:`explained`."""
         numbers = {
             "decomposition_loss": self.decomposition_loss,
             "decorrelation_loss": self.decorrelation_loss,
             "weight": self.weight,
+            "r2": self.explained,
         }
-        if self._unexplained is not None and self._variance is not None:
-            # The share of all variance, not the mean of r2: one nearly constant feature would drown the others.
-            numbers["r2"] = 1 - self._unexplained.sum() / self._variance.sum()
         return {name: float(value) for name, value in numbers.items() if value is not None}

@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,10 +20,20 @@ from pfdl.decorrelation.distributed import Batch, share_from_first, world_size
 from pfdl.decorrelation.finiteness import FiniteGuard
 from pfdl.decorrelation.functional import CENTERINGS, FORMS, decorrelation_of
 from pfdl.decorrelation.kernels.steps import decomposition_gradients, paper_penalty, with_gradient
-from pfdl.objectives.penalties.base import Penalty
 
 OptimizerFactory = Callable[[Iterable[nn.Parameter]], Optimizer]
 Schedule = Callable[[int], float]
+
+
+class DataShape(Protocol):
+    """What :meth:`PartialDecorrelation.from_data` reads of the data."""
+
+    @property
+    def num_features(self) -> int:
+        """The width of the embedding."""
+        ...
+
+
 Method = TypeVar("Method", bound=Callable[..., Tensor])
 
 
@@ -32,8 +42,8 @@ def _outside_compiled_graphs(method: Method) -> Method:
     return cast(Method, torch.compiler.disable(method))  # type: ignore[no-untyped-call]
 
 
-class PartialDecorrelation(Penalty):
-    """Partial Feature Decorrelation Learning (Guo et al., Algorithm 1) for any training loop.
+class PartialDecorrelation(nn.Module):
+    """Penalise the part of each feature that the others predict: PFDL, the paper's Algorithm 1.
 
     One call per mini-batch does both steps of the algorithm::
 
@@ -42,9 +52,9 @@ class PartialDecorrelation(Penalty):
 
     Step 1, :meth:`fit_step`, updates the decomposition network g on the detached features with g's own optimiser.
     Step 2, :meth:`penalty`, returns weight × L_decorr with g frozen, to be minimised by the model. Both may be called
-    by themselves. In ``eval()`` mode nothing is updated. Step 1 never touches the gradients of the model, nor step 2
-    those of g. To everybody else g's parameters are frozen (``requires_grad`` is False, no ``.grad``): a model
-    optimiser that happens to hold them leaves them alone, and ``DistributedDataParallel`` does not wait for them.
+    by themselves. In ``eval()`` mode a call of the module updates nothing; :meth:`fit_step` always does.
+    Step 1 never touches the gradients of the model, nor step 2 those of g. To everybody else g's parameters are frozen
+    (``requires_grad`` is False, no ``.grad``): a model optimiser that happens to hold them leaves them alone, and ``DistributedDataParallel`` does not wait for them.
 
     Under ``torch.distributed`` both steps are those of the union of all processes' batches, and g is the same in all
     of them (``docs/distributed.md``).
@@ -55,7 +65,8 @@ class PartialDecorrelation(Penalty):
         num_features: p, the width of the embedding.
         weight: λ in L_task + λ L_decorr, or a function from the number of completed g-fits to λ. The paper uses 1.
         hidden: Hidden widths of g, see :class:`pfdl.FeatureDecomposition`.
-        sharing: ``"indexed"`` or ``"strict"`` (the paper's), see :class:`pfdl.FeatureDecomposition`.
+        sharing: ``"strict"``, the paper's shared g, which is not told which feature it predicts; or ``"indexed"``, see
+            :class:`pfdl.FeatureDecomposition`.
         activation: Activation of g.
         form: ``"paper"`` or ``"pairwise"``, see :func:`pfdl.decorrelation.functional.decorrelation_loss`.
         center: ``"none"`` (the paper's) or ``"batch"``, see :func:`pfdl.decorrelation.functional.decorrelation_loss`.
@@ -90,6 +101,7 @@ class PartialDecorrelation(Penalty):
     """
 
     needs = ("features",)
+    reference = "Guo et al., 2021"
 
     def __init__(
         self,
@@ -97,7 +109,7 @@ class PartialDecorrelation(Penalty):
         weight: float | Schedule = 1.0,
         *,
         hidden: int | Sequence[int] = 256,
-        sharing: str = "indexed",
+        sharing: str = "strict",
         activation: str | Callable[[Tensor], Tensor] = "relu",
         form: str = "paper",
         center: str = "none",
@@ -132,6 +144,24 @@ class PartialDecorrelation(Penalty):
         self._guard = FiniteGuard()
         self._captured = CapturedSteps()
         self._g_is_shared = False
+
+    @classmethod
+    def from_data(cls, shape: DataShape, **settings: Any) -> PartialDecorrelation:
+        """Build the penalty for data of this shape, which knows ``num_features``."""
+        return cls(shape.num_features, **settings)
+
+    def divisor(self) -> float:
+        """Return 1: the whole loss is divided by nothing, whatever the weight."""
+        return 1.0
+
+    def metrics(self) -> dict[str, Tensor]:
+        """Return L_g, L_decorr and the R² of g on the last batch, as tensors: reading them waits for the device."""
+        found = {
+            "L_g": self.last.decomposition_loss,
+            "L_decorr": self.last.decorrelation_loss,
+            "R2": self.last.explained,
+        }
+        return {name: value for name, value in found.items() if value is not None}
 
     @_outside_compiled_graphs
     def forward(self, features: Tensor) -> Tensor:
@@ -230,7 +260,7 @@ class PartialDecorrelation(Penalty):
                 loss = with_gradient(u, *found)
             else:
                 # g is frozen by copies: a later fit may change its parameters before this loss is differentiated.
-                frozen = {name: value.clone() for name, value in self.decomposition.named_parameters()}
+                frozen = {name: value.detach().clone() for name, value in self.decomposition.named_parameters()}
                 correlated = torch.func.functional_call(self.decomposition, frozen, (u,))
                 loss = decorrelation_of(u, correlated, self.form, self.center, batch)
         self.last.decorrelation_loss = loss.detach()

@@ -1,1 +1,15 @@
 """What is minimised: a weighting of the samples plus penalties, and the registry of names."""
+
+from pfdl.objectives.base import DataShape, Part
+from pfdl.objectives.objective import Objective
+from pfdl.objectives.registry import ObjectiveInfo, list_objectives, make_objective, register_objective
+
+__all__ = [
+    "DataShape",
+    "Objective",
+    "ObjectiveInfo",
+    "Part",
+    "list_objectives",
+    "make_objective",
+    "register_objective",
+]

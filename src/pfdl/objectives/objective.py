@@ -1,40 +1,32 @@
-"""What is trained on: the risk under a weighting of the samples plus a sum of penalties; names for the usual ones."""
+"""What is minimised: the risk under a weighting of the samples plus a sum of penalties."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import cast
 
 from torch import Tensor, nn
 
-from pfdl.objectives.penalties import CORAL, IRM, PartialDecorrelation, Penalty, Quantization, VREx
-from pfdl.objectives.penalties.environments import EnvironmentPenalty
+from pfdl.objectives.base import Part
 from pfdl.objectives.risk import sample_risks
-from pfdl.objectives.weightings import (
-    CNBB,
-    DWR,
-    Balance,
-    GroupDRO,
-    Product,
-    SceneBalance,
-    StableNet,
-    Uniform,
-    Weighting,
-)
+from pfdl.objectives.weightings import Uniform, Weighting
 
 
 class Objective(nn.Module):
     """Risk under a weighting plus penalties, as one scalar to minimise.
 
-    ERM is ``Objective()``, the PFDL paper's is ``Objective([PartialDecorrelation(p)])``, IRM with it has both penalties
-    in the list. A penalty gets those tensors of the batch that it ``needs``.
+    ERM is ``Objective()``, PFDL is ``Objective([PartialDecorrelation(p)])``, IRM + PFDL has both penalties in the list.
+    Each part gets those tensors of the batch that it ``needs``.
 
-    If a penalty between environments has a weight above 1, everything is divided by it, as in the published code of
-    IRM: otherwise the gradient would jump by that factor when the weight takes effect. See :meth:`divisor`.
+    If a penalty asks for it (:meth:`pfdl.objectives.penalties.Penalty.divisor`), everything is divided by its weight,
+    as in the published code of IRM: otherwise the gradient would jump when a large weight takes effect.
 
     Args:
         penalties: What is added to the risk; each penalty carries its own weight.
         weighting: How much each sample counts in the risk; all the same by default.
+
+    Raises:
+        TypeError: If a penalty does not say what it ``needs``.
 
     Example:
         >>> import torch, pfdl
@@ -44,10 +36,16 @@ class Objective(nn.Module):
         torch.Size([])
     """
 
-    def __init__(self, penalties: Iterable[Penalty] = (), weighting: Weighting | None = None) -> None:
+    def __init__(self, penalties: Iterable[nn.Module] = (), weighting: Weighting | None = None) -> None:
         super().__init__()
         self.penalties = nn.ModuleList(penalties)
         self.weighting = weighting or Uniform()
+        for penalty in self.penalties:
+            if not hasattr(penalty, "needs"):
+                raise TypeError(
+                    f"{type(penalty).__name__} is no penalty: it has no attribute 'needs'; derive it from "
+                    "pfdl.objectives.penalties.Penalty."
+                )
 
     def forward(
         self,
@@ -57,14 +55,15 @@ class Objective(nn.Module):
         features: Tensor | None = None,
         environments: Tensor | None = None,
     ) -> Tensor:
-        """The loss of one batch.
+        """Return the loss of one batch.
 
         Args:
             logits: Shape (n,), (n, 1) or (n, classes).
             labels: Shape (n,).
             features: The embedding that enters the last layer, shape (n, p), or a sample of its rows; required if a
                 part of the objective needs it.
-            environments: Which environment each sample comes from, shape (n,); likewise.
+            environments: The number of each sample's environment or context, shape (n,); required if a part of the
+                objective needs it.
 
         Returns:
             A scalar.
@@ -88,14 +87,13 @@ class Objective(nn.Module):
         return loss / divisor
 
     def divisor(self) -> float:
-        """What the next call divides its loss by; a regulariser added outside goes with it if divided likewise."""
-        between = [penalty for penalty in self._penalties() if isinstance(penalty, EnvironmentPenalty)]
-        return max([1.0, *(penalty.current_weight() for penalty in between)])
+        """Return what the next call divides its loss by; divide a regulariser that is added outside by it, too."""
+        return max([1.0, *(penalty.divisor() for penalty in self._penalties())])
 
-    @property
-    def infers_contexts(self) -> bool:
-        """Whether the environments are to be found by :func:`pfdl.infer_contexts`, for all parts."""
-        return self.weighting.infers_contexts
+    def metrics(self) -> dict[str, Tensor]:
+        """Return what the parts of this objective would log of the last call, by name."""
+        parts: list[Part] = [self.weighting, *self._penalties()]
+        return {name: value for part in parts for name, value in part.metrics().items()}
 
     @property
     def needs(self) -> set[str]:
@@ -103,74 +101,17 @@ class Objective(nn.Module):
         parts: list[Part] = [self.weighting, *self._penalties()]
         return {name for part in parts for name in part.needs} - {"risks"}
 
-    def _penalties(self) -> list[Penalty]:
-        return [penalty for penalty in self.penalties if isinstance(penalty, Penalty)]
+    @property
+    def needs_contexts(self) -> bool:
+        """Whether some part reads the environment or context of each sample."""
+        return "environments" in self.needs
 
-
-Part = Penalty | Weighting
-Recipe = Callable[..., tuple[Part, ...]]
-
-PUBLISHED: dict[str, Any] = {"weight": 1.0, "sharing": "strict", "form": "paper", "center": "none", "fit_steps": 1}
-"""PFDL as the paper has it."""
-
-RECIPES: dict[str, Recipe] = {
-    "balance": lambda num_features, **settings: (Balance(**settings),),
-    "cnbb": lambda num_features, **settings: (CNBB(**settings), Quantization()),
-    "coral": lambda num_features, **settings: (CORAL(**settings),),
-    "dwr": lambda num_features, **settings: (DWR(**settings),),
-    "erm": lambda num_features: (),
-    "groupdro": lambda num_features, **settings: (GroupDRO(**settings),),
-    "irm": lambda num_features, **settings: (IRM(**settings),),
-    "pfdl": lambda num_features, **settings: (SceneBalance(**settings),),
-    "pfdl-paper": lambda num_features, **settings: (PartialDecorrelation(num_features, **PUBLISHED | settings),),
-    "stablenet": lambda num_features, **settings: (StableNet(**settings),),
-    "vrex": lambda num_features, **settings: (VREx(**settings),),
-}
-"""From a name to the penalties and weightings it stands for, given the width of the embedding."""
-
-
-def make_objective(name: str, num_features: int, **settings: Mapping[str, Any]) -> Objective:
-    """Build an objective by name.
-
-    Args:
-        name: One of the names in ``RECIPES``, or several joined by ``+``, such as ``"irm+pfdl"``: penalties are
-            added, weightings multiplied. ``"pfdl"`` balances scenes against classes, ``"pfdl-paper"`` is the penalty
-            as it was published.
-        num_features: p, the width of the embedding.
-        **settings: For each part of the name that shall not have its defaults, a mapping of its arguments:
-            ``irm={"weight": 1e4, "anneal": 200}``.
-
-    Returns:
-        A new objective.
-
-    Raises:
-        ValueError: If a name is unknown or given twice, or if settings are given for a part that the name does not
-            have.
-
-    Example:
-        >>> make_objective("irm+pfdl-paper", num_features=8, irm={"weight": 100.0}).needs == {
-        ...     "features", "logits", "labels", "environments"}
-        True
-    """
-    names = name.split("+")
-    for part in names:
-        if part not in RECIPES:
-            raise ValueError(
-                f"{part!r} in the objective {name!r} is unknown; choose from {', '.join(sorted(RECIPES))}, "
-                "or join several with '+'."
-            )
-    if len(set(names)) < len(names):
-        raise ValueError(f"the objective {name!r} names a part twice; give each once.")
-    if unused := set(settings) - set(names):
-        raise ValueError(f"settings for {', '.join(sorted(unused))} were given but the objective is {name!r}.")
-    parts = [part for key in names for part in RECIPES[key](num_features, **settings.get(key, {}))]
-    weightings = [part for part in parts if isinstance(part, Weighting)]
-    weighting = Product(weightings) if len(weightings) > 1 else next(iter(weightings), None)
-    return Objective((part for part in parts if isinstance(part, Penalty)), weighting)
+    def _penalties(self) -> list[Part]:
+        return [cast(Part, penalty) for penalty in self.penalties]
 
 
 def _needed(part: Part, batch: Mapping[str, Tensor | None]) -> list[Tensor]:
-    """Those tensors of the batch that a penalty or weighting reads."""
+    """Return those tensors of the batch that a penalty or weighting reads."""
     tensors = []
     for name in part.needs:
         tensor = batch[name]

@@ -8,7 +8,7 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
-from pfdl.objectives.penalties import PartialDecorrelation
+from pfdl.decorrelation import PartialDecorrelation
 from pfdl.vision.features import FeatureTap, attach
 
 

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pfdl._internal.validation import check_count
-from pfdl.objectives.objective import Objective, make_objective
-from pfdl.objectives.penalties import PartialDecorrelation
+from pfdl.objectives import Objective, make_objective
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.datamodule import ContextDataModule
 from pfdl.vision.features import attach
@@ -28,14 +27,14 @@ class ImageClassifier(LightningModule):
     names neither momentum nor weight decay; the defaults are those of the ResNet paper.
 
     Logged, as means over each epoch: ``train_loss``, ``train_accuracy``, ``effective_sample_size`` (of a batch, under
-    the objective's weighting), ``val_loss`` and ``val_accuracy``; with the published penalty also ``L_g`` and
-    ``L_decorr``, and ``R2`` of g on the epoch's last batch.
+    the objective's weighting), ``val_loss`` and ``val_accuracy``; and what the penalties report, such as PFDL's
+    ``L_g``, ``L_decorr`` and ``R2`` of g.
 
     Args:
         backbone: A name for :func:`pfdl.vision.backbones.make_backbone`, or a classifier of your own.
         num_classes: Number of classes; required with a name.
         objective: A name for :func:`pfdl.make_objective` such as ``"erm"`` or ``"pfdl"``, or an objective.
-        objective_settings: Settings of the parts of a named objective: ``{"pfdl-paper": {"weight": 0.1}}``.
+        objective_settings: Settings of the parts of a named objective: ``{"pfdl": {"weight": 0.1}}``.
         image_size: Height and width of the images, for backbones that must know.
         small_stem: See :func:`pfdl.vision.backbones.make_backbone`.
         pretrained: Likewise.
@@ -90,7 +89,8 @@ class ImageClassifier(LightningModule):
         if self._tap.num_features is None:
             raise AssertionError(self._tap.layer_name)  # without a layer's name only linear layers are found
         if isinstance(objective, str):
-            objective = make_objective(objective, self._tap.num_features, **dict(objective_settings or {}))
+            settings: dict[str, Any] = dict(objective_settings or {})
+            objective = make_objective(objective, self._tap.num_features, num_classes=num_classes, **settings)
         elif objective_settings:
             raise ValueError("objective_settings are for objectives by name; give your own its settings directly.")
         self.objective = objective
@@ -162,28 +162,19 @@ class ImageClassifier(LightningModule):
         return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, self.decay_every, gamma=0.1)]
 
     def _environments(self, given: Sequence[Tensor]) -> Tensor | None:
-        if "environments" not in self.objective.needs:
+        if not self.objective.needs_contexts:
             return None
         if not given or bool((given[0] < 0).any()):
             raise ValueError(
-                "this objective compares environments, but the batch does not say where its images come from; pass "
-                "ContextDataModule(..., contexts='known') or contexts='inferred', or choose an objective without pfdl, "
-                "balance, irm, vrex, coral and groupdro."
+                "this objective needs the context of every image, but the batch does not have it; pass "
+                "ContextDataModule(..., contexts='known') or contexts='inferred', or choose another objective."
             )
         return given[0]
 
     def _log_parts(self, batch_size: int) -> None:
-        """What the parts of the objective saw, as tensors: only the last batch of an epoch waits for the device."""
-        values = {"effective_sample_size": self.objective.weighting.effective_sample_size}
-        for penalty in self.objective.penalties:
-            if isinstance(penalty, PartialDecorrelation):
-                values["L_g"] = penalty.last.decomposition_loss
-                values["L_decorr"] = penalty.last.decorrelation_loss
-                if self.trainer.is_last_batch:
-                    values["R2"] = torch.tensor(penalty.last.summary()["r2"])
-        for name, value in values.items():
-            if value is not None:
-                self.log(name, value, on_step=False, on_epoch=True, batch_size=batch_size)
+        """Log what the parts of the objective report, as tensors: nothing waits for the device."""
+        for name, value in self.objective.metrics().items():
+            self.log(name, value, on_step=False, on_epoch=True, batch_size=batch_size)
 
     def _log_means(self, stage: str, batch_size: int, **values: Tensor) -> None:
         for name, value in values.items():

@@ -33,8 +33,8 @@ class ContextDataModule(LightningDataModule):
         num_workers: Processes that load images; 0 loads in the training process, which is fastest for a cached set.
         cache: See :class:`pfdl.data.ContextImages`.
         contexts: What training may know of contexts: ``"hidden"``, nothing, as in the protocol of the paper;
-            ``"known"``, the truth, for objectives that compare environments; or ``"inferred"``, groups that
-            :func:`pfdl.infer_contexts` finds in the training images, for the objective ``pfdl``.
+            ``"known"``, the truth; or ``"inferred"``, what :func:`pfdl.infer_contexts` finds in the training images.
+            An objective such as ``balance``, ``groupdro`` or ``irm`` needs one of the latter two.
         describe: With inferred contexts, from images as bytes, shape (n, 3, h, w), to features, shape (n, p); by
             default :func:`pfdl.image_statistics`. A pretrained network's features see more.
         seed: Of the order, and of inferring.

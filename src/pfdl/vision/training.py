@@ -20,32 +20,33 @@ from torch import Tensor
 
 from pfdl._internal.runs import claim, set_aside, write_table
 from pfdl._internal.validation import check_choice, check_count
-from pfdl.contexts.inference import CANDIDATES
 from pfdl.contexts.statistics import image_statistics
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
-from pfdl.objectives.objective import Objective
+from pfdl.objectives import Objective
 from pfdl.vision.checkpoint import ModelConfig
 from pfdl.vision.classifier import ImageClassifier
 from pfdl.vision.datamodule import ContextDataModule
 from pfdl.vision.resume import RunKeeper, TrainingStoppedError, read_state, write_metrics
 
-__all__ = ["MANIFEST", "TrainingPlan", "TrainingStoppedError", "train"]
+__all__ = ["MANIFEST", "TrainingConfig", "TrainingStoppedError", "train"]
 
 MANIFEST = "manifest.csv"
-SCENES = "scenes.csv"
+INFERRED_CONTEXTS = "contexts.csv"
 PRECISIONS = {"32": "32-true", "bf16": "bf16-mixed"}
 VALIDATION_ACCURACY = "val_accuracy"
 
 
 @dataclass(frozen=True)
-class TrainingPlan:
-    """How to train; all of it is written into the run folder, and a run goes on only under the same plan.
+class TrainingConfig:
+    """How to train; all of it is written into the run folder, and a run goes on only under the same config.
 
     Args:
         backbone: See :func:`pfdl.vision.backbones.make_backbone`.
         objective: See :func:`pfdl.make_objective`.
-        objective_settings: Likewise, by the name of the part.
+        contexts: What training may know of contexts: ``"hidden"``, ``"known"`` or ``"inferred"``, see
+            :class:`pfdl.lightning.ContextDataModule`; some objectives need one of the latter two.
+        objective_settings: Settings of the objective's parts, by their names.
         image_size: Height and width that images are scaled to.
         small_stem: See :func:`pfdl.vision.backbones.make_backbone`.
         pretrained: Likewise.
@@ -63,6 +64,7 @@ class TrainingPlan:
 
     backbone: str = "resnet18"
     objective: str = "pfdl"
+    contexts: str = "hidden"
     objective_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     image_size: int = 64
     small_stem: bool = False
@@ -87,7 +89,7 @@ class TrainingPlan:
 
 
 def train(
-    plan: TrainingPlan,
+    config: TrainingConfig,
     source: ContextSource,
     manifest: Manifest,
     folder: Path,
@@ -102,10 +104,10 @@ def train(
     images are not read. Where the manifest holds nothing out, the last weights are kept.
 
     Args:
-        plan: How to train.
+        config: How to train.
         source: Where the images come from.
         manifest: Which image is in which set; a copy is kept in the folder.
-        folder: The run folder; if it holds a stopped run of the same plan and manifest, that run goes on.
+        folder: The run folder; if it holds a stopped run of the same config and manifest, that run goes on.
         device: ``"cpu"``, ``"cuda"``, or ``"auto"`` for a GPU where there is one.
         num_workers: Processes that load images.
         progress: Whether to draw a progress bar, on standard error.
@@ -119,24 +121,25 @@ def train(
         TrainingStoppedError: After Ctrl-C or SIGTERM; everything is saved.
     """
     check_choice("device", device, ("auto", "cpu", "cuda"))
-    model_config = ModelConfig(plan.backbone, manifest.classes, plan.image_size, plan.small_stem)
-    torch.manual_seed(plan.seed)
-    model = _make_classifier(plan, manifest)
+    model_config = ModelConfig(config.backbone, manifest.classes, config.image_size, config.small_stem)
+    torch.manual_seed(config.seed)
+    model = _make_classifier(config, manifest)
+    _check_contexts(config, model.objective, manifest)
     data = _KeptContexts(
         folder,
         source,
         manifest,
-        image_size=plan.image_size,
-        batch_size=plan.batch_size,
+        image_size=config.image_size,
+        batch_size=config.batch_size,
         num_workers=num_workers,
-        contexts=_told(model.objective),
-        describe=model.embed if plan.pretrained else image_statistics,
-        seed=plan.seed,
+        contexts=config.contexts,
+        describe=model.embed if config.pretrained else image_statistics,
+        seed=config.seed,
     )
     held_out = "validation" in manifest.set_names
-    if plan.patience is not None and not held_out:
+    if config.patience is not None and not held_out:
         raise ValueError("stopping early needs a validation set, and the manifest holds nothing out.")
-    settings = {"model": asdict(model_config), "training": asdict(plan), "split": manifest.sha256}
+    settings = {"model": asdict(model_config), "training": asdict(config), "split": manifest.sha256}
     with claim(folder, "training", settings):
         manifest.save(folder / MANIFEST)
         state = read_state(folder)
@@ -145,16 +148,26 @@ def train(
         else:
             monitor = VALIDATION_ACCURACY if held_out else None
             _fit(
-                model, data, RunKeeper(model.backbone, folder, seed=plan.seed, monitor=monitor), plan, device, progress
+                model,
+                data,
+                RunKeeper(model.backbone, folder, seed=config.seed, monitor=monitor),
+                config,
+                device,
+                progress,
             )
     return folder
 
 
-def _told(objective: Objective) -> str:
-    """What training may know of contexts."""
-    if objective.infers_contexts:
-        return "inferred"
-    return "known" if "environments" in objective.needs else "hidden"
+def _check_contexts(config: TrainingConfig, objective: Objective, manifest: Manifest) -> None:
+    """Refuse an objective that needs contexts where there are none."""
+    check_choice("contexts", config.contexts, ("hidden", "known", "inferred"))
+    if config.contexts == "known" and not manifest.has_contexts:
+        raise ValueError("contexts is 'known', but these images have no contexts; choose 'inferred' or 'hidden'.")
+    if objective.needs_contexts and config.contexts == "hidden":
+        known = "'known' or 'inferred'" if manifest.has_contexts else "'inferred', because these images have none"
+        raise ValueError(
+            f"the objective {config.objective!r} needs contexts, and they are hidden from it; set contexts to {known}."
+        )
 
 
 class _KeptContexts(ContextDataModule):
@@ -166,35 +179,40 @@ class _KeptContexts(ContextDataModule):
 
     def infer(self) -> Tensor:
         """Those of the run folder, if it has all of them, else found and written there."""
-        path, images = self.folder / SCENES, self.train_set
+        path, images = self.folder / INFERRED_CONTEXTS, self.train_set
         try:
             kept = pd.read_csv(path)
             if kept["path"].tolist() == images.paths:
-                return torch.tensor(kept["scene"].to_numpy(dtype="int64"))
+                return torch.tensor(kept["context"].to_numpy(dtype="int64"))
             raise ValueError(f"{path} is not about the training images.")
         except FileNotFoundError:
             pass
         except (KeyError, ValueError) as error:
             set_aside(path, error, "contexts are inferred anew")
         found = super().infer()
-        write_table(path, pd.DataFrame({"path": images.paths, "scene": found.tolist()}).to_csv(index=False))
+        write_table(path, pd.DataFrame({"path": images.paths, "context": found.tolist()}).to_csv(index=False))
         return found
 
 
 def _fit(
-    model: ImageClassifier, data: ContextDataModule, keeper: RunKeeper, plan: TrainingPlan, device: str, progress: bool
+    model: ImageClassifier,
+    data: ContextDataModule,
+    keeper: RunKeeper,
+    config: TrainingConfig,
+    device: str,
+    progress: bool,
 ) -> None:
     callbacks: list[Callback] = [keeper]
-    if plan.patience is not None:
-        callbacks.append(EarlyStopping(VALIDATION_ACCURACY, patience=plan.patience, mode="max"))
+    if config.patience is not None:
+        callbacks.append(EarlyStopping(VALIDATION_ACCURACY, patience=config.patience, mode="max"))
     if progress:
         callbacks.append(_ProgressBar(console_kwargs={"stderr": True}))  # what is piped stays clean
     with _quiet_lightning():
         trainer = Trainer(
-            max_epochs=plan.epochs,
+            max_epochs=config.epochs,
             accelerator="gpu" if device == "cuda" else device,
             devices=1,
-            precision=PRECISIONS[plan.precision],  # type: ignore[arg-type]
+            precision=PRECISIONS[config.precision],  # type: ignore[arg-type]
             callbacks=callbacks,
             logger=_tensorboard(keeper.folder),
             enable_checkpointing=False,
@@ -206,24 +224,20 @@ def _fit(
         trainer.fit(model, data)
 
 
-def _make_classifier(plan: TrainingPlan, manifest: Manifest) -> ImageClassifier:
-    settings = {name: dict(values) for name, values in plan.objective_settings.items()}
-    if "groupdro" in plan.objective.split("+"):
-        number = max(CANDIDATES) if "pfdl" in plan.objective.split("+") else len(manifest.contexts)
-        settings["groupdro"] = {"num_environments": number, **settings.get("groupdro", {})}
+def _make_classifier(config: TrainingConfig, manifest: Manifest) -> ImageClassifier:
     return ImageClassifier(
-        plan.backbone,
+        config.backbone,
         len(manifest.classes),
-        plan.objective,
-        objective_settings=settings,
-        image_size=plan.image_size,
-        small_stem=plan.small_stem,
-        pretrained=plan.pretrained,
-        learning_rate=plan.learning_rate,
-        momentum=plan.momentum,
-        weight_decay=plan.weight_decay,
-        decay_every=plan.decay_every,
-        augment=plan.augment,
+        config.objective,
+        objective_settings=config.objective_settings,
+        image_size=config.image_size,
+        small_stem=config.small_stem,
+        pretrained=config.pretrained,
+        learning_rate=config.learning_rate,
+        momentum=config.momentum,
+        weight_decay=config.weight_decay,
+        decay_every=config.decay_every,
+        augment=config.augment,
     )
 
 

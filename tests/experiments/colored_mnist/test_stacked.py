@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from pfdl.experiments.colored_mnist.stacked import FullBatchPlan, StackedMLPs, measure, train_restarts
-from pfdl.objectives.objective import make_objective
+from pfdl.objectives import make_objective
 from pfdl.vision.backbones import MLP
 
 PLAN = FullBatchPlan(hidden=6, l2=0.01, lr=0.01, steps=9)
@@ -55,12 +55,12 @@ def train_one(network, objective, inputs, labels, environments, weight_after, an
         ("irm", {"irm": {"weight": 50.0, "anneal": 3}}, 50.0, 3),
         ("vrex", {"vrex": {"weight": 20.0, "anneal": 2}}, 20.0, 2),
         (
-            "irm+pfdl-paper",
-            {"irm": {"weight": 50.0, "anneal": 3}, "pfdl-paper": {"weight": 10.0, "hidden": 4}},
+            "irm+pfdl",
+            {"irm": {"weight": 50.0, "anneal": 3}, "pfdl": {"weight": 10.0, "hidden": 4}},
             50.0,
             3,
         ),
-        ("pfdl-paper", {"pfdl-paper": {"weight": 10.0, "hidden": 4, "sharing": "indexed"}}, 1.0, 0),
+        ("pfdl", {"pfdl": {"weight": 10.0, "hidden": 4, "sharing": "indexed"}}, 1.0, 0),
     ],
 )
 def test_stacked_restarts_end_where_separate_ones_do(name, settings, weight, anneal):

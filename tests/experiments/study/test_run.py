@@ -21,7 +21,7 @@ from pfdl.experiments.study.report import details, overview, read_results, write
 from pfdl.experiments.study.rows import BASELINES, ENTRIES, FACTORS, METHODS
 from pfdl.experiments.study.run import Scale
 from pfdl.experiments.study.section import build
-from pfdl.objectives.objective import make_objective
+from pfdl.objectives import make_objective
 from pfdl.report.tables import Table
 
 
@@ -100,7 +100,7 @@ def test_a_folder_is_trained_on_pixels_or_on_stored_features(folder, monkeypatch
 
 
 def test_inferred_contexts_are_counted_and_compared_with_the_true_ones(digits):
-    lines = study.run_task("pfdl", 0, device="cpu", epochs=1, learning_rate=0.01, **dataclasses.asdict(digits))
+    lines = study.run_task("balance", 0, device="cpu", epochs=1, learning_rate=0.01, **dataclasses.asdict(digits))
     values = {line["test"]: line["value"] for line in lines}
     assert values[study.NUMBER] == 2  # two colours
     assert values[study.AGREEMENT] == 1.0
@@ -109,8 +109,8 @@ def test_inferred_contexts_are_counted_and_compared_with_the_true_ones(digits):
 
 
 def test_a_training_that_diverges_is_a_result_too(digits, tmp_path):
-    results = study.run(Scale(rows=("erm", "pfdl-paper"), seeds=2, epochs=2, learning_rate=1e30), [digits], tmp_path)
-    assert results[results["test"] == study.DIVERGED].groupby("row").size().to_dict() == {"erm": 2, "pfdl-paper": 2}
+    results = study.run(Scale(rows=("erm", "pfdl"), seeds=2, epochs=2, learning_rate=1e30), [digits], tmp_path)
+    assert results[results["test"] == study.DIVERGED].groupby("row").size().to_dict() == {"erm": 2, "pfdl": 2}
     assert results["value"].notna().all()
     write_report(results, tmp_path, command="pfdl study")
     text = (tmp_path / "table.md").read_text()
@@ -132,7 +132,7 @@ def test_the_procedural_set_can_be_less_tempting():
 
 
 def made_up():
-    values = {"erm": (50.0, 52.0, 51.0), "pfdl": (53.0, 54.0, 55.0), "erm-batch-16": (40.0, 41.0, 42.0)}
+    values = {"erm": (50.0, 52.0, 51.0), "balance": (53.0, 54.0, 55.0), "erm-batch-16": (40.0, 41.0, 42.0)}
     values["batch-16"] = (41.0, 42.0, 43.0)
     return pd.DataFrame(
         [
@@ -157,14 +157,14 @@ def plain(table):
 
 def test_one_table_has_all_data_sets(tmp_path):
     pets = made_up()
-    sheep = pets[(pets["seed"] < 2) | (pets["row"] != "pfdl")].assign(arena="sheep")
+    sheep = pets[(pets["seed"] < 2) | (pets["row"] != "balance")].assign(arena="sheep")
     table = plain(overview(pd.concat([pets, sheep])))
     assert table[0] == "| method | pets | sheep |"
     assert table[2] == "| *seeds* | 3 | 3 |"
     assert "| ERM | 51.0 | 51.0 |" in table
     assert "| PFDL (balanced scenes) | **+3.00 ± 0.58** | **+2.50 ± 0.50** (2) |" in table
     assert "| batches of 16 | +1.00 | +1.00 |" in table
-    against = plain(overview(pd.concat([pets, sheep]), against="pfdl"))
+    against = plain(overview(pd.concat([pets, sheep]), against="balance"))
     assert "| ERM | **-3.00 ± 0.58** | **-2.50 ± 0.50** (2) |" in against
     assert "| PFDL (balanced scenes) | 54.0 | 53.5 |" in against
 
@@ -173,13 +173,13 @@ def test_the_tables_of_the_page_are_those_of_its_results():
     folder = Path(__file__).parents[2] / "docs" / "results"
     page, results = (folder / "images.md").read_text(encoding="utf-8"), read_results([folder / "images.csv"])
     methods = results[results["row"].isin(METHODS)]
-    rivals = results[results["row"].isin(["erm", "dwr", "cnbb", "stablenet", "irm", "groupdro", "pfdl", "pfdl-paper"])]
-    factors = results[results["row"].isin(["erm", "pfdl-paper", *FACTORS])]
+    rivals = results[results["row"].isin(["erm", "dwr", "cnbb", "stablenet", "irm", "groupdro", "balance", "pfdl"])]
+    factors = results[results["row"].isin(["erm", "pfdl", *FACTORS])]
     tables = [details(part) for _, part in methods.groupby("arena")]
     tables.append(overview(factors[factors["arena"].str.contains("small|pacs, resnet18|pacs, pretrained")]))
     for data in ("colored|pacs", "procedural", "petscapes"):
         tables.append(overview(methods[methods["arena"].str.contains(data)]))
-        tables.append(overview(rivals[rivals["arena"].str.contains(data)], against="pfdl-paper"))
+        tables.append(overview(rivals[rivals["arena"].str.contains(data)], against="pfdl"))
     assert [table for table in tables if table not in page] == []
 
 
@@ -189,11 +189,11 @@ def test_studies_of_several_machines_become_one(tmp_path):
     made_up().assign(value=0.0).replace({"arena": {"pets": "sheep"}}).to_csv(second, index=False)
     made_up().assign(value=0.0).to_csv(tmp_path / "again.csv", index=False)  # the first has it already
     files = [str(first), str(second), str(tmp_path / "again.csv")]
-    result = CliRunner().invoke(app, ["study-table", *files, "--rows", "pfdl"])
+    result = CliRunner().invoke(app, ["study-table", *files, "--rows", "balance"])
     assert result.exit_code == 0, result.output
     assert "| PFDL (balanced scenes) | **+3.00 ± 0.58** | +0.00 |" in plain(result.output)
     assert "batches of 16" not in result.output
-    result = CliRunner().invoke(app, ["study-table", *files, "--data", "sheep", "--against", "pfdl"])
+    result = CliRunner().invoke(app, ["study-table", *files, "--data", "sheep", "--against", "balance"])
     assert "| method | sheep |" in result.output
     assert "difference to PFDL (balanced scenes) on" in result.output
 
@@ -222,7 +222,7 @@ def test_a_table_of_another_file_gets_a_sentence(text, tmp_path):
 
 
 def test_the_command(digits, tmp_path):
-    arguments = ["study", "colored-mnist", "--rows", "erm,pfdl-paper", "--seeds", "2", "--epochs", "1"]
+    arguments = ["study", "colored-mnist", "--rows", "erm,pfdl", "--seeds", "2", "--epochs", "1"]
     arguments += ["--device", "cpu", "-o", str(tmp_path / "out")]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output

@@ -46,7 +46,7 @@ def test_one_group_for_all_is_plain_training_to_the_bit():
 
 
 def test_a_training_can_be_repeated_and_the_seed_matters():
-    assert run(objective="pfdl-paper") == run(objective="pfdl-paper")
+    assert run(objective="pfdl") == run(objective="pfdl")
     assert run(seed=1).accuracy != run().accuracy
 
 
@@ -84,8 +84,8 @@ def test_settings_without_a_meaning_are_refused(setting, value):
 
 
 def test_numbers_that_are_not_finite_end_a_training_and_mistakes_are_still_raised():
-    assert not run(objective="pfdl-paper").diverged
-    assert run(objective="pfdl-paper", learning_rate=1e30).diverged
+    assert not run(objective="pfdl").diverged
+    assert run(objective="pfdl", learning_rate=1e30).diverged
     assert run(learning_rate=1e30).diverged  # plain training, which does not look at features
     with pytest.raises(ValueError, match="environment"):
         run(TRAIN.contexts + 5, objective="groupdro", settings={"groupdro": {"num_environments": 1}})

@@ -15,7 +15,7 @@ IRM_SETTINGS = {"weight": 91257.18613115903, "anneal": 190}
 # V-REx's code minimises R₁ + R₂ + 0.001‖w‖² + 10⁴(R₁ − R₂)² = 2 [mean R + 0.0005‖w‖² + 2·10⁴ Var R].
 VREX_PLAN = FullBatchPlan(hidden=256, l2=0.0005, lr=0.001, steps=501)
 VREX_SETTINGS = {"weight": 20_000.0, "anneal": 100}
-PENALTY = "pfdl-paper"
+PENALTY = "pfdl"
 """PFDL is the published penalty in this table; all rows but one let g know which feature it predicts."""
 
 
@@ -34,7 +34,7 @@ class Row:
     Attributes:
         key: Name of its file.
         title: Name in the table.
-        objective: Name for :func:`pfdl.objectives.objective.make_objective`.
+        objective: Name for :func:`pfdl.make_objective`.
         plan: Widths, learning rate, number of steps.
         settings: Arguments of the objective's parts.
         grayscale: Train on the digits without their colour.

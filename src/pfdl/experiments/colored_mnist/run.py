@@ -24,7 +24,7 @@ from pfdl.data.digits import DigitSource, find_digits
 from pfdl.experiments.colored_mnist.rows import CANDIDATES, CONTEXT_ROWS, IRM, LITERAL_ROW, PENALTY, Row
 from pfdl.experiments.colored_mnist.stacked import StackedMLPs, measure, train_restarts
 from pfdl.experiments.grid import run_grid
-from pfdl.objectives.objective import make_objective
+from pfdl.objectives import make_objective
 from pfdl.vision.backbones import MLP
 
 _ALL_CANDIDATES = [row for rows in CANDIDATES.values() for row in rows]
@@ -170,7 +170,9 @@ def run_row(row: Row, data: StackedColoredMNIST, scale: Scale) -> list[dict[str,
     for seed in data.seeds:
         torch.manual_seed(seed)  # the network first: rows of one width then start from the same weights
         networks.append(MLP(train.shape[2], row.plan.hidden))
-        objectives.append(make_objective(row.objective, row.plan.hidden, **row.settings).to(data.device))
+        objectives.append(
+            make_objective(row.objective, row.plan.hidden, **dict[str, Any](row.settings)).to(data.device)
+        )
     stacked = StackedMLPs(networks, data.device)
     train_restarts(
         stacked,

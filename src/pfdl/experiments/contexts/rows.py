@@ -19,6 +19,7 @@ class Row:
         backbone: A backbone, or ``RESNET``.
         objective: What it is trained on.
         baseline: Key of the row with the same backbone and plain training; None for such a row itself.
+        contexts: What the objective may know of contexts.
         paper: The paper's accuracies in percent, on NICO, at ``RATIOS``; None where the paper has none.
     """
 
@@ -28,6 +29,7 @@ class Row:
     objective: str
     baseline: str | None = None
     paper: tuple[float | None, ...] | None = None
+    contexts: str = "hidden"
 
 
 ROWS = {
@@ -42,13 +44,13 @@ ROWS = {
         Row("dwr", "ResNet, DWR", RESNET, "dwr", "resnet", (35.66, 35.61, 37.29, 40.37, 41.81, 43.08, 43.72)),
         Row("stablenet", "ResNet, StableNet", RESNET, "stablenet", "resnet"),
         Row(
-            "pfdl-paper",
-            "ResNet, PFDL as published",
+            "pfdl",
+            "ResNet, PFDL",
             RESNET,
-            "pfdl-paper",
+            "pfdl",
             "resnet",
             (41.31, 41.41, 43.70, 47.46, 46.80, 49.29, 50.87),
         ),
-        Row("pfdl", "ResNet, PFDL (library default)", RESNET, "pfdl", "resnet"),
+        Row("balance", "ResNet, balance of inferred contexts", RESNET, "balance", "resnet", contexts="inferred"),
     )
 }

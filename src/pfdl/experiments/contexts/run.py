@@ -28,7 +28,7 @@ from pfdl.experiments.grid import run_grid
 from pfdl.vision.checkpoint import load_model
 from pfdl.vision.evaluation import evaluate
 from pfdl.vision.resume import shed_state
-from pfdl.vision.training import TrainingPlan, train
+from pfdl.vision.training import TrainingConfig, train
 
 TRAINING_RATIO = "5:1"
 
@@ -173,9 +173,10 @@ def run_task(
     manifest = read_manifest(_manifest_path(output, seed))
     method = ROWS[row]
     is_resnet = method.backbone == RESNET
-    plan = TrainingPlan(
+    plan = TrainingConfig(
         backbone=size.resnet if is_resnet else method.backbone,
         objective=method.objective,
+        contexts=method.contexts,
         image_size=size.image_size,
         small_stem=size.small_stem and is_resnet,
         epochs=size.epochs,

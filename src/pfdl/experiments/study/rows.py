@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pfdl.contexts.inference import CANDIDATES
-
 HIDDEN, ONE, INFERRED, KNOWN = "hidden", "one", "inferred", "known"
 """What an objective may be told of contexts: nothing; that all samples share one; groups found by
 :func:`pfdl.infer_contexts`; or the truth, which makes it an oracle."""
@@ -19,7 +17,7 @@ class Entry:
 
     Args:
         title: Its name in tables.
-        objective: See :func:`pfdl.objectives.objective.make_objective`.
+        objective: See :func:`pfdl.make_objective`.
         settings: Likewise.
         environments: What it is told of contexts: ``HIDDEN``, ``ONE``, ``INFERRED`` or ``KNOWN``.
         batch_size: See :class:`pfdl.experiments.study.training.Contest`.
@@ -39,24 +37,27 @@ class Entry:
 
 
 def _published(title: str, *, entry: Mapping[str, Any] | None = None, **changes: Any) -> Entry:
-    """The published penalty with changes; ``entry`` is what changes beside it."""
-    return Entry(title, "pfdl-paper", {"pfdl-paper": changes} if changes else {}, **(entry or {}))
+    """PFDL with changes; ``entry`` is what changes beside it."""
+    return Entry(title, "pfdl", {"pfdl": changes} if changes else {}, **(entry or {}))
 
 
 METHODS: dict[str, Entry] = {
     "erm": Entry("ERM", "erm"),
     "erm-classes": Entry("ERM, classes weighted equally", "balance", {"balance": {"equal_classes": True}}, ONE),
-    "pfdl-paper": Entry("PFDL as published", "pfdl-paper"),
+    "pfdl": Entry("PFDL", "pfdl"),
     "dwr": Entry("DWR", "dwr"),
     "cnbb": Entry("CNBB's weights", "cnbb"),
     "stablenet": Entry("StableNet", "stablenet"),
     "irm": Entry("IRM, inferred contexts", "irm", {"irm": {"weight": 0.1}}, INFERRED),
-    "groupdro": Entry(
-        "GroupDRO, inferred contexts", "groupdro", {"groupdro": {"num_environments": max(CANDIDATES)}}, INFERRED
+    "groupdro": Entry("GroupDRO, inferred contexts", "groupdro", {}, INFERRED),
+    "balance": Entry("balance, inferred contexts", "balance", {}, INFERRED),
+    "balance-classes": Entry(
+        "balance, inferred contexts, classes weighted equally too",
+        "balance",
+        {"balance": {"equal_classes": True}},
+        INFERRED,
     ),
-    "pfdl": Entry("PFDL (balanced scenes)", "pfdl", {}, INFERRED),
-    "pfdl-classes": Entry("PFDL, classes weighted equally too", "pfdl", {"pfdl": {"equal_classes": True}}, INFERRED),
-    "pfdl-known": Entry("PFDL, true contexts (oracle)", "balance", {}, KNOWN),
+    "balance-known": Entry("balance, true contexts (oracle)", "balance", {}, KNOWN),
 }
 
 FACTORS: dict[str, Entry] = {
@@ -77,14 +78,14 @@ FACTORS: dict[str, Entry] = {
     "erm-batch-16": Entry("ERM, batches of 16", "erm", batch_size=16),
     "erm-batch-256": Entry("ERM, batches of 256", "erm", batch_size=256),
     "erm-width-64": Entry("ERM, 64 features", "erm", width=64),
-    "pfdl-batch-16": Entry("PFDL (balanced scenes), batches of 16", "pfdl", {}, INFERRED, batch_size=16),
+    "balance-batch-16": Entry("balance, inferred contexts, batches of 16", "balance", {}, INFERRED, batch_size=16),
 }
 
 BASELINES = {
-    "pfdl-classes": "erm-classes",
+    "balance-classes": "erm-classes",
     "batch-16": "erm-batch-16",
     "batch-256": "erm-batch-256",
-    "pfdl-batch-16": "erm-batch-16",
+    "balance-batch-16": "erm-batch-16",
     "width-64": "erm-width-64",
     "width-64-before": "erm-width-64",
 }

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pfdl._internal.validation import check_count
-from pfdl.objectives.objective import Objective, make_objective
+from pfdl.objectives import Objective, make_objective
 from pfdl.vision.features import FeatureTap, attach
 from pfdl.vision.pixels import mirror_and_shift, normalise
 
@@ -39,7 +39,7 @@ class Contest:
     """How one network is trained.
 
     Args:
-        objective: See :func:`pfdl.objectives.objective.make_objective`.
+        objective: See :func:`pfdl.make_objective`.
         settings: Likewise.
         layer: The linear layer whose input the objective sees as features: -1 for the last, -2 for the one before it.
         class_centred: Whether the objective sees the features with every class of a batch at its own mean.
@@ -106,7 +106,7 @@ def compete(
     model.to(device).to(memory_format=torch.channels_last)
     layer = [part for part in model.modules() if isinstance(part, nn.Linear)][contest.layer]
     torch.manual_seed(contest.seed)
-    objective = make_objective(contest.objective, layer.in_features, **dict(contest.settings)).to(device)
+    objective = make_objective(contest.objective, layer.in_features, **dict[str, Any](contest.settings)).to(device)
     optimizer = torch.optim.SGD(
         model.parameters(), contest.learning_rate, momentum=contest.momentum, weight_decay=contest.weight_decay
     )

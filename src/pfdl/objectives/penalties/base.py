@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
-from torch import nn
+from torch import Tensor, nn
+
+from pfdl.objectives.base import FromData
 
 
-class Penalty(nn.Module):
+class Penalty(FromData, nn.Module):
     """A scalar term of the training loss.
 
     A subclass says in ``needs`` which of a batch's tensors its ``forward`` takes, in order: ``"features"``,
@@ -16,3 +19,13 @@ class Penalty(nn.Module):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("features",)
+    reference: ClassVar[str] = ""
+    """The paper, for ``pfdl list objectives``."""
+
+    def metrics(self) -> Mapping[str, Tensor]:
+        """Return what is worth logging of the last call; by default nothing."""
+        return {}
+
+    def divisor(self) -> float:
+        """Return what the whole loss is divided by, so that a large weight does not enlarge its gradient."""
+        return 1.0

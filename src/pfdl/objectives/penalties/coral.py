@@ -20,6 +20,7 @@ class CORAL(EnvironmentPenalty):
     as in :class:`pfdl.objectives.penalties.environments.EnvironmentPenalty`.
     """
 
+    reference = "Sun and Saenko, 2016"
     needs = ("features", "environments")
 
     def compare(self, features: Tensor, environments: Tensor) -> Tensor:

@@ -46,6 +46,10 @@ class EnvironmentPenalty(Penalty):
         """The weight that the next call will use."""
         return self.weight if self.completed_calls >= self.anneal else 1.0
 
+    def divisor(self) -> float:
+        """Return the weight of the next call if it exceeds 1, as in the published code of IRM."""
+        return max(1.0, self.current_weight())
+
     def forward(self, *batch: Tensor) -> Tensor:
         """Compare the environments of one batch.
 

@@ -25,6 +25,8 @@ class IRM(EnvironmentPenalty):
         tensor(0.6068)
     """
 
+    reference = "Arjovsky et al., 2019"
+
     def compare(self, logits: Tensor, labels: Tensor, environments: Tensor) -> Tensor:
         """The mean over environments of the squared derivative, without the weight."""
         return environment_means(scale_gradients(logits, labels), environments).square().mean()

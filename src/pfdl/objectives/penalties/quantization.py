@@ -16,6 +16,7 @@ class Quantization(Penalty):
         weight: 3e-6 in reimplementations of CNBB.
     """
 
+    reference = "He et al., 2021"
     needs = ("features",)
 
     def __init__(self, weight: float = 3e-6) -> None:

@@ -6,8 +6,7 @@ from pfdl.objectives.weightings.cnbb import CNBB
 from pfdl.objectives.weightings.dwr import DWR
 from pfdl.objectives.weightings.group_dro import GroupDRO
 from pfdl.objectives.weightings.product import Product
-from pfdl.objectives.weightings.scene_balance import SceneBalance
 from pfdl.objectives.weightings.stablenet import StableNet
 from pfdl.objectives.weightings.uniform import Uniform
 
-__all__ = ["CNBB", "DWR", "Balance", "GroupDRO", "Product", "SceneBalance", "StableNet", "Uniform", "Weighting"]
+__all__ = ["CNBB", "DWR", "Balance", "GroupDRO", "Product", "StableNet", "Uniform", "Weighting"]

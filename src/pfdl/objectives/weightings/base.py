@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from torch import Tensor, nn
 
+from pfdl.objectives.base import FromData
 
-class Weighting(nn.Module):
+
+class Weighting(FromData, nn.Module):
     """One weight per sample of the batch.
 
     A subclass says in ``needs`` which of a batch's tensors its ``forward`` takes, in order: ``"risks"`` (each sample's
@@ -13,13 +18,13 @@ class Weighting(nn.Module):
     makes one number per sample, not negative, and returns ``self.finish(...)`` of them: shape (n,), mean 1.
 
     Attributes:
-        infers_contexts: Whether its environments are to be found by :func:`pfdl.infer_contexts`, not told.
         effective_sample_size: (Σw)²/Σw² of the last batch, a tensor on its device: n if all weights are equal, 1 if
             one sample has all of it. None before the first batch.
     """
 
     needs: tuple[str, ...] = ("features",)
-    infers_contexts: bool = False
+    reference: ClassVar[str] = ""
+    """The paper, for ``pfdl list objectives``."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,6 +35,15 @@ class Weighting(nn.Module):
 
         Most weightings have no use for them. Calling it is optional, and once more after a checkpoint was loaded.
         """
+
+    def divisor(self) -> float:
+        """Return 1: a weighting does not scale the loss."""
+        return 1.0
+
+    def metrics(self) -> Mapping[str, Tensor]:
+        """Return the effective sample size of the last batch."""
+        size = self.effective_sample_size
+        return {} if size is None else {"effective_sample_size": size}
 
     def finish(self, weights: Tensor) -> Tensor:
         """Note the effective sample size and scale the weights to a mean of 1; how every ``forward`` ends."""

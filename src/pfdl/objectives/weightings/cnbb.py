@@ -31,6 +31,8 @@ class CNBB(Weighting):
         size_weight: λ, with the weights scaled to mean 1.
     """
 
+    reference = "He et al., 2021"
+
     def __init__(self, *, steps: int = 4, learning_rate: float = 1e-3, size_weight: float = 1e-4) -> None:
         super().__init__()
         check_count("steps", steps, 0)

@@ -28,6 +28,8 @@ class DWR(Weighting):
         learning_rate: Their size.
     """
 
+    reference = "Kuang et al., 2020"
+
     def __init__(self, *, steps: int = 20, learning_rate: float = 0.005) -> None:
         super().__init__()
         check_count("steps", steps, 0)

@@ -1,4 +1,4 @@
-"""Distributionally robust optimisation over known groups."""
+"""Distributionally robust optimisation over groups."""
 
 from __future__ import annotations
 
@@ -7,45 +7,55 @@ import math
 import torch
 from torch import Tensor
 
-from pfdl._internal.validation import check_count
-from pfdl.objectives.weightings.base import Weighting
+from pfdl.objectives.weightings.groups import GroupWeighting, group_counts
 
 
-class GroupDRO(Weighting):
-    r"""More weight for environments that are doing badly (Sagawa et al., 2020).
+class GroupDRO(GroupWeighting):
+    r"""Give more weight to groups with a high loss (Sagawa et al., 2020); a group is one class in one context.
 
-    Each environment e has a share :math:`q_e`, all equal at the start. Each batch multiplies it by
-    :math:`\exp(\eta R_e)`, with the environment's risk in the batch, and normalises; the loss is
-    :math:`\sum_e q_e R_e`. Environments that do not occur in a batch keep their share for later and do not count in it.
+    Each group g has a share :math:`q_g`, all equal at the start. Each batch multiplies it by :math:`\exp(\eta R_g)`,
+    with the group's risk in the batch, and normalises; the loss is :math:`\sum_g q_g R_g`. Groups that do not occur in
+    a batch keep their share for later and do not count in it. The groups are those of :meth:`prepare`; others join
+    with an average share when they are first seen.
 
     Args:
-        num_environments: How many there are; environments are numbered from 0.
         step_size: η.
     """
 
-    needs = ("risks", "environments")
-    shares: Tensor
+    needs = ("risks", "labels", "environments")
+    reference = "Sagawa et al., 2020"
 
-    def __init__(self, num_environments: int, *, step_size: float = 0.01) -> None:
+    def __init__(self, *, step_size: float = 0.01) -> None:
         super().__init__()
-        check_count("num_environments", num_environments, 1)
         if not math.isfinite(step_size) or step_size < 0:
             raise ValueError(f"step_size is {step_size}; give a finite number of at least 0.")
         self.step_size = step_size
-        self.register_buffer("shares", torch.full((num_environments,), 1 / num_environments))
 
-    def forward(self, risks: Tensor, environments: Tensor) -> Tensor:
-        """Update the shares by the risks of a batch, shape (n,), and weigh each sample by its environment's."""
-        count = len(self.shares)
-        if int(environments.max()) >= count or int(environments.min()) < 0:
-            raise ValueError(
-                f"environments go from {int(environments.min())} to {int(environments.max())}, but there are {count}; "
-                f"number them from 0 to {count - 1}."
-            )
-        members = torch.nn.functional.one_hot(environments, count).to(risks.dtype)
-        sizes = members.sum(0)
+    def prepare(self, labels: Tensor, environments: Tensor) -> None:
+        """Start with equal shares for the groups of all training samples, unless shares were loaded."""
+        if not self.table.numel():
+            self._join(labels.long(), environments.long())
+
+    def forward(self, risks: Tensor, labels: Tensor, environments: Tensor) -> Tensor:
+        """Update the shares by the risks of a batch, shape (n,), and weigh each sample by its group's share."""
+        if bool((environments < 0).any()):
+            raise ValueError("GroupDRO needs the context of every sample, and some are unknown (−1).")
+        labels, environments = labels.long(), environments.long()
+        self._join(labels, environments)
+        sizes = group_counts(labels, environments, self.table)
         if self.training:
-            means = risks @ members / sizes.clamp(min=1)
-            # Absent environments have a mean of 0 here and so keep their share, up to the normalisation.
-            self.shares = (self.shares.log() + self.step_size * means).softmax(0)
-        return self.finish((self.shares / sizes.clamp(min=1))[environments])
+            sums = torch.zeros_like(self.table).index_put_(
+                (labels, environments), risks.to(self.table), accumulate=True
+            )
+            # Groups absent from the batch have a mean of 0 here and so keep their share, up to the normalisation.
+            logits = self.table.log() + self.step_size * sums / sizes.clamp(min=1)
+            self.table = logits.flatten().softmax(0).view_as(logits)
+        return self.finish((self.table / sizes.clamp(min=1))[labels, environments].to(risks.dtype))
+
+    def _join(self, labels: Tensor, contexts: Tensor) -> None:
+        """Give groups that were not seen before an average share."""
+        self.grow(labels, contexts)
+        new = (group_counts(labels, contexts, self.table) > 0) & (self.table == 0)
+        known = (self.table > 0).sum()
+        shares = torch.where(new, 1 / known.clamp(min=1), self.table)
+        self.table = shares / shares.sum()

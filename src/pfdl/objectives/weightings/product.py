@@ -21,7 +21,6 @@ class Product(Weighting):
         super().__init__()
         self.factors = nn.ModuleList(factors)
         self.needs = tuple(dict.fromkeys(name for factor in self._factors() for name in factor.needs))
-        self.infers_contexts = any(factor.infers_contexts for factor in self._factors())
 
     def forward(self, *tensors: Tensor) -> Tensor:
         """One weight per sample, from the tensors that the factors need."""

@@ -41,6 +41,8 @@ class StableNet(Weighting):
     memory_weights: Tensor
     batches_seen: Tensor
 
+    reference = "Zhang et al., 2021"
+
     def __init__(
         self,
         *,

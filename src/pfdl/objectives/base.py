@@ -1,0 +1,57 @@
+"""What penalties and weightings have in common, and what they may know of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class DataShape:
+    """What a part of an objective may know of the data when it is built.
+
+    Args:
+        num_features: p, the width of the embedding.
+        num_classes: Number of classes; None if not known yet.
+        num_contexts: Number of contexts; None if not known yet, as before they are inferred.
+    """
+
+    num_features: int
+    num_classes: int | None = None
+    num_contexts: int | None = None
+
+
+class Part(Protocol):
+    """A penalty or a weighting: a module that says what it reads and what it would log.
+
+    :class:`pfdl.objectives.penalties.Penalty` and :class:`pfdl.objectives.weightings.Weighting` are bases with all of
+    this; a module with these members needs no base.
+    """
+
+    needs: tuple[str, ...]
+    """Which tensors of a batch it is called with, in this order: any of ``"risks"`` (weightings only), ``"features"``,
+    ``"logits"``, ``"labels"``, ``"environments"``."""
+
+    def __call__(self, *tensors: Tensor) -> Tensor:
+        """Return the penalty as a scalar, or one weight per sample."""
+        ...
+
+    def divisor(self) -> float:
+        """Return what the whole loss is divided by; 1 for almost all (weightings are not asked)."""
+        ...
+
+    def metrics(self) -> Mapping[str, Tensor]:
+        """Return what is worth logging of the last call, as scalars on its device."""
+        ...
+
+
+class FromData:
+    """A part that is built from settings alone; override :meth:`from_data` to use the shape of the data."""
+
+    @classmethod
+    def from_data(cls, shape: DataShape, **settings: Any) -> Any:
+        """Build the part for data of this shape."""
+        return cls(**settings)

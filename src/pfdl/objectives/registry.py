@@ -1,0 +1,203 @@
+"""Names for objectives: the library's own, and those that others register."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any
+
+from torch import nn
+
+from pfdl.decorrelation import PartialDecorrelation
+from pfdl.objectives.base import DataShape
+from pfdl.objectives.objective import Objective
+from pfdl.objectives.penalties import CORAL, IRM, Quantization, VREx
+from pfdl.objectives.weightings import CNBB, DWR, Balance, GroupDRO, Product, StableNet, Weighting
+
+ENTRY_POINTS = "pfdl.objectives"
+"""The group of entry points under which an installed package offers objectives."""
+
+Factory = Callable[..., nn.Module | tuple[nn.Module, ...]]
+
+
+@dataclass(frozen=True)
+class ObjectiveInfo:
+    """What ``pfdl list objectives`` says of a name.
+
+    Attributes:
+        name: What it is called.
+        summary: What it does, one sentence.
+        needs: What it reads of a batch beside logits and labels: ``"features"``, ``"contexts"``.
+        settings: Its settings with their defaults, as ``name=default``.
+        reference: The paper.
+    """
+
+    name: str
+    summary: str
+    needs: tuple[str, ...]
+    settings: tuple[str, ...]
+    reference: str
+
+
+def _erm(shape: DataShape) -> tuple[nn.Module, ...]:
+    """Minimise the mean loss, without penalty or weights (empirical risk minimisation)."""
+    return ()
+
+
+def _cnbb(shape: DataShape, **settings: Any) -> tuple[nn.Module, ...]:
+    return CNBB(**settings), Quantization()
+
+
+_cnbb.__doc__ = CNBB.__doc__
+_cnbb.__wrapped__ = CNBB  # type: ignore[attr-defined]  # its settings and its paper are those of the weighting
+
+_factories: dict[str, Factory] = {
+    "balance": Balance,
+    "cnbb": _cnbb,
+    "coral": CORAL,
+    "dwr": DWR,
+    "erm": _erm,
+    "groupdro": GroupDRO,
+    "irm": IRM,
+    "pfdl": PartialDecorrelation,
+    "stablenet": StableNet,
+    "vrex": VREx,
+}
+
+
+def register_objective(name: str, factory: Factory) -> None:
+    """Give an objective a name, for :func:`make_objective`, ``pfdl train``, ``pfdl list`` and ``pfdl study``.
+
+    An installed package can do the same without being imported first, by an entry point::
+
+        [project.entry-points."pfdl.objectives"]
+        mine = "my_package:MyPenalty"
+
+    Args:
+        name: Letters, digits and hyphens; not taken yet.
+        factory: A class derived from :class:`pfdl.objectives.penalties.Penalty` or
+            :class:`pfdl.objectives.weightings.Weighting`; or a function that takes a
+            :class:`pfdl.objectives.DataShape` and the settings as keywords, and returns such a part, or several as a
+            tuple.
+
+    Raises:
+        ValueError: If the name cannot be used or is taken.
+        TypeError: If the factory cannot be called.
+
+    Example:
+        >>> from pfdl.objectives.penalties import Penalty
+        >>> class Size(Penalty):
+        ...     '''Penalise the mean squared feature.'''
+        ...     def forward(self, features):
+        ...         return features.square().mean()
+        >>> register_objective("size-example", Size)
+        >>> make_objective("erm+size-example", num_features=8).needs
+        {'features'}
+    """
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
+        raise ValueError(
+            f"the name of the objective is {name!r}; give letters, digits and hyphens, such as 'my-penalty'."
+        )
+    if name in _known():
+        raise ValueError(f"there is an objective {name!r} already; choose another name.")
+    if not callable(factory):
+        raise TypeError(f"the factory of {name!r} is a {type(factory).__name__}; give a class or a function.")
+    _factories[name] = factory
+
+
+def list_objectives() -> list[ObjectiveInfo]:
+    """Return all objectives that can be named, in alphabetical order."""
+    return [_describe(name, factory) for name, factory in sorted(_known().items())]
+
+
+def make_objective(
+    name: str,
+    num_features: int,
+    *,
+    num_classes: int | None = None,
+    num_contexts: int | None = None,
+    **settings: Any,
+) -> Objective:
+    """Build an objective by name.
+
+    Args:
+        name: A name of :func:`list_objectives`, or several joined by ``+``, such as ``"irm+pfdl"``: penalties are
+            added, weightings multiplied. ``"pfdl"`` is the paper's method.
+        num_features: p, the width of the embedding.
+        num_classes: Number of classes, for parts that ask for it.
+        num_contexts: Number of contexts, for parts that ask for it.
+        **settings: For each part of the name that shall not have its defaults, a mapping of its arguments:
+            ``irm={"weight": 1e4, "anneal": 200}``.
+
+    Returns:
+        A new objective.
+
+    Raises:
+        ValueError: If a name is unknown or given twice, or if settings are given for a part that the name does not
+            have, or that the part does not know.
+
+    Example:
+        >>> make_objective("irm+pfdl", num_features=8, irm={"weight": 100.0}).needs == {
+        ...     "features", "logits", "labels", "environments"}
+        True
+    """
+    names = name.split("+")
+    known = _known()
+    for part in names:
+        if part not in known:
+            raise ValueError(
+                f"{part!r} in the objective {name!r} is unknown; choose from {', '.join(sorted(known))}, "
+                "or join several with '+'."
+            )
+    if len(set(names)) < len(names):
+        raise ValueError(f"the objective {name!r} names a part twice; give each once.")
+    if unused := set(settings) - set(names):
+        raise ValueError(f"settings for {', '.join(sorted(unused))} were given but the objective is {name!r}.")
+    shape = DataShape(num_features, num_classes, num_contexts)
+    parts = [part for key in names for part in _build(key, known[key], shape, settings.get(key, {}))]
+    weightings = [part for part in parts if isinstance(part, Weighting)]
+    weighting = Product(weightings) if len(weightings) > 1 else next(iter(weightings), None)
+    return Objective((part for part in parts if not isinstance(part, Weighting)), weighting)
+
+
+def _build(name: str, factory: Factory, shape: DataShape, settings: Mapping[str, Any]) -> tuple[nn.Module, ...]:
+    valid = _settings_of(factory)
+    if unknown := set(settings) - set(valid):
+        choice = f"it has {', '.join(valid)}" if valid else "it has none"
+        raise ValueError(f"the objective {name!r} has no setting {', '.join(sorted(unknown))}; {choice}.")
+    build = getattr(factory, "from_data", factory)
+    parts = build(shape, **settings)
+    return parts if isinstance(parts, tuple) else (parts,)
+
+
+@cache
+def _load_entry_points() -> Mapping[str, Factory]:
+    return {point.name: point.load() for point in entry_points(group=ENTRY_POINTS)}
+
+
+def _known() -> dict[str, Factory]:
+    return {**_load_entry_points(), **_factories}
+
+
+def _settings_of(factory: Factory) -> dict[str, Any]:
+    """Return the settings that a user may change, with their defaults, in order."""
+    parameters = inspect.signature(factory).parameters.values()
+    shape = set(DataShape.__dataclass_fields__)
+    return {
+        one.name: one.default
+        for one in parameters
+        if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY) and one.name not in shape | {"shape"}
+    }
+
+
+def _describe(name: str, factory: Factory) -> ObjectiveInfo:
+    described = inspect.unwrap(factory)
+    summary = (inspect.getdoc(described) or "").partition("\n")[0]
+    needs = [{"environments": "contexts"}.get(need, need) for need in getattr(described, "needs", ())]
+    settings = tuple(f"{key}={value!r}" for key, value in _settings_of(factory).items())
+    reads = tuple(need for need in needs if need in ("features", "contexts"))
+    return ObjectiveInfo(name, summary, reads, settings, getattr(described, "reference", ""))
