@@ -54,7 +54,8 @@ class PartialDecorrelation(nn.Module):
     Step 2, :meth:`penalty`, returns weight × L_decorr with g frozen, to be minimised by the model. Both may be called
     by themselves. In ``eval()`` mode a call of the module updates nothing; :meth:`fit_step` always does.
     Step 1 never touches the gradients of the model, nor step 2 those of g. To everybody else g's parameters are frozen
-    (``requires_grad`` is False, no ``.grad``): a model optimiser that happens to hold them leaves them alone, and ``DistributedDataParallel`` does not wait for them.
+    (``requires_grad`` is False, no ``.grad``): a model optimiser that happens to hold them leaves them alone, and
+    ``DistributedDataParallel`` does not wait for them.
 
     Under ``torch.distributed`` both steps are those of the union of all processes' batches, and g is the same in all
     of them (``docs/distributed.md``).
