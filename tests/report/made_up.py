@@ -53,14 +53,14 @@ def make_study(folder, seeds=6):
     """On pets PFDL is better by 3, give or take a tenth from seed to seed; on digits nothing differs."""
     write_config(folder, "study", {"rows": ["erm", "pfdl"], "seeds": seeds, "command": "pfdl study pets"})
     lines = [
-        {"arena": arena, "row": row, "seed": seed, "test": test, "value": value + (3 + seed / 10) * (row != "erm")}
-        for arena, tests in (("pets", {"1:5": 40.0, "5:1": 70.0, "effective sample size": 1.0}),)
+        {"dataset": dataset, "row": row, "seed": seed, "test": test, "value": value + (3 + seed / 10) * (row != "erm")}
+        for dataset, tests in (("pets", {"1:5": 40.0, "5:1": 70.0, "effective sample size": 1.0}),)
         for row in ("erm", "pfdl")
         for seed in range(seeds)
         for test, value in tests.items()
     ]
     lines += [
-        {"arena": "digits", "row": row, "seed": seed, "test": "shifted", "value": 10.0 + seed}
+        {"dataset": "digits", "row": row, "seed": seed, "test": "shifted", "value": 10.0 + seed}
         for row in ("erm", "pfdl", "batch-16")  # the last without a partner
         for seed in range(seeds)
     ]

@@ -64,7 +64,7 @@ def test_a_study_compares_with_plain_training_where_it_is_hardest(tmp_path):
         "pets: Beyond chance (95 % sure over 1 comparison): PFDL (balanced scenes) (+3.2). "
         "digits: Nothing is beyond chance (95 % sure over 1 comparison)."
     )  # a row without its partner is no comparison
-    (tmp_path / "results.csv").write_text("arena,row,seed,test,value\n")
+    (tmp_path / "results.csv").write_text("dataset,row,seed,test,value\n")
     assert warnings_of(build(study, tmp_path)) == ["No finished results yet."]
 
 

@@ -50,10 +50,10 @@ def reproduce_mmads(
     from pfdl.experiments.mmads.report import write_report
 
     console = Console(stderr=True)
-    plan = mmads.QUICK if quick else mmads.FULL
+    config = mmads.QUICK if quick else mmads.FULL
     command = f"pfdl reproduce mmads{' --quick' if quick else ''}"
     with cli_images.answering_mistakes():
-        results = mmads.run(plan, output, n_jobs=jobs, backend=backend, console=console, command=command)
+        results = mmads.run(config, output, n_jobs=jobs, backend=backend, console=console, command=command)
         for path in write_report(results, output, command=command):
             typer.echo(path)
 
@@ -94,13 +94,13 @@ def reproduce_colored_mnist(
     command = f"pfdl reproduce colored-mnist{flags}"
     with cli_images.answering_mistakes():
         source = find_digits(mnist, download=download)
-        scale = colored_mnist.scale_of(quick=quick, restarts=restarts)
+        config = colored_mnist.config_of(quick=quick, restarts=restarts)
         place = resolve_device(device)
         console.print(f"Digits: {source.name}. Computing on {place}.")
         if place == "cpu" and not quick and source.is_mnist:
             console.print("The published protocol takes hours without a GPU; --quick takes minutes.")
         results = colored_mnist.run(
-            scale,
+            config,
             output,
             folder=None if mnist is None else str(mnist),
             device=place,
@@ -108,8 +108,8 @@ def reproduce_colored_mnist(
             console=console,
             command=command,
         )
-        data = ColoredMNIST(source, seed=scale.seed, max_train=scale.max_train)
-        for path in write_report(results, data, scale, output, command=command):
+        data = ColoredMNIST(source, seed=config.seed, max_train=config.max_train)
+        for path in write_report(results, data, config, output, command=command):
             typer.echo(path)
 
 
@@ -117,7 +117,7 @@ def reproduce_colored_mnist(
 def reproduce_contexts(
     data: Annotated[
         Path | None,
-        typer.Option(help="Folder of NICO, or any class/context/image. Without it: the built-in drawn data set."),
+        typer.Option(help="Folder of NICO, or any class/context/image. Without it: the generated shapes."),
     ] = None,
     superclass: Annotated[str | None, typer.Option(help="Top folder to use; Animal for the paper's table.")] = None,
     on_bad_image: Annotated[str, typer.Option(help="error: name unusable files and stop; skip: leave them out.")] = (
@@ -176,7 +176,7 @@ def reproduce_contexts(
         from pfdl.vision.training import TrainingStoppedError
 
         images = contexts.Images(None if data is None else str(data), superclass, on_bad_image, group_by)
-        scale = replace(contexts.QUICK if quick else contexts.FULL, **given)  # type: ignore[arg-type]
+        config = replace(contexts.QUICK if quick else contexts.FULL, **given)  # type: ignore[arg-type]
         place = resolve_device(device)
         switches = {"--data DIR": data, "--group-by CSV:COLUMN": group_by, "--quick": quick, "--stock-stem": stock_stem}
         flags = "".join(f" {flag}" for flag, on in switches.items() if on) + (f" --rows {rows}" if rows else "")
@@ -185,11 +185,11 @@ def reproduce_contexts(
         command = f"pfdl reproduce contexts{flags}"
         console = Console(stderr=True)
         try:
-            results = contexts.run(scale, images, output, device=place, n_jobs=jobs, console=console, command=command)
+            results = contexts.run(config, images, output, device=place, n_jobs=jobs, console=console, command=command)
         except TrainingStoppedError as stopped:
             typer.echo(stopped, err=True)
             raise typer.Exit(130) from None
-        for path in write_report(results, scale, images, output, command=command):
+        for path in write_report(results, config, images, output, command=command):
             typer.echo(path)
 
 

@@ -10,7 +10,7 @@ import typer
 from pfdl.cli.images import Device, answering_mistakes
 
 if TYPE_CHECKING:
-    from pfdl.experiments.study.data import Arena
+    from pfdl.experiments.study.data import StudyData
 
 
 def study(
@@ -18,7 +18,7 @@ def study(
         list[str],
         typer.Argument(
             metavar="DATA…",
-            help="procedural, procedural-0.5 (that temptation), colored-mnist, or folders class/context/image.",
+            help="shapes, shapes-0.5 (backgrounds of that strength), colored-mnist, or folders class/context/image.",
         ),
     ],
     features: Annotated[
@@ -51,7 +51,7 @@ def study(
 
     A study that was stopped goes on where it was.
 
-        pfdl study procedural colored-mnist --rows erm,pfdl,balance
+        pfdl study shapes colored-mnist --rows erm,pfdl,balance
 
         pfdl study pacs --features pacs.safetensors
     """
@@ -62,14 +62,14 @@ def study(
         from pfdl.experiments.study import run as experiment
         from pfdl.experiments.study.report import write_report
 
-        scale = experiment.Scale(
+        config = experiment.StudyConfig(
             rows=_row_keys(rows),
             seeds=seeds,
             first_seed=first_seed,
             epochs=epochs,
             learning_rate=learning_rate,
         )
-        arenas = make_arenas(data, features or [], group_by or [], mnist, network)
+        datasets = make_study_data(data, features or [], group_by or [], mnist, network)
         command = " ".join(
             [
                 "pfdl study",
@@ -82,7 +82,7 @@ def study(
         )
         place = resolve_device(device)
         console = Console(stderr=True)
-        results = experiment.run(scale, arenas, output, device=place, n_jobs=jobs, console=console, command=command)
+        results = experiment.run(config, datasets, output, device=place, n_jobs=jobs, console=console, command=command)
         for path in write_report(results, output, command=command):
             typer.echo(path)
 
@@ -117,7 +117,7 @@ def study_table(
         for row in (*chosen, *rivals):
             check_choice("the row", row, ENTRIES)
         found = read_results(results)
-        found = found[[any(part in arena for part in data or [""]) for arena in found["arena"]]]
+        found = found[[any(part in dataset for part in data or [""]) for dataset in found["dataset"]]]
         if not found["row"].isin(chosen).any():
             raise ValueError("there are no such results.")
         found = found[found["row"].isin([*chosen, *rivals])]
@@ -156,13 +156,13 @@ def _row_keys(rows: str) -> tuple[str, ...]:
     return named.get(rows) or tuple(rows.split(","))
 
 
-def make_arenas(
+def make_study_data(
     data: list[str], features: list[Path], group_by: list[str], mnist: Path | None, network: str
-) -> list[Arena]:
+) -> list[StudyData]:
     """The data sets of the options of ``pfdl study``."""
-    from pfdl.experiments.study.data import Arena
+    from pfdl.experiments.study.data import StudyData
 
-    folders = [name for name in data if not Arena(name).is_generated]
+    folders = [name for name in data if not StudyData(name).is_generated]
     if features and len(features) != len(folders):
         raise ValueError(f"there are {len(folders)} folders and {len(features)} --features; give one for each folder.")
     groups = dict(entry.split("=", 1) for entry in group_by if "=" in entry)
@@ -172,4 +172,4 @@ def make_arenas(
         )
     embedded = dict(zip(folders, map(str, features), strict=False))
     digits = None if mnist is None else str(mnist)
-    return [Arena(name, embedded.get(name), groups.get(name), digits, network) for name in data]
+    return [StudyData(name, embedded.get(name), groups.get(name), digits, network) for name in data]

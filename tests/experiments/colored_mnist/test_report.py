@@ -15,7 +15,7 @@ from pfdl.experiments.colored_mnist.report import (
     summarise,
     write_report,
 )
-from pfdl.experiments.colored_mnist.run import QUICK, ROWS, Scale
+from pfdl.experiments.colored_mnist.run import QUICK, ROWS, ColoredMNISTConfig
 from tests.experiments.colored_mnist.test_run import with_steps
 
 
@@ -85,7 +85,7 @@ def test_the_report_holds_the_figures_and_their_sources(results, tmp_path):
 def test_the_full_protocol_on_mnist_is_not_called_quick(results, tmp_path):
     data = ColoredMNIST(bundled_digits())
     object.__setattr__(data.source, "is_mnist", True)
-    write_report(results, data, Scale(), tmp_path, "command")
+    write_report(results, data, ColoredMNISTConfig(), tmp_path, "command")
     table = (tmp_path / "table.md").read_text()
     assert "quick" not in table
     assert "not MNIST" not in table.replace(data.source.name, "")
@@ -126,7 +126,7 @@ class TestCommandLine:
 def test_the_published_page_is_what_the_report_makes_of_the_published_results(tmp_path):
     folder = Path(__file__).parents[2] / "docs" / "results"
     published = pd.read_csv(folder / "colored-mnist" / "results.csv")
-    write_report(published, ColoredMNIST(bundled_digits()), Scale(), tmp_path, "command")
+    write_report(published, ColoredMNIST(bundled_digits()), ColoredMNISTConfig(), tmp_path, "command")
     lines = [line for line in (tmp_path / "table.md").read_text().splitlines() if line.startswith("|")]
     page = (folder / "colored-mnist.md").read_text().splitlines()
     assert [line for line in page if line.startswith("|")] == lines

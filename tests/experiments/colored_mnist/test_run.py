@@ -7,13 +7,22 @@ from pfdl._internal.devices import resolve_device
 from pfdl.data.digits import bundled_digits
 from pfdl.experiments.colored_mnist import run as colored_mnist
 from pfdl.experiments.colored_mnist.rows import PENALTY
-from pfdl.experiments.colored_mnist.run import QUICK, ROWS, Scale, StackedColoredMNIST, run, run_row, run_task, tasks
+from pfdl.experiments.colored_mnist.run import (
+    QUICK,
+    ROWS,
+    ColoredMNISTConfig,
+    StackedColoredMNIST,
+    run,
+    run_row,
+    run_task,
+    tasks,
+)
 
-TINY = Scale(restarts=2, max_train=40, max_hidden=4, feature_rows=8, decomposition_width=4)
+TINY = ColoredMNISTConfig(restarts=2, max_train=40, max_hidden=4, feature_rows=8, decomposition_width=4)
 
 
 def with_steps(rows, steps):
-    return {key: replace(row, plan=replace(row.plan, steps=steps)) for key, row in rows.items()}
+    return {key: replace(row, config=replace(row.config, steps=steps)) for key, row in rows.items()}
 
 
 @pytest.fixture
@@ -33,7 +42,7 @@ def tiny(key, steps, width=4):
     settings = dict(row.settings)
     if PENALTY in settings:
         settings[PENALTY] = {**settings[PENALTY], "hidden": 4}
-    return replace(row, plan=replace(row.plan, hidden=width), settings=settings)
+    return replace(row, config=replace(row.config, hidden=width), settings=settings)
 
 
 def test_every_row_is_trained_and_kept(short_rows, tmp_path):
@@ -97,10 +106,10 @@ def test_the_grayscale_oracle_sees_no_colour(data):
 
 def test_erm_falls_for_the_colour_and_the_oracle_cannot():
     """Colour is right for 85 % of the training rows and wrong for 90 % of the test rows."""
-    scale = Scale(restarts=1, max_train=600)
-    data = StackedColoredMNIST(bundled_digits(), scale, "cpu")
-    (erm,) = run_row(tiny("erm", 81, width=16), data, scale)
-    (oracle,) = run_row(tiny("grayscale", 41, width=16), data, scale)
+    config = ColoredMNISTConfig(restarts=1, max_train=600)
+    data = StackedColoredMNIST(bundled_digits(), config, "cpu")
+    (erm,) = run_row(tiny("erm", 81, width=16), data, config)
+    (oracle,) = run_row(tiny("grayscale", 41, width=16), data, config)
     assert erm["test_accuracy"] < 50 < erm["train_accuracy"]
     assert erm["held_out_accuracy_0.1"] > erm["test_accuracy"]
     assert oracle["test_accuracy"] > 50
@@ -108,15 +117,15 @@ def test_erm_falls_for_the_colour_and_the_oracle_cannot():
 
 def test_a_quick_run_is_narrower_and_shorter_of_rows():
     scaled = [colored_mnist._scaled(row, QUICK) for row in ROWS.values()]
-    assert {row.plan.hidden for row in scaled} == {QUICK.max_hidden}
+    assert {row.config.hidden for row in scaled} == {QUICK.max_hidden}
     assert {row.settings[PENALTY]["hidden"] for row in scaled if PENALTY in row.settings} == {QUICK.decomposition_width}
-    assert {row.plan.steps for row in scaled} == {101, 501}
-    assert colored_mnist._scaled(ROWS["irm"], Scale()).plan.hidden == 390
+    assert {row.config.steps for row in scaled} == {101, 501}
+    assert colored_mnist._scaled(ROWS["irm"], ColoredMNISTConfig()).config.hidden == 390
 
 
 def test_the_number_of_restarts_can_be_chosen():
-    assert colored_mnist.scale_of(quick=True) == QUICK
-    assert colored_mnist.scale_of(quick=False, restarts=2) == Scale(restarts=2)
+    assert colored_mnist.config_of(quick=True) == QUICK
+    assert colored_mnist.config_of(quick=False, restarts=2) == ColoredMNISTConfig(restarts=2)
 
 
 def test_the_device_is_found_or_refused(monkeypatch):

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from pfdl.experiments.colored_mnist.stacked import FullBatchPlan, StackedMLPs, measure, train_restarts
+from pfdl.experiments.colored_mnist.stacked import FullBatchConfig, StackedMLPs, measure, train_restarts
 from pfdl.objectives import make_objective
 from pfdl.vision.backbones import MLP
 
-PLAN = FullBatchPlan(hidden=6, l2=0.01, lr=0.01, steps=9)
+PLAN = FullBatchConfig(hidden=6, l2=0.01, lr=0.01, steps=9)
 ROWS = 12
 
 
@@ -91,8 +91,8 @@ def test_a_plan_of_one_step_only_measures():
     networks, objectives = parts("erm")
     stacked = StackedMLPs(networks)
     before = {name: value.detach().clone() for name, value in stacked.parameters.items()}
-    plan = FullBatchPlan(hidden=6, l2=0.0, lr=0.1, steps=1)
-    train_restarts(stacked, objectives, inputs, labels, environments, plan, feature_rows=ROWS)
+    config = FullBatchConfig(hidden=6, l2=0.0, lr=0.1, steps=1)
+    train_restarts(stacked, objectives, inputs, labels, environments, config, feature_rows=ROWS)
     torch.testing.assert_close({name: value.detach() for name, value in stacked.parameters.items()}, before)
 
 

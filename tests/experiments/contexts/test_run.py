@@ -11,11 +11,13 @@ from pfdl.cli.main import app
 from pfdl.experiments.contexts import run as contexts
 from pfdl.experiments.contexts.report import write_report
 from pfdl.experiments.contexts.rows import RATIOS, ROWS
-from pfdl.experiments.contexts.run import Images, Scale
+from pfdl.experiments.contexts.run import ContextsConfig, Images
 from pfdl.vision.resume import STATE, TrainingStoppedError
 from tests.vision.tiny_images import TinySource
 
-TINY = Scale(resnet="resnet18", small_stem=False, image_size=8, epochs=1, decay_every=1, batch_size=16, seeds=2)
+TINY = ContextsConfig(
+    resnet="resnet18", small_stem=False, image_size=8, epochs=1, decay_every=1, batch_size=16, seeds=2
+)
 TINY = dataclasses.replace(TINY, rows=("resnet", "pfdl"))
 
 
@@ -45,19 +47,19 @@ def test_paired_rows_start_from_the_same_weights(tiny, tmp_path, monkeypatch):
     first_weights = {}
     original = contexts.train
 
-    def spy(plan, *args, **kwargs):
+    def spy(training, *args, **kwargs):
         from pfdl.vision import training
 
         make = training._make_classifier
 
         def remember(*inner):
             model = make(*inner)
-            first_weights[plan.objective, plan.seed] = model.backbone[1].weight.detach().clone()
+            first_weights[training.objective, training.seed] = model.backbone[1].weight.detach().clone()
             return model
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(training, "_make_classifier", remember)
-            return original(plan, *args, **kwargs)
+            return original(training, *args, **kwargs)
 
     monkeypatch.setattr(contexts, "train", spy)
     contexts.run(TINY, Images(), tmp_path)
@@ -68,11 +70,11 @@ def test_paired_rows_start_from_the_same_weights(tiny, tmp_path, monkeypatch):
 def test_a_finished_experiment_is_not_trained_again_and_a_stopped_one_goes_on(tiny, tmp_path, monkeypatch):
     original, calls = contexts.train, []
 
-    def stop_at_third(plan, *args, **kwargs):
-        calls.append(plan.objective)
+    def stop_at_third(training, *args, **kwargs):
+        calls.append(training.objective)
         if len(calls) == 3:
             raise TrainingStoppedError("stopped")
-        return original(plan, *args, **kwargs)
+        return original(training, *args, **kwargs)
 
     monkeypatch.setattr(contexts, "train", stop_at_third)
     with pytest.raises(TrainingStoppedError):
@@ -90,8 +92,8 @@ def test_too_few_images_are_a_sentence(tmp_path, monkeypatch):
 
 
 def test_the_source_is_the_drawn_set_or_the_folder(tmp_path):
-    assert Images().open(Scale(per_cell=3)).per_cell == 3
-    assert Images(str(tmp_path)).open(Scale()).root == tmp_path
+    assert Images().open(ContextsConfig(per_cell=3)).per_cell == 3
+    assert Images(str(tmp_path)).open(ContextsConfig()).root == tmp_path
 
 
 def made_up_results():
@@ -109,7 +111,7 @@ def made_up_results():
 
 
 def test_the_report_has_ours_the_papers_and_paired_differences(tmp_path):
-    write_report(made_up_results(), Scale(seeds=2), Images(), tmp_path, command="pfdl reproduce contexts")
+    write_report(made_up_results(), ContextsConfig(seeds=2), Images(), tmp_path, command="pfdl reproduce contexts")
     text = (tmp_path / "table.md").read_text()
     assert re.search(r"\*\*ResNet \(ERM\)\*\* \| 50\.5 ± 0\.5 \| 51\.5 ± 0\.5", text)
     assert re.search(r"ResNet, PFDL \(library default\) − ResNet \(ERM\) \| \+2\.5 ± 0\.5", text)
@@ -158,7 +160,7 @@ def test_rows_know_their_baselines():
 
 def test_rows_that_were_not_run_are_not_in_the_table(tmp_path):
     results = made_up_results()
-    write_report(results[results["row"].isin(["dwr", "cn"])], Scale(seeds=2), Images(), tmp_path, command="x")
+    write_report(results[results["row"].isin(["dwr", "cn"])], ContextsConfig(seeds=2), Images(), tmp_path, command="x")
     text = (tmp_path / "table.md").read_text()
     assert "ResNet, DWR" in text
     assert "StableNet" not in text

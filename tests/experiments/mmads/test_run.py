@@ -75,8 +75,8 @@ def test_agrees_with_the_calibrated_table_and_beats_it(monkeypatch):
 
 
 def test_command_writes_the_folder_and_goes_on_where_it_was(tmp_path, monkeypatch, quick_methods):
-    plan = mmads.Plan(cells=(mmads.FIGURE_CELL,), settings=("independent", "v_to_s"), seeds=2, num_test=50)
-    monkeypatch.setattr(mmads, "QUICK", plan)
+    config = mmads.MMADSConfig(cells=(mmads.FIGURE_CELL,), settings=("independent", "v_to_s"), seeds=2, num_test=50)
+    monkeypatch.setattr(mmads, "QUICK", config)
     result = runner.invoke(app, ["reproduce", "mmads", "--quick", "-o", str(tmp_path), "-j", "1"])
     assert result.exit_code == 0, result.output
     results = pd.read_csv(tmp_path / "results.csv")

@@ -16,10 +16,10 @@ from pfdl.cli.main import app
 from pfdl.contexts.statistics import image_statistics
 from pfdl.experiments.study import data as study_data
 from pfdl.experiments.study import run as study
-from pfdl.experiments.study.data import SAME, SHIFTED, TESTS, Arena
+from pfdl.experiments.study.data import SAME, SHIFTED, TESTS, StudyData
 from pfdl.experiments.study.report import details, overview, read_results, write_report
 from pfdl.experiments.study.rows import BASELINES, ENTRIES, FACTORS, METHODS
-from pfdl.experiments.study.run import Scale
+from pfdl.experiments.study.run import StudyConfig
 from pfdl.experiments.study.section import build
 from pfdl.objectives import make_objective
 from pfdl.report.tables import Table
@@ -29,7 +29,7 @@ from pfdl.report.tables import Table
 def digits(monkeypatch):
     monkeypatch.setattr(study_data, "COLORED_DIGITS", 200)
     monkeypatch.setattr(study_data, "HIDDEN", 16)
-    return Arena("colored-mnist")
+    return StudyData("colored-mnist")
 
 
 @pytest.fixture
@@ -62,19 +62,19 @@ def test_every_entry_makes_an_objective_and_has_a_baseline():
 
 
 def test_colored_digits_have_two_tests_and_go_on_after_a_stop(digits, tmp_path):
-    scale = Scale(rows=("erm", "pfdl-known"), seeds=2, epochs=1)
-    first = study.run(dataclasses.replace(scale, rows=("erm",)), [digits], tmp_path)
+    config = StudyConfig(rows=("erm", "pfdl-known"), seeds=2, epochs=1)
+    first = study.run(dataclasses.replace(config, rows=("erm",)), [digits], tmp_path)
     cells = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "cells").iterdir()}
-    both = study.run(scale, [digits], tmp_path)
+    both = study.run(config, [digits], tmp_path)
     assert {path.name: path.stat().st_mtime_ns for path in (tmp_path / "cells").iterdir()}.items() >= cells.items()
     assert set(both["test"]) == {SHIFTED, SAME, "effective sample size"}
     assert both.groupby(["row", "seed"]).size().tolist() == [3] * 4
     pd.testing.assert_frame_equal(first.reset_index(drop=True), both[both["row"] == "erm"].reset_index(drop=True))
-    assert pd.read_csv(tmp_path / "results.csv").columns.tolist() == ["arena", "row", "seed", "test", "value"]
+    assert pd.read_csv(tmp_path / "results.csv").columns.tolist() == ["dataset", "row", "seed", "test", "value"]
 
 
 def test_the_report_reads_a_study_that_was_stopped(digits, tmp_path):
-    study.run(Scale(rows=("pfdl-known", "erm"), seeds=2, epochs=1), [digits], tmp_path)
+    study.run(StudyConfig(rows=("pfdl-known", "erm"), seeds=2, epochs=1), [digits], tmp_path)
     (tmp_path / "results.csv").unlink()
     problems = []
     section = build(read_run(tmp_path), problems)
@@ -86,17 +86,17 @@ def test_the_report_reads_a_study_that_was_stopped(digits, tmp_path):
 
 def test_a_folder_is_trained_on_pixels_or_on_stored_features(folder, monkeypatch):
     monkeypatch.setattr(study_data, "IMAGE_SIZE", 8)
-    pixels = Arena(str(folder)).round(0)
+    pixels = StudyData(str(folder)).split(0)
     assert pixels.train.inputs.dtype == torch.uint8
     assert list(pixels.tests) == list(TESTS)
-    stored = Arena(str(folder), features=str(folder.with_suffix(".safetensors"))).round(0)
+    stored = StudyData(str(folder), features=str(folder.with_suffix(".safetensors"))).split(0)
     torch.testing.assert_close(stored.train.inputs.mean(0), torch.zeros(12), atol=1e-5, rtol=0)
     assert torch.equal(stored.train.labels, pixels.train.labels)
     assert torch.equal(stored.train.contexts, pixels.train.contexts)
     assert stored.make_model(None)(stored.train.inputs).shape == (len(stored.train.labels), 2)
     assert pixels.make_model(4).fc[-1].in_features == 4
-    assert torch.equal(stored.scenery(), stored.train.inputs)
-    assert torch.equal(pixels.scenery(), image_statistics(pixels.train.inputs))
+    assert torch.equal(stored.context_features(), stored.train.inputs)
+    assert torch.equal(pixels.context_features(), image_statistics(pixels.train.inputs))
 
 
 def test_inferred_contexts_are_counted_and_compared_with_the_true_ones(digits):
@@ -109,7 +109,7 @@ def test_inferred_contexts_are_counted_and_compared_with_the_true_ones(digits):
 
 
 def test_a_training_that_diverges_is_a_result_too(digits, tmp_path):
-    results = study.run(Scale(rows=("erm", "pfdl"), seeds=2, epochs=2, learning_rate=1e30), [digits], tmp_path)
+    results = study.run(StudyConfig(rows=("erm", "pfdl"), seeds=2, epochs=2, learning_rate=1e30), [digits], tmp_path)
     assert results[results["test"] == study.DIVERGED].groupby("row").size().to_dict() == {"erm": 2, "pfdl": 2}
     assert results["value"].notna().all()
     write_report(results, tmp_path, command="pfdl study")
@@ -119,16 +119,16 @@ def test_a_training_that_diverges_is_a_result_too(digits, tmp_path):
 
 
 def test_only_an_oracle_sees_the_true_contexts(digits):
-    game = digits.round(0)
+    split = digits.split(0)
     for told, expected in (("hidden", {-1}), ("one", {0}), ("known", {0, 1})):
-        assert set(study._environments(told, game, 0).tolist()) == expected
-    blind = game._replace(train=game.train._replace(contexts=torch.full_like(game.train.contexts, 9)))
-    assert torch.equal(study._environments("inferred", game, 0), study._environments("inferred", blind, 0))
+        assert set(study._environments(told, split, 0).tolist()) == expected
+    blind = split._replace(train=split.train._replace(contexts=torch.full_like(split.train.contexts, 9)))
+    assert torch.equal(study._environments("inferred", split, 0), study._environments("inferred", blind, 0))
 
 
 def test_the_procedural_set_can_be_less_tempting():
-    assert study_data.open_source("procedural-0.5").temptation == 0.5
-    assert [Arena(name).is_generated for name in ("procedural", "colored-mnist", "procedural/x")] == [True, True, False]
+    assert study_data.open_source("shapes-0.5").strength == 0.5
+    assert [StudyData(name).is_generated for name in ("shapes", "colored-mnist", "shapes/x")] == [True, True, False]
 
 
 def made_up():
@@ -136,7 +136,7 @@ def made_up():
     values["batch-16"] = (41.0, 42.0, 43.0)
     return pd.DataFrame(
         [
-            {"arena": "pets", "row": row, "seed": seed, "test": "1:5", "value": value}
+            {"dataset": "pets", "row": row, "seed": seed, "test": "1:5", "value": value}
             for row, series in values.items()
             for seed, value in enumerate(series)
         ]
@@ -157,7 +157,7 @@ def plain(table):
 
 def test_one_table_has_all_data_sets(tmp_path):
     pets = made_up()
-    sheep = pets[(pets["seed"] < 2) | (pets["row"] != "balance")].assign(arena="sheep")
+    sheep = pets[(pets["seed"] < 2) | (pets["row"] != "balance")].assign(dataset="sheep")
     table = plain(overview(pd.concat([pets, sheep])))
     assert table[0] == "| method | pets | sheep |"
     assert table[2] == "| *seeds* | 3 | 3 |"
@@ -175,18 +175,18 @@ def test_the_tables_of_the_page_are_those_of_its_results():
     methods = results[results["row"].isin(METHODS)]
     rivals = results[results["row"].isin(["erm", "dwr", "cnbb", "stablenet", "irm", "groupdro", "balance", "pfdl"])]
     factors = results[results["row"].isin(["erm", "pfdl", *FACTORS])]
-    tables = [details(part) for _, part in methods.groupby("arena")]
-    tables.append(overview(factors[factors["arena"].str.contains("small|pacs, resnet18|pacs, pretrained")]))
-    for data in ("colored|pacs", "procedural", "petscapes"):
-        tables.append(overview(methods[methods["arena"].str.contains(data)]))
-        tables.append(overview(rivals[rivals["arena"].str.contains(data)], against="pfdl"))
+    tables = [details(part) for _, part in methods.groupby("dataset")]
+    tables.append(overview(factors[factors["dataset"].str.contains("small|pacs, resnet18|pacs, pretrained")]))
+    for data in ("colored|pacs", "shapes", "petscapes"):
+        tables.append(overview(methods[methods["dataset"].str.contains(data)]))
+        tables.append(overview(rivals[rivals["dataset"].str.contains(data)], against="pfdl"))
     assert [table for table in tables if table not in page] == []
 
 
 def test_studies_of_several_machines_become_one(tmp_path):
     first, second = tmp_path / "first.csv", tmp_path / "second.csv"
     made_up().to_csv(first, index=False)
-    made_up().assign(value=0.0).replace({"arena": {"pets": "sheep"}}).to_csv(second, index=False)
+    made_up().assign(value=0.0).replace({"dataset": {"pets": "sheep"}}).to_csv(second, index=False)
     made_up().assign(value=0.0).to_csv(tmp_path / "again.csv", index=False)  # the first has it already
     files = [str(first), str(second), str(tmp_path / "again.csv")]
     result = CliRunner().invoke(app, ["study-table", *files, "--rows", "balance"])
@@ -213,7 +213,7 @@ def test_a_table_of_what_is_not_there_gets_a_sentence(arguments, message, tmp_pa
     assert message in result.output
 
 
-@pytest.mark.parametrize("text", ["a,b\n1,2\n", "arena,row,seed,test,value\npets,magic,0,1:5,3\n", ""])
+@pytest.mark.parametrize("text", ["a,b\n1,2\n", "dataset,row,seed,test,value\npets,magic,0,1:5,3\n", ""])
 def test_a_table_of_another_file_gets_a_sentence(text, tmp_path):
     (tmp_path / "results.csv").write_text(text)
     result = CliRunner().invoke(app, ["study-table", str(tmp_path / "results.csv")])

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from pfdl.experiments.study import training as arena
-from pfdl.experiments.study.training import Contest, Samples, compete
+from pfdl.experiments.study import training
+from pfdl.experiments.study.training import Samples, TrainingSettings, train_and_test
 
-SHORT = Contest(epochs=6, batch_size=32, learning_rate=0.02)
+SHORT = TrainingSettings(epochs=6, batch_size=32, learning_rate=0.02)
 
 
 def scenes(samples, agreement, seed):
@@ -32,7 +32,7 @@ def model():
 
 
 def run(environments=TRAIN.contexts, **changes):
-    return compete(replace(SHORT, **changes), model(), TRAIN, environments, TESTS)
+    return train_and_test(replace(SHORT, **changes), model(), TRAIN, environments, TESTS)
 
 
 def test_balance_undoes_the_correlation():
@@ -53,14 +53,14 @@ def test_a_training_can_be_repeated_and_the_seed_matters():
 def test_the_objective_sees_the_layer_and_the_centring_that_were_asked_for(monkeypatch):
     seen = []
 
-    class Spy(arena.Objective):
+    class Spy(training.Objective):
         def forward(self, logits, labels, *, features=None, environments=None):
             means = torch.stack([features[labels == label].mean(0) for label in labels.unique()])
             seen.append((features.shape[1], bool(means.abs().max() < 1e-5)))
             return super().forward(logits, labels)
 
     widths = []
-    monkeypatch.setattr(arena, "make_objective", lambda name, width: (widths.append(width), Spy())[1])
+    monkeypatch.setattr(training, "make_objective", lambda name, width: (widths.append(width), Spy())[1])
     for layer, class_centred in ((-1, False), (-2, False), (-1, True)):
         run(epochs=1, layer=layer, class_centred=class_centred)
     assert widths == [24, 16, 24]
@@ -73,14 +73,14 @@ def test_images_are_augmented_and_tested():
         torch.randint(256, (40, 3, 8, 8), generator=generator).byte(), torch.arange(40) % 2, torch.zeros(40)
     )
     network = nn.Sequential(nn.Flatten(), nn.Linear(192, 8), nn.ReLU(), nn.Linear(8, 2))
-    outcome = compete(replace(SHORT, epochs=1), network, images, images.labels, {"test": images})
+    outcome = train_and_test(replace(SHORT, epochs=1), network, images, images.labels, {"test": images})
     assert 0 <= outcome.accuracy["test"] <= 100
 
 
 @pytest.mark.parametrize(("setting", "value"), [("epochs", 0), ("batch_size", 1)])
 def test_settings_without_a_meaning_are_refused(setting, value):
     with pytest.raises(ValueError, match=setting):
-        Contest(**{setting: value})
+        TrainingSettings(**{setting: value})
 
 
 def test_numbers_that_are_not_finite_end_a_training_and_mistakes_are_still_raised():

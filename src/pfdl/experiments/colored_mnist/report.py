@@ -10,7 +10,7 @@ import pandas as pd
 from pfdl.data.colored_mnist import TRAIN_COLOR_FLIPS, ColoredMNIST
 from pfdl.experiments.colored_mnist.figures import draw_environments, draw_restarts, draw_trade_off
 from pfdl.experiments.colored_mnist.rows import CANDIDATES, CONTEXT_ROWS, IRM, LITERAL_ROW, PAPER_IRM_PFDL, Row
-from pfdl.experiments.colored_mnist.run import FULL, ROWS, Scale
+from pfdl.experiments.colored_mnist.run import FULL, ROWS, ColoredMNISTConfig
 from pfdl.experiments.grid import write_atomically
 from pfdl.experiments.pairing import evenest_within_one_standard_error, paired_difference
 
@@ -56,13 +56,15 @@ def choose_by_test_environment(results: pd.DataFrame, base: str) -> Row:
     return ROWS[str(test.loc[[row.key for row in CANDIDATES[base]]].idxmax())]
 
 
-def write_report(results: pd.DataFrame, data: ColoredMNIST, scale: Scale, folder: Path, command: str) -> list[Path]:
+def write_report(
+    results: pd.DataFrame, data: ColoredMNIST, config: ColoredMNISTConfig, folder: Path, command: str
+) -> list[Path]:
     """Write the table and the pictures.
 
     Args:
         results: One line per row and restart, see :func:`pfdl.experiments.colored_mnist.run.run_task`.
         data: The first restart's environments, for a picture.
-        scale: How large the experiment was.
+        config: How large the experiment was.
         folder: Where to write.
         command: What the user typed, for the heading.
 
@@ -81,7 +83,7 @@ def write_report(results: pd.DataFrame, data: ColoredMNIST, scale: Scale, folder
     table = "\n\n".join(
         [
             f"# Colored-MNIST\n\n`{command}`",
-            _provenance(data, scale),
+            _provenance(data, config),
             _main_table(summary, {title: row for title, (row, _) in chosen.items()}),
             f"{TUNED_ON_TEST}\n\n{CRITERION}",
             "## Differences over paired restarts\n\nMean ± standard error, in points of accuracy.",
@@ -101,18 +103,18 @@ def write_report(results: pd.DataFrame, data: ColoredMNIST, scale: Scale, folder
     return paths
 
 
-def _provenance(data: ColoredMNIST, scale: Scale) -> str:
+def _provenance(data: ColoredMNIST, config: ColoredMNISTConfig) -> str:
     sentences = [
         f"Digits: {data.source.name}. {2 * len(data.train[0]):,} training rows in two environments, "
-        f"{len(data.test):,} test rows, {scale.restarts} restarts. PFDL reads the last hidden layer, "
-        f"{scale.feature_rows} rows a step; its network g has {scale.decomposition_width} hidden units."
+        f"{len(data.test):,} test rows, {config.restarts} restarts. PFDL reads the last hidden layer, "
+        f"{config.feature_rows} rows a step; its network g has {config.decomposition_width} hidden units."
     ]
     if not data.source.is_mnist:
         sentences.append("**These digits are not MNIST**; figures of papers stand beside them for orientation only.")
-    if scale.max_train is not None or scale.max_hidden is not None:
+    if config.max_train is not None or config.max_hidden is not None:
         sentences.append(
-            f"**A quick run, not the published protocol**: at most {scale.max_train:,} training rows, hidden layers of "
-            f"at most {scale.max_hidden} units (published: {FULL.restarts} restarts, all rows, up to 390 units)."
+            f"**A quick run, not the published protocol**: at most {config.max_train:,} training rows, hidden layers "
+            f"of at most {config.max_hidden} units (published: {FULL.restarts} restarts, all rows, up to 390 units)."
         )
     return "\n\n".join(sentences)
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pfdl.experiments.colored_mnist.stacked import FullBatchPlan
+from pfdl.experiments.colored_mnist.stacked import FullBatchConfig
 
-ERM_PLAN = FullBatchPlan(hidden=256, l2=0.001, lr=0.001, steps=501)
-GRAYSCALE_PLAN = FullBatchPlan(hidden=83, l2=0.00086029, lr=0.0028171, steps=101)
-IRM_PLAN = FullBatchPlan(hidden=390, l2=0.00110794568, lr=0.0004898536566546834, steps=501)
+ERM_CONFIG = FullBatchConfig(hidden=256, l2=0.001, lr=0.001, steps=501)
+GRAYSCALE_CONFIG = FullBatchConfig(hidden=83, l2=0.00086029, lr=0.0028171, steps=101)
+IRM_CONFIG = FullBatchConfig(hidden=390, l2=0.00110794568, lr=0.0004898536566546834, steps=501)
 IRM_SETTINGS = {"weight": 91257.18613115903, "anneal": 190}
 # V-REx's code minimises R₁ + R₂ + 0.001‖w‖² + 10⁴(R₁ − R₂)² = 2 [mean R + 0.0005‖w‖² + 2·10⁴ Var R].
-VREX_PLAN = FullBatchPlan(hidden=256, l2=0.0005, lr=0.001, steps=501)
+VREX_CONFIG = FullBatchConfig(hidden=256, l2=0.0005, lr=0.001, steps=501)
 VREX_SETTINGS = {"weight": 20_000.0, "anneal": 100}
 PENALTY = "pfdl"
 """PFDL is the published penalty in this table; all rows but one let g know which feature it predicts."""
@@ -35,7 +35,7 @@ class Row:
         key: Name of its file.
         title: Name in the table.
         objective: Name for :func:`pfdl.make_objective`.
-        plan: Widths, learning rate, number of steps.
+        config: Widths, learning rate, number of steps.
         settings: Arguments of the objective's parts.
         grayscale: Train on the digits without their colour.
         published: Figures of IRM's authors.
@@ -45,7 +45,7 @@ class Row:
     key: str
     title: str
     objective: str
-    plan: FullBatchPlan
+    config: FullBatchConfig
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     grayscale: bool = False
     published: Figures | None = None
@@ -66,7 +66,7 @@ IRM = Row(
     "irm",
     "IRM",
     "irm",
-    IRM_PLAN,
+    IRM_CONFIG,
     {"irm": IRM_SETTINGS},
     published=Figures("70.81 ± 0.93", "66.90 ± 2.54"),
     paper=Figures("70.8 ± 0.9", "66.9 ± 2.5"),
@@ -85,17 +85,17 @@ ERM = Row(
     "erm",
     "ERM",
     "erm",
-    ERM_PLAN,
+    ERM_CONFIG,
     published=Figures("87.39 ± 0.19", "17.07 ± 0.67"),
     paper=Figures("87.40 ± 0.2", "17.1 ± 0.6"),
 )
-VREX = Row("vrex", "V-REx", "vrex", VREX_PLAN, {"vrex": VREX_SETTINGS})
+VREX = Row("vrex", "V-REx", "vrex", VREX_CONFIG, {"vrex": VREX_SETTINGS})
 CONTEXT_ROWS = (
     Row(
         "grayscale",
         "ERM without colour (oracle)",
         "erm",
-        GRAYSCALE_PLAN,
+        GRAYSCALE_CONFIG,
         grayscale=True,
         published=Figures("73.50", "73.01"),
         paper=Figures("73.5 ± 0.2", "73.0 ± 0.4"),

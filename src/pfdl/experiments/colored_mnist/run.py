@@ -32,7 +32,7 @@ ROWS: dict[str, Row] = {row.key: row for row in (IRM, *CONTEXT_ROWS, *_ALL_CANDI
 
 
 @dataclass(frozen=True)
-class Scale:
+class ColoredMNISTConfig:
     """How large the experiment is.
 
     Attributes:
@@ -54,25 +54,25 @@ class Scale:
     rows: tuple[str, ...] = tuple(ROWS)
 
 
-FULL = Scale()
-QUICK = Scale(restarts=3, max_train=10_000, max_hidden=32, feature_rows=128, decomposition_width=16)
+FULL = ColoredMNISTConfig()
+QUICK = ColoredMNISTConfig(restarts=3, max_train=10_000, max_hidden=32, feature_rows=128, decomposition_width=16)
 """Minutes on two processor cores. Not the published protocol: fewer rows, narrower networks, fewer restarts."""
 
 
-def scale_of(*, quick: bool, restarts: int | None = None) -> Scale:
+def config_of(*, quick: bool, restarts: int | None = None) -> ColoredMNISTConfig:
     """The published size or the quick one, with another number of restarts if one is given."""
-    scale = QUICK if quick else FULL
-    return scale if restarts is None else replace(scale, restarts=restarts)
+    config = QUICK if quick else FULL
+    return config if restarts is None else replace(config, restarts=restarts)
 
 
-def tasks(source: DigitSource, scale: Scale) -> list[dict[str, Any]]:
+def tasks(source: DigitSource, config: ColoredMNISTConfig) -> list[dict[str, Any]]:
     """One task per row: all its restarts side by side."""
-    size = {name: value for name, value in vars(scale).items() if name != "rows"}
-    return [{"row": key, "digits": source.name, **size} for key in scale.rows]
+    size = {name: value for name, value in vars(config).items() if name != "rows"}
+    return [{"row": key, "digits": source.name, **size} for key in config.rows]
 
 
 def run(
-    scale: Scale,
+    config: ColoredMNISTConfig,
     output: Path,
     *,
     folder: str | None,
@@ -84,7 +84,7 @@ def run(
     """Train all rows that ``output`` does not hold yet, and write ``results.csv``.
 
     Args:
-        scale: How large the experiment is.
+        config: How large the experiment is.
         output: The run folder, see :mod:`pfdl._internal.runs`; finished rows are kept in its ``cells``.
         folder: Folder of the MNIST files, or ``None`` for scikit-learn's digits.
         device: Where to compute.
@@ -100,14 +100,14 @@ def run(
     """
     function = partial(run_task, folder=folder, device=device)
     source = find_digits(folder)
-    settings = {"digits": source.name, **asdict(scale), "device": device, "command": command}
+    settings = {"digits": source.name, **asdict(config), "device": device, "command": command}
     with claim(output, "colored-mnist", settings, may_change=("rows", "device", "command")):
-        results = run_grid(function, tasks(source, scale), output / "cells", n_jobs=n_jobs, console=console)
+        results = run_grid(function, tasks(source, config), output / "cells", n_jobs=n_jobs, console=console)
         write_table(output / "results.csv", results.to_csv(index=False))
     return results
 
 
-def run_task(row: str, digits: str, *, folder: str | None, device: str, **scale: Any) -> list[dict[str, Any]]:
+def run_task(row: str, digits: str, *, folder: str | None, device: str, **config: Any) -> list[dict[str, Any]]:
     """Train and measure all restarts of one row.
 
     Args:
@@ -115,13 +115,13 @@ def run_task(row: str, digits: str, *, folder: str | None, device: str, **scale:
         digits: Name of the digits, by which results on MNIST and on other digits are told apart.
         folder: Folder of the MNIST files, or ``None`` for scikit-learn's digits.
         device: Where to compute.
-        **scale: What :class:`Scale` takes, except ``rows``.
+        **config: What :class:`ColoredMNISTConfig` takes, except ``rows``.
 
     Returns:
         For each restart the accuracies in percent on training rows (both environments), held-out rows and test rows,
         and the risks on held-out rows.
     """
-    size = Scale(**scale)
+    size = ColoredMNISTConfig(**config)
     data = stacked_environments(folder, size, device)
     if data.digits != digits:
         raise ValueError(f"the task is for {digits} but {folder or 'without a folder'} gives {data.digits}.")
@@ -129,9 +129,9 @@ def run_task(row: str, digits: str, *, folder: str | None, device: str, **scale:
 
 
 @lru_cache(maxsize=1)
-def stacked_environments(folder: str | None, scale: Scale, device: str) -> StackedColoredMNIST:
+def stacked_environments(folder: str | None, config: ColoredMNISTConfig, device: str) -> StackedColoredMNIST:
     """The environments, kept for the next row of the same process."""
-    return StackedColoredMNIST(find_digits(folder), scale, device)
+    return StackedColoredMNIST(find_digits(folder), config, device)
 
 
 class StackedColoredMNIST:
@@ -139,15 +139,15 @@ class StackedColoredMNIST:
 
     Args:
         source: Grey digits.
-        scale: How many restarts, how many rows, from which seed.
+        config: How many restarts, how many rows, from which seed.
         device: Where to put the tensors.
     """
 
-    def __init__(self, source: DigitSource, scale: Scale, device: str) -> None:
+    def __init__(self, source: DigitSource, config: ColoredMNISTConfig, device: str) -> None:
         self.digits = source.name
         self.device = device
-        self.seeds = [scale.seed + restart for restart in range(scale.restarts)]
-        restarts = [ColoredMNIST(source, seed=seed, max_train=scale.max_train) for seed in self.seeds]
+        self.seeds = [config.seed + restart for restart in range(config.restarts)]
+        restarts = [ColoredMNIST(source, seed=seed, max_train=config.max_train) for seed in self.seeds]
         self.train = [self._stack([data.train[e] for data in restarts]) for e in range(2)]
         self.held_out = [self._stack([data.held_out[e] for data in restarts]) for e in range(2)]
         self.test = self._stack([data.test for data in restarts])
@@ -157,7 +157,7 @@ class StackedColoredMNIST:
         return images.to(self.device), torch.stack([environment.labels for environment in environments]).to(self.device)
 
 
-def run_row(row: Row, data: StackedColoredMNIST, scale: Scale) -> list[dict[str, Any]]:
+def run_row(row: Row, data: StackedColoredMNIST, config: ColoredMNISTConfig) -> list[dict[str, Any]]:
     """Train and measure all restarts of one row on data that is there already; see :func:`run_task`."""
 
     def inputs(images: Tensor) -> Tensor:
@@ -169,9 +169,9 @@ def run_row(row: Row, data: StackedColoredMNIST, scale: Scale) -> list[dict[str,
     networks, objectives = [], []
     for seed in data.seeds:
         torch.manual_seed(seed)  # the network first: rows of one width then start from the same weights
-        networks.append(MLP(train.shape[2], row.plan.hidden))
+        networks.append(MLP(train.shape[2], row.config.hidden))
         objectives.append(
-            make_objective(row.objective, row.plan.hidden, **dict[str, Any](row.settings)).to(data.device)
+            make_objective(row.objective, row.config.hidden, **dict[str, Any](row.settings)).to(data.device)
         )
     stacked = StackedMLPs(networks, data.device)
     train_restarts(
@@ -180,9 +180,9 @@ def run_row(row: Row, data: StackedColoredMNIST, scale: Scale) -> list[dict[str,
         train,
         labels,
         environments,
-        row.plan,
-        feature_rows=scale.feature_rows,
-        row_seed=scale.seed,
+        row.config,
+        feature_rows=config.feature_rows,
+        row_seed=config.seed,
     )
     columns: dict[str, Sequence[float]] = {
         "restart_seed": data.seeds,
@@ -203,9 +203,9 @@ def _percent(shares: Sequence[float]) -> list[float]:
     return [100 * share for share in shares]
 
 
-def _scaled(row: Row, scale: Scale) -> Row:
+def _scaled(row: Row, config: ColoredMNISTConfig) -> Row:
     settings = dict(row.settings)
     if PENALTY in settings:
-        settings[PENALTY] = {**settings[PENALTY], "hidden": scale.decomposition_width}
-    hidden = min(row.plan.hidden, scale.max_hidden or row.plan.hidden)
-    return replace(row, plan=replace(row.plan, hidden=hidden), settings=settings)
+        settings[PENALTY] = {**settings[PENALTY], "hidden": config.decomposition_width}
+    hidden = min(row.config.hidden, config.max_hidden or row.config.hidden)
+    return replace(row, config=replace(row.config, hidden=hidden), settings=settings)

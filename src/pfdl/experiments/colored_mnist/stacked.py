@@ -19,7 +19,7 @@ from pfdl.vision.backbones import MLP, Outputs
 
 
 @dataclass(frozen=True)
-class FullBatchPlan:
+class FullBatchConfig:
     """How a restart is trained: full batches, Adam, explicit weight decay.
 
     Attributes:
@@ -71,7 +71,7 @@ def train_restarts(
     inputs: Tensor,
     labels: Tensor,
     environments: Tensor,
-    plan: FullBatchPlan,
+    config: FullBatchConfig,
     *,
     feature_rows: int,
     row_seed: int = 0,
@@ -84,15 +84,15 @@ def train_restarts(
         inputs: Shape (R, n, d).
         labels: Shape (R, n), 0 or 1.
         environments: Environment of each row, the same in all restarts, shape (n,).
-        plan: Learning rate, weight decay and number of steps.
+        config: Learning rate, weight decay and number of steps.
         feature_rows: How many rows, drawn anew in each step, a penalty on the features sees: it works on
             mini-batches, also where everything else takes the full batch.
         row_seed: Which rows are drawn.
     """
-    optimizer = torch.optim.Adam(networks.parameters.values(), lr=plan.lr)
+    optimizer = torch.optim.Adam(networks.parameters.values(), lr=config.lr)
     generator = torch.Generator().manual_seed(row_seed)
     rows_needed = any("features" in objective.needs for objective in objectives)
-    for _ in range(plan.steps - 1):
+    for _ in range(config.steps - 1):
         logits, features = networks(inputs)
         if rows_needed:
             rows = torch.randperm(inputs.shape[1], generator=generator)[:feature_rows].to(inputs.device)
@@ -104,7 +104,7 @@ def train_restarts(
             for r, objective in enumerate(objectives)
         ]
         # The restarts share no parameter: the gradient of the sum is the gradient of each.
-        loss = torch.stack(losses).sum() + (plan.l2 * networks.squared_norms() / divisors).sum()
+        loss = torch.stack(losses).sum() + (config.l2 * networks.squared_norms() / divisors).sum()
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from pfdl._internal.files import write_atomically
 from pfdl.experiments.contexts.rows import RATIOS, ROWS, Row
-from pfdl.experiments.contexts.run import FULL, Images, Scale
+from pfdl.experiments.contexts.run import FULL, ContextsConfig, Images
 from pfdl.experiments.pairing import paired_difference
 
 COLUMNS = (*RATIOS, "all", "worst group")
@@ -24,12 +24,14 @@ DIFFERENCE_NOTE = (
 )
 
 
-def write_report(results: pd.DataFrame, scale: Scale, images: Images, folder: Path, command: str) -> list[Path]:
+def write_report(
+    results: pd.DataFrame, config: ContextsConfig, images: Images, folder: Path, command: str
+) -> list[Path]:
     """Write ``table.md`` and ``accuracy.png`` beside ``results.csv``.
 
     Args:
         results: See :func:`pfdl.experiments.contexts.run.run`.
-        scale: How large the experiment was.
+        config: How large the experiment was.
         images: Which images it was made with.
         folder: Where to write.
         command: What the user typed, for the heading.
@@ -40,7 +42,7 @@ def write_report(results: pd.DataFrame, scale: Scale, images: Images, folder: Pa
     table = "\n\n".join(
         [
             f"# Images under context shift\n\n`{command}`",
-            _provenance(scale, images),
+            _provenance(config, images),
             _accuracies(results),
             PAPER_NOTE,
             DIFFERENCE_NOTE,
@@ -78,20 +80,20 @@ def _cells(results: pd.DataFrame, key: str) -> pd.DataFrame:
     return results.loc[results["row"] == key].pivot_table(index="seed", columns="test", values="accuracy")
 
 
-def _provenance(scale: Scale, images: Images) -> str:
+def _provenance(config: ContextsConfig, images: Images) -> str:
     if images.folder is None:
-        source = f"Images: the built-in drawn set, {scale.per_cell} of every class in every context. **Not NICO.**"
+        source = f"Images: the built-in drawn set, {config.per_cell} of every class in every context. **Not NICO.**"
     else:
         name = Path(images.folder).resolve().name + (f", {images.superclass}" if images.superclass else "")
         source = f"Images: the folder `{name}`."
-    stem = "with a 3×3 stem" if scale.small_stem else "with its stock stem"
+    stem = "with a 3×3 stem" if config.small_stem else "with its stock stem"
     how = (
-        f"Trained at 5:1 from scratch, {scale.image_size}×{scale.image_size} pixels, {scale.epochs} epochs, learning "
-        f"rate 0.01 and a tenth after every {scale.decay_every}, batches of {scale.batch_size}. The ResNet is "
-        f"{scale.resnet} {stem}. {scale.seeds} seeds; each has its own split, shared by all methods. The epoch is "
-        "chosen on validation images of the training distribution. Mean ± standard error, in percent."
+        f"Trained at 5:1 from scratch, {config.image_size}×{config.image_size} pixels, {config.epochs} epochs, "
+        f"learning rate 0.01 and a tenth after every {config.decay_every}, batches of {config.batch_size}. The "
+        f"ResNet is {config.resnet} {stem}. {config.seeds} seeds; each has its own split, shared by all methods. The "
+        "epoch is chosen on validation images of the training distribution. Mean ± standard error, in percent."
     )
-    if (scale.epochs, scale.resnet) != (FULL.epochs, FULL.resnet):
+    if (config.epochs, config.resnet) != (FULL.epochs, FULL.resnet):
         how += f" **Not the paper's schedule** ({FULL.epochs} epochs, {FULL.resnet})."
     return f"{source} {how}"
 

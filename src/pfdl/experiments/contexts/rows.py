@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 RATIOS = ("1:5", "1:3", "1:1", "2:1", "3:1", "4:1", "5:1")
 RESNET = "resnet"
-"""Stands for the ResNet of the run's scale."""
+"""Stands for the ResNet of the run's config."""
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def build(run: Run, problems: list[str]) -> Section:
 def _introduction(run: Run) -> str:
     settings = run.settings
     if settings.get("folder") is None:
-        source = f"Images: the built-in drawn set (not NICO), {settings.get('per_cell')} of each class in each context."
+        source = f"Images: the generated shapes (not NICO), {settings.get('per_cell')} of each class in each context."
     else:
         source = f"Images: the folder {settings['folder']}."
     how = (

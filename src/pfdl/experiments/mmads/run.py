@@ -49,7 +49,7 @@ METHODS: dict[str, Callable[[MMADS, int], Any]] = {
 
 
 @dataclass(frozen=True)
-class Plan:
+class MMADSConfig:
     """Which part of the table to run."""
 
     cells: Sequence[tuple[int, int, float]] = CELLS
@@ -67,12 +67,12 @@ class Plan:
         ]
 
 
-FULL = Plan()
-QUICK = Plan(cells=((1000, 10, 1.7), FIGURE_CELL), seeds=3, num_test=2000)
+FULL = MMADSConfig()
+QUICK = MMADSConfig(cells=((1000, 10, 1.7), FIGURE_CELL), seeds=3, num_test=2000)
 
 
 def run(
-    plan: Plan,
+    config: MMADSConfig,
     folder: Path,
     *,
     n_jobs: int = -1,
@@ -80,10 +80,10 @@ def run(
     console: Console | None = None,
     command: str | None = None,
 ) -> pd.DataFrame:
-    """Run what is missing of a plan and write ``results.csv``, one row per number.
+    """Run what is missing of a config and write ``results.csv``, one row per number.
 
     Args:
-        plan: `FULL`, `QUICK` or one of your own.
+        config: `FULL`, `QUICK` or one of your own.
         folder: run folder, see :mod:`pfdl._internal.runs`; finished tasks are kept in its ``tasks``.
         n_jobs: see `pfdl.experiments.grid.run_grid`.
         backend: see `pfdl.experiments.grid.run_grid`.
@@ -96,9 +96,9 @@ def run(
     Raises:
         ValueError: If the folder holds another run; more or fewer seeds are the same run.
     """
-    settings = {**asdict(plan), "command": command}
+    settings = {**asdict(config), "command": command}
     with claim(folder, "mmads", settings, may_change=("seeds", "command")):
-        results = run_grid(run_task, plan.tasks(), folder / "tasks", n_jobs=n_jobs, backend=backend, console=console)
+        results = run_grid(run_task, config.tasks(), folder / "tasks", n_jobs=n_jobs, backend=backend, console=console)
         columns = ["setting", "n", "p", "r", "method", "seed", "metric", "value"]
         write_table(folder / "results.csv", results[columns].to_csv(index=False))
     return results

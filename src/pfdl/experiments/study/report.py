@@ -79,24 +79,24 @@ def describe(results: pd.DataFrame, *, against: str | None = None) -> str:
         "of the seeds, where it is not the number above. A training that diverged counts with what was left of it.",
         overview(results, against=against),
     ]
-    for arena, part in results.groupby("arena", sort=False):
-        parts += [f"## {arena}", details(part, against=against)]
+    for dataset, part in results.groupby("dataset", sort=False):
+        parts += [f"## {dataset}", details(part, against=against)]
     return "\n\n".join(parts)
 
 
 def overview(results: pd.DataFrame, *, against: str | None = None) -> str:
     """One table for all data sets, where contexts shift most; what is compared with shows its accuracy."""
-    arenas = {arena: _by_row(part, tests_of(part)[0]) for arena, part in results.groupby("arena", sort=False)}
-    most = {arena: int(wide.notna().sum().max()) for arena, wide in arenas.items()}
+    datasets = {dataset: _by_row(part, tests_of(part)[0]) for dataset, part in results.groupby("dataset", sort=False)}
+    most = {dataset: int(wide.notna().sum().max()) for dataset, wide in datasets.items()}
     lines = [
-        f"| method | {' | '.join(map(str, arenas))} |",
-        "|---" * (len(arenas) + 1) + "|",
+        f"| method | {' | '.join(map(str, datasets))} |",
+        "|---" * (len(datasets) + 1) + "|",
         f"| *seeds* | {' | '.join(map(str, most.values()))} |",
     ]
     for row in rows_of(results):
         cells = [
-            _short(wide, row, against or BASELINES.get(row, "erm"), most[arena]) + _diverged(results, row, arena)
-            for arena, wide in arenas.items()
+            _short(wide, row, against or BASELINES.get(row, "erm"), most[dataset]) + _diverged(results, row, dataset)
+            for dataset, wide in datasets.items()
         ]
         lines.append(f"| {ENTRIES[row].title} | {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -104,7 +104,7 @@ def overview(results: pd.DataFrame, *, against: str | None = None) -> str:
 
 def details(part: pd.DataFrame, *, against: str | None = None) -> str:
     """All tests of one data set."""
-    arena = part["arena"].iloc[0]
+    dataset = part["dataset"].iloc[0]
     tests = tests_of(part)
     wide = {test: _by_row(part, test) for test in (*tests, NUMBER, AGREEMENT)}
     lines = [
@@ -118,7 +118,7 @@ def details(part: pd.DataFrame, *, against: str | None = None) -> str:
             NONE if pd.isna(value) else f"{value:.{digits}f}" for value, digits in zip(found, (1, 2), strict=True)
         ]
         seeds = wide[tests[0]][row].count()
-        lines.append(f"| {ENTRIES[row].title} | {seeds}{_diverged(part, row, arena)} | {' | '.join(cells)} |")
+        lines.append(f"| {ENTRIES[row].title} | {seeds}{_diverged(part, row, dataset)} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -138,8 +138,8 @@ def _by_row(part: pd.DataFrame, test: str) -> pd.DataFrame:
     return part[part["test"] == test].pivot_table(index="seed", columns="row", values="value")
 
 
-def _diverged(results: pd.DataFrame, row: str, arena: object) -> str:
-    number = len(results[(results["row"] == row) & (results["arena"] == arena) & (results["test"] == DIVERGED)])
+def _diverged(results: pd.DataFrame, row: str, dataset: object) -> str:
+    number = len(results[(results["row"] == row) & (results["dataset"] == dataset) & (results["test"] == DIVERGED)])
     return f", {number} diverged" if number else ""
 
 

@@ -20,7 +20,7 @@ class Entry:
         objective: See :func:`pfdl.make_objective`.
         settings: Likewise.
         environments: What it is told of contexts: ``HIDDEN``, ``ONE``, ``INFERRED`` or ``KNOWN``.
-        batch_size: See :class:`pfdl.experiments.study.training.Contest`.
+        batch_size: See :class:`pfdl.experiments.study.training.TrainingSettings`.
         layer: Likewise.
         class_centred: Likewise.
         width: Width of the embedding, by a layer in front of the classifier; None leaves the backbone as it is.

@@ -20,20 +20,20 @@ from pfdl._internal.validation import check_choice, check_count
 from pfdl.contexts.inference import infer_contexts
 from pfdl.data.context_images import HIDDEN_CONTEXT
 from pfdl.experiments.grid import run_grid
-from pfdl.experiments.study.data import Arena, Round
+from pfdl.experiments.study.data import Split, StudyData
 from pfdl.experiments.study.rows import ENTRIES, INFERRED, KNOWN, ONE
-from pfdl.experiments.study.training import Contest, compete
+from pfdl.experiments.study.training import TrainingSettings, train_and_test
 
 ESS, NUMBER, AGREEMENT = "effective sample size", "contexts found", "agreement with true contexts"
 DIVERGED = "diverged"
 """"Tests" that are no accuracies."""
 
-COLUMNS = ("arena", "row", "seed", "test", "value")
+COLUMNS = ("dataset", "row", "seed", "test", "value")
 """Of ``results.csv``."""
 
 
 @dataclass(frozen=True)
-class Scale:
+class StudyConfig:
     """How large the study is.
 
     Args:
@@ -52,8 +52,8 @@ class Scale:
 
 
 def run(
-    scale: Scale,
-    arenas: Sequence[Arena],
+    config: StudyConfig,
+    datasets: Sequence[StudyData],
     output: Path,
     *,
     device: str = "cpu",
@@ -64,8 +64,8 @@ def run(
     """Train and test what is missing, and write ``results.csv``.
 
     Args:
-        scale: How large the study is.
-        arenas: The data sets.
+        config: How large the study is.
+        datasets: The data sets.
         output: The run folder, with ``cells`` (finished trainings) and ``results.csv``.
         device: Where to compute.
         n_jobs: Trainings at a time, see :func:`pfdl.experiments.grid.run_grid`.
@@ -78,18 +78,23 @@ def run(
     Raises:
         ValueError: If a row or data set cannot be used, or the folder holds another run.
     """
-    for row in scale.rows:
+    for row in config.rows:
         check_choice("the row", row, ENTRIES)
-    check_count("seeds", scale.seeds, 2)
-    how = {name: value for name, value in asdict(scale).items() if name not in ("rows", "seeds", "first_seed")}
+    check_count("seeds", config.seeds, 2)
+    how = {name: value for name, value in asdict(config).items() if name not in ("rows", "seeds", "first_seed")}
     tasks = [
-        {**asdict(arena), "row": row, "seed": seed, **how}
-        for seed in range(scale.first_seed, scale.first_seed + scale.seeds)
-        for arena in arenas
-        for row in scale.rows
+        {**asdict(dataset), "row": row, "seed": seed, **how}
+        for seed in range(config.first_seed, config.first_seed + config.seeds)
+        for dataset in datasets
+        for row in config.rows
     ]
-    settings = {**asdict(scale), "arenas": [asdict(arena) for arena in arenas], "device": device, "command": command}
-    may_change = ("rows", "seeds", "first_seed", "arenas", "device", "command")
+    settings = {
+        **asdict(config),
+        "datasets": [asdict(dataset) for dataset in datasets],
+        "device": device,
+        "command": command,
+    }
+    may_change = ("rows", "seeds", "first_seed", "datasets", "device", "command")
     function = partial(run_task, device=device)
     with claim(output, "study", settings, may_change=may_change):
         results = run_grid(function, tasks, output / "cells", n_jobs=n_jobs, console=console)
@@ -98,7 +103,7 @@ def run(
 
 
 def run_task(
-    row: str, seed: int, *, device: str, epochs: int, learning_rate: float, **arena: Any
+    row: str, seed: int, *, device: str, epochs: int, learning_rate: float, **dataset: Any
 ) -> list[dict[str, Any]]:
     """Train one row with one seed and test it.
 
@@ -106,22 +111,22 @@ def run_task(
         row: Key of the entry.
         seed: Of the split, the first weights and all that training draws.
         device: Where to compute.
-        epochs: See :class:`Scale`.
+        epochs: See :class:`StudyConfig`.
         learning_rate: Likewise.
-        **arena: What :class:`pfdl.experiments.study.data.Arena` takes.
+        **dataset: What :class:`pfdl.experiments.study.data.StudyData` takes.
 
     Returns:
-        Lines of ``arena`` (its name), ``test`` and ``value``: accuracy in percent by test set, the effective sample
+        Lines of ``dataset`` (its name), ``test`` and ``value``: accuracy in percent by test set, the effective sample
         size of the last batch as a part of it, where training diverged a 1 for that, and, where contexts were
         inferred, their number and their normalised mutual information with the true ones.
     """
     entry = ENTRIES[row]
-    place = Arena(**arena)
-    game = place.round(seed)
-    environments = _environments(entry.environments, game, seed)
-    contest = Contest(
+    place = StudyData(**dataset)
+    split = place.split(seed)
+    environments = _environments(entry.environments, split, seed)
+    settings = TrainingSettings(
         objective=entry.objective,
-        settings=entry.settings,
+        objective_settings=entry.settings,
         layer=entry.layer,
         class_centred=entry.class_centred,
         epochs=epochs,
@@ -131,24 +136,24 @@ def run_task(
     )
     _repeatable(device)
     torch.manual_seed(seed)
-    model = game.make_model(entry.width)
-    outcome = compete(contest, model, game.train, environments, game.tests, device=device)
+    model = split.make_model(entry.width)
+    outcome = train_and_test(settings, model, split.train, environments, split.tests, device=device)
     values = {**outcome.accuracy, ESS: outcome.effective_sample_size}
     if outcome.diverged:
         values[DIVERGED] = 1.0
     if entry.environments == INFERRED:
         values[NUMBER] = len(set(environments.tolist()))
-        values[AGREEMENT] = float(normalized_mutual_info_score(game.train.contexts, environments))
-    return [{"arena": place.name, "test": test, "value": value} for test, value in values.items()]
+        values[AGREEMENT] = float(normalized_mutual_info_score(split.train.contexts, environments))
+    return [{"dataset": place.name, "test": test, "value": value} for test, value in values.items()]
 
 
-def _environments(told: str, game: Round, seed: int) -> Tensor:
+def _environments(told: str, split: Split, seed: int) -> Tensor:
     """What the objective is told of the contexts."""
     if told == INFERRED:
-        return torch.from_numpy(infer_contexts(game.scenery(), game.train.labels, seed=seed))
+        return torch.from_numpy(infer_contexts(split.context_features(), split.train.labels, seed=seed))
     if told == KNOWN:
-        return game.train.contexts
-    return torch.full_like(game.train.labels, 0 if told == ONE else HIDDEN_CONTEXT)
+        return split.train.contexts
+    return torch.full_like(split.train.labels, 0 if told == ONE else HIDDEN_CONTEXT)
 
 
 def _repeatable(device: str) -> None:

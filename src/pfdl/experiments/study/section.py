@@ -29,9 +29,9 @@ def build(run: Run, problems: list[str]) -> Section:
     """The section of one run."""
     results = read_results(
         run,
-        names=["arena", "row", "test"],
+        names=["dataset", "row", "test"],
         numbers=["seed", "value"],
-        keys=["arena", "row", "seed", "test"],
+        keys=["dataset", "row", "seed", "test"],
         problems=problems,
     )
     results = results[results["row"].isin(ENTRIES)]
@@ -39,7 +39,7 @@ def build(run: Run, problems: list[str]) -> Section:
     if not len(results):
         return Section(TITLE, [*blocks, Text("No finished results yet.", "warning")])
     findings = []
-    for name, part in results.groupby("arena", sort=False):
+    for name, part in results.groupby("dataset", sort=False):
         blocks.append(Heading(str(name)))
         differences = _differences(part)
         if differences:
@@ -78,7 +78,7 @@ def _plot(test: str, differences: dict[str, PairedDifference]) -> Plot:
     return Plot(title, summary, "", "difference, points", [line], with_table=False)
 
 
-def _table(arena: str, part: pd.DataFrame) -> Table:
+def _table(dataset: str, part: pd.DataFrame) -> Table:
     tests = tests_of(part)
     columns = [name for test in tests for name in (test, f"{test}, difference")]
     lines = []
@@ -90,7 +90,7 @@ def _table(arena: str, part: pd.DataFrame) -> Table:
             difference = None if row == baseline else paired(ours, _cells(part, baseline, test))
             cells.append(difference_cell(difference, 1))
         lines.append(tables.Row(ENTRIES[row].title, tuple(cells)))
-    return Table(f"Accuracy in percent, {arena}", "method", columns, lines)
+    return Table(f"Accuracy in percent, {dataset}", "method", columns, lines)
 
 
 def _cells(part: pd.DataFrame, row: str, test: str) -> pd.Series[float]:

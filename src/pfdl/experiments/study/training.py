@@ -35,12 +35,12 @@ class Samples(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Contest:
+class TrainingSettings:
     """How one network is trained.
 
     Args:
-        objective: See :func:`pfdl.make_objective`.
-        settings: Likewise.
+        objective: A name for :func:`pfdl.make_objective`.
+        objective_settings: The settings of each of its parts, by the name of the part.
         layer: The linear layer whose input the objective sees as features: -1 for the last, -2 for the one before it.
         class_centred: Whether the objective sees the features with every class of a batch at its own mean.
         epochs: Passes over the training samples; the learning rate falls to a tenth after half of them.
@@ -52,7 +52,7 @@ class Contest:
     """
 
     objective: str = "erm"
-    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    objective_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     layer: int = -1
     class_centred: bool = False
     epochs: int = 30
@@ -81,8 +81,8 @@ class Outcome(NamedTuple):
     diverged: bool
 
 
-def compete(
-    contest: Contest,
+def train_and_test(
+    settings: TrainingSettings,
     model: nn.Module,
     train: Samples,
     environments: Tensor,
@@ -93,7 +93,7 @@ def compete(
     """Train a network and test it; the last epoch counts, nothing is selected.
 
     Args:
-        contest: How to train.
+        settings: How to train.
         model: A classifier with a linear last layer; trained in place.
         train: The training samples.
         environments: What the objective is told of each sample's context, shape (n,).
@@ -104,31 +104,33 @@ def compete(
         The accuracies.
     """
     model.to(device).to(memory_format=torch.channels_last)
-    layer = [part for part in model.modules() if isinstance(part, nn.Linear)][contest.layer]
-    torch.manual_seed(contest.seed)
-    objective = make_objective(contest.objective, layer.in_features, **dict[str, Any](contest.settings)).to(device)
-    optimizer = torch.optim.SGD(
-        model.parameters(), contest.learning_rate, momentum=contest.momentum, weight_decay=contest.weight_decay
+    layer = [part for part in model.modules() if isinstance(part, nn.Linear)][settings.layer]
+    torch.manual_seed(settings.seed)
+    objective = make_objective(settings.objective, layer.in_features, **dict[str, Any](settings.objective_settings)).to(
+        device
     )
-    schedule = torch.optim.lr_scheduler.StepLR(optimizer, max(1, contest.epochs // 2), gamma=0.1)
+    optimizer = torch.optim.SGD(
+        model.parameters(), settings.learning_rate, momentum=settings.momentum, weight_decay=settings.weight_decay
+    )
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, max(1, settings.epochs // 2), gamma=0.1)
     data = [part.to(device) for part in (train.inputs, train.labels, environments)]
     objective.weighting.prepare(*data[1:])
     diverged = False
     with attach(model, layer) as tap:
-        for epoch in range(contest.epochs):
-            diverged = not _pass(contest, epoch, model, tap, objective, optimizer, *data)
+        for epoch in range(settings.epochs):
+            diverged = not _pass(settings, epoch, model, tap, objective, optimizer, *data)
             if diverged:
                 break
             schedule.step()
     accuracy = {name: _accuracy(model, test, device) for name, test in tests.items()}
     size = objective.weighting.effective_sample_size
-    share = 1.0 if size is None else float(size) / min(contest.batch_size, len(train.labels))
+    share = 1.0 if size is None else float(size) / min(settings.batch_size, len(train.labels))
     diverged = diverged or not all(bool(weights.isfinite().all()) for weights in model.parameters())
     return Outcome(accuracy, share, diverged)
 
 
 def _pass(
-    contest: Contest,
+    settings: TrainingSettings,
     epoch: int,
     model: nn.Module,
     tap: FeatureTap,
@@ -140,14 +142,14 @@ def _pass(
 ) -> bool:
     """One epoch; False if the features stopped being finite numbers in it."""
     model.train()
-    generator = torch.Generator().manual_seed(1_000_003 * contest.seed + epoch)
+    generator = torch.Generator().manual_seed(1_000_003 * settings.seed + epoch)
     order = torch.randperm(len(labels), generator=generator).to(labels.device)
-    whole = max(1, len(order) // contest.batch_size)
-    for rows in torch.split(order[: whole * contest.batch_size], contest.batch_size):
+    whole = max(1, len(order) // settings.batch_size)
+    for rows in torch.split(order[: whole * settings.batch_size], settings.batch_size):
         batch = mirror_and_shift(inputs[rows]) if inputs.dim() == 4 else inputs[rows]
         logits = _logits(model, batch)
         features = tap.features.float()
-        if contest.class_centred:
+        if settings.class_centred:
             features = _within_classes(features, labels[rows])
         try:
             loss = objective(logits.float(), labels[rows], features=features, environments=environments[rows])
