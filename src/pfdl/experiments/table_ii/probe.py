@@ -42,7 +42,7 @@ def probe(penalty: PartialDecorrelation, features: Tensor) -> dict[str, float]:
     whole = gradients["L_decorr"]
     size = whole.norm().clamp(min=torch.finfo(whole.dtype).tiny)
     return {
-        **{name: float(value) for name, value in values.items()},
+        **{name: float(value.detach()) for name, value in values.items()},
         "cosine_level_penalty": float(F.cosine_similarity(whole, gradients["level_penalty"], dim=0)),
         "covariance_gradient": float(gradients["covariance_part"].norm() / size),
         "norm_ratio": float(gradients["level_penalty"].norm() / size),
