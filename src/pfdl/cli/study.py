@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pfdl.cli.command import this_command
 from pfdl.cli.images import Device, answering_mistakes
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ def study(
         typer.Option(envvar="PFDL_MNIST", help="Folder of the MNIST files; without it scikit-learn's digits."),
     ] = None,
     rows: Annotated[
-        str, typer.Option(help="methods, factors (variants of the published penalty), or keys with commas.")
+        str,
+        typer.Option(help="methods, factors (variants of PFDL), or with commas: keys of these, names of objectives."),
     ] = "methods",
     seeds: Annotated[int, typer.Option(min=2, help="Paired repetitions.")] = 10,
     first_seed: Annotated[int, typer.Option(min=0, help="The first of them.")] = 0,
@@ -49,7 +51,7 @@ def study(
 ) -> None:
     """Compare methods by very many small trainings on paired seeds, trained at 5:1 and tested where it shifts.
 
-    A study that was stopped goes on where it was.
+    An interrupted study resumes when started again with the same output folder.
 
         pfdl study shapes colored-mnist --rows erm,pfdl,balance
 
@@ -59,8 +61,8 @@ def study(
         from rich.console import Console
 
         from pfdl._internal.devices import resolve_device
+        from pfdl.experiments.reporting import write_tables
         from pfdl.experiments.study import run as experiment
-        from pfdl.experiments.study.report import write_report
 
         config = experiment.StudyConfig(
             rows=_row_keys(rows),
@@ -70,20 +72,9 @@ def study(
             learning_rate=learning_rate,
         )
         datasets = make_study_data(data, features or [], group_by or [], mnist, network)
-        command = " ".join(
-            [
-                "pfdl study",
-                *(Path(name).name for name in data),
-                *(f"--features {path.name}" for path in features or []),
-                *([f"--network {network}"] if network != "resnet18" else []),
-                f"--rows {rows} --seeds {seeds} --first-seed {first_seed} --epochs {epochs}",
-                *([f"--learning-rate {learning_rate}"] if learning_rate != 0.01 else []),
-            ]
-        )
-        place = resolve_device(device)
-        console = Console(stderr=True)
-        results = experiment.run(config, datasets, output, device=place, n_jobs=jobs, console=console, command=command)
-        for path in write_report(results, output, command=command):
+        place, console = resolve_device(device), Console(stderr=True)
+        experiment.run(config, datasets, output, device=place, n_jobs=jobs, console=console, command=this_command())
+        for path in write_tables(output):
             typer.echo(path)
 
 
@@ -98,8 +89,12 @@ def study_table(
     against: Annotated[
         str | None, typer.Option(help="Key of the row to compare with, such as pfdl, instead of plain training.")
     ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="A Markdown page whose tables to replace, instead of printing."),
+    ] = None,
 ) -> None:
-    """Print studies as Markdown: one table of all data sets, then one for each.
+    """Print studies as Markdown: overviews of all data sets, then a table for each.
 
     What several machines have computed of a study becomes one.
 
@@ -108,20 +103,24 @@ def study_table(
         pfdl study-table runs/study/results.csv --against stablenet
     """
     with answering_mistakes():
-        from pfdl._internal.validation import check_choice
-        from pfdl.experiments.study.report import describe, read_results
-        from pfdl.experiments.study.rows import BASELINES, ENTRIES
+        from pfdl.experiments.reporting import write_below_mark
+        from pfdl.experiments.study.rows import find_row
+        from pfdl.experiments.study.section import describe, read_results
+        from pfdl.report.markdown import render
 
-        chosen = tuple(ENTRIES) if rows is None else _row_keys(rows)
-        rivals = [BASELINES.get(row, "erm") for row in chosen] if against is None else [against]
-        for row in (*chosen, *rivals):
-            check_choice("the row", row, ENTRIES)
         found = read_results(results)
+        chosen = tuple(found["row"].unique()) if rows is None else _row_keys(rows)
+        known = {row: find_row(row, measured=True) for row in (*chosen, *([against] if against else []))}
+        rivals = [row.baseline for row in known.values()] if against is None else [against]
         found = found[[any(part in dataset for part in data or [""]) for dataset in found["dataset"]]]
         if not found["row"].isin(chosen).any():
             raise ValueError("there are no such results.")
-        found = found[found["row"].isin([*chosen, *rivals])]
-        typer.echo(describe(found, against=against))
+        section = describe(found[found["row"].isin([*chosen, *rivals])], against=against, plots=False)
+        if output is None:
+            typer.echo(render([section]).text)
+        else:
+            write_below_mark([section], output, this_command())
+            typer.echo(output)
 
 
 def study_features(
@@ -159,7 +158,7 @@ def _row_keys(rows: str) -> tuple[str, ...]:
 def make_study_data(
     data: list[str], features: list[Path], group_by: list[str], mnist: Path | None, network: str
 ) -> list[StudyData]:
-    """The data sets of the options of ``pfdl study``."""
+    """Return the data sets that the options of ``pfdl study`` name."""
     from pfdl.experiments.study.data import StudyData
 
     folders = [name for name in data if not StudyData(name).is_generated]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from pfdl.cli.command import this_command
 from pfdl.cli.images import Device, answering_mistakes
 
 
@@ -51,7 +51,7 @@ def table_ii(
             epochs=epochs,
             decay_every=decay_every,
         )
-        command = " ".join(["pfdl", *sys.argv[1:]])
+        command = this_command()
         run(
             config,
             data,

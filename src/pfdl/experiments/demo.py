@@ -24,7 +24,7 @@ MAX_TRAININGS = 4
 """At a time: each needs more than a gigabyte of memory."""
 
 
-DIGITS = replace(colored_mnist.QUICK, rows=("grayscale", "erm", "erm-pfdl", "irm", "irm-pfdl-literal"))
+DIGITS = replace(colored_mnist.QUICK, rows=("grayscale", "erm", "erm-pfdl", "irm", "irm-pfdl-1"))
 IMAGES = replace(contexts.QUICK, rows=("resnet", "pfdl"), per_cell=60, batch_size=32, epochs=5, decay_every=4, seeds=3)
 """Larger than quick, until plain training learnt something and lost it where backgrounds change, whatever PFDL did."""
 

@@ -109,10 +109,10 @@ def run(
         config: How large the experiment is.
         images: Where the images are.
         output: The run folder, with ``splits`` (a manifest per seed), ``runs`` (a run folder per row and seed),
-            ``cells`` (finished ones) and ``results.csv``. A run that was killed goes on in the middle.
+            ``cells`` (finished ones) and ``results.csv``. An interrupted run resumes, in the middle of a training too.
         device: Where to compute.
         n_jobs: How many trainings at a time, see :func:`pfdl.experiments.grid.run_grid`.
-        console: Likewise.
+        console: Where to draw the progress bar.
         command: What a user typed to start this, for the record.
 
     Returns:
@@ -137,14 +137,15 @@ def _run(
     with counting("checking images", console) as show:
         source = images.open(config, show)
         splits = [_split(source, groups, output, seed) for seed in range(config.seeds)]
+    how = {name: value for name, value in asdict(config).items() if name not in ("seeds", "rows")}
     tasks = [
-        {"row": row, "seed": seed, "split": split, **_what_matters(config)}
+        {"row": row, "seed": seed, "split": split, "config": how}
         for row in config.rows
         for seed, split in enumerate(splits)
     ]
-    function = partial(run_task, images=images, per_cell=config.per_cell, output=output, device=device)
+    function = partial(run_task, images=images, output=output, device=device)
     results = run_grid(function, tasks, output / "cells", n_jobs=n_jobs, console=console)
-    for folder in (output / "runs").glob("*"):
+    for folder in (output / "runs").glob("*/*"):
         shed_state(folder)
     columns = ["row", "seed", "test", "accuracy"]
     write_table(output / "results.csv", results[columns].to_csv(index=False))
@@ -152,24 +153,23 @@ def _run(
 
 
 def run_task(
-    row: str, seed: int, split: str, *, images: Images, per_cell: int, output: Path, device: str, **config: Any
+    row: str, seed: int, split: str, config: Mapping[str, Any], *, images: Images, output: Path, device: str
 ) -> list[dict[str, Any]]:
     """Train one row with one seed and test it.
 
     Args:
         row: Key of the row.
         seed: Of the split and the training.
-        split: Hash of the split, by which results on other images are told apart.
+        split: Hash of the split, which tells results on other images apart.
+        config: What :class:`ContextsConfig` takes, except ``seeds`` and ``rows``.
         images: Where the images are.
-        per_cell: See :class:`ContextsConfig`.
-        output: See :func:`run`.
+        output: The run folder of the experiment.
         device: Where to compute.
-        **config: The rest of what :class:`ContextsConfig` takes, except ``seeds`` and ``rows``.
 
     Returns:
         Lines of ``test`` and ``accuracy`` in percent: a ratio, ``all`` (the whole test side) or ``worst group``.
     """
-    size = ContextsConfig(per_cell=per_cell, **config)
+    size = ContextsConfig(**config)
     manifest = read_manifest(_manifest_path(output, seed))
     method = ROWS[row]
     is_resnet = method.backbone == RESNET
@@ -186,15 +186,10 @@ def run_task(
         seed=seed,
     )
     source = images.open(size)
-    folder = train(training, source, manifest, output / "runs" / f"{row}-{seed}-{split[:8]}", device=device)
+    folder = train(training, source, manifest, output / "runs" / row / f"seed-{seed}-{split[:8]}", device=device)
     result = evaluate(load_model(folder), source, manifest, device=device)
     shares = {**result.by_ratio, "all": result.overall, "worst group": result.worst_group.accuracy}
     return [{"test": test, "accuracy": 100 * share} for test, share in shares.items()]
-
-
-def _what_matters(config: ContextsConfig) -> dict[str, Any]:
-    """What changes the outcome of one task; ``per_cell`` is in the hash of the split."""
-    return {name: value for name, value in asdict(config).items() if name not in ("seeds", "rows", "per_cell")}
 
 
 def _manifest_path(output: Path, seed: int) -> Path:

@@ -19,7 +19,7 @@ from sklearn.linear_model import Lasso, LinearRegression, Ridge
 from pfdl._internal.runs import claim, write_table
 from pfdl.data.mmads import MMADS, SETTINGS, Setting, make_mmads
 from pfdl.experiments.grid import run_grid
-from pfdl.experiments.mmads.figures import CELLS
+from pfdl.experiments.mmads.paper import CELLS
 from pfdl.tabular import DWRRegressor, PFDLRegressor, SRDORegressor
 from pfdl.tabular.metrics import average_error, beta_error, rmse, stability_error
 
@@ -39,28 +39,36 @@ METHODS: dict[str, Callable[[MMADS, int], Any]] = {
     "Ridge": lambda data, seed: Ridge(alpha=1.0).fit(data.X, data.y),
     "DWR": lambda data, seed: DWRRegressor().fit(data.X, data.y),
     "SRDO": lambda data, seed: SRDORegressor(random_state=seed).fit(data.X, data.y),
-    "PFDL (paper mode)": lambda data, seed: PFDLRegressor("paper", learning_rate=0.001, random_state=seed).fit(
-        data.X, data.y
-    ),
-    "PFDL": lambda data, seed: PFDLRegressor().fit(data.X, data.y),
-    "PFDL + auxiliary": lambda data, seed: PFDLRegressor(auxiliary=True, random_state=seed).fit(data.X, data.y),
+    "PFDL": lambda data, seed: PFDLRegressor("paper", learning_rate=0.001, random_state=seed).fit(data.X, data.y),
+    "Screened OLS": lambda data, seed: PFDLRegressor().fit(data.X, data.y),
+    "Screened OLS + auxiliary": lambda data, seed: PFDLRegressor(auxiliary=True, random_state=seed).fit(data.X, data.y),
     "OLS on S (oracle)": _oracle,
 }
 
 
 @dataclass(frozen=True)
 class MMADSConfig:
-    """Which part of the table to run."""
+    """Which part of the table to run.
+
+    Args:
+        cells: (n, p, r) of the training tables.
+        settings: How S and V depend on each other.
+        seeds: Trainings of each method in each cell; the paper makes five.
+        test_sets: Test tables for each test rate; the paper draws five.
+        num_test: Rows of each.
+    """
 
     cells: Sequence[tuple[int, int, float]] = CELLS
     settings: Sequence[Setting] = SETTINGS
     seeds: int = 10
-    num_test: int = 10_000
+    test_sets: int = 5
+    num_test: int = 2_000
 
     def tasks(self) -> list[dict[str, Any]]:
-        """One task per setting, cell and seed."""
+        """Return one task per setting, cell and seed."""
+        tests = {"test_sets": self.test_sets, "num_test": self.num_test}
         return [
-            {"setting": setting, "n": n, "p": p, "r": r, "seed": seed, "num_test": self.num_test}
+            {"setting": setting, "n": n, "p": p, "r": r, "seed": seed, **tests}
             for setting in self.settings
             for n, p, r in self.cells
             for seed in range(self.seeds)
@@ -68,7 +76,7 @@ class MMADSConfig:
 
 
 FULL = MMADSConfig()
-QUICK = MMADSConfig(cells=((1000, 10, 1.7), FIGURE_CELL), seeds=3, num_test=2000)
+QUICK = MMADSConfig(cells=((1000, 10, 1.7), FIGURE_CELL), seeds=3, test_sets=2, num_test=1000)
 
 
 def run(
@@ -80,15 +88,15 @@ def run(
     console: Console | None = None,
     command: str | None = None,
 ) -> pd.DataFrame:
-    """Run what is missing of a config and write ``results.csv``, one row per number.
+    """Run what is missing of the table and write ``results.csv``, one row per number.
 
     Args:
-        config: `FULL`, `QUICK` or one of your own.
-        folder: run folder, see :mod:`pfdl._internal.runs`; finished tasks are kept in its ``tasks``.
-        n_jobs: see `pfdl.experiments.grid.run_grid`.
-        backend: see `pfdl.experiments.grid.run_grid`.
-        console: see `pfdl.experiments.grid.run_grid`.
-        command: what a user typed to start this, for the record.
+        config: ``FULL``, ``QUICK`` or one of your own.
+        folder: Run folder, see :mod:`pfdl._internal.runs`; finished tasks are kept in its ``tasks``.
+        n_jobs: Processes, see :func:`pfdl.experiments.grid.run_grid`.
+        backend: ``"joblib"`` or ``"ray"``, see :func:`pfdl.experiments.grid.run_grid`.
+        console: Where to draw the progress bar.
+        command: What a user typed to start this, for the record.
 
     Returns:
         What was written, with the number of test rows as a further column.
@@ -104,27 +112,35 @@ def run(
     return results
 
 
-def run_task(setting: Setting, n: int, p: int, r: float, seed: int, num_test: int) -> list[dict[str, Any]]:
+def run_task(
+    setting: Setting, n: int, p: int, r: float, seed: int, test_sets: int, num_test: int
+) -> list[dict[str, Any]]:
     """Fit every method to one training table and judge it on every test environment.
 
     Returns:
         Rows of ``method``, ``metric``, ``value``: ``beta_s_error``, ``beta_v_error``, ``ae``, ``se``, ``rmse[r]`` per
-        test rate and, in the cell of the paper's figure, ``beta[column]``.
+        test rate (the mean over its test sets), ``between_test_sets`` (the standard deviation of the RMSE over the
+        test sets of a rate, mean over the rates) and, in the cell of the paper's figure, ``beta[column]``.
     """
     train = make_mmads(n, p, r, setting, seed=np.random.default_rng([seed, 0]))
     tests = [
-        make_mmads(num_test, p, rate, setting, seed=np.random.default_rng([seed, 1 + number]))
+        [
+            make_mmads(num_test, p, rate, setting, seed=np.random.default_rng([seed, 1 + number, k]))
+            for k in range(test_sets)
+        ]
         for number, rate in enumerate(TEST_RATES)
     ]
     rows = []
     for method, fit in METHODS.items():
         model = fit(train, seed)
-        errors = [rmse(test.y, model.predict(test.X)) for test in tests]
+        by_set = np.array([[rmse(test.y, model.predict(test.X)) for test in sets] for sets in tests])
+        errors = by_set.mean(axis=1).tolist()
         values = {
             "beta_s_error": beta_error(train.beta[train.stable], model.coef_[train.stable]),
             "beta_v_error": beta_error(train.beta[train.unstable], model.coef_[train.unstable]),
             "ae": average_error(errors),
             "se": stability_error(errors, ddof=0),
+            "between_test_sets": float(by_set.std(axis=1).mean()),
         }
         values |= {f"rmse[{rate:g}]": error for rate, error in zip(TEST_RATES, errors, strict=True)}
         if (n, p, r) == FIGURE_CELL:

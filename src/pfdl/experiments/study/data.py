@@ -20,12 +20,12 @@ from pfdl.data.manifest import Manifest, read_groups
 from pfdl.data.sources import ContextSource
 from pfdl.experiments.study.pretrained import BATCH, embed, fine_tuned, load_network
 from pfdl.experiments.study.pretrained import NETWORK as PRETRAINED
-from pfdl.experiments.study.training import Samples
+from pfdl.experiments.training import Samples
 from pfdl.vision.backbones import make_backbone
 
 COLORED_MNIST, SHAPES = "colored-mnist", "shapes"
 RESNET = "resnet18"
-IMAGE_SIZE, LARGE, HIDDEN, COLORED_DIGITS = 64, 96, 256, 10_000
+IMAGE_SIZE, LARGE, HIDDEN_WIDTH, COLORED_DIGITS = 64, 96, 256, 10_000
 TESTS = ("1:5", "1:1", "5:1")
 SHIFTED, SAME = "shifted", "same"
 """The tests of Colored-MNIST: the colours turned round, and as in training."""
@@ -167,7 +167,7 @@ def _colored_digits(mnist: str | None, seed: int) -> Split:
 
 
 def _perceptron(inputs: int, classes: int, width: int | None, *, layers: int) -> nn.Module:
-    widths = [inputs, *[HIDDEN] * (layers - 1), width or HIDDEN]
+    widths = [inputs, *[HIDDEN_WIDTH] * (layers - 1), width or HIDDEN_WIDTH]
     hidden = [part for before, after in pairwise(widths) for part in (nn.Linear(before, after), nn.ReLU())]
     return nn.Sequential(*hidden, nn.Linear(widths[-1], classes))
 
