@@ -48,5 +48,7 @@ def test_it_agrees_with_loops_and_finite_differences(sharing):
     gradients = {name: numeric_gradient(lambda v, name=name: naive(penalty, v)[name], u) for name in expected}
     whole, level = gradients["L_decorr"], gradients["level_penalty"]
     assert found["cosine_level_penalty"] == pytest.approx(float(whole @ level / whole.norm() / level.norm()), abs=1e-5)
-    assert found["covariance_gradient"] == pytest.approx(float(gradients["covariance_part"].norm() / whole.norm()), abs=1e-5)
+    assert found["covariance_gradient"] == pytest.approx(
+        float(gradients["covariance_part"].norm() / whole.norm()), abs=1e-5
+    )
     assert found["norm_ratio"] == pytest.approx(float(level.norm() / whole.norm()), abs=1e-5)

@@ -38,7 +38,7 @@ def _pfdl(title: str, **settings: Any) -> TableRow:
 ROWS: dict[str, TableRow] = {
     "erm": TableRow("ERM", "erm"),
     "pfdl": _pfdl("PFDL"),
-    "level": TableRow("level penalty, no g", "level"),
+    "level": TableRow("Level penalty (no g)", "level"),
     "pfdl-indexed": _pfdl("PFDL, indexed g", sharing="indexed"),
     "pfdl-centred": _pfdl("PFDL, centred", center="batch"),
     "weight-decay": TableRow("ERM, weight decay 5e-4", "erm", weight_decay=5e-4),

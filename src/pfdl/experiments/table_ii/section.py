@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 
@@ -55,8 +53,8 @@ def _introduction(run: Run) -> str:
         f"{settings.get('epochs')} epochs of SGD with momentum 0.9, learning rate 0.01 and a tenth of it after every "
         f"{settings.get('decay_every')}, batches of {settings.get('batch_size')}, weight decay 1e-4 unless the row says "
         "otherwise. All rows of a seed share the split and the first weights. A tenth of the training set is held out to "
-        "choose an epoch; test images choose nothing. Differences are paired; ± is a standard error; in brackets, how "
-        "many of the seeds are positive. The paper's figures are on NICO, which is another data set."
+        "choose an epoch; test images choose nothing. Differences are paired; ± is a standard error, and how many of the "
+        "seeds are positive follows; beyond two standard errors they are bold. The paper's figures are on NICO, which is another data set."
     )
 
 
@@ -84,7 +82,7 @@ def _accuracies(part: pd.DataFrame, epoch: str, when: str) -> Table:
 
 
 def _differences(part: pd.DataFrame, epoch: str, when: str) -> Table:
-    pairs = [(row, "erm") for row in _rows(part) if row != "erm"]
+    pairs = [(row, "erm") for row in _rows(part) if row != "erm" and len(_values(part, row, epoch, WHOLE)) > 1]
     if {"level", "pfdl"} <= set(_rows(part)):
         pairs.append(("level", "pfdl"))
     lines = []
@@ -103,7 +101,7 @@ def difference_with_count(ours: pd.Series[float], theirs: pd.Series[float]) -> C
         return Missing()
     common = ours.index.intersection(theirs.index)
     positive = int((ours[common] > theirs[common]).sum())
-    remark = f"({positive} of {difference.pairs})"
+    remark = f"{positive} of {difference.pairs}"
     strong = difference.pairs > 1 and abs(difference.mean) > 2 * difference.standard_error
     return Number(difference.mean, difference.standard_error, 2, signed=True, strong=strong, remark=remark)
 
@@ -142,7 +140,7 @@ def _curves(part: pd.DataFrame) -> Plot:
             colour = 2 * number + (test == "5:1")
             series.append(Series(f"{ROWS[row].title}, tested at {test}", _epochs(part), means, errors, colour=colour))
     summary = "The learning rate falls to a tenth after half of the epochs: the differences are largest before it does."
-    return Plot("Difference to ERM along the training, with standard errors", summary, "epoch", "points", series)
+    return Plot("Difference to ERM along the training", summary, "epoch", "points ± standard error", series)
 
 
 def _gain(part: pd.DataFrame, row: str, epoch: str, test: str) -> tuple[float, float]:
@@ -165,14 +163,16 @@ def _probes(part: pd.DataFrame) -> list[Block]:
             ]
             lines.append(Row(f"{ROWS[row].title}, epoch {epoch}", tuple(cells)))
         cosine = measured["cosine_level_penalty"]
-        errors: Sequence[float] | None = [standard_error(values) for values in cosine.values()]
+        errors = [standard_error(values) for values in cosine.values()]
         drawable = None if np.isnan(errors).any() else errors
         means = [float(np.mean(values)) for values in cosine.values()]
         series.append(Series(ROWS[row].title, list(cosine), means, drawable, colour=number))
     if lines:
-        title = "Cosine between the gradients of L_decorr and of the level penalty, with respect to the features"
-        summary = "1: both ask the same of the features; 0: they have nothing to do with each other."
-        blocks.append(Plot(title, summary, "epoch", "cosine", series, digits=2))
+        summary = (
+            "The cosine between the gradients of L_decorr and of the level penalty with respect to the features. 1: both "
+            "ask the same of the features; 0: what one asks has nothing to do with the other."
+        )
+        blocks.append(Plot("Direction of the penalty's gradient", summary, "epoch", "cosine", series, digits=2))
         caption = "What the penalty is made of along the training; mean over the seeds"
         blocks.append(Table(caption, "row, epoch", list(PROBES.values()), lines))
     return blocks
