@@ -12,7 +12,7 @@ import torch.distributed as dist
 from pfdl.decorrelation.distributed import Batch, world_size
 from tests.decorrelation.distributed_worker import OPTIONS, P, alone, penalty
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="gloo is not available")
 
@@ -96,9 +96,8 @@ def test_lightning_with_two_processes(tmp_path):
 
 def test_outside_distributed_there_is_one_process():
     assert world_size() == 1
-    batch = Batch(3, torch.device("cpu"), synchronize=True)
+    batch = Batch(3)
     assert (batch.processes, batch.total) == (1, 3)
     value = torch.ones(2)
     assert batch.sum(value) is value
     assert batch.sum_all([value])[0] is value
-    assert batch.any(True, torch.device("cpu"))
