@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -48,10 +49,7 @@ class Batch:
         """
         if self.processes == 1:
             return value
-        # Imported late: it warns where PyTorch was built without distributed.
-        from torch.distributed.nn.functional import all_reduce
-
-        result: Tensor = all_reduce(value, group=dist.group.WORLD)  # type: ignore[no-untyped-call]
+        result: Tensor = _Sum.apply(value)
         return result
 
     def mean(self, values: Tensor) -> Tensor:
@@ -135,3 +133,18 @@ def union_of(rows: int, device: torch.device, problem: Exception | None, signatu
     if problem is not None:
         raise problem
     return Batch.of_all(rows, device)
+
+
+class _Sum(torch.autograd.Function):
+    """The sum over all processes; torch.distributed.nn.functional.all_reduce is the same, but deprecated."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor) -> Tensor:
+        total = value.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        result: Tensor = _Sum.apply(gradient)
+        return result

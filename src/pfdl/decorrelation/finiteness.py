@@ -90,7 +90,7 @@ class FiniteGuard:
 
     def before_update(self, optimizer: Optimizer, u: Tensor, unexplained: Tensor, gradients: Sequence[Tensor]) -> None:
         """Give the optimiser the flag that makes it skip its next step."""
-        too_large = (u.abs().amax() <= largest_feature(u.dtype)).logical_not_()  # True for NaN
+        too_large = (u.abs() <= largest_feature(u.dtype)).all().logical_not_()  # True for NaN
         # How GradScaler tells a fused optimiser, too: the step reads this attribute on the device.
         optimizer.found_inf = self.watch(too_large | _overflows(unexplained, gradients))  # type: ignore[attr-defined]
 

@@ -103,7 +103,7 @@ def leave_one_out_mlp(
 def _in_blocks(coordinates: Tensor, block: int) -> Tensor:
     """Group the leading dimension: (p, m) to (blocks, block, m), padded with zeros."""
     p, m = coordinates.shape
-    return F.pad(coordinates, (0, 0, 0, -p % block)).view(-1, block, m)
+    return F.pad(coordinates, (0, 0, 0, -p % block)).view(-(-p // block), block, m)
 
 
 def _outside_blocks(u: Tensor, before: Tensor, after: Tensor) -> Tensor:
