@@ -150,6 +150,8 @@ class PartialDecorrelation(AtomicModule):
         self.last = Diagnostics()
         self._backend = StepBackend()
         self._g_is_shared = False
+        self._parameters_before: list[nn.Parameter] = []
+        self.register_load_state_dict_post_hook(_let_optimizer_follow)
 
     @classmethod
     def from_data(cls, shape: DataShape, **settings: Any) -> PartialDecorrelation:
@@ -351,6 +353,7 @@ class PartialDecorrelation(AtomicModule):
         # Also a module that holds this one loads it: everything is looked at before the first value is taken.
         for name, own in self.decomposition.named_parameters():
             _check_weights(f"{prefix}decomposition.{name}", state_dict, own)
+        self._parameters_before = list(self.decomposition.parameters())
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> PartialDecorrelation:
@@ -358,6 +361,18 @@ class PartialDecorrelation(AtomicModule):
         # The moments follow the parameters to their new device and dtype: loading casts them.
         self.optimizer.load_state_dict(self.optimizer.state_dict())
         return self
+
+
+def _let_optimizer_follow(penalty: PartialDecorrelation, _: object) -> None:
+    """Give the optimiser of g the parameters that ``load_state_dict(..., assign=True)`` has put in place of the old."""
+    followers = dict(zip(penalty._parameters_before, penalty.decomposition.parameters(), strict=True))
+    penalty._parameters_before = []
+    if any(old is not new for old, new in followers.items()):
+        for group in penalty.optimizer.param_groups:
+            group["params"] = [followers[old] for old in group["params"]]
+        for old, new in followers.items():
+            if old in penalty.optimizer.state:
+                penalty.optimizer.state[new] = penalty.optimizer.state.pop(old)
 
 
 def _check_weights(name: str, state: Mapping[str, Any], own: Tensor) -> None:
