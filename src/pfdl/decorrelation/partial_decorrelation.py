@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
 import torch
-from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch import Tensor
 
-from pfdl._internal.modules import AtomicModule
-from pfdl._internal.optimizer_state import load_optimizer_state
 from pfdl._internal.validation import check_choice, check_count, check_features, check_matrix
 from pfdl.decorrelation.backend import StepBackend
 from pfdl.decorrelation.decomposition import FeatureDecomposition
@@ -23,8 +20,8 @@ from pfdl.decorrelation.distributed import Batch, meet, share_from_first, world_
 from pfdl.decorrelation.finiteness import Finiteness, WaitingCheck
 from pfdl.decorrelation.functional import CENTERINGS, FORMS, standardize_of
 from pfdl.decorrelation.steps import Algorithm, Steps
+from pfdl.decorrelation.trained_decomposition import OptimizerFactory, TrainedDecomposition
 
-OptimizerFactory = Callable[[Iterable[nn.Parameter]], Optimizer]
 Schedule = Callable[[int], float]
 
 
@@ -45,7 +42,7 @@ def _outside_compiled_graphs(method: Method) -> Method:
     return cast(Method, torch.compiler.disable(method))  # type: ignore[no-untyped-call]
 
 
-class PartialDecorrelation(AtomicModule):
+class PartialDecorrelation(TrainedDecomposition):
     """Penalise the part of each feature that the others predict: PFDL, the paper's Algorithm 1.
 
     One call per mini-batch does both steps of the algorithm::
@@ -127,13 +124,14 @@ class PartialDecorrelation(AtomicModule):
         kernel: str = "auto",
         synchronize: bool = True,
     ) -> None:
-        super().__init__()
         check_choice("form", form, FORMS)
         check_choice("center", center, CENTERINGS)
         check_count("fit_steps", fit_steps, 1)
         check_count("warmup", warmup, 0)
         if not callable(weight):
             _check_weight(weight)
+        g = FeatureDecomposition(num_features, hidden, sharing=sharing, activation=activation, kernel=kernel)
+        super().__init__(g, optimizer or partial(torch.optim.Adam, lr=1e-3, fused=True))
         self.weight = weight
         self.form = form
         self.center = center
@@ -142,16 +140,8 @@ class PartialDecorrelation(AtomicModule):
         self.warmup = warmup
         self.check_finite = check_finite
         self.synchronize = synchronize
-        self.decomposition = FeatureDecomposition(
-            num_features, hidden, sharing=sharing, activation=activation, kernel=kernel
-        ).requires_grad_(False)
-        self.optimizer = (optimizer or partial(torch.optim.Adam, lr=1e-3, fused=True))(self.decomposition.parameters())
-        self.completed_fits = 0
         self.last = Diagnostics()
         self._backend = StepBackend()
-        self._g_is_shared = False
-        self._parameters_before: list[nn.Parameter] = []
-        self.register_load_state_dict_post_hook(_let_optimizer_follow)
 
     @classmethod
     def from_data(cls, shape: DataShape, **settings: Any) -> PartialDecorrelation:
@@ -307,16 +297,16 @@ class PartialDecorrelation(AtomicModule):
         """Join the batches of all processes; the first time, g becomes that of the first process everywhere."""
         parameters = list(self.decomposition.parameters())
         device = parameters[0].device
-        if finiteness is self._backend.guard and self._g_is_shared:
+        if finiteness is self._backend.guard and self.is_shared:
             if problem is not None:
                 raise problem  # alone: the other processes do not wait for the GPU to hear of it
             return Batch.of_all(rows, device)
-        total, everywhere = meet(rows, device, problem, self._signature(algorithm), self._g_is_shared)
+        total, everywhere = meet(rows, device, problem, self._signature(algorithm), self.is_shared)
         if total < 2:
             raise ValueError(f"all processes together have a batch of {total}; a correlation needs at least 2 samples.")
         if not everywhere:
             share_from_first(parameters)
-            self._g_is_shared = True
+            self.is_shared = True
         return Batch(total, world_size())
 
     def _signature(self, algorithm: Algorithm) -> str:
@@ -328,63 +318,6 @@ class PartialDecorrelation(AtomicModule):
             f"form={self.form!r}, center={self.center!r}, standardize={self.standardize}, fit_steps={self.fit_steps}, "
             f"optimizer {type(optimizer).__name__} with {settings}"
         )
-
-    def get_extra_state(self) -> dict[str, Any]:
-        """The optimiser of g and the count of fits, for ``state_dict``."""
-        return {"optimizer": self.optimizer.state_dict(), "completed_fits": self.completed_fits}
-
-    def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Take up what ``get_extra_state`` gave, all of it or nothing.
-
-        Raises:
-            ValueError: If it is not the state of this optimiser over parameters of these shapes.
-        """
-        fits = state.get("completed_fits") if isinstance(state, Mapping) else None
-        if isinstance(fits, bool) or not isinstance(fits, int) or fits < 0 or "optimizer" not in state:
-            raise ValueError(
-                f"the state of g's optimiser is {str(state)[:80]}; it must have 'optimizer' and 'completed_fits', "
-                "a whole number of at least 0."
-            )
-        load_optimizer_state(self.optimizer, state["optimizer"])
-        self.completed_fits = fits
-        self._g_is_shared = False
-
-    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
-        # Also a module that holds this one loads it: everything is looked at before the first value is taken.
-        for name, own in self.decomposition.named_parameters():
-            _check_weights(f"{prefix}decomposition.{name}", state_dict, own)
-        self._parameters_before = list(self.decomposition.parameters())
-        super()._load_from_state_dict(state_dict, prefix, *rest)
-
-    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> PartialDecorrelation:
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        # The moments follow the parameters to their new device and dtype: loading casts them.
-        self.optimizer.load_state_dict(self.optimizer.state_dict())
-        return self
-
-
-def _let_optimizer_follow(penalty: PartialDecorrelation, _: object) -> None:
-    """Give the optimiser of g the parameters that ``load_state_dict(..., assign=True)`` has put in place of the old."""
-    followers = dict(zip(penalty._parameters_before, penalty.decomposition.parameters(), strict=True))
-    penalty._parameters_before = []
-    if any(old is not new for old, new in followers.items()):
-        for group in penalty.optimizer.param_groups:
-            group["params"] = [followers[old] for old in group["params"]]
-        for old, new in followers.items():
-            if old in penalty.optimizer.state:
-                penalty.optimizer.state[new] = penalty.optimizer.state.pop(old)
-
-
-def _check_weights(name: str, state: Mapping[str, Any], own: Tensor) -> None:
-    """Raise unless a state has no such weights of g, or some of the right shape that are finite."""
-    if name not in state:
-        return  # load_state_dict reports what is missing
-    saved = state[name]
-    if not isinstance(saved, Tensor) or not saved.is_floating_point() or saved.shape != own.shape:
-        what = f"{saved.dtype}, {tuple(saved.shape)}" if isinstance(saved, Tensor) else type(saved).__name__
-        raise ValueError(f"{name} in the state is {what}; g has floating-point numbers of shape {tuple(own.shape)}.")
-    if not bool(torch.isfinite(saved).all()):
-        raise ValueError(f"{name} in the state has a NaN or an infinity; all values must be finite.")
 
 
 def _check_weight(weight: float) -> None:
