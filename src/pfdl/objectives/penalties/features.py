@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
-from pfdl._internal.validation import check_features, check_matrix
+from pfdl._internal.validation import check_features, check_matrix, check_number
 from pfdl.decorrelation.distributed import Batch, union_of, world_size
 from pfdl.objectives.penalties.base import Penalty
 
@@ -29,8 +27,7 @@ class FeaturePenalty(Penalty):
 
     def __init__(self, weight: float = 1.0, *, synchronize: bool = True) -> None:
         super().__init__()
-        if not math.isfinite(weight) or weight < 0:
-            raise ValueError(f"weight is {weight}; give a finite number of at least 0.")
+        check_number("weight", weight)
         self.weight = weight
         self.synchronize = synchronize
         self.value: Tensor | None = None
