@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pfdl._internal.validation import check_count, check_number
+from pfdl._internal.validation import check_count, check_matrix, check_number
 from pfdl.objectives.weightings.base import Weighting
 
 
@@ -39,6 +39,7 @@ class DWR(Weighting):
 
     def forward(self, features: Tensor) -> Tensor:
         """Learn the weights of a batch of features, shape (n, p)."""
+        check_matrix("features", features)
         x = features.detach().float()
         root = x.new_ones(len(x), requires_grad=True)
         optimizer = torch.optim.RMSprop([root], lr=self.learning_rate)
