@@ -7,6 +7,7 @@ from pfdl.data.mmads import MMADS, make_mmads
 from pfdl.data.proportions import make_split
 from pfdl.data.shapes import Shapes
 from pfdl.data.sources import ContextFolder
+from pfdl.data.spuco_mnist import SpuCoMNIST
 
 __all__ = [
     "MMADS",
@@ -15,6 +16,7 @@ __all__ = [
     "ContextImages",
     "Manifest",
     "Shapes",
+    "SpuCoMNIST",
     "make_mmads",
     "make_split",
     "read_manifest",
