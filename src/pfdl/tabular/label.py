@@ -11,22 +11,28 @@ _RANK_TOLERANCE = 1e-7
 
 
 def number_functions(y: ArrayLike) -> FloatArray:
-    """A numeric label: y and its hinges at the quartiles, orthonormal.
+    """Return y and its hinges at the quartiles, orthonormal, as functions of a numeric label.
 
-    Piecewise linear rather than powers of y, because one outlying label would rule a cubic.
+    Piecewise linear rather than powers of y, because one outlying label would rule a cubic. A constant label has none.
     """
-    y = np.asarray(y, dtype=np.float64)
-    hinges = [np.maximum(y - quartile, 0.0) for quartile in np.quantile(y, [0.25, 0.5, 0.75])]
-    return _orthonormal(np.column_stack([y, *hinges]))
+    numbers: FloatArray = np.asarray(y, dtype=np.float64)
+    low, spread = numbers.min(), numbers.max() - numbers.min()
+    if spread == 0:
+        return np.empty((len(numbers), 0))
+    numbers = (numbers - low) / spread
+    hinges = [np.maximum(numbers - quartile, 0.0) for quartile in np.quantile(numbers, [0.25, 0.5, 0.75])]
+    return _orthonormal(np.column_stack([numbers, *hinges]))
 
 
 def class_functions(codes: NDArray[np.intp], num_classes: int) -> FloatArray:
-    """A class label: the indicator of each class but one, orthonormal."""
+    """Return the indicator of each class but one, orthonormal; a single class has none."""
     return _orthonormal(np.eye(num_classes)[codes][:, 1:])
 
 
 def _orthonormal(functions: FloatArray) -> FloatArray:
-    """Centred, uncorrelated, variance 1; directions that hold nothing are left out."""
+    """Make functions centred, uncorrelated and of variance 1; leave out directions that hold nothing."""
+    if not functions.shape[1]:
+        return functions
     functions = functions - functions.mean(axis=0)
     functions = functions / np.maximum(functions.std(axis=0), np.finfo(float).tiny)
     values, vectors = np.linalg.eigh(functions.T @ functions / len(functions))

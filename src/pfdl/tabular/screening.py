@@ -20,6 +20,7 @@ This is the label-conditional decomposition: an extension of this project, not p
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -27,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from pfdl.tabular.moments import Moments
+from pfdl.tabular.moments import Moments, precision_diagonal
 
 FloatArray = NDArray[np.float64]
 IndexArray = NDArray[np.intp]
@@ -35,15 +36,32 @@ IndexArray = NDArray[np.intp]
 # A little is forgiven: where other columns cause the causes, collision adds only a percent or two to what they share.
 _COLLISION = 0.97
 
-KEPT, FOLLOWS_LABEL, ISOLATED = "kept", "follows the label", "isolated"
+KEPT, FOLLOWS_LABEL, ISOLATED, CONSTANT = "kept", "follows the label", "isolated", "constant"
 
-NO_SELECTION = "no column follows the label: nothing betrays a selection, every column is kept"
-TOO_SMALL = "too few rows or columns to tell, every column is kept"
-AMBIGUOUS = (
-    "some columns follow the label, but the others do not behave like its causes (they would have to collide in it), "
-    "so cause and effect cannot be told apart: every column is kept"
-)
-SELECTION = "columns that follow the label, as if they were its effects, are left out"
+
+class Outcome(enum.Enum):
+    """What a screening came to. Columns are dropped in case of `SELECTION` alone."""
+
+    SELECTION = "columns follow the label, and go"
+    NO_SELECTION = "no column follows the label"
+    TOO_SMALL = "too few rows or columns"
+    CONSTANT_LABEL = "the label is constant"
+    AMBIGUOUS = "columns follow the label, but the others do not behave like its causes"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """When a column is dropped.
+
+    Attributes:
+        alpha: level of the tests, divided by the number of columns.
+        share_threshold: a column is a suspect where the label alone explains more than this share of what can be.
+        ratio_threshold: a suspect is dropped where k/m lies below this.
+    """
+
+    alpha: float = 0.01
+    share_threshold: float = 0.5
+    ratio_threshold: float = 0.75
 
 
 @dataclass(frozen=True)
@@ -56,7 +74,7 @@ class Unexplained:
 
     without_label: FloatArray
     with_label: FloatArray
-    rows: int
+    rows: float
     inputs: int
 
 
@@ -72,10 +90,9 @@ def linear_decomposer(X: FloatArray, label: FloatArray, moments: Moments) -> Une
     """Decompose with least squares, for all columns at once, from one inverse covariance matrix."""
     columns = np.arange(moments.num_columns)
     return Unexplained(
-        without_label=1.0 / np.diag(np.linalg.inv(moments.covariance(columns))) * moments.unbias(len(columns) - 1),
-        with_label=1.0
-        / np.diag(np.linalg.inv(moments.covariance(columns, given=moments.label)))
-        * moments.unbias(len(columns) - 1 + len(moments.label)),
+        without_label=moments.unbias(len(columns) - 1) / precision_diagonal(moments.covariance(columns)),
+        with_label=moments.unbias(len(columns) - 1 + len(moments.label))
+        / precision_diagonal(moments.covariance(columns, given=moments.label)),
         rows=moments.rows,
         inputs=len(columns) - 1,
     )
@@ -83,75 +100,108 @@ def linear_decomposer(X: FloatArray, label: FloatArray, moments: Moments) -> Une
 
 @dataclass(frozen=True)
 class Screening:
-    """What `screen` found: one entry per column in every array."""
+    """What was found: one entry per column in every array.
+
+    Attributes:
+        m: share of the column that the other columns explain; NaN where it cannot be judged.
+        k: the same once the label is known.
+        share: of all that can be explained of the column, how much the label explains alone.
+        relevance: p-value of "given all other columns, this one and the label have nothing in common".
+        decision: ``KEPT``, ``FOLLOWS_LABEL``, ``ISOLATED`` or ``CONSTANT``.
+        suspect: mask of the columns that looked like followers of the label, whatever became of them.
+        outcome: the verdict.
+        rows: rows of the table; with weights, how many they are worth.
+    """
 
     m: FloatArray
     k: FloatArray
     share: FloatArray
     relevance: FloatArray
     decision: NDArray[np.object_]
-    verdict: str
+    suspect: NDArray[np.bool_]
+    outcome: Outcome
+    rows: float
 
     @property
     def kept(self) -> NDArray[np.bool_]:
         """Mask of the columns to use."""
-        mask: NDArray[np.bool_] = self.decision == KEPT
+        mask: NDArray[np.bool_] = (self.decision == KEPT) | (self.decision == CONSTANT)
         return mask
 
 
 def screen(
     X: FloatArray,
     label: FloatArray,
+    weight: FloatArray | None = None,
     *,
+    protected: NDArray[np.bool_] | None = None,
     decompose: Decomposer = linear_decomposer,
-    alpha: float,
-    share_threshold: float,
-    ratio_threshold: float,
+    rules: Rules | None = None,
 ) -> Screening:
     """Find the columns that follow the label.
 
     Args:
         X: columns, none constant and none a linear combination of others, of shape (n, p).
         label: functions of the label with full column rank, of shape (n, d).
+        weight: weight of each row.
+        protected: mask of columns that are never dropped.
         decompose: how the columns are predicted from each other.
-        alpha: level of the tests, divided by p.
-        share_threshold: a column is a suspect where the label alone tells more than this share of what can be told.
-        ratio_threshold: a suspect is dropped where k/m lies below this.
+        rules: when a column is dropped.
 
     Returns:
         The evidence and the decisions. Unless columns follow the label *and* the columns left behave like causes of
         it, every column is kept.
     """
-    n, p = X.shape
-    if p < 2 or n < 2 * (p + label.shape[1]) + 10:
-        nothing = np.full(p, np.nan)
-        return Screening(nothing, nothing, nothing, nothing, np.full(p, KEPT, dtype=object), TOO_SMALL)
-    moments = Moments.of(X, label)
-    table = _Evidence(moments, decompose(X, label, moments), alpha)
+    rules = rules or Rules()
+    p = X.shape[1]
+    protected = np.zeros(p, dtype=bool) if protected is None else protected
+    moments = Moments.of(X, label, weight)
+    if not label.shape[1] or p < 2 or moments.rows < 2 * (p + label.shape[1]) + 10:
+        return nothing_found(p, Outcome.TOO_SMALL if label.shape[1] else Outcome.CONSTANT_LABEL, moments.rows)
+    table = _Evidence(moments, decompose(X, label, moments), rules.alpha)
     first = table.given([])
-    dropped, share = _drop_followers(table, first, share_threshold, ratio_threshold)
+    dropped, share = _drop_followers(table, first, rules, protected)
+    suspect = np.isin(np.arange(p), dropped)
     decision = np.full(p, KEPT, dtype=object)
-    if not dropped:
-        return Screening(first.m, first.k, share, table.relevance, decision, NO_SELECTION)
 
+    def conclude(outcome: Outcome) -> Screening:
+        return Screening(first.m, first.k, share, table.relevance, decision, suspect, outcome, moments.rows)
+
+    if not dropped:
+        return conclude(Outcome.NO_SELECTION)
     kept = np.setdiff1d(np.arange(p), dropped)
-    suspects_left = (first.correlated & table.relevant & (share > share_threshold))[kept]
+    suspects_left = (first.correlated & table.relevant & (share > rules.share_threshold) & ~protected)[kept]
     if suspects_left.any() or len(kept) < 2:
-        return Screening(first.m, first.k, share, table.relevance, decision, AMBIGUOUS)
-    moments = Moments.of(X[:, kept], label)
-    table_of_kept = _Evidence(moments, decompose(X[:, kept], label, moments), alpha)
+        return conclude(Outcome.AMBIGUOUS)
+    of_kept = moments.subset(kept)
+    table_of_kept = _Evidence(of_kept, decompose(X[:, kept], label, of_kept), rules.alpha)
     rest, causes = table_of_kept.given([]), table_of_kept.relevant
     # Causes collide in the label: together they must not have less in common once it is known.
     if not causes.any() or rest.k[causes].sum() <= _COLLISION * rest.m[causes].sum():
-        return Screening(first.m, first.k, share, table.relevance, decision, AMBIGUOUS)
+        return conclude(Outcome.AMBIGUOUS)
     decision[dropped] = FOLLOWS_LABEL
-    adds_nothing = table_of_kept.relevance > alpha  # not divided by p: to fail a strict test is not to be useless
-    decision[kept[adds_nothing & ~rest.collides]] = ISOLATED
-    return Screening(first.m, first.k, share, table.relevance, decision, SELECTION)
+    adds_nothing = table_of_kept.relevance > rules.alpha  # undivided: to fail a strict test is not to be useless
+    decision[kept[adds_nothing & ~rest.collides & ~protected[kept]]] = ISOLATED
+    return conclude(Outcome.SELECTION)
+
+
+def nothing_found(p: int, outcome: Outcome, rows: float) -> Screening:
+    """Return the result for a table in which nothing can be measured: every column is kept."""
+    unknown = np.full(p, np.nan)
+    return Screening(
+        unknown,
+        unknown,
+        unknown,
+        unknown,
+        np.full(p, KEPT, dtype=object),
+        np.zeros(p, dtype=bool),
+        outcome,
+        rows,
+    )
 
 
 def _drop_followers(
-    table: _Evidence, first: _Given, share_threshold: float, ratio_threshold: float
+    table: _Evidence, first: _Given, rules: Rules, protected: NDArray[np.bool_]
 ) -> tuple[list[int], FloatArray]:
     """Drop the clearest follower of the label, look again given what was dropped, until none is left.
 
@@ -160,12 +210,13 @@ def _drop_followers(
     """
     dropped: list[int] = []
     share = first.share.copy()
-    fades = first.k < ratio_threshold * first.m
+    fades = first.k < rules.ratio_threshold * first.m
+    eligible = first.correlated & table.relevant & fades & ~protected
     now = first
     while True:
         left = np.setdiff1d(np.arange(len(share)), dropped)
         share[left] = now.share[left]
-        candidates = left[(first.correlated & table.relevant & fades & (share > share_threshold))[left]]
+        candidates = left[(eligible & (share > rules.share_threshold))[left]]
         if not len(candidates) or len(left) == 1:
             return dropped, share
         dropped.append(int(candidates[np.argmax(share[candidates])]))
