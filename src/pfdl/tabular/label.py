@@ -7,11 +7,11 @@ from numpy.typing import ArrayLike, NDArray
 
 FloatArray = NDArray[np.float64]
 
-_RANK_TOLERANCE = 1e-7
+_RANK_TOLERANCE = 1e-4
 
 
 def number_functions(y: ArrayLike) -> FloatArray:
-    """Return y and its hinges at the quartiles, orthonormal, as functions of a numeric label.
+    """Return y and its hinges at the quartiles, orthonormal, as functions of a numeric label; the first is y itself.
 
     Piecewise linear rather than powers of y, because one outlying label would rule a cubic. A constant label has none.
     """
@@ -30,12 +30,15 @@ def class_functions(codes: NDArray[np.intp], num_classes: int) -> FloatArray:
 
 
 def _orthonormal(functions: FloatArray) -> FloatArray:
-    """Make functions centred, uncorrelated and of variance 1; leave out directions that hold nothing."""
-    if not functions.shape[1]:
-        return functions
-    functions = functions - functions.mean(axis=0)
-    functions = functions / np.maximum(functions.std(axis=0), np.finfo(float).tiny)
-    values, vectors = np.linalg.eigh(functions.T @ functions / len(functions))
-    held = values > _RANK_TOLERANCE * max(values[-1], np.finfo(float).tiny)
-    result: FloatArray = functions @ (vectors[:, held] / np.sqrt(values[held]))
-    return result
+    """Make functions centred, uncorrelated and of variance 1, one after the other; leave out those that add nothing."""
+    found: list[FloatArray] = []
+    for function in functions.T:
+        rest = function - function.mean()
+        length = np.sqrt(rest @ rest)
+        for _ in range(2):  # once more, against rounding
+            for other in found:
+                rest = rest - (rest @ other) / len(rest) * other
+        remaining = np.sqrt(rest @ rest)
+        if remaining > _RANK_TOLERANCE * length:
+            found.append(rest * (np.sqrt(len(rest)) / remaining))
+    return np.column_stack(found) if found else np.empty((len(functions), 0))

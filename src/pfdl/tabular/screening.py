@@ -21,7 +21,8 @@ This is the label-conditional decomposition: an extension of this project, not p
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -34,9 +35,10 @@ FloatArray = NDArray[np.float64]
 IndexArray = NDArray[np.intp]
 
 # A little is forgiven: where other columns cause the causes, collision adds only a percent or two to what they share.
-_COLLISION = 0.97
+_COLLISION = 0.98
 
-KEPT, FOLLOWS_LABEL, ISOLATED, CONSTANT = "kept", "follows the label", "isolated", "constant"
+KEPT, FOLLOWS_LABEL, ISOLATED = "kept", "follows the label", "isolated"
+CONSTANT, NEAR_COPY = "constant", "near copy of the label"
 
 
 class Outcome(enum.Enum):
@@ -46,7 +48,11 @@ class Outcome(enum.Enum):
     NO_SELECTION = "no column follows the label"
     TOO_SMALL = "too few rows or columns"
     CONSTANT_LABEL = "the label is constant"
+    EXACT = "the columns determine the label exactly"
     AMBIGUOUS = "columns follow the label, but the others do not behave like its causes"
+    FEW_LEFT = "columns follow the label, but too few would be left"
+    COSTLY = "columns follow the label, but without them too little is explained"
+    UNSTABLE = "columns follow the label, but not in every half of the rows"
 
 
 @dataclass(frozen=True)
@@ -57,11 +63,16 @@ class Rules:
         alpha: level of the tests, divided by the number of columns.
         share_threshold: a column is a suspect where the label alone explains more than this share of what can be.
         ratio_threshold: a suspect is dropped where k/m lies below this.
+        least_m: a column is judged only if the others explain at least this share of it: of a column that they hardly
+            explain, the label tells most whatever it is.
+        least_left: columns that must be left.
     """
 
     alpha: float = 0.01
     share_threshold: float = 0.5
-    ratio_threshold: float = 0.75
+    ratio_threshold: float = 0.6
+    least_m: float = 0.15
+    least_left: int = 3
 
 
 @dataclass(frozen=True)
@@ -107,10 +118,14 @@ class Screening:
         k: the same once the label is known.
         share: of all that can be explained of the column, how much the label explains alone.
         relevance: p-value of "given all other columns, this one and the label have nothing in common".
-        decision: ``KEPT``, ``FOLLOWS_LABEL``, ``ISOLATED`` or ``CONSTANT``.
+        decision: ``KEPT``, ``FOLLOWS_LABEL``, ``ISOLATED``, ``NEAR_COPY`` or ``CONSTANT``; the last two are kept.
         suspect: mask of the columns that looked like followers of the label, whatever became of them.
         outcome: the verdict.
         rows: rows of the table; with weights, how many they are worth.
+        survival: share of the halves of the rows in which the column was found to follow the label, too; NaN where
+            that was not asked.
+        explained: share of the label that all columns explain linearly.
+        explained_by_kept: the same without the columns that follow the label.
     """
 
     m: FloatArray
@@ -121,11 +136,20 @@ class Screening:
     suspect: NDArray[np.bool_]
     outcome: Outcome
     rows: float
+    survival: FloatArray
+    explained: float = math.nan
+    explained_by_kept: float = math.nan
 
     @property
     def kept(self) -> NDArray[np.bool_]:
         """Mask of the columns to use."""
-        mask: NDArray[np.bool_] = (self.decision == KEPT) | (self.decision == CONSTANT)
+        mask: NDArray[np.bool_] = ~np.isin(self.decision.astype(str), (FOLLOWS_LABEL, ISOLATED))
+        return mask
+
+    @property
+    def followers(self) -> NDArray[np.bool_]:
+        """Mask of the columns that were found to follow the label, and dropped."""
+        mask: NDArray[np.bool_] = self.decision == FOLLOWS_LABEL
         return mask
 
 
@@ -138,7 +162,7 @@ def screen(
     decompose: Decomposer = linear_decomposer,
     rules: Rules | None = None,
 ) -> Screening:
-    """Find the columns that follow the label.
+    """Find the columns that follow the label in one sample, without the safety net.
 
     Args:
         X: columns, none constant and none a linear combination of others, of shape (n, p).
@@ -154,35 +178,66 @@ def screen(
     """
     rules = rules or Rules()
     p = X.shape[1]
-    protected = np.zeros(p, dtype=bool) if protected is None else protected
+    indicator = _two_valued(X)
+    protected = indicator if protected is None else protected | indicator
     moments = Moments.of(X, label, weight)
     if not label.shape[1] or p < 2 or moments.rows < 2 * (p + label.shape[1]) + 10:
         return nothing_found(p, Outcome.TOO_SMALL if label.shape[1] else Outcome.CONSTANT_LABEL, moments.rows)
     table = _Evidence(moments, decompose(X, label, moments), rules.alpha)
     first = table.given([])
     dropped, share = _drop_followers(table, first, rules, protected)
-    suspect = np.isin(np.arange(p), dropped)
-    decision = np.full(p, KEPT, dtype=object)
-
-    def conclude(outcome: Outcome) -> Screening:
-        return Screening(first.m, first.k, share, table.relevance, decision, suspect, outcome, moments.rows)
-
+    found = Screening(
+        m=first.m,
+        k=first.k,
+        share=share,
+        relevance=table.relevance,
+        decision=np.full(p, KEPT, dtype=object),
+        suspect=np.isin(np.arange(p), dropped),
+        outcome=Outcome.NO_SELECTION,
+        rows=moments.rows,
+        survival=np.full(p, np.nan),
+    )
     if not dropped:
-        return conclude(Outcome.NO_SELECTION)
-    kept = np.setdiff1d(np.arange(p), dropped)
-    suspects_left = (first.correlated & table.relevant & (share > rules.share_threshold) & ~protected)[kept]
-    if suspects_left.any() or len(kept) < 2:
-        return conclude(Outcome.AMBIGUOUS)
+        return found
+    judged = first.correlated & table.relevant & (first.m >= rules.least_m)
+    if (judged & (share > rules.share_threshold) & ~protected & ~found.suspect).any():
+        return replace(found, outcome=Outcome.AMBIGUOUS)
+    return drop(found, found.suspect, X, label, moments, protected=protected, decompose=decompose, rules=rules)
+
+
+def drop(
+    found: Screening,
+    followers: NDArray[np.bool_],
+    X: FloatArray,
+    label: FloatArray,
+    moments: Moments,
+    *,
+    protected: NDArray[np.bool_],
+    decompose: Decomposer,
+    rules: Rules,
+) -> Screening:
+    """Drop followers of the label if enough columns are left and these behave like causes of it."""
+    kept = np.flatnonzero(~followers)
+    if len(kept) < rules.least_left:
+        return replace(found, decision=np.full(len(followers), KEPT, dtype=object), outcome=Outcome.FEW_LEFT)
     of_kept = moments.subset(kept)
-    table_of_kept = _Evidence(of_kept, decompose(X[:, kept], label, of_kept), rules.alpha)
-    rest, causes = table_of_kept.given([]), table_of_kept.relevant
-    # Causes collide in the label: together they must not have less in common once it is known.
-    if not causes.any() or rest.k[causes].sum() <= _COLLISION * rest.m[causes].sum():
-        return conclude(Outcome.AMBIGUOUS)
-    decision[dropped] = FOLLOWS_LABEL
-    adds_nothing = table_of_kept.relevance > rules.alpha  # undivided: to fail a strict test is not to be useless
+    table = _Evidence(of_kept, decompose(X[:, kept], label, of_kept), rules.alpha)
+    rest, causes = table.given([]), table.relevant
+    # Causes collide in the label, at least two that are quantities: they have more in common once it is known.
+    if (causes & ~_two_valued(X[:, kept])).sum() < 2 or rest.k[causes].sum() <= _COLLISION * rest.m[causes].sum():
+        return replace(found, decision=np.full(len(followers), KEPT, dtype=object), outcome=Outcome.AMBIGUOUS)
+    decision = np.full(len(followers), KEPT, dtype=object)
+    decision[followers] = FOLLOWS_LABEL
+    adds_nothing = table.relevance > rules.alpha  # undivided: to fail a strict test is not to be useless
     decision[kept[adds_nothing & ~rest.collides & ~protected[kept]]] = ISOLATED
-    return conclude(Outcome.SELECTION)
+    return replace(found, decision=decision, outcome=Outcome.SELECTION)
+
+
+def _two_valued(X: FloatArray) -> NDArray[np.bool_]:
+    """Whether each column has two values only: an indicator cannot lie close to a label, and is never dropped."""
+    low, high = X.min(axis=0), X.max(axis=0)
+    mask: NDArray[np.bool_] = ((low == X) | (high == X)).all(axis=0)
+    return mask
 
 
 def nothing_found(p: int, outcome: Outcome, rows: float) -> Screening:
@@ -197,6 +252,7 @@ def nothing_found(p: int, outcome: Outcome, rows: float) -> Screening:
         np.zeros(p, dtype=bool),
         outcome,
         rows,
+        unknown,
     )
 
 
@@ -211,7 +267,7 @@ def _drop_followers(
     dropped: list[int] = []
     share = first.share.copy()
     fades = first.k < rules.ratio_threshold * first.m
-    eligible = first.correlated & table.relevant & fades & ~protected
+    eligible = first.correlated & (first.m >= rules.least_m) & table.relevant & fades & ~protected
     now = first
     while True:
         left = np.setdiff1d(np.arange(len(share)), dropped)

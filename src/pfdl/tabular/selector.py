@@ -17,6 +17,7 @@ from pfdl.tabular.columns import screen_table
 from pfdl.tabular.label import class_functions, number_functions
 from pfdl.tabular.network import NetworkTraining
 from pfdl.tabular.plot import ScreeningPlot
+from pfdl.tabular.safety import SafetyNet
 from pfdl.tabular.screening import Rules, Screening, linear_decomposer
 from pfdl.tabular.validation import check_rows, check_table, column_names
 from pfdl.tabular.words import explanation_frame, verdict_sentence
@@ -47,6 +48,8 @@ class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         share_threshold: A column is a suspect where y alone explains more than this share of what can be explained of
             it.
         ratio_threshold: A suspect is dropped where k/m lies below this.
+        resamples: Halves of the rows that are screened as well where a column would go; it does only if it is found in
+            nine of ten of them.
         hidden: Widths of the hidden layers, with ``decomposition="network"``.
         max_steps: Most steps of training, with ``decomposition="network"``.
         random_state: Seed of the resampling and of the network. A number by default, so that the same table gets the
@@ -77,7 +80,8 @@ class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         decomposition: str = "linear",
         alpha: float = 0.01,
         share_threshold: float = 0.5,
-        ratio_threshold: float = 0.75,
+        ratio_threshold: float = 0.6,
+        resamples: int = 20,
         hidden: tuple[int, ...] = (64,),
         max_steps: int = 5000,
         random_state: Any = 0,
@@ -88,6 +92,7 @@ class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         self.alpha = alpha
         self.share_threshold = share_threshold
         self.ratio_threshold = ratio_threshold
+        self.resamples = resamples
         self.hidden = hidden
         self.max_steps = max_steps
         self.random_state = random_state
@@ -96,15 +101,17 @@ class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         """Screen columns X of shape (n, p) by a label y of shape (n,), rows weighted if weights are given."""
         self._check_parameters()
         X, y = check_table(self, X, y)
-        label = self._label(y)
+        label, goal = self._label(y)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         self.screening_ = screen_table(
             X,
             label,
             weight,
+            goal=goal,
             protected=self._protected(),
             decompose=self._training() if self.decomposition == "network" else linear_decomposer,
             rules=Rules(self.alpha, self.share_threshold, self.ratio_threshold),
+            net=SafetyNet(self.resamples, seed=int(check_random_state(self.random_state).randint(2**31 - 1))),
         )
         return self
 
@@ -125,7 +132,7 @@ class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             One row per column. ``decision`` and ``why``, a sentence; then the figures: ``m``, the share of the column
             that the other columns explain; ``k``, the same once y is known; ``ratio`` = k/m; ``share``, how much of all
             that can be explained of the column y explains alone; ``relevance``, p-value of "it adds nothing to the
-            other columns".
+            other columns"; ``survival``, in which share of the halves of the rows it was found to follow y as well.
         """
         return explanation_frame(self._found(), self._names(input_features))
 
@@ -171,17 +178,20 @@ class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             value = getattr(self, name)
             if not 0 < value < 1:
                 raise ValueError(f"{name} is {value}; it must lie strictly between 0 and 1.")
-        if self.max_steps < 1:
-            raise ValueError(f"max_steps is {self.max_steps}; it must be at least 1.")
+        for name in ("max_steps", "resamples"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1.")
 
-    def _label(self, y: Any) -> FloatArray:
+    def _label(self, y: Any) -> tuple[FloatArray, int]:
+        """Return functions of the label, and how many of them are to be explained."""
         values = np.asarray(y)
         numeric = values.dtype.kind in "iuf"
         if self.target == "number" or (self.target == "auto" and numeric and len(np.unique(values)) > 2):
-            return number_functions(values)
+            return number_functions(values), 1
         check_classification_targets(y)
         encoder = LabelEncoder().fit(y)
-        return class_functions(encoder.transform(y), len(encoder.classes_))
+        functions = class_functions(encoder.transform(y), len(encoder.classes_))
+        return functions, functions.shape[1]
 
     def _protected(self) -> NDArray[np.bool_]:
         protected = np.zeros(self.n_features_in_, dtype=bool)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pfdl.tabular.screening import CONSTANT, FOLLOWS_LABEL, ISOLATED, Outcome, Screening
+from pfdl.tabular.screening import CONSTANT, FOLLOWS_LABEL, ISOLATED, NEAR_COPY, Outcome, Screening
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,17 +22,26 @@ def verdict_sentence(found: Screening, names: Sequence[str]) -> str:
     if found.outcome is Outcome.SELECTION:
         followers = [name for name, made in zip(names, found.decision, strict=True) if made == FOLLOWS_LABEL]
         isolated = [name for name, made in zip(names, found.decision, strict=True) if made == ISOLATED]
-        more = f" {listed(isolated)} went as well: nothing is lost without." if isolated else ""
+        more = f" {listed(isolated)} went as well, as {'they add' if len(isolated) > 1 else 'it adds'} nothing."
+        more = more if isolated else ""
         one = len(followers) == 1
         return (
             f"{listed(followers)} {'follows' if one else 'follow'} the label like {'an effect' if one else 'effects'} "
-            f"of it, while the other columns behave like its causes: {'it was' if one else 'they were'} left out.{more}"
+            f"of it, while the other columns behave like its causes: {'it was' if one else 'they were'} left out. "
+            f"The columns left explain {_percent(found.explained_by_kept)} of the label in this sample, all of them "
+            f"{_percent(found.explained)}.{more}"
         )
-    if found.outcome is Outcome.AMBIGUOUS:
-        return (
-            f"{suspects} looked as if selected by the label, but the other columns do not behave like its causes, so "
-            "cause and effect cannot be distinguished: every column is kept."
-        )
+    why_not = {
+        Outcome.AMBIGUOUS: "the other columns do not behave like its causes, so cause and effect cannot be "
+        "distinguished",
+        Outcome.FEW_LEFT: "fewer than three columns would be left",
+        Outcome.COSTLY: f"without, only {_percent(found.explained_by_kept)} of the label would be explained instead of "
+        f"{_percent(found.explained)}",
+        Outcome.UNSTABLE: "halves of the rows do not agree on it",
+        Outcome.EXACT: "the columns determine the label exactly, so it was computed from them",
+    }
+    if found.outcome in why_not:
+        return f"{suspects} looked as if selected by the label, but {why_not[found.outcome]}: every column is kept."
     if found.outcome is Outcome.TOO_SMALL:
         return f"{found.rows:.0f} rows of {len(names)} columns are too few to judge: every column is kept."
     if found.outcome is Outcome.CONSTANT_LABEL:
@@ -55,6 +64,7 @@ def explanation_frame(found: Screening, names: Sequence[str]) -> pd.DataFrame:
             "ratio": ratio,
             "share": found.share,
             "relevance": found.relevance,
+            "survival": found.survival,
         },
         index=pd.Index(names, name="column"),
     )
@@ -71,6 +81,11 @@ def _why(found: Screening, j: int) -> str:
     decision = found.decision[j]
     if decision == CONSTANT:
         return "It never changes, so it neither helps nor harms."
+    if decision == NEAR_COPY:
+        return (
+            "The label explains 97 % of it or more: if it was computed from the label, or is known only after it, leave "
+            "it out yourself."
+        )
     if math.isnan(found.m[j]):
         if found.outcome in (Outcome.TOO_SMALL, Outcome.CONSTANT_LABEL):
             return "Not judged."
