@@ -128,6 +128,10 @@ def run() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def _r2(X: pd.DataFrame, y: pd.Series) -> float:
+    return round(float(LinearRegression().fit(X, y).score(X, y)), 4)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write-list", action="store_true", help="write the list of tables and stop")

@@ -38,7 +38,6 @@ def check_table(estimator: Any, X: Any, y: Any = None, *, numeric_y: bool = Fals
     names = column_names(estimator)
     check_finite(X, names)
     check_range(X, names)
-    _check_y_finite(y)
     if numeric_y:
         check_range(np.asarray(y, dtype=np.float64)[:, None], ["y"])
     return X, y
@@ -99,14 +98,6 @@ def check_range(X: FloatArray, names: Sequence[str]) -> None:
             f"the values of column {names[j]!r} differ by no more than {spread[j]:.3g}, whose square is below the "
             "range of floats. Multiply it by a constant, or leave it out."
         )
-
-
-def _check_y_finite(y: Any) -> None:
-    values = np.asarray(y)
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
-        words = "NaN" if np.isnan(values).any() else "infinity"
-        count = int((~np.isfinite(values)).sum())
-        raise ValueError(f"Input y contains {words} in {count} of {len(values)} rows; leave those rows out.")
 
 
 def _is_numeric(column: Any) -> bool:

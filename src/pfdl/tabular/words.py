@@ -83,8 +83,8 @@ def _why(found: Screening, j: int) -> str:
         return "It never changes, so it neither helps nor harms."
     if decision == NEAR_COPY:
         return (
-            "The label explains 97 % of it or more: if it was computed from the label, or is known only after it, leave "
-            "it out yourself."
+            "The label explains 97 % of it or more: if it was computed from the label, or is known only after it, "
+            "leave it out yourself."
         )
     if math.isnan(found.m[j]):
         if found.outcome in (Outcome.TOO_SMALL, Outcome.CONSTANT_LABEL):

@@ -37,7 +37,7 @@ METHODS: dict[str, Callable[[MMADS, int], Any]] = {
     "OLS": lambda data, seed: LinearRegression().fit(data.X, data.y),
     "Lasso": lambda data, seed: Lasso(alpha=0.01).fit(data.X, data.y),
     "Ridge": lambda data, seed: Ridge(alpha=1.0).fit(data.X, data.y),
-    "DWR": lambda data, seed: DWRRegressor().fit(data.X, data.y),
+    "DWR": lambda data, seed: DWRRegressor(solver="rmsprop").fit(data.X, data.y),
     "SRDO": lambda data, seed: SRDORegressor(random_state=seed).fit(data.X, data.y),
     "PFDL": lambda data, seed: PFDLRegressor(random_state=seed).fit(data.X, data.y),
     "screened OLS": lambda data, seed: ScreenedRegressor().fit(data.X, data.y),
