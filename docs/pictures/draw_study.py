@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from pfdl import context_weights, image_statistics, infer_contexts
-from pfdl.data import ContextImages, ProceduralContexts, make_split
+from pfdl.data import ContextImages, Shapes, make_split
 from pfdl.experiments.pairing import paired
 
 RESULTS = Path(__file__).parent.parent / "results"
@@ -42,14 +42,14 @@ def main() -> None:
 def gain() -> plt.Figure:
     """Paired differences to plain training, data set by data set."""
     results = pd.read_csv(RESULTS / "images.csv")
-    arenas = list(dict.fromkeys(results["arena"]))
+    datasets = list(dict.fromkeys(results["dataset"]))
     figure, panels = plt.subplots(1, 2, figsize=(10.5, 4.8), sharey=True, layout="constrained")
     for axes, (title, tests) in zip(panels, PANELS.items(), strict=True):
         axes.axvline(0, color="#444", linewidth=0.8)
         for number, (key, (label, colour, marker)) in enumerate(METHODS.items()):
             places, means, errors = [], [], []
-            for place, arena in enumerate(arenas):
-                part = results[(results["arena"] == arena) & results["test"].isin(tests)]
+            for place, dataset in enumerate(datasets):
+                part = results[(results["dataset"] == dataset) & results["test"].isin(tests)]
                 wide = part.pivot_table(index="seed", columns="row", values="value")
                 difference = paired(wide[key].dropna(), wide["erm"].dropna())
                 if difference is not None:
@@ -61,7 +61,7 @@ def gain() -> plt.Figure:
         axes.set_xticks([-10, -4, -2, 0, 2, 4, 10, 40], ["−10 ", "−4", "−2", "0", "2", "4", "10", "40"])
         axes.set(title=title, xlim=(-12, 60))
         axes.grid(axis="x", color="#e3e5e8")
-    panels[0].set_yticks(range(len(arenas)), arenas)
+    panels[0].set_yticks(range(len(datasets)), datasets)
     panels[0].invert_yaxis()
     figure.supxlabel("difference to plain training in points, ± 2 standard errors; beyond 4 the scale is logarithmic")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
@@ -70,7 +70,7 @@ def gain() -> plt.Figure:
 
 def scenes() -> plt.Figure:
     """Training images of the drawn set by the scene they were put into, and the classes' shares in it."""
-    source = ProceduralContexts(100)
+    source = Shapes(100)
     images = ContextImages(source, make_split(source, ratio="5:1", seed=10, validation_fraction=0.0), "train")
     found = infer_contexts(image_statistics(images.images), images.labels, seed=10)
     weights = context_weights(images.labels, found)

@@ -120,7 +120,7 @@ def test_a_table(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["nowhere", "contexts"], "there is no run nowhere"),
+        (["nowhere", "shapes"], "there is no run nowhere"),
         (["nowhere"], "say where the images of nowhere are"),
         (["nowhere.csv"], "say which column of nowhere.csv is to be predicted"),
         (["nowhere.csv", "photos"], "is a table: it takes --target and neither images nor --compare"),

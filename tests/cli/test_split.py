@@ -72,10 +72,10 @@ def test_notes_are_printed_and_a_superclass_is_taken(invoke, tmp_path):
 
 
 def test_the_built_in_data_set_can_be_split(invoke, tmp_path):
-    result = invoke("contexts", "-o", tmp_path / "m.csv")
+    result = invoke("shapes", "-o", tmp_path / "m.csv")
     assert result.exit_code == 0
     assert "disc: dominant context" in result.output
-    assert read_manifest(tmp_path / "m.csv").parameters["source"]["kind"] == "procedural"
+    assert read_manifest(tmp_path / "m.csv").parameters["source"]["kind"] == "shapes"
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from pfdl.vision.checkpoint import TrainedModel
     from pfdl.vision.evaluation import Evaluation
 
-BUILT_IN = "contexts"
+BUILT_IN = "shapes"
 EVALUATION = "evaluation.json"
-DATA_HELP = "A folder class/context/image or class/image; or the word 'contexts' for the built-in drawn data set."
-Data = Annotated[str, typer.Argument(metavar="DIR|contexts", help=DATA_HELP)]
+DATA_HELP = "A folder class/context/image or class/image; or the word 'shapes' for the generated data set."
+Data = Annotated[str, typer.Argument(metavar="DIR|shapes", help=DATA_HELP)]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder that pfdl train made.")]
 Superclass = Annotated[str | None, typer.Option(help="Top folder to use, where classes lie one level deeper (NICO).")]
 OnBadImage = Annotated[str, typer.Option(help="error: name unusable files and stop; skip: name them and go on.")]
@@ -80,7 +80,7 @@ def train(
     The model that is kept is the best on validation images of the training distribution; test images play no part.
     After Ctrl-C or a crash the same command goes on where it was.
 
-        pfdl train contexts --backbone cn --epochs 5
+        pfdl train shapes --backbone cn --epochs 5
 
         pfdl train photos/ --backbone resnet50 --objective pfdl --patience 20
     """
@@ -219,15 +219,13 @@ def open_source(data: str, superclass: str | None, on_bad_image: str, split: Man
     from rich.console import Console
 
     from pfdl._internal.progress import counting
-    from pfdl.data import ContextFolder, ProceduralContexts
+    from pfdl.data import ContextFolder, Shapes
     from pfdl.data.sources import describe_bad_images
 
     if data == BUILT_IN:
         described = {} if split is None else split.parameters.get("source", {})
         try:
-            return ProceduralContexts(
-                **{name: described[name] for name in ("per_cell", "temptation", "seed") & described.keys()}
-            )
+            return Shapes(**{name: described[name] for name in ("per_cell", "strength", "seed") & described.keys()})
         except TypeError as error:
             raise ValueError(f"the manifest does not describe images of the built-in set: {error}") from None
     with counting("checking images", Console(stderr=True)) as show:

@@ -16,7 +16,7 @@ def split(
         str,
         typer.Argument(
             metavar="DIR|contexts",
-            help="A folder class/context/image or class/image; or the word 'contexts' for the built-in drawn data set.",
+            help="A folder class/context/image or class/image; or the word 'shapes' for the generated data set.",
         ),
     ],
     output: Annotated[
@@ -47,7 +47,7 @@ def split(
     from rich.console import Console
 
     from pfdl._internal.progress import counting
-    from pfdl.data import ContextFolder, ProceduralContexts, make_split
+    from pfdl.data import ContextFolder, Shapes, make_split
     from pfdl.data.manifest import read_groups
     from pfdl.data.sources import ContextSource, describe_bad_images
 
@@ -55,8 +55,8 @@ def split(
         groups = None if group_by is None else read_groups(group_by)
         with counting("checking images", Console(stderr=True)) as show:
             source: ContextSource = (
-                ProceduralContexts()
-                if data == "contexts"
+                Shapes()
+                if data == "shapes"
                 else ContextFolder(data, superclass=superclass, on_bad_image=on_bad_image, on_progress=show)
             )
             manifest = make_split(source, ratio=ratio, seed=seed, validation_fraction=validation, groups=groups)

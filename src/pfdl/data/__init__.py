@@ -5,7 +5,7 @@ from pfdl.data.context_images import ContextImages
 from pfdl.data.manifest import Manifest, read_manifest
 from pfdl.data.mmads import MMADS, make_mmads
 from pfdl.data.proportions import make_split
-from pfdl.data.shapes import ProceduralContexts
+from pfdl.data.shapes import Shapes
 from pfdl.data.sources import ContextFolder
 
 __all__ = [
@@ -14,7 +14,7 @@ __all__ = [
     "ContextFolder",
     "ContextImages",
     "Manifest",
-    "ProceduralContexts",
+    "Shapes",
     "make_mmads",
     "make_split",
     "read_manifest",

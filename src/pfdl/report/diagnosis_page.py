@@ -10,9 +10,8 @@ from PIL import Image
 
 from pfdl._internal.runs import read_run
 from pfdl.diagnosis.contexts import GroupAccuracy
+from pfdl.report.blocks import Block, Gallery, Page, Section, SideBySide, Text, Thumbnail
 from pfdl.report.diagnosis_features import Named, build_clusters, build_correlations, build_features, show_number
-from pfdl.report.heatmaps import SideBySide
-from pfdl.report.page import Block, Gallery, Page, Section, Text, Thumbnail
 from pfdl.report.sections import provenance
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
 from pfdl.vision.diagnosis import ImageDiagnosis

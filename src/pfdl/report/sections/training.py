@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from pfdl._internal.runs import Run
-from pfdl.report.page import Block, Heading, Section, Text
+from pfdl.report.blocks import Block, Heading, Section, Text
 from pfdl.report.plots import Plot, Series
 from pfdl.report.reading import read_evaluation, read_metrics
 from pfdl.report.sections.curves import curve_plots
@@ -20,7 +20,7 @@ NOT_EVALUATED = Missing("not evaluated yet")
 
 
 def build(runs: Sequence[Run], problems: list[str]) -> Section:
-    """One section for all trainings, so that they can be compared."""
+    """Build one section for all trainings, so that they can be compared."""
     names = _names(runs)
     curves = {name: read_metrics(run, problems) for name, run in zip(names, runs, strict=True)}
     evaluations = {name: read_evaluation(run, problems) for name, run in zip(names, runs, strict=True)}
@@ -61,12 +61,12 @@ def _overview(
     lines = []
     for name, run in runs.items():
         given = run.settings.get("training")
-        plan: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+        config: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
         curve, evaluation = curves[name], evaluations[name]
         epochs = 0 if curve is None else len(curve)
-        may_stop = " at most" if plan.get("patience") is not None else ""
-        cells: list[Cell] = [str(plan.get(key, "?")) for key in ("backbone", "objective", "seed")]
-        cells.append(f"{epochs} of{may_stop} {plan.get('epochs', '?')}")
+        may_stop = " at most" if config.get("patience") is not None else ""
+        cells: list[Cell] = [str(config.get(key, "?")) for key in ("backbone", "objective", "seed")]
+        cells.append(f"{epochs} of{may_stop} {config.get('epochs', '?')}")
         cells.append(_best(curve))
         if evaluation is None:
             cells += [NOT_EVALUATED] * 3
@@ -94,7 +94,7 @@ def _ratio_plot(evaluations: Mapping[str, Mapping[str, Any] | None]) -> Plot | N
         return None
     falls = {line.name: max(line.y) - min(line.y) for line in lines}
     steepest = max(falls, key=falls.__getitem__)
-    summary = f"The largest distance between two ratios has {steepest}: {falls[steepest]:.1f} points."
+    summary = f"{steepest} varies most across the test ratios: by {falls[steepest]:.1f} points."
     title = "Accuracy against the dominant ratio of the test set"
     return Plot(title, summary, "dominant ratio", "accuracy, %", lines)
 

@@ -1,9 +1,9 @@
-"""How tempting the procedural contexts are: plain training (ERM) at 5:1, tested at the seven ratios.
+"""How strongly the backgrounds of the shapes mislead: plain training (ERM) at 5:1, tested at the seven ratios.
 
 The generator's constants were chosen by this measurement, that is by the behaviour of ERM, and by nothing else.
 
-    python benchmarks/procedural_gap.py                     # the figures of docs/context-data.md
-    python benchmarks/procedural_gap.py --temptation 0      # backgrounds that tell nothing: the gap must vanish
+    python benchmarks/shapes_gap.py                     # the figures of docs/context-data.md
+    python benchmarks/shapes_gap.py --strength 0      # backgrounds that tell nothing: the gap must vanish
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from pfdl.data import ContextImages, Manifest, ProceduralContexts, make_split
+from pfdl.data import ContextImages, Manifest, Shapes, make_split
 from pfdl.data.proportions import TEST_RATIOS
 from pfdl.vision.backbones import make_backbone
 
@@ -48,7 +48,7 @@ def accuracy(network: nn.Module, dataset: ContextImages) -> float:
     return 100 * sum(right) / len(dataset)
 
 
-def measure(source: ProceduralContexts, epochs: int, seed: int) -> dict[str, float]:
+def measure(source: Shapes, epochs: int, seed: int) -> dict[str, float]:
     """Accuracy in percent on the training set and on the seven test sets of one split."""
     manifest: Manifest = make_split(source, ratio="5:1", seed=seed)
     names = ["train", *(f"test-{ratio}" for ratio in TEST_RATIOS)]
@@ -62,9 +62,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5, help="splits, each with its own dominant contexts")
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--per-cell", type=int, default=100)
-    parser.add_argument("--temptation", type=float, default=1.0)
+    parser.add_argument("--strength", type=float, default=1.0)
     arguments = parser.parse_args()
-    source = ProceduralContexts(arguments.per_cell, temptation=arguments.temptation)
+    source = Shapes(arguments.per_cell, strength=arguments.strength)
     results = []
     for seed in range(arguments.seeds):
         results.append(measure(source, arguments.epochs, seed))

@@ -2,7 +2,7 @@ import pandas as pd
 import pytest
 
 from pfdl.experiments.pairing import PairedDifference, paired
-from pfdl.report.sections.statistics import difference_cell, mean_cell, verdict
+from pfdl.experiments.statistics import difference_cell, mean_cell, verdict
 from pfdl.report.tables import Missing, Number
 
 CLEAR_GAIN, CLEAR_LOSS = PairedDifference(2.0, 0.1, 5), PairedDifference(-2.0, 0.1, 5)
@@ -27,21 +27,23 @@ def test_differences_are_of_the_repetitions_that_both_have():
 def test_a_verdict_says_where_it_is_better_and_where_worse():
     sentence = verdict("M", "ERM", {"1:5": CLEAR_GAIN, "1:1": NOTHING, "5:1": CLEAR_LOSS})
     assert (
-        "better than ERM by 2.0 at 1:5 and worse than ERM by 2.0 at 5:1; in 1 of 3 it cannot be told apart" in sentence
+        "better than ERM by 2.0 points at 1:5 and worse than ERM by 2.0 points at 5:1; "
+        "equal within noise at the other 1 of 3 (5 seeds, 95 % confidence over 3 comparisons)" in sentence
     )
     both = {"a": CLEAR_GAIN, "b": PairedDifference(3.5, 0.1, 5)}
-    assert verdict("M", "ERM", both).startswith("M is better than ERM by 2.0 to 3.5 everywhere (5 pairs")
+    assert verdict("M", "ERM", both).startswith("M is better than ERM by 2.0 to 3.5 points everywhere (5 seeds")
 
 
 def test_a_lower_error_is_better():
-    assert "better than OLS by 2.000 in the test" in verdict(
-        "M", "OLS", {"the test": CLEAR_LOSS}, digits=3, lower_is_better=True
+    assert "better than OLS by 2.000 of RMSE in the test" in verdict(
+        "M", "OLS", {"the test": CLEAR_LOSS}, unit="of RMSE", digits=3, lower_is_better=True
     )
 
 
 def test_a_verdict_that_cannot_be_given_is_not_given():
-    assert verdict("M", "ERM", {"a": NOTHING, "b": NOTHING}).startswith(
-        "M neither beats ERM beyond chance anywhere nor"
-    )
-    assert "tells nothing of chance" in verdict("M", "ERM", {"a": PairedDifference(9.0, float("nan"), 1)})
+    equal = "M and ERM are equal within noise"
+    assert verdict("M", "ERM", {"a": NOTHING}) == f"{equal} (difference +0.1 ± 0.5 points, 5 seeds)."
+    both = {"a": NOTHING, "b": PairedDifference(-0.3, 0.5, 5)}
+    assert verdict("M", "ERM", both) == f"{equal} (differences of −0.3 to +0.1 points at 2 tests, 5 seeds)."
+    assert "says nothing about chance" in verdict("M", "ERM", {"a": PairedDifference(9.0, float("nan"), 1)})
     assert "no finished repetition" in verdict("M", "ERM", {"a": None})
