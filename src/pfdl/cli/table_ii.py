@@ -14,7 +14,7 @@ from pfdl.cli.images import Device, answering_mistakes
 def table_ii(
     data: Annotated[Path, typer.Argument(metavar="DIR", help="A folder class/context/image, such as NICO's Animal.")],
     rows: Annotated[
-        str, typer.Option(help="Keys with commas: erm, pfdl, level, pfdl-indexed, pfdl-centred, weight-decay.")
+        str, typer.Option(help="Keys with commas; an unknown one is answered with the list.")
     ] = "erm,pfdl,level",
     seeds: Annotated[int, typer.Option(min=1, help="Paired repetitions.")] = 12,
     first_seed: Annotated[int, typer.Option(min=0, help="The first of them.")] = 0,

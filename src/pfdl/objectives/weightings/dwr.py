@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pfdl._internal.validation import check_count
+from pfdl._internal.validation import check_count, check_matrix, check_number
 from pfdl.objectives.weightings.base import Weighting
 
 
@@ -33,11 +33,13 @@ class DWR(Weighting):
     def __init__(self, *, steps: int = 20, learning_rate: float = 0.005) -> None:
         super().__init__()
         check_count("steps", steps, 0)
+        check_number("learning_rate", learning_rate)
         self.steps = steps
         self.learning_rate = learning_rate
 
     def forward(self, features: Tensor) -> Tensor:
         """Learn the weights of a batch of features, shape (n, p)."""
+        check_matrix("features", features)
         x = features.detach().float()
         root = x.new_ones(len(x), requires_grad=True)
         optimizer = torch.optim.RMSprop([root], lr=self.learning_rate)
