@@ -130,9 +130,9 @@ def make_mmads(folder, seeds=3, planned_seeds=None):
     return folder
 
 
-def make_colored(folder, rows=("erm", "irm", "erm-pfdl", "irm-pfdl-1"), restarts=2):
+def make_colored(folder, rows=("erm", "irm", "erm-pfdl", "irm-pfdl-1"), restarts=2, planned=()):
     settings = {"digits": "scikit-learn's digits (not MNIST)", "restarts": restarts, "seed": 4, "max_train": 100}
-    write_config(folder, "colored-mnist", {**settings, "max_hidden": 8, "rows": list(rows), "command": None})
+    write_config(folder, "colored-mnist", {**settings, "max_hidden": 8, "rows": [*rows, *planned], "command": None})
     lines = [
         {
             "row": row,
