@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from pfdl.cli.images import answering_mistakes
+from pfdl.cli.common import answering_mistakes
 
 
 def report(
