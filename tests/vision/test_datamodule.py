@@ -1,9 +1,11 @@
 import pytest
 import torch
 
-from pfdl import infer_contexts
+import pfdl
+from pfdl import image_statistics, infer_contexts
 from pfdl.data.context_images import HIDDEN_CONTEXT
 from pfdl.lightning import ContextDataModule
+from pfdl.vision.loading import EpochSampler
 from tests.vision.tiny_images import tiny_data
 
 
@@ -39,10 +41,54 @@ def test_contexts_are_inferred_once_from_what_describes_the_images(monkeypatch):
     images = data.train_set
     assert described == [(len(images), 3, 8, 8)]
     expected = infer_contexts(images.images.flatten(1).float(), images.labels, seed=0)
-    assert images.contexts.tolist() == expected.tolist()
+    assert data.train_contexts.tolist() == expected.tolist()
+    assert (images.contexts == HIDDEN_CONTEXT).all()  # the data set itself is left as it was
     assert all((contexts == HIDDEN_CONTEXT).all() for *_, contexts in data.val_dataloader())
     with pytest.raises(ValueError, match="contexts is 'guessed'"):
         make(contexts="guessed")
+
+
+def test_contexts_of_validation_images_are_inferred_together_with_those_of_training(monkeypatch):
+    data = make(contexts="inferred", validation_contexts=True)
+    contexts = torch.cat([data.train_contexts, *(contexts for *_, contexts in data.val_dataloader())])
+    sets = [data.train_set, data._sets["validation"]]
+    images, labels = (torch.cat([getattr(one, name) for one in sets]) for name in ("images", "labels"))
+    assert contexts.tolist() == infer_contexts(image_statistics(images), labels, seed=0).tolist()
+
+
+def test_the_sampler_of_groups_needs_contexts(monkeypatch):
+    with pytest.raises(ValueError, match="sampler is 'groups', which needs contexts"):
+        make(sampler="groups")
+    monkeypatch.setattr(pfdl, "context_sampler", lambda labels, contexts, seed: [seed % 7] * len(labels), raising=False)
+    data = make(sampler="groups", contexts="known", seed=2)
+    loader = data.train_dataloader()
+    loader.sampler.set_epoch(3)
+    assert torch.equal(next(iter(loader))[0], data.train_set.images[[(2 * 1_000_003 + 3) % 7] * 8])
+
+
+def test_an_epoch_can_begin_in_its_middle():
+    data = make(seed=1)
+    whole, rest = data.train_dataloader(), data.train_dataloader()
+    for loader in (whole, rest):
+        loader.sampler.set_epoch(2)
+    rest.first_batch = 3
+    expected, found = list(whole), list(rest)
+    assert len(found) == len(rest) == len(expected)
+    assert found[:3] == [None] * 3
+    for here, there in zip(found[3:], expected[3:], strict=True):
+        assert all(map(torch.equal, here, there))
+    rest.first_batch = len(rest)
+    assert list(rest) == [None] * len(rest)
+    rest.first_batch = 0
+    assert torch.equal(next(iter(rest))[0], expected[0][0])
+
+
+def test_processes_share_an_epoch():
+    data = make(seed=1)
+    parts = [list(EpochSampler(data.train_set, 2, rank, seed=1)) for rank in (0, 1)]
+    assert sorted({*parts[0], *parts[1]}) == list(range(len(data.train_set)))
+    drawn = [list(EpochSampler(data.train_set, 2, rank, order=lambda seed: range(10, 14))) for rank in (0, 1)]
+    assert drawn == [[10, 12], [11, 13]]
 
 
 def test_the_order_follows_from_seed_and_epoch_alone():
