@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 
 import torch
@@ -20,6 +21,14 @@ def check_count(name: str, value: int, minimum: int) -> None:
         raise TypeError(f"{name} is {value!r}; give a whole number.")
     if value < minimum:
         raise ValueError(f"{name} is {value}; it must be at least {minimum}.")
+
+
+def check_number(name: str, value: float, minimum: float = 0.0) -> None:
+    """Raise unless ``value`` is a finite number of at least ``minimum``."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} is {value!r}; give a number.")
+    if not math.isfinite(value) or value < minimum:
+        raise ValueError(f"{name} is {value}; give a finite number of at least {minimum:g}.")
 
 
 def check_num_features(num_features: int) -> None:

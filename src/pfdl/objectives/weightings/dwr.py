@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pfdl._internal.validation import check_count
+from pfdl._internal.validation import check_count, check_number
 from pfdl.objectives.weightings.base import Weighting
 
 
@@ -33,6 +33,7 @@ class DWR(Weighting):
     def __init__(self, *, steps: int = 20, learning_rate: float = 0.005) -> None:
         super().__init__()
         check_count("steps", steps, 0)
+        check_number("learning_rate", learning_rate)
         self.steps = steps
         self.learning_rate = learning_rate
 
