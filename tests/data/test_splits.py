@@ -3,7 +3,6 @@ import pytest
 from pfdl.data import make_split, make_test_set, read_manifest
 from pfdl.data.images import hash_bytes
 from pfdl.data.sources import Sample
-from pfdl.data.splits import usual_contexts
 
 
 class Listed:
@@ -111,13 +110,6 @@ def test_the_natural_ratio_leaves_contexts_as_they_are():
     assert manifest.dominant == {"cat": "snow", "dog": "grass"}
     with pytest.raises(ValueError, match="such as 5:1"):
         make_split(Listed(samples), ratio="none")
-
-
-def test_the_usual_context_is_the_one_that_goes_with_the_class():
-    # As in CelebA: most of either class are women, but blond goes with women and not blond with men.
-    cells = {("blond", "woman"): 94, ("blond", "man"): 6, ("dark", "woman"): 54, ("dark", "man"): 46}
-    samples = [sample("", *cell, number) for cell, count in cells.items() for number in range(count)]
-    assert usual_contexts(samples) == {"blond": "woman", "dark": "man"}
 
 
 def test_a_training_set_alone_is_split_and_a_test_set_alone_is_refused():

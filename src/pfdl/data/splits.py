@@ -72,7 +72,7 @@ def make_split(
         if not sets["validation"]:
             sets |= _hold_out(samples, sets["train"], seed, together, validation_fraction)
         sides = {path: "test" if name == "test" else "train" for name, paths in sets.items() for path in paths}
-        dominant = usual_contexts([sample for sample in samples if sample.path in sets["train"]])
+        dominant = _most_frequent(samples, sets["train"])
     else:
         samples, notes = _without_repetitions(given)
         if wanted is not None and any(sample.context for sample in samples):
@@ -87,7 +87,7 @@ def make_split(
             train = {path for path, side in sides.items() if side == "train"}
             sets = {"train": train, "validation": set(), "test": set(sides) - train}
             sets |= _hold_out(samples, train, seed, together, validation_fraction)
-            dominant = usual_contexts([sample for sample in samples if sample.path in sets["train"]])
+            dominant = _most_frequent(samples, sets["train"])
     description = dict(source.description)
     parameters: dict[str, Any] = {
         "seed": seed,
@@ -158,26 +158,13 @@ def has_own_sets(samples: Sequence[Sample]) -> bool:
     return True
 
 
-def usual_contexts(samples: Sequence[Sample | ManifestRow]) -> dict[str, str]:
-    """Return the context that goes with each class: the one that is more frequent in it than elsewhere.
-
-    Args:
-        samples: Training images.
-
-    Returns:
-        For every class the context whose share in the class exceeds its share of all images most; ``""`` without
-        contexts.
-    """
-    overall = Counter(sample.context for sample in samples)
-    inside: dict[str, Counter[str]] = defaultdict(Counter)
+def _most_frequent(samples: Sequence[Sample], train: set[str]) -> dict[str, str]:
+    """Return the most frequent context of every class in training; of equals, the first by name."""
+    contexts: dict[str, Counter[str]] = defaultdict(Counter)
     for sample in samples:
-        inside[sample.class_name][sample.context] += 1
-
-    def excess(name: str, context: str) -> tuple[float, int, str]:
-        share = inside[name][context] / inside[name].total() - overall[context] / len(samples)
-        return round(share, 9), inside[name][context], context
-
-    return {name: max(inside[name], key=lambda context: excess(name, context)) for name in sorted(inside)}
+        if sample.path in train:
+            contexts[sample.class_name][sample.context] += 1
+    return {name: min(contexts[name], key=lambda c: (-contexts[name][c], c)) for name in sorted(contexts)}
 
 
 def _own_sets(samples: Sequence[Sample]) -> tuple[list[Sample], dict[str, set[str]], list[str]]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from PIL import Image
 
 from pfdl._internal.runs import read_run
-from pfdl.diagnosis.contexts import GroupAccuracy
+from pfdl.diagnosis.groups import GroupAccuracy
 from pfdl.report.diagnosis_features import Named, build_clusters, build_correlations, build_features, show_number
 from pfdl.report.heatmaps import SideBySide
 from pfdl.report.page import Block, Gallery, Page, Section, Text, Thumbnail
