@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pfdl.cli.common import Data, Device, OnBadImage, Superclass, answering_mistakes
-from pfdl.cli.images import evaluate_and_print, open_source
+from pfdl.cli.images import evaluate_and_print, open_source, print_understood
 
 if TYPE_CHECKING:
     from pfdl.vision.checkpoint import TrainedModel
@@ -69,7 +69,7 @@ def train(
     The model that is kept is the best on validation images of the training distribution; test images play no part.
     After Ctrl-C or a crash the same command goes on where it was.
 
-        pfdl train contexts --backbone cn --epochs 5
+        pfdl train shapes --backbone cn --epochs 5
 
         pfdl train photos/ --backbone resnet50 --objective pfdl --patience 20
     """
@@ -103,8 +103,7 @@ def train(
         split = None if manifest is None else read_manifest(manifest)
         source = open_source(data, superclass, on_bad_image, split)
         split = split or make_split(source, ratio=ratio, seed=seed)
-        for note in split.notes:
-            typer.echo(f"Note: {note}", err=True)
+        print_understood(source, split)
         try:
             run(config, source, split, folder, device=device, num_workers=workers, progress=sys.stderr.isatty())
         except TrainingStoppedError as stopped:

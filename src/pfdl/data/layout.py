@@ -194,7 +194,7 @@ def _walk(root: Path, top: Path, bad: list[BadImage]) -> Iterator[str]:
         here = Path(folder).relative_to(root)
         for name in [*subfolders, *files]:
             path = (here / name).as_posix()
-            if _is_litter(name) or (name in files and Path(folder) == top):
+            if is_litter(name) or (name in files and Path(folder) == top):
                 continue
             if not _is_unicode(path):
                 bad.append(BadImage(ascii(path), "has a name that is not valid Unicode; rename it"))
@@ -202,10 +202,11 @@ def _walk(root: Path, top: Path, bad: list[BadImage]) -> Iterator[str]:
                 yield path
             elif (root / path).is_symlink():
                 bad.append(BadImage(path, "is a symbolic link to a folder, which is not followed"))
-        subfolders[:] = [name for name in subfolders if not _is_litter(name) and _is_unicode(name)]
+        subfolders[:] = [name for name in subfolders if not is_litter(name) and _is_unicode(name)]
 
 
-def _is_litter(name: str) -> bool:
+def is_litter(name: str) -> bool:
+    """Return whether a file or folder is hidden, or left by a file manager."""
     return name.startswith(".") or name.lower() in _LITTER
 
 

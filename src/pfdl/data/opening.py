@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pfdl.data.datasets import DatasetSource
+from pfdl.data.joining import JoinedSource
 from pfdl.data.manifest import Manifest
 from pfdl.data.shapes import ProceduralContexts
 from pfdl.data.sources import ContextFolder, ContextSource
@@ -32,6 +33,7 @@ def open_images(
     on_bad_image: str = "error",
     on_progress: Callable[[int, int], None] | None = None,
     like: Manifest | None = None,
+    test: Any = None,
 ) -> ContextSource:
     """Open images, whatever form they have.
 
@@ -57,6 +59,7 @@ def open_images(
         on_progress: Called with the number of images checked so far and the number of all images.
         like: A manifest of the same data: the columns it was made from, and the settings of the built-in shapes, are
             taken over.
+        test: Further images that are the test set, in any of these forms; then all of ``data`` is trained on.
 
     Returns:
         The source. Files are read when its samples are first asked for.
@@ -75,14 +78,29 @@ def open_images(
     """
     columns = Columns(path_column, label_column, context_column, split_column, group_column)
     described = {} if like is None else like.parameters.get("source", {})
+    options: dict[str, Any] = {"superclass": superclass, "on_bad_image": on_bad_image, "on_progress": on_progress}
+    if test is None:
+        return _open(data, columns, described, **options)
+    train_part, test_part = (described.get(name, {}) for name in ("train", "test"))
+    return JoinedSource(_open(data, columns, train_part, **options), _open(test, columns, test_part, **options))
+
+
+def _open(
+    data: Any,
+    columns: Columns,
+    described: Mapping[str, Any],
+    *,
+    superclass: str | None,
+    on_bad_image: str,
+    on_progress: Callable[[int, int], None] | None,
+) -> ContextSource:
     if isinstance(data, (str, Path)):
         if str(data) == SHAPES:
             return _open_shapes(described)
         path = Path(data)
         if path.suffix.lower() in TABLES and not path.is_dir():
-            if not columns.are_given and isinstance(described.get("columns"), dict):
-                columns = Columns(**described["columns"])
-            return MetadataTable(path, columns=columns, on_bad_image=on_bad_image, on_progress=on_progress)
+            hints = described.get("columns") if isinstance(described.get("columns"), dict) else None
+            return MetadataTable(path, columns=columns, hints=hints, on_bad_image=on_bad_image, on_progress=on_progress)
         if columns.are_given:
             raise ValueError(f"columns are named, but {path} is no table; give a file ending in {', '.join(TABLES)}.")
         return ContextFolder(path, superclass=superclass, on_bad_image=on_bad_image, on_progress=on_progress)
@@ -119,7 +137,7 @@ def describe_images(source: ContextSource, manifest: Manifest | None = None) -> 
     where = f"in {_counted(contexts, 'context')}" if contexts else "without contexts"
     first = f"Images: {len(samples)}, of {_counted(classes, 'class')}, {where}."
     if manifest is not None:
-        sizes = manifest.parameters["images"]
+        sizes = {name: len(manifest.rows_of(name)) for name in manifest.set_names}
         own = manifest.parameters.get("protocol") == "own"
         return f"{first}\nSets{', as the data has them' if own else ''}: {_sizes(sizes)}."
     splits = Counter(sample.split for sample in source.samples if sample.split)

@@ -53,12 +53,13 @@ class Columns:
         """Whether any column is named."""
         return any(value is not None for value in asdict(self).values())
 
-    def find(self, table: Path, names: list[str]) -> Columns:
+    def find(self, table: Path, names: list[str], hints: Mapping[str, str] | None = None) -> Columns:
         """Return the columns that a table really has.
 
         Args:
             table: The file, for messages.
             names: Its columns.
+            hints: By what they hold, names to look for before the usual ones.
 
         Raises:
             ValueError: If a named column is missing, or there is none for the path or the label.
@@ -68,8 +69,9 @@ class Columns:
             given = getattr(self, role)
             if given is not None and given not in names:
                 raise ValueError(f"{table} has no column {given!r}; it has {', '.join(map(repr, names))}.")
-            guesses = (name for usual in _USUAL_NAMES[role] for name in names if name.lower() == usual)
-            found[role] = given or next(guesses, None)
+            hint = (hints or {}).get(role)
+            guesses = [name for usual in _USUAL_NAMES[role] for name in names if name.lower() == usual]
+            found[role] = given or next((name for name in (hint, *guesses) if name in names), None)
         for role in ("path", "label"):
             if found[role] is None:
                 raise ValueError(
@@ -88,6 +90,7 @@ class MetadataTable(FileSource):
     Args:
         table: The file.
         columns: Which column says what.
+        hints: By what they hold, names of columns to look for before the usual ones.
         root: The folder that the paths are relative to; by default that of the table.
         on_bad_image: ``"error"`` to refuse a table with unusable files, ``"skip"`` to leave them out.
         on_progress: Called with the number of files checked so far and the number of all files.
@@ -105,6 +108,7 @@ class MetadataTable(FileSource):
         table: str | Path,
         *,
         columns: Columns | None = None,
+        hints: Mapping[str, str] | None = None,
         root: str | Path | None = None,
         on_bad_image: str = "error",
         on_progress: Callable[[int, int], None] | None = None,
@@ -114,6 +118,7 @@ class MetadataTable(FileSource):
             raise FileNotFoundError(f"there is no file {table}; name a table of images (CSV or Parquet).")
         super().__init__(root or self.table.parent, on_bad_image=on_bad_image, on_progress=on_progress)
         self.columns = columns or Columns()
+        self._hints = hints
         self._other_sets: Counter[str] = Counter()
 
     @property
@@ -134,7 +139,7 @@ class MetadataTable(FileSource):
     def list_files(self) -> tuple[list[FoundFile], list[BadImage]]:
         """List the files that the table names."""
         cells = _read_cells(self.table)
-        self.columns = columns = self.columns.find(self.table, list(cells.columns))
+        self.columns = columns = self.columns.find(self.table, list(cells.columns), self._hints)
         blank = [""] * len(cells)
         lists = [blank if name is None else cells[name].tolist() for name in asdict(columns).values()]
         self._other_sets.clear()
