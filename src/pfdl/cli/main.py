@@ -15,6 +15,7 @@ from pfdl.cli import predict as cli_predict
 from pfdl.cli import report as cli_report
 from pfdl.cli import split as cli_split
 from pfdl.cli import study as cli_study
+from pfdl.cli import table_ii
 from pfdl.cli import train as cli_train
 from pfdl.cli.common import answering_mistakes
 
@@ -36,6 +37,7 @@ cli_split.register(app)
 cli_report.register(app)
 cli_diagnose.register(app)
 cli_study.register(app)
+reproduce.command("table-ii")(table_ii.table_ii)
 
 
 @reproduce.command("mmads")
