@@ -53,11 +53,14 @@ def test_one_command_trains_tests_and_exports(trained):
 
 def test_evaluate_gives_the_figures_of_the_end_of_training(trained, photos):
     output, result = trained
-    at_the_end = (output / "evaluation.json").read_text()
+    kept = output / "evaluations" / "test.json"
+    at_the_end = kept.read_text()
     again = runner.invoke(app, ["evaluate", str(output), str(photos), "--device", "cpu"])
     assert again.exit_code == 0, again.output
-    assert (output / "evaluation.json").read_text() == at_the_end
-    assert again.output.strip() in result.output
+    assert kept.read_text() == at_the_end
+    figures, path = again.output.strip().rsplit("\n", 1)
+    assert figures in result.output
+    assert path == str(kept)
 
 
 def test_export_writes_where_it_is_told(trained, tmp_path, monkeypatch):
@@ -77,7 +80,7 @@ def test_the_built_in_data_and_a_manifest(tmp_path, monkeypatch):
     manifest = make_split(ProceduralContexts(per_cell=14))
     manifest.save(tmp_path / "split.csv")
     where = ["--manifest", str(tmp_path / "split.csv"), "-o", str(tmp_path / "run"), "--no-export"]
-    result = runner.invoke(app, ["train", "contexts", *FAST, *where])
+    result = runner.invoke(app, ["train", "shapes", *FAST, *where])
     assert result.exit_code == 0, result.output
     assert "crescent" in result.output
     assert not (tmp_path / "run" / "export").exists()
@@ -126,22 +129,22 @@ def test_bad_images_are_named(photos, tmp_path):
     ("arguments", "sentence"),
     [
         (["train", "nowhere"], "there is no folder nowhere"),
-        (["train", "contexts", "-b", "resnet19"], "did you mean 'resnet18'"),
-        (["train", "contexts", "-O", "sgd"], "'sgd' in the objective 'sgd' is unknown"),
-        (["train", "contexts", "--set", "pfdl.colour=1"], "'pfdl' has pfdl.weight=1.0, pfdl.hidden=256"),
-        (["train", "contexts", "--set", "weight=3"], "'pfdl' has pfdl.weight=1.0"),
-        (["train", "contexts", "-O", "erm", "--set", "erm.weight=3"], "'erm' has no settings"),
-        (["train", "contexts", "-O", "groupdro"], "give --contexts known or --contexts inferred"),
-        (["train", "contexts", "--contexts", "guessed"], "contexts is 'guessed'"),
-        (["train", "contexts", "--logger", "paper"], "logger is 'paper'"),
-        (["train", "contexts", "--weights", "nowhere.pth"], "there is no file of weights nowhere.pth"),
-        (["train", "contexts", "-b", "inception_v3"], "cannot be trained on images of 64×64 pixels"),
-        (["train", "contexts", "-O", "pfdl", "--set", "pfdl.form=round"], "form is 'round'"),
-        (["train", "contexts", "--set", "weight"], "give PART.NAME=VALUE"),
-        (["train", "contexts", "--precision", "8"], "precision is '8'"),
-        (["train", "contexts", "-b", "cn", "--small-stem"], "small-image stem"),
-        (["train", "contexts", "--device", "tpu"], "the device 'tpu' is not available"),
-        (["evaluate", "nowhere", "contexts"], "there is no run nowhere"),
+        (["train", "shapes", "-b", "resnet19"], "did you mean 'resnet18'"),
+        (["train", "shapes", "-O", "sgd"], "'sgd' in the objective 'sgd' is unknown"),
+        (["train", "shapes", "--set", "pfdl.colour=1"], "'pfdl' has pfdl.weight=1.0, pfdl.hidden=256"),
+        (["train", "shapes", "--set", "weight=3"], "'pfdl' has pfdl.weight=1.0"),
+        (["train", "shapes", "-O", "erm", "--set", "erm.weight=3"], "'erm' has no settings"),
+        (["train", "shapes", "-O", "groupdro"], "give --contexts known or --contexts inferred"),
+        (["train", "shapes", "--contexts", "guessed"], "contexts is 'guessed'"),
+        (["train", "shapes", "--logger", "paper"], "logger is 'paper'"),
+        (["train", "shapes", "--weights", "nowhere.pth"], "there is no file of weights nowhere.pth"),
+        (["train", "shapes", "-b", "inception_v3"], "cannot be trained on images of 64×64 pixels"),
+        (["train", "shapes", "-O", "pfdl", "--set", "pfdl.form=round"], "form is 'round'"),
+        (["train", "shapes", "--set", "weight"], "give PART.NAME=VALUE"),
+        (["train", "shapes", "--precision", "8"], "precision is '8'"),
+        (["train", "shapes", "-b", "cn", "--small-stem"], "small-image stem"),
+        (["train", "shapes", "--device", "tpu"], "the device 'tpu' is not available"),
+        (["evaluate", "nowhere", "shapes"], "there is no run nowhere"),
         (["export", "nowhere"], "there is no run nowhere"),
         (["list", "friends"], "choose one of 'backbones', 'objectives'"),
         (["list", "backbones", "nothing*"], "no backbones match 'nothing*'"),
@@ -238,7 +241,7 @@ def test_an_installed_package_brings_an_objective_by_an_entry_point(photos, tmp_
     assert settings["objective_settings"] == {"stranger": {"weight": 2}}
 
 
-@pytest.mark.parametrize("arguments", [["train", "contexts"], ["reproduce", "contexts"]])
+@pytest.mark.parametrize("arguments", [["train", "shapes"], ["reproduce", "contexts"]])
 def test_a_missing_package_is_named_with_what_to_install(arguments, monkeypatch):
     # Modules that were imported already would not look for Lightning again, and would train.
     ours = ("pfdl.vision", "pfdl.lightning", "pfdl.experiments.contexts")

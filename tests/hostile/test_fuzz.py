@@ -122,7 +122,7 @@ def test_manifests(folder, table, parameters):
         assert all(isinstance(note, str) for note in manifest.notes)
         assert set(manifest.dominant) is not None
         assert all(isinstance(name, str) for name in manifest.set_names)
-        quietly(open_source, "contexts", None, "error", manifest)
+        quietly(open_source, "shapes", None, "error", manifest)
 
 
 @MANY

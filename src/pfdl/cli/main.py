@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from pfdl.cli import diagnose as cli_diagnose
+from pfdl.cli import evaluate as cli_evaluate
 from pfdl.cli import export as cli_export
-from pfdl.cli import images as cli_images
 from pfdl.cli import listing as cli_listing
+from pfdl.cli import predict as cli_predict
 from pfdl.cli import report as cli_report
 from pfdl.cli import split as cli_split
 from pfdl.cli import study as cli_study
@@ -27,7 +28,8 @@ app = typer.Typer(
 reproduce = typer.Typer(help="Rerun a table of the paper, beside the paper's own figures.", no_args_is_help=True)
 app.add_typer(reproduce, name="reproduce")
 cli_train.register(app)
-cli_images.register(app)
+cli_evaluate.register(app)
+cli_predict.register(app)
 cli_export.register(app)
 cli_listing.register(app)
 cli_split.register(app)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pfdl.cli.common import Data, Device, OnBadImage, Superclass, answering_mistakes
-from pfdl.cli.images import evaluate_and_print, open_source
+from pfdl.cli.images import evaluate_and_print, open_source, print_understood
 
 if TYPE_CHECKING:
     from pfdl.vision.checkpoint import TrainedModel
@@ -144,7 +144,7 @@ def train(
     The model that is kept is the best on validation images of the training distribution; test images play no part.
     After Ctrl-C or a crash the same command resumes the training.
 
-        pfdl train contexts --backbone cn --epochs 5
+        pfdl train shapes --backbone cn --epochs 5
 
         pfdl train photos/ --backbone resnet50 --objective pfdl --patience 20
 
@@ -187,8 +187,7 @@ def train(
         split = None if manifest is None else read_manifest(manifest)
         source = open_source(data, superclass, on_bad_image, split)
         split = split or make_split(source, ratio=ratio, seed=seed)
-        for note in split.notes:
-            typer.echo(f"Note: {note}", err=True)
+        print_understood(source, split)
         try:
             run(config, source, split, folder, device=device, num_workers=workers, loggers=logger, progress=True)
         except TrainingStoppedError as stopped:
