@@ -1,6 +1,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -111,8 +112,6 @@ def test_ctrl_c_is_answered_with_how_to_go_on(photos, tmp_path, monkeypatch):
 
 
 def test_bad_images_are_named(photos, tmp_path):
-    import shutil
-
     folder = tmp_path / "photos"
     shutil.copytree(photos, folder)
     (folder / "cat" / "indoors" / "empty.png").touch()
@@ -198,6 +197,37 @@ def test_all_options_of_training_reach_the_run(photos, tmp_path):
     assert "Inferred" in result.output
     assert "epoch 1/1: loss" in result.output
     assert not (tmp_path / "run" / "tensorboard").exists()
+
+
+def test_a_test_set_of_its_own_is_named(photos, tmp_path):
+    train, test = tmp_path / "train photos", tmp_path / "test photos"
+    shutil.copytree(photos, train)
+    for name in ("cat", "[bold]dog"):
+        for picture in sorted((train / name / "outdoors").iterdir())[:5]:
+            (test / name / "outdoors").mkdir(parents=True, exist_ok=True)
+            shutil.move(picture, test / name / "outdoors" / picture.name)
+    arguments = ["train", str(train), "--test", str(test), *FAST, "--no-export", "-o", str(tmp_path / "run")]
+    result = runner.invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert "test 10" in result.output
+    evaluation = json.loads((tmp_path / "run" / "evaluations" / "test.json").read_text())
+    assert sum(group["images"] for group in evaluation["groups"]) == 10
+
+
+def test_a_table_is_read_by_its_columns(photos, tmp_path):
+    shutil.copytree(photos, tmp_path / "photos")
+    rows = ["file,animal,where,part"]
+    for number, path in enumerate(sorted(photos.rglob("*.png"))):
+        place = path.relative_to(photos)
+        part = "test" if number % 4 == 0 else "train"
+        rows.append(f"photos/{place.as_posix()},{place.parts[0]},{place.parts[1]},{part}")
+    (tmp_path / "table.csv").write_text("\n".join(rows))
+    names = {"path": "file", "label": "animal", "context": "where", "split": "part"}
+    columns = [text for key, name in names.items() for text in (f"--{key}-column", name)]
+    arguments = ["train", str(tmp_path / "table.csv"), *columns, *FAST, "--no-export", "-o", str(tmp_path / "run")]
+    result = runner.invoke(app, [*arguments, "-O", "groupdro", "--contexts", "known"])
+    assert result.exit_code == 0, result.output
+    assert "in 2 contexts (indoors, outdoors)" in result.output
 
 
 STRANGER = """

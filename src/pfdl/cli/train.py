@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pfdl.cli.common import Data, Device, OnBadImage, Superclass, answering_mistakes
+from pfdl.cli.common import (
+    ContextColumn,
+    Data,
+    Device,
+    GroupColumn,
+    LabelColumn,
+    OnBadImage,
+    PathColumn,
+    SplitColumn,
+    Superclass,
+    answering_mistakes,
+)
 from pfdl.cli.images import evaluate_and_print, open_source, print_understood
 
 if TYPE_CHECKING:
@@ -19,6 +30,9 @@ METHOD, OPTIMISATION, RUN = "What is trained", "How it is trained", "Where and w
 
 def train(
     data: Data,
+    test: Annotated[
+        str | None, typer.Option(help="Further images that are the test set; then all of DATA is trained on.")
+    ] = None,
     backbone: Annotated[
         str,
         typer.Option(
@@ -78,9 +92,12 @@ def train(
             "--small-stem", help="ResNets: a 3×3 stem without pooling, for small images.", rich_help_panel=METHOD
         ),
     ] = False,
-    ratio: Annotated[str, typer.Option(help="Images of the dominant context to those of each other, in training.")] = (
-        "5:1"
-    ),
+    ratio: Annotated[
+        str,
+        typer.Option(
+            help="Images of the dominant context to those of each other, in training; natural leaves them as they are."
+        ),
+    ] = "5:1",
     manifest: Annotated[
         Path | None,
         typer.Option(help="A split by 'pfdl split' instead of one from --ratio and --seed."),
@@ -135,13 +152,19 @@ def train(
             rich_help_panel=RUN,
         ),
     ] = None,
+    path_column: PathColumn = None,
+    label_column: LabelColumn = None,
+    context_column: ContextColumn = None,
+    split_column: SplitColumn = None,
+    group_column: GroupColumn = None,
     superclass: Superclass = None,
     on_bad_image: OnBadImage = "error",
     export: Annotated[bool, typer.Option(help="Write an ONNX file too, where onnxruntime is installed.")] = True,
 ) -> None:
-    """Train a classifier, then test it at seven dominant ratios and by class and context.
+    """Train a classifier, then test it by class and context, and at dominant ratios where the split has them.
 
-    The model that is kept is the best on validation images of the training distribution; test images play no part.
+    Data with a test set of its own keeps it, and --test names one; other data is split. The model that is kept is the
+    best on validation images of the training distribution; test images play no part.
     After Ctrl-C or a crash the same command resumes the training.
 
         pfdl train shapes --backbone cn --epochs 5
@@ -185,7 +208,14 @@ def train(
         )
         folder = output or Path("runs") / f"train-{backbone.replace('/', '-')}-{objective}-{seed}"
         split = None if manifest is None else read_manifest(manifest)
-        source = open_source(data, superclass, on_bad_image, split)
+        columns = {
+            "path_column": path_column,
+            "label_column": label_column,
+            "context_column": context_column,
+            "split_column": split_column,
+            "group_column": group_column,
+        }
+        source = open_source(data, superclass, on_bad_image, split, columns=columns, test=test)
         split = split or make_split(source, ratio=ratio, seed=seed)
         print_understood(source, split)
         try:
