@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 import pfdl
-from pfdl.contexts.statistics import image_statistics
+import pfdl.contexts
 from pfdl.lightning import ContextCallback, PFDLCallback
 
 
@@ -156,38 +156,24 @@ def pictures():
     return TensorDataset(images, labels, torch.arange(80)), labels, colours
 
 
-@pytest.fixture
-def drawn_by(monkeypatch):
-    """Stand in for the sampler, and note what it was given."""
-    given = []
-
-    def context_sampler(labels, contexts, *, seed):
-        given.append((labels, contexts, seed))
-        return torch.arange(len(labels)).roll(seed).tolist()
-
-    monkeypatch.setattr(pfdl, "context_sampler", context_sampler, raising=False)
-    return given
-
-
-def test_contexts_are_inferred_then_drawn_by_the_sampler(drawn_by, tmp_path):
+def test_contexts_are_inferred_then_drawn_by_the_sampler():
     data, labels, _ = pictures()
-    callback = ContextCallback(data)
+    callback = ContextCallback(data, seed=4)
     model = Pictures()
-    run = trainer(callback, epochs=2)
-    run.fit(model, DataLoader(data, batch_size=20, sampler=callback.sampler))
-    expected = pfdl.infer_contexts(image_statistics(data.tensors[0]), labels, seed=0)
-    assert [seed for *_, seed in drawn_by] == [0, 1]  # another order in each epoch
-    for given, contexts, _ in drawn_by:
-        assert torch.equal(given, labels)
-        assert contexts.tolist() == list(expected)
-    assert model.seen == torch.arange(80).tolist() + torch.arange(80).roll(1).tolist()
+    trainer(callback, epochs=2).fit(model, DataLoader(data, batch_size=20, sampler=callback.sampler))
+    expected = pfdl.contexts.find_contexts(data, labels, seed=4)
+    assert callback.contexts.tolist() == expected.contexts.tolist()
+    assert callback.inferred.sentence == expected.sentence
+    sampler = pfdl.context_sampler(labels, expected.contexts, seed=4)
+    assert model.seen == [*sampler, *sampler]  # another order in each epoch
 
 
-def test_known_contexts_are_taken_and_kept_in_checkpoints(drawn_by, tmp_path):
+def test_known_contexts_are_taken_and_kept_in_checkpoints(tmp_path):
     data, _, colours = pictures()
     first = ContextCallback(data, contexts=colours, seed=1)
     run = trainer(first)
     run.fit(Pictures(), DataLoader(data, batch_size=40, sampler=first.sampler))
+    assert first.inferred is None
     run.save_checkpoint(tmp_path / "last.ckpt")
     second = ContextCallback(data, contexts=1 - colours)
     loader = DataLoader(data, batch_size=40, sampler=second.sampler)

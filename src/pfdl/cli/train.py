@@ -69,7 +69,10 @@ def train(
     ] = None,
     sampler: Annotated[
         str,
-        typer.Option(help="shuffle, or groups: draw every context of a class equally often.", rich_help_panel=METHOD),
+        typer.Option(
+            help="shuffle, or groups: draw all groups, one class in one context each, equally often.",
+            rich_help_panel=METHOD,
+        ),
     ] = "shuffle",
     select: Annotated[
         str,

@@ -8,6 +8,7 @@ from pfdl.data.opening import describe_images, open_images
 from pfdl.data.shapes import ProceduralContexts
 from pfdl.data.sources import ContextFolder
 from pfdl.data.splits import make_split, make_test_set
+from pfdl.data.spuco_mnist import SpuCoMNIST
 
 __all__ = [
     "MMADS",
@@ -16,6 +17,7 @@ __all__ = [
     "ContextImages",
     "Manifest",
     "ProceduralContexts",
+    "SpuCoMNIST",
     "describe_images",
     "make_mmads",
     "make_split",
