@@ -70,7 +70,7 @@ def train(
     sampler: Annotated[
         str,
         typer.Option(
-            help="shuffle, or groups: draw all groups, one class in one context each, equally often.",
+            help="shuffle, or groups: draw every class in every context equally often.",
             rich_help_panel=METHOD,
         ),
     ] = "shuffle",

@@ -157,7 +157,7 @@ class ContextCallback(Callback):
         self._labels = torch.tensor([int(samples[index][1]) for index in range(self.sampler.size)])
         if self.contexts is None:
             self.inferred = find_contexts(self.dataset, self._labels, describe=self.describe, seed=self.seed)
-            self.contexts = torch.as_tensor(self.inferred.contexts).long()
+            self.contexts = torch.tensor(self.inferred.contexts).long()
         elif self.contexts.shape != self._labels.shape:
             raise ValueError(
                 f"contexts have shape {tuple(self.contexts.shape)} for {len(self._labels)} images; give one per image."

@@ -115,7 +115,7 @@ class ContextDataModule(LightningDataModule):
             names = [name for name in self._sets if name == TRAIN or self.validation_contexts]
             sets = [self._sets[name] for name in names]
             self.inferred = self.infer(sets)
-            contexts = torch.as_tensor(self.inferred.contexts).long()
+            contexts = torch.tensor(self.inferred.contexts).long()
             self._contexts.update(zip(names, torch.split(contexts, [len(one) for one in sets]), strict=True))
 
     def infer(self, sets: Sequence[ContextImages]) -> InferredContexts:
@@ -137,9 +137,9 @@ class ContextDataModule(LightningDataModule):
         """Return batches of one size, in an order that the seed and the epoch decide."""
         images = _Labelled(self._sets[TRAIN], self._contexts[TRAIN])
         processes, rank = (self.trainer.world_size, self.trainer.global_rank) if self.trainer else (1, 0)
-        order = (
-            balanced_order(self.train_set.labels, self.train_contexts, self.seed) if self.sampler == "groups" else None
-        )
+        order = None
+        if self.sampler == "groups":
+            order = balanced_order(self.train_set.labels, self.train_contexts, self.seed)
         sampler = EpochSampler(images, processes, rank, seed=self.seed, order=order)
         drop_last = len(images) // processes >= self.batch_size
         return ResumableLoader(images, self.batch_size, sampler=sampler, drop_last=drop_last, **self._settings())
