@@ -38,8 +38,8 @@ def build_page(diagnoses: Sequence[ImageDiagnosis], problems: list[str]) -> Page
     same_images = all(one.rows == diagnoses[0].rows for one in diagnoses)
     introduction: list[Block] = [
         Text(
-            f"Is {'this model' if len(diagnoses) == 1 else 'either of these models'} leaning on correlations? Measured "
-            f"on {' and '.join(str(n) for n in dict.fromkeys(len(one.rows) for one in diagnoses))} test images, which "
+            f"{'Does this model' if len(diagnoses) == 1 else 'Do these models'} rely on the context? Measured on "
+            f"{' and '.join(str(n) for n in dict.fromkeys(len(one.rows) for one in diagnoses))} test images, which "
             "took no part in training."
         )
     ]
@@ -148,7 +148,7 @@ def _pictures(named: Named) -> Section:
             ("least", one.found.least_correlated_samples(THUMBNAILS)),
         ):
             pictures = [_thumbnail(one, sample) for sample in samples.tolist()]
-            blocks.append(Gallery(f"{name}: images whose features are {which} told by each other", pictures))
+            blocks.append(Gallery(f"{name}: images whose features are {which} predictable from each other", pictures))
     return Section("Images that carry the most and the least correlated part", blocks)
 
 
@@ -179,7 +179,7 @@ _READING = (
     "features by ridge regression, on images left out of the fit; R² is the share of its variance that this explains. "
     "A network in place of the regression could explain more.",
     "Ratio: R² within classes over R². Near 0, features go along because they all follow the class. Near 1, they go "
-    "along whatever the class: what they share is something else, such as the scene.",
+    "along whatever the class: what they share is something else, such as the context.",
     "After: the partial correlation of two features given all others. If one of two features were predicted with the "
     "help of the other, what is left of both would correlate by just this, with the opposite sign.",
     "The number below an image is the length of the correlated part of its features relative to that of the features.",
