@@ -3,7 +3,7 @@
 No test set is looked at. ``agreement`` is the normalised mutual information with the true contexts (1 is all of it),
 ``confirmed`` the largest adjusted Rand index between halves of the features, which decides without any truth.
 
-    python benchmarks/scenes.py procedural procedural-0.5 colored-mnist
+    python benchmarks/scenes.py shapes shapes-0.5 colored-mnist
     python benchmarks/scenes.py pacs petscapes --features pacs.safetensors petscapes.safetensors
 """
 
@@ -20,10 +20,10 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from pfdl import infer_contexts
-from pfdl.cli.study import make_arenas
+from pfdl.cli.study import make_study_data
 from pfdl.contexts import inference as scenes
 from pfdl.decorrelation.linear import group_means
-from pfdl.experiments.study.data import Round
+from pfdl.experiments.study.data import Split
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.features import attach
 from pfdl.vision.pixels import mirror_and_shift, normalise
@@ -35,10 +35,10 @@ def standardised(u: scenes.FloatArray, y: scenes.IndexArray) -> scenes.FloatArra
     return scenes._principal((u - u.mean(axis=0)) / np.where(within > 0, within, 1.0))
 
 
-def after_an_epoch(game: Round, seed: int) -> Tensor:
+def after_an_epoch(split: Split, seed: int) -> Tensor:
     """The features of a ResNet-18 that was trained on the labels for one epoch."""
     torch.manual_seed(seed)
-    images, labels = game.train.inputs, game.train.labels
+    images, labels = split.train.inputs, split.train.labels
     network = make_backbone("resnet18", int(labels.max()) + 1, image_size=images.shape[-1])
     optimizer = torch.optim.SGD(network.parameters(), 0.01, momentum=0.9, weight_decay=1e-4)
     for rows in torch.randperm(len(labels))[: len(labels) // 64 * 64].split(64):
@@ -50,7 +50,7 @@ def after_an_epoch(game: Round, seed: int) -> Tensor:
         return torch.cat([(network(normalise(part)), tap.features)[1] for part in images.split(256)])
 
 
-def measure(features: Tensor, game: Round, seed: int) -> tuple[float, float, float]:
+def measure(features: Tensor, split: Split, seed: int) -> tuple[float, float, float]:
     """Largest agreement of halves, number of groups, agreement with the truth."""
     seen: list[float] = []
     agreement = scenes._agreement
@@ -60,8 +60,8 @@ def measure(features: Tensor, game: Round, seed: int) -> tuple[float, float, flo
         return seen[-1]
 
     with mock.patch.object(scenes, "_agreement", watched):
-        found = infer_contexts(features, game.train.labels, seed=seed)
-    truth = normalized_mutual_info_score(game.train.contexts, found)
+        found = infer_contexts(features, split.train.labels, seed=seed)
+    truth = normalized_mutual_info_score(split.train.contexts, found)
     return max(seen), len(set(found.tolist())), float(truth)
 
 
@@ -75,23 +75,25 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=100)
     arguments = parser.parse_args()
     print("| data | described by | confirmed | groups | agreement |\n|---|---|---|---|---|")
-    as_pixels = make_arenas(arguments.data, [], arguments.group_by, arguments.mnist, "resnet18")
-    as_features = make_arenas(arguments.data, arguments.features, arguments.group_by, arguments.mnist, "resnet18")
-    for arena, embedded in zip(as_pixels, as_features, strict=True):
+    as_pixels = make_study_data(arguments.data, [], arguments.group_by, arguments.mnist, "resnet18")
+    as_features = make_study_data(arguments.data, arguments.features, arguments.group_by, arguments.mnist, "resnet18")
+    for dataset, embedded in zip(as_pixels, as_features, strict=True):
         lines: dict[str, list[tuple[float, float, float]]] = {}
         for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
-            game = arena.round(seed)
-            lines.setdefault("random filters", []).append(measure(game.scenery(), game, seed))
+            split = dataset.split(seed)
+            lines.setdefault("random filters", []).append(measure(split.context_features(), split, seed))
             with mock.patch.object(scenes, "_scene_part", standardised):
-                lines.setdefault("random filters, without g", []).append(measure(game.scenery(), game, seed))
-            if game.train.inputs.dim() == 4:
-                lines.setdefault("ResNet-18 after an epoch", []).append(measure(after_an_epoch(game, seed), game, seed))
+                lines.setdefault("random filters, without g", []).append(measure(split.context_features(), split, seed))
+            if split.train.inputs.dim() == 4:
+                lines.setdefault("ResNet-18 after an epoch", []).append(
+                    measure(after_an_epoch(split, seed), split, seed)
+                )
             if embedded.features is not None:
-                stored = embedded.round(seed)
-                lines.setdefault("EfficientNet-lite0", []).append(measure(stored.scenery(), stored, seed))
+                stored = embedded.split(seed)
+                lines.setdefault("EfficientNet-lite0", []).append(measure(stored.context_features(), stored, seed))
         for name, values in lines.items():
             confirmed, groups, agreement = np.mean(values, axis=0)
-            print(f"| {arena.name.split(',')[0]} | {name} | {confirmed:.2f} | {groups:.1f} | {agreement:.2f} |")
+            print(f"| {dataset.name.split(',')[0]} | {name} | {confirmed:.2f} | {groups:.1f} | {agreement:.2f} |")
 
 
 if __name__ == "__main__":

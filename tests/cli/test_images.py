@@ -53,18 +53,6 @@ def test_one_command_trains_tests_and_exports(trained):
     }
 
 
-def test_evaluate_gives_the_figures_of_the_end_of_training(trained, photos):
-    output, result = trained
-    kept = output / "evaluations" / "test.json"
-    at_the_end = kept.read_text()
-    again = runner.invoke(app, ["evaluate", str(output), str(photos), "--device", "cpu"])
-    assert again.exit_code == 0, again.output
-    assert kept.read_text() == at_the_end
-    figures, path = again.output.strip().rsplit("\n", 1)
-    assert figures in result.output
-    assert path == str(kept)
-
-
 def test_export_writes_where_it_is_told(trained, tmp_path, monkeypatch):
     monkeypatch.setattr("pfdl.vision.export._to_onnx", lambda trained: b"onnx")
     result = runner.invoke(app, ["export", str(trained[0]), "-o", str(tmp_path / "out")])
@@ -77,9 +65,9 @@ def test_export_writes_where_it_is_told(trained, tmp_path, monkeypatch):
 
 
 def test_the_built_in_data_and_a_manifest(tmp_path, monkeypatch):
-    from pfdl.data import ProceduralContexts, make_split
+    from pfdl.data import Shapes, make_split
 
-    manifest = make_split(ProceduralContexts(per_cell=14))
+    manifest = make_split(Shapes(per_cell=14))
     manifest.save(tmp_path / "split.csv")
     where = ["--manifest", str(tmp_path / "split.csv"), "-o", str(tmp_path / "run"), "--no-export"]
     result = runner.invoke(app, ["train", "shapes", *FAST, *where])
@@ -144,7 +132,6 @@ def test_bad_images_are_named(photos, tmp_path):
         (["train", "shapes", "--precision", "8"], "precision is '8'"),
         (["train", "shapes", "-b", "cn", "--small-stem"], "small-image stem"),
         (["train", "shapes", "--device", "tpu"], "the device 'tpu' is not available"),
-        (["evaluate", "nowhere", "shapes"], "there is no run nowhere"),
         (["export", "nowhere"], "there is no run nowhere"),
         (["list", "friends"], "choose one of 'backbones', 'objectives'"),
         (["list", "backbones", "nothing*"], "no backbones match 'nothing*'"),

@@ -4,7 +4,7 @@ import torch
 from PIL import Image
 from torch.utils.data import Dataset, TensorDataset
 
-from pfdl.data import ContextImages, ProceduralContexts, describe_images, make_split, open_images
+from pfdl.data import ContextImages, Shapes, describe_images, make_split, open_images
 from pfdl.data.manifest import Manifest
 from tests.data.image_files import make_folder, noise
 
@@ -135,7 +135,7 @@ def test_the_word_shapes_and_a_source_are_opened():
     source = open_images("shapes")
     assert len({sample.class_name for sample in source.samples}) == 8
     assert open_images(source) is source
-    small = make_split(ProceduralContexts(per_cell=14))
+    small = make_split(Shapes(per_cell=14))
     assert open_images("shapes", like=small).per_cell == 14
     with pytest.raises(ValueError, match="does not describe"):
         open_images("shapes", like=Manifest((), {**small.parameters, "source": {"per_cell": 3, "seed": "x"}}))

@@ -73,6 +73,18 @@ def test_where_all_classes_have_the_same_usual_context_nobody_can_tell():
     assert perfect.answer == "no"
 
 
+def test_contexts_of_one_class_each_are_compared_plainly_and_with_caution():
+    labels, contexts, answers = draw(n=3000, follow=0.5)
+    home = np.array([USUAL[label] == context for label, context in zip(labels, contexts, strict=True)])
+    own = np.array([f"{label}, {'usual' if here else 'elsewhere'}" for label, here in zip(labels, home, strict=True)])
+    found = measure_reliance(labels, own, answers, {label: f"{label}, usual" for label in USUAL})
+    assert found.answer == "yes"
+    assert not found.separable
+    assert found.effect == pytest.approx(found.difference)
+    assert found.effect_error == pytest.approx(found.standard_error, rel=0.1)
+    assert "cannot be ruled out" in " ".join(found.sentences())
+
+
 def test_wrong_answers_are_counted_where_the_context_is_usual_for_another_class():
     found = measure_reliance(*draw(follow=0.6), USUAL)
     assert found.misled == 1.0

@@ -21,13 +21,14 @@ from pfdl.cli.common import (
 )
 from pfdl.cli.images import open_source, print_understood
 
+TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".parquet")
 COLOURS = {"yes": typer.colors.RED, "no": typer.colors.GREEN, "cannot tell": typer.colors.BRIGHT_BLACK}
 
 
 def diagnose(
     run: Annotated[
         Path,
-        typer.Argument(metavar="RUN|TABLE.csv", help="The folder that pfdl train made; or a table, with --target."),
+        typer.Argument(metavar="RUN|TABLE", help="The folder that pfdl train made; or a table: CSV or Parquet."),
     ],
     data: Annotated[str | None, typer.Argument(metavar=DATA, help=DATA_HELP)] = None,
     compare: Annotated[Path | None, typer.Option(help="A second run: which of the two relies more?")] = None,
@@ -45,20 +46,21 @@ def diagnose(
     A trained model is judged on images that it was not trained on: does it recognise a class less often outside the
     context that goes with the class in training? Where the images have no contexts, contexts are inferred. The page
     shows which classes and contexts are affected, what accuracy to expect if the contexts shift, images of the worst
-    group, and how the features hang together. A table is judged by the label-conditional decomposition: which columns
-    follow the target as if the sample had been selected by it.
+    group, and how the features hang together. A table is screened: which columns follow the target only because of how
+    the rows were selected?
 
         pfdl diagnose runs/erm photos/ --compare runs/groupdro
 
         pfdl diagnose table.csv --target y
     """
     with answering_mistakes():
-        if run.suffix.lower() == ".csv":
+        if run.suffix.lower() in TABLE_SUFFIXES:
             if data is not None or compare is not None:
                 raise ValueError(f"{run} is a table: it takes --target and neither images nor --compare.")
             _diagnose_table(run, target, output)
         elif target is not None:
-            raise ValueError(f"--target is for a table, and {run} is none: give a file that ends in .csv.")
+            endings = ", ".join(TABLE_SUFFIXES)
+            raise ValueError(f"--target is for a table, and {run} is none: give a file that ends in {endings}.")
         elif data is None:
             raise ValueError(f"say where the images of {run} are: pfdl diagnose {run} DIR (or the word shapes).")
         else:
@@ -130,16 +132,17 @@ def _diagnose_table(path: Path, target: str | None, output: Path) -> None:
     from pfdl._internal.files import write_atomically
     from pfdl.report.page import render
     from pfdl.report.table_page import build_page
-    from pfdl.tabular.picture import picture_table, read_table
+    from pfdl.tabular import SelectionScreen
+    from pfdl.tabular.advice import advice
+    from pfdl.tabular.reading import read_table
 
     if target is None:
         raise ValueError(f"say which column of {path} is to be predicted: --target NAME.")
-    table, notes = read_table(path, target)
-    picture = picture_table(table, target)
-    for note in notes:
+    table = read_table(path, target)
+    screen = SelectionScreen().fit(table.X, table.y)
+    for note in table.notes:
         typer.echo(f"Note: {note}", err=True)
-    typer.echo(f"{picture.verdict[0].upper()}{picture.verdict[1:]}.")
-    for name, decision in zip(picture.columns, picture.decisions, strict=True):
-        if decision != "kept":
-            typer.echo(f"  {name}: {decision}")
-    write_atomically(output, render(build_page(picture, path.name, target, notes)))
+    typer.echo(screen.verdict_)
+    code = advice(screen, table.y)
+    typer.echo(code)
+    write_atomically(output, render(build_page(screen.screening_plot(), path.name, target, table.notes, code)))

@@ -5,7 +5,7 @@ from pfdl.data.context_images import ContextImages
 from pfdl.data.manifest import Manifest, read_manifest
 from pfdl.data.mmads import MMADS, make_mmads
 from pfdl.data.opening import describe_images, open_images
-from pfdl.data.shapes import ProceduralContexts
+from pfdl.data.shapes import Shapes
 from pfdl.data.sources import ContextFolder
 from pfdl.data.splits import make_split, make_test_set
 from pfdl.data.spuco_mnist import SpuCoMNIST
@@ -16,7 +16,7 @@ __all__ = [
     "ContextFolder",
     "ContextImages",
     "Manifest",
-    "ProceduralContexts",
+    "Shapes",
     "SpuCoMNIST",
     "describe_images",
     "make_mmads",

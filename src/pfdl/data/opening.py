@@ -10,7 +10,7 @@ from typing import Any
 from pfdl.data.datasets import DatasetSource
 from pfdl.data.joining import JoinedSource
 from pfdl.data.manifest import Manifest
-from pfdl.data.shapes import ProceduralContexts
+from pfdl.data.shapes import Shapes
 from pfdl.data.sources import ContextFolder, ContextSource
 from pfdl.data.tables import TABLES, Columns, MetadataTable
 
@@ -111,9 +111,9 @@ def _open(
 
 
 def _open_shapes(described: Mapping[str, Any]) -> ContextSource:
-    settings = {name: described[name] for name in ("per_cell", "temptation", "seed") if name in described}
+    settings = {name: described[name] for name in ("per_cell", "strength", "seed") if name in described}
     try:
-        return ProceduralContexts(**settings)
+        return Shapes(**settings)
     except TypeError as error:
         raise ValueError(f"the manifest does not describe images of the built-in shapes: {error}") from None
 

@@ -21,6 +21,10 @@ MATTERS = 0.05
 SURE = 2.0
 """Standard errors by which a difference must be away from a limit."""
 
+_CAUTION = (
+    "Each context shows one class only, so that contexts which are hard in themselves cannot be ruled out as a cause."
+)
+
 
 @dataclass(frozen=True)
 class ClassReliance:
@@ -49,9 +53,10 @@ class ContextReliance:
         standard_error: Of the difference of the two.
         effect: The part of the difference that is left when each class and each context may be hard in itself: the
             coefficient of "in the usual context" beside those of class and context in a least-squares fit. This decides
-            the answer. NaN if the groups do not allow to separate it, for instance if all classes have the same usual
-            context.
+            the answer. Where each context shows one class only, nothing can be allowed for, and it is the plain
+            difference. NaN if all classes have the same usual context, so that nothing goes with a class.
         effect_error: Its standard error.
+        separable: Whether hard classes and contexts could be allowed for.
         by_class: Each class, the largest loss first.
         misled: Of the wrong answers to images in a context that is usual for other classes: the share that names one of
             those classes. NaN if there are none.
@@ -65,6 +70,7 @@ class ContextReliance:
     standard_error: float
     effect: float
     effect_error: float
+    separable: bool
     by_class: tuple[ClassReliance, ...]
     misled: float
     misled_by_chance: float
@@ -81,8 +87,8 @@ class ContextReliance:
         """``"yes"``, ``"no"`` or ``"cannot tell"``.
 
         Yes: the effect is at least 5 points and more than two standard errors above 0. No: it lies more than two
-        standard errors below 5 points. Where the effect cannot be separated from hard contexts, the plain difference
-        may say no, but never yes.
+        standard errors below 5 points. Where all classes have the same usual context, the plain difference may say no,
+        but never yes.
         """
         if np.isnan(self.effect):
             return NO if self.difference + SURE * self.standard_error < MATTERS else CANNOT_TELL
@@ -100,7 +106,8 @@ class ContextReliance:
         differs = abs(self.effect - self.difference) > self.effect_error
         if self.answer == YES:
             more = f"; {adjusted}" if differs else ""
-            return (f"Yes, the model relies on the context: {figures}{more}.", *self._who(), *self._misled())
+            caution = () if self.separable else (_CAUTION,)
+            return (f"Yes, the model relies on the context: {figures}{more}.", *caution, *self._who(), *self._misled())
         if self.answer == NO:
             more = f"; {adjusted}" if differs else ""
             return (
@@ -110,8 +117,8 @@ class ContextReliance:
         begin = f"Cannot tell whether the model relies on the context: {figures}"
         if np.isnan(self.effect):
             return (
-                f"{begin}, but in these images a model that relies on the context and contexts that are harder for "
-                "every model look the same, because no context is usual for one class and unusual for another.",
+                f"{begin}, but all classes have the same usual context in training, so that a model that relies on it "
+                "and contexts that are harder for every model look the same.",
             )
         needed = self.samples_elsewhere * (SURE * self.effect_error / MATTERS) ** 2
         many = f"about {_rounded(needed)} would do" if needed > 1.5 * self.samples_elsewhere else "some more would do"
@@ -230,14 +237,17 @@ def measure_reliance(
     parts = [
         _pool([g for g, here in zip(found.groups, at_home, strict=True) if here == side]) for side in (True, False)
     ]
-    effect, effect_error = _apply(_contrast(found.groups, at_home), found.groups)
+    error = float(np.sqrt(parts[0].variance + parts[1].variance))
+    row, separable = _contrast(found.groups, at_home, usual)
+    effect, effect_error = _apply(row, found.groups)
     misled, expected = _wrong_answers(labels, contexts, predictions, usual)
     return ContextReliance(
         in_usual=parts[0].accuracy,
         elsewhere=parts[1].accuracy,
-        standard_error=float(np.sqrt(parts[0].variance + parts[1].variance)),
+        standard_error=error,
         effect=effect,
         effect_error=effect_error,
+        separable=separable,
         by_class=_by_class(found, usual),
         misled=float(np.mean(misled)) if misled else float("nan"),
         misled_by_chance=float(np.mean(expected)) if misled else float("nan"),
@@ -268,7 +278,7 @@ def compare_reliance(
     better = (first == labels).astype(float) - (second == labels).astype(float)
     groups = measure_accuracy(first == labels, labels, contexts).groups
     at_home = np.array([usual.get(group.label) == group.context for group in groups])
-    row = _contrast(groups, at_home)
+    row, _ = _contrast(groups, at_home, usual)
     if row is None:
         return Comparison(float("nan"), float("nan"))
     difference = variance = 0.0
@@ -286,23 +296,30 @@ def _pool(groups: Sequence[GroupAccuracy]) -> GroupAccuracy:
     return GroupAccuracy("", "", sum(g.accuracy * g.samples for g in groups) / samples, samples)
 
 
-def _contrast(groups: Sequence[GroupAccuracy], at_home: NDArray[np.bool_]) -> FloatArray | None:
-    """Return the weights of the groups' accuracies whose sum is the effect of the usual context; None if undefined.
+def _contrast(
+    groups: Sequence[GroupAccuracy], at_home: NDArray[np.bool_], usual: Mapping[Any, Any]
+) -> tuple[FloatArray | None, bool]:
+    """Return the weights of the groups' accuracies whose sum is the effect of the usual context, and if it is adjusted.
 
     They are the row of the least-squares solution of accuracy = class + context + effect · at_home, with every sample
-    counted alike.
+    counted alike; or those of the plain difference, where that is all there is.
     """
     labels = np.unique([str(group.label) for group in groups], return_inverse=True)[1]
     contexts = np.unique([str(group.context) for group in groups], return_inverse=True)[1]
     nuisance = np.hstack([np.eye(labels.max() + 1)[labels], np.eye(contexts.max() + 1)[contexts]])
-    root = np.sqrt([group.samples for group in groups])
+    counts = np.array([group.samples for group in groups], dtype=np.float64)
+    root = np.sqrt(counts)
     home = root * at_home
     part = root[:, None] * nuisance
     rest = home - part @ np.linalg.lstsq(part, home, rcond=None)[0]  # Frisch-Waugh: what class and context leave over
     size = float(rest @ rest)
-    if size < 1e-9 * float(home @ home):
-        return None
-    return np.asarray(rest * root / size)
+    if size >= 1e-9 * float(home @ home) and at_home.any():
+        return np.asarray(rest * root / size), True
+    distinct = {usual[group.label] for group in groups if group.label in usual}
+    if len(distinct) < 2 or at_home.all() or not at_home.any():
+        return None, False
+    sides = np.where(at_home, counts, 0.0), np.where(at_home, 0.0, counts)
+    return np.asarray(sides[0] / sides[0].sum() - sides[1] / sides[1].sum()), False
 
 
 def _apply(row: FloatArray | None, groups: Sequence[GroupAccuracy]) -> tuple[float, float]:

@@ -11,9 +11,8 @@ from PIL import Image
 from pfdl._internal.runs import read_run
 from pfdl.diagnosis.groups import GroupAccuracy
 from pfdl.diagnosis.reliance import CANNOT_TELL, NO, YES
+from pfdl.report.blocks import Block, Gallery, Page, Section, SideBySide, Text, Thumbnail
 from pfdl.report.diagnosis_features import Named, build_clusters, build_correlations, build_features, show_number
-from pfdl.report.heatmaps import SideBySide
-from pfdl.report.page import Block, Gallery, Page, Section, Text, Thumbnail
 from pfdl.report.plots import Plot, Series
 from pfdl.report.sections import provenance
 from pfdl.report.tables import Cell, Missing, Number, Row, Table

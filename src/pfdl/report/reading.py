@@ -81,9 +81,15 @@ def runs_within(run: Run, problems: list[str]) -> list[Run]:
 
 
 def read_results(
-    run: Run, names: Sequence[str], numbers: Sequence[str], keys: Sequence[str], problems: list[str]
+    run: Run,
+    names: Sequence[str],
+    numbers: Sequence[str],
+    keys: Sequence[str],
+    problems: list[str],
+    *,
+    file: str = RESULTS,
 ) -> pd.DataFrame:
-    """The results of a run, of an unfinished one too.
+    """Read the results of a run, of an unfinished one too.
 
     Args:
         run: The run.
@@ -91,16 +97,17 @@ def read_results(
         numbers: Columns of numbers that are needed.
         keys: Columns by which a result is known, so that none is taken twice; without any, all lines are kept.
         problems: Where to add a sentence for a file that cannot be used.
+        file: The table in the run folder.
 
     Returns:
-        What ``results.csv`` has and, as far as it is missing there, what finished tasks have. It may be empty.
+        What the table has and, as far as it is missing there, what finished tasks have. It may be empty.
     """
     parts = [pd.DataFrame(columns=[*names, *numbers])]
-    for path in [run.folder / RESULTS, *_task_files(run)]:
+    for path in [run.folder / file, *_task_files(run)]:
         if not path.is_file():
             continue
         try:
-            frame = pd.read_csv(path) if path.name == RESULTS else pd.DataFrame(_rows_of(path))
+            frame = pd.read_csv(path) if path.name == file else pd.DataFrame(_rows_of(path))
             parts.append(_checked(frame, names, numbers))
         except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors
             problems.append(f"{path} was left out: {_one_line(error)}")

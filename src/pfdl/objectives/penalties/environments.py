@@ -99,6 +99,8 @@ def environment_means(values: Tensor, environments: Tensor) -> Tensor:
         >>> environment_means(torch.tensor([1.0, 3.0, 5.0]), torch.tensor([7, 7, 2]))
         tensor([5., 2.])
     """
+    if not isinstance(environments, Tensor):
+        raise TypeError(f"environments are a {type(environments).__name__}; give a torch.Tensor.")
     if environments.shape != values.shape:
         raise ValueError(
             f"environments have shape {tuple(environments.shape)} for {tuple(values.shape)} samples; "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from pfdl._internal.validation import check_number
+from pfdl._internal.validation import check_matrix, check_number
 from pfdl.objectives.penalties.base import Penalty
 
 
@@ -27,4 +27,5 @@ class Quantization(Penalty):
 
     def forward(self, features: Tensor) -> Tensor:
         """Minus the weighted mean square of features, shape (n, p)."""
+        check_matrix("features", features)
         return -self.weight * features.square().mean()

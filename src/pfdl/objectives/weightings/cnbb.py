@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pfdl._internal.validation import check_count, check_number
+from pfdl._internal.validation import check_count, check_matrix, check_number
 from pfdl.objectives.weightings.base import Weighting
 
 
@@ -44,6 +44,7 @@ class CNBB(Weighting):
 
     def forward(self, features: Tensor) -> Tensor:
         """Learn the weights of a batch of features, shape (n, p)."""
+        check_matrix("features", features)
         f = features.detach().float()
         logits = f.new_zeros(len(f), requires_grad=True)
         optimizer = torch.optim.Adam([logits], lr=self.learning_rate)

@@ -41,6 +41,8 @@ class GroupDRO(GroupWeighting):
             ValueError: If a context is unknown, a risk not finite, or the shapes do not fit; nothing has changed then.
         """
         labels, environments = _known(labels, environments)
+        if not isinstance(risks, Tensor):
+            raise TypeError(f"risks are a {type(risks).__name__}; give a torch.Tensor.")
         if risks.shape != labels.shape or not bool(torch.isfinite(risks).all()):
             raise ValueError(
                 f"risks have shape {tuple(risks.shape)} for {len(labels)} samples, or are not finite; "

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pfdl._internal.validation import check_count, check_number, describe_non_finite
+from pfdl._internal.validation import check_count, check_matrix, check_number, describe_non_finite
 from pfdl.objectives.weightings.base import Weighting, check_state
 
 WARM_BATCHES = 10
@@ -73,6 +73,7 @@ class StableNet(Weighting):
 
     def forward(self, features: Tensor) -> Tensor:
         """Learn the weights of a batch of features, shape (n, p), and remember the batch."""
+        check_matrix("features", features)
         u = features.detach().float()
         self._check(u)
         logits = torch.ones_like(u[:, 0]).requires_grad_()

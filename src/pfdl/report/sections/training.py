@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from pfdl._internal.runs import Run
-from pfdl.report.page import Block, Heading, Section, Text
+from pfdl.report.blocks import Block, Heading, Section, Text
 from pfdl.report.plots import Plot, Series
 from pfdl.report.reading import read_metrics
 from pfdl.report.sections.curves import curve_plots
@@ -20,7 +20,7 @@ TITLE = "Trainings"
 
 
 def build(runs: Sequence[Run], problems: list[str]) -> Section:
-    """One section for all trainings, so that they can be compared."""
+    """Build one section for all trainings, so that they can be compared."""
     names = _names(runs)
     curves = {name: read_metrics(run, problems) for name, run in zip(names, runs, strict=True)}
     blocks: list[Block] = [
@@ -94,12 +94,12 @@ def _overview(
     lines = []
     for name, run in runs.items():
         given = run.settings.get("training")
-        plan: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+        config: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
         curve = curves[name]
         epochs = 0 if curve is None else len(curve)
-        may_stop = " at most" if plan.get("patience") is not None else ""
-        cells: list[Cell] = [str(plan.get(key, "?")) for key in ("backbone", "objective", "seed")]
-        cells.append(f"{epochs} of{may_stop} {plan.get('epochs', '?')}")
+        may_stop = " at most" if config.get("patience") is not None else ""
+        cells: list[Cell] = [str(config.get(key, "?")) for key in ("backbone", "objective", "seed")]
+        cells.append(f"{epochs} of{may_stop} {config.get('epochs', '?')}")
         cells.append(_best(curve))
         lines.append(Row(name, tuple(cells)))
     columns = ["backbone", "objective", "seed", "epochs", "best validation (%)"]
