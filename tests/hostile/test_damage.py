@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from pfdl._internal.files import write_atomically
 from pfdl._internal.runs import CONFIG
 from pfdl._internal.state import load_state, save_state
-from pfdl.cli import images as cli_images
+from pfdl.cli import common as cli_common
 from pfdl.cli.main import app
 from pfdl.data.mmads import SETTINGS
 from pfdl.experiments.contexts import run as contexts
@@ -25,7 +25,7 @@ from tests.hostile.killing_driver import TRAINING, content, pictures
 from tests.vision.tiny_images import TinySource, tiny_data
 
 PLAN = TrainingConfig(backbone="mlp", objective="erm", image_size=8, epochs=2, batch_size=16)
-TABLE = mmads.Plan(cells=((100, 10, 1.7),), settings=SETTINGS[:1], seeds=3, num_test=50)
+TABLE = mmads.MMADSConfig(cells=((100, 10, 1.7),), settings=SETTINGS[:1], seeds=3, num_test=50)
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_a_whole_state_of_something_else_is_a_sentence(tmp_path):
 def test_a_lost_cell_of_a_finished_training_costs_no_training(tmp_path, monkeypatch):
     monkeypatch.setattr(contexts.Images, "open", lambda self, *_: TinySource())
     monkeypatch.setattr(contexts, "ROWS", contexts.ROWS | {"resnet": replace(contexts.ROWS["resnet"], backbone="mlp")})
-    scale = contexts.Scale(rows=("resnet",), image_size=8, epochs=1, batch_size=16, seeds=2, small_stem=False)
+    scale = contexts.ContextsConfig(rows=("resnet",), image_size=8, epochs=1, batch_size=16, seeds=2, small_stem=False)
     first = contexts.run(scale, contexts.Images(), tmp_path)
     monkeypatch.setattr("pfdl.vision.training.Trainer", None)  # nobody may even ask for one
     next((tmp_path / "cells").iterdir()).write_text("{")
@@ -214,6 +214,6 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch)
     [("/a/model.onnx", "/a/model.onnx: No space left on device."), (None, "No space left on device.")],
 )
 def test_an_error_of_the_system_is_a_sentence_on_the_command_line(where, sentence, capsys):
-    with pytest.raises(cli_images.typer.Exit), cli_images.answering_mistakes():
+    with pytest.raises(cli_common.typer.Exit), cli_common.answering_mistakes():
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), where)
     assert capsys.readouterr().err == f"Error: {sentence}\n"

@@ -94,7 +94,7 @@ manifests = records(
     format=st.just(FORMAT),
     dominant=st.dictionaries(words, words, max_size=2),
     notes=st.lists(words, max_size=2),
-    source=records(per_cell=st.integers(0, 5), temptation=st.floats(), seed=st.integers()),
+    source=records(per_cell=st.integers(0, 5), strength=st.floats(), seed=st.integers()),
 )
 HEADING = ",".join(COLUMNS).encode()
 
@@ -109,7 +109,7 @@ HEADING = ",".join(COLUMNS).encode()
 @example(HEADING, {"format": FORMAT, "dominant": {}})
 @example(HEADING, {"format": FORMAT, "dominant": {}, "notes": 3})
 @example(HEADING, {"format": FORMAT, "dominant": {}, "notes": [], "source": []})
-@example(HEADING, {"format": FORMAT, "dominant": {}, "notes": [], "source": {"temptation": "x"}})
+@example(HEADING, {"format": FORMAT, "dominant": {}, "notes": [], "source": {"strength": "x"}})
 @example(HEADING, {"format": FORMAT, "dominant": {}, "notes": [], "source": {"per_cell": 2.5}})
 def test_manifests(folder, table, parameters):
     if isinstance(parameters, dict):
@@ -122,7 +122,7 @@ def test_manifests(folder, table, parameters):
         assert all(isinstance(note, str) for note in manifest.notes)
         assert set(manifest.dominant) is not None
         assert all(isinstance(name, str) for name in manifest.set_names)
-        quietly(open_source, "contexts", None, "error", manifest)
+        quietly(open_source, "shapes", None, "error", manifest)
 
 
 @MANY
