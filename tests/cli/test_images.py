@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
 import torch
 from PIL import Image
@@ -215,6 +216,23 @@ def test_a_table_is_read_by_its_columns(photos, tmp_path):
     result = runner.invoke(app, [*arguments, "-O", "groupdro", "--contexts", "known"])
     assert result.exit_code == 0, result.output
     assert "in 2 contexts (indoors, outdoors)" in result.output
+
+
+def test_several_seeds_and_their_table(photos, tmp_path):
+    arguments = ["train", str(photos), *FAST, "--ratio", "2:1", "--no-export", "--seed", "4", "--seeds", "2"]
+    result = runner.invoke(app, [*arguments, "-o", str(tmp_path / "runs")])
+    assert result.exit_code == 0, result.output
+    table = pd.read_csv(tmp_path / "runs" / "seeds.csv")
+    assert set(table["seed"]) == {4, 5}
+    for seed in (4, 5):
+        folder = tmp_path / "runs" / f"seed-{seed}"
+        overall = json.loads((folder / "evaluations" / "test.json").read_text())["overall"]
+        (here,) = table.query("seed == @seed and test == 'all'")["accuracy"]
+        assert here == pytest.approx(100 * overall, abs=1e-3)
+        assert json.loads((folder / "config.json").read_text())["settings"]["training"]["seed"] == seed
+    values = table.query("test == 'all'")["accuracy"]
+    assert "Accuracy (%) over 2 seeds, mean ± standard error:" in result.output
+    assert f"all          {values.mean():5.1f} ± {values.sem():.1f}" in result.output
 
 
 STRANGER = """

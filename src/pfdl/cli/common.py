@@ -26,7 +26,7 @@ GroupColumn = Annotated[
 ]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder that pfdl train made.")]
 Superclass = Annotated[str | None, typer.Option(help="Top folder to use, where classes lie one level deeper (NICO).")]
-OnBadImage = Annotated[str, typer.Option(help="error: name unusable files and stop; skip: name them and go on.")]
+OnBadImage = Annotated[str, typer.Option(help="error: name unusable files and stop; skip: leave them out.")]
 Device = Annotated[str, typer.Option(help="cpu or cuda; auto takes a GPU where there is one.")]
 
 
@@ -39,7 +39,7 @@ def answering_mistakes() -> Iterator[None]:
         sentence = str(error)
         if isinstance(error, ModuleNotFoundError) and error.name:  # without a name the sentence is our own
             sentence += "; install it, or pfdl[images], which brings all that images need."
-        elif isinstance(error, OSError) and error.strerror:  # likewise
+        elif isinstance(error, OSError) and error.strerror:  # without it the sentence is our own, too
             sentence = f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
         typer.echo(f"Error: {sentence}", err=True)
         raise typer.Exit(2) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +22,7 @@ from pfdl.cli.common import (
     answering_mistakes,
 )
 from pfdl.cli.images import evaluate_and_print, open_source, print_understood
+from pfdl.cli.seeds import print_seeds
 
 if TYPE_CHECKING:
     from pfdl.vision.checkpoint import TrainedModel
@@ -142,6 +144,9 @@ def train(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the split, the first weights and all that training draws.")] = 0,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Trainings with this many seeds from --seed on, and their table.")
+    ] = 1,
     precision: Annotated[str, typer.Option(help="32, or bf16 for mixed precision.", rich_help_panel=RUN)] = "32",
     device: Device = "auto",
     workers: Annotated[
@@ -174,7 +179,7 @@ def train(
 
         pfdl train photos/ --backbone resnet50 --objective pfdl --patience 20
 
-        pfdl train photos/ --objective groupdro --contexts inferred
+        pfdl train photos/ --objective groupdro --contexts inferred --seeds 3
     """
     with answering_mistakes():
         from pfdl._internal.devices import resolve_device
@@ -209,8 +214,8 @@ def train(
             precision=precision,
             seed=seed,
         )
-        folder = output or Path("runs") / f"train-{backbone.replace('/', '-')}-{objective}-{seed}"
-        split = None if manifest is None else read_manifest(manifest)
+        base = output or Path("runs") / f"train-{backbone.replace('/', '-')}-{objective}-{seed}"
+        given = None if manifest is None else read_manifest(manifest)
         columns = {
             "path_column": path_column,
             "label_column": label_column,
@@ -218,19 +223,25 @@ def train(
             "split_column": split_column,
             "group_column": group_column,
         }
-        source = open_source(data, superclass, on_bad_image, split, columns=columns, test=test)
-        split = split or make_split(source, ratio=ratio, seed=seed)
-        print_understood(source, split)
-        try:
-            run(config, source, split, folder, device=device, num_workers=workers, loggers=logger, progress=True)
-        except TrainingStoppedError as stopped:
-            typer.echo(stopped, err=True)
-            raise typer.Exit(130) from None
-        trained = load_model(folder)
-        evaluate_and_print(trained, source, split, device)
-        typer.echo(folder / "model.safetensors")
-        if export:
-            _export_if_possible(trained)
+        source = open_source(data, superclass, on_bad_image, given, columns=columns, test=test)
+        runs = {}
+        for number in range(seed, seed + seeds):
+            folder = runs[number] = base if seeds == 1 else base / f"seed-{number}"
+            split = given or make_split(source, ratio=ratio, seed=number)
+            print_understood(source, split)
+            one = replace(config, seed=number)
+            try:
+                run(one, source, split, folder, device=device, num_workers=workers, loggers=logger, progress=True)
+            except TrainingStoppedError as stopped:
+                typer.echo(stopped, err=True)
+                raise typer.Exit(130) from None
+            trained = load_model(folder)
+            evaluate_and_print(trained, source, split, device)
+            typer.echo(folder / "model.safetensors")
+            if export:
+                _export_if_possible(trained)
+        if seeds > 1:
+            print_seeds(runs, base)
 
 
 def _parse_settings(objective: str, settings: list[str]) -> dict[str, dict[str, Any]]:

@@ -44,7 +44,10 @@ class Candidate(Protocol):
         """How well contexts by halves of the features agree."""
 
     def assign(self, z: FloatArray, y: IndexArray) -> IndexArray:
-        """Return the context of each sample, shape (n,), from standardised features, shape (n, p)."""
+        """Return a number for each sample, shape (n,), from standardised features, shape (n, p)."""
+
+    def contexts_of(self, assigned: IndexArray, y: IndexArray) -> IndexArray:
+        """Return the contexts that follow from these numbers, shape (n,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +61,10 @@ class ClusterCandidate:
     def assign(self, z: FloatArray, y: IndexArray) -> IndexArray:
         """Return the nearest cluster of each sample."""
         return self.clusters.assign(z, y)
+
+    def contexts_of(self, assigned: IndexArray, y: IndexArray) -> IndexArray:
+        """Return the clusters as they are."""
+        return assigned
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,13 +88,14 @@ class TrainedCandidate:
     held_out: IndexArray
 
     def assign(self, z: FloatArray, y: IndexArray) -> IndexArray:
-        """Return the contexts of samples that were not fitted."""
-        scores = sum((fit.scores(z, self.ridge) for fit in self.fits), start=np.zeros(()))
-        return self.of_predictions(np.asarray(scores).argmax(axis=1), y)
+        """Return the predicted class of samples that were not fitted."""
+        scores = np.sum([fit.scores(z, self.ridge) for fit in self.fits], axis=0)
+        predicted: IndexArray = scores.argmax(axis=1)
+        return predicted
 
-    def of_predictions(self, predicted: IndexArray, y: IndexArray) -> IndexArray:
-        """Return the contexts that follow from predicted classes."""
-        return (predicted != y).astype(np.intp) if self.method == "errors" else predicted
+    def contexts_of(self, assigned: IndexArray, y: IndexArray) -> IndexArray:
+        """Return the predicted classes as they are, or whether they are wrong."""
+        return (assigned != y).astype(np.intp) if self.method == "errors" else assigned
 
 
 def train_shortly(z: FloatArray, y: IndexArray, seed: int) -> TrainedCandidate:

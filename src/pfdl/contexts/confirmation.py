@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from pfdl.contexts._arrays import FloatArray, IndexArray
 from pfdl.contexts.probe import equal_groups, held_out_predictions, spread
 
+TRAINED = ("early", "errors")
+
 LEAST_GAIN = 0.05
 """Balancing must raise the held-out accuracy, mean of usual and unusual groups, by this much. Groups that have nothing
 to do with a context gain 0.00 to 0.02."""
@@ -69,33 +71,44 @@ class Judged:
         y: Classes, shape (m,).
         context: Contexts, shape (m,).
         counts: Samples of each class in each context, of all data, shape (classes, contexts).
+        associated: The same for what must be associated with the class: the contexts, or the classes that a short
+            training predicts where a context is only whether these are right.
     """
 
     z: FloatArray
     y: IndexArray
     context: IndexArray
     counts: NDArray[np.int64]
+    associated: NDArray[np.int64]
 
 
-def confirm(method: str, stability: float, judged: Judged, *, confirmation: float, seed: int) -> Trial:
-    """Check contexts; the first check that fails is the reason."""
+def unstable(method: str, stability: float) -> Trial:
+    """Reject contexts on which halves of the features disagree."""
+    return Trial(method, 0, stability, reason=f"halves of the features disagree on them ({stability:.2f})")
+
+
+def confirm(method: str, stability: float, judged: Judged, seed: int) -> Trial:
+    """Check contexts that are stable; the first check that fails is the reason."""
     counts = judged.counts
     number = int((counts.sum(axis=0) > 0).sum())
     trial = Trial(method, number, stability)
     if number < 2:
         return _rejected(trial, "they are all one")
-    if stability < confirmation:
-        return _rejected(trial, f"halves of the features disagree on them ({stability:.2f})")
-    association, chance = cramers_v(counts)
+    association, chance = cramers_v(judged.associated)
     trial = Trial(method, number, stability, association)
     if chance > CHANCE:
         return _rejected(trial, f"they do not go with the class (Cramér's V {association:.2f})")
-    unusual = ~usual_groups(counts)[judged.y, judged.context]
+    usual = usual_groups(counts)
+    if method == "errors":
+        usual[:] = np.arange(counts.shape[1]) == 0
+    unusual = ~usual[judged.y, judged.context]
     if min(int(unusual.sum()), int((~unusual).sum())) < LEAST_UNUSUAL:
         return _rejected(trial, f"only {int(unusual.sum())} samples are in unusual groups, too few to judge by")
     plain, balanced = _short_trainings(judged, seed)
-    gains = [0.5 * (row[unusual].mean() + row[~unusual].mean()) for row in balanced]
-    best = int(np.argmax(gains))
+    levels = np.array([[row[unusual].mean() + row[~unusual].mean() for row in side] for side in (plain, balanced)])
+    # Clusters are judged by the training that does best with them. What a short training predicts is judged by the
+    # length at which it shows most, for it was found by one that was short.
+    best = int(np.argmax(levels[1] - levels[0] if method in TRAINED else levels[1]))
     before, after = plain[best], balanced[best]
     change = after.astype(np.float64) - before
     gain = 0.5 * float(change[unusual].mean() + change[~unusual].mean())
@@ -140,6 +153,12 @@ def cramers_v(counts: NDArray[np.int64]) -> tuple[float, float]:
     statistic = float(((table - expected) ** 2 / expected).sum())
     freedom = (table.shape[0] - 1) * (table.shape[1] - 1)
     return float(np.sqrt(statistic / table.sum() / least)), float(chi2.sf(statistic, freedom))
+
+
+def group_table(y: IndexArray, context: IndexArray) -> NDArray[np.int64]:
+    """Count the samples of each class in each context, shape (classes, contexts)."""
+    classes, number = int(y.max()) + 1, int(context.max()) + 1
+    return np.bincount(y * number + context, minlength=classes * number).reshape(classes, number)
 
 
 def usual_groups(counts: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pfdl._internal.validation import check_choice, check_count
 from pfdl.contexts._arrays import FloatArray, IndexArray
@@ -23,7 +22,7 @@ from pfdl.contexts.candidates import (
     train_shortly,
 )
 from pfdl.contexts.clusters import PooledClusters, WithinClusters
-from pfdl.contexts.confirmation import Judged, Trial, confirm
+from pfdl.contexts.confirmation import Judged, Trial, confirm, group_table, unstable
 from pfdl.contexts.sources import ArraySource, DatasetSource, Describe, open_source
 
 METHODS = ("auto", "pooled", "within", "early", "errors")
@@ -42,6 +41,8 @@ LEAST_CLASS = 10
 
 _CONSTANT = 1e-9
 """A standard deviation below this part of a feature's largest value is rounding."""
+
+UNCHECKED = "nothing was checked"
 
 _NAMES = {
     "pooled": "clusters over all classes",
@@ -210,19 +211,15 @@ class _Search:
         tried: list[Trial] = []
         confirmed: list[InferredContexts] = []
         for kind in (PooledClusters, WithinClusters):
-            settled = any(trial.accepted and trial.stability >= SETTLED for trial in tried)
+            settled = any(found.tried[0].stability >= SETTLED for found in confirmed)
             if method in ("auto", kind.name) and not settled:
-                chosen, trials = self._judge([self._clusters(kind, trained)])
-                tried += trials
-                confirmed += [] if chosen is None else [chosen]
+                self._judge(self._clusters(kind, trained), tried, confirmed)
+        for name in ("early", "errors"):
+            asked = method == name or (method == "auto" and self._number is None)
+            if asked and not confirmed:
+                self._judge(replace(trained, method=name), tried, confirmed)
         if confirmed:
-            return _with_trials(max(confirmed, key=lambda found: found.tried[-1].stability), tried)
-        if method in ("early", "errors") or (method == "auto" and self._number is None):
-            names = ("early", "errors") if method == "auto" else (method,)
-            chosen, trials = self._judge([replace(trained, method=name) for name in names])
-            tried += trials
-            if chosen is not None:
-                return _with_trials(chosen, tried)
+            return _with_trials(max(confirmed, key=lambda found: found.tried[0].stability), tried)
         reasons = "; ".join(f"{_NAMES[trial.method]}: {trial.reason}" for trial in tried)
         return self.one(f"no contexts were confirmed ({reasons})", tried)
 
@@ -235,64 +232,47 @@ class _Search:
         rows = rows_to_cluster(self._y, np.flatnonzero(trained.held_out != self._y), self._seed)
         return find_clusters(kind, self._z[rows], self._y[rows], number=self._number, seed=self._seed)
 
-    def _judge(self, candidates: Sequence[Candidate]) -> tuple[InferredContexts | None, list[Trial]]:
-        """Return the first candidate that is confirmed, and what was found out about all up to it."""
-        assigned = self._assign(candidates)
-        trials = []
-        for candidate, found in zip(candidates, assigned, strict=True):
-            contexts = np.unique(found, return_inverse=True)[1].reshape(-1).astype(np.intp)
-            if self._confirmation == 0:
-                trial = Trial(
-                    candidate.method,
-                    int(contexts.max()) + 1,
-                    candidate.stability,
-                    accepted=True,
-                    reason="nothing was checked",
-                )
-            else:
-                judged = self._judged(contexts)
-                trial = confirm(
-                    candidate.method, candidate.stability, judged, confirmation=self._confirmation, seed=self._seed
-                )
-            trials.append(trial)
-            if trial.accepted:
-                sentence = f"Found {trial.number} contexts, {_NAMES[trial.method]}: {trial.reason}."
-                return InferredContexts(contexts, trial.method, sentence, tuple(trials)), trials
-        return None, trials
+    def _judge(self, candidate: Candidate, tried: list[Trial], confirmed: list[InferredContexts]) -> None:
+        """Assign all samples and check the contexts; what is unstable needs no pass over the data."""
+        if self._confirmation and candidate.stability < self._confirmation:
+            tried.append(unstable(candidate.method, candidate.stability))
+            return
+        assigned = self._assign(candidate)
+        contexts = candidate.contexts_of(assigned, self._source.labels)
+        contexts = np.unique(contexts, return_inverse=True)[1].reshape(-1).astype(np.intp)
+        if self._confirmation:
+            tried.append(confirm(candidate.method, candidate.stability, self._judged(contexts, assigned), self._seed))
+        else:
+            number = int(contexts.max()) + 1
+            tried.append(Trial(candidate.method, number, candidate.stability, accepted=True, reason=UNCHECKED))
+        if tried[-1].accepted:
+            sentence = f"Found {tried[-1].number} contexts, {_NAMES[candidate.method]}: {tried[-1].reason}."
+            confirmed.append(InferredContexts(contexts, candidate.method, sentence, (tried[-1],)))
 
-    def _assign(self, candidates: Sequence[Candidate]) -> list[IndexArray]:
-        """Return the contexts of all samples, by one pass over the data if the sample is not all of them."""
-        own = [
-            candidate.of_predictions(candidate.held_out, self._y)
-            if isinstance(candidate, TrainedCandidate)
-            else candidate.assign(self._z, self._y)
-            for candidate in candidates
-        ]
+    def _assign(self, candidate: Candidate) -> IndexArray:
+        """Return what a candidate assigns to all samples, by a pass over the data if the sample is not all of them."""
+        own = candidate.held_out if isinstance(candidate, TrainedCandidate) else candidate.assign(self._z, self._y)
         if len(self._rows) == len(self._source):
             return own
-        assigned = [np.zeros(len(self._source), dtype=np.intp) for _ in candidates]
+        assigned = np.zeros(len(self._source), dtype=np.intp)
         start = 0
         for block in self._source.blocks():
             rows = slice(start, start + len(block))
-            z = self._scale(block)
-            for contexts, candidate in zip(assigned, candidates, strict=True):
-                contexts[rows] = candidate.assign(z, self._source.labels[rows])
+            assigned[rows] = candidate.assign(self._scale(block), self._source.labels[rows])
             start += len(block)
-        for contexts, of_sample in zip(assigned, own, strict=True):
-            contexts[self._rows] = of_sample
+        assigned[self._rows] = own
         return assigned
 
-    def _judged(self, contexts: IndexArray) -> Judged:
+    def _judged(self, contexts: IndexArray, assigned: IndexArray) -> Judged:
         """Return samples that hold enough of every group, rare or not."""
         labels = self._source.labels
-        number = int(contexts.max()) + 1
-        group = labels * number + contexts
-        counts: NDArray[np.int64] = np.bincount(group, minlength=(int(labels.max()) + 1) * number)
-        counts = counts.reshape(-1, number)
-        if len(self._rows) == len(self._source):
-            return Judged(self._z, self._y, contexts, counts)
-        rows = stratified_rows(group, MOST_SAMPLES, self._rng)
-        return Judged(self._scale(self._source.take(rows)), labels[rows], contexts[rows], counts)
+        counts = group_table(labels, contexts)
+        rows = self._rows
+        z = self._z
+        if len(rows) < len(self._source):
+            rows = stratified_rows(labels * counts.shape[1] + contexts, MOST_SAMPLES, self._rng)
+            z = self._scale(self._source.take(rows))
+        return Judged(z, labels[rows], contexts[rows], counts, group_table(labels, assigned))
 
 
 class _Standardisation:
