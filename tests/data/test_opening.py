@@ -170,3 +170,10 @@ def test_a_test_set_from_elsewhere_is_joined(tmp_path):
     make_folder(tmp_path / "three", {"owl": 1, "cat": 1})
     with pytest.raises(ValueError, match="also of 'owl', which the training images do not show"):
         _ = open_images(tmp_path / "one", test=tmp_path / "three").samples
+
+
+def test_a_table_in_the_folder_is_not_passed_over_silently(tmp_path):
+    make_folder(tmp_path, {"cat": 5, "dog": 5})
+    assert make_split(open_images(tmp_path)).notes == []
+    (tmp_path / "metadata.csv").write_text("path,y\n")
+    assert "metadata.csv in the folder was not read" in make_split(open_images(tmp_path)).notes[0]

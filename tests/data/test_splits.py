@@ -127,3 +127,10 @@ def test_any_data_can_be_a_test_set_without_what_was_trained_on():
     assert len(paths(make_test_set(Listed(own_sets({"train": 10, "test": 5}))), "test")) == 10
     with pytest.raises(ValueError, match="trained on all of these"):
         make_test_set(Listed(own_sets({"train": 10})), training)
+
+
+def test_contexts_of_the_test_set_alone_are_none_to_train_with():
+    samples = [*own_sets({"train": 5}), *own_sets({"test": 3}, contexts=("snow", "grass"))]
+    assert not make_split(Listed(samples)).has_contexts
+    assert make_split(Listed(own_sets({"train": 5, "test": 3}, contexts=("snow", "grass")))).has_contexts
+    assert make_test_set(Listed(own_sets({"test": 3}, contexts=("snow",)))).has_contexts

@@ -236,4 +236,9 @@ class ContextFolder(FileSource):
     @property
     def description(self) -> Mapping[str, Any]:
         """What these images are, for the manifest."""
-        return {"kind": "folder", "superclass": self.superclass, "left_out": self.left_out()}
+        notes = [
+            f"{name} in the folder was not read: classes are the folders. Give the table itself to use it."
+            for name in ("metadata.csv", "metadata.parquet")
+            if (self.root / name).is_file()
+        ]
+        return {"kind": "folder", "superclass": self.superclass, "left_out": self.left_out(), "notes": notes}
