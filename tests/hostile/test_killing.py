@@ -27,7 +27,7 @@ def reports(tmp_path_factory):
 
 
 PRODUCTS = {
-    "train": {"manifest.csv", "metrics.csv", "model.safetensors", "resume.safetensors", "evaluation.json"},
+    "train": {"manifest.csv", "metrics.csv", "model.safetensors", "resume.safetensors", "evaluations/test.json"},
     "split": {"manifest.csv", "manifest.json"},
     "mmads": {"results.csv", "config.json"},
     "colored-mnist": {"results.csv", "config.json"},

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from pfdl.cli.images import answering_mistakes
+from pfdl.cli.common import answering_mistakes
 
 
 def report(
@@ -51,7 +51,7 @@ def demo(
 
     with answering_mistakes():
         from pfdl.experiments import demo as demonstration
-        from pfdl.vision.resume import TrainingStoppedError
+        from pfdl.vision.stopping import TrainingStoppedError
 
         try:
             page, written = demonstration.run(output, Console(stderr=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pandas as pd
 from pfdl._internal.files import read_json
 from pfdl._internal.runs import CONFIG, Run, read_run
 
-RESULTS, METRICS, EVALUATION = "results.csv", "metrics.csv", "evaluation.json"
+RESULTS, METRICS = "results.csv", "metrics.csv"
 TASK_FOLDERS = ("tasks", "cells")
 MAX_DEPTH = 4
 """How deep a folder of folders is searched."""
@@ -155,26 +155,6 @@ def read_metrics(run: Run, problems: list[str]) -> pd.DataFrame | None:
         return None
     numbers: pd.DataFrame = frame.astype(float)
     return numbers
-
-
-def read_evaluation(run: Run, problems: list[str]) -> Mapping[str, Any] | None:
-    """The evaluation of a training; None where there is none yet."""
-    path = run.folder / EVALUATION
-    if not path.is_file():
-        return None
-    try:
-        content = read_json(path)
-        groups = [content[name] for name in ("by_ratio", "by_class", "by_context")]
-        whole = [content["overall"], content["worst_group"]["accuracy"], content["calibration_error"]]
-        values = [*whole, *(value for group in groups for value in group.values())]
-        if not all(isinstance(value, (int, float)) for value in values):
-            raise ValueError("an accuracy in it is not a number.")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        reason = error if isinstance(error, (OSError, ValueError)) else "it is not what pfdl evaluate writes."
-        problems.append(f"{path} was left out: {_one_line(reason)}")
-        return None
-    evaluation: Mapping[str, Any] = content
-    return evaluation
 
 
 def _one_line(error: object) -> str:
