@@ -14,7 +14,7 @@ from pfdl.vision.resume import METRICS
 from tests.hostile.killing_driver import COMMANDS, RANDOM_KILLS, TRAINING, content, pictures, train
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the commands are forked")
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -46,13 +46,13 @@ def test_killed_in_every_write_and_at_random_a_rerun_ends_with_the_same_files(co
     assert report["writes"] <= report["killed"] <= report["writes"] + RANDOM_KILLS
 
 
-def test_the_installed_command_goes_on_after_a_kill_too(tmp_path):
+def test_the_command_line_resumes_after_a_kill_too(tmp_path):
     data = pictures(tmp_path / "data")
-    script = Path(sys.executable).with_name("pfdl")
+    script = "from pfdl.cli.main import main; main()"
 
     def start(folder):
         return subprocess.Popen(
-            [script, "train", str(data), *TRAINING, "-o", str(tmp_path / folder)],
+            [sys.executable, "-c", script, "train", str(data), *TRAINING, "-o", str(tmp_path / folder)],
             stdout=subprocess.DEVNULL,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pfdl._internal.text import printable
 from pfdl.cli.images import DATA_HELP, Device, Superclass, answering_mistakes, open_source
 
 if TYPE_CHECKING:
@@ -78,17 +79,18 @@ def _diagnose_runs(runs: list[Path], data: str, superclass: str | None, device: 
             found.append(diagnose_images(trained, source, split, device=place))
     for name, one in zip(name_runs(found), found, strict=True):
         if len(found) > 1:
-            typer.echo(f"{name}:")
+            typer.echo(f"{printable(name)}:")
         _print(one)
     problems: list[str] = []
+    output.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(output, render(build_page(found, problems)))
     for problem in problems:
-        typer.echo(f"Note: {problem}", err=True)
+        typer.echo(f"Note: {printable(problem)}", err=True)
 
 
 def _print(one: ImageDiagnosis) -> None:
     for words in one.verdict():
-        typer.echo(words)
+        typer.echo(printable(words))
     typer.echo("Most predictable features:")
     for feature, line in one.found.frame().head(SHOWN_FEATURES).iterrows():
         typer.echo(f"  {feature}: R² {line['r2']:.4f}, within classes {line['r2_within_class']:.4f}")
@@ -105,9 +107,10 @@ def _diagnose_table(path: Path, target: str | None, output: Path) -> None:
     table, notes = read_table(path, target)
     picture = picture_table(table, target)
     for note in notes:
-        typer.echo(f"Note: {note}", err=True)
-    typer.echo(f"{picture.verdict[0].upper()}{picture.verdict[1:]}.")
+        typer.echo(f"Note: {printable(note)}", err=True)
+    typer.echo(printable(f"{picture.verdict[0].upper()}{picture.verdict[1:]}."))
     for name, decision in zip(picture.columns, picture.decisions, strict=True):
         if decision != "kept":
-            typer.echo(f"  {name}: {decision}")
+            typer.echo(f"  {printable(name)}: {decision}")
+    output.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(output, render(build_page(picture, path.name, target, notes)))

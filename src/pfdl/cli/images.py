@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pfdl._internal.text import printable, printable_lines
+
 if TYPE_CHECKING:
     from pfdl.data.manifest import Manifest
     from pfdl.data.sources import ContextSource
@@ -114,7 +116,7 @@ def train(
         source = open_source(data, superclass, on_bad_image, split)
         split = split or make_split(source, ratio=ratio, seed=seed)
         for note in split.notes:
-            typer.echo(f"Note: {note}", err=True)
+            typer.echo(f"Note: {printable(note)}", err=True)
         try:
             run(config, source, split, folder, device=device, num_workers=workers, progress=sys.stderr.isatty())
         except TrainingStoppedError as stopped:
@@ -210,7 +212,7 @@ def answering_mistakes() -> Iterator[None]:
             sentence += "; install it, or pfdl[images], which brings all that images need."
         elif isinstance(error, OSError) and error.strerror:  # likewise
             sentence = f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
-        typer.echo(f"Error: {sentence}", err=True)
+        typer.echo(f"Error: {printable_lines(sentence)}", err=True)
         raise typer.Exit(2) from None
 
 
@@ -234,7 +236,7 @@ def open_source(data: str, superclass: str | None, on_bad_image: str, split: Man
         folder = ContextFolder(data, superclass=superclass, on_bad_image=on_bad_image, on_progress=show)
         bad = split is None and folder.bad_images  # reads every image; with a split each is checked when it is loaded
     if bad:
-        typer.echo(describe_bad_images(folder.root, folder.bad_images), err=True)
+        typer.echo(printable_lines(describe_bad_images(folder.root, folder.bad_images)), err=True)
     return folder
 
 
@@ -266,11 +268,11 @@ def _load(run: Path) -> TrainedModel:
 
 
 def _evaluate(trained: TrainedModel, source: ContextSource, split: Manifest, device: str) -> Evaluation:
-    from pfdl._internal.files import write_atomically
+    from pfdl._internal.files import write_json
     from pfdl.vision.evaluation import evaluate as measure
 
     result = measure(trained, source, split, device=device)
-    write_atomically(trained.folder / EVALUATION, json.dumps(result.to_dict(), indent=2, ensure_ascii=False) + "\n")
+    write_json(trained.folder / EVALUATION, result.to_dict())
     return result
 
 
@@ -292,7 +294,7 @@ def _print(result: Evaluation) -> None:
     def show(title: str, numbers: Mapping[str, float]) -> None:
         table = Table(title=title, title_justify="left")
         for name in numbers:
-            table.add_column(Text(name), justify="right", no_wrap=True)  # as it is, markup or not
+            table.add_column(Text(printable(name)), justify="right", no_wrap=True)  # as it is, markup or not
         table.add_row(*(f"{100 * value:.1f}" for value in numbers.values()))
         console.print(table)
 
@@ -303,6 +305,6 @@ def _print(result: Evaluation) -> None:
     if result.by_context:
         show("Accuracy (%) by context", result.by_context)
     worst = result.worst_group
-    where = f"{worst.class_name} in {worst.context}" if worst.context else worst.class_name
+    where = printable(f"{worst.class_name} in {worst.context}" if worst.context else worst.class_name)
     console.print(f"Worst group: {where}, {100 * worst.accuracy:.1f} % of {worst.images} images.", markup=False)
     console.print(f"Overall {100 * result.overall:.1f} %; expected calibration error {result.calibration_error:.3f}.")

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from pfdl._internal.text import printable
 from pfdl.cli.images import answering_mistakes
 
 
@@ -29,7 +30,7 @@ def report(
         from pfdl.experiments.reporting import write_report
 
         for problem in write_report(runs, output).problems:
-            typer.echo(f"Note: {problem}", err=True)
+            typer.echo(f"Note: {printable(problem)}", err=True)
         typer.echo(output)
 
 

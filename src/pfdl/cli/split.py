@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pfdl._internal.text import printable, printable_lines
+
 if TYPE_CHECKING:
     from pfdl.data.manifest import Manifest
 
@@ -62,10 +64,11 @@ def split(
             manifest = make_split(source, ratio=ratio, seed=seed, validation_fraction=validation, groups=groups)
         written = manifest.save(output)
     except (OSError, ValueError) as error:
-        typer.echo(f"Error: {error}", err=True)
+        typer.echo(f"Error: {printable_lines(error)}", err=True)
         raise typer.Exit(2) from None
     if isinstance(source, ContextFolder) and source.bad_images:
-        typer.echo(describe_bad_images(source.root, source.bad_images) + "\nThey were left out.", err=True)
+        left_out = describe_bad_images(source.root, source.bad_images)
+        typer.echo(f"{printable_lines(left_out)}\nThey were left out.", err=True)
     _print(manifest)
     for path in written:
         typer.echo(path)
@@ -79,7 +82,7 @@ def register(app: typer.Typer) -> None:
 def _print(manifest: Manifest) -> None:
     for name, context in manifest.dominant.items():
         if context:
-            typer.echo(f"{name}: dominant context {context}")
+            typer.echo(f"{printable(name)}: dominant context {printable(context)}")
     typer.echo("images: " + ", ".join(f"{name} {count}" for name, count in manifest.parameters["images"].items()))
     for note in manifest.notes:
-        typer.echo(f"Note: {note}", err=True)
+        typer.echo(f"Note: {printable(note)}", err=True)

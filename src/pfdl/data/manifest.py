@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pfdl._internal.files import parse_json, write_atomically
+from pfdl._internal.files import parse_json, read_bytes_file, write_atomically, write_json
 from pfdl.data.images import BadImageError, hash_bytes
 from pfdl.data.layout import check_relative
 
@@ -134,8 +133,9 @@ class Manifest:
         """
         csv_path, json_path = _pair(Path(path))
         parameters = {"format": FORMAT, **self.parameters, "csv_sha256": self.sha256}
+        csv_path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(csv_path, self._table())
-        write_atomically(json_path, json.dumps(parameters, indent=2, ensure_ascii=False) + "\n")
+        write_json(json_path, parameters)
         return csv_path, json_path
 
     def _table(self) -> str:
@@ -258,7 +258,7 @@ def _pair(path: Path) -> tuple[Path, Path]:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_bytes_file(path)
     except FileNotFoundError:
         raise FileNotFoundError(
             f"there is no file {path} (a manifest is a .csv and a .json file of one name)."

@@ -62,6 +62,7 @@ def write_report(paths: Sequence[Path], output: Path, *, title: str = "pfdl repo
         f"Made by pfdl {version_of('pfdl')} on {now:%d %B %Y, %H:%M} UTC. This file needs nothing from the network."
     )
     introduction = [*([Text(preface)] if preface else []), *_introduction(found.runs, problems)]
+    output.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(output, render(Page(title, introduction, sections, footer)))
     return Written(problems, {section.title: section.finding for section in sections if section.finding})
 

@@ -8,6 +8,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pfdl._internal.text import spreadsheet_cell
+
 _LATEX = str.maketrans(
     {
         "\\": r"\textbackslash{}",
@@ -115,7 +117,10 @@ class Table:
 
     @property
     def csv(self) -> str:
-        """As comma-separated values with all decimals; a missing cell is empty, and an error has its own column."""
+        """As comma-separated values with all decimals; a missing cell is empty, and an error has its own column.
+
+        No text in it is a formula to a spreadsheet.
+        """
         with_error = [
             any(isinstance(row.cells[place], Number) and _number(row.cells[place]).printed_error for row in self.rows)
             for place in range(len(self.columns))
@@ -125,9 +130,9 @@ class Table:
         header = [self.corner]
         for name, doubled in zip(self.columns, with_error, strict=True):
             header += [name, f"{name} ({self.error_name})"] if doubled else [name]
-        writer.writerow(header)
+        writer.writerow(map(spreadsheet_cell, header))
         for row in self.rows:
-            line = [row.header]
+            line = [spreadsheet_cell(row.header)]
             for cell, doubled in zip(row.cells, with_error, strict=True):
                 line += _csv_cells(cell)[: 2 if doubled else 1]
             writer.writerow(line)
@@ -185,5 +190,5 @@ def _csv_cells(cell: Cell) -> list[str]:
     if isinstance(cell, Missing):
         return ["", ""]
     if isinstance(cell, str):
-        return [cell, ""]
+        return [spreadsheet_cell(cell), ""]
     return [f"{cell.value:.6g}", f"{cell.error:.6g}" if cell.printed_error else ""]

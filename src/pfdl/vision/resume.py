@@ -15,7 +15,8 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import nn
 
-from pfdl._internal.runs import set_aside, write_table
+from pfdl._internal.files import write_atomically
+from pfdl._internal.runs import set_aside
 from pfdl._internal.state import load_state, save_state
 from pfdl.vision.checkpoint import WEIGHTS, check_weights, save_weights
 
@@ -72,7 +73,7 @@ def shed_state(folder: Path) -> None:
 
 def write_metrics(folder: Path, history: list[dict[str, float]]) -> None:
     """Write what was logged, one line per epoch."""
-    write_table(folder / METRICS, pd.DataFrame(history).to_csv(index=False))
+    write_atomically(folder / METRICS, pd.DataFrame(history).to_csv(index=False))
 
 
 class RunKeeper(Callback):

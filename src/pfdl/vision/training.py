@@ -18,7 +18,8 @@ from lightning.pytorch.callbacks import EarlyStopping, RichProgressBar
 from lightning.pytorch.loggers import TensorBoardLogger
 from torch import Tensor
 
-from pfdl._internal.runs import claim, set_aside, write_table
+from pfdl._internal.files import read_table, write_atomically
+from pfdl._internal.runs import claim, set_aside
 from pfdl._internal.validation import check_choice, check_count
 from pfdl.contexts.statistics import image_statistics
 from pfdl.data.manifest import Manifest
@@ -181,16 +182,16 @@ class _KeptContexts(ContextDataModule):
         """Those of the run folder, if it has all of them, else found and written there."""
         path, images = self.folder / INFERRED_CONTEXTS, self.train_set
         try:
-            kept = pd.read_csv(path)
+            kept = read_table(path)
             if kept["path"].tolist() == images.paths:
                 return torch.tensor(kept["context"].to_numpy(dtype="int64"))
             raise ValueError(f"{path} is not about the training images.")
         except FileNotFoundError:
             pass
         except (KeyError, ValueError) as error:
-            set_aside(path, error, "contexts are inferred anew")
+            set_aside(path, error, "contexts are inferred again")
         found = super().infer()
-        write_table(path, pd.DataFrame({"path": images.paths, "context": found.tolist()}).to_csv(index=False))
+        write_atomically(path, pd.DataFrame({"path": images.paths, "context": found.tolist()}).to_csv(index=False))
         return found
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from pfdl._internal.figures import save_figure
 from pfdl.data.colored_mnist import ColoredMNIST
 from pfdl.experiments.colored_mnist.rows import CANDIDATES, IRM, PAPER_IRM_PFDL, VREX
 
@@ -36,7 +37,7 @@ def draw_environments(data: ColoredMNIST, path: Path, columns: int = 12) -> None
     figure.suptitle(
         "Colour follows the (noisy) label, printed below, in training and opposes it in the test", fontsize=9
     )
-    _save(figure, path)
+    save_figure(figure, path, dpi=130)
 
 
 def draw_restarts(results: pd.DataFrame, titles: dict[str, str], path: Path) -> None:
@@ -53,7 +54,7 @@ def draw_restarts(results: pd.DataFrame, titles: dict[str, str], path: Path) -> 
     axis.set_xlim(0, 100)
     axis.set_xlabel("test accuracy, % (a dot is a restart, the bar their mean; dotted: chance)", fontsize=8)
     axis.spines[["top", "right"]].set_visible(False)
-    _save(figure, path)
+    save_figure(figure, path, dpi=130)
 
 
 def draw_trade_off(summary: pd.DataFrame, path: Path) -> None:
@@ -96,12 +97,4 @@ def draw_trade_off(summary: pd.DataFrame, path: Path) -> None:
         axis.tick_params(labelsize=8)
         axis.spines[["top", "right"]].set_visible(False)
         axis.legend(fontsize=7, frameon=False)
-    _save(figure, path)
-
-
-def _save(figure: Figure, path: Path) -> None:
-    """Write a picture whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.partial.png")
-    figure.savefig(temporary, dpi=130)
-    temporary.replace(path)
+    save_figure(figure, path, dpi=130)

@@ -18,7 +18,8 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from pfdl._internal.runs import claim, write_table
+from pfdl._internal.files import write_atomically
+from pfdl._internal.runs import claim
 from pfdl.data.colored_mnist import TRAIN_COLOR_FLIPS, ColoredMNIST, Environment
 from pfdl.data.digits import DigitSource, find_digits
 from pfdl.experiments.colored_mnist.rows import CANDIDATES, CONTEXT_ROWS, IRM, LITERAL_ROW, PENALTY, Row
@@ -103,7 +104,7 @@ def run(
     settings = {"digits": source.name, **asdict(scale), "device": device, "command": command}
     with claim(output, "colored-mnist", settings, may_change=("rows", "device", "command")):
         results = run_grid(function, tasks(source, scale), output / "cells", n_jobs=n_jobs, console=console)
-        write_table(output / "results.csv", results.to_csv(index=False))
+        write_atomically(output / "results.csv", results.to_csv(index=False))
     return results
 
 

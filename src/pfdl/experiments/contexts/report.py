@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
+from pfdl._internal.figures import save_figure
 from pfdl._internal.files import write_atomically
 from pfdl.experiments.contexts.rows import RATIOS, ROWS, Row
 from pfdl.experiments.contexts.run import FULL, Images, Scale
@@ -65,7 +66,7 @@ def draw(results: pd.DataFrame, path: Path) -> None:
     axis.set_ylabel("accuracy, %")
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(fontsize=8, frameon=False, title="dashed: plain training", title_fontsize=8)
-    figure.savefig(path, dpi=150)
+    save_figure(figure, path, dpi=150)
 
 
 def _rows(results: pd.DataFrame) -> list[Row]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pfdl._internal.figures import save_figure
 from pfdl._internal.files import write_atomically
 from pfdl.data.mmads import SETTINGS, true_coefficients
 from pfdl.experiments.mmads.figures import CALIBRATION, CELLS, METRICS, PAPER
@@ -178,11 +179,7 @@ def draw_figure(results: pd.DataFrame, folder: Path) -> list[Path]:
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=9.5)
     paths = [folder / "mmads.png", folder / "mmads.svg"]
     for path in paths:
-        temporary = path.with_name(f".{path.name}")
-        figure.savefig(
-            temporary, dpi=110, format=path.suffix[1:], metadata={"Date": None} if path.suffix == ".svg" else None
-        )
-        temporary.replace(path)
+        save_figure(figure, path, dpi=110)
     plt.close(figure)
     return paths
 

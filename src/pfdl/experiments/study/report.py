@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from pfdl._internal.files import write_atomically
+from pfdl._internal.files import read_table, write_atomically
 from pfdl.experiments.pairing import paired
 from pfdl.experiments.study.rows import BASELINES, ENTRIES
 from pfdl.experiments.study.run import AGREEMENT, COLUMNS, DIVERGED, ESS, NUMBER
@@ -48,7 +48,7 @@ def read_results(paths: Sequence[Path]) -> pd.DataFrame:
     parts = []
     for path in paths:
         try:
-            parts.append(pd.read_csv(path, usecols=list(COLUMNS), dtype={"seed": int, "value": float}))
+            parts.append(read_table(path, usecols=list(COLUMNS), dtype={"seed": int, "value": float}))
         except ValueError as error:  # pandas' own errors are ValueErrors
             raise ValueError(f"{path} does not hold the results of a study: {error}") from error
     results = pd.concat(parts, ignore_index=True).drop_duplicates(list(COLUMNS[:-1]))
