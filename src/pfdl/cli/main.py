@@ -12,6 +12,7 @@ from pfdl.cli import images as cli_images
 from pfdl.cli import report as cli_report
 from pfdl.cli import split as cli_split
 from pfdl.cli import study as cli_study
+from pfdl.cli import table_ii
 
 app = typer.Typer(
     name="pfdl",
@@ -27,6 +28,7 @@ cli_split.register(app)
 cli_report.register(app)
 cli_diagnose.register(app)
 cli_study.register(app)
+reproduce.command("table-ii")(table_ii.table_ii)
 
 
 @reproduce.command("mmads")
