@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner
 
-from pfdl.cli import images as cli_images
+from pfdl.cli import train as cli_train
 from pfdl.cli.main import app
 from pfdl.vision.resume import RunKeeper
 
@@ -146,7 +146,7 @@ def test_a_mistake_is_a_sentence(arguments, sentence):
 
 
 def test_group_dro_is_told_its_groups_later():
-    assert cli_images._parse_settings("groupdro", ["groupdro.step_size=0.1"]) == {"groupdro": {"step_size": 0.1}}
+    assert cli_train._parse_settings("groupdro", ["groupdro.step_size=0.1"]) == {"groupdro": {"step_size": 0.1}}
 
 
 def test_names_are_listed():

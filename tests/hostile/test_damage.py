@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from pfdl._internal.files import write_atomically
 from pfdl._internal.runs import CONFIG
 from pfdl._internal.state import load_state, save_state
-from pfdl.cli import images as cli_images
+from pfdl.cli import common as cli_common
 from pfdl.cli.main import app
 from pfdl.data.mmads import SETTINGS
 from pfdl.experiments.contexts import run as contexts
@@ -238,6 +238,6 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch)
     [("/a/model.onnx", "/a/model.onnx: No space left on device."), (None, "No space left on device.")],
 )
 def test_an_error_of_the_system_is_a_sentence_on_the_command_line(where, sentence, capsys):
-    with pytest.raises(cli_images.typer.Exit), cli_images.answering_mistakes():
+    with pytest.raises(cli_common.typer.Exit), cli_common.answering_mistakes():
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), where)
     assert capsys.readouterr().err == f"Error: {sentence}\n"

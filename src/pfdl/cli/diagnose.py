@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pfdl._internal.text import printable
-from pfdl.cli.images import DATA_HELP, Device, Superclass, answering_mistakes, open_source
+from pfdl.cli.common import DATA_HELP, Device, Superclass, answering_mistakes
+from pfdl.cli.images import open_source
 
 if TYPE_CHECKING:
     from pfdl.vision.diagnosis import ImageDiagnosis

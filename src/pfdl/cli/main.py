@@ -8,11 +8,15 @@ from typing import Annotated
 import typer
 
 from pfdl.cli import diagnose as cli_diagnose
+from pfdl.cli import export as cli_export
 from pfdl.cli import images as cli_images
+from pfdl.cli import listing as cli_listing
 from pfdl.cli import report as cli_report
 from pfdl.cli import split as cli_split
 from pfdl.cli import study as cli_study
 from pfdl.cli import table_ii
+from pfdl.cli import train as cli_train
+from pfdl.cli.common import answering_mistakes
 
 app = typer.Typer(
     name="pfdl",
@@ -23,7 +27,10 @@ app = typer.Typer(
 )
 reproduce = typer.Typer(help="Rerun a table of the paper, beside the paper's own figures.", no_args_is_help=True)
 app.add_typer(reproduce, name="reproduce")
+cli_train.register(app)
 cli_images.register(app)
+cli_export.register(app)
+cli_listing.register(app)
 cli_split.register(app)
 cli_report.register(app)
 cli_diagnose.register(app)
@@ -54,7 +61,7 @@ def reproduce_mmads(
     console = Console(stderr=True)
     plan = mmads.QUICK if quick else mmads.FULL
     command = f"pfdl reproduce mmads{' --quick' if quick else ''}"
-    with cli_images.answering_mistakes():
+    with answering_mistakes():
         results = mmads.run(plan, output, n_jobs=jobs, backend=backend, console=console, command=command)
         for path in write_report(results, output, command=command):
             typer.echo(path)
@@ -94,7 +101,7 @@ def reproduce_colored_mnist(
     console = Console(stderr=True)
     flags = "".join(f" {flag}" for flag, given in (("--mnist DIR", mnist), ("--quick", quick)) if given)
     command = f"pfdl reproduce colored-mnist{flags}"
-    with cli_images.answering_mistakes():
+    with answering_mistakes():
         source = find_digits(mnist, download=download)
         scale = colored_mnist.scale_of(quick=quick, restarts=restarts)
         place = resolve_device(device)
@@ -171,7 +178,7 @@ def reproduce_contexts(
         "precision": precision,
     }
     given = {name: value for name, value in changes.items() if value is not None}
-    with cli_images.answering_mistakes():
+    with answering_mistakes():
         from pfdl._internal.devices import resolve_device
         from pfdl.experiments.contexts import run as contexts
         from pfdl.experiments.contexts.report import write_report

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from pfdl._internal.text import printable
-from pfdl.cli.images import answering_mistakes
+from pfdl.cli.common import answering_mistakes
 
 
 def report(

@@ -15,8 +15,8 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from pfdl._internal.files import write_bytes_atomically
-from pfdl._internal.runs import claim, write_table
+from pfdl._internal.files import write_atomically, write_bytes_atomically
+from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice
 from pfdl.data import ContextFolder, make_split
 from pfdl.data.context_images import HIDDEN_CONTEXT
@@ -106,7 +106,7 @@ def run(
         images = store_images(data, config.image_size, output / "images.npy")
         function = partial(run_task, folder=str(data), images=str(images), group_by=group_by, device=device)
         results = run_grid(function, tasks, output / "cells", n_jobs=n_jobs, console=console)
-        write_table(output / "results.csv", results[list(COLUMNS)].to_csv(index=False))
+        write_atomically(output / "results.csv", results[list(COLUMNS)].to_csv(index=False))
     return results
 
 
