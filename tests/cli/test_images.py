@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from pfdl.cli import train as cli_train
 from pfdl.cli.main import app
-from pfdl.vision.resume import RunKeeper
+from pfdl.vision.resume import ResumeCallback
 
 runner = CliRunner()
 FAST = ["--backbone", "mlp", "--image-size", "8", "--epochs", "1", "--batch-size", "8", "--device", "cpu"]
@@ -93,16 +93,16 @@ def test_without_onnx_training_still_ends_well(trained, photos, monkeypatch):
 
 
 def test_ctrl_c_is_answered_with_how_to_go_on(photos, tmp_path, monkeypatch):
-    original = RunKeeper.on_train_batch_start
+    original = ResumeCallback.on_train_batch_start
 
     def interrupted(self, *args):
         original(self, *args)
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(RunKeeper, "on_train_batch_start", interrupted)
+    monkeypatch.setattr(ResumeCallback, "on_train_batch_start", interrupted)
     result = runner.invoke(app, ["train", str(photos), *FAST, "--ratio", "2:1", "-o", str(tmp_path / "run")])
     assert result.exit_code == 130
-    assert "the same command goes on" in result.output
+    assert "the same command resumes" in result.output
 
 
 def test_bad_images_are_named(photos, tmp_path):

@@ -20,7 +20,6 @@ from pfdl.cli.common import answering_mistakes
 
 app = typer.Typer(
     name="pfdl",
-    help="Partial Feature Decorrelation Learning: train models that hold up where the data shifts.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -36,6 +35,23 @@ cli_report.register(app)
 cli_diagnose.register(app)
 cli_study.register(app)
 reproduce.command("table-ii")(table_ii.table_ii)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from pfdl import __version__
+
+        typer.echo(f"pfdl {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Partial Feature Decorrelation Learning: train models that hold up where the data shifts."""
 
 
 @reproduce.command("mmads")

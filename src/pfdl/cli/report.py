@@ -47,7 +47,7 @@ def demo(
 
     with answering_mistakes():
         from pfdl.experiments import demo as demonstration
-        from pfdl.vision.resume import TrainingStoppedError
+        from pfdl.vision.stopping import TrainingStoppedError
 
         try:
             page, written = demonstration.run(output, Console(stderr=True))

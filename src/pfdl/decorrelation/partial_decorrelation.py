@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
@@ -12,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from pfdl._internal.modules import AtomicModule
+from pfdl._internal.optimizer_state import load_optimizer_state
 from pfdl._internal.validation import check_choice, check_count, check_features, check_matrix, describe_non_finite
 from pfdl.decorrelation.cuda_graphs import CapturedSteps
 from pfdl.decorrelation.decomposition import FeatureDecomposition
@@ -42,7 +43,7 @@ def _outside_compiled_graphs(method: Method) -> Method:
     return cast(Method, torch.compiler.disable(method))  # type: ignore[no-untyped-call]
 
 
-class PartialDecorrelation(nn.Module):
+class PartialDecorrelation(AtomicModule):
     """Penalise the part of each feature that the others predict: PFDL, the paper's Algorithm 1.
 
     One call per mini-batch does both steps of the algorithm::
@@ -334,12 +335,27 @@ class PartialDecorrelation(nn.Module):
         """The optimiser of g and the count of fits, for ``state_dict``."""
         return {"optimizer": self.optimizer.state_dict(), "completed_fits": self.completed_fits}
 
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Take up what ``get_extra_state`` gave."""
-        # load_state_dict keeps the tensors it is given; without the copy two modules would share their moments.
-        self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
-        self.completed_fits = int(state["completed_fits"])
+    def set_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Take up what ``get_extra_state`` gave, all of it or nothing.
+
+        Raises:
+            ValueError: If it is not the state of this optimiser over parameters of these shapes.
+        """
+        fits = state.get("completed_fits") if isinstance(state, Mapping) else None
+        if isinstance(fits, bool) or not isinstance(fits, int) or fits < 0 or "optimizer" not in state:
+            raise ValueError(
+                f"the state of g's optimiser is {str(state)[:80]}; it must have 'optimizer' and 'completed_fits', "
+                "a whole number of at least 0."
+            )
+        load_optimizer_state(self.optimizer, state["optimizer"])
+        self.completed_fits = fits
         self._g_is_shared = False
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
+        # Also a module that holds this one loads it: everything is looked at before the first value is taken.
+        for name, own in self.decomposition.named_parameters():
+            _check_weights(f"{prefix}decomposition.{name}", state_dict, own)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> PartialDecorrelation:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
@@ -355,6 +371,18 @@ def _variance(u: Tensor, batch: Batch) -> Tensor:
     (total,) = batch.sum_all([u.sum(0)])
     (squares,) = batch.sum_all([(u - total / batch.total).square().sum(0)])
     return squares / batch.total
+
+
+def _check_weights(name: str, state: Mapping[str, Any], own: Tensor) -> None:
+    """Raise unless a state has no such weights of g, or some of the right shape that are finite."""
+    if name not in state:
+        return  # load_state_dict reports what is missing
+    saved = state[name]
+    if not isinstance(saved, Tensor) or not saved.is_floating_point() or saved.shape != own.shape:
+        what = f"{saved.dtype}, {tuple(saved.shape)}" if isinstance(saved, Tensor) else type(saved).__name__
+        raise ValueError(f"{name} in the state is {what}; g has floating-point numbers of shape {tuple(own.shape)}.")
+    if not bool(torch.isfinite(saved).all()):
+        raise ValueError(f"{name} in the state has a NaN or an infinity; all values must be finite.")
 
 
 def _check_weight(weight: float) -> None:
