@@ -135,7 +135,7 @@ def run_task(
     source = _open(folder)
     groups = None if group_by is None else read_groups(group_by)
     manifest = make_split(source, seed=seed, validation_fraction=validation_fraction, groups=groups)
-    stored = np.load(images, mmap_mode="r")
+    stored = np.load(images, mmap_mode="r", allow_pickle=False)
     place = {sample.path: index for index, sample in enumerate(source.samples)}
     train_set, validation = (_samples(manifest, name, stored, place) for name in ("train", "validation"))
     judge = _Judge(manifest, stored, place, validation, test_every, epochs, device)
@@ -243,7 +243,7 @@ def store_images(data: Path, size: int, path: Path) -> Path:
     """Decode all images of a folder once, in the order of its samples, for all trainings to share by memory map."""
     source = _open(str(data))
     expected = (len(source.samples), 3, size, size)
-    if path.exists() and np.load(path, mmap_mode="r").shape == expected:
+    if path.exists() and np.load(path, mmap_mode="r", allow_pickle=False).shape == expected:
         return path
     import io
     from concurrent.futures import ThreadPoolExecutor
