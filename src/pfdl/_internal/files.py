@@ -8,6 +8,8 @@ import math
 import os
 import stat
 import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,23 +41,45 @@ def write_atomically(path: Path, text: str) -> None:
 def write_bytes_atomically(path: Path, content: bytes) -> None:
     """Write a file so that at any moment either the old one or the whole new one is there.
 
+    Raises:
+        OSError: If it cannot be written, as on a full disk; then the old one is there still.
+    """
+    write_together({path: content})
+
+
+def write_together(contents: Mapping[Path, bytes]) -> None:
+    """Write files that belong together: if one of them cannot be written, none of them changes.
+
+    Each is at any moment the old one or the whole new one. They are exchanged in their order, so that only a kill
+    between two exchanges can leave the new one of some beside the old one of others.
+
     The folder must exist: if somebody deleted a run under a process that works in it, half of the run must not return.
 
     Raises:
         OSError: If it cannot be written, as on a full disk; then the old one is there still.
     """
     # Not tempfile, whose files only their owner may read: results are there to be shared, as the umask allows.
-    temporary = path.with_name(f"{TEMPORARY}{uuid.uuid4().hex}")
+    new = {path: path.with_name(f"{TEMPORARY}{uuid.uuid4().hex}") for path in contents}
     try:
-        try:
-            with temporary.open("xb") as stream:
-                stream.write(content)
+        for path, temporary in new.items():
+            with _naming(path), temporary.open("xb") as stream:
+                stream.write(contents[path])
                 stream.flush()
                 os.fsync(stream.fileno())
-            temporary.replace(path)
-        except BaseException:
+        for path, temporary in new.items():
+            with _naming(path):
+                temporary.replace(path)
+    except BaseException:
+        for temporary in new.values():
             temporary.unlink(missing_ok=True)
-            raise
+        raise
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Let an error of the system name the file that a user knows, not the temporary one."""
+    try:
+        yield
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent} (any more).") from error
     except OSError as error:
@@ -166,11 +190,16 @@ def parse_json(path: Path, content: bytes) -> Any:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file, whole or not at all, with null in the place of every NaN and infinity.
+    """Write a JSON file, whole or not at all, as :func:`format_json` does."""
+    write_atomically(path, format_json(value))
+
+
+def format_json(value: Any) -> str:
+    """Return a value as JSON, with null in the place of every NaN and infinity.
 
     JSON has no such numbers: Python would write words that other programs refuse to read.
     """
-    write_atomically(path, json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    return json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _finite(value: Any) -> Any:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pfdl._internal.files import parse_json, read_bytes_file, write_atomically, write_json
+from pfdl._internal.files import format_json, parse_json, read_bytes_file, write_together
 from pfdl.data.images import BadImageError, hash_bytes
 from pfdl.data.layout import check_relative
 
@@ -118,7 +118,7 @@ class Manifest:
         return hash_bytes(self._table().encode())
 
     def save(self, path: str | Path) -> tuple[Path, Path]:
-        """Write the CSV file and, beside it, the JSON file; each is written whole or not at all.
+        """Write the CSV file and, beside it, the JSON file: if one of them cannot be written, neither changes.
 
         The JSON file comes last and holds the hash of the CSV file, so a pair that does not belong together is noticed.
 
@@ -134,8 +134,7 @@ class Manifest:
         csv_path, json_path = _pair(Path(path))
         parameters = {"format": FORMAT, **self.parameters, "csv_sha256": self.sha256}
         csv_path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(csv_path, self._table())
-        write_json(json_path, parameters)
+        write_together({csv_path: self._table().encode(), json_path: format_json(parameters).encode()})
         return csv_path, json_path
 
     def _table(self) -> str:
