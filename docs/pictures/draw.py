@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from pfdl.data import make_mmads
-from pfdl.tabular import PFDLRegressor
+from pfdl.tabular import SelectionScreen
 
 HERE = Path(__file__).parent
 BLUE, RED, GREY, PALE = "#1b6ca8", "#c8442b", "#5f6670", "#eef3f7"
@@ -82,7 +82,7 @@ def parts() -> plt.Figure:
 def m_and_k() -> plt.Figure:
     """What the label-conditional decomposition sees on MMADS."""
     table = make_mmads(n=2000, p=20, r=1.7, seed=0).frame()
-    model = PFDLRegressor().fit(table.drop(columns="y"), table["y"])
+    model = SelectionScreen().fit(table.drop(columns="y"), table["y"])
     found = model.explain()
     figure, axis = plt.subplots(figsize=(5.6, 4.0), layout="constrained")
     end = found["m"].max() * 1.05

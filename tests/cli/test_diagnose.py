@@ -108,10 +108,11 @@ def test_a_table(tmp_path):
     output = tmp_path / "page.html"
     result = runner.invoke(app, ["diagnose", str(tmp_path / "table.csv"), "--target", "y", "-o", str(output)])
     assert result.exit_code == 0, result.output
-    assert "V1: follows the label" in result.output
+    assert "V1 follows the label" in result.output
+    assert "pfdl.tabular.ScreenedRegressor().fit(" in result.output
     assert "Note: left out, as they are not numeric: 'word'." in result.output
     html = output.read_text()
-    for words in ("Diagnosis of table.csv", "m against k", "k = 0.75 m", "follows the label", "not numeric"):
+    for words in ("Diagnosis of table.csv", "m against k", "k = 0.6 m", "follows the label", "not numeric"):
         assert words in html
     assert EVIL not in html
 

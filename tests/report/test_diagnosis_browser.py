@@ -1,7 +1,5 @@
 """The pages of ``pfdl diagnose`` in a real browser. Skipped where there is no Chromium."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,7 @@ import pfdl
 from pfdl.data import make_mmads
 from pfdl.report import diagnosis_page, table_page
 from pfdl.report.page import render
-from pfdl.tabular import picture_table
+from pfdl.tabular import SelectionScreen
 from pfdl.vision.diagnosis import ImageDiagnosis, measure_leaning
 from tests.vision.tiny_images import tiny_data
 
@@ -87,8 +85,8 @@ def test_heatmaps_change_colours_with_the_page(visit, page_of_images):  # noqa: 
 
 
 def test_a_point_of_a_table_tells_its_column(visit, tmp_path):  # noqa: F811
-    picture = picture_table(make_mmads(600, 10, 1.7, seed=0).frame(), "y")
-    picture = replace(picture, columns=(HOSTILE, *picture.columns[1:]))
+    table = make_mmads(600, 10, 1.7, seed=0).frame().rename(columns={"S1": HOSTILE})
+    picture = SelectionScreen().fit(table.drop(columns="y"), table["y"]).screening_plot()
     path = tmp_path / "table.html"
     path.write_text(render(table_page.build_page(picture, "table.csv", "y", ["a note."])), encoding="utf-8")
     seen = visit(path)

@@ -78,8 +78,8 @@ def test_mmads_stands_beside_the_paper_and_shows_what_was_not_run(tmp_path):
     assert ours["n=4000 p=10 r=1.7"] == Missing("not run")
     assert paper["n=4000 p=10 r=1.7"] == Number(0.587, digits=3)
     headers = [row.header for row in errors.rows]
-    assert headers[headers.index("PFDL (paper mode)") + 1] == "in the paper"
-    assert headers[headers.index("PFDL") + 1] == "PFDL + auxiliary"  # ours is not the paper's
+    assert headers[headers.index("PFDL") + 1] == "in the paper"
+    assert headers[headers.index("screened OLS") + 1] == "screened OLS + auxiliary"  # ours is not the paper's
     assert warnings_of(section) == []
     assert "PFDL is better than OLS by 0.410 everywhere (3 pairs" in section.finding
 

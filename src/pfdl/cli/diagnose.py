@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pfdl._internal.text import printable
+from pfdl._internal.text import printable, printable_lines
 from pfdl.cli.common import DATA_HELP, Device, Superclass, answering_mistakes
 from pfdl.cli.images import open_source
 
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from pfdl.vision.diagnosis import ImageDiagnosis
 
 SHOWN_FEATURES = 5
+TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".parquet")
 
 
 def diagnose(
     run: Annotated[
         Path,
-        typer.Argument(metavar="RUN|TABLE.csv", help="The folder that pfdl train made; or a table, with --target."),
+        typer.Argument(metavar="RUN|TABLE", help="The folder that pfdl train made; or a table: CSV or Parquet."),
     ],
     data: Annotated[str | None, typer.Argument(metavar="DIR|contexts", help=DATA_HELP)] = None,
     compare: Annotated[Path | None, typer.Option(help="A second run, shown side by side.")] = None,
@@ -32,20 +33,21 @@ def diagnose(
     """Is a model leaning on correlations? A verdict in words, and a page that shows why.
 
     A trained model is judged on the test images of its own split: which features can be told from the others, within
-    classes and across them, what they know of the context, and whether its answers follow it. A table is judged by the
-    label-conditional decomposition: which columns follow the target as if the sample had been selected by it.
+    classes and across them, what they know of the context, and whether its answers follow it. A table is
+    screened: which columns follow the target only because of how the rows were selected?
 
         pfdl diagnose runs/erm contexts --compare runs/pfdl
 
         pfdl diagnose table.csv --target y
     """
     with answering_mistakes():
-        if run.suffix.lower() == ".csv":
+        if run.suffix.lower() in TABLE_SUFFIXES:
             if data is not None or compare is not None:
                 raise ValueError(f"{run} is a table: it takes --target and neither images nor --compare.")
             _diagnose_table(run, target, output)
         elif target is not None:
-            raise ValueError(f"--target is for a table, and {run} is none: give a file that ends in .csv.")
+            endings = ", ".join(TABLE_SUFFIXES)
+            raise ValueError(f"--target is for a table, and {run} is none: give a file that ends in {endings}.")
         elif data is None:
             raise ValueError(f"say where the images of {run} are: pfdl diagnose {run} DIR (or the word contexts).")
         else:
@@ -101,17 +103,18 @@ def _diagnose_table(path: Path, target: str | None, output: Path) -> None:
     from pfdl._internal.files import write_atomically
     from pfdl.report.page import render
     from pfdl.report.table_page import build_page
-    from pfdl.tabular.picture import picture_table, read_table
+    from pfdl.tabular import SelectionScreen
+    from pfdl.tabular.advice import advice
+    from pfdl.tabular.reading import read_table
 
     if target is None:
         raise ValueError(f"say which column of {path} is to be predicted: --target NAME.")
-    table, notes = read_table(path, target)
-    picture = picture_table(table, target)
-    for note in notes:
+    table = read_table(path, target)
+    screen = SelectionScreen().fit(table.X, table.y)
+    for note in table.notes:
         typer.echo(f"Note: {printable(note)}", err=True)
-    typer.echo(printable(f"{picture.verdict[0].upper()}{picture.verdict[1:]}."))
-    for name, decision in zip(picture.columns, picture.decisions, strict=True):
-        if decision != "kept":
-            typer.echo(f"  {printable(name)}: {decision}")
+    typer.echo(printable_lines(screen.verdict_))
+    code = advice(screen, table.y)
+    typer.echo(printable_lines(code))
     output.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(output, render(build_page(picture, path.name, target, notes)))
+    write_atomically(output, render(build_page(screen.screening_plot(), path.name, target, table.notes, code)))

@@ -21,7 +21,7 @@ from pfdl._internal.runs import claim
 from pfdl.data.mmads import MMADS, SETTINGS, Setting, make_mmads
 from pfdl.experiments.grid import run_grid
 from pfdl.experiments.mmads.figures import CELLS
-from pfdl.tabular import DWRRegressor, PFDLRegressor, SRDORegressor
+from pfdl.tabular import DWRRegressor, PFDLRegressor, ScreenedRegressor, SRDORegressor
 from pfdl.tabular.metrics import average_error, beta_error, rmse, stability_error
 
 TEST_RATES = (-3.0, -2.0, -1.7, -1.5, -1.3, 1.3, 1.5, 1.7, 2.0, 3.0)
@@ -38,13 +38,13 @@ METHODS: dict[str, Callable[[MMADS, int], Any]] = {
     "OLS": lambda data, seed: LinearRegression().fit(data.X, data.y),
     "Lasso": lambda data, seed: Lasso(alpha=0.01).fit(data.X, data.y),
     "Ridge": lambda data, seed: Ridge(alpha=1.0).fit(data.X, data.y),
-    "DWR": lambda data, seed: DWRRegressor().fit(data.X, data.y),
+    "DWR": lambda data, seed: DWRRegressor(solver="rmsprop").fit(data.X, data.y),
     "SRDO": lambda data, seed: SRDORegressor(random_state=seed).fit(data.X, data.y),
-    "PFDL (paper mode)": lambda data, seed: PFDLRegressor("paper", learning_rate=0.001, random_state=seed).fit(
+    "PFDL": lambda data, seed: PFDLRegressor(random_state=seed).fit(data.X, data.y),
+    "screened OLS": lambda data, seed: ScreenedRegressor().fit(data.X, data.y),
+    "screened OLS + auxiliary": lambda data, seed: ScreenedRegressor(auxiliary=True, random_state=seed).fit(
         data.X, data.y
     ),
-    "PFDL": lambda data, seed: PFDLRegressor().fit(data.X, data.y),
-    "PFDL + auxiliary": lambda data, seed: PFDLRegressor(auxiliary=True, random_state=seed).fit(data.X, data.y),
     "OLS on S (oracle)": _oracle,
 }
 
