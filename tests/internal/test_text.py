@@ -29,5 +29,6 @@ def test_what_is_shown_is_printable_and_lines_stay_lines(text):
 @given(st.text(max_size=6))
 def test_no_cell_is_a_formula(text):
     cell = spreadsheet_cell(text)
-    assert not cell.startswith(("=", "+", "-", "@", "\t", "\r"))
-    assert cell.removeprefix("'") == text.removeprefix("'") or cell == f"'{text}"
+    assert not cell.startswith(("=", "+", "-", "@", "\t"))
+    assert "\r" not in cell
+    assert cell in (text.replace("\r", " "), "'" + text.replace("\r", " "))

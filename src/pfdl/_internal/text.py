@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = ("=", "+", "-", "@", "\t")
 
 
 def printable(text: object) -> str:
@@ -35,10 +35,12 @@ def spreadsheet_cell(text: str) -> str:
     """Return a cell of a CSV table for people that a spreadsheet takes for text, not for a formula.
 
     A spreadsheet computes what begins with ``=``, ``+``, ``-`` or ``@``, and a formula can send what else is in the
-    sheet elsewhere. The apostrophe in front is the spreadsheet's own mark for text.
+    sheet elsewhere. The apostrophe in front is the spreadsheet's own mark for text. A carriage return, which ends a
+    line for spreadsheets but not for Python's CSV writer, becomes a space.
 
     Example:
         >>> spreadsheet_cell("=1+1"), spreadsheet_cell("a = b")
         ("'=1+1", 'a = b')
     """
+    text = text.replace("\r", " ")
     return f"'{text}" if text.startswith(_FORMULA) else text
