@@ -67,7 +67,7 @@ def reproduce_mmads(
 ) -> None:
     """Table I: coefficients and stability on MMADS, in the paper's setting and two more.
 
-    A run that was stopped goes on where it was when started again with the same output folder.
+    An interrupted run resumes when started again with the same output folder.
     """
     from rich.console import Console
 
@@ -104,7 +104,7 @@ def reproduce_colored_mnist(
 ) -> None:
     """The table of Colored-MNIST: ERM, IRM, IRM+PFDL and more, beside the published figures.
 
-    A run that was stopped goes on where it was when started again with the same output folder.
+    An interrupted run resumes when started again with the same output folder.
     """
     from rich.console import Console
 
@@ -176,7 +176,7 @@ def reproduce_contexts(
 
     The paper's protocol on NICO: pfdl reproduce contexts --data NICO --superclass Animal --on-bad-image skip
 
-    A run that was stopped goes on where it was, in the middle of a training too, when started again with the same
+    An interrupted run resumes, in the middle of a training too, when started again with the same
     output folder.
     """
     from dataclasses import replace

@@ -41,7 +41,7 @@ def demo(
 ) -> None:
     """Show all three experiments in small: about three minutes on two cores, no data, no GPU, one page at the end.
 
-    A demonstration that was stopped goes on where it was. The page opens in a browser where there is one.
+    An interrupted demonstration resumes when started again. The page opens in a browser where there is one.
     """
     from rich.console import Console
 
@@ -52,9 +52,7 @@ def demo(
         try:
             page, written = demonstration.run(output, Console(stderr=True))
         except (TrainingStoppedError, KeyboardInterrupt):
-            typer.echo(
-                f"Stopped. All that was done is saved in {output}; the same command goes on from there.", err=True
-            )
+            typer.echo(f"Stopped. All that was done is saved in {output}; the same command resumes it.", err=True)
             raise typer.Exit(130) from None
         for title, finding in written.findings.items():
             typer.echo(f"{title}\n  {finding}\n")

@@ -49,7 +49,7 @@ def study(
 ) -> None:
     """Compare methods by very many small trainings on paired seeds, trained at 5:1 and tested where it shifts.
 
-    A study that was stopped goes on where it was.
+    An interrupted study resumes when started again with the same output folder.
 
         pfdl study procedural colored-mnist --rows erm,pfdl,balance
 

@@ -110,7 +110,7 @@ def run(
         scale: How large the experiment is.
         images: Where the images are.
         output: The run folder, with ``splits`` (a manifest per seed), ``runs`` (a run folder per row and seed),
-            ``cells`` (finished ones) and ``results.csv``. A run that was killed goes on in the middle.
+            ``cells`` (finished ones) and ``results.csv``. A killed run resumes in the middle.
         device: Where to compute.
         n_jobs: How many trainings at a time, see :func:`pfdl.experiments.grid.run_grid`.
         console: Likewise.
