@@ -19,8 +19,8 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from pfdl._internal.files import write_bytes_atomically
-from pfdl._internal.runs import claim, write_table
+from pfdl._internal.files import write_atomically, write_bytes_atomically
+from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice
 from pfdl.contexts.quality import worst_group_accuracy
 from pfdl.data.colored_mnist import TRAIN_COLOR_FLIPS, ColoredMNIST
@@ -116,7 +116,7 @@ def run(
             store_contexts(source, config.seeds, config.max_train, contexts, n_jobs=at_once)
         function = partial(run_task, folder=folder, device=device, contexts=contexts)
         results = run_grid(function, tasks(source, config), output / "cells", n_jobs=n_jobs, console=console)
-        write_table(output / "results.csv", results.to_csv(index=False))
+        write_atomically(output / "results.csv", results.to_csv(index=False))
         first = ColoredMNIST(source, seed=config.seed, max_train=config.max_train)
         write_bytes_atomically(output / PICTURE, draw_environments(first))
     return results
