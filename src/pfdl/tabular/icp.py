@@ -83,7 +83,7 @@ def _invariance(X: FloatArray, y: FloatArray, membership: NDArray[np.intp]) -> f
         rest = rest - centred @ np.linalg.lstsq(centred, rest, rcond=None)[0]
     counts = np.bincount(membership).astype(float)
     sums, squares = np.bincount(membership, rest), np.bincount(membership, rest**2)
-    inside = _Part(counts, sums, squares)
+    inside = _Part(counts, sums.astype(float), squares.astype(float))
     outside = _Part(counts.sum() - counts, sums.sum() - sums, squares.sum() - squares)
     large = (counts >= _LEAST_ROWS) & (outside.rows >= _LEAST_ROWS)
     error = np.sqrt(inside.variance / inside.rows + outside.variance / outside.rows)

@@ -15,6 +15,7 @@ from rich.console import Console
 from sklearn.metrics import normalized_mutual_info_score
 from torch import Tensor
 
+from pfdl._internal.files import write_atomically
 from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_count
 from pfdl.contexts.inference import infer_contexts
