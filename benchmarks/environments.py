@@ -3,8 +3,9 @@
     python benchmarks/environments.py            # writes docs/results/environments.csv
 
 The tables are those of the list (``real_tables.csv``) with a natural environment: region, year, country. Compared:
-least squares, least squares behind the screen without and with ``groups=``, and linear invariant causal prediction. Every method sees the other environments alone. The last table has an injected column: V
-follows the label in the rows that were selected, positively in half of the environments, not at all in the others.
+least squares, least squares behind the screen without and with ``groups=``, and linear invariant causal prediction.
+Every method sees the other environments alone. The last table has an injected column: V follows the label in the rows
+that were selected, positively in half of the environments, not at all in the others.
 """
 
 import argparse
