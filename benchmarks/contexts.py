@@ -18,18 +18,18 @@ from sklearn.metrics import normalized_mutual_info_score
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from pfdl.cli.study import make_arenas
+from pfdl.cli.study import make_study_data
 from pfdl.contexts import find_contexts
-from pfdl.experiments.study.data import Round
+from pfdl.experiments.study.data import Split
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.features import attach
 from pfdl.vision.pixels import mirror_and_shift, normalise
 
 
-def after_an_epoch(game: Round, seed: int) -> Tensor:
+def after_an_epoch(split: Split, seed: int) -> Tensor:
     """The features of a ResNet-18 that was trained on the labels for one epoch."""
     torch.manual_seed(seed)
-    images, labels = game.train.inputs, game.train.labels
+    images, labels = split.train.inputs, split.train.labels
     network = make_backbone("resnet18", int(labels.max()) + 1, image_size=images.shape[-1])
     optimizer = torch.optim.SGD(network.parameters(), 0.01, momentum=0.9, weight_decay=1e-4)
     for rows in torch.randperm(len(labels))[: len(labels) // 64 * 64].split(64):
@@ -41,11 +41,11 @@ def after_an_epoch(game: Round, seed: int) -> Tensor:
         return torch.cat([(network(normalise(part)), tap.features)[1] for part in images.split(256)])
 
 
-def measure(features: Tensor, game: Round, seed: int) -> tuple[float, float]:
+def measure(features: Tensor, split: Split, seed: int) -> tuple[float, float]:
     """Return the number of contexts and their agreement with the truth."""
-    found = find_contexts(features, game.train.labels, seed=seed)
+    found = find_contexts(features, split.train.labels, seed=seed)
     print(f"<!-- seed {seed}: {found.sentence} -->", flush=True)
-    return found.number, float(normalized_mutual_info_score(game.train.contexts, found.contexts))
+    return found.number, float(normalized_mutual_info_score(split.train.contexts, found.contexts))
 
 
 def main() -> None:
@@ -58,18 +58,18 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=100)
     arguments = parser.parse_args()
     print("| data | described by | found | agreement |\n|---|---|---|---|")
-    as_pixels = make_arenas(arguments.data, [], arguments.group_by, arguments.mnist, "resnet18")
-    as_features = make_arenas(arguments.data, arguments.features, arguments.group_by, arguments.mnist, "resnet18")
+    as_pixels = make_study_data(arguments.data, [], arguments.group_by, arguments.mnist, "resnet18")
+    as_features = make_study_data(arguments.data, arguments.features, arguments.group_by, arguments.mnist, "resnet18")
     for arena, embedded in zip(as_pixels, as_features, strict=True):
         lines: dict[str, list[tuple[float, float]]] = {}
         for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
-            game = arena.round(seed)
-            lines.setdefault("random filters", []).append(measure(game.scenery(), game, seed))
-            if game.train.inputs.dim() == 4:
-                lines.setdefault("ResNet-18 after an epoch", []).append(measure(after_an_epoch(game, seed), game, seed))
+            split = arena.round(seed)
+            lines.setdefault("random filters", []).append(measure(split.context_features(), split, seed))
+            if split.train.inputs.dim() == 4:
+                lines.setdefault("ResNet-18 after an epoch", []).append(measure(after_an_epoch(split, seed), split, seed))
             if embedded.features is not None:
                 stored = embedded.round(seed)
-                lines.setdefault("EfficientNet-lite0", []).append(measure(stored.scenery(), stored, seed))
+                lines.setdefault("EfficientNet-lite0", []).append(measure(stored.context_features(), stored, seed))
         for name, values in lines.items():
             number, agreement = np.mean(values, axis=0)
             print(f"| {arena.name.split(',')[0]} | {name} | {number:.1f} | {agreement:.2f} |")

@@ -1,4 +1,4 @@
-"""How often the screening of PFDLRegressor is right: on random tables without selection, and on MMADS by bias rate.
+"""How often the selection screen is right: on random tables without selection, and on MMADS by bias rate.
 
     python benchmarks/screening.py
 
@@ -14,8 +14,8 @@ from scipy import stats
 
 from pfdl.data import make_mmads
 from pfdl.data.mmads import SETTINGS
-from pfdl.tabular import PFDLRegressor
-from pfdl.tabular.selection import FOLLOWS_LABEL
+from pfdl.tabular import SelectionScreen
+from pfdl.tabular.screening import FOLLOWS_LABEL
 
 TABLES = 40
 
@@ -32,7 +32,7 @@ def unbiased(seed: int, r2: float, loading: float, same_sign: bool) -> tuple[np.
     return X, signal + rng.standard_normal(2000) * signal.std() * np.sqrt((1 - r2) / r2)
 
 
-def simple_rule_drops(model: PFDLRegressor, n: int) -> bool:
+def simple_rule_drops(model: SelectionScreen, n: int) -> bool:
     m, ratio = model.explain()["m"], model.explain()["ratio"]
     p = len(m)
     r2 = 1 - (1 - m) * (n - p) / (n - 1)
@@ -41,16 +41,16 @@ def simple_rule_drops(model: PFDLRegressor, n: int) -> bool:
 
 
 def false_alarms() -> Table:
-    table = Table("causes", "loading", "R² of y", "k/m < 0.4 drops a column", "PFDLRegressor drops a column")
+    table = Table("causes", "loading", "R² of y", "k/m < 0.4 drops a column", "the screen drops a column")
     for same_sign in (True, False):
         for loading in (0.5, 1.0):
             for r2 in (0.2, 0.5, 0.8, 0.95):
                 simple = ours = 0
                 for seed in range(1000, 1000 + TABLES):
                     X, y = unbiased(seed, r2, loading, same_sign)
-                    model = PFDLRegressor().fit(X, y)
+                    model = SelectionScreen().fit(X, y)
                     simple += simple_rule_drops(model, len(X))
-                    ours += not model.kept_.all()
+                    ours += not model.get_support().all()
                 name = "push the same way" if same_sign else "mixed signs"
                 table.add_row(name, f"{loading}", f"{r2}", f"{simple / TABLES:.0%}", f"{ours / TABLES:.0%}")
     return table
@@ -66,7 +66,9 @@ def detections() -> Table:
                 hits = 0
                 for seed in range(1000, 1010):
                     data = make_mmads(n, p, rate, setting, seed=seed)
-                    followers = np.flatnonzero(PFDLRegressor().fit(data.X, data.y).screening_.decision == FOLLOWS_LABEL)
+                    followers = np.flatnonzero(
+                        SelectionScreen().fit(data.X, data.y).screening_.decision == FOLLOWS_LABEL
+                    )
                     hits += followers.tolist() == data.biased.tolist()
                 found.append(f"{hits}/10")
             table.add_row(f"{setting}, {n}, {p}", *found)

@@ -1,28 +1,29 @@
-"""A biased sample, ordinary least squares and PFDL side by side, and why PFDL dropped what it dropped."""
+"""A biased sample, least squares with and without the selection screen, and why a column was dropped."""
 
 from pathlib import Path
 
 from sklearn.linear_model import LinearRegression
 
 from pfdl.data import make_mmads
-from pfdl.tabular import PFDLRegressor
+from pfdl.tabular import ScreenedRegressor
 from pfdl.tabular.metrics import rmse
 
 
 def main() -> None:
     train = make_mmads(n=2000, p=10, r=1.7, setting="v_to_s", seed=0)
     table = train.frame().drop(columns="y")
-    plain, stable = LinearRegression().fit(table, train.y), PFDLRegressor().fit(table, train.y)
+    plain, stable = LinearRegression().fit(table, train.y), ScreenedRegressor().fit(table, train.y)
 
-    print(stable.explain().round(2).to_string())
-    print(f"\nVerdict: {stable.verdict_}.\n\nRMSE where the bias has another strength or direction:")
+    print(stable.explain().drop(columns="why").round(2).to_string())
+    print("\nV1:", stable.explain().loc["V1", "why"])
+    print(f"\nVerdict: {stable.verdict_}\n\nRMSE where the bias has another strength or direction:")
     for r in (1.7, 1.3, -1.3, -1.7):
         test = make_mmads(n=5000, p=10, r=r, setting="v_to_s", seed=1)
         errors = [rmse(test.y, model.predict(test.frame().drop(columns="y"))) for model in (plain, stable)]
-        print(f"  r = {r:4}: OLS {errors[0]:.3f}, PFDL {errors[1]:.3f}")
+        print(f"  r = {r:4}: OLS {errors[0]:.3f}, screened {errors[1]:.3f}")
 
     picture = Path("tabular_explanation.png")
-    stable.plot_explanation().figure.savefig(picture, dpi=120)
+    stable.plot().figure.savefig(picture, dpi=120)
     print(f"\nThe reasons as a picture: {picture}")
 
 

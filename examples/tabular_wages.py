@@ -12,7 +12,7 @@ from sklearn.linear_model import LassoCV, LinearRegression, RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from pfdl.tabular import DWRRegressor, PFDLRegressor
+from pfdl.tabular import DWRRegressor, ScreenedRegressor
 from pfdl.tabular.metrics import stability_report
 
 
@@ -51,7 +51,7 @@ METHODS = {
     "Ridge": RidgeCV(),
     "gradient boosting": HistGradientBoostingRegressor(random_state=0),
     "DWR": DWRRegressor(max_iter=1000),  # of the published 5000 steps, to keep this example short
-    "PFDL": PFDLRegressor(),
+    "screened OLS": ScreenedRegressor(),
 }
 
 
@@ -66,11 +66,11 @@ def compare(X: pd.DataFrame, y: pd.Series, environment: pd.Series, train: list) 
         rows[name] = {
             "AE": report.average_error,
             "SE": report.stability_error,
-            "worst": report.worst_rmse,
+            "worst": report.worst,
             "worst environment": str(report.worst_group),
         }
-        if name == "PFDL":
-            print(f"PFDL: {model[-1].verdict_}.")
+        if name == "screened OLS":
+            print(f"Screen: {model[-1].verdict_}")
     return pd.DataFrame(rows).T
 
 

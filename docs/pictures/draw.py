@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from pfdl.data import make_mmads
-from pfdl.tabular import PFDLRegressor
+from pfdl.tabular import SelectionScreen
 
 HERE = Path(__file__).parent
 BLUE, RED, GREY, PALE = "#1b6ca8", "#c8442b", "#5f6670", "#eef3f7"
@@ -58,11 +58,11 @@ def two_steps() -> plt.Figure:
 
 
 def parts() -> plt.Figure:
-    """One feature, what the others tell of it, and the rest, on generated data."""
+    """Draw one feature, what the others predict of it, and the rest, on generated data."""
     generator = np.random.default_rng(0)
-    scene, own = generator.normal(size=(2, 300))
-    first = scene + 0.6 * own
-    others = scene[:, None] + 0.5 * generator.normal(size=(300, 3))
+    shared, own = generator.normal(size=(2, 300))
+    first = shared + 0.6 * own
+    others = shared[:, None] + 0.5 * generator.normal(size=(300, 3))
     coefficients, *_ = np.linalg.lstsq(others, first)
     told = others @ coefficients
     figure, axes = plt.subplots(1, 3, figsize=(8.6, 2.9), layout="constrained", sharex=True, sharey=True)
@@ -82,7 +82,7 @@ def parts() -> plt.Figure:
 def m_and_k() -> plt.Figure:
     """What the label-conditional decomposition sees on MMADS."""
     table = make_mmads(n=2000, p=20, r=1.7, seed=0).frame()
-    model = PFDLRegressor().fit(table.drop(columns="y"), table["y"])
+    model = SelectionScreen().fit(table.drop(columns="y"), table["y"])
     found = model.explain()
     figure, axis = plt.subplots(figsize=(5.6, 4.0), layout="constrained")
     end = found["m"].max() * 1.05

@@ -105,7 +105,8 @@ def linear_r2(u):
 
 def test_fitting_g_raises_its_r2_and_minimising_the_penalty_lowers_it():
     """The whole idea on a problem small enough to see: free features, minimised directly."""
-    decorrelate = make(hidden=32, optimizer=partial(torch.optim.Adam, lr=1e-2), center="batch", form="pairwise")
+    adam = partial(torch.optim.Adam, lr=1e-2)
+    decorrelate = make(hidden=32, sharing="indexed", optimizer=adam, center="batch", form="pairwise")
     u = batch(256)
     for _ in range(300):
         decorrelate.fit_step(u)

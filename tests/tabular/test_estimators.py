@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
+from sklearn.datasets import load_wine
+from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from pfdl.data import make_mmads
-from pfdl.tabular import DWRRegressor, PFDLClassifier, PFDLRegressor, SRDORegressor
+from pfdl.tabular import (
+    DWRRegressor,
+    PFDLRegressor,
+    ScreenedClassifier,
+    ScreenedRegressor,
+    SelectionScreen,
+    SRDORegressor,
+)
 from pfdl.tabular.metrics import rmse
-from pfdl.tabular.selection import FOLLOWS_LABEL
+from pfdl.tabular.screening import FOLLOWS_LABEL
 
 
 @pytest.fixture(autouse=True)
@@ -33,13 +44,15 @@ def one_thread():
 
 @parametrize_with_checks(
     [
-        PFDLRegressor(),
-        PFDLRegressor(auxiliary=True),
-        PFDLRegressor(decomposition="network", max_steps=3),
-        PFDLRegressor("paper", max_steps=3),
+        PFDLRegressor(max_iter=3),
+        SelectionScreen(),
+        SelectionScreen(decomposition="network", max_steps=3),
+        ScreenedRegressor(),
+        ScreenedRegressor(auxiliary=True),
+        ScreenedRegressor(Ridge()),
+        ScreenedClassifier(),
         DWRRegressor(max_iter=20),
         SRDORegressor(classifier=LogisticRegression()),
-        PFDLClassifier(),
     ]
 )
 def test_scikit_learn_compatibility(estimator, check):
@@ -51,19 +64,24 @@ def data():
     return make_mmads(1000, 10, 1.7, seed=0)
 
 
+def followers(model):
+    screen = model if isinstance(model, SelectionScreen) else model.screen_
+    return np.flatnonzero(screen.screening_.decision == FOLLOWS_LABEL).tolist()
+
+
 def test_pandas_in_names_out_and_the_reasons(data):
     frame = data.frame().drop(columns="y")
-    model = PFDLRegressor().fit(frame, data.y)
+    model = ScreenedRegressor().fit(frame, data.y)
     assert model.feature_names_in_.tolist() == data.feature_names
     assert model.get_feature_names_out().tolist() == ["S1", "S2", "S3", "S4", "S5"]
     why = model.explain()
     assert isinstance(why, pd.DataFrame)
-    assert why.columns.tolist() == ["m", "k", "ratio", "share", "relevance", "decision"]
     assert why.loc["V1", "decision"] == FOLLOWS_LABEL
     assert why.loc["V1", "ratio"] == pytest.approx(why.loc["V1", "k"] / why.loc["V1", "m"])
     assert why.loc["V1", "share"] > 0.9
+    assert "effect of the label" in why.loc["V1", "why"]
     assert (why.loc["S1":"S5", "share"] < 0.5).all()
-    assert "left out" in model.verdict_
+    assert model.verdict_.startswith("V1 follows the label")
     plain = LinearRegression().fit(data.X[:, :5], data.y)
     assert np.allclose(model.coef_[:5], plain.coef_)
     assert np.allclose(model.predict(frame), plain.predict(data.X[:, :5]))
@@ -75,52 +93,115 @@ def test_plot_shows_m_and_k_of_every_column(data):
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    model = PFDLRegressor().fit(data.frame().drop(columns="y"), data.y)
-    axes = model.plot_explanation()
+    model = ScreenedRegressor().fit(data.frame().drop(columns="y"), data.y)
+    axes = model.plot()
     assert [label.get_text() for label in axes.get_yticklabels()] == data.feature_names
     drawn = {float(x) for line in axes.get_lines() for x in line.get_xdata()}
     assert set(model.explain()["m"]) | set(model.explain()["k"]) <= drawn
     _, given = plt.subplots()
-    assert model.plot_explanation(given) is given
+    assert model.plot(given) is given
     plt.close("all")
+
+
+def test_the_screen_stands_in_front_of_any_estimator(data):
+    frame = data.frame().drop(columns="y")
+    pipeline = make_pipeline(SelectionScreen(), HistGradientBoostingRegressor(max_iter=5, random_state=0))
+    pipeline.fit(frame, data.y)
+    assert pipeline[:-1].get_feature_names_out().tolist() == ["S1", "S2", "S3", "S4", "S5"]
+    alone = HistGradientBoostingRegressor(max_iter=5, random_state=0).fit(data.X[:, :5], data.y)
+    assert np.array_equal(pipeline.predict(frame), alone.predict(data.X[:, :5]))
+    wrapped = ScreenedRegressor(HistGradientBoostingRegressor(max_iter=5, random_state=0)).fit(frame, data.y)
+    assert np.array_equal(wrapped.predict(frame), pipeline.predict(frame))
+    assert not hasattr(wrapped, "coef_")
+
+
+def test_the_screen_returns_frames_if_asked_to(data):
+    frame = data.frame().drop(columns="y")
+    screen = SelectionScreen().set_output(transform="pandas").fit(frame, data.y)
+    assert screen.transform(frame).columns.tolist() == ["S1", "S2", "S3", "S4", "S5"]
+    assert screen.get_support(indices=True).tolist() == [0, 1, 2, 3, 4]
+    assert screen.inverse_transform(frame[["S1", "S2", "S3", "S4", "S5"]]).shape == (1000, 10)
+
+
+def test_what_is_to_be_kept_is_kept(data):
+    frame = data.frame().drop(columns="y")
+    assert followers(SelectionScreen(keep=["V1"]).fit(frame, data.y)) == []
+    assert followers(SelectionScreen(keep=[5]).fit(data.X, data.y)) == []
+    kept = SelectionScreen(keep=["V3"]).fit(frame, data.y)
+    assert followers(kept) == [5]
+    assert "V3" in kept.get_feature_names_out()
+    with pytest.raises(ValueError, match="keep names the column 'W'"):
+        SelectionScreen(keep=["W"]).fit(frame, data.y)
+    with pytest.raises(ValueError, match="keep holds 10"):
+        SelectionScreen(keep=[10]).fit(data.X, data.y)
+
+
+def test_weights_count_and_rows_without_weight_do_not(data):
+    other = make_mmads(1000, 10, 1 + 1e-9, seed=1)
+    X, y = np.vstack([data.X, other.X]), np.append(data.y, other.y)
+    weight = np.repeat([1.0, 0.0], 1000)
+    alone, weighted = ScreenedRegressor().fit(data.X, data.y), ScreenedRegressor().fit(X, y, sample_weight=weight)
+    assert np.array_equal(weighted.kept_, alone.kept_)
+    assert np.allclose(weighted.coef_, alone.coef_)
+    scaled = SelectionScreen().fit(data.X, data.y, sample_weight=np.full(1000, 7.0))
+    assert np.allclose(scaled.explain()["m"], alone.explain()["m"])
+    with pytest.raises(TypeError, match="KNeighborsRegressor takes no sample_weight"):
+        ScreenedRegressor(KNeighborsRegressor()).fit(X, y, sample_weight=weight)
 
 
 def test_pipeline_grid_search_clone_and_pickle(data):
     search = GridSearchCV(
-        make_pipeline(StandardScaler(), PFDLRegressor()),
-        {"pfdlregressor__mode": ["selection", "paper"], "pfdlregressor__max_steps": [2]},
+        make_pipeline(StandardScaler(), ScreenedRegressor(Ridge(), screen=SelectionScreen())),
+        {"screenedregressor__screen__alpha": [0.01, 0.05], "screenedregressor__estimator__alpha": [1.0]},
         cv=2,
     ).fit(data.X, data.y)
-    assert set(search.cv_results_["param_pfdlregressor__mode"]) == {"selection", "paper"}
-    for model in (PFDLRegressor("paper", max_steps=5, random_state=0), PFDLRegressor(auxiliary=True, random_state=0)):
+    assert set(search.cv_results_["param_screenedregressor__screen__alpha"]) == {0.01, 0.05}
+    for model in (PFDLRegressor(max_iter=5, random_state=0), ScreenedRegressor(auxiliary=True, random_state=0)):
         fitted = clone(model).fit(data.X, data.y)
         assert np.array_equal(pickle.loads(pickle.dumps(fitted)).predict(data.X), fitted.predict(data.X))
         assert np.array_equal(clone(fitted).fit(data.X, data.y).predict(data.X), fitted.predict(data.X))
     assert cross_val_score(DWRRegressor(max_iter=5), data.X, data.y, cv=2).shape == (2,)
 
 
-def test_paper_mode_feeds_the_decomposition_into_least_squares(data):
-    model = PFDLRegressor("paper", max_steps=50, random_state=0).fit(data.X, data.y)
+def test_pfdl_feeds_the_decomposition_into_least_squares(data):
+    model = PFDLRegressor(max_iter=50, random_state=0).fit(data.X, data.y)
+    assert (model.learning_rate, PFDLRegressor().max_iter) == (0.001, 5000)
     assert model.decomposition_.sharing == "strict"
     scaled = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0)
     with torch.no_grad():
         auxiliary = model.decomposition_(torch.from_numpy(scaled)).numpy()
     expected = LinearRegression().fit(np.hstack([data.X, auxiliary]), data.y)
     assert np.allclose(model.coef_, expected.coef_[:10])
+    assert np.allclose(model.auxiliary_coef_, expected.coef_[10:])
     assert np.allclose(model.predict(data.X), expected.predict(np.hstack([data.X, auxiliary])))
-    with pytest.raises(AttributeError, match="mode='paper' does not screen"):
-        model.explain()
 
 
-def test_refitting_in_another_mode_leaves_nothing_behind(data):
-    model = PFDLRegressor("paper", max_steps=2).fit(data.X, data.y)
-    model.set_params(mode="selection").fit(data.X, data.y)
-    assert np.array_equal(model.predict(data.X), PFDLRegressor().fit(data.X, data.y).predict(data.X))
+def test_pfdl_trains_g_on_all_rows_by_the_loss_of_the_paper(data):
+    """One full-batch step of plain gradient descent, against the same step written out."""
+    from pfdl.decorrelation import FeatureDecomposition
+
+    model = PFDLRegressor(max_iter=1, batch_size=None, optimizer="sgd", learning_rate=0.5, hidden=(8,), random_state=3)
+    model.fit(data.X, data.y)
+    seed = int(np.random.RandomState(3).randint(2**31 - 1))
+    torch.manual_seed(seed)
+    g = FeatureDecomposition(10, (8,), sharing="strict")
+    U = torch.from_numpy(((data.X - data.X.mean(axis=0)) / data.X.std(axis=0)).astype(np.float32))
+    loss = ((U - g(U)) ** 2).mean()
+    loss.backward()
+    for ours, start in zip(model.decomposition_.parameters(), g.parameters(), strict=True):
+        assert torch.allclose(ours.float(), start - 0.5 * start.grad, atol=1e-6)
+    assert model.loss_ == pytest.approx(loss.item(), rel=1e-5)
+
+
+def test_pfdl_with_one_column_is_least_squares(data):
+    model = PFDLRegressor(max_iter=1).fit(data.X[:, :1], data.y)
+    assert model.decomposition_ is None
+    assert np.allclose(model.coef_, LinearRegression().fit(data.X[:, :1], data.y).coef_)
 
 
 def test_auxiliary_prediction_helps_where_y_is_not_linear_and_leaves_coefficients_alone(data):
-    plain = PFDLRegressor().fit(data.X, data.y)
-    model = PFDLRegressor(auxiliary=True, random_state=0).fit(data.X, data.y)
+    plain = ScreenedRegressor().fit(data.X, data.y)
+    model = ScreenedRegressor(auxiliary=True, random_state=0).fit(data.X, data.y)
     assert np.array_equal(model.coef_, plain.coef_)
     test = make_mmads(4000, 10, -1.7, seed=1)
     assert rmse(test.y, model.predict(test.X)) < rmse(test.y, plain.predict(test.X))
@@ -132,47 +213,49 @@ def test_auxiliary_prediction_helps_where_y_is_not_linear_and_leaves_coefficient
 
 def test_two_followers_in_the_auxiliary_prediction():
     data = make_mmads(1000, 20, 1.7, seed=0)
-    model = PFDLRegressor(auxiliary=True, random_state=0).fit(data.X, data.y)
-    assert (model.screening_.decision == FOLLOWS_LABEL).sum() == 2
+    model = ScreenedRegressor(auxiliary=True, random_state=0).fit(data.X, data.y)
+    assert len(followers(model)) == 2
     assert model.predict(data.X).shape == (1000,)
 
 
 def test_without_intercept(data):
-    model = PFDLRegressor(fit_intercept=False).fit(data.X, data.y)
+    model = ScreenedRegressor(LinearRegression(fit_intercept=False)).fit(data.X, data.y)
     assert model.intercept_ == 0.0
     assert np.allclose(model.coef_[:5], np.linalg.lstsq(data.X[:, :5], data.y, rcond=None)[0])
 
 
-def test_default_beats_every_rival_where_the_bias_turns(data):
+def test_screening_beats_every_rival_where_the_bias_turns(data):
     test = make_mmads(4000, 10, -1.7, seed=1)
-    rivals = [LinearRegression(), DWRRegressor(max_iter=1500), SRDORegressor(random_state=0)]
-    ours = rmse(test.y, PFDLRegressor().fit(data.X, data.y).predict(test.X))
+    rivals = [LinearRegression(), DWRRegressor(), SRDORegressor(random_state=0)]
+    ours = rmse(test.y, ScreenedRegressor().fit(data.X, data.y).predict(test.X))
     for rival in rivals:
         assert ours < rmse(test.y, rival.fit(data.X, data.y).predict(test.X)) - 0.05
 
 
 @pytest.mark.parametrize(
-    ("parameters", "message"),
+    ("model", "message"),
     [
-        ({"mode": "label"}, "mode is 'label'; choose 'selection' or 'paper'"),
-        ({"decomposition": "tree"}, "decomposition is 'tree'"),
-        ({"alpha": 0.0}, "alpha is 0.0; it must lie strictly between 0 and 1"),
-        ({"share_threshold": 1.5}, "share_threshold is 1.5"),
-        ({"ratio_threshold": -1}, "ratio_threshold is -1"),
-        ({"learning_rate": 0}, "learning_rate is 0; it must be positive"),
-        ({"batch_size": 0}, "batch_size is 0"),
-        ({"max_steps": 0}, "max_steps is 0"),
+        (SelectionScreen(target="label"), "target is 'label'; choose 'auto', 'number', 'class'"),
+        (SelectionScreen(decomposition="tree"), "decomposition is 'tree'"),
+        (SelectionScreen(alpha=0.0), "alpha is 0.0; it must lie strictly between 0 and 1"),
+        (SelectionScreen(share_threshold=1.5), "share_threshold is 1.5"),
+        (SelectionScreen(ratio_threshold=-1), "ratio_threshold is -1"),
+        (SelectionScreen(max_steps=0), "max_steps is 0"),
+        (PFDLRegressor(learning_rate=0), "learning_rate is 0; it must be positive"),
+        (PFDLRegressor(batch_size=0), "batch_size is 0"),
+        (PFDLRegressor(max_iter=0), "max_iter is 0"),
+        (PFDLRegressor(optimizer="lbfgs"), "optimizer is 'lbfgs'; choose 'adam', 'rmsprop', 'sgd'"),
     ],
 )
-def test_parameters_are_stored_as_given_and_checked_in_fit(parameters, message, data):
-    model = PFDLRegressor(**parameters)
+def test_parameters_are_stored_as_given_and_checked_in_fit(model, message, data):
     with pytest.raises(ValueError, match=message):
         model.fit(data.X, data.y)
 
 
 def test_unfitted_models_say_so():
-    with pytest.raises(NotFittedError):
-        PFDLRegressor().explain()
+    for model in (SelectionScreen(), ScreenedRegressor(), ScreenedClassifier()):
+        with pytest.raises(NotFittedError):
+            model.explain()
 
 
 def biased_classes(seed: int, n: int, follows: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -187,10 +270,11 @@ def biased_classes(seed: int, n: int, follows: bool) -> tuple[np.ndarray, np.nda
 def test_classifier_leaves_out_the_column_that_follows_the_class():
     for seed in range(3):
         X, y = biased_classes(seed, 3000, follows=True)
-        model = PFDLClassifier().fit(X, y)
-        assert np.flatnonzero(model.screening_.decision == FOLLOWS_LABEL).tolist() == [5]
+        model = ScreenedClassifier().fit(X, y)
+        assert followers(model) == [5]
         assert model.kept_[:5].all()
         assert model.predict_proba(X).shape == (3000, 2)
+        assert model.decision_function(X).shape == (3000,)
         turned = X.copy()
         turned[:, 5] *= -1
         assert model.score(turned, y) == model.score(X, y) > 0.9
@@ -199,12 +283,23 @@ def test_classifier_leaves_out_the_column_that_follows_the_class():
 
 def test_classifier_without_selection_is_the_plain_classifier():
     X, y = biased_classes(0, 3000, follows=False)
-    model = PFDLClassifier(DecisionTreeClassifier(max_depth=3, random_state=0)).fit(X, y)
+    model = ScreenedClassifier(DecisionTreeClassifier(max_depth=3, random_state=0)).fit(X, y)
     assert model.kept_.all()
     assert np.array_equal(model.predict(X), DecisionTreeClassifier(max_depth=3, random_state=0).fit(X, y).predict(X))
+    assert not hasattr(model, "decision_function")
+
+
+def test_classifier_scales_its_columns():
+    X, y = load_wine(return_X_y=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        scores = cross_val_score(ScreenedClassifier(), X, y, cv=5)
+        weighted = ScreenedClassifier().fit(X, y, sample_weight=np.ones(len(y)))
+    assert scores.mean() > 0.97
+    assert np.array_equal(weighted.predict(X), ScreenedClassifier().fit(X, y).predict(X))
 
 
 def test_classifier_needs_two_classes_and_stands_constant_columns():
     with pytest.raises(ValueError, match=r"one class only, 1"):
-        PFDLClassifier().fit([[0.0], [1.0]], [1, 1])
-    assert PFDLClassifier().fit(np.ones((6, 2)), ["a", "a", "a", "a", "b", "b"]).predict(np.ones((1, 2))) == ["a"]
+        ScreenedClassifier().fit([[0.0], [1.0]], [1, 1])
+    assert ScreenedClassifier().fit(np.ones((6, 2)), ["a", "a", "a", "a", "b", "b"]).predict(np.ones((1, 2))) == ["a"]

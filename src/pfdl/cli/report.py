@@ -10,26 +10,32 @@ from typing import Annotated
 
 import typer
 
-from pfdl.cli.images import answering_mistakes
+from pfdl._internal.text import printable
+from pfdl.cli.common import answering_mistakes
 
 
 def report(
     runs: Annotated[
         list[Path], typer.Argument(metavar="RUNS…", help="Run folders, and folders that hold run folders.")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write; a name in .md gives Markdown.")] = (
+        Path("report.html")
+    ),
 ) -> None:
-    """Write one HTML page from any number of run folders: tables beside the paper's figures, plots, how it was made.
+    """Write one page from any number of run folders: tables beside the paper's figures, plots, how it was made.
 
-    The page works offline, on a phone and on paper. Runs that are not finished are shown with what they have.
+    An HTML page works offline, on a phone and on paper. Of a Markdown page that exists, everything above the line that
+    begins with '<!-- All below' is kept. Runs that are not finished are shown with what they have.
 
         pfdl report runs/ -o report.html
+
+        pfdl report docs/results/colored-mnist -o docs/results/colored-mnist.md
     """
     with answering_mistakes():
         from pfdl.experiments.reporting import write_report
 
         for problem in write_report(runs, output).problems:
-            typer.echo(f"Note: {problem}", err=True)
+            typer.echo(f"Note: {printable(problem)}", err=True)
         typer.echo(output)
 
 
@@ -40,19 +46,19 @@ def demo(
 ) -> None:
     """Show all three experiments in small: about three minutes on two cores, no data, no GPU, one page at the end.
 
-    A demonstration that was stopped goes on where it was. The page opens in a browser where there is one.
+    An interrupted demonstration resumes when started again. The page opens in a browser if the session is interactive.
     """
     from rich.console import Console
 
     with answering_mistakes():
         from pfdl.experiments import demo as demonstration
-        from pfdl.vision.resume import TrainingStoppedError
+        from pfdl.vision.stopping import TrainingStoppedError
 
         try:
             page, written = demonstration.run(output, Console(stderr=True))
         except (TrainingStoppedError, KeyboardInterrupt):
             typer.echo(
-                f"Stopped. All that was done is saved in {output}; the same command goes on from there.", err=True
+                f"Stopped. All that was done is saved in {output}; the same command resumes from there.", err=True
             )
             raise typer.Exit(130) from None
         for title, finding in written.findings.items():
@@ -62,7 +68,7 @@ def demo(
 
 
 def open_in_browser(page: Path) -> bool:
-    """Show a page to somebody who sits before this machine; do nothing where nobody does, or nothing can show it."""
+    """Open the page in a browser if the session is interactive; return whether one opened."""
     has_display = sys.platform in ("win32", "darwin") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
     if not has_display or not sys.stdout.isatty():
         return False

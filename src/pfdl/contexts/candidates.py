@@ -22,6 +22,7 @@ AS_CLEAR = 0.01
 """Of equally good numbers the one with the clearest clusters is taken; within this the smaller."""
 
 HALVINGS = 2
+OTHER_STARTS = 1000
 CLUSTERED = 4000
 """Clusters are sought in so many samples; all others are assigned to them."""
 
@@ -138,7 +139,10 @@ def find_clusters(
     def stability(candidate: int) -> float:
         agreed = []
         for pair in parts:
-            found = [model.fit(candidate, random_state).assign(z[:, half], y) for half, model in pair]
+            found = [  # from starts of their own, or both halves would end in the same poor optimum and agree on it
+                model.fit(candidate, random_state + OTHER_STARTS * side).assign(z[:, half], y)
+                for side, (half, model) in enumerate(pair)
+            ]
             agreed.append(adjusted_rand_score(*found))
         return float(np.mean(agreed))
 

@@ -15,7 +15,7 @@ from pfdl.decorrelation.linear import group_means, predict_left_out
 PRINCIPAL = 64
 """Clusters are sought in so many main coordinates; distances in more cost more and say the same."""
 
-STARTS, MOST_TURNS, SWEEPS = 2, 30, 20
+STARTS, POOLED_STARTS, MOST_TURNS, SWEEPS = 2, 8, 30, 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ class PooledClusters:
 
     def fit(self, number: int, seed: int) -> Clusters:
         """Return the best of several runs of k-means."""
-        fits = (_k_means(self._z, number, seed + start, 50) for start in range(STARTS))
+        fits = (_k_means(self._z, number, seed + start, 50) for start in range(POOLED_STARTS))
         best = min(fits, key=lambda fit: float(fit.inertia_))
         centers = np.asarray(best.cluster_centers_, dtype=np.float64)
         zero = np.zeros((self._classes, self._z.shape[1]))

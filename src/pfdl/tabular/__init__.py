@@ -1,9 +1,20 @@
-"""scikit-learn estimators for tables whose sample was selected with a bias."""
+"""scikit-learn estimators for tables whose rows were selected with a bias."""
 
-from pfdl.tabular.classifier import PFDLClassifier
 from pfdl.tabular.dwr import DWRRegressor
+from pfdl.tabular.icp import ICPRegressor
 from pfdl.tabular.pfdl import PFDLRegressor
-from pfdl.tabular.picture import Picture, picture_table
+from pfdl.tabular.plot import ScreeningPlot
+from pfdl.tabular.screened import ScreenedClassifier, ScreenedRegressor
+from pfdl.tabular.selector import SelectionScreen
 from pfdl.tabular.srdo import SRDORegressor
 
-__all__ = ["DWRRegressor", "PFDLClassifier", "PFDLRegressor", "Picture", "SRDORegressor", "picture_table"]
+__all__ = [
+    "DWRRegressor",
+    "ICPRegressor",
+    "PFDLRegressor",
+    "SRDORegressor",
+    "ScreenedClassifier",
+    "ScreenedRegressor",
+    "ScreeningPlot",
+    "SelectionScreen",
+]

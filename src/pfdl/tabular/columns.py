@@ -1,60 +1,81 @@
-"""Screening a table as it comes: constant columns, copies and one-hot sets included."""
+"""Screening a table as it comes: constant columns, copies, one-hot sets and near copies of the label included."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pfdl.tabular.moments import independent_columns
-from pfdl.tabular.selection import FOLLOWS_LABEL, ISOLATED, KEPT, Decomposer, Screening, linear_decomposer, screen
-
-if TYPE_CHECKING:
-    import pandas as pd
+from pfdl.tabular.environments import compare_environments
+from pfdl.tabular.moments import Moments, independent_columns
+from pfdl.tabular.safety import SafetyNet, screen_safely
+from pfdl.tabular.screening import (
+    CHANGES,
+    CONSTANT,
+    FOLLOWS_LABEL,
+    KEPT,
+    NEAR_COPY,
+    Decomposer,
+    Rules,
+    Screening,
+    linear_decomposer,
+)
 
 FloatArray = NDArray[np.float64]
 
-CONSTANT = "constant"
 _WEIGHT_THAT_COUNTS = 1e-6
+_COPY = 0.97
 
 
 def screen_table(
     X: FloatArray,
     label: FloatArray,
+    weight: FloatArray | None = None,
     *,
+    goal: int = 1,
+    protected: NDArray[np.bool_] | None = None,
     decompose: Decomposer = linear_decomposer,
-    alpha: float,
-    share_threshold: float,
-    ratio_threshold: float,
+    rules: Rules | None = None,
+    net: SafetyNet | None = None,
 ) -> Screening:
-    """`screen` for any table: what cannot be judged is taken out first and put back after.
+    """Screen any table: what cannot be judged is taken out first and put back after.
 
-    A constant column is left out. A column that can be computed from others is judged with them: it is dropped if a
-    dropped column goes into it, and kept otherwise.
+    A constant column is kept, as it does no harm. A column of which the label explains 97 % and more is kept and
+    flagged: no noisy selection makes one, and whether it is computed from the label or the label from it, the table
+    cannot tell. A column that can be computed from others is judged with them: it is dropped if a dropped column goes
+    into it, and kept otherwise.
     """
-    independent, combination = independent_columns(X)
-    core = X if len(independent) == X.shape[1] else X[:, independent]
-    found = screen(
+    p = X.shape[1]
+    protected = np.zeros(p, dtype=bool) if protected is None else protected
+    if weight is not None and not (weight > 0).all():  # rows without weight are no rows
+        counts = weight > 0
+        X, label, weight = X[counts], label[counts], weight[counts]
+    copies = _near_copies(X, label, weight)
+    independent, combination = independent_columns(np.where(copies, 0.0, X) if copies.any() else X, weight)
+    core = X if len(independent) == p else X[:, independent]
+    found = screen_safely(
         core,
         label,
+        weight,
+        goal=goal,
+        protected=protected[independent],
         decompose=decompose,
-        alpha=alpha,
-        share_threshold=share_threshold,
-        ratio_threshold=ratio_threshold,
+        rules=rules,
+        net=net,
     )
     if core is X:
         return found
-    decision = np.full(X.shape[1], KEPT, dtype=object)
+    decision = np.full(p, KEPT, dtype=object)
     uses = np.abs(combination) > _WEIGHT_THAT_COUNTS
     decision[~uses.any(axis=0)] = CONSTANT
-    decision[uses[found.decision == FOLLOWS_LABEL].any(axis=0)] = FOLLOWS_LABEL
+    decision[copies] = NEAR_COPY
+    decision[uses[found.followers].any(axis=0) & ~protected] = FOLLOWS_LABEL
     decision[independent] = found.decision
+    suspect = uses[found.suspect].any(axis=0) & ~protected
 
     def spread(values: FloatArray) -> FloatArray:
-        full = np.full(X.shape[1], np.nan)
+        full = np.full(p, np.nan)
         full[independent] = values
         return full
 
@@ -64,66 +85,40 @@ def screen_table(
         k=spread(found.k),
         share=spread(found.share),
         relevance=spread(found.relevance),
+        survival=spread(found.survival),
         decision=decision,
+        suspect=suspect,
     )
 
 
-def explanation_frame(found: Screening, names: Sequence[str]) -> pd.DataFrame:
-    """One row per column of the table: the evidence and the decision."""
-    import pandas as pd
+def compare_table(
+    found: Screening,
+    X: FloatArray,
+    label: FloatArray,
+    groups: NDArray[np.object_],
+    weight: FloatArray | None = None,
+    *,
+    goal: int = 1,
+    protected: NDArray[np.bool_],
+    alpha: float,
+) -> Screening:
+    """Add the evidence of known environments on the columns that one sample gave no reason to drop."""
+    if not label.shape[1]:
+        return found
+    judged = np.flatnonzero(found.kept & (found.decision != CONSTANT))
+    seen = compare_environments(X[:, judged], label[:, :goal], groups, weight, protected=protected[judged], alpha=alpha)
+    decision = found.decision.copy()
+    decision[judged[seen.dropped]] = CHANGES
+    changes = np.full(X.shape[1], np.nan)
+    changes[judged] = seen.changes
+    dropped = decision == CHANGES
+    return replace(found, decision=decision, environments=replace(seen, changes=changes, dropped=dropped))
 
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = found.k / found.m
-    return pd.DataFrame(
-        {
-            "m": found.m,
-            "k": found.k,
-            "ratio": ratio,
-            "share": found.share,
-            "relevance": found.relevance,
-            "decision": found.decision.astype(str),
-        },
-        index=pd.Index(names, name="column"),
-    )
 
-
-_COLOURS = {KEPT: "#1b6ca8", FOLLOWS_LABEL: "#c8442b", ISOLATED: "#9a9a9a"}
-
-
-def plot_explanation(table: pd.DataFrame, verdict: str, ax: Any = None) -> Any:
-    """Draw m and k of every column: an arrow from what the others tell about it to the same once y is known.
-
-    Args:
-        table: what `explanation_frame` returned.
-        verdict: the title.
-        ax: Matplotlib axes to draw on; new ones by default.
-
-    Returns:
-        The axes.
-    """
-    import textwrap
-
-    import matplotlib.pyplot as plt
-    from matplotlib.lines import Line2D
-
-    table = table[table["m"].notna()]
-    if ax is None:
-        _, ax = plt.subplots(figsize=(6.4, 0.26 * len(table) + 1.9), layout="constrained")
-    for place, (_, row) in enumerate(table.iterrows()):
-        colour = _COLOURS[row["decision"]]
-        ax.plot([row["m"], row["k"]], [place, place], color=colour, linewidth=2, alpha=0.5)
-        ax.plot(row["m"], place, "o", markerfacecolor="white", markeredgecolor=colour, markersize=7)
-        ax.plot(row["k"], place, "o", color=colour, markersize=7)
-    ax.set_yticks(range(len(table)), table.index)
-    ax.set_ylim(len(table) - 0.5, -0.5)
-    ax.set_xlabel("share of the column that the other columns explain")
-    ax.set_title(textwrap.fill(verdict, 72), fontsize="medium", loc="left")
-    ax.grid(axis="x", alpha=0.3)
-    marks = [
-        Line2D([], [], linestyle="", marker="o", color="black", markerfacecolor="white", label="m: y unknown"),
-        Line2D([], [], linestyle="", marker="o", color="black", label="k: y known"),
-    ]
-    present = [decision for decision in _COLOURS if (table["decision"] == decision).any()]
-    marks += [Line2D([], [], color=_COLOURS[decision], linewidth=2, label=decision) for decision in present]
-    ax.legend(handles=marks, fontsize="small", loc="best")
-    return ax
+def _near_copies(X: FloatArray, label: FloatArray, weight: FloatArray | None) -> NDArray[np.bool_]:
+    moments = Moments.of(X, label, weight)
+    if not label.shape[1] or moments.rows < 2 * label.shape[1] + 10:
+        return np.zeros(X.shape[1], dtype=bool)
+    varies = np.diag(moments.joint)[: X.shape[1]] > 0.5
+    copies: NDArray[np.bool_] = varies & (moments.residual_variance(moments.label) < 1.0 - _COPY)
+    return copies

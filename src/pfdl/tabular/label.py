@@ -7,29 +7,38 @@ from numpy.typing import ArrayLike, NDArray
 
 FloatArray = NDArray[np.float64]
 
-_RANK_TOLERANCE = 1e-7
+_RANK_TOLERANCE = 1e-4
 
 
 def number_functions(y: ArrayLike) -> FloatArray:
-    """A numeric label: y and its hinges at the quartiles, orthonormal.
+    """Return y and its hinges at the quartiles, orthonormal, as functions of a numeric label; the first is y itself.
 
-    Piecewise linear rather than powers of y, because one outlying label would rule a cubic.
+    Piecewise linear rather than powers of y, because one outlying label would rule a cubic. A constant label has none.
     """
-    y = np.asarray(y, dtype=np.float64)
-    hinges = [np.maximum(y - quartile, 0.0) for quartile in np.quantile(y, [0.25, 0.5, 0.75])]
-    return _orthonormal(np.column_stack([y, *hinges]))
+    numbers: FloatArray = np.asarray(y, dtype=np.float64)
+    low, spread = numbers.min(), numbers.max() - numbers.min()
+    if spread == 0:
+        return np.empty((len(numbers), 0))
+    numbers = (numbers - low) / spread
+    hinges = [np.maximum(numbers - quartile, 0.0) for quartile in np.quantile(numbers, [0.25, 0.5, 0.75])]
+    return _orthonormal(np.column_stack([numbers, *hinges]))
 
 
 def class_functions(codes: NDArray[np.intp], num_classes: int) -> FloatArray:
-    """A class label: the indicator of each class but one, orthonormal."""
+    """Return the indicator of each class but one, orthonormal; a single class has none."""
     return _orthonormal(np.eye(num_classes)[codes][:, 1:])
 
 
 def _orthonormal(functions: FloatArray) -> FloatArray:
-    """Centred, uncorrelated, variance 1; directions that hold nothing are left out."""
-    functions = functions - functions.mean(axis=0)
-    functions = functions / np.maximum(functions.std(axis=0), np.finfo(float).tiny)
-    values, vectors = np.linalg.eigh(functions.T @ functions / len(functions))
-    held = values > _RANK_TOLERANCE * max(values[-1], np.finfo(float).tiny)
-    result: FloatArray = functions @ (vectors[:, held] / np.sqrt(values[held]))
-    return result
+    """Make functions centred, uncorrelated and of variance 1, one after the other; leave out those that add nothing."""
+    found: list[FloatArray] = []
+    for function in functions.T:
+        rest = function - function.mean()
+        length = np.sqrt(rest @ rest)
+        for _ in range(2):  # once more, against rounding
+            for other in found:
+                rest = rest - (rest @ other) / len(rest) * other
+        remaining = np.sqrt(rest @ rest)
+        if remaining > _RANK_TOLERANCE * length:
+            found.append(rest * (np.sqrt(len(rest)) / remaining))
+    return np.column_stack(found) if found else np.empty((len(functions), 0))

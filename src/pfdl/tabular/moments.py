@@ -13,6 +13,9 @@ IndexArray = NDArray[np.intp]
 
 _ROWS_AT_A_TIME = 65_536
 _COLLINEAR = 1e-8
+# Added to the variance of every scaled column: where y is an exact linear function of the columns, they are collinear
+# once y is known, and without it their conditional covariance could not be inverted.
+_RIDGE = 1e-10
 
 
 @dataclass(frozen=True)
@@ -20,31 +23,32 @@ class Moments:
     """Covariance of [columns scaled to variance 1, label functions], with what is needed to centre new rows.
 
     Attributes:
-        joint: covariance matrix (maximum likelihood: divided by ``rows``) of shape (p + d, p + d).
+        joint: covariance matrix (maximum likelihood: divided by the sum of weights) of shape (p + d, p + d).
         mean: means of [columns, label functions].
         scale: standard deviations of the columns.
-        rows: rows it was computed from.
+        rows: rows it was computed from; with weights, Kish's effective number of rows.
     """
 
     joint: FloatArray
     mean: FloatArray
     scale: FloatArray
-    rows: int
+    rows: float
 
     @classmethod
-    def of(cls, X: FloatArray, label: FloatArray) -> Moments:
+    def of(cls, X: FloatArray, label: FloatArray, weight: FloatArray | None = None) -> Moments:
         """Compute them in chunks of rows, so that no centred copy of a large table is made."""
         n, p = X.shape
-        mean = np.concatenate([X.mean(axis=0, dtype=np.float64), label.mean(axis=0, dtype=np.float64)])
+        mean = np.concatenate([_mean(X, weight), _mean(label, weight)])
         joint = np.zeros((len(mean), len(mean)))
         for start in range(0, n, _ROWS_AT_A_TIME):
             rows = slice(start, start + _ROWS_AT_A_TIME)
             chunk = np.hstack([X[rows], label[rows]]) - mean
-            joint += chunk.T @ chunk
-        joint /= n
+            joint += chunk.T @ (chunk if weight is None else chunk * weight[rows, None])
+        joint /= n if weight is None else weight.sum()
         scale = np.sqrt(np.diag(joint)[:p])
         both = np.concatenate([np.where(scale > 0, scale, 1.0), np.ones(label.shape[1])])
-        return cls(joint / np.outer(both, both), mean, both[:p], n)
+        rows_worth = float(n) if weight is None else effective_rows(weight)
+        return cls(joint / np.outer(both, both), mean, both[:p], rows_worth)
 
     @property
     def num_columns(self) -> int:
@@ -56,49 +60,80 @@ class Moments:
         """Where the label functions stand in ``joint``."""
         return np.arange(self.num_columns, len(self.mean))
 
+    def subset(self, columns: IndexArray) -> Moments:
+        """Return the moments of some of the columns and the label."""
+        both = np.concatenate([columns, self.label])
+        return Moments(self.joint[np.ix_(both, both)], self.mean[both], self.scale[columns], self.rows)
+
     def scaled(self, X: FloatArray) -> FloatArray:
-        """Rows of X, centred and scaled."""
+        """Centre and scale rows of X."""
         result: FloatArray = (X - self.mean[: self.num_columns]) / self.scale
         return result
 
     def centred(self, label: FloatArray) -> FloatArray:
-        """Rows of the label functions, centred."""
+        """Centre rows of the label functions."""
         result: FloatArray = label - self.mean[self.num_columns :]
         return result
 
     def unbias(self, inputs: int) -> float:
-        """Factor that makes a residual variance after a regression on this many inputs unbiased."""
-        return self.rows / (self.rows - inputs - 1)
+        """Return the factor that makes a residual variance after a regression on this many inputs unbiased."""
+        return self.rows / max(self.rows - inputs - 1, 1.0)
 
     def covariance(self, columns: IndexArray, given: IndexArray | None = None) -> FloatArray:
-        """Covariance of some columns, or of what a regression on the ``given`` ones leaves of them."""
-        block: FloatArray = self.joint[np.ix_(columns, columns)]
+        """Return the covariance of some columns, or of what a regression on the ``given`` ones leaves of them."""
+        block: FloatArray = self.joint[np.ix_(columns, columns)] + _RIDGE * np.eye(len(columns))
         if given is None or not len(given):
             return block
         across = self.joint[np.ix_(given, columns)]
-        rest: FloatArray = block - across.T @ np.linalg.solve(self.joint[np.ix_(given, given)], across)
+        among = self.joint[np.ix_(given, given)] + _RIDGE * np.eye(len(given))
+        rest: FloatArray = block - across.T @ np.linalg.solve(among, across)
         return rest
 
     def residual_variance(self, given: IndexArray) -> FloatArray:
-        """Unbiased variance that a regression on the ``given`` leaves of every column (tiny for the given ones)."""
+        """Return the unbiased variance that a regression on the ``given`` leaves of every column."""
         columns = np.arange(self.num_columns)
         variance = np.diag(self.covariance(columns, given=given)) * self.unbias(len(given))
-        return np.maximum(variance, np.finfo(float).tiny)
+        return np.maximum(variance, _RIDGE)
 
 
-def independent_columns(X: FloatArray) -> tuple[IndexArray, FloatArray]:
+def effective_rows(weight: FloatArray) -> float:
+    """Return Kish's effective sample size, (Σw)² / Σw²: as many rows of equal weight would be worth as much."""
+    scaled = weight / weight.max()
+    return float(scaled.sum() ** 2 / (scaled**2).sum())
+
+
+def precision_diagonal(covariance: FloatArray) -> FloatArray:
+    """Return the diagonal of the inverse, also of a covariance that rounding has made barely singular."""
+    ridge = _RIDGE
+    while True:
+        try:
+            inverse = np.diag(np.linalg.inv(covariance + (ridge - _RIDGE) * np.eye(len(covariance))))
+        except np.linalg.LinAlgError:
+            inverse = np.full(len(covariance), np.nan)
+        if np.isfinite(inverse).all() and (inverse > 0).all():
+            return inverse
+        ridge *= 10.0
+
+
+def independent_columns(X: FloatArray, weight: FloatArray | None = None) -> tuple[IndexArray, FloatArray]:
     """Split the columns into linearly independent ones and those that follow from them.
 
     Returns:
         The indices of the independent columns (constant ones are not among them), in order, and a matrix of shape
         (independent, p) that writes every centred column as a combination of them.
     """
-    moments = Moments.of(X, np.empty((len(X), 0)))
+    moments = Moments.of(X, np.empty((len(X), 0)), weight)
     # A column whose spread is rounding error next to its size is constant.
     varies = moments.scale > np.sqrt(np.finfo(float).eps) * np.abs(moments.mean) * 1e-3
+    varies &= np.diag(moments.joint) > 0.5
     correlation = np.where(np.outer(varies, varies), moments.joint, 0.0)
     _, triangle, order = qr(correlation, pivoting=True)
     rank = int((np.abs(np.diag(triangle)) > _COLLINEAR).sum())
     independent: IndexArray = np.sort(order[:rank]).astype(np.intp)
     among = correlation[np.ix_(independent, independent)]
     return independent, np.linalg.solve(among, correlation[independent])
+
+
+def _mean(values: FloatArray, weight: FloatArray | None) -> FloatArray:
+    mean: FloatArray = values.mean(axis=0) if weight is None else weight @ values / weight.sum()
+    return mean

@@ -1,9 +1,9 @@
-"""Training the decomposition network g on a table, in mini-batches, with rows held out to judge it by."""
+"""Training the decomposition network g on a table: as the paper does, and with rows held out to judge it by."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,32 +14,38 @@ from torch import Tensor
 from pfdl.decorrelation.decomposition import FeatureDecomposition
 from pfdl.decorrelation.functional import decomposition_loss
 from pfdl.tabular.moments import Moments
-from pfdl.tabular.selection import Unexplained, linear_decomposer
+from pfdl.tabular.screening import Unexplained, linear_decomposer
 
 FloatArray = NDArray[np.float64]
 
 _HELD_OUT_SHARE, _MOST_HELD_OUT = 0.2, 20_000
 _ROWS_AT_A_TIME = 4096
 _PATIENCE = 5
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "adam": torch.optim.Adam,
+    "rmsprop": torch.optim.RMSprop,
+    "sgd": torch.optim.SGD,
+}
 
 
 @dataclass(frozen=True)
 class NetworkTraining:
-    """How g is trained: Adam on mini-batches until the held-out loss has not fallen for five looks, or ``max_steps``.
+    """Measure with networks how much of each column the others explain, on rows held out from training.
 
-    A look is taken after every pass over the table, or every 200 steps where a pass is longer.
+    Trains with Adam on mini-batches until the held-out loss has not fallen for five looks, or for ``max_steps``. A look
+    is taken after every pass over the table, or every 200 steps where a pass is longer.
     """
 
     hidden: Sequence[int]
-    learning_rate: float
-    batch_size: int
     max_steps: int
     seed: int
+    learning_rate: float = 0.01
+    batch_size: int = 128
 
     def fit(
-        self, X: FloatArray, moments: Moments, *, label: FloatArray | None = None, sharing: str = "indexed"
+        self, X: FloatArray, moments: Moments, *, label: FloatArray | None = None
     ) -> tuple[FeatureDecomposition, FloatArray]:
-        """Train g, with the label as an always visible input if one is given.
+        """Train an indexed g, with the label as an always visible input if one is given.
 
         Returns:
             g with the weights that did best on the held-out rows, in double precision, and its residual variance
@@ -54,8 +60,8 @@ class NetworkTraining:
             g = FeatureDecomposition(
                 moments.num_columns,
                 self.hidden,
-                sharing=sharing,
-                num_context=0 if label is None else label.shape[1],
+                sharing="indexed",
+                num_conditioning=0 if label is None else label.shape[1],
             )
         optimizer = torch.optim.Adam(g.parameters(), lr=self.learning_rate)
         best, best_state, looks_without_gain = np.inf, copy.deepcopy(g.state_dict()), 0
@@ -96,12 +102,45 @@ class NetworkTraining:
         )
 
 
+@dataclass(frozen=True)
+class PaperTraining:
+    """Train the paper's shared g on all rows, for a number of iterations at a fixed learning rate."""
+
+    hidden: Sequence[int]
+    learning_rate: float
+    max_iter: int
+    batch_size: int | None
+    optimizer: str
+    seed: int
+
+    def fit(self, X: FloatArray, moments: Moments) -> tuple[FeatureDecomposition, float]:
+        """Return g in double precision and the loss of the last iteration."""
+        rng = np.random.default_rng(self.seed)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            g = FeatureDecomposition(moments.num_columns, self.hidden, sharing="strict")
+        optimizer = OPTIMIZERS[self.optimizer](g.parameters(), lr=self.learning_rate)
+        size = len(X) if self.batch_size is None else min(self.batch_size, len(X))
+        order = rng.permutation(len(X))
+        start, loss = 0, torch.zeros(())
+        for _ in range(self.max_iter):
+            if start + size > len(X):  # the table has been traversed
+                order, start = rng.permutation(len(X)), 0
+            features, _ = _batch(X, None, order[start : start + size], moments)
+            start += size
+            loss = decomposition_loss(features, g(features))
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+        return g.double().eval(), float(loss.detach())
+
+
 def _num_held_out(rows: int) -> int:
     return min(max(int(_HELD_OUT_SHARE * rows), 1), _MOST_HELD_OUT)
 
 
 def correlated_part(g: FeatureDecomposition, X: FloatArray, moments: Moments) -> FloatArray:
-    """What g says of every column from the others, of shape (n, p), in standard deviations."""
+    """Return g's prediction of every column from the others, of shape (n, p), in standard deviations."""
     parts = []
     with torch.no_grad():
         for start in range(0, len(X), _ROWS_AT_A_TIME):

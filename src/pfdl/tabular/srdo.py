@@ -5,24 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LinearRegression
-from sklearn.linear_model._base import LinearModel
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import validate_data
 
-from pfdl.tabular.dwr import effective_sample_size
+from pfdl._internal.fitting import all_or_nothing
+from pfdl.tabular.linear import LinearRegressorBase
+from pfdl.tabular.validation import check_table
+from pfdl.tabular.weights import warn_if_few_rows_count
 
 
-class SRDORegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
+class SRDORegressor(LinearRegressorBase):
     """Weighted least squares under weights that make the table look like one with independent columns.
 
     Shen et al., "Stable Learning via Sample Reweighting", AAAI 2020. Every column is shuffled on its own, which keeps
-    the marginals and breaks all dependence; a classifier learns to tell shuffled rows from real ones, and its odds are
-    the density ratio by which real rows are weighted.
+    the marginals and breaks all dependence; a classifier learns to distinguish shuffled rows from real ones, and
+    its odds are the density ratio by which real rows are weighted.
 
     Args:
         classifier: Any classifier with ``predict_proba``; by default scikit-learn's multilayer perceptron with hidden
@@ -35,7 +36,7 @@ class SRDORegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         intercept_: Intercept.
         classifier_: The fitted classifier.
         sample_weight_: The weights, with mean 1.
-        effective_sample_size_: (Σw)² / Σw².
+        effective_sample_size_: (Σw)² / Σw². Below a tenth of the rows, ``fit`` warns.
         n_features_in_: Number of columns seen in ``fit``.
         feature_names_in_: Their names, if X had any.
     """
@@ -47,9 +48,10 @@ class SRDORegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         self.fit_intercept = fit_intercept
         self.random_state = random_state
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any) -> SRDORegressor:
         """Fit to columns X of shape (n, p) and a numeric label y of shape (n,)."""
-        X, y = validate_data(self, X, y, y_numeric=True, dtype=np.float64)
+        X, y = check_table(self, X, y, numeric_y=True)
         random = check_random_state(self.random_state)
         shuffled = np.column_stack([random.permutation(column) for column in X.T])
         if self.classifier is None:
@@ -63,7 +65,7 @@ class SRDORegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         probability = self.classifier_.predict_proba(X)
         weight = probability[:, 1] / np.maximum(probability[:, 0], np.finfo(float).eps)
         self.sample_weight_ = weight / weight.mean()
-        self.effective_sample_size_ = effective_sample_size(weight)
+        self.effective_sample_size_ = warn_if_few_rows_count(self.sample_weight_, "SRDO")
         linear = LinearRegression(fit_intercept=self.fit_intercept).fit(X, y, sample_weight=self.sample_weight_)
         self.coef_, self.intercept_ = linear.coef_, linear.intercept_
         return self

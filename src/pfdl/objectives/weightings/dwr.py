@@ -1,12 +1,20 @@
-"""Decorrelated Weighting Regression, on the features of a batch."""
+"""Decorrelated Weighting Regression: its loss, its solver, and its weights on the features of a batch."""
 
 from __future__ import annotations
+
+import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from pfdl._internal.validation import check_count
+from pfdl._internal.validation import check_count, check_matrix, check_number
 from pfdl.objectives.weightings.base import Weighting
+
+# The constants of the published code.
+_BALANCE, _SUM, _SIZE = 2000.0, 0.0005, 0.00005
+_RMSPROP_DECAY, _EPSILON = 0.9, 1e-10
+_MOMENTUM, _ADAM_DECAY = 0.9, 0.99
 
 
 class DWR(Weighting):
@@ -19,9 +27,9 @@ class DWR(Weighting):
         - \tfrac{w^\top X_j}{\sum w} \tfrac1n w^\top X^{(-j)} \Big\|_2
         + 0.0005 \big(\textstyle\sum w - n\big)^2 + 0.00005 \sum w^2
 
-    with RMSProp. The published method is one stage of a regression on a table and takes up to 5000 steps on all rows at
-    once; :class:`pfdl.tabular.DWRRegressor` is that. Here, as in applications to networks, it sees a mini-batch and
-    takes ``steps`` steps. Costs O(n·p²) a step.
+    with the published RMSProp (decay 0.9). The published method is one stage of a regression on a table and takes up
+    to 5000 steps on all rows at once; :class:`pfdl.tabular.DWRRegressor` is that. Here, as in applications to
+    networks, it sees a mini-batch and takes ``steps`` steps. Costs O(n·p²) a step.
 
     Args:
         steps: Steps of RMSProp for each batch.
@@ -33,28 +41,100 @@ class DWR(Weighting):
     def __init__(self, *, steps: int = 20, learning_rate: float = 0.005) -> None:
         super().__init__()
         check_count("steps", steps, 0)
+        check_number("learning_rate", learning_rate)
         self.steps = steps
         self.learning_rate = learning_rate
 
     def forward(self, features: Tensor) -> Tensor:
         """Learn the weights of a batch of features, shape (n, p)."""
+        check_matrix("features", features)
         x = features.detach().float()
-        root = x.new_ones(len(x), requires_grad=True)
-        optimizer = torch.optim.RMSprop([root], lr=self.learning_rate)
-        for _ in range(self.steps):
-            with torch.enable_grad():
-                loss = dwr_loss(x, root.square())
-            (root.grad,) = torch.autograd.grad(loss, root)
-            optimizer.step()
-        return self.finish(root.detach().square())
+        return self.finish(decorrelating_weights(x, steps=self.steps, learning_rate=self.learning_rate).weights)
+
+
+class LearntWeights(NamedTuple):
+    """Weights of the samples, the loss before the last step, and the steps taken."""
+
+    weights: Tensor
+    loss: float
+    steps: int
+
+
+def decorrelating_weights(
+    x: Tensor, *, steps: int, learning_rate: float, solver: str = "rmsprop", tol: float | None = None
+) -> LearntWeights:
+    """Minimise DWR's loss over sample weights w = G∘G, from G = 1.
+
+    Args:
+        x: Features or columns, shape (n, p), without gradient.
+        steps: Most steps.
+        learning_rate: Learning rate, with ``"adam"`` that of the first step.
+        solver: ``"rmsprop"``: the published one, TensorFlow 1's RMSProp (decay 0.9, mean square 1 at the start).
+            ``"adam"``: Adam with a learning rate that falls to 0 along a cosine.
+        tol: Stop when the loss changes by no more than this from one step to the next.
+
+    Returns:
+        The weights, the last loss and the number of steps.
+    """
+    root = x.new_ones(len(x))
+    momentum, mean_square = torch.zeros_like(root), torch.ones_like(root)
+    previous, loss, step = math.inf, math.inf, 0
+    if solver == "adam":
+        mean_square.zero_()
+    with torch.no_grad():
+        for step in range(1, steps + 1):
+            value, gradient = dwr_loss_and_gradient(x, root.square())
+            gradient.mul_(2.0 * root)
+            if solver == "adam":
+                momentum.lerp_(gradient, 1.0 - _MOMENTUM)
+                mean_square.lerp_(gradient.square(), 1.0 - _ADAM_DECAY)
+                size = learning_rate * 0.5 * (1.0 + math.cos(math.pi * (step - 1) / steps)) / (1.0 - _MOMENTUM**step)
+                root.addcdiv_(momentum, (mean_square / (1.0 - _ADAM_DECAY**step) + _EPSILON).sqrt(), value=-size)
+            else:
+                mean_square.lerp_(gradient.square(), 1.0 - _RMSPROP_DECAY)
+                root.addcdiv_(gradient, (mean_square + _EPSILON).sqrt(), value=-learning_rate)
+            if tol is None:
+                continue  # reading the loss would wait for a GPU
+            loss = float(value)
+            if abs(previous - loss) <= tol:
+                break
+            previous = loss
+    return LearntWeights(root.square(), loss, step)
 
 
 def dwr_loss(x: Tensor, weights: Tensor) -> Tensor:
-    """DWR's loss of some weights, shape (n,), on x, shape (n, p), from one weighted covariance matrix."""
+    """Return DWR's loss of some weights, shape (n,), on x, shape (n, p), from one weighted covariance matrix."""
     n, p = x.shape
-    weighted = x * weights[:, None]
-    cross = x.T @ weighted / n - torch.outer(weighted.sum(0) / weights.sum(), weighted.sum(0) / n)
-    without_itself = cross - cross.diagonal().diag_embed()
     # The norm has no derivative at 0; a feature that is already independent of all others asks for nothing.
-    lengths = without_itself.square().sum(1).clamp(min=torch.finfo(x.dtype).tiny).sqrt()
-    return 2000 / p * lengths.sum() + 0.0005 * (weights.sum() - n).square() + 0.00005 * weights.square().sum()
+    lengths = _covariance(x, weights).square().sum(1).clamp(min=torch.finfo(x.dtype).tiny).sqrt()
+    size = weights.sum() - n
+    return _BALANCE / p * lengths.sum() + _SUM * size.square() + _SIZE * weights.square().sum()
+
+
+def dwr_loss_and_gradient(x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Return DWR's loss and its gradient with respect to the weights, in closed form.
+
+    With C the weighted covariance without its diagonal, D its rows scaled to length 2000/p, f the weighted mean of x
+    times t = Σw/n, the first term has the derivative (x_iᵀ D x_i − x_iᵀ (D + Dᵀ) f / t + fᵀ D f / t²) / n. Costs two
+    products of n·p² and keeps nothing for a backward pass.
+    """
+    n, p = x.shape
+    total = weights.sum() / n
+    first = x.T @ weights / n
+    covariance = _covariance(x, weights)
+    lengths = covariance.square().sum(1).clamp(min=torch.finfo(x.dtype).tiny).sqrt()
+    direction = covariance * (_BALANCE / p / lengths)[:, None]
+    towards_mean = (direction + direction.T) @ first / total
+    gradient = torch.linalg.vecdot(x @ direction - towards_mean, x)
+    gradient = (gradient + first @ direction @ first / total**2) / n
+    gradient = gradient + 2.0 * _SUM * (total * n - n) + 2.0 * _SIZE * weights
+    loss = _BALANCE / p * lengths.sum() + _SUM * (total * n - n).square() + _SIZE * weights.square().sum()
+    return loss, gradient
+
+
+def _covariance(x: Tensor, weights: Tensor) -> Tensor:
+    """Return the weighted covariance of x, as DWR normalises it, with zeros on the diagonal."""
+    weighted = x * weights[:, None]
+    first = weighted.sum(0)
+    covariance = x.T @ weighted / len(x) - torch.outer(first / weights.sum(), first / len(x))
+    return covariance - covariance.diagonal().diag_embed()

@@ -1,0 +1,28 @@
+"""Modules that load a state whole or not at all."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+
+class AtomicModule(nn.Module):
+    """A module whose ``load_state_dict`` leaves it as it was if it raises."""
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Load a state, all of it or nothing; arguments and result are those of ``nn.Module.load_state_dict``.
+
+        Raises:
+            RuntimeError, ValueError, TypeError: If the state does not fit this module; nothing has changed then.
+        """
+        if isinstance(state_dict, Mapping) and not all(isinstance(key, str) for key in state_dict):
+            raise ValueError("the state has keys that are not strings; give what state_dict() returned.")
+        before = copy.deepcopy(self.state_dict())
+        try:
+            return super().load_state_dict(state_dict, strict=strict, assign=assign)
+        except Exception:
+            super().load_state_dict(before)
+            raise

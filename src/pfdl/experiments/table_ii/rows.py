@@ -1,0 +1,52 @@
+"""What is compared on the paper's backbone: the paper's method, and controls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+RATIOS = ("1:5", "1:3", "1:1", "2:1", "3:1", "4:1", "5:1")
+PAPER = {
+    "erm": (39.79, 39.98, 40.54, 42.41, 43.21, 46.67, 44.73),  # commented out in the paper's source
+    "pfdl": (41.31, 41.41, 43.70, 47.46, 46.80, 49.29, 50.87),
+}
+"""The paper's accuracies in percent on NICO, ResNet-50, at ``RATIOS``."""
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """One way to train.
+
+    Args:
+        title: Its name in tables.
+        objective: A name for :func:`pfdl.make_objective`.
+        settings: The settings of the objective's parts, by their names.
+        weight_decay: Of SGD.
+    """
+
+    title: str
+    objective: str
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    weight_decay: float = 1e-4
+
+
+def _pfdl(title: str, **settings: Any) -> TableRow:
+    return TableRow(title, "pfdl", {"pfdl": settings} if settings else {})
+
+
+ROWS: dict[str, TableRow] = {
+    "erm": TableRow("ERM", "erm"),
+    "pfdl": _pfdl("PFDL"),
+    "level": TableRow("Level penalty (no g)", "level"),
+    "pfdl-indexed": _pfdl("PFDL, indexed g", sharing="indexed"),
+    "pfdl-centred": _pfdl("PFDL, centred", center="batch"),
+    "mean": TableRow("g replaced by the mean of the other features", "mean-decorrelation"),
+    "covariance": _pfdl("covariance part alone, λ = 10⁴", center="batch", weight=1e4),
+    "covariance-indexed": _pfdl(
+        "covariance part alone, λ = 10⁴, indexed g", center="batch", weight=1e4, sharing="indexed"
+    ),
+    "standardised": _pfdl("PFDL on standardised features", standardize=True),
+    "standardised-indexed": _pfdl("PFDL on standardised features, indexed g", standardize=True, sharing="indexed"),
+    "weight-decay": TableRow("ERM, weight decay 5e-4", "erm", weight_decay=5e-4),
+}

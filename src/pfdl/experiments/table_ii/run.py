@@ -1,0 +1,266 @@
+"""Train the paper's backbone by the paper's schedule, row by row on paired seeds, and test it along the way."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from rich.console import Console
+from torch import Tensor, nn
+
+from pfdl._internal.files import write_atomically, write_bytes_atomically
+from pfdl._internal.runs import claim
+from pfdl._internal.validation import check_choice
+from pfdl.data import ContextFolder, make_split
+from pfdl.data.context_images import HIDDEN_CONTEXT
+from pfdl.data.manifest import Manifest, read_groups
+from pfdl.data.sources import ContextSource
+from pfdl.decorrelation import PartialDecorrelation
+from pfdl.experiments.grid import run_grid
+from pfdl.experiments.table_ii.probe import probe
+from pfdl.experiments.table_ii.rows import RATIOS, ROWS
+from pfdl.experiments.training import DivergedError, Progress, Samples, TrainingSettings, logits_of, predict, train
+from pfdl.vision.backbones import make_backbone
+
+COLUMNS = ("data", "backbone", "row", "seed", "epoch", "test", "value")
+WHOLE, WORST = "whole", "worst group"
+LAST, CHOSEN = "last", "chosen"
+"""The epochs that count: the last, and the one with the best accuracy on validation images of the training mixture."""
+
+
+@dataclass(frozen=True)
+class TableConfig:
+    """How the table is made; the defaults are the paper's, where it says.
+
+    Args:
+        rows: Keys of ``ROWS``.
+        seeds: Paired repetitions.
+        first_seed: The first of them.
+        backbone: The network, from scratch, with its own stem.
+        image_size: Height and width.
+        epochs: Passes over the training images.
+        decay_every: Epochs after which the learning rate falls to a tenth.
+        batch_size: Images per step; the paper does not say.
+        validation_fraction: Share of the training set that is held out to choose an epoch.
+        test_every: Test after every so many epochs, for the curves.
+    """
+
+    rows: tuple[str, ...] = ("erm", "pfdl", "level")
+    seeds: int = 12
+    first_seed: int = 0
+    backbone: str = "resnet50"
+    image_size: int = 96
+    epochs: int = 160
+    decay_every: int = 80
+    batch_size: int = 64
+    validation_fraction: float = 0.1
+    test_every: int = 10
+
+
+def run(
+    config: TableConfig,
+    data: Path,
+    output: Path,
+    *,
+    group_by: str | None = None,
+    device: str = "cpu",
+    n_jobs: int = 1,
+    console: Console | None = None,
+    command: str | None = None,
+) -> pd.DataFrame:
+    """Train and test what is missing, and write ``results.csv``.
+
+    Args:
+        config: How.
+        data: A folder class/context/image.
+        output: The run folder, with ``cells`` (finished trainings) and ``results.csv``.
+        group_by: ``CSV:COLUMN``: images with the same entry stay on one side of the split.
+        device: Where to compute.
+        n_jobs: Trainings at a time.
+        console: Where to draw the progress bar.
+        command: What a user typed to start this, for the record.
+
+    Returns:
+        One line per row, seed, epoch and test.
+
+    Raises:
+        ValueError: If a row or the images cannot be used, or the folder holds another run.
+    """
+    for row in config.rows:
+        check_choice("the row", row, ROWS)
+    how = {name: value for name, value in asdict(config).items() if name not in ("rows", "seeds", "first_seed")}
+    tasks = [
+        {"data": data.name, "row": row, "seed": seed, **how}
+        for seed in range(config.first_seed, config.first_seed + config.seeds)
+        for row in config.rows
+    ]
+    settings = {**asdict(config), "data": data.name, "group_by": group_by, "command": command, "device": device}
+    with claim(output, "table-ii", settings, may_change=("rows", "seeds", "first_seed", "command", "device")):
+        images = store_images(data, config.image_size, output / "images.npy")
+        function = partial(run_task, folder=str(data), images=str(images), group_by=group_by, device=device)
+        results = run_grid(function, tasks, output / "cells", n_jobs=n_jobs, console=console)
+        write_atomically(output / "results.csv", results[list(COLUMNS)].to_csv(index=False))
+    return results
+
+
+def run_task(
+    data: str,
+    row: str,
+    seed: int,
+    backbone: str,
+    image_size: int,
+    epochs: int,
+    decay_every: int,
+    batch_size: int,
+    validation_fraction: float,
+    test_every: int,
+    *,
+    folder: str,
+    images: str,
+    group_by: str | None,
+    device: str,
+) -> list[dict[str, Any]]:
+    """Train one row with one seed; the arguments are those of :class:`TableConfig` and :func:`run`.
+
+    Returns:
+        Lines of ``epoch``, ``test`` and ``value``: accuracies in percent, and what the objective and the probe report.
+    """
+    source = _open(folder)
+    groups = None if group_by is None else read_groups(group_by)
+    manifest = make_split(source, seed=seed, validation_fraction=validation_fraction, groups=groups)
+    stored = np.load(images, mmap_mode="r", allow_pickle=False)
+    place = {sample.path: index for index, sample in enumerate(source.samples)}
+    train_set, validation = (_samples(manifest, name, stored, place) for name in ("train", "validation"))
+    judge = _Judge(manifest, stored, place, validation, test_every, epochs, device)
+    settings = TrainingSettings(
+        objective=ROWS[row].objective,
+        settings=ROWS[row].settings,
+        epochs=epochs,
+        decay_every=decay_every,
+        batch_size=batch_size,
+        weight_decay=ROWS[row].weight_decay,
+        seed=seed,
+    )
+    torch.backends.cudnn.benchmark = True
+    torch.manual_seed(seed)  # rows of one seed start from the same weights
+    model = make_backbone(backbone, len(manifest.classes), image_size=image_size)
+    hidden = torch.full_like(train_set.labels, HIDDEN_CONTEXT)
+    judge.probed = train_set.inputs[:batch_size]
+    try:
+        train(settings, model, train_set, hidden, device=device, after_epoch=judge.look)
+    except DivergedError:
+        judge.note(LAST, {"diverged": 1.0})
+    else:
+        judge.finish(model)
+    return [{"backbone": backbone, **line} for line in judge.lines]
+
+
+class _Judge:
+    """Tests a network along its training, and remembers the weights that were best on the validation images."""
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        stored: np.ndarray[Any, Any],
+        place: Mapping[str, int],
+        validation: Samples,
+        test_every: int,
+        epochs: int,
+        device: str,
+    ) -> None:
+        self.test = _to(_samples(manifest, "test", stored, place), device)
+        rows = {row.path: index for index, row in enumerate(manifest.rows_of("test"))}
+        self.sets = {
+            ratio: torch.tensor([rows[row.path] for row in manifest.rows_of(f"test-{ratio}")])
+            for ratio in RATIOS
+            if f"test-{ratio}" in manifest.set_names
+        }
+        self.validation = _to(validation, device)
+        self.test_every, self.epochs, self.device = test_every, epochs, device
+        self.lines: list[dict[str, Any]] = []
+        self.probed: Tensor | None = None
+        self.best_accuracy, self.best_epoch = -1.0, 0
+        self.best: dict[str, Tensor] = {}
+
+    def note(self, epoch: int | str, values: Mapping[str, float]) -> None:
+        """Write down values of an epoch."""
+        self.lines += [{"epoch": str(epoch), "test": name, "value": value} for name, value in values.items()]
+
+    def look(self, progress: Progress) -> None:
+        """Validate after every epoch; test, and probe the penalty, after some."""
+        right = predict(progress.model, self.validation.inputs, device=self.device) == self.validation.labels.cpu()
+        accuracy = 100 * float(right.double().mean())
+        if accuracy > self.best_accuracy:
+            self.best_accuracy, self.best_epoch = accuracy, progress.epoch
+            self.best = {name: value.clone() for name, value in progress.model.state_dict().items()}
+        if progress.epoch % self.test_every and progress.epoch not in (1, 2, 5):
+            return
+        values = self.accuracies(progress.model)
+        self.note(progress.epoch, {"validation": accuracy, **progress.metrics, **values, **self._probe(progress)})
+
+    def finish(self, model: nn.Module) -> None:
+        """Test the last weights and those that were best on the validation images."""
+        self.note(LAST, self.accuracies(model))
+        model.load_state_dict(self.best)
+        self.note(CHOSEN, {**self.accuracies(model), "validation": self.best_accuracy, "epoch": self.best_epoch})
+
+    def accuracies(self, model: nn.Module) -> dict[str, float]:
+        """Accuracy in percent at the seven ratios, on the whole test side, and of the worst group."""
+        labels, contexts = self.test.labels.cpu(), self.test.contexts.cpu()
+        right = (predict(model, self.test.inputs, device=self.device) == labels).double()
+        groups = labels * (int(contexts.max()) + 1) + contexts
+        by_group = [float(right[groups == group].mean()) for group in set(groups.tolist())]
+        found = {ratio: float(right[rows].mean()) for ratio, rows in self.sets.items()}
+        return {
+            name: 100 * value for name, value in {**found, WHOLE: float(right.mean()), WORST: min(by_group)}.items()
+        }
+
+    def _probe(self, progress: Progress) -> dict[str, float]:
+        penalties = [part for part in progress.objective.penalties if isinstance(part, PartialDecorrelation)]
+        if not penalties or self.probed is None:
+            return {}
+        state = copy.deepcopy(dict(progress.model.named_buffers()))
+        with torch.no_grad():  # in training mode, as the penalty sees the features; the batch statistics are put back
+            logits_of(progress.model, self.probed.to(self.device))
+            for name, value in progress.model.named_buffers():
+                value.copy_(state[name])
+        return probe(penalties[0], progress.tap.features.float())
+
+
+@lru_cache(maxsize=2)
+def _open(folder: str) -> ContextSource:
+    return ContextFolder(folder, on_bad_image="skip")
+
+
+def store_images(data: Path, size: int, path: Path) -> Path:
+    """Decode all images of a folder once, in the order of its samples, for all trainings to share by memory map."""
+    source = _open(str(data))
+    expected = (len(source.samples), 3, size, size)
+    if path.exists() and np.load(path, mmap_mode="r", allow_pickle=False).shape == expected:
+        return path
+    import io
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(8) as pool:
+        loaded = list(pool.map(lambda sample: source.load(sample.path, size, sample.sha256).numpy(), source.samples))
+    buffer = io.BytesIO()
+    np.save(buffer, np.stack(loaded))
+    write_bytes_atomically(path, buffer.getvalue())
+    return path
+
+
+def _samples(manifest: Manifest, name: str, stored: np.ndarray[Any, Any], place: Mapping[str, int]) -> Samples:
+    labels, contexts = (torch.tensor(numbers) for numbers in manifest.numbers_of(name))
+    rows = [place[row.path] for row in manifest.rows_of(name)]
+    return Samples(torch.from_numpy(np.ascontiguousarray(stored[rows])), labels, contexts)
+
+
+def _to(samples: Samples, device: str) -> Samples:
+    return Samples(*(part.to(device) for part in samples))

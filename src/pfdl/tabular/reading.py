@@ -1,0 +1,139 @@
+"""Reading a table from a file, so that it can be screened."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_SEPARATORS = ",;\t|"
+_SNIFFED_CHARACTERS = 65_536
+
+
+@dataclass(frozen=True, eq=False)
+class TableFile:
+    """A table as read from a file.
+
+    Attributes:
+        X: The numeric columns to predict from, complete rows only.
+        y: The target.
+        notes: A sentence on everything that was left out.
+        separator: What separates the columns; None for Parquet.
+    """
+
+    X: pd.DataFrame
+    y: pd.Series
+    notes: tuple[str, ...]
+    separator: str | None
+
+
+def read_table(path: Path, target: str) -> TableFile:
+    """Read a CSV file with a header, or a Parquet file, as a table that can be screened.
+
+    Separators ``,`` ``;`` tab and ``|`` are recognised, with ``;`` also decimal commas.
+
+    Args:
+        path: The file.
+        target: The column to be predicted.
+
+    Returns:
+        The table without columns that are not numeric, identifiers of rows and rows that are not complete; and a
+        sentence on each such loss.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it is not such a table, has no such column, or too little is left of it.
+    """
+    import pandas as pd
+
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}; give a CSV file with a header, or a Parquet file.")
+    table, separator = _read(path)
+    table.columns = [str(name) for name in table.columns]
+    if target not in table.columns:
+        raise ValueError(f"{path} has no column {target!r}; it has {', '.join(map(repr, table.columns))}.")
+    notes = []
+    words = [name for name in table.columns if name != target and not pd.api.types.is_numeric_dtype(table[name])]
+    if words:
+        notes.append(f"left out, as they are not numeric: {', '.join(map(repr, words))}.")
+    numeric = table.drop(columns=words).replace([np.inf, -np.inf], np.nan)
+    rows = [name for name in numeric.columns if name != target and is_identifier(numeric[name])]
+    if rows:
+        notes.append(f"left out, as they number or identify the rows: {', '.join(map(repr, rows))}.")
+    whole = numeric.drop(columns=rows).dropna()
+    if len(whole) < len(table):
+        incomplete = numeric.drop(columns=rows).isna().sum()
+        worst = str(incomplete.idxmax())
+        notes.append(
+            f"left out, as a value is missing: {len(table) - len(whole)} of {len(table)} rows "
+            f"(most in {worst!r}, {incomplete[worst]})."
+        )
+    if whole.shape[1] < 2 or len(whole) < 2 or whole[target].nunique() < 2:
+        raise ValueError(
+            f"of {path}, {len(whole)} complete rows and {whole.shape[1] - 1} numeric columns beside {target!r} are "
+            "left (or the target never changes); that is too little to judge."
+        )
+    return TableFile(whole.drop(columns=target), whole[target], tuple(notes), separator)
+
+
+def is_identifier(column: pd.Series) -> bool:
+    """Whether a column numbers or identifies the rows: whole numbers, each once, without a gap or in order.
+
+    A quantity may be distinct in every row, too; what gives an identifier away is that its values rise (or fall) by the
+    same step, or that its name says so.
+    """
+    values = column.to_numpy()
+    if values.dtype.kind not in "iuf" or len(values) < 3 or np.isnan(values.astype(float)).any():
+        return False
+    values = values.astype(float)
+    if (values != np.round(values)).any() or len(np.unique(values)) < len(values):
+        return False
+    steps = np.diff(values)
+    even = bool((steps == steps[0]).all())
+    name = str(column.name).strip().lower().replace(" ", "").replace("_", "").replace(".", "")
+    named = name in _IDENTIFIERS or name.endswith("id")
+    return even or named
+
+
+_IDENTIFIERS = {"id", "index", "row", "rownames", "rownumber", "rownum", "unnamed:0", "key", "obs", "case", "no"}
+
+
+def _read(path: Path) -> tuple[pd.DataFrame, str | None]:
+    import pandas as pd
+
+    if path.suffix.lower() == ".parquet":
+        try:
+            return pd.read_parquet(path), None
+        except ImportError as error:
+            raise ImportError(f"reading {path} needs pyarrow: pip install pyarrow.") from error
+        except (ValueError, OSError) as error:
+            raise ValueError(f"{path} is not a Parquet file ({str(error).strip()}).") from error
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            start = file.read(_SNIFFED_CHARACTERS)
+        separator = _separator(start)
+        decimal = "," if separator == ";" else "."
+        table = pd.read_csv(path, sep=separator, encoding="utf-8-sig")
+        if decimal == "," and not any(pd.api.types.is_float_dtype(kind) for kind in table.dtypes):
+            table = pd.read_csv(path, sep=separator, decimal=decimal, encoding="utf-8-sig")
+    except ValueError as error:  # of pandas, for what is not a table or not UTF-8
+        raise ValueError(f"{path} is not a CSV file in UTF-8 ({str(error).strip()}).") from error
+    return table, separator
+
+
+def _separator(start: str) -> str:
+    """Return the separator that splits the header and the first rows into most, and equally many, fields."""
+    lines = [line for line in start.splitlines()[:50] if line.strip()]
+
+    def fields(separator: str) -> int:
+        counts = {len(row) for row in csv.reader(lines[:-1] or lines, delimiter=separator)}
+        return counts.pop() if len(counts) == 1 else 0
+
+    best = max(_SEPARATORS, key=fields)
+    return best if fields(best) > 1 else ","

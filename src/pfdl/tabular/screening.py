@@ -1,0 +1,335 @@
+"""Which columns of a table follow the label only because of how the sample was selected?
+
+Selection that favours rows where a column V lies close to the label y makes V look like an *effect* of y. Effects and
+causes of y leave different marks on the correlations among the columns:
+
+* given y, an effect has little left in common with the other columns: y alone says most of what can be said about it;
+* given y, the causes of y correlate *more*: they collide in y, so knowing y and one cause tells about the others.
+
+Three residual variances per column j carry all of it (F: the columns already dropped):
+
+* v(F), v(F, y): what F alone, F and y, leave unexplained;
+* v(rest), v(rest, y): what all other columns, without and with y, leave unexplained.
+
+    m = 1 − v(rest)/v(F)                       how much the other columns tell about j
+    k = 1 − v(rest, y)/v(F, y)                 the same, once y is known
+    share = (v(F) − v(F, y)) / (v(F) − v(rest, y))   of all that can be told about j, how much y tells alone
+
+This is the label-conditional decomposition: an extension of this project, not part of the PFDL paper.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from pfdl.tabular.environments import Environments
+from pfdl.tabular.moments import Moments, precision_diagonal
+
+FloatArray = NDArray[np.float64]
+IndexArray = NDArray[np.intp]
+
+# A little is forgiven: where other columns cause the causes, collision adds only a percent or two to what they share.
+_COLLISION = 0.98
+
+KEPT, FOLLOWS_LABEL, ISOLATED = "kept", "follows the label", "isolated"
+CONSTANT, NEAR_COPY, CHANGES = "constant", "near copy of the label", "changes between environments"
+
+
+class Outcome(enum.Enum):
+    """What the screening of one sample came to. Columns are dropped in case of `SELECTION` alone."""
+
+    SELECTION = "columns follow the label, and go"
+    NO_SELECTION = "no column follows the label"
+    TOO_SMALL = "too few rows or columns"
+    CONSTANT_LABEL = "the label is constant"
+    EXACT = "the columns determine the label exactly"
+    AMBIGUOUS = "columns follow the label, but the others do not behave like its causes"
+    FEW_LEFT = "columns follow the label, but too few would be left"
+    COSTLY = "columns follow the label, but without them too little is explained"
+    UNSTABLE = "columns follow the label, but not in every half of the rows"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """When a column is dropped.
+
+    Attributes:
+        alpha: level of the tests, divided by the number of columns.
+        share_threshold: a column is a suspect where the label alone explains more than this share of what can be.
+        ratio_threshold: a suspect is dropped where k/m lies below this.
+        least_m: a column is judged only if the others explain at least this share of it: of a column that they hardly
+            explain, the label tells most whatever it is.
+        least_left: columns that must be left.
+    """
+
+    alpha: float = 0.01
+    share_threshold: float = 0.5
+    ratio_threshold: float = 0.6
+    least_m: float = 0.15
+    least_left: int = 3
+
+
+@dataclass(frozen=True)
+class Unexplained:
+    """Residual variance of every (standardised) column given all the others, without and with the label.
+
+    ``rows`` and ``inputs`` are the rows the variances were measured on and the inputs they were fitted with on those
+    same rows (0 where they were measured on rows held out from the fit).
+    """
+
+    without_label: FloatArray
+    with_label: FloatArray
+    rows: float
+    inputs: int
+
+
+class Decomposer(Protocol):
+    """Measures how much of each column the others explain."""
+
+    def __call__(self, X: FloatArray, label: FloatArray, moments: Moments) -> Unexplained:
+        """Return the residual variances of the columns of X, scaled to variance 1 as in ``moments``."""
+        ...
+
+
+def linear_decomposer(X: FloatArray, label: FloatArray, moments: Moments) -> Unexplained:
+    """Decompose with least squares, for all columns at once, from one inverse covariance matrix."""
+    columns = np.arange(moments.num_columns)
+    return Unexplained(
+        without_label=moments.unbias(len(columns) - 1) / precision_diagonal(moments.covariance(columns)),
+        with_label=moments.unbias(len(columns) - 1 + len(moments.label))
+        / precision_diagonal(moments.covariance(columns, given=moments.label)),
+        rows=moments.rows,
+        inputs=len(columns) - 1,
+    )
+
+
+@dataclass(frozen=True)
+class Screening:
+    """What was found: one entry per column in every array.
+
+    Attributes:
+        m: share of the column that the other columns explain; NaN where it cannot be judged.
+        k: the same once the label is known.
+        share: of all that can be explained of the column, how much the label explains alone.
+        relevance: p-value of "given all other columns, this one and the label have nothing in common".
+        decision: ``KEPT``, ``FOLLOWS_LABEL``, ``ISOLATED``, ``CHANGES``, ``NEAR_COPY`` or ``CONSTANT``; the last two
+            are kept.
+        suspect: mask of the columns that looked like followers of the label, whatever became of them.
+        outcome: the verdict.
+        rows: rows of the table; with weights, how many they are worth.
+        survival: share of the halves of the rows in which the column was found to follow the label, too; NaN where
+            that was not asked.
+        explained: share of the label that all columns explain linearly.
+        explained_by_kept: the same without the columns that follow the label.
+        environments: what known environments say, if there are any.
+    """
+
+    m: FloatArray
+    k: FloatArray
+    share: FloatArray
+    relevance: FloatArray
+    decision: NDArray[np.object_]
+    suspect: NDArray[np.bool_]
+    outcome: Outcome
+    rows: float
+    survival: FloatArray
+    explained: float = math.nan
+    explained_by_kept: float = math.nan
+    environments: Environments | None = None
+
+    @property
+    def kept(self) -> NDArray[np.bool_]:
+        """Mask of the columns to use."""
+        mask: NDArray[np.bool_] = ~np.isin(self.decision.astype(str), (FOLLOWS_LABEL, ISOLATED, CHANGES))
+        return mask
+
+    @property
+    def followers(self) -> NDArray[np.bool_]:
+        """Mask of the columns that were found to follow the label, and dropped."""
+        mask: NDArray[np.bool_] = self.decision == FOLLOWS_LABEL
+        return mask
+
+
+def screen(
+    X: FloatArray,
+    label: FloatArray,
+    weight: FloatArray | None = None,
+    *,
+    protected: NDArray[np.bool_] | None = None,
+    decompose: Decomposer = linear_decomposer,
+    rules: Rules | None = None,
+) -> Screening:
+    """Find the columns that follow the label in one sample, without the safety net.
+
+    Args:
+        X: columns, none constant and none a linear combination of others, of shape (n, p).
+        label: functions of the label with full column rank, of shape (n, d).
+        weight: weight of each row.
+        protected: mask of columns that are never dropped.
+        decompose: how the columns are predicted from each other.
+        rules: when a column is dropped.
+
+    Returns:
+        The evidence and the decisions. Unless columns follow the label *and* the columns left behave like causes of
+        it, every column is kept.
+    """
+    rules = rules or Rules()
+    p = X.shape[1]
+    indicator = _two_valued(X)
+    protected = indicator if protected is None else protected | indicator
+    moments = Moments.of(X, label, weight)
+    if not label.shape[1] or p < 2 or moments.rows < 2 * (p + label.shape[1]) + 10:
+        return nothing_found(p, Outcome.TOO_SMALL if label.shape[1] else Outcome.CONSTANT_LABEL, moments.rows)
+    table = _Evidence(moments, decompose(X, label, moments), rules.alpha)
+    first = table.given([])
+    dropped, share = _drop_followers(table, first, rules, protected)
+    found = Screening(
+        m=first.m,
+        k=first.k,
+        share=share,
+        relevance=table.relevance,
+        decision=np.full(p, KEPT, dtype=object),
+        suspect=np.isin(np.arange(p), dropped),
+        outcome=Outcome.NO_SELECTION,
+        rows=moments.rows,
+        survival=np.full(p, np.nan),
+    )
+    if not dropped:
+        return found
+    judged = first.correlated & table.relevant & (first.m >= rules.least_m)
+    if (judged & (share > rules.share_threshold) & ~protected & ~found.suspect).any():
+        return replace(found, outcome=Outcome.AMBIGUOUS)
+    return drop(found, found.suspect, X, label, moments, protected=protected, decompose=decompose, rules=rules)
+
+
+def drop(
+    found: Screening,
+    followers: NDArray[np.bool_],
+    X: FloatArray,
+    label: FloatArray,
+    moments: Moments,
+    *,
+    protected: NDArray[np.bool_],
+    decompose: Decomposer,
+    rules: Rules,
+) -> Screening:
+    """Drop followers of the label if enough columns are left and these behave like causes of it."""
+    kept = np.flatnonzero(~followers)
+    if len(kept) < rules.least_left:
+        return replace(found, decision=np.full(len(followers), KEPT, dtype=object), outcome=Outcome.FEW_LEFT)
+    of_kept = moments.subset(kept)
+    table = _Evidence(of_kept, decompose(X[:, kept], label, of_kept), rules.alpha)
+    rest, causes = table.given([]), table.relevant
+    # Causes collide in the label, at least two that are quantities: they have more in common once it is known.
+    if (causes & ~_two_valued(X[:, kept])).sum() < 2 or rest.k[causes].sum() <= _COLLISION * rest.m[causes].sum():
+        return replace(found, decision=np.full(len(followers), KEPT, dtype=object), outcome=Outcome.AMBIGUOUS)
+    decision = np.full(len(followers), KEPT, dtype=object)
+    decision[followers] = FOLLOWS_LABEL
+    adds_nothing = table.relevance > rules.alpha  # undivided: to fail a strict test is not to be useless
+    decision[kept[adds_nothing & ~rest.collides & ~protected[kept]]] = ISOLATED
+    return replace(found, decision=decision, outcome=Outcome.SELECTION)
+
+
+def _two_valued(X: FloatArray) -> NDArray[np.bool_]:
+    """Whether each column has two values only: an indicator cannot lie close to a label, and is never dropped."""
+    low, high = X.min(axis=0), X.max(axis=0)
+    mask: NDArray[np.bool_] = ((low == X) | (high == X)).all(axis=0)
+    return mask
+
+
+def nothing_found(p: int, outcome: Outcome, rows: float) -> Screening:
+    """Return the result for a table in which nothing can be measured: every column is kept."""
+    unknown = np.full(p, np.nan)
+    return Screening(
+        unknown,
+        unknown,
+        unknown,
+        unknown,
+        np.full(p, KEPT, dtype=object),
+        np.zeros(p, dtype=bool),
+        outcome,
+        rows,
+        unknown,
+    )
+
+
+def _drop_followers(
+    table: _Evidence, first: _Given, rules: Rules, protected: NDArray[np.bool_]
+) -> tuple[list[int], FloatArray]:
+    """Drop the clearest follower of the label, look again given what was dropped, until none is left.
+
+    Looking again is what separates the rest: a cause may resemble the label merely because it resembles a follower, and
+    once that is accounted for it no longer does.
+    """
+    dropped: list[int] = []
+    share = first.share.copy()
+    fades = first.k < rules.ratio_threshold * first.m
+    eligible = first.correlated & (first.m >= rules.least_m) & table.relevant & fades & ~protected
+    now = first
+    while True:
+        left = np.setdiff1d(np.arange(len(share)), dropped)
+        share[left] = now.share[left]
+        candidates = left[(eligible & (share > rules.share_threshold))[left]]
+        if not len(candidates) or len(left) == 1:
+            return dropped, share
+        dropped.append(int(candidates[np.argmax(share[candidates])]))
+        now = table.given(dropped)
+
+
+@dataclass(frozen=True)
+class _Given:
+    """m, k and share of every column, given the columns already dropped, and the tests of m > 0 and k > 0."""
+
+    m: FloatArray
+    k: FloatArray
+    share: FloatArray
+    correlated: NDArray[np.bool_]
+    collides: NDArray[np.bool_]
+
+
+class _Evidence:
+    def __init__(self, moments: Moments, unexplained: Unexplained, alpha: float) -> None:
+        self.moments = moments
+        self.unexplained = unexplained
+        self.level = alpha / moments.num_columns
+        #: p-value of "given all other columns, this one and the label have nothing to tell each other"
+        self.relevance = self._p_value(
+            unexplained.without_label, unexplained.with_label, added_inputs=len(moments.label), inputs_of_label=True
+        )
+        self.relevant = self.relevance < self.level
+
+    def given(self, dropped: list[int]) -> _Given:
+        label = self.moments.label
+        v_f = self.moments.residual_variance(np.array(dropped, dtype=np.intp))
+        v_fy = self.moments.residual_variance(np.concatenate([np.array(dropped, dtype=np.intp), label]))
+        v_rest, v_rest_y = self.unexplained.without_label, self.unexplained.with_label
+        told = np.maximum(v_f - v_rest_y, np.finfo(float).tiny)
+        others = max(self.unexplained.inputs - len(dropped), 1)
+        return _Given(
+            m=1.0 - v_rest / v_f,
+            k=1.0 - v_rest_y / v_fy,
+            share=np.clip((v_f - v_fy) / told, 0.0, 1.0),
+            correlated=self._p_value(v_f, v_rest, others, inputs_of_label=False) < self.level,
+            collides=self._p_value(v_fy, v_rest_y, others, inputs_of_label=True) < self.level,
+        )
+
+    def _p_value(
+        self, smaller: FloatArray, larger: FloatArray, added_inputs: int, *, inputs_of_label: bool
+    ) -> FloatArray:
+        """F-test that the larger model explains no more than the smaller; both as unbiased residual variances."""
+        if self.unexplained.inputs:
+            freedom = self.unexplained.rows - 1 - self.unexplained.inputs
+            freedom -= len(self.moments.label) if inputs_of_label else 0
+            gain = smaller * (freedom + added_inputs) - larger * freedom
+        else:  # measured on held-out rows, where a gain is a gain however many inputs it took
+            freedom, added_inputs = self.unexplained.rows - 1, 1
+            gain = (smaller - larger) * freedom
+        p_value: FloatArray = stats.f.sf(np.maximum(gain, 0.0) / added_inputs / larger, added_inputs, freedom)
+        return p_value

@@ -1,0 +1,240 @@
+"""The screening as a scikit-learn selector, to stand in front of any estimator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.feature_selection import SelectorMixin
+from sklearn.preprocessing import LabelEncoder
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_feature_names_in,
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+)
+
+from pfdl._internal.fitting import all_or_nothing
+from pfdl.tabular.columns import compare_table, screen_table
+from pfdl.tabular.label import class_functions, number_functions
+from pfdl.tabular.network import NetworkTraining
+from pfdl.tabular.plot import ScreeningPlot
+from pfdl.tabular.safety import SafetyNet
+from pfdl.tabular.screening import Rules, Screening, linear_decomposer
+from pfdl.tabular.validation import check_rows, check_table, column_names
+from pfdl.tabular.words import explanation_frame, verdict_sentence
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FloatArray = NDArray[np.float64]
+
+
+class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
+    """Leave out columns that follow y only because of how the rows were selected.
+
+    It helps only if rows were *selected* by something near y. Selection that favours rows where a column V lies close
+    to y makes V look like an effect of y. The screen predicts every column from the others twice, without and with y:
+    given y, an effect has little left in common with the other columns, while causes of y have more in common (they
+    collide in y). A column goes only on evidence that survives resampling; in every other case all columns are kept.
+    This is an extension of this project, not part of the PFDL paper. ``docs/tabular.md`` says when it works and when
+    it does not: a genuine effect of y is dropped, too.
+
+    Args:
+        keep: Columns that are never dropped, by name (if X has names) or by position.
+        target: ``"number"``, ``"class"``, or ``"auto"``: a class if y is not numeric, or has two values only.
+        decomposition: How the columns are predicted from each other: ``"linear"``, least squares from one covariance
+            matrix (milliseconds); or ``"network"``, the decomposition network with held-out R², or least squares where
+            that does better, for columns whose relations are not linear (seconds).
+        alpha: Level of the significance tests, divided by the number of columns.
+        share_threshold: A column is a suspect where y alone explains more than this share of what can be explained of
+            it.
+        ratio_threshold: A suspect is dropped where k/m lies below this.
+        resamples: Halves of the rows that are screened as well where a column would go; it does only if it is found in
+            nine of ten of them.
+        hidden: Widths of the hidden layers, with ``decomposition="network"``.
+        max_steps: Most steps of training, with ``decomposition="network"``.
+        random_state: Seed of the resampling and of the network. A number by default, so that the same table gets the
+            same verdict.
+
+    Attributes:
+        screening_: The evidence; `explain` shows it as a table, `plot` as a plot.
+        verdict_: The outcome in a sentence.
+        n_features_in_: Number of columns seen in ``fit``.
+        feature_names_in_: Their names, if X had any.
+
+    Examples:
+        >>> from pfdl.data import make_mmads
+        >>> from pfdl.tabular import SelectionScreen
+        >>> table = make_mmads(1000, 10, 1.7, seed=0).frame()
+        >>> screen = SelectionScreen().fit(table.drop(columns="y"), table["y"])
+        >>> screen.get_feature_names_out().tolist()
+        ['S1', 'S2', 'S3', 'S4', 'S5']
+        >>> screen.explain().loc["V1", "decision"]
+        'follows the label'
+    """
+
+    def __init__(
+        self,
+        *,
+        keep: Any = None,
+        target: str = "auto",
+        decomposition: str = "linear",
+        alpha: float = 0.01,
+        share_threshold: float = 0.5,
+        ratio_threshold: float = 0.6,
+        resamples: int = 20,
+        hidden: tuple[int, ...] = (64,),
+        max_steps: int = 5000,
+        random_state: Any = 0,
+    ) -> None:
+        self.keep = keep
+        self.target = target
+        self.decomposition = decomposition
+        self.alpha = alpha
+        self.share_threshold = share_threshold
+        self.ratio_threshold = ratio_threshold
+        self.resamples = resamples
+        self.hidden = hidden
+        self.max_steps = max_steps
+        self.random_state = random_state
+
+    @all_or_nothing
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> SelectionScreen:
+        """Screen columns X of shape (n, p) by a label y of shape (n,).
+
+        Args:
+            X: The columns.
+            y: The label.
+            sample_weight: Weight of each row.
+            groups: Environment of each row: region, year, hospital. They add evidence that one sample cannot give: a
+                column goes as well if its relation to y differs between environments and least squares predicts
+                environments that it has not seen better without it.
+        """
+        self._check_parameters()
+        X, y = check_table(self, X, y)
+        label, goal = self._label(y)
+        weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        self.screening_ = screen_table(
+            X,
+            label,
+            weight,
+            goal=goal,
+            protected=self._protected(),
+            decompose=self._training() if self.decomposition == "network" else linear_decomposer,
+            rules=Rules(self.alpha, self.share_threshold, self.ratio_threshold),
+            net=SafetyNet(self.resamples, seed=int(check_random_state(self.random_state).randint(2**31 - 1))),
+        )
+        if groups is not None:
+            groups = column_or_1d(np.asarray(groups)).astype(object)
+            check_consistent_length(X, groups)
+            self.screening_ = compare_table(
+                self.screening_, X, label, groups, weight, goal=goal, protected=self._protected(), alpha=self.alpha
+            )
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return the columns that were kept."""
+        check_is_fitted(self)
+        check_rows(self, X)
+        return super().transform(X)
+
+    def explain(self, input_features: Any = None) -> pd.DataFrame:
+        """Say why each column was kept or dropped.
+
+        Args:
+            input_features: Names of the columns, where ``fit`` saw none: behind a ``ColumnTransformer`` give its
+                ``get_feature_names_out()``.
+
+        Returns:
+            One row per column. ``decision`` and ``why``, a sentence; then the figures: ``m``, the share of the column
+            that the other columns explain; ``k``, the same once y is known; ``ratio`` = k/m; ``share``, how much of all
+            that can be explained of the column y explains alone; ``relevance``, p-value of "it adds nothing to the
+            other columns"; ``survival``, in which share of the halves of the rows it was found to follow y as well.
+        """
+        return explanation_frame(self._found(), self._names(input_features))
+
+    def plot(self, ax: Any = None, input_features: Any = None) -> Any:
+        """Draw m, k and the decision of each column. Returns the Matplotlib axes."""
+        return self.screening_plot(input_features).draw(ax)
+
+    def screening_plot(self, input_features: Any = None) -> ScreeningPlot:
+        """Return what `plot` draws."""
+        found = self._found()
+        return ScreeningPlot(
+            self.explain(input_features),
+            self.verdict(input_features),
+            self.ratio_threshold,
+            self.share_threshold,
+            round(found.rows),
+        )
+
+    def verdict(self, input_features: Any = None) -> str:
+        """Return the outcome in a sentence, with the names of the columns."""
+        return verdict_sentence(self._found(), self._names(input_features))
+
+    @property
+    def verdict_(self) -> str:
+        """The outcome in a sentence."""
+        return self.verdict()
+
+    def _found(self) -> Screening:
+        check_is_fitted(self)
+        return self.screening_
+
+    def _names(self, input_features: Any) -> list[str]:
+        return [str(name) for name in _check_feature_names_in(self, input_features)]
+
+    def _get_support_mask(self) -> NDArray[np.bool_]:
+        return self._found().kept
+
+    def _check_parameters(self) -> None:
+        for name, choices in (("target", ("auto", "number", "class")), ("decomposition", ("linear", "network"))):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; choose {', '.join(map(repr, choices))}.")
+        for name in ("alpha", "share_threshold", "ratio_threshold"):
+            value = getattr(self, name)
+            if not 0 < value < 1:
+                raise ValueError(f"{name} is {value}; it must lie strictly between 0 and 1.")
+        for name in ("max_steps", "resamples"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1.")
+
+    def _label(self, y: Any) -> tuple[FloatArray, int]:
+        """Return functions of the label, and how many of them are to be explained."""
+        values = np.asarray(y)
+        numeric = values.dtype.kind in "iuf"
+        if self.target == "number" or (self.target == "auto" and numeric and len(np.unique(values)) > 2):
+            return number_functions(values), 1
+        check_classification_targets(y)
+        encoder = LabelEncoder().fit(y)
+        functions = class_functions(encoder.transform(y), len(encoder.classes_))
+        return functions, functions.shape[1]
+
+    def _protected(self) -> NDArray[np.bool_]:
+        protected = np.zeros(self.n_features_in_, dtype=bool)
+        names = column_names(self)
+        for column in [] if self.keep is None else self.keep:
+            if isinstance(column, str):
+                if column not in names:
+                    raise ValueError(f"keep names the column {column!r}, which X does not have; it has {names}.")
+                protected[names.index(column)] = True
+            elif isinstance(column, (int, np.integer)) and -len(names) <= column < len(names):
+                protected[column] = True
+            else:
+                raise ValueError(f"keep holds {column!r}; give names of columns, or positions below {len(names)}.")
+        return protected
+
+    def _training(self) -> NetworkTraining:
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        return NetworkTraining(tuple(self.hidden), self.max_steps, seed)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags

@@ -1,0 +1,198 @@
+import copy
+from functools import partial
+
+import pytest
+import torch
+from torch import nn, optim
+
+from pfdl._internal.optimizer_state import load_optimizer_state
+
+MAKERS = {
+    "Adam": partial(optim.Adam, lr=1e-2),
+    "fused Adam": partial(optim.Adam, lr=1e-2, fused=True),
+    "AMSGrad": partial(optim.AdamW, lr=1e-2, amsgrad=True),
+    "SGD": partial(optim.SGD, lr=0.1),
+    "momentum": partial(optim.SGD, lr=0.1, momentum=0.9, nesterov=True),
+    "RMSprop": partial(optim.RMSprop, lr=1e-2, centered=True, momentum=0.5),
+    "Adagrad": partial(optim.Adagrad, lr=1e-2),
+    "ASGD": partial(optim.ASGD, lr=1e-2),
+    "Rprop": partial(optim.Rprop, lr=1e-2),
+    "Adafactor": partial(optim.Adafactor, lr=1e-2),
+    "RAdam": partial(optim.RAdam, lr=1e-2),
+}
+
+
+def trained(make, steps=3, width=3):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, width), nn.Linear(width, 2))
+    optimizer = make(model.parameters())
+    for _ in range(steps):
+        step(model, optimizer)
+    return model, optimizer
+
+
+def step(model, optimizer):
+    optimizer.zero_grad()
+    model(torch.linspace(-1, 1, 20).view(5, 4)).square().sum().backward()
+    optimizer.step()
+
+
+def equal(a, b):
+    if isinstance(a, torch.Tensor):
+        return torch.equal(a, b)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(equal(a[key], b[key]) for key in a)
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(equal, a, b))
+    return a == b
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_an_honest_state_continues_to_the_last_bit(name):
+    model, optimizer = trained(MAKERS[name])
+    twin, other = trained(MAKERS[name], steps=0)
+    twin.load_state_dict(model.state_dict())
+    state = optimizer.state_dict()
+    load_optimizer_state(other, state)
+    before = copy.deepcopy(state)
+    for _ in range(3):
+        step(model, optimizer)
+        step(twin, other)
+    assert equal(list(model.parameters()), list(twin.parameters()))
+    assert equal(optimizer.state_dict(), other.state_dict())
+    assert name == "SGD" or not equal(before, other.state_dict())
+
+
+def test_it_shares_no_memory_with_the_source():
+    _, optimizer = trained(MAKERS["Adam"])
+    model, other = trained(MAKERS["Adam"], steps=0)
+    state = optimizer.state_dict()
+    before = copy.deepcopy(state)
+    load_optimizer_state(other, state)
+    step(model, other)
+    assert equal(state, before)
+
+
+def test_settings_are_taken_but_not_the_implementation():
+    _, optimizer = trained(partial(optim.Adam, lr=0.5, betas=(0.5, 0.6), foreach=True))
+    _, other = trained(MAKERS["fused Adam"], steps=0)
+    state = optimizer.state_dict()
+    state["param_groups"][0] |= {"fused": False, "differentiable": True, "capturable": True, "strange": 3}
+    load_optimizer_state(other, state)
+    (group,) = other.param_groups
+    assert (group["lr"], group["betas"]) == (0.5, (0.5, 0.6))
+    assert (group["fused"], group["foreach"], group["differentiable"]) == (True, None, False)
+    assert "strange" not in group
+
+
+def test_a_wrapped_step_of_a_scheduler_is_not_run():
+    model, optimizer = trained(MAKERS["Adam"])
+    optim.lr_scheduler.StepLR(optimizer, 1)
+    weights = copy.deepcopy(model.state_dict())
+    state = optimizer.state_dict()
+    load_optimizer_state(optimizer, state)
+    assert equal(weights, model.state_dict())
+    assert optimizer.state_dict()["state"][0]["step"] == 3
+
+
+def test_moments_take_the_layout_of_the_parameters():
+    model = nn.Conv2d(3, 4, 2).to(memory_format=torch.channels_last)
+    optimizer = optim.Adam(model.parameters(), fused=True)
+    model(torch.randn(2, 3, 5, 5)).sum().backward()
+    optimizer.step()
+    state = optimizer.state_dict()
+    moments = state["state"][0]
+    state["state"][0] = {name: value.contiguous() for name, value in moments.items()}
+    load_optimizer_state(optimizer, state)
+    assert optimizer.state[model.weight]["exp_avg"].stride() == model.weight.stride()
+    assert torch.equal(optimizer.state[model.weight]["exp_avg"], moments["exp_avg"])
+
+
+def poisoned(change):
+    _, optimizer = trained(MAKERS["fused Adam"])
+    state = copy.deepcopy(optimizer.state_dict())
+    change(state)
+    return state
+
+
+def put(name, value):
+    def change(state):
+        state["state"][0][name] = value
+
+    return change
+
+
+def group(**values):
+    return lambda state: state["param_groups"][0].update(values)
+
+
+HOSTILE = {
+    "a moment of one number": (put("exp_avg", torch.zeros(1)), r"'exp_avg' of parameter 0 .* shape \(1,\).*\(3, 4\)"),
+    "a scalar moment": (put("exp_avg_sq", torch.zeros(())), "shape"),
+    "whole numbers": (put("exp_avg", torch.zeros(3, 4, dtype=torch.int8)), "dtype torch.int8"),
+    "complex numbers": (put("exp_avg", torch.zeros(3, 4, dtype=torch.complex64)), "dtype torch.complex64"),
+    "no memory": (put("exp_avg", torch.zeros(3, 4, device="meta")), "must be a tensor with numbers"),
+    "sparse": (put("exp_avg", torch.zeros(3, 4).to_sparse()), "must be a tensor with numbers"),
+    "a list": (put("exp_avg", [0.0] * 12), "must be a tensor"),
+    "NaN": (put("exp_avg", torch.full((3, 4), torch.nan)), "NaN or an infinity"),
+    "three steps": (put("step", torch.zeros(3)), r"'step' of parameter 0 .* shape \(3,\)"),
+    "an endless step": (put("step", torch.tensor(torch.inf)), "NaN or an infinity"),
+    "another moment": (put("momentum_buffer", torch.zeros(3, 4)), "the optimiser keeps"),
+    "a moment missing": (lambda state: state["state"][0].pop("exp_avg"), "the optimiser keeps"),
+    "no moments": (lambda state: state["state"].update({0: 3}), "the optimiser keeps"),
+    "an unknown parameter": (lambda state: state["state"].update({9: {}}), "parameter 9, which is in no group"),
+    "a state that is a list": (lambda state: state.update(state=[1]), "must be a mapping"),
+    "no groups": (lambda state: state.update(param_groups=[]), "0 parameter groups; the optimiser has 1"),
+    "groups of another kind": (lambda state: state.update(param_groups=[3]), "not a list of mappings"),
+    "too few parameters": (group(params=[0]), "1 parameters; the optimiser has 4"),
+    "a parameter twice": (group(params=[0, 0, 1, 2]), "twice"),
+    "no parameters": (group(params=None), "no list of parameters"),
+    "a learning rate that is a word": (group(lr="fast"), "setting 'lr'"),
+    "an endless learning rate": (group(lr=float("inf")), "setting 'lr'"),
+    "a negative learning rate": (group(lr=-1.0), "setting 'lr'"),
+    "betas that are no shares": (group(betas=(0.9, 3.0)), "trial step with the optimiser state"),
+    "three betas": (group(betas=(0.1, 0.2, 0.3)), "setting 'betas'"),
+    "a moment that the settings want": (group(amsgrad=True), "the optimiser keeps"),
+    "nothing": (dict.clear, "give a state_dict"),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_what_does_not_fit_is_refused_and_changes_nothing(what):
+    change, message = HOSTILE[what]
+    model, optimizer = trained(MAKERS["fused Adam"], steps=2)
+    before = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
+    with pytest.raises(ValueError, match=message):
+        load_optimizer_state(optimizer, poisoned(change))
+    assert equal(before, (model.state_dict(), optimizer.state_dict()))
+    step(model, optimizer)
+    assert all(parameter.isfinite().all() for parameter in model.parameters())
+
+
+def test_memory_that_repeats_is_copied_out():
+    """The fused kernels read as many numbers as there are parameters, whatever the strides say."""
+    model, optimizer = trained(MAKERS["fused Adam"])
+    load_optimizer_state(optimizer, poisoned(put("exp_avg", torch.zeros(1).expand(3, 4))))
+    assert optimizer.state[model[0].weight]["exp_avg"].is_contiguous()
+    step(model, optimizer)
+
+
+def test_a_fused_flag_and_a_short_momentum_do_not_crash():
+    _, optimizer = trained(MAKERS["momentum"])
+    state = copy.deepcopy(optimizer.state_dict())
+    state["param_groups"][0]["fused"] = True
+    load_optimizer_state(optimizer, state)
+    assert optimizer.param_groups[0]["fused"] is None
+    state["state"][0]["momentum_buffer"] = torch.zeros(1)
+    with pytest.raises(ValueError, match="momentum_buffer"):
+        load_optimizer_state(optimizer, state)
+
+
+def test_an_optimiser_with_a_closure_is_refused():
+    model = nn.Linear(2, 2)
+    optimizer = optim.LBFGS(model.parameters())
+    state = optimizer.state_dict()
+    load_optimizer_state(optimizer, state)  # nothing to check yet
+    state["state"] = {0: {"d": torch.zeros(6)}}
+    with pytest.raises(ValueError, match="LBFGS cannot be checked, because a trial step failed"):
+        load_optimizer_state(optimizer, state)

