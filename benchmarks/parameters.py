@@ -1,9 +1,9 @@
 """How much each method learns beside the model, at 10^3 to 10^7 training samples: parameters and bytes.
 
-The paper's argument against reweighting is that a weight per training sample grows with their number n. PFDL's network
-g does not. DWR as published, on all rows at once, does; CNBB and StableNet, which see one batch at a time, do not. Bytes
-count the parameters, the state of their optimiser and whatever is remembered between batches, as the library keeps
-them; nothing of the model itself, and no gradients.
+The paper argues against reweighting that a weight per training sample grows with their number n. PFDL's network g does
+not. DWR as published, on all rows at once, does; CNBB and StableNet, which see one batch at a time, do not. Bytes count
+the parameters, the state of their optimiser and whatever is remembered between batches, as the library keeps them;
+nothing of the model itself, and no gradients.
 
     python benchmarks/parameters.py             # prints the table, writes docs/results/parameters.csv and .md
 """

@@ -66,7 +66,7 @@ def test_the_class_is_drawn_in_the_same_way_in_all_contexts():
     assert between < 2 * within
 
 
-def test_temptation_tells_the_context_by_mean_colour():
+def test_the_strength_tells_the_context_by_mean_colour():
     """Nearest mean colour, fitted on one half and scored on the other: chance is one in eight."""
 
     def score(strength):
@@ -81,7 +81,7 @@ def test_temptation_tells_the_context_by_mean_colour():
     assert strong > 0.6
 
 
-def test_shapes_stay_where_they_are_when_the_temptation_changes():
+def test_shapes_stay_where_they_are_when_the_strength_changes():
     """The same pale pixels: where the shape covers the background, strength changes less than elsewhere."""
     plain, tempting = (Shapes(per_cell=4, strength=t).images.float() for t in (0.0, 1.0))
     difference = (plain - tempting).abs().mean(1).flatten(1)

@@ -6,6 +6,7 @@ import pandas as pd
 
 from pfdl.data.mmads import true_coefficients
 from pfdl.experiments.mmads.run import FIGURE_CELL, METHODS, TEST_RATES
+from pfdl.vision.evaluation import Evaluation, Group, save_evaluation
 
 HOSTILE = "<script>window.hacked = true</script>"
 MADE_WITH = {
@@ -68,7 +69,7 @@ def make_study(folder, seeds=6):
     return folder
 
 
-def make_training(folder, objective="pfdl", epochs=3, evaluated=True, contexts=("snow", HOSTILE)):
+def make_training(folder, objective="pfdl", epochs=3, evaluated=True, contexts=("snow", HOSTILE), images="a1"):
     training = {"backbone": "cn-bn", "objective": objective, "seed": 0, "epochs": 3, "patience": None}
     write_config(folder, "training", {"model": {"backbone": "cn-bn"}, "training": training})
     curve = pd.DataFrame({"epoch": range(epochs), "learning_rate": 0.01, "val_accuracy": [0.2, 0.3, 0.25][:epochs]})
@@ -78,16 +79,22 @@ def make_training(folder, objective="pfdl", epochs=3, evaluated=True, contexts=(
         )
     curve.to_csv(folder / "metrics.csv", index=False)
     if evaluated:
-        evaluation = {
-            "by_ratio": dict(zip(RATIOS, (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8), strict=True)),
-            "overall": 0.45,
-            "by_class": {"cat": 0.4, "dog": 0.5},
-            "by_context": {name: 0.3 + 0.1 * number for number, name in enumerate(contexts)},
-            "worst_group": {"class_name": "cat", "context": contexts[-1], "accuracy": 0.1, "images": 9},
-            "calibration_error": 0.0512,
-            "images": 80,
-        }
-        (folder / "evaluation.json").write_text(json.dumps(evaluation), encoding="utf-8")
+        groups = [Group("cat", contexts[-1], 0.1, 9), Group("dog", contexts[0], 0.6, 30)]
+        evaluation = Evaluation(
+            name="test",
+            data_sha256=images,
+            images=80,
+            overall=0.45,
+            average_over_groups=0.35,
+            average_in_training_mixture=None,
+            worst_group=groups[0],
+            groups=tuple(groups),
+            by_class={"cat": 0.4, "dog": 0.5},
+            by_context={name: 0.3 + 0.1 * number for number, name in enumerate(contexts)},
+            by_ratio=dict(zip(RATIOS, (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8), strict=True)),
+            calibration_error=0.0512,
+        )
+        save_evaluation(folder, evaluation)
     return folder
 
 
@@ -130,9 +137,9 @@ def make_mmads(folder, seeds=3, planned_seeds=None):
     return folder
 
 
-def make_colored(folder, rows=("erm", "irm", "erm-pfdl", "irm-pfdl-1"), restarts=2):
+def make_colored(folder, rows=("erm", "irm", "erm-pfdl", "irm-pfdl-1"), restarts=2, planned=()):
     settings = {"digits": "scikit-learn's digits (not MNIST)", "restarts": restarts, "seed": 4, "max_train": 100}
-    write_config(folder, "colored-mnist", {**settings, "max_hidden": 8, "rows": list(rows), "command": None})
+    write_config(folder, "colored-mnist", {**settings, "max_hidden": 8, "rows": [*rows, *planned], "command": None})
     lines = [
         {
             "row": row,

@@ -127,7 +127,11 @@ def test_an_unfinished_mmads_shows_the_tasks_that_are_done(tmp_path):
 
 
 def test_contexts_stand_beside_the_paper_and_judge_by_pairs(tmp_path):
-    section = build(contexts, make_contexts(tmp_path))
+    make_contexts(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["settings"]["rows"] += ["cn", "dwr"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    section = build(contexts, tmp_path)
     table = tables_of(section)["Accuracy in percent by dominant ratio"]
     assert table.columns[0] == "1:5"
     assert row_of(table, "ResNet (ERM)")[0] == Number(31.0, pytest.approx(1 / 3**0.5), 1)
@@ -184,14 +188,15 @@ def test_contexts_have_curves_of_their_trainings_finished_or_not(tmp_path):
 
 
 def test_colored_digits_stand_beside_published_figures(tmp_path):
-    section = build(colored_mnist, make_colored(tmp_path))
+    make_colored(tmp_path, planned=("vrex",))
+    section = build(colored_mnist, tmp_path)
     table = tables_of(section)["Accuracy in percent, mean ± standard deviation over restarts"]
     erm = dict(zip(table.columns, row_of(table, "ERM"), strict=True))
     assert erm["test"] == Number(20.5, 0.5, 2)
     assert erm["published test"] == "17.07 ± 0.67"
     assert row_of(table, "V-REx")[1] == Missing("not run")
     assert "standard deviation" in table.csv
-    assert warnings_of(section) == []
+    assert warnings_of(section) == ["Unfinished: 4 of 5 rows of the table are done."]
     assert "ERM falls from 90.5 % in training to 20.5 %" in section.finding
     differences = tables_of(section)["Differences over paired restarts, in points of accuracy"]
     assert differences.rows[1].header == "ERM+PFDL − ERM"
@@ -222,15 +227,24 @@ def test_trainings_are_compared_in_one_section(tmp_path):
     ]
     problems = []
     section = training.build([read_run(folder) for folder in folders], problems)
-    overview = tables_of(section)["Trainings: accuracies in percent"]
+    overview = tables_of(section)["Trainings"]
     assert [row.header for row in overview.rows] == ["a/same", "b/same", "fresh"]
     cells = [dict(zip(overview.columns, row.cells, strict=True)) for row in overview.rows]
-    assert (cells[0]["best validation"], cells[0]["worst group"]) == (Number(30.0), Number(10.0))
-    assert (cells[1]["epochs"], cells[1]["test"]) == ("1 of 3", Missing("not evaluated yet"))
-    assert (cells[2]["epochs"], cells[2]["best validation"]) == ("0 of at most 9", Missing("no epoch finished yet"))
+    assert cells[0]["best validation (%)"] == Number(30.0)
+    assert cells[1]["epochs"] == "1 of 3"
+    assert (cells[2]["epochs"], cells[2]["best validation (%)"]) == ("0 of at most 9", Missing("no epoch finished yet"))
+    tested = tables_of(section)["Accuracies in percent on 80 images (test)"]
+    assert [(row.header, row.cells[:2]) for row in tested.rows] == [("a/same", (Number(45.0), Number(10.0)))]
     assert len(tables_of(section)["Accuracy in percent by context"].rows) == 1
     assert plots_of(section)["R² of g: how much of each feature the others predict"].series[0].y == [0.1, 0.2, 0.3]
     assert problems == []
+
+
+def test_evaluations_on_different_images_stand_in_different_tables(tmp_path):
+    folders = [make_training(tmp_path / name, images=images) for name, images in (("a", "x"), ("b", "y"), ("c", "x"))]
+    section = training.build([read_run(folder) for folder in folders], [])
+    tested = [block for block in section.blocks if isinstance(block, Table) and "on 80 images" in block.caption]
+    assert [[row.header for row in table.rows] for table in tested] == [["a", "c"], ["b"]]
 
 
 def test_a_kind_without_a_section_shows_its_results_as_they_stand(tmp_path):

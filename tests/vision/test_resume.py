@@ -1,6 +1,7 @@
-"""A run that was stopped or killed goes on to the very weights of one that was not."""
+"""A run that was stopped or killed resumes to the very weights of one that was not."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,30 +12,35 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from lightning.pytorch import Callback
 from safetensors.torch import load_file
 
-from pfdl._internal.state import load_state
-from pfdl.vision import resume as run_keeper
-from pfdl.vision import training
+from pfdl._internal.state import load_state, save_state
+from pfdl.vision import resume, stopping, training
 from pfdl.vision.checkpoint import WEIGHTS
-from pfdl.vision.resume import METRICS, STATE, RunKeeper, TrainingStoppedError
+from pfdl.vision.resume import METRICS, STATE, ResumeCallback
+from pfdl.vision.stopping import StopRequest, TrainingStoppedError
 from pfdl.vision.training import TrainingConfig, train
 from tests.vision.tiny_images import tiny_data
 
-SETTINGS = {"backbone": "mlp", "objective": "stablenet+balance+pfdl", "image_size": 8, "epochs": 4, "decay_every": 2}
-FEWER_STEPS = {"stablenet": {"steps": 2}}
-PLAN = TrainingConfig(**SETTINGS, objective_settings=FEWER_STEPS, batch_size=8, patience=3, seed=7)
+SETTINGS = {"backbone": "mlp", "image_size": 8, "epochs": 4, "decay_every": 2, "batch_size": 8}
+CONFIG = TrainingConfig(
+    **SETTINGS,
+    objective="stablenet+balance+pfdl",
+    contexts="inferred",
+    objective_settings={"stablenet": {"steps": 2}},
+    patience=3,
+    seed=7,
+)
 
 
 @pytest.fixture(autouse=True)
 def save_at_every_epoch(monkeypatch):
     """However short the epochs are; processes of their own save as users' do."""
-    monkeypatch.setattr(run_keeper, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(resume, "SAVE_EVERY", 0.0)
 
 
-def run(folder, plan=PLAN):
-    return train(plan, *tiny_data(), folder, device="cpu")
+def run(folder, config=CONFIG):
+    return train(config, *tiny_data(), folder, device="cpu")
 
 
 @pytest.fixture(scope="module")
@@ -65,13 +71,13 @@ def assert_same_end(folder, expected):
 
 def test_the_same_seed_gives_the_same_run_and_another_another(uninterrupted, tmp_path):
     assert_same_end(run(tmp_path / "again"), uninterrupted)
-    other = load_state(run(tmp_path / "other", replace(PLAN, seed=8)) / STATE)
+    other = load_state(run(tmp_path / "other", replace(CONFIG, seed=8)) / STATE)
     same = load_state(uninterrupted / STATE)
     name = "backbone.1.weight"
     assert not torch.equal(other["module"][name], same["module"][name])
 
 
-def test_the_schedule_and_the_table_are_those_of_the_plan(uninterrupted):
+def test_the_schedule_and_the_table_are_those_of_the_config(uninterrupted):
     table = pd.read_csv(uninterrupted / METRICS)
     assert table["epoch"].tolist() == [0, 1, 2, 3]
     assert table["learning_rate"].tolist() == pytest.approx([0.01, 0.01, 0.001, 0.001])
@@ -79,7 +85,7 @@ def test_the_schedule_and_the_table_are_those_of_the_plan(uninterrupted):
     assert list((uninterrupted / "tensorboard").iterdir())
 
 
-class Interrupter(RunKeeper):
+class Interrupter(ResumeCallback):
     """Sends a signal, or raises, at the n-th call of a hook."""
 
     hook, at, action = "", 0, None
@@ -104,6 +110,7 @@ class Interrupter(RunKeeper):
         self._count("epoch_end")
 
     def on_validation_start(self, *args):
+        super().on_validation_start(*args)
         self._count("validation")
 
     def on_train_epoch_start(self, *args):
@@ -125,7 +132,9 @@ def die():
     [("batch_start", 1), ("batch_end", 5), ("validation", 2), ("epoch_end", 1), ("before_save", 3), ("after_save", 4)],
 )
 def test_an_abrupt_end_at_any_instant_costs_only_work(hook, at, uninterrupted, tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "RunKeeper", type("Dying", (Interrupter,), {"hook": hook, "at": at, "action": die}))
+    monkeypatch.setattr(
+        training, "ResumeCallback", type("Dying", (Interrupter,), {"hook": hook, "at": at, "action": die})
+    )
     with pytest.raises(Killed):
         run(tmp_path / "run")
     assert_same_end(run(tmp_path / "run"), uninterrupted)
@@ -151,16 +160,15 @@ def test_a_signal_saves_what_was_done_and_the_run_goes_on_exactly(
 
     before = signal.getsignal(number)
     monkeypatch.setattr(
-        training, "RunKeeper", type("Stopped", (Interrupter,), {"hook": hook, "at": at, "action": send})
+        training, "ResumeCallback", type("Stopped", (Interrupter,), {"hook": hook, "at": at, "action": send})
     )
-    with pytest.raises(TrainingStoppedError, match="the same command goes on"):
+    with pytest.raises(TrainingStoppedError, match="the same command resumes"):
         run(tmp_path / "run")
     assert signal.getsignal(number) is before
     saved = load_state(tmp_path / "run" / STATE)
     if hook == "batch_start":  # the step in work was finished and counts
-        per_epoch = load_state(uninterrupted / STATE)["steps"] // PLAN.epochs
-        assert (saved["epoch"], saved["batch"]) == divmod(at, per_epoch)
-    monkeypatch.setattr(training, "RunKeeper", RunKeeper)
+        assert (saved["epoch"], saved["batch"]) == divmod(at, 5)
+    monkeypatch.setattr(training, "ResumeCallback", ResumeCallback)
     assert_same_end(run(tmp_path / "run"), uninterrupted)
 
 
@@ -171,7 +179,7 @@ def test_a_second_ctrl_c_does_not_wait(tmp_path, monkeypatch):
         time.sleep(60)
 
     monkeypatch.setattr(
-        training, "RunKeeper", type("Twice", (Interrupter,), {"hook": "batch_start", "at": 2, "action": send})
+        training, "ResumeCallback", type("Twice", (Interrupter,), {"hook": "batch_start", "at": 2, "action": send})
     )
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores Ctrl-C
     try:
@@ -219,36 +227,201 @@ def test_a_finished_run_is_left_alone(uninterrupted, monkeypatch):
     assert (uninterrupted / STATE).stat().st_mtime_ns == before
 
 
-def test_the_best_weights_on_validation_images_are_kept(tmp_path, monkeypatch):
-    accuracies = iter([0.3, 0.9, 0.5])
-    monkeypatch.setattr("pfdl.vision.classifier._accuracy", lambda logits, labels: torch.tensor(next_or_last()))
-    current = [0.0]
+SELECTED = {"accuracy": "val_accuracy", "worst-class": "val_worst_class", "worst-group": "val_worst_group"}
 
-    def next_or_last():
-        return current[0]
 
-    class Teller(Callback):
-        seen: list = []  # noqa: RUF012
+@pytest.mark.parametrize("select", SELECTED)
+def test_the_best_weights_on_validation_images_are_kept(select, tmp_path, monkeypatch):
+    scores = {"val_accuracy": [0.9, 0.3, 0.5, 0.6], "val_worst_class": [0.1, 0.9, 0.2, 0.9]}
+    scores["val_worst_group"] = [0.1, 0.2, 0.9, 0.3]
+    kept = []
 
-        def on_validation_start(self, trainer, pl_module):
-            current[0] = next(accuracies)
+    class Teller(ResumeCallback):
+        def on_train_epoch_end(self, trainer, pl_module):
+            for name, values in scores.items():
+                trainer.callback_metrics[name] = torch.tensor(values[trainer.current_epoch])
+            kept.append(pl_module.backbone[1].weight.detach().clone())
+            super().on_train_epoch_end(trainer, pl_module)
 
-        def on_validation_end(self, trainer, pl_module):
-            self.seen.append(pl_module.backbone[1].weight.detach().clone())
-
-    original = training.Trainer
-    monkeypatch.setattr(
-        training, "Trainer", lambda **rest: original(**{**rest, "callbacks": [Teller(), *rest["callbacks"]]})
-    )
-    run(tmp_path / "run", TrainingConfig(**{**SETTINGS, "epochs": 3, "objective": "erm"}, batch_size=8))
-    kept = load_file(tmp_path / "run" / WEIGHTS)["1.weight"]
-    assert torch.equal(kept, Teller.seen[1])
-    assert not torch.equal(kept, Teller.seen[2])
+    monkeypatch.setattr(training, "ResumeCallback", Teller)
+    run(tmp_path / "run", TrainingConfig(**SETTINGS, objective="erm", contexts="known", select=select))
+    best = list(SELECTED).index(select)
+    assert torch.equal(load_file(tmp_path / "run" / WEIGHTS)["1.weight"], kept[best])
     assert load_state(tmp_path / "run" / STATE)["best_score"] == pytest.approx(0.9)
 
 
-def test_without_the_main_thread_there_are_no_handlers(monkeypatch):
-    keeper = RunKeeper(torch.nn.Linear(1, 1), Path(), seed=0, monitor=None)
-    monkeypatch.setattr(run_keeper.threading, "current_thread", lambda: None)
-    keeper._listen()
-    assert keeper._handlers == {}
+def test_training_stops_when_the_selected_accuracy_does(tmp_path, monkeypatch):
+    class Constant(ResumeCallback):
+        def on_train_epoch_end(self, trainer, pl_module):
+            trainer.callback_metrics["val_worst_class"] = torch.tensor(0.5)
+            super().on_train_epoch_end(trainer, pl_module)
+
+    monkeypatch.setattr(training, "ResumeCallback", Constant)
+    run(tmp_path / "run", TrainingConfig(**{**SETTINGS, "epochs": 9}, select="worst-class", patience=2))
+    assert len((tmp_path / "run" / METRICS).read_text().splitlines()) == 1 + 3
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"optimizer": "adamw", "schedule": "cosine", "augment": "randaugment", "label_smoothing": 0.1},
+        {"objective": "groupdro", "contexts": "known", "select": "worst-group"},
+    ],
+)
+def test_other_options_resume_exactly_too(changes, tmp_path, monkeypatch):
+    config = TrainingConfig(**SETTINGS, **changes, seed=1)
+    expected = run(tmp_path / "whole", config)
+
+    def send():
+        interrupt(signal.SIGTERM)
+
+    monkeypatch.setattr(
+        training, "ResumeCallback", type("Stopped", (Interrupter,), {"hook": "batch_start", "at": 7, "action": send})
+    )
+    with pytest.raises(TrainingStoppedError):
+        run(tmp_path / "run", config)
+    monkeypatch.setattr(training, "ResumeCallback", ResumeCallback)
+    assert_same_end(run(tmp_path / "run", config), expected)
+
+
+def test_a_stop_while_a_resumed_epoch_is_skipped_to_loses_nothing(uninterrupted, tmp_path, monkeypatch):
+    def send():
+        interrupt(signal.SIGINT)
+
+    for hook, at in (("batch_start", 8), ("batch_end", 1)):  # then in the first batch that is skipped
+        monkeypatch.setattr(
+            training, "ResumeCallback", type("Stopped", (Interrupter,), {"hook": hook, "at": at, "action": send})
+        )
+        with pytest.raises(TrainingStoppedError):
+            run(tmp_path / "run")
+        saved = load_state(tmp_path / "run" / STATE)
+        assert (saved["epoch"], saved["batch"]) == (1, 3)
+    monkeypatch.setattr(training, "ResumeCallback", ResumeCallback)
+    assert_same_end(run(tmp_path / "run"), uninterrupted)
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    """A training that was stopped in the middle of its second epoch."""
+
+    def send():
+        interrupt(signal.SIGTERM)
+
+    folder = tmp_path_factory.mktemp("stopped") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        stopping = type("Stopped", (Interrupter,), {"hook": "batch_start", "at": 6, "action": send})
+        patch.setattr(training, "ResumeCallback", stopping)
+        with pytest.raises(TrainingStoppedError):
+            run(folder)
+    return folder
+
+
+def change(name, value):
+    def apply(state):
+        state[name] = value
+
+    return apply
+
+
+def change_momentum(state):
+    state["optimizer"]["state"][0]["momentum_buffer"] = torch.zeros(1)
+
+
+def change_moments_of_g(state):
+    moments = state["module"]["objective.penalties.0._extra_state"]["optimizer"]["state"]
+    moments[0]["exp_avg"] = torch.zeros(1)
+
+
+def change_step(state):
+    moments = state["module"]["objective.penalties.0._extra_state"]["optimizer"]["state"]
+    moments[0]["step"] = torch.zeros(3)
+
+
+@pytest.mark.parametrize(
+    "tamper",
+    [
+        change("batch", 10**9),
+        change("batch", -1),
+        change("batch", 1.5),
+        change("epoch", 10**30),
+        change("epoch", 1e30),
+        change("epoch", -3),
+        change("epoch", "1"),
+        change("means", {"train_loss": {"sum": "x", "samples": 1}}),
+        change("means", {"train_loss": {"sum": torch.zeros(2), "samples": 0}}),
+        change("means", 5),
+        change("module", {}),
+        change("optimizer", {"state": {}}),
+        change_momentum,
+        change_moments_of_g,
+        change_step,
+    ],
+)
+def test_a_tampered_state_is_a_sentence(tamper, stopped, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(stopped, folder)
+    state = load_state(folder / STATE)
+    tamper(state)
+    save_state(folder / STATE, state)
+    with pytest.raises(ValueError, match="is not a state of this training"):
+        run(folder)
+
+
+@pytest.mark.parametrize(
+    "tamper",
+    [
+        change("history", "junk"),
+        change("history", [1, 2]),
+        change("history", [{"epoch": 0, "train_loss": "low"}]),
+        change("history", [{"epoch": 7}]),
+        change("best_score", "high"),
+        change("finished", "yes"),
+    ],
+)
+def test_a_junk_summary_is_set_aside(tamper, stopped, uninterrupted, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(stopped, folder)
+    state = load_state(folder / STATE)
+    tamper(state)
+    save_state(folder / STATE, state)
+    assert_same_end(run(folder), uninterrupted)
+    assert (folder / f"{STATE}.damaged").exists()
+
+
+def test_a_folder_removed_under_a_training_is_a_sentence(tmp_path, monkeypatch):
+    def remove():
+        shutil.rmtree(tmp_path / "run")
+
+    monkeypatch.setattr(
+        training, "ResumeCallback", type("Removed", (Interrupter,), {"hook": "batch_end", "at": 2, "action": remove})
+    )
+    with pytest.raises(FileNotFoundError, match="was removed or emptied while its training ran"):
+        run(tmp_path / "run")
+    assert not (tmp_path / "run" / WEIGHTS).exists()
+
+
+def test_a_training_that_diverges_is_a_sentence(tmp_path):
+    config = TrainingConfig(**SETTINGS, objective="erm", learning_rate=1e30)
+    with pytest.raises(ValueError, match="training diverged in epoch 1: train_loss is"):
+        run(tmp_path / "run", config)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_before_the_first_step_stops_at_once(number, tmp_path, monkeypatch):
+    before = signal.getsignal(number)
+
+    def setup(self, stage):
+        os.kill(os.getpid(), number)
+        time.sleep(60)
+
+    monkeypatch.setattr("pfdl.vision.training._KeptContexts.setup", setup)
+    with pytest.raises(TrainingStoppedError, match="before the first step"):
+        run(tmp_path / "run")
+    assert signal.getsignal(number) is before
+
+
+def test_outside_the_main_thread_there_are_no_handlers(monkeypatch):
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(stopping.threading, "current_thread", lambda: None)
+    with StopRequest():
+        assert signal.getsignal(signal.SIGINT) is before

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
-from pfdl.cli import diagnose as cli_diagnose
-from pfdl.cli import images as cli_images
-from pfdl.cli import report as cli_report
-from pfdl.cli import reproduce as cli_reproduce
-from pfdl.cli import split as cli_split
-from pfdl.cli import study as cli_study
+from pfdl.cli import diagnose, evaluate, export, listing, predict, report, reproduce, split, study, train
 
 app = typer.Typer(
     name="pfdl",
-    help="Partial Feature Decorrelation Learning: train models that hold up where the data shifts.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (cli_reproduce, cli_images, cli_split, cli_report, cli_diagnose, cli_study):
+for group in (train, evaluate, predict, diagnose, export, listing, split, reproduce, study, report):
     group.register(app)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from pfdl import __version__
+
+        typer.echo(f"pfdl {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Partial Feature Decorrelation Learning: train models that hold up where the data shifts."""
 
 
 def main() -> None:

@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from pfdl.cli.images import answering_mistakes
+from pfdl._internal.text import printable
+from pfdl.cli.common import answering_mistakes
 
 
 def report(
@@ -34,7 +35,7 @@ def report(
         from pfdl.experiments.reporting import write_report
 
         for problem in write_report(runs, output).problems:
-            typer.echo(f"Note: {problem}", err=True)
+            typer.echo(f"Note: {printable(problem)}", err=True)
         typer.echo(output)
 
 
@@ -51,7 +52,7 @@ def demo(
 
     with answering_mistakes():
         from pfdl.experiments import demo as demonstration
-        from pfdl.vision.resume import TrainingStoppedError
+        from pfdl.vision.stopping import TrainingStoppedError
 
         try:
             page, written = demonstration.run(output, Console(stderr=True))

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from pfdl.cli.command import this_command
-from pfdl.cli.images import Device, answering_mistakes
+from pfdl.cli.common import Device, answering_mistakes
 from pfdl.cli.table_ii import table_ii
 
 Quick = Annotated[bool, typer.Option("--quick", help="A small version: minutes on two cores.")]

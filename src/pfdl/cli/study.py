@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pfdl.cli.command import this_command
-from pfdl.cli.images import Device, answering_mistakes
+from pfdl.cli.common import Device, answering_mistakes
 
 if TYPE_CHECKING:
     from pfdl.experiments.study.data import StudyData

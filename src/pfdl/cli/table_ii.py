@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pfdl.cli.command import this_command
-from pfdl.cli.images import Device, answering_mistakes
+from pfdl.cli.common import Device, answering_mistakes
 
 
 def table_ii(

@@ -1,8 +1,9 @@
-"""Images sorted by class and context: what a source of them offers, and the source that is a folder on disk."""
+"""What every source of images offers, and the sources that are files on disk."""
 
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from torch import Tensor
 
 from pfdl._internal.validation import check_choice
-from pfdl.data.images import BadImageError, decode, hash_bytes, hash_pixels, read_bytes, to_tensor
+from pfdl.data.images import BadImageError, decoded, hash_bytes, hash_pixels, read_bytes, to_tensor
 from pfdl.data.layout import BadImage, FoundFile, find_files, path_inside
 
 ON_BAD_IMAGE = ("error", "skip")
@@ -27,6 +28,10 @@ class Sample(NamedTuple):
         context: Where it shows it; ``""`` if the source knows no contexts.
         sha256: Hash of its content.
         pixels: Hash of what it shows, equal for two files that hold the same picture.
+        split: The set that the data itself puts it in: ``"train"``, ``"validation"`` or ``"test"``; ``""`` if the data
+            has no sets of its own.
+        group: Images with the same entry (one patient, one background) must not be on both sides of a split; ``""`` if
+            the image may be on either.
     """
 
     path: str
@@ -34,10 +39,12 @@ class Sample(NamedTuple):
     context: str
     sha256: str
     pixels: str
+    split: str = ""
+    group: str = ""
 
 
 class ContextSource(Protocol):
-    """Where images come from; splits and datasets know sources by this alone."""
+    """Where images come from: what :func:`pfdl.data.open_images` returns, and all that splits and datasets know."""
 
     @property
     def samples(self) -> Sequence[Sample]:
@@ -67,7 +74,7 @@ class BadImagesError(ValueError):
 
 
 def describe_bad_images(root: Path, bad_images: Sequence[BadImage]) -> str:
-    """One report on all unusable files; beyond the first twenty they are only counted."""
+    """Report all unusable files; beyond the first twenty they are only counted."""
     lines = [f"{len(bad_images)} file(s) in {root} cannot be used:"]
     lines += [f"  {bad.path!r} {bad.reason}" for bad in bad_images[:_LISTED]]
     if len(bad_images) > _LISTED:
@@ -75,11 +82,126 @@ def describe_bad_images(root: Path, bad_images: Sequence[BadImage]) -> str:
     return "\n".join(lines)
 
 
-class ContextFolder:
-    """A folder of images: ``class/context/image``, ``superclass/class/context/image`` (NICO) or ``class/image``.
+class FileSource(ABC):
+    """Images that are files below one folder; what is listed there is decoded once and checked on first use.
 
-    Classes and contexts are the folder names found on disk. Nothing is read before ``samples`` is asked for; then
-    every file is decoded once, so that what is unusable is known, and named in one report, before training starts.
+    Args:
+        root: The folder.
+        on_bad_image: ``"error"`` to refuse data with unusable files, ``"skip"`` to leave them out.
+        on_progress: Called with the number of files checked so far and the number of all files.
+
+    Attributes:
+        root: The folder, as an absolute path.
+    """
+
+    def __init__(
+        self,
+        root: str | Path,
+        *,
+        on_bad_image: str = "error",
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        check_choice("on_bad_image", on_bad_image, ON_BAD_IMAGE)
+        self.root = Path(root).resolve()
+        self._on_bad_image = on_bad_image
+        self._on_progress = on_progress
+        self._scanned: tuple[tuple[Sample, ...], tuple[BadImage, ...]] | None = None
+
+    @abstractmethod
+    def list_files(self) -> tuple[list[FoundFile], list[BadImage]]:
+        """List the files with their classes, in the order of the paths, and what cannot be used."""
+
+    @property
+    @abstractmethod
+    def description(self) -> Mapping[str, Any]:
+        """What these images are, for the manifest; the place on this machine is no part of it."""
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """Every usable image, in the order of the paths.
+
+        Raises:
+            BadImagesError: If there are unusable files and they are not to be skipped.
+            ValueError: If the images are in no known layout, or a class has no usable image.
+        """
+        return self._scan()[0]
+
+    @property
+    def bad_images(self) -> tuple[BadImage, ...]:
+        """The files that were left out, and why; raises as ``samples`` does."""
+        return self._scan()[1]
+
+    def load(self, path: str, size: int, sha256: str) -> Tensor:
+        """Read one image.
+
+        Args:
+            path: Its path inside the folder.
+            size: Height and width to scale and cut it to.
+            sha256: The hash its content must have.
+
+        Returns:
+            Bytes, shape (3, size, size).
+
+        Raises:
+            ValueError: If the path leaves the folder, or the file is missing, unusable, or not the one expected.
+        """
+        try:
+            content = read_bytes(path_inside(self.root, path))
+            if hash_bytes(content) != sha256:
+                raise BadImageError("has changed since the manifest was written; make a new manifest with pfdl split")
+            with decoded(content) as image:
+                return to_tensor(image, size)
+        except BadImageError as error:
+            raise ValueError(f"{path!r} in {self.root} {error}.") from error
+
+    def left_out(self) -> list[dict[str, str]]:
+        """List the files that were left out, as what JSON can hold."""
+        return [{"path": bad.path, "reason": bad.reason} for bad in self.bad_images]
+
+    def _scan(self) -> tuple[tuple[Sample, ...], tuple[BadImage, ...]]:
+        if self._scanned is None:
+            found, bad = self.list_files()
+            samples: list[Sample] = []
+            with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # decoders work outside the interpreter lock
+                for done, result in enumerate(pool.map(self._examine, found), start=1):
+                    if isinstance(result, BadImage):
+                        bad.append(result)
+                    else:
+                        samples.append(result)
+                    if self._on_progress is not None:
+                        self._on_progress(done, len(found))
+            bad.sort()
+            if bad and self._on_bad_image == "error":
+                raise BadImagesError(self.root, bad)
+            self._check_classes(found, samples, bad)
+            self._scanned = tuple(samples), tuple(bad)
+        return self._scanned
+
+    def _examine(self, file: FoundFile) -> Sample | BadImage:
+        try:
+            content = read_bytes(path_inside(self.root, file.path))
+            with decoded(content) as image:
+                pixels = hash_pixels(image)
+        except BadImageError as error:
+            return BadImage(file.path, str(error))
+        return Sample(file.path, file.class_name, file.context, hash_bytes(content), pixels, file.split, file.group)
+
+    def _check_classes(self, found: Sequence[FoundFile], samples: Sequence[Sample], bad: Sequence[BadImage]) -> None:
+        lost = sorted({file.class_name for file in found} - {sample.class_name for sample in samples})
+        if lost:
+            raise ValueError(
+                f"no usable image is left in {', '.join(map(repr, lost))}; repair the images or remove the class.\n"
+                f"{describe_bad_images(self.root, bad)}"
+            )
+
+
+class ContextFolder(FileSource):
+    """A folder of images, as people have it.
+
+    Known are ``class/image``, ``class/context/image``, either of them in folders ``train``, ``val`` and ``test``, and
+    ``superclass/class/context/image`` (NICO). Classes and contexts are the folder names found on disk. Nothing is read
+    before ``samples`` is asked for; then every file is decoded once, so that what is unusable is known, and named in
+    one report, before training starts.
 
     Args:
         root: The folder.
@@ -103,89 +225,21 @@ class ContextFolder:
         on_bad_image: str = "error",
         on_progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        check_choice("on_bad_image", on_bad_image, ON_BAD_IMAGE)
+        super().__init__(root, on_bad_image=on_bad_image, on_progress=on_progress)
         if not Path(root).is_dir():
             raise FileNotFoundError(f"there is no folder {root}; name the folder that holds the class folders.")
-        self.root = Path(root).resolve()
         self.superclass = superclass
-        self._on_bad_image = on_bad_image
-        self._on_progress = on_progress
-        self._scanned: tuple[tuple[Sample, ...], tuple[BadImage, ...]] | None = None
 
-    @property
-    def samples(self) -> tuple[Sample, ...]:
-        """Every usable image, in the order of the paths.
-
-        Raises:
-            BadImagesError: If there are unusable files and they are not to be skipped.
-            ValueError: If the folders are in no known layout, or a class has no usable image.
-        """
-        return self._scan()[0]
-
-    @property
-    def bad_images(self) -> tuple[BadImage, ...]:
-        """The files that were left out, and why; raises as ``samples`` does."""
-        return self._scan()[1]
+    def list_files(self) -> tuple[list[FoundFile], list[BadImage]]:
+        """List the files by the names of their folders."""
+        return find_files(self.root, self.superclass)
 
     @property
     def description(self) -> Mapping[str, Any]:
-        """What these images are, for the manifest; the place on this machine is no part of it."""
-        left_out = [{"path": bad.path, "reason": bad.reason} for bad in self.bad_images]
-        return {"kind": "folder", "superclass": self.superclass, "left_out": left_out}
-
-    def load(self, path: str, size: int, sha256: str) -> Tensor:
-        """Read one image.
-
-        Args:
-            path: Its path inside the folder.
-            size: Height and width to scale and cut it to.
-            sha256: The hash its content must have.
-
-        Returns:
-            Bytes, shape (3, size, size).
-
-        Raises:
-            ValueError: If the path leaves the folder, or the file is missing, unusable, or not the one expected.
-        """
-        try:
-            content = read_bytes(path_inside(self.root, path))
-            if hash_bytes(content) != sha256:
-                raise BadImageError("has changed since the manifest was written; make a new manifest with pfdl split")
-            return to_tensor(decode(content), size)
-        except BadImageError as error:
-            raise ValueError(f"{path!r} in {self.root} {error}.") from error
-
-    def _scan(self) -> tuple[tuple[Sample, ...], tuple[BadImage, ...]]:
-        if self._scanned is None:
-            found, bad = find_files(self.root, self.superclass)
-            samples: list[Sample] = []
-            with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # decoders work outside the interpreter lock
-                for done, result in enumerate(pool.map(self._examine, found), start=1):
-                    if isinstance(result, BadImage):
-                        bad.append(result)
-                    else:
-                        samples.append(result)
-                    if self._on_progress is not None:
-                        self._on_progress(done, len(found))
-            bad.sort()
-            if bad and self._on_bad_image == "error":
-                raise BadImagesError(self.root, bad)
-            self._check_classes(found, samples, bad)
-            self._scanned = tuple(samples), tuple(bad)
-        return self._scanned
-
-    def _examine(self, file: FoundFile) -> Sample | BadImage:
-        try:
-            content = read_bytes(path_inside(self.root, file.path))
-            image = decode(content)
-        except BadImageError as error:
-            return BadImage(file.path, str(error))
-        return Sample(file.path, file.class_name, file.context, hash_bytes(content), hash_pixels(image))
-
-    def _check_classes(self, found: Sequence[FoundFile], samples: Sequence[Sample], bad: Sequence[BadImage]) -> None:
-        lost = sorted({file.class_name for file in found} - {sample.class_name for sample in samples})
-        if lost:
-            raise ValueError(
-                f"no usable image is left in {', '.join(map(repr, lost))}; repair or remove the folder.\n"
-                f"{describe_bad_images(self.root, bad)}"
-            )
+        """What these images are, for the manifest."""
+        notes = [
+            f"{name} in the folder was not read: classes are the folders. Give the table itself to use it."
+            for name in ("metadata.csv", "metadata.parquet")
+            if (self.root / name).is_file()
+        ]
+        return {"kind": "folder", "superclass": self.superclass, "left_out": self.left_out(), "notes": notes}

@@ -20,11 +20,13 @@ class StepBackend:
     Attributes:
         lock: Held during a call, so that threads which share a penalty take turns.
         guard: What keeps updates finite where nothing waits for the GPU.
+        captures: Whether both steps may become one CUDA graph where that is possible.
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.guard = FiniteGuard()
+        self.captures = True
         self._captured = CapturedSteps()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> StepBackend:
@@ -52,7 +54,8 @@ class StepBackend:
         kernels = algorithm.decomposition.backend(u.device, len(u))
         steps = Steps(algorithm, u, batch, kernels, finiteness)
         graph_fits = (
-            both
+            self.captures
+            and both
             and u.is_cuda
             and u.requires_grad
             and torch.is_grad_enabled()

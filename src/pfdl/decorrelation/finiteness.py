@@ -17,7 +17,11 @@ class Finiteness(Protocol):
     raises: bool
     """Whether :meth:`before_update` may raise."""
 
-    def before_update(self, optimizer: Optimizer, u: Tensor, unexplained: Tensor, gradients: Sequence[Tensor]) -> None:
+    def marked(self, unexplained: Tensor, u: Tensor) -> Tensor:
+        """Return L_g of each feature, not a number if the features must not be used."""
+        ...
+
+    def before_update(self, optimizer: Optimizer, unexplained: Tensor, gradients: Sequence[Tensor]) -> None:
         """Stop an update of g that would not be finite: raise, or tell the optimiser to skip it."""
         ...
 
@@ -27,7 +31,11 @@ class Unchecked:
 
     raises = False
 
-    def before_update(self, optimizer: Optimizer, u: Tensor, unexplained: Tensor, gradients: Sequence[Tensor]) -> None:
+    def marked(self, unexplained: Tensor, u: Tensor) -> Tensor:
+        """Return L_g as it is."""
+        return unexplained
+
+    def before_update(self, optimizer: Optimizer, unexplained: Tensor, gradients: Sequence[Tensor]) -> None:
         """Allow every update."""
 
 
@@ -55,7 +63,11 @@ class WaitingCheck:
             "clipping usually prevents this."
         )
 
-    def before_update(self, optimizer: Optimizer, u: Tensor, unexplained: Tensor, gradients: Sequence[Tensor]) -> None:
+    def marked(self, unexplained: Tensor, u: Tensor) -> Tensor:
+        """Return L_g as it is: the features were looked at before."""
+        return unexplained
+
+    def before_update(self, optimizer: Optimizer, unexplained: Tensor, gradients: Sequence[Tensor]) -> None:
         """Raise if L_g or its gradient is too large to take a step with."""
         if bool(_overflows(unexplained, gradients)):
             raise ValueError(
@@ -88,11 +100,14 @@ class FiniteGuard:
         """Whether the optimiser can skip an update by a flag on the device, as the fused Adam does for GradScaler."""
         return isinstance(optimizer, (Adam, AdamW)) and all(group["fused"] for group in optimizer.param_groups)
 
-    def before_update(self, optimizer: Optimizer, u: Tensor, unexplained: Tensor, gradients: Sequence[Tensor]) -> None:
+    def marked(self, unexplained: Tensor, u: Tensor) -> Tensor:
+        """Return L_g, not a number if a feature is too large: summed over the processes, all of them see it."""
+        return torch.where((u.abs() <= largest_feature(u.dtype)).all(), unexplained, torch.nan)
+
+    def before_update(self, optimizer: Optimizer, unexplained: Tensor, gradients: Sequence[Tensor]) -> None:
         """Give the optimiser the flag that makes it skip its next step."""
-        too_large = (u.abs() <= largest_feature(u.dtype)).all().logical_not_()  # True for NaN
         # How GradScaler tells a fused optimiser, too: the step reads this attribute on the device.
-        optimizer.found_inf = self.watch(too_large | _overflows(unexplained, gradients))  # type: ignore[attr-defined]
+        optimizer.found_inf = self.watch(_overflows(unexplained, gradients))  # type: ignore[attr-defined]
 
     def watch(self, bad: Tensor) -> Tensor:
         """Return 1.0 on the device if ``bad`` is true, else 0.0, and note it."""
@@ -112,8 +127,8 @@ class FiniteGuard:
             self._on_host.zero_()
             raise ValueError(
                 "the features of an earlier batch had a NaN, an infinity or values whose powers overflow; all values "
-                "must be finite. That batch did not update g, and its loss was not a number. A smaller learning rate "
-                "or gradient clipping usually prevents this."
+                "must be finite. That batch did not update g, and its loss was of no use. A smaller learning rate or "
+                "gradient clipping usually prevents this."
             )
 
 

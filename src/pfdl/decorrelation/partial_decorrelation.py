@@ -60,7 +60,8 @@ class PartialDecorrelation(TrainedDecomposition):
     Under ``torch.distributed`` both steps are those of the union of all processes' batches, and g is the same in all
     of them (``docs/distributed.md``).
 
-    The optimiser of g and the count of steps are part of ``state_dict()``: training resumes where it stopped.
+    The optimiser of g and the count of steps are part of ``state_dict()``: resumed training equals uninterrupted
+    training. A state that does not fit is refused and changes nothing. Threads that share a penalty take turns.
 
     Args:
         num_features: p, the width of the embedding.
@@ -75,11 +76,11 @@ class PartialDecorrelation(TrainedDecomposition):
             :func:`pfdl.functional.standardize`. Shrinking all features then lowers nothing. The paper does not.
         fit_steps: Updates of g for every call; the paper makes one.
         warmup: Number of calls over which the weight rises linearly to its value.
-        optimizer: Makes g's optimiser from its parameters. By default ``Adam(lr=1e-3, fused=True)``; for another,
-            ``functools.partial(torch.optim.SGD, lr=0.01)``.
-        check_finite: Refuse features with NaN or infinity before anything is updated. On a GPU with the default
-            optimiser nobody waits for that look: such a batch does not update g, its loss is not a number, and one
-            of the next calls raises.
+        optimizer: Makes g's optimiser from its parameters. By default ``Adam(lr=1e-3, fused=True)``; the paper's
+            Algorithm 1 says stochastic gradient descent: ``functools.partial(torch.optim.SGD, lr=0.01)``.
+        check_finite: Refuse features with NaN or infinity, or so large that L_decorr would overflow, before anything
+            is updated. On a GPU with a fused Adam, the default, the check is asynchronous: such a batch does not update
+            g, its loss is of no use, and one of the next calls raises.
         kernel: ``"auto"``, ``"fused"`` or ``"plain"``, see :class:`pfdl.FeatureDecomposition`. The fused penalty can
             be differentiated once only.
         synchronize: Under ``torch.distributed``, take all processes' batches for one while training. All processes
@@ -88,7 +89,8 @@ class PartialDecorrelation(TrainedDecomposition):
     Attributes:
         decomposition: The network g.
         optimizer: Its optimiser.
-        last: :class:`Diagnostics` of the last call: L_g, L_decorr, R² of g for each feature.
+        last: :class:`pfdl.decorrelation.Diagnostics` of the last call: L_g, L_decorr and its parts, R² of g for each
+            feature.
 
     Raises:
         ValueError, TypeError: If an argument or the features cannot be used; nothing has been updated then.
@@ -222,6 +224,7 @@ class PartialDecorrelation(TrainedDecomposition):
         """
         if self.form != "paper":
             raise ValueError(f"form is {self.form!r}; only the paper's form has a level and a covariance part.")
+        check_features("features", features, self.decomposition.num_features)
         with torch.inference_mode(False), torch.enable_grad():
             leaf = features.detach().clone().requires_grad_()
             with self._mini_batch(leaf, fits=False, penalises=False) as (steps, _):
@@ -281,7 +284,7 @@ class PartialDecorrelation(TrainedDecomposition):
                 if not together:
                     raise
                 problem = error
-            batch = self._union(rows, problem, algorithm, finiteness) if together else Batch(rows)
+            batch = self._union(rows, problem, finiteness) if together else Batch(rows)
             if self.standardize:
                 u = standardize_of(u, batch)
             yield self._backend.begin(algorithm, u, batch, finiteness, both=fits and penalises), weight
@@ -293,7 +296,7 @@ class PartialDecorrelation(TrainedDecomposition):
         elif finiteness is self._backend.guard:
             self._backend.guard.raise_if_seen()
 
-    def _union(self, rows: int, problem: Exception | None, algorithm: Algorithm, finiteness: Finiteness) -> Batch:
+    def _union(self, rows: int, problem: Exception | None, finiteness: Finiteness) -> Batch:
         """Join the batches of all processes; the first time, g becomes that of the first process everywhere."""
         parameters = list(self.decomposition.parameters())
         device = parameters[0].device
@@ -301,7 +304,7 @@ class PartialDecorrelation(TrainedDecomposition):
             if problem is not None:
                 raise problem  # alone: the other processes do not wait for the GPU to hear of it
             return Batch.of_all(rows, device)
-        total, everywhere = meet(rows, device, problem, self._signature(algorithm), self.is_shared)
+        total, everywhere = meet(rows, device, problem, self._signature(), self.is_shared)
         if total < 2:
             raise ValueError(f"all processes together have a batch of {total}; a correlation needs at least 2 samples.")
         if not everywhere:
@@ -309,7 +312,7 @@ class PartialDecorrelation(TrainedDecomposition):
             self.is_shared = True
         return Batch(total, world_size())
 
-    def _signature(self, algorithm: Algorithm) -> str:
+    def _signature(self) -> str:
         """Say what must be the same in all processes."""
         g, optimizer = self.decomposition, self.optimizer
         settings = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]

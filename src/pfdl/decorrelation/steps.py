@@ -83,9 +83,10 @@ class Steps:
         before = _copy_of(parameters, optimizer) if self.finiteness.raises and self.algorithm.fit_steps > 1 else None
         unexplained = u
         for _ in range(self.algorithm.fit_steps):
-            unexplained, *gradients = self.batch.sum_all(self._fit_gradients(u))
+            share, *shares = self._fit_gradients(u)
+            unexplained, *gradients = self.batch.sum_all([self.finiteness.marked(share, u), *shares])
             try:
-                self.finiteness.before_update(optimizer, u, unexplained, gradients)
+                self.finiteness.before_update(optimizer, unexplained, gradients)
             except ValueError:
                 if before is not None:
                     _put_back(before, parameters, optimizer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import NamedTuple
@@ -62,8 +63,9 @@ def write_report(paths: Sequence[Path], output: Path, *, title: str = "pfdl repo
     if not found.runs:
         raise ValueError(" ".join(["there is nothing to report.", *found.problems]))
     problems = list(found.problems)
-    sections = build_sections(found.runs, problems)
-    if output.suffix == ".md":
+    as_markdown = output.suffix == ".md"
+    sections = build_sections(found.runs, problems, with_commands=as_markdown)
+    if as_markdown:
         command = f"pfdl report {' '.join(map(str, paths))} -o {output}"
         write_below_mark(sections[:-1], output, command, problems)  # the last says how the runs were made
     else:
@@ -101,17 +103,19 @@ def write_tables(folder: Path) -> list[Path]:
         The results, the tables and the pictures.
     """
     run, problems = read_run(folder), list[str]()
-    section = _build(run, problems)
-    blocks = [Text(f"`{run.settings.get('command')}`"), *(Text(one, "warning") for one in problems), *section.blocks]
-    shown = markdown.render([Section(section.title, blocks, section.finding)])
+    section = _with_command(_build(run, problems), run)
+    blocks = [*(Text(problem, "warning") for problem in problems), *section.blocks]
+    shown = markdown.render([replace(section, blocks=blocks)])
     return [folder / RESULTS, *shown.write(folder / TABLE)]
 
 
-def build_sections(runs: Sequence[Run], problems: list[str]) -> list[Section]:
+def build_sections(runs: Sequence[Run], problems: list[str], *, with_commands: bool = False) -> list[Section]:
     """Build a section for each run of an experiment, one for all trainings, and one that says how they were made."""
     experiments = [run for run in runs if run.kind != training.KIND]
     trainings = [run for run in runs if run.kind == training.KIND]
     sections = [_named(_build(run, problems), run, experiments) for run in experiments]
+    if with_commands:
+        sections = [_with_command(section, run) for section, run in zip(sections, experiments, strict=True)]
     if trainings:
         sections.append(training.build(trainings, problems))
     return [*sections, provenance.build(runs, problems)]
@@ -130,7 +134,12 @@ def _named(section: Section, run: Run, runs: Sequence[Run]) -> Section:
     """Let the heading say which run it is, where several are of one kind."""
     if sum(other_run.kind == run.kind for other_run in runs) == 1 or run.kind not in SECTIONS:
         return section
-    return Section(f"{section.title}: {run.folder.resolve().name}", section.blocks, section.finding)
+    return replace(section, title=f"{section.title}: {run.folder.resolve().name}")
+
+
+def _with_command(section: Section, run: Run) -> Section:
+    command = run.settings.get("command")
+    return replace(section, blocks=[*([Text(f"`{command}`")] if command else []), *section.blocks])
 
 
 def _introduction(runs: Sequence[Run], problems: Sequence[str]) -> list[Block]:

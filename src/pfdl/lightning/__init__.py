@@ -1,7 +1,13 @@
-"""PFDL with Lightning: a ready classifier and its data, and a callback for modules of your own."""
+"""PFDL with Lightning: a ready classifier and its data, and callbacks for modules of your own."""
 
-from pfdl.vision.callbacks import PFDLCallback
-from pfdl.vision.classifier import ImageClassifier
-from pfdl.vision.datamodule import ContextDataModule
+try:
+    from pfdl.vision.callbacks import ContextCallback, PFDLCallback
+    from pfdl.vision.classifier import ImageClassifier
+    from pfdl.vision.datamodule import ContextDataModule
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"pfdl.lightning needs the package {error.name}, which is not installed: pip install 'pfdl[images]' brings all "
+        "that images need."
+    ) from error
 
-__all__ = ["ContextDataModule", "ImageClassifier", "PFDLCallback"]
+__all__ = ["ContextCallback", "ContextDataModule", "ImageClassifier", "PFDLCallback"]

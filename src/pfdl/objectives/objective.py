@@ -25,9 +25,11 @@ class Objective(AtomicModule):
     Args:
         penalties: What is added to the risk; each penalty carries its own weight.
         weighting: How much each sample counts in the risk; all the same by default.
+        label_smoothing: Share of the target that is spread over all classes, from 0 to below 1.
 
     Raises:
         TypeError: If a penalty does not say what it ``needs``.
+        ValueError: If the label smoothing is out of its range.
 
     Example:
         >>> import torch, pfdl
@@ -37,8 +39,13 @@ class Objective(AtomicModule):
         torch.Size([])
     """
 
-    def __init__(self, penalties: Iterable[nn.Module] = (), weighting: Weighting | None = None) -> None:
+    def __init__(
+        self, penalties: Iterable[nn.Module] = (), weighting: Weighting | None = None, *, label_smoothing: float = 0.0
+    ) -> None:
         super().__init__()
+        if not 0 <= label_smoothing < 1:
+            raise ValueError(f"label_smoothing is {label_smoothing}; give a number from 0 to below 1.")
+        self.label_smoothing = label_smoothing
         self.penalties = nn.ModuleList(penalties)
         self.weighting = weighting or Uniform()
         for penalty in self.penalties:
@@ -73,7 +80,7 @@ class Objective(AtomicModule):
             ValueError: If something that a part needs was not given.
         """
         divisor = self.divisor()
-        risks = sample_risks(logits, labels)
+        risks = sample_risks(logits, labels, self.label_smoothing)
         batch = {
             "risks": risks,
             "features": features,

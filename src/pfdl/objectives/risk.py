@@ -7,12 +7,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 
-def sample_risks(logits: Tensor, labels: Tensor) -> Tensor:
-    """The classification loss of each sample.
+def sample_risks(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
+    """Return the classification loss of each sample.
 
     Args:
         logits: Shape (n,) or (n, 1) for two classes (logistic loss), (n, c) for c classes (cross-entropy).
         labels: Shape (n,); 0 or 1 of any dtype for two classes, integer class indices for c classes.
+        label_smoothing: Share of the target that is spread over all classes, from 0 to below 1.
 
     Returns:
         One loss per sample, shape (n,).
@@ -28,8 +29,9 @@ def sample_risks(logits: Tensor, labels: Tensor) -> Tensor:
     check_logits(logits, labels)
     if is_binary(logits):
         scores = logits.reshape(len(labels))
-        return F.binary_cross_entropy_with_logits(scores, labels.to(scores.dtype), reduction="none")
-    return F.cross_entropy(logits, labels, reduction="none")
+        targets = labels.to(scores.dtype) * (1 - label_smoothing) + label_smoothing / 2
+        return F.binary_cross_entropy_with_logits(scores, targets, reduction="none")
+    return F.cross_entropy(logits, labels, reduction="none", label_smoothing=label_smoothing)
 
 
 def scale_gradients(logits: Tensor, labels: Tensor) -> Tensor:

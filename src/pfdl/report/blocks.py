@@ -17,7 +17,8 @@ class Text:
 
     Args:
         text: Its words, shown as they stand.
-        tone: ``""``, or ``"warning"`` for what went wrong.
+        tone: ``""``; ``"warning"`` for what went wrong; ``"yes"``, ``"no"`` or ``"unclear"`` for an answer, in red,
+            green or grey; ``"command"`` for what to type.
     """
 
     text: str

@@ -70,7 +70,8 @@ def replace_tables(page: str, tables: str, command: str) -> str:
 
 def _show(block: Block, level: int, prefix: str, pictures: dict[str, bytes]) -> list[str]:
     def picture(title: str, png: bytes, alt: str) -> str:
-        name = re.sub("-+", "-", re.sub("[^a-z0-9]", "-", f"{prefix}{title}".lower())).strip("-")
+        short = title.partition(",")[0]
+        name = re.sub("[^a-z0-9]+", "-", f"{prefix}{short}".lower()).strip("-")
         number = sum(re.fullmatch(rf"{name}(-\d+)?\.png", other) is not None for other in pictures)
         pictures[f"{name}-{number + 1}.png" if number else f"{name}.png"] = png
         return f"![{alt}]({list(pictures)[-1]})"

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from pfdl._internal.files import read_json
+from pfdl._internal.files import read_json, read_table
 from pfdl._internal.runs import CONFIG, Run, read_run
 
-RESULTS, METRICS, EVALUATION = "results.csv", "metrics.csv", "evaluation.json"
+RESULTS, METRICS = "results.csv", "metrics.csv"
 TASK_FOLDERS = ("tasks", "cells")
 MAX_DEPTH = 4
 """How deep a folder of folders is searched."""
@@ -107,7 +107,7 @@ def read_results(
         if not path.is_file():
             continue
         try:
-            frame = pd.read_csv(path) if path.name == file else pd.DataFrame(_rows_of(path))
+            frame = read_table(path) if path.name == file else pd.DataFrame(_rows_of(path))
             parts.append(_checked(frame, names, numbers))
         except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors
             problems.append(f"{path} was left out: {_one_line(error)}")
@@ -138,7 +138,14 @@ def _checked(frame: pd.DataFrame, names: Sequence[str], numbers: Sequence[str]) 
         raise ValueError(f"it has no column {', '.join(missing)}.")
     frame = frame.reindex(columns=[*dict.fromkeys([*names, *numbers, *frame.columns])])
     words = {name: frame[name].astype(str) for name in names}
-    return frame.assign(**words, **{name: pd.to_numeric(frame[name]).astype(float) for name in numbers})
+    return frame.assign(**words, **{name: _numeric(frame[name]) for name in numbers})
+
+
+def _numeric(column: pd.Series[Any]) -> pd.Series[Any]:
+    try:
+        return pd.to_numeric(column).astype(float)
+    except (TypeError, OverflowError) as error:  # a list, or an integer of hundreds of digits
+        raise ValueError(f"its column {column.name} has an entry that is no number ({error}).") from error
 
 
 def read_metrics(run: Run, problems: list[str]) -> pd.DataFrame | None:
@@ -147,34 +154,14 @@ def read_metrics(run: Run, problems: list[str]) -> pd.DataFrame | None:
     if not path.is_file():
         return None
     try:
-        frame = pd.read_csv(path).apply(pd.to_numeric)
+        frame = read_table(path).apply(_numeric)
         if "epoch" not in frame.columns:
             raise ValueError("it has no column epoch.")
     except (OSError, ValueError) as error:
         problems.append(f"{path} was left out: {_one_line(error)}")
         return None
-    numbers: pd.DataFrame = frame.astype(float)
+    numbers: pd.DataFrame = frame.astype(float)  # without any line nothing says that they are numbers
     return numbers
-
-
-def read_evaluation(run: Run, problems: list[str]) -> Mapping[str, Any] | None:
-    """The evaluation of a training; None where there is none yet."""
-    path = run.folder / EVALUATION
-    if not path.is_file():
-        return None
-    try:
-        content = read_json(path)
-        groups = [content[name] for name in ("by_ratio", "by_class", "by_context")]
-        whole = [content["overall"], content["worst_group"]["accuracy"], content["calibration_error"]]
-        values = [*whole, *(value for group in groups for value in group.values())]
-        if not all(isinstance(value, (int, float)) for value in values):
-            raise ValueError("an accuracy in it is not a number.")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        reason = error if isinstance(error, (OSError, ValueError)) else "it is not what pfdl evaluate writes."
-        problems.append(f"{path} was left out: {_one_line(reason)}")
-        return None
-    evaluation: Mapping[str, Any] = content
-    return evaluation
 
 
 def _one_line(error: object) -> str:

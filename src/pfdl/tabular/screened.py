@@ -15,6 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_fit_parameter
 
+from pfdl._internal.fitting import all_or_nothing
 from pfdl.tabular.screening import FOLLOWS_LABEL
 from pfdl.tabular.selector import SelectionScreen
 from pfdl.tabular.validation import check_rows, check_table
@@ -145,6 +146,7 @@ class ScreenedRegressor(RegressorMixin, _Screened):  # type: ignore[misc]
         self.auxiliary = auxiliary
         self.random_state = random_state
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> ScreenedRegressor:
         """Fit to columns X of shape (n, p) and a numeric label y of shape (n,).
 
@@ -233,6 +235,7 @@ class ScreenedClassifier(ClassifierMixin, _Screened):  # type: ignore[misc]
         self.estimator = estimator
         self.screen = screen
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> ScreenedClassifier:
         """Fit to columns X of shape (n, p) and classes y of shape (n,).
 

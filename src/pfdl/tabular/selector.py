@@ -19,6 +19,7 @@ from sklearn.utils.validation import (
     column_or_1d,
 )
 
+from pfdl._internal.fitting import all_or_nothing
 from pfdl.tabular.columns import compare_table, screen_table
 from pfdl.tabular.label import class_functions, number_functions
 from pfdl.tabular.network import NetworkTraining
@@ -103,6 +104,7 @@ class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         self.max_steps = max_steps
         self.random_state = random_state
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> SelectionScreen:
         """Screen columns X of shape (n, p) by a label y of shape (n,).
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import nn
@@ -123,14 +124,54 @@ def load_model(path: str | Path) -> TrainedModel:
     weights = folder / WEIGHTS
     if not weights.is_file():
         raise FileNotFoundError(f"there is no {WEIGHTS} in {folder}; its training has not finished an epoch yet.")
-    model = make_backbone(
-        config.backbone, len(config.classes), image_size=config.image_size, small_stem=config.small_stem
-    )
+    _compare_with_header(weights, config)
+    model = _build(config)
     try:
         model.load_state_dict(load_file(weights))
     except (SafetensorError, RuntimeError) as error:
         raise ValueError(f"{weights} does not hold the weights of a {config.backbone} ({error}).") from error
+    for name, value in model.state_dict().items():
+        if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+            raise ValueError(
+                f"{weights} has values that are not finite in {name!r}: the training diverged or the file is damaged; "
+                "train again, with a smaller learning rate."
+            )
     return TrainedModel(model.eval(), config, folder)
 
 
+def _build(config: ModelConfig) -> nn.Module:
+    return make_backbone(
+        config.backbone, len(config.classes), image_size=config.image_size, small_stem=config.small_stem
+    )
+
+
+def _compare_with_header(weights: Path, config: ModelConfig) -> None:
+    """Raise unless the weights have the names, shapes and dtypes of the model, before any of its memory is taken."""
+    try:
+        with safe_open(weights, framework="pt") as file:
+            parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118, it is not a dictionary
+            found = {name: (tuple(part.get_shape()), part.get_dtype()) for name, part in parts.items()}
+    except SafetensorError as error:
+        raise ValueError(f"{weights} does not hold the weights of a {config.backbone} ({error}).") from error
+    try:
+        with torch.device("meta"):
+            model = _build(config)
+    except NotImplementedError:  # some models compute while they are built, which shapes alone do not allow
+        return
+    wanted = {name: (tuple(value.shape), _DTYPES.get(value.dtype, "")) for name, value in model.state_dict().items()}
+    for name in {**wanted, **found}:
+        if found.get(name) != wanted.get(name):
+            raise ValueError(
+                f"{weights} does not hold the weights of a {config.backbone} for {len(config.classes)} classes and "
+                f"images of {config.image_size} pixels: {name!r} is {_describe(found.get(name))} there and "
+                f"{_describe(wanted.get(name))} in the model."
+            )
+
+
+def _describe(entry: tuple[tuple[int, ...], str] | None) -> str:
+    return "missing" if entry is None else f"{entry[1]} of shape {entry[0]}"
+
+
+_DTYPES = {torch.float32: "F32", torch.int64: "I64", torch.bool: "BOOL", torch.float64: "F64", torch.int32: "I32"}
+"""How safetensors name the dtypes that networks have."""
 _MODEL_FIELDS = [field.name for field in fields(ModelConfig)]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,24 +13,30 @@ from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pfdl._internal.validation import check_count
+from pfdl._internal.loading import AtomicLoading
+from pfdl._internal.validation import check_choice, check_count
+from pfdl.contexts import worst_group_accuracy
 from pfdl.objectives import Objective, make_objective
 from pfdl.vision.backbones import make_backbone
-from pfdl.vision.datamodule import ContextDataModule
 from pfdl.vision.features import attach
-from pfdl.vision.pixels import mirror_and_shift, normalise
+from pfdl.vision.metrics import ACCURACY, WORST_CLASS, WORST_GROUP, RunningMeans
+from pfdl.vision.pixels import AUGMENTATIONS, normalise
+
+OPTIMIZERS, SCHEDULES = ("sgd", "adamw"), ("step", "cosine")
 
 
-class ImageClassifier(LightningModule):
+class ImageClassifier(AtomicLoading, LightningModule):
     """A backbone that is trained on an objective.
 
     The backbone stays a plain classifier: its features are read where they enter its last linear layer. Batches are
     (images, labels) or (images, labels, environments); images of bytes are normalised here, others are taken as they
-    are. The schedule is the paper's: SGD with a learning rate of 0.01, a tenth of it after every 80 epochs. The paper
-    names neither momentum nor weight decay; the defaults are those of the ResNet paper.
+    are. A batch of one image is skipped with a warning. The default schedule is the paper's: SGD with a learning rate
+    of 0.01, a tenth of it after every 80 epochs. The paper names neither momentum nor weight decay; the defaults are
+    those of the ResNet paper.
 
-    Logged, as means over each epoch: ``train_loss``, ``train_accuracy``, ``effective_sample_size`` (of a batch, under
-    the objective's weighting), ``val_loss`` and ``val_accuracy``; and what the penalties report, such as PFDL's
+    Logged at the end of each epoch: ``train_loss``, ``train_accuracy``, ``effective_sample_size`` (of a batch, under
+    the objective's weighting), ``val_loss``, ``val_accuracy``, ``val_worst_class`` and, where the contexts of the
+    validation images are known or inferred, ``val_worst_group``; and what the penalties report, such as PFDL's
     ``L_g``, ``L_decorr`` and ``R2`` of g.
 
     Args:
@@ -36,20 +45,26 @@ class ImageClassifier(LightningModule):
         objective: A name for :func:`pfdl.make_objective` such as ``"erm"`` or ``"pfdl"``, or an objective.
         objective_settings: Settings of the parts of a named objective: ``{"pfdl": {"weight": 0.1}}``.
         image_size: Height and width of the images, for backbones that must know.
-        small_stem: See :func:`pfdl.vision.backbones.make_backbone`.
-        pretrained: Likewise.
-        learning_rate: Of SGD, at the start.
-        momentum: Of SGD.
-        weight_decay: Of SGD.
-        decay_every: Number of epochs after which the learning rate falls to a tenth.
-        augment: Mirror and shift training images at random.
+        small_stem: For ResNets by name, a 3×3 stem without pooling, for images up to about 64×64.
+        pretrained: Start a backbone by name from its library's weights, which are downloaded.
+        weights: A file of weights to start a backbone by name from.
+        optimizer: ``"sgd"`` or ``"adamw"``.
+        learning_rate: At the start.
+        momentum: Of SGD; AdamW has none.
+        weight_decay: Of the optimiser.
+        schedule: ``"step"``, a tenth of the learning rate after every ``decay_every`` epochs; or ``"cosine"``, half a
+            cosine from the learning rate to 0 at the trainer's last epoch.
+        decay_every: Epochs per step of the schedule ``"step"``.
+        augment: What training images are subjected to: ``"none"``, ``"flip-shift"`` or ``"randaugment"``.
+        label_smoothing: Share of the target that is spread over all classes, from 0 to below 1.
 
     Raises:
-        ValueError: If the parts do not fit together.
+        ValueError: If the parts do not fit together, or the backbone cannot take images of this size.
 
     Attributes:
         backbone: The classifier, from normalised images to logits.
         objective: What it is trained on.
+        means: The running means of what this epoch logs.
 
     Example:
         >>> import torch
@@ -68,73 +83,81 @@ class ImageClassifier(LightningModule):
         image_size: int = 64,
         small_stem: bool = False,
         pretrained: bool = False,
+        weights: str | Path | None = None,
+        optimizer: str = "sgd",
         learning_rate: float = 0.01,
         momentum: float = 0.9,
         weight_decay: float = 1e-4,
+        schedule: str = "step",
         decay_every: int = 80,
-        augment: bool = True,
+        augment: str = "flip-shift",
+        label_smoothing: float = 0.0,
     ) -> None:
         super().__init__()
+        check_choice("optimizer", optimizer, OPTIMIZERS)
+        check_choice("schedule", schedule, SCHEDULES)
+        check_choice("augment", augment, AUGMENTATIONS)
         check_count("decay_every", decay_every, 1)
+        self.backbone = _make_backbone(
+            backbone, num_classes, image_size=image_size, small_stem=small_stem, pretrained=pretrained, weights=weights
+        )
+        self._tap = attach(self.backbone)
         if isinstance(backbone, str):
-            if num_classes is None:
-                raise ValueError(f"num_classes is missing; the backbone {backbone!r} needs to know it.")
-            backbone = make_backbone(
-                backbone, num_classes, image_size=image_size, small_stem=small_stem, pretrained=pretrained
-            )
-        elif small_stem or pretrained:
-            raise ValueError("small_stem and pretrained are for backbones by name; change your own before passing it.")
-        self.backbone = backbone
-        self._tap = attach(backbone)
-        if self._tap.num_features is None:
-            raise AssertionError(self._tap.layer_name)  # without a layer's name only linear layers are found
+            self._try_out(backbone, image_size)
         if isinstance(objective, str):
             settings: dict[str, Any] = dict(objective_settings or {})
-            objective = make_objective(objective, self._tap.num_features, num_classes=num_classes, **settings)
-        elif objective_settings:
-            raise ValueError("objective_settings are for objectives by name; give your own its settings directly.")
+            made = make_objective(objective, self.num_features, num_classes=num_classes, **settings)
+            objective = Objective(made.penalties, made.weighting, label_smoothing=label_smoothing)
+        elif objective_settings or label_smoothing:
+            raise ValueError(
+                "objective_settings and label_smoothing are for objectives by name; give your own its settings itself."
+            )
         self.objective = objective
+        self.optimizer = optimizer
         self.learning_rate = learning_rate
         self.momentum = momentum
         self.weight_decay = weight_decay
+        self.schedule = schedule
         self.decay_every = decay_every
         self.augment = augment
+        self.means = RunningMeans()
+        self._validated: list[Tensor] = []
+
+    @property
+    def num_features(self) -> int:
+        """The width of what enters the last layer."""
+        if self._tap.num_features is None:
+            raise AssertionError(self._tap.layer_name)  # without a layer's name only layers with a width are found
+        return self._tap.num_features
 
     def forward(self, images: Tensor) -> Tensor:
-        """The logits of images, normalised or as bytes."""
+        """Return the logits of images, normalised or as bytes."""
         pixels = normalise(images)
         if pixels.is_cuda and pixels.dim() == 4:  # the layout that tensor cores read; results stay the same
             pixels = pixels.contiguous(memory_format=torch.channels_last)
         logits: Tensor = self.backbone(pixels)
         return logits
 
+    def prepare(self, labels: Tensor, contexts: Tensor) -> None:
+        """Show the objective's weighting the labels and contexts of all training images, shape (n,) each.
+
+        Optional: without it a weighting such as ``balance`` counts the images of the batches as they come.
+        """
+        if "environments" in self.objective.weighting.needs:
+            self.objective.weighting.prepare(labels, contexts)
+
     def on_fit_start(self) -> None:
-        """On a GPU, lay out convolutions as its tensor cores read them; let the weighting see all training samples."""
+        """On a GPU, lay out convolutions as its tensor cores read them."""
         if self.device.type == "cuda":
             self.backbone.to(memory_format=torch.channels_last)
-        data = getattr(self.trainer, "datamodule", None)
-        if isinstance(data, ContextDataModule) and "environments" in self.objective.weighting.needs:
-            images = data.train_set
-            self.objective.weighting.prepare(images.labels.to(self.device), images.contexts.to(self.device))
 
-    @torch.no_grad()
-    def embed(self, images: Tensor, batch_size: int = 256) -> Tensor:
-        """The features of images, shape (n, p), on the CPU; the module is in ``eval()`` mode meanwhile."""
-        if self._trainer is not None:  # which asks for features before it moves the module where it trains
-            self.to(self.trainer.strategy.root_device)
-        training = self.training
-        self.eval()
-        parts = []
-        for batch in torch.split(images, batch_size):
-            self(batch.to(self.device))
-            parts.append(self._tap.features.float().cpu())
-        self.train(training)
-        return torch.cat(parts)
-
-    def training_step(self, batch: Sequence[Tensor], batch_idx: int) -> Tensor:
-        """The objective on one batch."""
+    def training_step(self, batch: Sequence[Tensor], batch_idx: int) -> Tensor | None:
+        """Return the objective on one batch."""
         images, labels, *environments = batch
-        logits = self(mirror_and_shift(images) if self.augment else images)
+        if len(labels) < 2:
+            warnings.warn("a batch of one image is skipped; drop_last=True in the loader avoids it.", stacklevel=1)
+            return None
+        logits = self(AUGMENTATIONS[self.augment](images))
         with torch.autocast(logits.device.type, enabled=False):
             loss: Tensor = self.objective(
                 logits.float(),
@@ -142,24 +165,60 @@ class ImageClassifier(LightningModule):
                 features=self._tap.features.float(),
                 environments=self._environments(environments),
             )
-        self._log_means("train", len(labels), loss=loss.detach(), accuracy=_accuracy(logits, labels))
-        self._log_parts(len(labels))
+        right = (logits.argmax(1) == labels).float().mean()
+        self.means.add({"train_loss": loss, "train_accuracy": right, **self.objective.metrics()}, len(labels))
         return loss
 
+    def on_train_epoch_end(self) -> None:
+        """Log the means of the epoch."""
+        for name, mean in self.means.compute().items():
+            self.log(name, mean, prog_bar=name.startswith("train_"))
+        self._log_epoch()
+        self.means.reset()
+
     def validation_step(self, batch: Sequence[Tensor], batch_idx: int) -> None:
-        """Plain cross-entropy and accuracy, whatever the objective."""
-        images, labels, *_ = batch
+        """Log plain cross-entropy and accuracy, whatever the objective."""
+        images, labels, *environments = batch
         logits = self(images)
-        self._log_means(
-            "val", len(labels), loss=F.cross_entropy(logits.float(), labels), accuracy=_accuracy(logits, labels)
-        )
+        predictions = logits.argmax(1)
+        context = environments[0] if environments else torch.full_like(labels, -1)
+        self._validated.append(torch.stack([predictions, labels.long(), context.long()]))
+        self._log_validation("val_loss", F.cross_entropy(logits.float(), labels), len(labels))
+        self._log_validation(ACCURACY, (predictions == labels).float().mean(), len(labels))
+
+    def on_validation_epoch_end(self) -> None:
+        """Log the accuracy of the worst class, and of the worst group where contexts are known or inferred."""
+        if not self._validated:
+            return
+        predictions, labels, contexts = torch.cat(self._validated, 1)
+        self._validated = []
+        groups = {WORST_CLASS: torch.zeros_like(labels)}
+        if bool((contexts >= 0).all()):
+            groups[WORST_GROUP] = contexts
+        for name, context in groups.items():
+            worst = worst_group_accuracy(predictions, labels, context)
+            self._log_validation(name, torch.tensor(worst, device=self.device, dtype=torch.float32), len(labels))
+        self._log_epoch()
 
     def configure_optimizers(self) -> Any:
-        """SGD on the backbone and the paper's schedule; g has an optimiser of its own."""
-        optimizer = torch.optim.SGD(
-            self.backbone.parameters(), self.learning_rate, momentum=self.momentum, weight_decay=self.weight_decay
-        )
-        return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, self.decay_every, gamma=0.1)]
+        """Return the optimiser of the backbone and the schedule; g has an optimiser of its own."""
+        parameters = self.backbone.parameters()
+        optimizer: torch.optim.Optimizer
+        if self.optimizer == "sgd":
+            optimizer = torch.optim.SGD(
+                parameters, self.learning_rate, momentum=self.momentum, weight_decay=self.weight_decay
+            )
+        else:
+            optimizer = torch.optim.AdamW(parameters, self.learning_rate, weight_decay=self.weight_decay)
+        return [optimizer], [torch.optim.lr_scheduler.LambdaLR(optimizer, self.make_decay())]
+
+    def make_decay(self) -> Callable[[int], float]:
+        """Return the function from an epoch to the part of the learning rate that it trains with."""
+        if self.schedule == "step":
+            every = self.decay_every
+            return lambda epoch: 0.1 ** (epoch // every)
+        epochs = max(self.trainer.max_epochs or 1, 1)
+        return lambda epoch: 0.5 + 0.5 * math.cos(math.pi * min(epoch / epochs, 1.0))
 
     def _environments(self, given: Sequence[Tensor]) -> Tensor | None:
         if not self.objective.needs_contexts:
@@ -171,23 +230,40 @@ class ImageClassifier(LightningModule):
             )
         return given[0]
 
-    def _log_parts(self, batch_size: int) -> None:
-        """Log what the parts of the objective report, as tensors: nothing waits for the device."""
-        for name, value in self.objective.metrics().items():
-            self.log(name, value, on_step=False, on_epoch=True, batch_size=batch_size)
+    def _log_epoch(self) -> None:
+        """Make the epoch the x axis of loggers; the number of steps would start at 0 again after a stop."""
+        self.log("step", float(self.current_epoch), on_step=False, on_epoch=True)
 
-    def _log_means(self, stage: str, batch_size: int, **values: Tensor) -> None:
-        for name, value in values.items():
-            self.log(
-                f"{stage}_{name}",
-                value,
-                on_step=False,
-                on_epoch=True,
-                prog_bar=True,
-                batch_size=batch_size,
-                sync_dist=stage == "val",  # early stopping must decide alike in all processes
-            )
+    def _log_validation(self, name: str, value: Tensor, samples: int) -> None:
+        # In sync, because all processes must decide alike when to stop.
+        self.log(name, value, on_epoch=True, prog_bar=name != WORST_CLASS, batch_size=samples, sync_dist=True)
+
+    def _try_out(self, name: str, image_size: int) -> None:
+        """Raise unless the backbone takes images of this size and its features can be read."""
+        self.backbone.eval()
+        try:
+            with torch.no_grad():
+                self.backbone(torch.zeros(1, 3, image_size, image_size))
+            width = self._tap.features.shape[1]
+        except (AssertionError, RuntimeError, ValueError, IndexError) as error:
+            reason = str(error).partition("\n")[0]
+            raise ValueError(
+                f"the backbone {name!r} cannot be trained on images of {image_size}×{image_size} pixels ({reason}); "
+                "choose another image size or another backbone."
+            ) from None
+        finally:
+            self.backbone.train()
+        if width != self.num_features:
+            raise ValueError(f"the last layer of {name!r} takes {width} features, not {self.num_features}.")
 
 
-def _accuracy(logits: Tensor, labels: Tensor) -> Tensor:
-    return (logits.argmax(1) == labels).float().mean()
+def _make_backbone(backbone: str | nn.Module, num_classes: int | None, **settings: Any) -> nn.Module:
+    if isinstance(backbone, str):
+        if num_classes is None:
+            raise ValueError(f"num_classes is missing; the backbone {backbone!r} needs it.")
+        return make_backbone(backbone, num_classes, **settings)
+    if settings["small_stem"] or settings["pretrained"] or settings["weights"] is not None:
+        raise ValueError(
+            "small_stem, pretrained and weights are for backbones by name; change your own before passing it."
+        )
+    return backbone

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from lightning.pytorch import LightningDataModule
 from torch import Tensor
-from torch.utils.data import DataLoader
-from torch.utils.data.distributed import DistributedSampler
+from torch.utils.data import ConcatDataset, DataLoader, Dataset
 
 from pfdl._internal.validation import check_choice, check_count
-from pfdl.contexts.inference import infer_contexts
-from pfdl.contexts.statistics import image_statistics
-from pfdl.data.context_images import HIDDEN_CONTEXT, ContextImages
+from pfdl.contexts import InferredContexts, find_contexts
+from pfdl.data.context_images import ContextImages
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
+from pfdl.vision.loading import EpochSampler, ResumableLoader, balanced_order
+
+CONTEXTS = ("hidden", "known", "inferred")
+SAMPLERS = ("shuffle", "groups")
+TRAIN, VALIDATION = "train", "validation"
 
 
 class ContextDataModule(LightningDataModule):
@@ -31,13 +34,24 @@ class ContextDataModule(LightningDataModule):
         image_size: Height and width.
         batch_size: Images per batch; what does not fill a last batch is left for another epoch.
         num_workers: Processes that load images; 0 loads in the training process, which is fastest for a cached set.
-        cache: See :class:`pfdl.data.ContextImages`.
+        cache: Whether to keep decoded images in memory; by default sets up to 2 GB.
         contexts: What training may know of contexts: ``"hidden"``, nothing, as in the protocol of the paper;
             ``"known"``, the truth; or ``"inferred"``, what :func:`pfdl.infer_contexts` finds in the training images.
             An objective such as ``balance``, ``groupdro`` or ``irm`` needs one of the latter two.
-        describe: With inferred contexts, from images as bytes, shape (n, 3, h, w), to features, shape (n, p); by
-            default :func:`pfdl.image_statistics`. A pretrained network's features see more.
+        validation_contexts: Whether inferred contexts are those of the training and validation images together, for
+            an accuracy of the worst group; by default the validation images play no part.
+        sampler: ``"shuffle"``, every image once an epoch; or ``"groups"``, which draws all groups (one class in
+            one context) equally often, by :func:`pfdl.context_sampler`.
+        describe: With inferred contexts, from a batch of images as bytes, shape (n, 3, h, w), to features, shape
+            (n, p); by default :func:`pfdl.image_statistics`. A pretrained network's features see more.
         seed: Of the order, and of inferring.
+
+    Raises:
+        ValueError: If an argument cannot be used, or the sampler needs contexts that are hidden.
+
+    Attributes:
+        inferred: What :func:`pfdl.contexts.find_contexts` found and why it is believed; None before :meth:`setup`, and
+            where nothing is inferred.
     """
 
     def __init__(
@@ -50,13 +64,18 @@ class ContextDataModule(LightningDataModule):
         num_workers: int = 0,
         cache: bool | None = None,
         contexts: str = "hidden",
-        describe: Callable[[Tensor], Tensor] = image_statistics,
+        validation_contexts: bool = False,
+        sampler: str = "shuffle",
+        describe: Callable[[Tensor], Tensor] | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__()
-        check_choice("contexts", contexts, ("hidden", "known", "inferred"))
+        check_choice("contexts", contexts, CONTEXTS)
+        check_choice("sampler", sampler, SAMPLERS)
         check_count("batch_size", batch_size, 2)
         check_count("num_workers", num_workers, 0)
+        if sampler == "groups" and contexts == "hidden":
+            raise ValueError("sampler is 'groups', which needs contexts; set contexts to 'known' or 'inferred'.")
         self.source = source
         self.manifest = manifest
         self.image_size = image_size
@@ -64,9 +83,13 @@ class ContextDataModule(LightningDataModule):
         self.num_workers = num_workers
         self.cache = cache
         self.contexts = contexts
+        self.validation_contexts = validation_contexts
+        self.sampler = sampler
         self.describe = describe
         self.seed = seed
+        self.inferred: InferredContexts | None = None
         self._sets: dict[str, ContextImages] = {}
+        self._contexts: dict[str, Tensor] = {}
 
     @property
     def num_classes(self) -> int:
@@ -74,10 +97,12 @@ class ContextDataModule(LightningDataModule):
         return len(self.manifest.classes)
 
     def setup(self, stage: str) -> None:
-        """Read both sets, once."""
-        for name in ("train", "validation"):
-            if name in self.manifest.set_names and name not in self._sets:
-                self._sets[name] = ContextImages(
+        """Read both sets and infer contexts if asked to, once."""
+        if self._sets:
+            return
+        for name in (TRAIN, VALIDATION):
+            if name in self.manifest.set_names:
+                images = ContextImages(
                     self.source,
                     self.manifest,
                     name,
@@ -85,39 +110,64 @@ class ContextDataModule(LightningDataModule):
                     cache=self.cache,
                     reveal_contexts=self.contexts == "known",
                 )
-        if self.contexts == "inferred" and bool((self.train_set.contexts == HIDDEN_CONTEXT).all()):
-            self.train_set.contexts = self.infer()
+                self._sets[name], self._contexts[name] = images, images.contexts
+        if self.contexts == "inferred":
+            names = [name for name in self._sets if name == TRAIN or self.validation_contexts]
+            sets = [self._sets[name] for name in names]
+            self.inferred = self.infer(sets)
+            contexts = torch.tensor(self.inferred.contexts).long()
+            self._contexts.update(zip(names, torch.split(contexts, [len(one) for one in sets]), strict=True))
 
-    def infer(self) -> Tensor:
-        """The inferred contexts of the training images, shape (n,); override it to bring your own."""
-        images = self.train_set
-        features = self.describe(images.images)
-        return torch.from_numpy(infer_contexts(features, images.labels, seed=self.seed))
+    def infer(self, sets: Sequence[ContextImages]) -> InferredContexts:
+        """Infer the contexts of the images of some sets, in their order; override it to bring your own."""
+        labels = torch.cat([images.labels for images in sets])
+        return find_contexts(ConcatDataset(sets), labels, describe=self.describe, seed=self.seed)
 
     @property
     def train_set(self) -> ContextImages:
         """The training images, once :meth:`setup` has read them."""
-        return self._sets["train"]
+        return self._sets[TRAIN]
+
+    @property
+    def train_contexts(self) -> Tensor:
+        """What training knows of the context of each training image, shape (n,); −1 where it is hidden."""
+        return self._contexts[TRAIN]
 
     def train_dataloader(self) -> DataLoader[Any]:
-        """Shuffled batches of one size."""
-        images = self.train_set
+        """Return batches of one size, in an order that the seed and the epoch decide."""
+        images = _Labelled(self._sets[TRAIN], self._contexts[TRAIN])
         processes, rank = (self.trainer.world_size, self.trainer.global_rank) if self.trainer else (1, 0)
-        # Seeds 0, 1, … of paired runs plus the epoch's number must not meet, hence the factor.
-        sampler: DistributedSampler[Any] = DistributedSampler(images, processes, rank, seed=self.seed * 1_000_003)
-        return self._loader(images, sampler=sampler, drop_last=len(images) // processes >= self.batch_size)
+        order = None
+        if self.sampler == "groups":
+            order = balanced_order(self.train_set.labels, self.train_contexts, self.seed)
+        sampler = EpochSampler(images, processes, rank, seed=self.seed, order=order)
+        drop_last = len(images) // processes >= self.batch_size
+        return ResumableLoader(images, self.batch_size, sampler=sampler, drop_last=drop_last, **self._settings())
 
     def val_dataloader(self) -> DataLoader[Any] | list[DataLoader[Any]]:
-        """The validation set in order; nothing if the manifest holds none out."""
-        return self._loader(self._sets["validation"]) if "validation" in self._sets else []
+        """Return the validation set in order; nothing if the manifest holds none out."""
+        if VALIDATION not in self._sets:
+            return []
+        images = _Labelled(self._sets[VALIDATION], self._contexts[VALIDATION])
+        return DataLoader(images, self.batch_size, generator=torch.Generator(), **self._settings())
 
-    def _loader(self, images: ContextImages, **settings: Any) -> DataLoader[Any]:
-        return DataLoader(
-            images,
-            self.batch_size,
-            num_workers=self.num_workers,
-            persistent_workers=self.num_workers > 0,
-            pin_memory=torch.cuda.is_available(),
-            generator=torch.Generator(),  # its own, so that loading draws nothing from the chance of training
-            **settings,
-        )
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "num_workers": self.num_workers,
+            "persistent_workers": self.num_workers > 0,
+            "pin_memory": torch.cuda.is_available(),
+        }
+
+
+class _Labelled(Dataset[tuple[Tensor, int, int]]):
+    """Images with the contexts that training may know."""
+
+    def __init__(self, images: ContextImages, contexts: Tensor) -> None:
+        self.images, self.contexts = images, contexts
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int, int]:
+        image, label, _ = self.images[index]
+        return image, label, int(self.contexts[index])

@@ -6,34 +6,46 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+
+from pfdl.vision.pixels import normalise
 
 
 class FeatureTap:
-    """The input of one layer of a model, as of the model's last forward pass. Made by :func:`attach`.
+    """Hold the input of one layer of a model, as of the model's last forward pass. Made by :func:`attach`.
+
+    A model with a tap can be copied and pickled; the copy's hook notes into a copy of the tap, without the features.
 
     Attributes:
         layer_name: Which layer is watched.
-        num_features: The width of its input if the layer tells it (as ``nn.Linear`` does), else None.
+        num_features: The width of its input if the layer has one (as ``nn.Linear`` does), else None.
     """
 
     def __init__(self, layer: nn.Module, layer_name: str) -> None:
         self.layer_name = layer_name
-        self.num_features: int | None = getattr(layer, "in_features", None)
+        width: Any = getattr(layer, "in_channels" if _is_pointwise(layer) else "in_features", None)
+        self.num_features: int | None = width
         self._seen: Tensor | None = None
         self._hook = layer.register_forward_pre_hook(self._remember)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the features out: they belong to a graph, which nothing can copy."""
+        return {**self.__dict__, "_seen": None}
 
     def _remember(self, _layer: nn.Module, inputs: tuple[Any, ...]) -> None:
         self._seen = inputs[0]
 
     @property
     def features(self) -> Tensor:
-        """U, shape (n, p), with its graph, of the last forward pass."""
+        """U, shape (n, p), with its graph, of the last forward pass; maps of 1×1 pixels are flattened."""
         if self._seen is None:
             raise RuntimeError(
                 f"no features yet: layer {self.layer_name!r} has not run since it was attached. "
                 "Call the model first, then read .features."
             )
+        if self._seen.ndim > 2 and self._seen[0, 0].numel() == 1:
+            return self._seen.flatten(1)
         if self._seen.ndim != 2:
             raise ValueError(
                 f"layer {self.layer_name!r} takes an input of shape {tuple(self._seen.shape)}; features are "
@@ -69,8 +81,8 @@ def attach(model: nn.Module, layer: str | nn.Module | None = None) -> FeatureTap
     Args:
         model: Any ``nn.Module``, for instance from torchvision or timm.
         layer: The layer whose input are the features, by name (as in ``model.named_modules()``) or the module
-            itself. By default what ``model.get_classifier()`` gives where there is such a method and it gives a
-            linear layer (timm), else the last ``nn.Linear``.
+            itself. By default what ``model.get_classifier()`` returns where there is such a method and it returns a
+            linear layer or a 1×1 convolution (timm), else the last ``nn.Linear``.
 
     Returns:
         A :class:`FeatureTap`; read its ``features`` after a forward pass. It is also a context manager that takes
@@ -98,7 +110,8 @@ def _find(model: nn.Module, layer: str | nn.Module | None) -> tuple[str, nn.Modu
     if wanted is None:
         ask: Callable[[], object] = getattr(model, "get_classifier", lambda: None)
         classifier = ask()
-        wanted = classifier if isinstance(classifier, nn.Linear) else next(reversed(linear.values()), None)
+        fits = isinstance(classifier, nn.Linear) or _is_pointwise(classifier)
+        wanted = classifier if fits else next(reversed(linear.values()), None)  # type: ignore[assignment]
         if wanted is None:
             raise ValueError(
                 f"{type(model).__name__} has no linear layer whose input could be the features; "
@@ -114,3 +127,37 @@ def _find(model: nn.Module, layer: str | nn.Module | None) -> tuple[str, nn.Modu
         if module is wanted:
             return name, module
     raise ValueError(f"the {type(wanted).__name__} given as layer is not a part of this {type(model).__name__}.")
+
+
+def _is_pointwise(layer: object) -> bool:
+    """Return whether a layer is a 1×1 convolution, which is linear on each pixel."""
+    return isinstance(layer, nn.Conv2d) and layer.kernel_size == (1, 1)
+
+
+@torch.no_grad()
+def embed(model: nn.Module, images: Tensor, *, device: str | torch.device = "cpu", batch_size: int = 256) -> Tensor:
+    """Return the features of images.
+
+    Args:
+        model: A classifier; it is moved to the device, and is in ``eval()`` mode meanwhile.
+        images: Bytes or normalised, shape (n, 3, h, w).
+        device: Where to compute.
+        batch_size: Images at a time.
+
+    Returns:
+        Shape (n, p), on the CPU.
+
+    Example:
+        >>> model = nn.Sequential(nn.Flatten(), nn.Linear(12, 5), nn.ReLU(), nn.Linear(5, 2))
+        >>> embed(model, torch.zeros(3, 3, 2, 2)).shape
+        torch.Size([3, 5])
+    """
+    training = model.training
+    model.to(device).eval()
+    parts = []
+    with attach(model) as tap:
+        for batch in torch.split(images, batch_size):
+            model(normalise(batch.to(device)))
+            parts.append(tap.features.float().cpu())
+    model.train(training)
+    return torch.cat(parts)

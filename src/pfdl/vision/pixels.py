@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -11,7 +13,7 @@ STD = (0.229, 0.224, 0.225)
 
 
 def normalise(images: Tensor) -> Tensor:
-    """Bytes, shape (n, 3, h, w), as numbers of about mean 0 and deviation 1; other dtypes are taken as done already."""
+    """Scale bytes, shape (n, 3, h, w), to about mean 0 and deviation 1; other dtypes count as scaled already."""
     if images.dtype != torch.uint8:
         return images
     mean, std = (images.new_tensor(values, dtype=torch.float32).view(3, 1, 1) for values in (MEAN, STD))
@@ -40,7 +42,38 @@ def mirror_and_shift(images: Tensor) -> Tensor:
 
 
 def _shifted(count: int, size: int) -> Tensor:
-    """For each of ``count`` images the positions 0 to size − 1 after a shift, folded back at both ends."""
+    """Return for each of ``count`` images the positions 0 to size − 1 after a shift, folded back at both ends."""
     reach = size // 8
     positions = torch.arange(size) + torch.randint(-reach, reach + 1, (count, 1))
     return (size - 1) - ((size - 1) - positions.abs()).abs()
+
+
+def mirror_shift_and_randaugment(images: Tensor) -> Tensor:
+    """Mirror and shift, then apply two random operations of RandAugment (Cubuk et al., 2020) to each image.
+
+    Args:
+        images: Bytes, shape (n, 3, h, w).
+
+    Returns:
+        The same shape.
+
+    Raises:
+        ValueError: If the images are not bytes.
+        ImportError: If torchvision is not installed.
+    """
+    from torchvision.transforms.v2 import RandAugment  # type: ignore[import-untyped]
+
+    if images.dtype != torch.uint8:
+        raise ValueError(
+            f"RandAugment works on bytes, but the images are {images.dtype}; choose 'flip-shift' or 'none'."
+        )
+    transform = RandAugment()
+    return torch.stack([transform(image) for image in mirror_and_shift(images)])
+
+
+AUGMENTATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "none": lambda images: images,
+    "flip-shift": mirror_and_shift,
+    "randaugment": mirror_shift_and_randaugment,
+}
+"""Random changes of training images, by name."""

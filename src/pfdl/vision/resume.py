@@ -1,38 +1,38 @@
-"""Keeps a run on disk so that it survives Ctrl-C, a full disk and kill -9, and goes on to the very same weights."""
+"""Keep a training on disk, so that it survives Ctrl-C, a full disk and kill -9 and resumes to the very same weights."""
 
 from __future__ import annotations
 
-import signal
-import threading
+import math
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 import torch
-from lightning.pytorch import Callback, LightningModule, Trainer
-from torch import nn
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.callbacks import Checkpoint
 
-from pfdl._internal.runs import set_aside, write_table
+from pfdl._internal.files import write_atomically
+from pfdl._internal.optimizer_state import load_optimizer_state
+from pfdl._internal.runs import CONFIG, set_aside
 from pfdl._internal.state import load_state, save_state
 from pfdl.vision.checkpoint import WEIGHTS, check_weights, save_weights
+from pfdl.vision.classifier import ImageClassifier
+from pfdl.vision.loading import ResumableLoader
+from pfdl.vision.stopping import StopRequest, TrainingStoppedError
 
 STATE = "resume.safetensors"
 METRICS = "metrics.csv"
 SUMMARY = ("finished", "history", "best_score")
-TO_GO_ON = ("epoch", "batch", "steps", "means", "module", "optimizers", "schedules", "callbacks")
+TO_RESUME = ("epoch", "batch", "means", "module", "optimizer")
 SAVE_EVERY = 30.0
 """Seconds. A kill costs at most so much; a state of hundreds of megabytes after every short epoch would cost more."""
 
 
-class TrainingStoppedError(Exception):
-    """Somebody asked the run to stop; all it had done is saved."""
-
-
 def read_state(folder: Path) -> dict[str, Any] | None:
-    """The state that a run was saved in, None if there is none.
+    """Read the state that a training was saved in, None if there is none.
 
     A damaged one is set aside; so is one whose best weights are damaged, because it cannot lead to them again.
 
@@ -44,85 +44,128 @@ def read_state(folder: Path) -> dict[str, Any] | None:
         return None
     try:
         state = load_state(path)
-        wanted = SUMMARY if state.get("finished") is True else (*SUMMARY, *TO_GO_ON)
+        wanted = SUMMARY if state.get("finished") is True else (*SUMMARY, *TO_RESUME)
         if missing := [name for name in wanted if name not in state]:
             raise ValueError(f"{path} is not a whole training state (it lacks {', '.join(missing)}).")
-        if not isinstance(state["finished"], bool) or not isinstance(state["history"], list):
-            raise ValueError(f"{path} is not a whole training state (its parts are of other kinds).")
+        _check_summary(path, state)
     except ValueError as error:
-        set_aside(path, error, "training starts anew")
+        set_aside(path, error, "training starts again")
         return None
     if state["history"]:
         try:
             check_weights(weights)
         except (OSError, ValueError) as error:
             if weights.exists():
-                set_aside(weights, error, "training starts anew")
-            set_aside(path, f"{path} goes on to weights that are lost.", "training starts anew")
+                set_aside(weights, error, "training starts again")
+            set_aside(path, f"{path} leads to weights that are lost.", "training starts again")
             return None
     return state
 
 
+def _check_summary(path: Path, state: Mapping[str, Any]) -> None:
+    """Raise unless the parts that every state has are of the right kind."""
+    history = state["history"]
+    sound = (
+        isinstance(state["finished"], bool)
+        and (state["best_score"] is None or _is_number(state["best_score"]))
+        and isinstance(history, list)
+        and all(isinstance(row, dict) and row.get("epoch") == number for number, row in enumerate(history))
+        and all(isinstance(name, str) and _is_number(value) for row in history for name, value in row.items())
+    )
+    if not sound:
+        raise ValueError(f"{path} is not a whole training state (its parts are of other kinds).")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def shed_state(folder: Path) -> None:
-    """Of a finished run's state keep only that it is finished: the rest is the largest file, and of no more use."""
+    """Keep of a finished training's state only that it is finished; the rest is large and of no more use."""
     state = read_state(folder)
     if state is not None and state["finished"] and len(state) > len(SUMMARY):
         save_state(folder / STATE, {name: state[name] for name in SUMMARY})
 
 
+def check_folder(folder: Path) -> None:
+    """Raise FileNotFoundError if a run folder was removed while its training ran."""
+    if not (folder / CONFIG).is_file():
+        raise FileNotFoundError(
+            f"the run folder {folder} was removed or emptied while its training ran, so nothing more can be saved "
+            "there; start the command again."
+        )
+
+
 def write_metrics(folder: Path, history: list[dict[str, float]]) -> None:
     """Write what was logged, one line per epoch."""
-    write_table(folder / METRICS, pd.DataFrame(history).to_csv(index=False))
+    write_atomically(folder / METRICS, pd.DataFrame(history).to_csv(index=False))
 
 
-class RunKeeper(Callback):
-    """Saves the state when epochs end and when asked to stop, the best weights, and a table of what was logged.
+class ResumeCallback(Checkpoint):
+    """Save the state when epochs end and on a request to stop, the best weights, and a table of what was logged.
 
-    What a step draws at random follows from the seed, the epoch and the step alone, so a run that goes on from a saved
-    state draws what it would have drawn. The state is complete: the module with its objective, optimisers, schedules,
-    other callbacks, the table so far. After Ctrl-C or SIGTERM the step in work is finished, saved, and
-    :class:`TrainingStoppedError` raised; a second Ctrl-C stops at once.
+    What a step draws at random follows from the seed, the epoch and the step alone, so a training that resumes from a
+    saved state draws what it would have drawn. The state is complete: the module with its objective, the optimiser, the
+    running means, the table so far; the learning rate follows from the epoch. After Ctrl-C or SIGTERM the current step
+    is finished, saved, and :class:`TrainingStoppedError` raised.
+
+    The trainer must load its training batches with a :class:`pfdl.vision.loading.ResumableLoader`. A Lightning
+    ``Checkpoint``, because those run last, when the module has logged its epoch.
 
     Args:
-        model: The part of the module whose weights are the product.
-        folder: Where ``resume.safetensors``, ``model.safetensors`` (the model's weights) and ``metrics.csv`` go.
+        model: The module that is trained; its backbone's weights are the product.
+        folder: Where ``resume.safetensors``, ``model.safetensors`` (the weights) and ``metrics.csv`` go.
         seed: Of all that training draws.
         monitor: The logged number whose highest value marks the best weights; with None the last ones are kept.
+        patience: Stop when so many epochs have not improved the monitored number; None never does.
+        stop: What listens for signals.
+        report: Called with the row of each epoch that ends, and the number of seconds it took.
     """
 
-    def __init__(self, model: nn.Module, folder: Path, *, seed: int, monitor: str | None) -> None:
+    def __init__(
+        self,
+        model: ImageClassifier,
+        folder: Path,
+        *,
+        seed: int,
+        monitor: str | None,
+        patience: int | None = None,
+        stop: StopRequest | None = None,
+        report: Callable[[Mapping[str, float], float], None] | None = None,
+    ) -> None:
         self.model = model
         self.folder = folder
         self.seed = seed
         self.monitor = monitor
-        self._saved_at = time.monotonic()
+        self.patience = patience
+        self.stop = stop or StopRequest()
+        self.report = report
         self.best_score: float | None = None
         self.history: list[dict[str, float]] = []
+        self._saved_at = self._epoch_began = time.monotonic()
         self._learning_rate = 0.0
         self._first_epoch = 0
-        self._means: dict[str, Any] = {}
-        self._asked_to_stop = False
-        self._handlers: dict[signal.Signals, Any] = {}
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Go on from the saved state, if there is one."""
+        """Resume from the saved state, if there is one."""
         state = read_state(self.folder)
         if state is not None:
             try:
-                self._restore(trainer, pl_module, state)
+                self._restore(trainer, state)
             except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
                 raise ValueError(
-                    f"{self.folder / STATE} is the state of another training ({error}); remove it to start anew."
+                    f"{self.folder / STATE} is not a state of this training ({error}); remove it to start again."
                 ) from error
-        self._listen()
+        self.stop.deferred = True
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Save: here everything that belongs to the epoch before is done, schedules and validation included."""
-        due = self._asked_to_stop or time.monotonic() - self._saved_at >= SAVE_EVERY
+        """Save: here everything that belongs to the epoch before is done, the schedule and validation included."""
+        due = self.stop.requested or time.monotonic() - self._saved_at >= SAVE_EVERY
         if trainer.current_epoch > self._first_epoch and due:
-            self._save(trainer, pl_module, trainer.current_epoch, batch=0)
-            self._stop_if_asked(trainer)
+            self._save(trainer, trainer.current_epoch, batch=0)
+            self._stop_if_requested(trainer)
         self._learning_rate = float(trainer.optimizers[0].param_groups[0]["lr"])  # at its end it is the next epoch's
+        self._epoch_began = time.monotonic()
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Fix what this step will draw."""
@@ -133,130 +176,90 @@ class RunKeeper(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Save in the middle of an epoch if somebody wants to stop."""
-        self._add_means(trainer)
-        if self._asked_to_stop:
-            self._save(trainer, pl_module, trainer.current_epoch, batch=batch_idx + 1)
-            self._stop_if_asked(trainer)
+        if self.stop.requested:
+            self._save(trainer, trainer.current_epoch, batch=max(batch_idx + 1, _loader(trainer).first_batch))
+            self._stop_if_requested(trainer)
+
+    def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Stop with a sentence if the folder is gone, before a logger writes to it from a thread of its own."""
+        check_folder(self.folder)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Keep the weights if they are the best so far, and write down what was logged."""
-        logged = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        _loader(trainer).first_batch = 0
+        logged = {name: float(value) for name, value in trainer.callback_metrics.items() if name != "step"}
+        if wrong := [name for name in ("train_loss", "val_loss") if not math.isfinite(logged.get(name, 0.0))]:
+            raise ValueError(
+                f"training diverged in epoch {trainer.current_epoch + 1}: {wrong[0]} is {logged[wrong[0]]}; try a "
+                "smaller learning rate."
+            )
+        check_folder(self.folder)
         score = logged.get(self.monitor) if self.monitor is not None else None
         if self.monitor is None or (score is not None and (self.best_score is None or score > self.best_score)):
             self.best_score = score
             # Before the state: killed in between, the epoch is done again and writes the same weights.
-            save_weights(self.folder / WEIGHTS, self.model)
+            save_weights(self.folder / WEIGHTS, self.model.backbone)
         self.history.append({"epoch": trainer.current_epoch, "learning_rate": self._learning_rate, **logged})
         write_metrics(self.folder, self.history)
+        if self.patience is not None and self._epochs_since_best() >= self.patience:
+            trainer.should_stop = True
+        if self.report is not None:
+            self.report(self.history[-1], time.monotonic() - self._epoch_began)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Save the end, from which nothing is left to do."""
-        self._save(trainer, pl_module, trainer.current_epoch, batch=0, finished=True)
+        self._save(trainer, trainer.current_epoch, batch=0, finished=True)
 
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Give Ctrl-C back to whom it belonged."""
-        self._stop_listening()
+    def _epochs_since_best(self) -> int:
+        scores = [row[self.monitor] for row in self.history if self.monitor in row] if self.monitor else []
+        return len(scores) - 1 - scores.index(max(scores)) if scores else 0
 
-    def _save(
-        self, trainer: Trainer, pl_module: LightningModule, epoch: int, *, batch: int, finished: bool = False
-    ) -> None:
-        others = [callback for callback in _of(trainer, "callbacks") if callback is not self and callback.state_dict()]
+    def _save(self, trainer: Trainer, epoch: int, *, batch: int, finished: bool = False) -> None:
+        check_folder(self.folder)
         state = {
             "epoch": epoch,
             "batch": batch,
             "finished": finished,
             "best_score": self.best_score,
             "history": self.history,
-            "means": _sums(trainer) if batch else {},
-            "module": pl_module.state_dict(),
-            "optimizers": [optimizer.state_dict() for optimizer in trainer.optimizers],
-            "schedules": [config.scheduler.state_dict() for config in trainer.lr_scheduler_configs],
-            "callbacks": {callback.state_key: callback.state_dict() for callback in others},
-            "steps": trainer.global_step - batch,  # at the epoch's start
+            "means": self.model.means.state_dict(),
+            "module": self.model.state_dict(),
+            "optimizer": trainer.optimizers[0].state_dict(),
         }
         save_state(self.folder / STATE, state)
         self._saved_at = time.monotonic()
 
-    def _restore(self, trainer: Trainer, pl_module: LightningModule, state: dict[str, Any]) -> None:
+    def _restore(self, trainer: Trainer, state: dict[str, Any]) -> None:
+        loader = _loader(trainer)
+        epoch, batch = state["epoch"], state["batch"]
+        if type(epoch) is not int or not 0 <= epoch < (trainer.max_epochs or 1) or epoch != len(state["history"]):
+            raise ValueError(f"its epoch is {epoch!r}, after {len(state['history'])} of {trainer.max_epochs} epochs")
+        if type(batch) is not int or not 0 <= batch <= len(loader):
+            raise ValueError(f"its batch is {batch!r}, and an epoch has {len(loader)}")
+        self.model.means.load_state_dict(state["means"])
+        self.model.load_state_dict(state["module"])
+        (optimizer,) = trainer.optimizers
+        load_optimizer_state(optimizer, state["optimizer"])
         self.best_score, self.history = state["best_score"], state["history"]
-        pl_module.load_state_dict(state["module"])
-        for optimizer, saved in zip(trainer.optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(saved)
-        for config, saved in zip(trainer.lr_scheduler_configs, state["schedules"], strict=True):
-            config.scheduler.load_state_dict(saved)
-        for callback in _of(trainer, "callbacks"):
-            if callback.state_key in state["callbacks"]:
-                callback.load_state_dict(state["callbacks"][callback.state_key])
-        # Lightning's own restart of loops skips hooks and schedules at the edges of an epoch; ours starts the epoch.
-        loop = trainer.fit_loop
-        progress: Any = loop.epoch_progress.current
-        progress.ready = progress.started = progress.processed = progress.completed = state["epoch"]
-        loop.epoch_loop._batches_that_stepped = state["steps"]
-        loop.epoch_loop.automatic_optimization.optim_progress.optimizer.step.total.completed = state["steps"]
-        self._first_epoch, self._means = state["epoch"], state["means"]
-        if state["batch"]:
-            _pass_over(pl_module, state["batch"])
+        for config in trainer.lr_scheduler_configs:
+            scheduler = cast(torch.optim.lr_scheduler.LambdaLR, config.scheduler)
+            scheduler.last_epoch = epoch
+            for group, rate, decay in zip(
+                optimizer.param_groups, scheduler.base_lrs, scheduler.lr_lambdas, strict=True
+            ):
+                group["lr"] = rate * decay(epoch)
+        # Lightning's own restart skips hooks at the edges of an epoch; this one starts the epoch and skips its batches.
+        progress: Any = trainer.fit_loop.epoch_progress.current
+        progress.ready = progress.started = progress.processed = progress.completed = epoch
+        loader.first_batch, self._first_epoch = batch, epoch
 
-    def _add_means(self, trainer: Trainer) -> None:
-        """Let the epoch's means be over all its batches, those before the stop too."""
-        for name, metric in _mean_metrics(trainer):
-            if name in self._means:
-                value, count = self._means.pop(name)
-                metric.value = value.to(metric.value) + metric.value
-                metric.cumulated_batch_size = count.to(metric.cumulated_batch_size) + metric.cumulated_batch_size
-
-    def _listen(self) -> None:
-        if threading.current_thread() is threading.main_thread():  # elsewhere Python refuses handlers
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._handlers[number] = signal.signal(number, self._ask_to_stop)
-
-    def _ask_to_stop(self, number: int, frame: FrameType | None) -> None:
-        self._asked_to_stop = True
-        self._stop_listening()  # whoever asks a second time is not made to wait
-
-    def _stop_listening(self) -> None:
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
-        self._handlers = {}
-
-    def _stop_if_asked(self, trainer: Trainer) -> None:
-        if self._asked_to_stop:
+    def _stop_if_requested(self, trainer: Trainer) -> None:
+        if self.stop.requested:
             raise TrainingStoppedError(
                 f"Stopped in epoch {trainer.current_epoch + 1}. All of it is saved in {self.folder}; "
-                "the same command goes on from there."
+                "the same command resumes it."
             )
 
 
-def _of(trainer: Trainer, name: str) -> list[Any]:
-    """An attribute whose type Lightning does not tell."""
-    values: list[Any] = getattr(trainer, name)
-    return values
-
-
-def _mean_metrics(trainer: Trainer) -> list[tuple[str, Any]]:
-    """What is averaged over the batches of this epoch, with the sums so far."""
-    results: Any = trainer._results
-    items = [] if results is None else results.valid_items()
-    return [(name, metric) for name, metric in items if metric.is_tensor and metric.meta.is_mean_reduction]
-
-
-def _sums(trainer: Trainer) -> dict[str, Any]:
-    return {name: (metric.value, metric.cumulated_batch_size) for name, metric in _mean_metrics(trainer)}
-
-
-def _pass_over(pl_module: LightningModule, batches: int) -> None:
-    """Let the first batches of the epoch go by untrained, because they were trained before the stop.
-
-    To a trainer a step without a loss is one to skip; the gradients are None then, and no optimiser moves.
-    """
-    original = pl_module.training_step
-    left = batches
-
-    def training_step(*args: Any, **kwargs: Any) -> Any:
-        nonlocal left
-        if left == 0:
-            return original(*args, **kwargs)
-        left -= 1
-        return None
-
-    pl_module.training_step = training_step  # type: ignore[method-assign]
+def _loader(trainer: Trainer) -> ResumableLoader:
+    return cast(ResumableLoader, trainer.train_dataloader)

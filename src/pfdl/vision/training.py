@@ -2,90 +2,42 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from importlib.util import find_spec
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import torch
-from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.callbacks import EarlyStopping, RichProgressBar
-from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch import Callback, Trainer
 from torch import Tensor
 
-from pfdl._internal.runs import claim, set_aside, write_table
-from pfdl._internal.validation import check_choice, check_count
-from pfdl.contexts.statistics import image_statistics
+from pfdl._internal.files import read_json, read_table, write_atomically
+from pfdl._internal.runs import claim, set_aside
+from pfdl._internal.validation import check_choice
+from pfdl.contexts import InferredContexts
+from pfdl.data.context_images import ContextImages
+from pfdl.data.images import hash_bytes
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
-from pfdl.objectives import Objective
 from pfdl.vision.checkpoint import ModelConfig
 from pfdl.vision.classifier import ImageClassifier
+from pfdl.vision.config import PRECISIONS, TrainingConfig, check_contexts, check_sets
 from pfdl.vision.datamodule import ContextDataModule
-from pfdl.vision.resume import RunKeeper, TrainingStoppedError, read_state, write_metrics
+from pfdl.vision.features import embed
+from pfdl.vision.loggers import check_loggers, make_loggers
+from pfdl.vision.metrics import SELECTIONS
+from pfdl.vision.progress import ProgressBar, quiet_lightning, report_epochs, say
+from pfdl.vision.resume import ResumeCallback, check_folder, read_state, write_metrics
+from pfdl.vision.stopping import StopRequest, TrainingStoppedError
 
 __all__ = ["MANIFEST", "TrainingConfig", "TrainingStoppedError", "train"]
 
 MANIFEST = "manifest.csv"
-INFERRED_CONTEXTS = "contexts.csv"
-PRECISIONS = {"32": "32-true", "bf16": "bf16-mixed"}
-VALIDATION_ACCURACY = "val_accuracy"
-
-
-@dataclass(frozen=True)
-class TrainingConfig:
-    """How to train; all of it is written into the run folder, and a run goes on only under the same config.
-
-    Args:
-        backbone: See :func:`pfdl.vision.backbones.make_backbone`.
-        objective: See :func:`pfdl.make_objective`.
-        contexts: What training may know of contexts: ``"hidden"``, ``"known"`` or ``"inferred"``, see
-            :class:`pfdl.lightning.ContextDataModule`; some objectives need one of the latter two.
-        objective_settings: Settings of the objective's parts, by their names.
-        image_size: Height and width that images are scaled to.
-        small_stem: See :func:`pfdl.vision.backbones.make_backbone`.
-        pretrained: Likewise.
-        epochs: Passes over the training set.
-        batch_size: Images per step.
-        learning_rate: Of SGD, at the start.
-        momentum: Of SGD.
-        weight_decay: Of SGD.
-        decay_every: Epochs after which the learning rate falls to a tenth.
-        augment: Mirror and shift training images.
-        patience: Stop when so many epochs have not improved the accuracy on the validation set; None never does.
-        precision: ``"32"``, or ``"bf16"`` for automatic mixed precision.
-        seed: Of the initial weights and all that training draws.
-    """
-
-    backbone: str = "resnet18"
-    objective: str = "pfdl"
-    contexts: str = "hidden"
-    objective_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    image_size: int = 64
-    small_stem: bool = False
-    pretrained: bool = False
-    epochs: int = 160
-    batch_size: int = 64
-    learning_rate: float = 0.01
-    momentum: float = 0.9
-    weight_decay: float = 1e-4
-    decay_every: int = 80
-    augment: bool = True
-    patience: int | None = None
-    precision: str = "32"
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_count("epochs", self.epochs, 1)
-        check_count("seed", self.seed, 0)
-        check_choice("precision", self.precision, PRECISIONS)
-        if self.patience is not None:
-            check_count("patience", self.patience, 1)
+INFERRED_CONTEXTS, WHY_CONTEXTS = "contexts.csv", "contexts.json"
 
 
 def train(
@@ -96,9 +48,10 @@ def train(
     *,
     device: str = "auto",
     num_workers: int = 0,
+    loggers: Sequence[str] | None = None,
     progress: bool = False,
 ) -> Path:
-    """Train, or go on with a training that was stopped.
+    """Train, or resume a training that was stopped.
 
     The weights that are kept are the best on the validation set, which has the distribution of the training set; test
     images are not read. Where the manifest holds nothing out, the last weights are kept.
@@ -107,121 +60,71 @@ def train(
         config: How to train.
         source: Where the images come from.
         manifest: Which image is in which set; a copy is kept in the folder.
-        folder: The run folder; if it holds a stopped run of the same config and manifest, that run goes on.
+        folder: The run folder; if it holds a stopped run of the same config and manifest, that run resumes.
         device: ``"cpu"``, ``"cuda"``, or ``"auto"`` for a GPU where there is one.
         num_workers: Processes that load images.
-        progress: Whether to draw a progress bar, on standard error.
+        loggers: Where to log beside ``metrics.csv``: ``"tensorboard"``, ``"wandb"``, ``"mlflow"``; by default
+            TensorBoard where it is installed.
+        progress: Whether to show progress on standard error: a bar on a terminal, elsewhere one line per epoch.
 
     Returns:
         The run folder.
 
     Raises:
-        ValueError: If an argument cannot be used, or the folder holds another run.
+        ValueError: If an argument cannot be used, the folder holds another run, or training diverges.
         OSError: If the folder cannot be written to, or another process works in it.
+        ImportError: If a package that the config asks for is not installed.
         TrainingStoppedError: After Ctrl-C or SIGTERM; everything is saved.
     """
     check_choice("device", device, ("auto", "cpu", "cuda"))
-    model_config = ModelConfig(config.backbone, manifest.classes, config.image_size, config.small_stem)
-    torch.manual_seed(config.seed)
-    model = _make_classifier(config, manifest)
-    _check_contexts(config, model.objective, manifest)
-    data = _KeptContexts(
-        folder,
-        source,
-        manifest,
-        image_size=config.image_size,
-        batch_size=config.batch_size,
-        num_workers=num_workers,
-        contexts=config.contexts,
-        describe=model.embed if config.pretrained else image_statistics,
-        seed=config.seed,
-    )
-    held_out = "validation" in manifest.set_names
-    if config.patience is not None and not held_out:
-        raise ValueError("stopping early needs a validation set, and the manifest holds nothing out.")
-    settings = {"model": asdict(model_config), "training": asdict(config), "split": manifest.sha256}
-    with claim(folder, "training", settings):
-        manifest.save(folder / MANIFEST)
-        state = read_state(folder)
-        if state is not None and state["finished"]:
-            write_metrics(folder, state["history"])
-        else:
-            monitor = VALIDATION_ACCURACY if held_out else None
-            _fit(
+    check_loggers(loggers or ())
+    _check_processes()
+    check_sets(config, manifest)
+    with StopRequest() as stop:
+        torch.manual_seed(config.seed)
+        model = _make_classifier(config, manifest)
+        check_contexts(config, model.objective, manifest)
+        data = _make_data(config, source, manifest, folder, num_workers, _describe_images(config, model, device))
+        with claim(folder, "training", _settings(config, manifest)):
+            manifest.save(folder / MANIFEST)
+            state = read_state(folder)
+            if state is not None and state["finished"]:
+                write_metrics(folder, state["history"])
+                return folder
+            data.setup("fit")
+            if progress and data.inferred is not None:
+                say(data.inferred.sentence)
+            model.prepare(data.train_set.labels, data.train_contexts)
+            resume = ResumeCallback(
                 model,
-                data,
-                RunKeeper(model.backbone, folder, seed=config.seed, monitor=monitor),
-                config,
-                device,
-                progress,
+                folder,
+                seed=config.seed,
+                monitor=SELECTIONS[config.select] if "validation" in manifest.set_names else None,
+                patience=config.patience,
+                stop=stop,
+                report=report_epochs(config.epochs) if progress and not sys.stderr.isatty() else None,
             )
+            _fit(model, data, resume, config, device, loggers, show_bar=progress and sys.stderr.isatty())
     return folder
 
 
-def _check_contexts(config: TrainingConfig, objective: Objective, manifest: Manifest) -> None:
-    """Refuse an objective that needs contexts where there are none."""
-    check_choice("contexts", config.contexts, ("hidden", "known", "inferred"))
-    if config.contexts == "known" and not manifest.has_contexts:
-        raise ValueError("contexts is 'known', but these images have no contexts; choose 'inferred' or 'hidden'.")
-    if objective.needs_contexts and config.contexts == "hidden":
-        known = "'known' or 'inferred'" if manifest.has_contexts else "'inferred', because these images have none"
+def _settings(config: TrainingConfig, manifest: Manifest) -> dict[str, Any]:
+    """Return all that changes results, for the run folder."""
+    model = ModelConfig(config.backbone, manifest.classes, config.image_size, config.small_stem)
+    settings = {"model": asdict(model), "training": asdict(config), "split": manifest.sha256}
+    if config.weights is not None:
+        settings["weights"] = hash_bytes(Path(config.weights).read_bytes())
+    return settings
+
+
+def _check_processes() -> None:
+    """Refuse several processes: each would train the whole model, and all but one would find the folder in use."""
+    processes = os.environ.get("WORLD_SIZE", "1")
+    if processes not in ("", "1"):
         raise ValueError(
-            f"the objective {config.objective!r} needs contexts, and they are hidden from it; set contexts to {known}."
+            f"there are {processes} training processes (WORLD_SIZE), and a run folder is trained by one; start it "
+            "without torchrun, or give pfdl.lightning.ImageClassifier to a Trainer of your own with several devices."
         )
-
-
-class _KeptContexts(ContextDataModule):
-    """Inferred contexts are kept beside the run: it goes on with the same ones, and a user can look at them."""
-
-    def __init__(self, folder: Path, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
-        self.folder = folder
-
-    def infer(self) -> Tensor:
-        """Those of the run folder, if it has all of them, else found and written there."""
-        path, images = self.folder / INFERRED_CONTEXTS, self.train_set
-        try:
-            kept = pd.read_csv(path)
-            if kept["path"].tolist() == images.paths:
-                return torch.tensor(kept["context"].to_numpy(dtype="int64"))
-            raise ValueError(f"{path} is not about the training images.")
-        except FileNotFoundError:
-            pass
-        except (KeyError, ValueError) as error:
-            set_aside(path, error, "contexts are inferred anew")
-        found = super().infer()
-        write_table(path, pd.DataFrame({"path": images.paths, "context": found.tolist()}).to_csv(index=False))
-        return found
-
-
-def _fit(
-    model: ImageClassifier,
-    data: ContextDataModule,
-    keeper: RunKeeper,
-    config: TrainingConfig,
-    device: str,
-    progress: bool,
-) -> None:
-    callbacks: list[Callback] = [keeper]
-    if config.patience is not None:
-        callbacks.append(EarlyStopping(VALIDATION_ACCURACY, patience=config.patience, mode="max"))
-    if progress:
-        callbacks.append(_ProgressBar(console_kwargs={"stderr": True}))  # what is piped stays clean
-    with _quiet_lightning():
-        trainer = Trainer(
-            max_epochs=config.epochs,
-            accelerator="gpu" if device == "cuda" else device,
-            devices=1,
-            precision=PRECISIONS[config.precision],  # type: ignore[arg-type]
-            callbacks=callbacks,
-            logger=_tensorboard(keeper.folder),
-            enable_checkpointing=False,
-            enable_progress_bar=progress,
-            enable_model_summary=False,
-            num_sanity_val_steps=0,
-            log_every_n_steps=1,
-        )
-        trainer.fit(model, data)
 
 
 def _make_classifier(config: TrainingConfig, manifest: Manifest) -> ImageClassifier:
@@ -233,45 +136,105 @@ def _make_classifier(config: TrainingConfig, manifest: Manifest) -> ImageClassif
         image_size=config.image_size,
         small_stem=config.small_stem,
         pretrained=config.pretrained,
+        weights=config.weights,
+        optimizer=config.optimizer,
         learning_rate=config.learning_rate,
         momentum=config.momentum,
         weight_decay=config.weight_decay,
+        schedule=config.schedule,
         decay_every=config.decay_every,
         augment=config.augment,
+        label_smoothing=config.label_smoothing,
     )
 
 
-def _tensorboard(folder: Path) -> TensorBoardLogger | bool:
-    if find_spec("tensorboard") is None:
-        return False
-    return TensorBoardLogger(folder, name="", version="tensorboard")
+def _describe_images(config: TrainingConfig, model: ImageClassifier, device: str) -> Callable[[Tensor], Tensor] | None:
+    """Return what gives features to infer contexts from, if the network has learnt something; else None."""
+    if not config.pretrained and config.weights is None:
+        return None
+    place = "cuda" if device == "auto" and torch.cuda.is_available() else device.replace("auto", "cpu")
+    return lambda images: embed(model.backbone, images, device=place)
 
 
-class _ProgressBar(RichProgressBar):
-    def get_metrics(
-        self, trainer: Trainer, pl_module: LightningModule
-    ) -> dict[str, int | str | float | dict[str, float]]:
-        """All but the logger's version, which says nothing here."""
-        return {name: value for name, value in super().get_metrics(trainer, pl_module).items() if name != "v_num"}
+def _make_data(
+    config: TrainingConfig,
+    source: ContextSource,
+    manifest: Manifest,
+    folder: Path,
+    num_workers: int,
+    describe: Callable[[Tensor], Tensor] | None,
+) -> ContextDataModule:
+    return _KeptContexts(
+        folder,
+        source,
+        manifest,
+        image_size=config.image_size,
+        batch_size=config.batch_size,
+        num_workers=num_workers,
+        contexts=config.contexts,
+        validation_contexts=config.select == "worst-group",
+        sampler=config.sampler,
+        describe=describe,
+        seed=config.seed,
+    )
 
 
-@contextmanager
-def _quiet_lightning() -> Iterator[None]:
-    """Without the tips, and the warnings that do not apply here: small sets are fastest without workers."""
-    logger = logging.getLogger("lightning.pytorch")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            for message in (
-                ".*does not have many workers.*",
-                ".*`training_step` returned `None`.*",
-                ".*isinstance.*LeafSpec.*",
-                ".*GPU available but not used.*",
-                ".*lr_scheduler.step.*before.*optimizer.step.*",
-                ".*Total length of `list` across ranks is zero.*",
-            ):
-                warnings.filterwarnings("ignore", message=message)
-            yield
-    finally:
-        logger.setLevel(level)
+class _KeptContexts(ContextDataModule):
+    """Keep inferred contexts beside the run: it resumes with the same ones, and a user can look at them."""
+
+    def __init__(self, folder: Path, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.folder = folder
+
+    def infer(self, sets: Sequence[ContextImages]) -> InferredContexts:
+        """Return those of the run folder, if it has all of them, else infer them and write them there."""
+        table, words = self.folder / INFERRED_CONTEXTS, self.folder / WHY_CONTEXTS
+        paths = [one for images in sets for one in images.paths]
+        try:
+            kept, why = read_table(table), read_json(words)
+            contexts, sentence = kept["context"].to_numpy(dtype="int64"), why["sentence"]
+            if kept["path"].tolist() == paths and contexts.min() >= 0 and isinstance(sentence, str):
+                return InferredContexts(contexts, str(why["method"]), sentence, ())
+            raise ValueError(f"{table} is not about the training images.")
+        except FileNotFoundError:
+            pass
+        except (KeyError, TypeError, ValueError) as error:
+            set_aside(table, error, "contexts are inferred again")
+        found = super().infer(sets)
+        why = {"number": found.number, "method": found.method, "sentence": found.sentence}
+        write_atomically(words, json.dumps(why, indent=2, ensure_ascii=False) + "\n")
+        write_atomically(table, pd.DataFrame({"path": paths, "context": found.contexts.tolist()}).to_csv(index=False))
+        return found
+
+
+def _fit(
+    model: ImageClassifier,
+    data: ContextDataModule,
+    resume: ResumeCallback,
+    config: TrainingConfig,
+    device: str,
+    loggers: Sequence[str] | None,
+    *,
+    show_bar: bool,
+) -> None:
+    callbacks: list[Callback] = [resume]
+    if show_bar:
+        callbacks.append(ProgressBar())
+    with quiet_lightning():
+        trainer = Trainer(
+            max_epochs=config.epochs,
+            accelerator="gpu" if device == "cuda" else device,
+            devices=1,
+            precision=PRECISIONS[config.precision],  # type: ignore[arg-type]
+            callbacks=callbacks,
+            logger=make_loggers(loggers, resume.folder),
+            enable_progress_bar=show_bar,
+            enable_model_summary=False,
+            num_sanity_val_steps=0,
+            log_every_n_steps=1,
+        )
+        try:
+            trainer.fit(model, data)
+        except OSError:
+            check_folder(resume.folder)  # without it a logger fails first, and less clearly
+            raise

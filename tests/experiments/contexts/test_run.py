@@ -168,9 +168,10 @@ def test_rows_know_their_baselines():
 
 def test_rows_that_were_not_run_have_no_figures_and_no_differences(tmp_path):
     results = made_up_results()
-    _, text = page_of(tmp_path, results[results["row"].isin(["dwr", "cn"])])
+    _, text = page_of(tmp_path, results[results["row"].isin(["dwr", "cn"])], rows=["dwr", "cn", "stablenet"])
     assert "| ResNet, DWR | 40.0" in text
     assert "| ResNet, StableNet | not run" in text
+    assert "CNBB" not in text  # not planned
     assert "ResNet, DWR − " not in text  # there is nothing to subtract
 
 

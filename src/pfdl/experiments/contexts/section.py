@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
 
 from pfdl._internal.runs import Run
-from pfdl.experiments.contexts.rows import RATIOS, ROWS, ContextsRow
+from pfdl.experiments.contexts.rows import RATIOS, RESNET, ROWS, ContextsRow
 from pfdl.experiments.pairing import PairedDifference, paired
 from pfdl.experiments.statistics import difference_cell, standard_error, verdict
 from pfdl.report.blocks import Block, Heading, Section, Text
@@ -69,7 +70,8 @@ def build(run: Run, problems: list[str]) -> Section:
         keys = ["row", "seed", "test"]
         results = read_results(run, ["row", "test"], ["seed", "accuracy"], keys, problems)
         summary, done = summarise(results), len(results[["row", "seed"]].drop_duplicates())
-    planned = len([key for key in run.settings.get("rows") or ROWS if key in ROWS]) * run.settings.get("seeds", 0)
+    rows = [row for key, row in ROWS.items() if key in (run.settings.get("rows") or ROWS)]
+    planned = len(rows) * run.settings.get("seeds", 0)
     trainings = _trainings(run, problems)
     blocks: list[Block] = [Text(_introduction(run))]
     if done < planned:
@@ -77,7 +79,7 @@ def build(run: Run, problems: list[str]) -> Section:
         more = f"; {begun} more {'has' if begun == 1 else 'have'} begun" if begun > 0 else ""
         blocks.append(Text(f"Unfinished: {done} of {planned} trainings are done{more}.", "warning"))
     if summary:
-        blocks += [_accuracy_plot(summary), _accuracy_table(summary, trainings), *_differences(summary)]
+        blocks += [_accuracy_plot(summary), _accuracy_table(rows, summary, trainings), *_differences(summary)]
     if trainings:
         blocks.append(Heading("Training curves"))
         blocks.append(Text("Mean over the seeds of a method; an epoch that only some reached is the mean of those."))
@@ -111,11 +113,13 @@ def _introduction(run: Run) -> str:
         names = [Path(settings["folder"]).name, settings.get("superclass")]
         source = f"Images: the folder {', '.join(name for name in names if name)}."
     stem = "its stock stem" if settings.get("small_stem") is False else "a 3×3 stem"
+    rows = [ROWS[key] for key in settings.get("rows") or ROWS if key in ROWS]
+    network = f" {settings.get('resnet')} with {stem}," if any(row.backbone == RESNET for row in rows) else ""
     how = (
         f" Trained from scratch with the dominant context at 5:1, tested at seven ratios: {settings.get('image_size')} "
         f"pixels, {settings.get('epochs')} epochs, learning rate 0.01 and a tenth of it after every "
-        f"{settings.get('decay_every')}, batches of {settings.get('batch_size')}, {settings.get('resnet')} with "
-        f"{stem}, {settings.get('seeds')} seeds, each with its own split that all methods share. The epoch is "
+        f"{settings.get('decay_every')}, batches of {settings.get('batch_size')},{network} "
+        f"{settings.get('seeds')} seeds, each with its own split that all methods share. The epoch is "
         "chosen on validation images of the training distribution. Accuracy in percent, mean ± standard error."
     )
     if (settings.get("epochs"), settings.get("resnet")) != PAPER_SCHEDULE:
@@ -159,9 +163,9 @@ def _accuracy_plot(summary: Summary) -> Plot:
     return Plot(title, text, "dominant ratio (training: 5:1)", "accuracy, %", series)
 
 
-def _accuracy_table(summary: Summary, trainings: dict[str, list[pd.DataFrame]]) -> Table:
+def _accuracy_table(rows: Sequence[ContextsRow], summary: Summary, trainings: dict[str, list[pd.DataFrame]]) -> Table:
     lines = []
-    for row in ROWS.values():
+    for row in rows:
         cells = [_mean_cell(summary.get((row.key, test))) for test in COLUMNS]
         lines.append(Row(row.title, (*cells, _ess_cell(row, trainings.get(row.key, [])))))
         if row.paper is not None:

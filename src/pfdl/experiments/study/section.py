@@ -174,13 +174,14 @@ def _difference_cell(part: pd.DataFrame, row: str, against: str | None, test: st
     difference = paired(ours, _cells(part, rival, test))
     if difference is None or difference.pairs < 2:
         return Missing("no pairs")
-    error = difference.standard_error
-    number = Number(difference.mean, error, 2, signed=True, strong=0 < 2 * error < abs(difference.mean))
+    error, idle = difference.standard_error, _did_not_act(part, row)
+    is_strong = not idle and 0 < 2 * error < abs(difference.mean)
+    number = Number(difference.mean, error, 2, signed=True, strong=is_strong)
     remarks = [] if brief else [f"p = {difference.p_value:.2g}"]
     if brief:
         fewer = difference.pairs < part["seed"].nunique()
         remarks += [f"{difference.pairs} seeds"] if fewer else []
-        remarks += ["did not act"] if _did_not_act(part, row) else []
+        remarks += ["did not act"] if idle else []
     if diverged := len(_cells(part, row, DIVERGED)):
         remarks.append(f"{diverged} diverged")
     return replace(number, remark=", ".join(remarks))

@@ -6,12 +6,14 @@ import fnmatch
 from collections.abc import Callable
 from difflib import get_close_matches
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from pfdl._internal.validation import check_count
 from pfdl.vision.backbones.convnet import ConvNet
+from pfdl.vision.backbones.weights import load_weights
 from pfdl.vision.features import attach
 
 TIMM = "timm/"
@@ -47,7 +49,7 @@ def _small(num_classes: int) -> nn.Module:
 
 
 def list_backbones(pattern: str = "*") -> list[str]:
-    """Names that :func:`make_backbone` takes.
+    """List the names that :func:`make_backbone` takes.
 
     Args:
         pattern: A wildcard, such as ``"resnet*"`` or ``"timm/vit_*"``.
@@ -63,8 +65,38 @@ def list_backbones(pattern: str = "*") -> list[str]:
     return [name for name in names if fnmatch.fnmatchcase(name, pattern)]
 
 
+def check_backbone_name(name: str) -> None:
+    """Raise unless :func:`make_backbone` knows the name; nothing is built.
+
+    Raises:
+        ValueError: If there is no such model.
+        ImportError: If the library it comes from is not installed.
+    """
+    if name in OURS:
+        return
+    known: bool
+    if name.startswith(TIMM):
+        known = _timm().is_model(name.removeprefix(TIMM))
+    else:
+        known = name in _torchvision(name).list_models(module=_torchvision(name))
+    if not known:
+        close = get_close_matches(name, list_backbones(), n=3)
+        if TIMM + name in list_backbones(TIMM + name):
+            close = [TIMM + name]
+        hint = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
+        raise ValueError(
+            f"the backbone {name!r} is unknown; {hint}'pfdl list backbones' lists all, with a wildcard if you like."
+        )
+
+
 def make_backbone(
-    name: str, num_classes: int, *, image_size: int = 64, small_stem: bool = False, pretrained: bool = False
+    name: str,
+    num_classes: int,
+    *,
+    image_size: int = 64,
+    small_stem: bool = False,
+    pretrained: bool = False,
+    weights: str | Path | None = None,
 ) -> nn.Module:
     """Build a classifier by name.
 
@@ -78,6 +110,8 @@ def make_backbone(
             about 64×64; the stock stem throws 15 of 16 pixels away before the first block.
         pretrained: Start from the weights that the library offers, which it downloads. The last layer is new, and so is
             a small stem.
+        weights: A local file of weights to start from instead, ``.safetensors`` or ``.pth``; a last layer for another
+            number of classes is left out.
 
     Returns:
         A model from normalised images, shape (n, 3, image_size, image_size), to logits, shape (n, num_classes).
@@ -85,6 +119,7 @@ def make_backbone(
     Raises:
         ValueError: If there is no such model, or an option does not apply to it.
         ImportError: If the library it comes from is not installed.
+        OSError: If weights cannot be downloaded or read.
 
     Example:
         >>> make_backbone("cn", num_classes=3, image_size=32).classifier
@@ -92,6 +127,9 @@ def make_backbone(
     """
     check_count("num_classes", num_classes, 2)
     check_count("image_size", image_size, 1)
+    check_backbone_name(name)
+    if pretrained and weights is not None:
+        raise ValueError(f"both pretrained weights and the file {weights} were asked for; choose one of them.")
     if name in OURS:
         if pretrained:
             raise ValueError(f"there are no pretrained weights of {name!r}; leave pretrained out.")
@@ -102,6 +140,8 @@ def make_backbone(
         model = _from_torchvision(name, num_classes, pretrained)
     if small_stem:
         _shrink_stem(model, name)
+    if weights is not None:
+        load_weights(model, Path(weights), name)
     return model
 
 
@@ -119,16 +159,7 @@ def _shrink_stem(model: nn.Module, name: str) -> None:
 
 
 def _from_torchvision(name: str, num_classes: int, pretrained: bool) -> nn.Module:
-    try:
-        from torchvision import models  # type: ignore[import-untyped]
-    except ImportError:
-        raise ModuleNotFoundError(
-            f"{name!r} would be a model of torchvision, which is not installed: install torchvision, or take one of "
-            f"{', '.join(OURS)}."
-        ) from None
-    if name not in _torchvision_names():
-        raise ValueError(_unknown(name))
-
+    models = _torchvision(name)
     # The two Inceptions would return their auxiliary classifiers' logits too while they train.
     special: dict[str, Any] = {"aux_logits": False} if name in ("googlenet", "inception_v3") else {}
     if not pretrained:
@@ -136,9 +167,23 @@ def _from_torchvision(name: str, num_classes: int, pretrained: bool) -> nn.Modul
             special["init_weights"] = True
         model: nn.Module = models.get_model(name, weights=None, num_classes=num_classes, **special)
         return model
-    model = models.get_model(name, weights="DEFAULT", **special)
+    model = _download(name, lambda: models.get_model(name, weights="DEFAULT", **special))
     _renew_last_layer(model, num_classes)
     return model
+
+
+def _download(name: str, build: Callable[[], nn.Module]) -> nn.Module:
+    """Build a model that downloads its weights; say what to do where that fails."""
+    try:
+        return build()
+    except Exception as error:  # each library has errors of its own for a missing network
+        if isinstance(error, TypeError):
+            raise
+        reason = str(error).partition("\n")[0]
+        raise ConnectionError(
+            f"the pretrained weights of {name!r} could not be downloaded ({reason}); connect to the network, or name a "
+            "local file of weights instead: --weights FILE on the command line, weights=FILE in Python."
+        ) from error
 
 
 def _renew_last_layer(model: nn.Module, num_classes: int) -> None:
@@ -151,33 +196,44 @@ def _renew_last_layer(model: nn.Module, num_classes: int) -> None:
 
 
 def _from_timm(name: str, num_classes: int, image_size: int, pretrained: bool) -> nn.Module:
+    timm = _timm()
+    bare = name.removeprefix(TIMM)
+
+    def build(**size: int) -> nn.Module:
+        model: nn.Module = timm.create_model(bare, pretrained, num_classes=num_classes, **size)
+        return model
+
+    try:  # transformers must be told the size of the images; networks of convolutions do not know the word
+        return _download(name, lambda: build(img_size=image_size)) if pretrained else build(img_size=image_size)
+    except TypeError:
+        return _download(name, build) if pretrained else build()
+
+
+def _torchvision(name: str) -> Any:
+    try:
+        from torchvision import models  # type: ignore[import-untyped]
+    except ImportError:
+        raise ModuleNotFoundError(
+            f"{name!r} would be a model of torchvision, which is not installed: install torchvision, or take one of "
+            f"{', '.join(OURS)}."
+        ) from None
+    return models
+
+
+def _timm() -> Any:
     try:
         import timm
     except ImportError:
         raise ModuleNotFoundError(
-            f"{name!r} is a model of timm, which is not installed: install timm, or take a model of torchvision."
+            "names that begin with 'timm/' are models of timm, which is not installed: install timm, or take a model "
+            "of torchvision."
         ) from None
-    bare = name.removeprefix(TIMM)
-    if not timm.is_model(bare):
-        raise ValueError(_unknown(name))
-    try:  # transformers must be told the size of the images; networks of convolutions do not know the word
-        model: nn.Module = timm.create_model(bare, pretrained, num_classes=num_classes, img_size=image_size)
-    except TypeError:
-        model = timm.create_model(bare, pretrained, num_classes=num_classes)
-    return model
-
-
-def _unknown(name: str) -> str:
-    close = get_close_matches(name, list_backbones(), n=3)
-    if TIMM + name in list_backbones(TIMM + name):
-        close = [TIMM + name]
-    hint = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
-    return f"the backbone {name!r} is unknown; {hint}'pfdl list backbones' lists all, with a wildcard if you like."
+    return timm
 
 
 def _torchvision_names() -> list[str]:
     try:
-        from torchvision import models
+        models = _torchvision("")
     except ImportError:
         return []
     names: list[str] = models.list_models(module=models)
@@ -186,7 +242,6 @@ def _torchvision_names() -> list[str]:
 
 def _timm_names() -> list[str]:
     try:
-        import timm
+        return list(_timm().list_models())
     except ImportError:
         return []
-    return list(timm.list_models())

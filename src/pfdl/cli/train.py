@@ -1,0 +1,291 @@
+"""The command that trains a classifier: parses, calls, prints."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pfdl.cli.common import (
+    ContextColumn,
+    Data,
+    Device,
+    GroupColumn,
+    LabelColumn,
+    OnBadImage,
+    PathColumn,
+    SplitColumn,
+    Superclass,
+    answering_mistakes,
+)
+from pfdl.cli.images import evaluate_and_print, open_source, print_understood
+from pfdl.cli.seeds import print_seeds
+
+if TYPE_CHECKING:
+    from pfdl.vision.checkpoint import TrainedModel
+
+METHOD, OPTIMISATION, RUN = "What is trained", "How it is trained", "Where and with what"
+
+
+def train(
+    data: Data,
+    test: Annotated[
+        str | None, typer.Option(help="Further images that are the test set; then all of DATA is trained on.")
+    ] = None,
+    backbone: Annotated[
+        str,
+        typer.Option(
+            "--backbone",
+            "-b",
+            help="Such as resnet18, cn, timm/…; see 'pfdl list backbones'.",
+            rich_help_panel=METHOD,
+        ),
+    ] = "resnet18",
+    objective: Annotated[
+        str,
+        typer.Option(
+            "--objective",
+            "-O",
+            help="Such as erm, pfdl, irm+pfdl; see 'pfdl list objectives'.",
+            rich_help_panel=METHOD,
+        ),
+    ] = "pfdl",
+    contexts: Annotated[
+        str,
+        typer.Option(
+            help="What training may know of contexts: hidden, known (from the folders) or inferred.",
+            rich_help_panel=METHOD,
+        ),
+    ] = "hidden",
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="PART.NAME=VALUE",
+            help="A setting of the objective: --set pfdl.weight=0.1",
+            rich_help_panel=METHOD,
+        ),
+    ] = None,
+    sampler: Annotated[
+        str,
+        typer.Option(
+            help="shuffle, or groups: draw every class in every context equally often.",
+            rich_help_panel=METHOD,
+        ),
+    ] = "shuffle",
+    select: Annotated[
+        str,
+        typer.Option(
+            help="Which validation accuracy decides the epoch that is kept: accuracy, worst-class or worst-group.",
+            rich_help_panel=METHOD,
+        ),
+    ] = "accuracy",
+    pretrained: Annotated[
+        bool,
+        typer.Option("--pretrained", help="Start from the library's weights (a download).", rich_help_panel=METHOD),
+    ] = False,
+    weights: Annotated[
+        Path | None,
+        typer.Option(help="Start from a local file of weights, .safetensors or .pth.", rich_help_panel=METHOD),
+    ] = None,
+    small_stem: Annotated[
+        bool,
+        typer.Option(
+            "--small-stem", help="ResNets: a 3×3 stem without pooling, for small images.", rich_help_panel=METHOD
+        ),
+    ] = False,
+    ratio: Annotated[
+        str,
+        typer.Option(
+            help="Images of the dominant context to those of each other, in training; natural leaves them as they are."
+        ),
+    ] = "5:1",
+    manifest: Annotated[
+        Path | None,
+        typer.Option(help="A split by 'pfdl split' instead of one from --ratio and --seed."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Run folder; by default runs/train-BACKBONE-OBJECTIVE-SEED.")
+    ] = None,
+    epochs: Annotated[
+        int, typer.Option(min=1, help="Passes over the training images.", rich_help_panel=OPTIMISATION)
+    ] = 160,
+    batch_size: Annotated[int, typer.Option(min=2, help="Images per step.", rich_help_panel=OPTIMISATION)] = 64,
+    image_size: Annotated[
+        int, typer.Option(min=1, help="Images are scaled and cut to this square.", rich_help_panel=OPTIMISATION)
+    ] = 64,
+    optimizer: Annotated[str, typer.Option(help="sgd or adamw.", rich_help_panel=OPTIMISATION)] = "sgd",
+    learning_rate: Annotated[float, typer.Option(help="At the start.", rich_help_panel=OPTIMISATION)] = 0.01,
+    momentum: Annotated[float, typer.Option(help="Of SGD.", rich_help_panel=OPTIMISATION)] = 0.9,
+    weight_decay: Annotated[float, typer.Option(help="Of the optimiser.", rich_help_panel=OPTIMISATION)] = 1e-4,
+    schedule: Annotated[
+        str,
+        typer.Option(
+            help="step: a tenth of the learning rate every --decay-every epochs; cosine: down to 0 at the end.",
+            rich_help_panel=OPTIMISATION,
+        ),
+    ] = "step",
+    decay_every: Annotated[
+        int, typer.Option(min=1, help="Epochs per step of the schedule.", rich_help_panel=OPTIMISATION)
+    ] = 80,
+    augment: Annotated[
+        str, typer.Option(help="none, flip-shift or randaugment.", rich_help_panel=OPTIMISATION)
+    ] = "flip-shift",
+    label_smoothing: Annotated[
+        float, typer.Option(help="Share of the target spread over all classes.", rich_help_panel=OPTIMISATION)
+    ] = 0.0,
+    patience: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Stop after so many epochs without a better validation accuracy.", rich_help_panel=OPTIMISATION
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the split, the first weights and all that training draws.")] = 0,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Trainings with this many seeds from --seed on, and their table.")
+    ] = 1,
+    precision: Annotated[str, typer.Option(help="32, or bf16 for mixed precision.", rich_help_panel=RUN)] = "32",
+    device: Device = "auto",
+    workers: Annotated[
+        int, typer.Option(min=0, help="Processes that load images; 0 is right for cached sets.", rich_help_panel=RUN)
+    ] = 0,
+    logger: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Where to log beside metrics.csv: tensorboard (the default where installed), wandb, mlflow; csv for "
+            "nothing else.",
+            rich_help_panel=RUN,
+        ),
+    ] = None,
+    path_column: PathColumn = None,
+    label_column: LabelColumn = None,
+    context_column: ContextColumn = None,
+    split_column: SplitColumn = None,
+    group_column: GroupColumn = None,
+    superclass: Superclass = None,
+    on_bad_image: OnBadImage = "error",
+    export: Annotated[bool, typer.Option(help="Write an ONNX file too, where onnxruntime is installed.")] = True,
+) -> None:
+    """Train a classifier, then test it by class and context, and at dominant ratios where the split has them.
+
+    Data with a test set of its own keeps it, and --test names one; other data is split. The model that is kept is the
+    best on validation images of the training distribution; test images play no part.
+    After Ctrl-C or a crash the same command resumes the training.
+
+        pfdl train shapes --backbone cn --epochs 5
+
+        pfdl train photos/ --backbone resnet50 --objective pfdl --patience 20
+
+        pfdl train photos/ --objective groupdro --contexts inferred --seeds 3
+    """
+    with answering_mistakes():
+        from pfdl._internal.devices import resolve_device
+        from pfdl.data import make_split, read_manifest
+        from pfdl.vision.checkpoint import load_model
+        from pfdl.vision.training import TrainingConfig, TrainingStoppedError
+        from pfdl.vision.training import train as run
+
+        device = resolve_device(device)
+        config = TrainingConfig(
+            backbone=backbone,
+            objective=objective,
+            contexts=contexts,
+            objective_settings=_parse_settings(objective, setting or []),
+            image_size=image_size,
+            small_stem=small_stem,
+            pretrained=pretrained,
+            weights=None if weights is None else str(weights),
+            epochs=epochs,
+            batch_size=batch_size,
+            sampler=sampler,
+            optimizer=optimizer,
+            learning_rate=learning_rate,
+            momentum=momentum,
+            weight_decay=weight_decay,
+            schedule=schedule,
+            decay_every=decay_every,
+            augment=augment,
+            label_smoothing=label_smoothing,
+            select=select,
+            patience=patience,
+            precision=precision,
+            seed=seed,
+        )
+        base = output or Path("runs") / f"train-{backbone.replace('/', '-')}-{objective}-{seed}"
+        given = None if manifest is None else read_manifest(manifest)
+        columns = {
+            "path_column": path_column,
+            "label_column": label_column,
+            "context_column": context_column,
+            "split_column": split_column,
+            "group_column": group_column,
+        }
+        source = open_source(data, superclass, on_bad_image, given, columns=columns, test=test)
+        runs = {}
+        for number in range(seed, seed + seeds):
+            folder = runs[number] = base if seeds == 1 else base / f"seed-{number}"
+            split = given or make_split(source, ratio=ratio, seed=number)
+            print_understood(source, split)
+            one = replace(config, seed=number)
+            try:
+                run(one, source, split, folder, device=device, num_workers=workers, loggers=logger, progress=True)
+            except TrainingStoppedError as stopped:
+                typer.echo(stopped, err=True)
+                raise typer.Exit(130) from None
+            trained = load_model(folder)
+            evaluate_and_print(trained, source, split, device)
+            typer.echo(folder / "model.safetensors")
+            if export:
+                _export_if_possible(trained)
+        if seeds > 1:
+            print_seeds(runs, base)
+
+
+def _parse_settings(objective: str, settings: list[str]) -> dict[str, dict[str, Any]]:
+    """Turn ``pfdl.weight=0.1`` into a dictionary; names are checked before anything is read or trained."""
+    valid = _valid_settings(objective)
+    choice = f"{objective!r} has {', '.join(valid)}" if valid else f"{objective!r} has no settings"
+    parsed: dict[str, dict[str, Any]] = {}
+    for text in settings:
+        key, equals, value = text.partition("=")
+        part, _, name = key.partition(".")
+        if not equals or key not in [one.partition("=")[0] for one in valid]:
+            raise ValueError(f"--set is {text!r}; give PART.NAME=VALUE: {choice}.")
+        try:
+            parsed.setdefault(part, {})[name] = json.loads(value)
+        except ValueError:
+            parsed.setdefault(part, {})[name] = value
+    return parsed
+
+
+def _valid_settings(objective: str) -> list[str]:
+    """Return the settings of all parts of an objective with their defaults, as ``pfdl.weight=1.0``."""
+    from pfdl.objectives import list_objectives
+
+    known = {one.name: one for one in list_objectives()}
+    parts = objective.split("+")
+    for part in parts:
+        if part not in known:
+            raise ValueError(
+                f"{part!r} in the objective {objective!r} is unknown; choose from {', '.join(known)}, "
+                "or join several with '+'."
+            )
+    return [f"{part}.{setting}" for part in parts for setting in known[part].settings]
+
+
+def _export_if_possible(trained: TrainedModel) -> None:
+    from pfdl.vision.export import export as write
+
+    try:
+        for path in write(trained, trained.folder / "export"):
+            typer.echo(path)
+    except ImportError as error:
+        typer.echo(f"No ONNX file: {error}", err=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command()(train)

@@ -1,0 +1,64 @@
+"""What a training logs: means over the batches of an epoch, and which accuracy chooses the epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+ACCURACY, WORST_CLASS, WORST_GROUP = "val_accuracy", "val_worst_class", "val_worst_group"
+SELECTIONS = {"accuracy": ACCURACY, "worst-class": WORST_CLASS, "worst-group": WORST_GROUP}
+"""What can decide which epoch is kept, and the name under which it is logged."""
+
+
+class RunningMeans:
+    """Keep the mean of each named number over the samples seen so far; its state can be saved in between.
+
+    Example:
+        >>> import torch
+        >>> means = RunningMeans()
+        >>> means.add({"loss": torch.tensor(1.0)}, samples=3)
+        >>> means.add({"loss": torch.tensor(5.0)}, samples=1)
+        >>> means.compute()
+        {'loss': tensor(2.)}
+    """
+
+    def __init__(self) -> None:
+        self._sums: dict[str, Tensor] = {}
+        self._samples: dict[str, int] = {}
+
+    def add(self, values: Mapping[str, Tensor], samples: int) -> None:
+        """Add the means of one batch, scalars; nothing waits for the device."""
+        for name, value in values.items():
+            share = value.detach().float() * samples
+            self._sums[name] = self._sums[name].to(share.device) + share if name in self._sums else share
+            self._samples[name] = self._samples.get(name, 0) + samples
+
+    def compute(self) -> dict[str, Tensor]:
+        """Return the means."""
+        return {name: total / self._samples[name] for name, total in self._sums.items()}
+
+    def reset(self) -> None:
+        """Forget everything, for a new epoch."""
+        self._sums, self._samples = {}, {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return sums and numbers of samples, of tensors and plain values."""
+        return {name: {"sum": total, "samples": self._samples[name]} for name, total in self._sums.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take what :meth:`state_dict` returned.
+
+        Raises:
+            ValueError: If it is something else; nothing changes then.
+        """
+        sums: dict[str, Tensor] = {}
+        samples: dict[str, int] = {}
+        for name, entry in state.items():
+            total = entry.get("sum") if isinstance(entry, Mapping) else None
+            count = entry.get("samples") if isinstance(entry, Mapping) else None
+            if not isinstance(total, Tensor) or total.shape != () or type(count) is not int or count < 1:
+                raise ValueError(f"the running mean of {name!r} is not a sum and a number of samples.")
+            sums[str(name)], samples[str(name)] = total.detach().float(), count
+        self._sums, self._samples = sums, samples
