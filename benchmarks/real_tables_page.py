@@ -29,7 +29,8 @@ Made by `python benchmarks/real_tables.py`, `… --inject 1.7`, `python benchmar
 target being its first numeric column with ten values or more. The list was written down before any result was seen, and
 divided by a hash of the name: the rules of the screen were settled on {design_tables} tables, the other
 {report_tables} were run once, after that. Nobody selected these rows by their target, so a dropped column would be a
-wrong one, unless it was computed from the target. The rule before the safety net dropped a column in 47 of the {design_tables}.
+wrong one, unless it was computed from the target.
+The rule before the safety net dropped a column in 47 of the {design_tables}.
 """
 
 PAGE_INJECTED = """
