@@ -140,3 +140,17 @@ def test_tables_of_groups_that_cannot_be_used_are_refused(invoke, folder, tmp_pa
     result = invoke(folder, "--group-by", f"{tmp_path}/meta.csv:background")
     assert result.exit_code == 2
     assert message in result.output
+
+
+def test_names_of_folders_cannot_steer_the_terminal(invoke, tmp_path):
+    hostile, snow = "cat\x1b[2J\x1b]0;owned\x07", "snow\x1b[31m"
+    cells = {f"{name}/{context}": 12 for name in (hostile, "dog") for context in (snow, "grass")}
+    make_folder(tmp_path / "data", cells)
+    (tmp_path / "data" / hostile / "grass" / "bad\x1b[1m.png").write_bytes(b"none")
+    for options in ([], ["--on-bad-image", "skip"]):
+        result = invoke(tmp_path / "data", "--ratio", "2:1", "-o", tmp_path / "m.csv", *options)
+        assert "\x1b" not in result.output
+        assert "\x07" not in result.output
+        assert r"bad\x1b[1m.png" in result.output
+    assert result.exit_code == 0, result.output
+    assert r"cat\x1b[2J\x1b]0;owned\x07: dominant context" in result.output

@@ -1,6 +1,9 @@
 import contextlib
 import io
 import os
+import struct
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -9,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from pfdl._internal.memory import MemoryBudget
 from pfdl.data import images
-from pfdl.data.images import BadImageError, decode, hash_pixels, read_bytes, to_tensor
+from pfdl.data.images import BadImageError, decode, decoded, hash_bytes, hash_pixels, read_bytes, to_tensor
 from tests.data.image_files import encoded, noise, png_header
 
 ORIENTATION = 0x0112
@@ -103,6 +107,17 @@ def test_damaged_metadata_do_not_cost_the_picture():
     assert pixels(damaged).shape == (8, 16, 3)
 
 
+def test_a_photo_is_turned_though_its_other_metadata_cannot_be_written_again():
+    exif = Image.Exif()
+    exif[ORIENTATION] = 6
+    exif[0x011A] = 72.0  # a resolution
+    content = encoded(noise(0, (16, 8)), "JPEG", exif=exif)
+    place = content.index(b"Exif") + 6
+    entry = content.index(struct.pack(">HHI", 0x011A, 5, 1), place)
+    damaged = content[:entry] + struct.pack(">HHI", 0x011A, 200, 1) + content[entry + 8 :]  # of an unknown type
+    assert pixels(damaged).shape == (16, 8, 3)
+
+
 def test_metadata_that_older_versions_of_pillow_choke_on_do_not_cost_the_picture(monkeypatch):
     def choke(self):
         raise SyntaxError("not a TIFF file")
@@ -140,6 +155,64 @@ def test_whatever_the_bytes_there_is_an_image_or_one_kind_of_error(junk, positio
     content = encoded(noise(1), kind)
     with contextlib.suppress(BadImageError):
         assert decode(content[:position] + junk + content[position + len(junk) :]).mode == "RGB"
+
+
+def grey_png(side):
+    """A 16-bit grey image, a thousandth as large on disk as in memory."""
+    return encoded(Image.fromarray(np.full((side, side), 0x8000, dtype=np.uint16)))
+
+
+def test_images_are_bounded_by_the_bytes_they_take_not_by_their_files(monkeypatch):
+    monkeypatch.setattr(images, "MEMORY", MemoryBudget(100 * 100 * images.BYTES_PER_PIXEL))
+    assert (pixels(grey_png(100)) == 0x80).all()
+    with pytest.raises(BadImageError, match="would decode to 101×101 pixels; more than 10000 are not decoded"):
+        decode(grey_png(101))
+
+
+def test_large_images_are_decoded_one_after_the_other_and_small_ones_side_by_side(monkeypatch):
+    monkeypatch.setattr(images, "MEMORY", MemoryBudget(100 * 100 * images.BYTES_PER_PIXEL))
+    lock, now, most = threading.Lock(), [], []
+    together = threading.Barrier(4, timeout=20)
+
+    def use(content):
+        with decoded(content) as image:
+            with lock:
+                now.append(image.size[0] ** 2)
+                most.append(sum(now))
+            if image.size == (50, 50):
+                together.wait()  # passes only if four of them are in use at a time
+            with lock:
+                now.remove(image.size[0] ** 2)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(use, [grey_png(50)] * 4 + [grey_png(100), grey_png(71)] * 8))
+    assert max(most) <= 100 * 100
+
+
+def test_an_error_in_the_use_of_an_image_is_not_taken_for_a_damaged_image(monkeypatch):
+    monkeypatch.setattr(images, "MEMORY", MemoryBudget(100 * 100 * images.BYTES_PER_PIXEL))
+    for _ in range(2):  # and gives the memory back
+        with pytest.raises(ZeroDivisionError), decoded(grey_png(100)):
+            1 / 0  # noqa: B018
+
+
+def test_strips_of_rows_make_no_difference(monkeypatch):
+    wide = np.arange(40 * 30, dtype=np.int32).reshape(30, 40) * 50
+    whole = pixels(encoded(Image.fromarray(wide), "TIFF")), hash_pixels(noise(5, (40, 30)))
+    monkeypatch.setattr(images, "_STRIP", 100)
+    assert np.array_equal(pixels(encoded(Image.fromarray(wide), "TIFF")), whole[0])
+    assert np.array_equal(whole[0][..., 0], wide >> 8)
+    assert hash_pixels(noise(5, (40, 30))) == whole[1]
+    assert whole[1] == hash_bytes(b"40x30:" + noise(5, (40, 30)).tobytes())
+
+
+@pytest.mark.parametrize("size", [(1, 2_000_000), (2_000_000, 1), (3, 400_000)])
+def test_a_long_strip_is_not_scaled_whole(size):
+    """Scaled whole it would have 8 billion pixels."""
+    image = Image.new("RGB", size, "black")
+    middle = size[0] // 2, size[1] // 2
+    image.paste("white", (max(0, middle[0] - 30), max(0, middle[1] - 30), middle[0] + 30, middle[1] + 30))
+    assert (to_tensor(image, 64) == 255).all()
 
 
 def test_the_hash_of_pixels_sees_the_picture_not_the_file():

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 from dataclasses import replace
 
 import pandas as pd
@@ -20,7 +21,7 @@ from pfdl.experiments.contexts import run as contexts
 from pfdl.experiments.mmads import run as mmads
 from pfdl.vision.checkpoint import WEIGHTS
 from pfdl.vision.resume import METRICS, STATE
-from pfdl.vision.training import SCENES, TrainingConfig, train
+from pfdl.vision.training import TrainingConfig, train
 from tests.hostile.killing_driver import TRAINING, content, pictures
 from tests.vision.tiny_images import TinySource, tiny_data
 
@@ -64,18 +65,40 @@ def test_only_the_damaged_task_is_done_again(damage, calls, tmp_path, caplog):
     assert content(tmp_path) == before
 
 
-@pytest.mark.parametrize("damage", [b"", b"setting,n\n1", b"\xff\xfe", b'"never closed'])
-def test_a_damaged_table_is_written_anew_from_what_is_there(damage, calls, tmp_path, caplog):
+@pytest.mark.parametrize("damage", [lambda path: path.write_bytes(b'"never closed'), lambda path: os.mkfifo(path)])
+def test_a_damaged_table_is_written_again_from_the_finished_tasks(damage, calls, tmp_path):
     mmads.run(TABLE, tmp_path, n_jobs=1)
     before = content(tmp_path)
-    (tmp_path / "results.csv").write_bytes(damage)
+    (tmp_path / "results.csv").unlink()
+    damage(tmp_path / "results.csv")
     mmads.run(TABLE, tmp_path, n_jobs=1)
     assert calls == [0, 1, 2]
-    assert aside(tmp_path) == ["results.csv.damaged"]
-    assert (tmp_path / "results.csv.damaged").read_bytes() == damage
-    assert "results.csv is not a whole table" in caplog.text
-    (tmp_path / "results.csv.damaged").unlink()
+    assert aside(tmp_path) == []
     assert content(tmp_path) == before
+
+
+def test_a_pipe_in_the_place_of_a_task_is_set_aside(calls, tmp_path, caplog):
+    mmads.run(TABLE, tmp_path, n_jobs=1)
+    before = content(tmp_path)
+    path = next((tmp_path / "tasks").iterdir())
+    path.unlink()
+    os.mkfifo(path)
+    mmads.run(TABLE, tmp_path, n_jobs=1)
+    assert len(calls) == 4
+    assert f"{path} is not a regular file. It is kept as {path.name}.damaged" in caplog.text
+    path.with_name(f"{path.name}.damaged").unlink()
+    assert content(tmp_path) == before
+
+
+def test_a_folder_deleted_under_a_run_is_a_sentence_and_stays_deleted(calls, tmp_path, monkeypatch):
+    def delete(**task):
+        shutil.rmtree(tmp_path / "run")
+        return [{"value": 1.0}]
+
+    monkeypatch.setattr(mmads, "run_task", delete)
+    with pytest.raises(FileNotFoundError, match=r"cannot be written: there is no folder .* \(any more\)"):
+        mmads.run(TABLE, tmp_path / "run", n_jobs=1)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_table_of_fewer_seeds_is_not_damaged(calls, tmp_path, caplog):
@@ -103,7 +126,7 @@ def lack_a_part(path):
 @pytest.mark.parametrize(
     ("name", "damage", "set_aside", "kept"),
     [
-        (METRICS, lambda path: path.write_text("epoch,lea\n0"), [METRICS], True),
+        (METRICS, lambda path: path.write_text("epoch,lea\n0"), [], True),
         (METRICS, lambda path: path.unlink(), [], True),
         (STATE, cut, [STATE], False),
         (STATE, lack_a_part, [STATE], False),
@@ -134,12 +157,11 @@ def test_a_training_redoes_what_a_damaged_file_held(name, damage, set_aside, kep
 def test_a_whole_state_of_something_else_is_a_sentence(tmp_path):
     folder = train(PLAN, *tiny_data(), tmp_path / "run", device="cpu")
     state = load_state(folder / STATE)
-    save_state(folder / STATE, {**state, "finished": False, "module": {"other.weight": torch.ones(2)}})
-    with pytest.raises(ValueError, match="is the state of another training"):
-        train(PLAN, *tiny_data(), folder, device="cpu")
-    save_state(folder / STATE, {**state, "finished": False, "optimizers": 3})
-    with pytest.raises(ValueError, match="is the state of another training"):
-        train(PLAN, *tiny_data(), folder, device="cpu")
+    stopped = {**state, "finished": False, "epoch": 1, "history": state["history"][:1]}
+    for part in ({"module": {"other.weight": torch.ones(2)}}, {"optimizer": 3}, {"epoch": 2}):
+        save_state(folder / STATE, {**stopped, **part})
+        with pytest.raises(ValueError, match="is not a state of this training"):
+            train(PLAN, *tiny_data(), folder, device="cpu")
 
 
 def test_a_lost_cell_of_a_finished_training_costs_no_training(tmp_path, monkeypatch):
@@ -152,7 +174,7 @@ def test_a_lost_cell_of_a_finished_training_costs_no_training(tmp_path, monkeypa
     pd.testing.assert_frame_equal(contexts.run(scale, contexts.Images(), tmp_path), first)
 
 
-def test_a_full_disk_in_mid_training_is_a_sentence_and_the_run_goes_on_later(tmp_path, monkeypatch):
+def test_a_full_disk_in_mid_training_is_a_sentence_and_the_run_resumes_later(tmp_path, monkeypatch):
     resource = pytest.importorskip("resource")
     command = ["train", str(pictures(tmp_path / "data")), *TRAINING, "-o"]
     runner = CliRunner()
@@ -167,7 +189,7 @@ def test_a_full_disk_in_mid_training_is_a_sentence_and_the_run_goes_on_later(tmp
     assert result.exit_code == 2, result.output
     assert "resume.safetensors cannot be written (File too large); what was there before is left." in result.output
     assert "Traceback" not in result.output
-    assert content(tmp_path / "full").keys() == {CONFIG, "manifest.csv", "manifest.json", SCENES, WEIGHTS, METRICS}
+    assert content(tmp_path / "full").keys() == {CONFIG, "manifest.csv", "manifest.json", WEIGHTS, METRICS}
     assert runner.invoke(app, [*command, str(tmp_path / "full")]).exit_code == 0
     assert content(tmp_path / "full") == content(tmp_path / "whole")
 
@@ -198,6 +220,7 @@ def test_a_full_disk_at_any_write_leaves_what_was_finished(fits, calls, tmp_path
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch):
+    (tmp_path / "deep").mkdir()
     write_atomically(tmp_path / "deep" / "file", "old")
 
     def full(descriptor):

@@ -2,30 +2,15 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from pfdl.vision.resume import METRICS
-from tests.hostile.killing_driver import COMMANDS, RANDOM_KILLS, TRAINING, content, pictures, train
+from tests.hostile.killing_driver import COMMANDS, RANDOM_KILLS
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the commands are forked")
-ROOT = Path(__file__).parents[1]
-
-
-@pytest.fixture(scope="module")
-def reports(tmp_path_factory):
-    """What became of every command, killed at many instants, in one process because its imports are slow."""
-    command = [sys.executable, "-m", "tests.hostile.killing_driver", str(tmp_path_factory.mktemp("killed")), *COMMANDS]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
+ROOT = Path(__file__).parents[2]
 PRODUCTS = {
     "train": {"manifest.csv", "metrics.csv", "model.safetensors", "resume.safetensors", "evaluations/test.json"},
     "split": {"manifest.csv", "manifest.json"},
@@ -36,33 +21,18 @@ PRODUCTS = {
 }
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_killed_in_every_write_and_at_random_a_rerun_ends_with_the_same_files(command, reports):
-    report = reports[command]
-    assert report["different"] == {}
-    assert PRODUCTS[command] <= set(report["files"])
-    assert report["writes"] >= len(PRODUCTS[command])
-    # A kill at random may come too late, after the end; one within a write never does.
-    assert report["writes"] <= report["killed"] <= report["writes"] + RANDOM_KILLS
-
-
-def test_the_installed_command_goes_on_after_a_kill_too(tmp_path):
-    data = pictures(tmp_path / "data")
-    script = Path(sys.executable).with_name("pfdl")
-
-    def start(folder):
-        return subprocess.Popen(
-            [script, "train", str(data), *TRAINING, "-o", str(tmp_path / folder)],
-            stdout=subprocess.DEVNULL,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
-
-    train(tmp_path / "whole", data)
-    killed = start("killed")
-    while not (tmp_path / "killed" / METRICS).exists():
-        assert killed.poll() is None
-        time.sleep(0.002)
-    killed.send_signal(signal.SIGKILL)
-    assert killed.wait() == -signal.SIGKILL
-    assert start("killed").wait() == 0
-    assert content(tmp_path / "killed") == content(tmp_path / "whole")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the commands are forked")
+def test_killed_in_every_write_and_at_random_a_rerun_ends_with_the_same_files(tmp_path):
+    """All commands in one process, because its imports are slow, and in one test, so that it runs once."""
+    command = [sys.executable, "-m", "tests.hostile.killing_driver", str(tmp_path), *COMMANDS]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    reports = json.loads(done.stdout)
+    assert reports.keys() == PRODUCTS.keys()
+    for name, report in reports.items():
+        assert report["different"] == {}, name
+        assert PRODUCTS[name] <= set(report["files"])
+        assert report["writes"] >= len(PRODUCTS[name])
+        # A kill at random may come too late, after the end; one within a write never does.
+        assert report["writes"] <= report["killed"] <= report["writes"] + RANDOM_KILLS

@@ -22,7 +22,7 @@ from pfdl._internal.files import TEMPORARY
 from pfdl._internal.runs import CONFIG, HOLDER, LOCK, RunInUseError, claim, read_run, set_aside
 from pfdl.cli.main import app
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SETTINGS = {"seeds": 3, "cells": [(1, 2.5)], "model": {"name": "mlp", "size": 8}, "command": "pfdl …"}
 
 
@@ -58,7 +58,7 @@ def test_a_run_names_neither_the_machine_nor_its_user(tmp_path, monkeypatch):
     assert f'"{getpass.getuser()}"' not in made_with
 
 
-def test_the_same_run_goes_on_and_keeps_its_beginning(tmp_path, monkeypatch):
+def test_the_same_run_is_resumed_and_keeps_when_it_began(tmp_path, monkeypatch):
     first = make(tmp_path)
     monkeypatch.setattr(runs, "describe_this_machine", lambda: {"started": "later"})
     assert make(tmp_path) == first
@@ -118,6 +118,7 @@ def test_what_a_killed_process_was_writing_is_tidied_away(tmp_path):
         ({"format": "pfdl-run-2", "kind": 3, "settings": {}}, "does not say what this run is"),
         ({"format": "pfdl-run-2", "kind": "mmads", "settings": {}, "made_with": 1}, "does not say what this run is"),
         ({"format": ["pfdl-run-2"]}, "does not say what this run is"),
+        ({"format": "pfdl-run-1", "kind": "mmads", "settings": {}, "made_with": {}}, "does not say what this run is"),
         ([], "does not say what this run is"),
     ],
 )
@@ -140,13 +141,14 @@ def test_a_configuration_that_is_no_json_is_a_sentence(content, tmp_path):
         read_run(tmp_path / "nowhere")
 
 
-def test_trainings_of_the_first_format_can_be_read(tmp_path):
-    (tmp_path / CONFIG).write_text(json.dumps({"format": "pfdl-run-1", "model": {"a": 1}, "training": {"b": 2}}))
-    run = read_run(tmp_path)
-    assert (run.kind, run.settings, run.made_with) == ("training", {"model": {"a": 1}, "training": {"b": 2}}, {})
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), {"deep": [float("-inf")]}, {1, 2}])
+def test_settings_that_json_cannot_hold_are_refused_before_anything_is_written(value, tmp_path):
+    with pytest.raises(ValueError, match=r"cannot be kept as JSON \(.*\); give finite numbers"):
+        make(tmp_path / "run", {**SETTINGS, "rate": value})
+    assert not (tmp_path / "run").exists()
 
 
-def test_going_on_with_other_versions_is_said(tmp_path, caplog, monkeypatch):
+def test_resuming_with_other_versions_is_said(tmp_path, caplog, monkeypatch):
     make(tmp_path)
     make(tmp_path)
     assert caplog.text == ""
@@ -191,6 +193,7 @@ from pathlib import Path
 from pfdl._internal import runs
 import torch
 start = time.monotonic() + 0.2
+runs.describe_this_machine = dict  # slow, and no part of the race
 children = []
 for _ in range(6):
     pid = os.fork()
@@ -198,7 +201,7 @@ for _ in range(6):
         time.sleep(max(0, start - time.monotonic()))
         try:
             with runs.claim(Path(sys.argv[1]), "mmads", {}):
-                time.sleep(2)
+                time.sleep(0.7)
         except runs.RunInUseError:
             os._exit(3)
         os._exit(0)
@@ -231,6 +234,19 @@ def test_what_a_dead_process_left_running_is_waited_for(tmp_path, monkeypatch):
     monkeypatch.setattr(runs, "PATIENCE", 0.2)
     with FileLock(tmp_path / LOCK), pytest.raises(RunInUseError, match="in use by another process"):
         make(tmp_path)
+
+
+@pytest.mark.parametrize("holder", [b"", b"many", b"-1", b"0", b"9" * 19, b"9" * 99, b"\xff", None])
+def test_nonsense_about_who_holds_a_folder_is_no_obstacle(holder, tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "PATIENCE", 0.0)
+    make(tmp_path)
+    if holder is None:
+        os.mkfifo(tmp_path / HOLDER)  # to read it would be to wait for ever
+    else:
+        (tmp_path / HOLDER).write_bytes(holder)
+    with FileLock(tmp_path / LOCK), pytest.raises(RunInUseError, match="in use by"):
+        make(tmp_path)
+    assert make(tmp_path).kind == "mmads"
 
 
 @contextlib.contextmanager

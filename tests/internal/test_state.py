@@ -1,9 +1,11 @@
+import json
 import pickle
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors import safe_open
 from safetensors.torch import save_file
 
 from pfdl._internal.state import load_state, save_state
@@ -79,3 +81,39 @@ def test_what_is_no_state_is_refused_and_never_run(tmp_path):
     path.write_bytes(path.read_bytes()[:-10])
     with pytest.raises(ValueError, match="not a whole training state"):
         load_state(path)
+
+
+def test_numbers_that_json_has_not_come_back_and_are_no_bare_words_in_it(tmp_path):
+    path = tmp_path / "state"
+    save_state(path, {"losses": [float("nan"), float("inf"), -float("inf"), 1.5], "size": torch.Size([2, 3])})
+    losses = load_state(path)["losses"]
+    assert [str(loss) for loss in losses] == ["nan", "inf", "-inf", "1.5"]
+    assert load_state(path)["size"] == (2, 3)
+    with safe_open(path, framework="pt") as file:
+        json.loads(file.metadata()["tree"], parse_constant=pytest.fail)
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        '{"dict": [["a", {"tensor": "x"}], ["b", {"tensor": "x"}]]}',  # two entries that would share their memory
+        '{"dict": [["a", {"set": [1]}]]}',
+        '{"dict": [["a", {"list": "abc"}]]}',
+        '{"dict": [["a", [1]]]}',
+        '{"dict": [["a", {}]]}',
+        '{"dict": [["a", {"float": [1]}]]}',
+        '{"dict": [["a", {"float": "one"}]]}',
+        '{"dict": [[["a"], 1]]}',
+    ],
+)
+def test_a_tree_that_nothing_writes_is_refused(tree, tmp_path):
+    save_file({"x": torch.ones(1)}, tmp_path / "state", metadata={"format": "pfdl-state-1", "tree": tree})
+    with pytest.raises(ValueError, match="not a whole training state"):
+        load_state(tmp_path / "state")
+
+
+def test_a_giant_tree_is_not_parsed(tmp_path, monkeypatch):
+    save_state(tmp_path / "state", {"x": "a" * 100})
+    monkeypatch.setattr("pfdl._internal.state.MAX_TREE", 100)
+    with pytest.raises(ValueError, match="its header has 121 characters"):
+        load_state(tmp_path / "state")

@@ -47,3 +47,15 @@ def test_an_error_that_one_measurement_cannot_give_is_left_out():
 def test_a_row_of_another_length_is_refused():
     with pytest.raises(ValueError, match="'x' has 1 cells for 2 columns"):
         Table("c", "m", ["a", "b"], [Row("x", ("1",))])
+
+
+def test_no_cell_of_the_csv_is_a_formula_to_a_spreadsheet():
+    hostile = ("=HYPERLINK(1)", "+1", "-1", "@SUM(1)", "\tx")
+    rows = [Row(text, (text, Number(-1.5))) for text in hostile]
+    rows.append(Row("a\r=1", ("b\n=1", Number(1))))  # neither may begin a line of its own
+    table = Table("caption", "=corner", ["@words", "number"], rows)
+    lines = list(csv.reader(io.StringIO(table.csv, newline="")))
+    assert lines[0] == ["'=corner", "'@words", "number"]
+    assert lines[-1] == ["a =1", "b\n=1", "1"]
+    assert [line[0] for line in lines[1:-1]] == [line[1] for line in lines[1:-1]] == [f"'{text}" for text in hostile]
+    assert {line[2] for line in lines[1:-1]} == {"-1.5"}  # a number stays one

@@ -170,6 +170,8 @@ def test_a_model_can_be_copied_averaged_and_saved(tmp_path):
     model.training_step((images, torch.arange(4) % 2), 0)
     twin = copy.deepcopy(model)
     assert torch.equal(twin(images), model(images))
+    assert torch.isfinite(twin.training_step((images, torch.arange(4) % 2), 0))  # on features of its own
+    assert model.objective.penalties[0].completed_fits == 1
     averaged = torch.optim.swa_utils.AveragedModel(model)
     assert torch.equal(averaged(images), model(images))
     torch.save(model.backbone, tmp_path / "model.pth")

@@ -1,15 +1,33 @@
-"""Files written whole or not at all."""
+"""Read regular files of bounded size, and write files whole or not at all."""
 
 from __future__ import annotations
 
+import io
 import json
+import math
 import os
+import stat
 import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 TEMPORARY = ".pfdl-partial-"
 """How the names of files begin that are not whole yet."""
+
+MAX_TEXT = 1 << 26
+"""Bytes. Larger JSON and CSV files are refused unread; the largest table of the paper has about six million."""
+
+MAX_COLUMNS = 10_000
+"""Wider tables are refused: a file of nothing but commas would otherwise fill the memory with empty columns."""
+
+
+class UnusableFileError(ValueError):
+    """A file that is not read; the message is the reason, without the file's name."""
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -26,23 +44,127 @@ def write_bytes_atomically(path: Path, content: bytes) -> None:
     Raises:
         OSError: If it cannot be written, as on a full disk; then the old one is there still.
     """
+    write_together({path: content})
+
+
+def write_together(contents: Mapping[Path, bytes]) -> None:
+    """Write files that belong together: if one of them cannot be written, none of them changes.
+
+    Each is at any moment the old one or the whole new one. They are exchanged in their order, so that only a kill
+    between two exchanges can leave the new one of some beside the old one of others.
+
+    The folder must exist: if somebody deleted a run under a process that works in it, half of the run must not return.
+
+    Raises:
+        OSError: If it cannot be written, as on a full disk; then the old one is there still.
+    """
     # Not tempfile, whose files only their owner may read: results are there to be shared, as the umask allows.
-    temporary = path.with_name(f"{TEMPORARY}{uuid.uuid4().hex}")
+    new = {path: path.with_name(f"{TEMPORARY}{uuid.uuid4().hex}") for path in contents}
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with temporary.open("xb") as stream:
-                stream.write(content)
+        for path, temporary in new.items():
+            with _naming(path), temporary.open("xb") as stream:
+                stream.write(contents[path])
                 stream.flush()
                 os.fsync(stream.fileno())
-            temporary.replace(path)
-        except BaseException:
+        for path, temporary in new.items():
+            with _naming(path):
+                temporary.replace(path)
+    except BaseException:
+        for temporary in new.values():
             temporary.unlink(missing_ok=True)
-            raise
+        raise
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Let an error of the system name the file that a user knows, not the temporary one."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent} (any more).") from error
     except OSError as error:
         failure = type(error)(f"{path} cannot be written ({error.strerror or error}); what was there before is left.")
         failure.errno = error.errno
         raise failure from error
+
+
+def read_regular_file(path: Path, limit: int) -> bytes:
+    """Read a regular file, and nothing that could make the reader wait or never end.
+
+    Args:
+        path: The file.
+        limit: The most bytes it may have.
+
+    Returns:
+        Its content.
+
+    Raises:
+        OSError: If it cannot be read.
+        UnusableFileError: If it is a folder, a pipe or a device, or has more bytes.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):  # before it is opened, because to open a device can set it to work
+        raise UnusableFileError("is not a regular file")
+    # The file may have been swapped since: without waiting for the other end of a pipe, and looked at once more.
+    with open(path, "rb", opener=_open_without_waiting) as stream:
+        status = os.fstat(stream.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise UnusableFileError("is not a regular file")
+        if status.st_size > limit:
+            raise UnusableFileError(f"has {status.st_size} bytes; more than {limit} are not read")
+        content = stream.read(limit + 1)
+    if len(content) > limit:  # it grew meanwhile, or is one of those in /proc that claim to be empty
+        raise UnusableFileError(f"has more than {limit} bytes, and more are not read")
+    return content
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def read_bytes_file(path: Path, limit: int = MAX_TEXT) -> bytes:
+    """Read a regular file as :func:`read_regular_file` does, with sentences that name it.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it is not a regular file, or too large.
+    """
+    try:
+        return read_regular_file(path, limit)
+    except UnusableFileError as error:
+        raise ValueError(f"{path} {error}.") from None
+
+
+def read_text_file(path: Path, limit: int = MAX_TEXT) -> str:
+    """Read a regular file in UTF-8, with or without a byte order mark.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it is not a regular file, too large, or not in UTF-8.
+    """
+    try:
+        return read_bytes_file(path, limit).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not text in UTF-8 ({error}).") from error
+
+
+def read_table(path: Path, **options: Any) -> pd.DataFrame:
+    """Read a CSV file as pandas does.
+
+    Args:
+        path: The file.
+        options: Further arguments of ``pandas.read_csv``.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it is not a regular file, too large, too wide, or not a table in UTF-8.
+    """
+    import pandas as pd
+
+    content = read_bytes_file(path)
+    if (columns := content.partition(b"\n")[0].count(b",") + 1) > MAX_COLUMNS:
+        raise ValueError(f"{path} has {columns} columns; more than {MAX_COLUMNS} are not read.")
+    table: pd.DataFrame = pd.read_csv(io.BytesIO(content), **options)
+    return table
 
 
 def read_json(path: Path) -> Any:
@@ -52,12 +174,39 @@ def read_json(path: Path) -> Any:
         OSError: If it cannot be read.
         ValueError: If it is something else.
     """
-    return parse_json(path, path.read_bytes())
+    return parse_json(path, read_bytes_file(path))
 
 
 def parse_json(path: Path, content: bytes) -> Any:
-    """The same of what was read already; the path is for the sentence."""
+    """Parse what was read from a JSON file already; the path is for the sentence.
+
+    Raises:
+        ValueError: If it is something else.
+    """
     try:
         return json.loads(content.decode())
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not a whole JSON file ({error}).") from error
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a JSON file, whole or not at all, as :func:`format_json` does."""
+    write_atomically(path, format_json(value))
+
+
+def format_json(value: Any) -> str:
+    """Return a value as JSON, with null in the place of every NaN and infinity.
+
+    JSON has no such numbers: Python would write words that other programs refuse to read.
+    """
+    return json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value

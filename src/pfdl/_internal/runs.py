@@ -1,9 +1,7 @@
-"""The run folder, the one format in which every command keeps its work: docs/run-folder.md. Reading runs no code."""
+"""The run folder, in which every command keeps its work: docs/run-folder.md. Reading one never runs code."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import logging
 import os
@@ -17,15 +15,16 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from pfdl._internal.files import TEMPORARY, read_json, write_atomically
+from pfdl._internal.files import TEMPORARY, read_json, read_text_file, write_atomically, write_json
 from pfdl._internal.provenance import describe_this_machine, version_of
 
 VERSION = 2
+FORMAT = f"pfdl-run-{VERSION}"
 CONFIG = "config.json"
 LOCK = ".pfdl-lock"
 HOLDER = ".pfdl-holder"
 PATIENCE = 10.0
-"""Seconds to wait for what a killed process left running, such as the processes that loaded its images."""
+"""Seconds to wait for the children of a killed process, such as those that load its images: they hold its lock."""
 
 _log = logging.getLogger("pfdl")
 
@@ -36,12 +35,12 @@ class RunInUseError(OSError):
 
 @dataclass(frozen=True)
 class Run:
-    """What a run folder says about itself.
+    """Describe a run folder, as its ``config.json`` does.
 
     Args:
         folder: The folder.
         kind: What made it: ``"training"``, ``"mmads"``, ``"colored-mnist"``, ``"contexts"``, ….
-        settings: All that changes its results, as JSON has it.
+        settings: All that changes its results, as JSON holds it.
         made_with: Versions, git revision, hardware and the time of its first start.
     """
 
@@ -71,18 +70,21 @@ def read_run(folder: str | Path) -> Run:
     content = read_json(path)
     if not isinstance(content, dict):
         content = {}
-    made_with = content.get("made_with", {})
-    version = re.fullmatch(r"pfdl-run-([0-9]{1,9})", str(content.get("format")))
+    written, made_with = content.get("format"), content.get("made_with", {})
+    version = re.fullmatch(r"pfdl-run-([0-9]{1,9})", str(written))
     if version and int(version[1]) > VERSION:
         author = made_with.get("pfdl") if isinstance(made_with, dict) else None
         raise ValueError(
             f"{folder} was written by {f'pfdl {author}' if author else 'a newer pfdl'} in the format "
-            f"{content['format']!r}; this is pfdl {version_of('pfdl')}, which knows it up to {VERSION}. Update pfdl."
+            f"{written!r}; this is pfdl {version_of('pfdl')}, which knows it up to {VERSION}. Update pfdl."
         )
-    if version and int(version[1]) == 1:  # trainings of the first version, which kept nothing else
-        content = {"kind": "training", "settings": {name: content.get(name) for name in ("model", "training")}}
     kind, settings = content.get("kind"), content.get("settings")
-    if not version or not isinstance(kind, str) or not isinstance(settings, dict) or not isinstance(made_with, dict):
+    if (
+        written != FORMAT
+        or not isinstance(kind, str)
+        or not isinstance(settings, dict)
+        or not isinstance(made_with, dict)
+    ):
         raise ValueError(
             f"{path} does not say what this run is (it needs format, kind, settings and made_with); restore it, "
             "or choose another folder."
@@ -94,48 +96,50 @@ def read_run(folder: str | Path) -> Run:
 def claim(
     folder: Path, kind: str, settings: Mapping[str, Any], *, may_change: Collection[str] = ("command",)
 ) -> Iterator[Run]:
-    """Have a run folder for oneself, new or of the same run as before.
+    """Lock a run folder, creating or resuming it.
 
-    While it is held, other processes are refused. A lock is gone with the process that held it, however that ended.
+    While it is locked, other processes are refused. A lock ends with the process that holds it, however that ends.
 
     Args:
         folder: The run folder; made if missing.
         kind: See :class:`Run`.
-        settings: All that changes results, of what JSON can hold. A folder that was made with others is refused.
-        may_change: Names of settings that may differ from those of the last start, because finished work stays right
-            all the same; the folder then says the new ones.
+        settings: All that changes results, of what JSON can hold. A folder with other settings is refused.
+        may_change: Names of settings that may differ from those of the last start, because finished work stays valid;
+            the folder then keeps the new ones.
 
     Yields:
-        What the folder says now.
+        The run, as the folder now describes it.
 
     Raises:
         RunInUseError: If another process holds it.
         OSError: If it cannot be written to.
-        ValueError: If the folder holds another run, something else, or what :func:`read_run` refuses.
+        ValueError: If the folder holds another run, something else, or what :func:`read_run` refuses; or if a setting
+            is no value that JSON can hold, such as NaN.
     """
-    _make_sure_it_is_a_run_or_empty(folder)
+    wanted = Run(folder, kind, _as_json_holds(settings), {})
+    _refuse_foreign_folder(folder)
     lock = FileLock(folder / LOCK)
     _acquire(lock, folder)
     try:
         write_atomically(folder / HOLDER, str(os.getpid()))
-        for litter in folder.rglob(f"{TEMPORARY}*"):
-            litter.unlink(missing_ok=True)  # what a killed process was about to write
-        yield _agree(folder, Run(folder, kind, json.loads(json.dumps(settings)), {}), may_change)
+        for unfinished in folder.rglob(f"{TEMPORARY}*"):
+            unfinished.unlink(missing_ok=True)  # a killed process was about to write it
+        yield _create_or_resume(wanted, may_change)
     finally:
         (folder / HOLDER).unlink(missing_ok=True)
         lock.release()
 
 
 def set_aside(path: Path, reason: object, remedy: str = "what it held is done again") -> Path:
-    """Rename a damaged file so that nothing is lost, and say so on standard error (as a warning of the log ``pfdl``).
+    """Rename a damaged file so that nothing is lost, and log a warning.
 
     Args:
         path: The file.
-        reason: A sentence that names it and says what is wrong, or the error that does.
+        reason: A sentence that names the file and says what is wrong, or the error that does.
         remedy: What happens now.
 
     Returns:
-        Its new name, which ends in ``.damaged``.
+        The new path, which ends in ``.damaged``.
     """
     aside = path.with_name(f"{path.name}.damaged")
     number = 1
@@ -147,28 +151,18 @@ def set_aside(path: Path, reason: object, remedy: str = "what it held is done ag
     return aside
 
 
-def write_table(path: Path, text: str) -> None:
-    """Write a CSV table that follows from what else is in the folder; a damaged one in its place is set aside.
-
-    Args:
-        path: The file.
-        text: All of it.
-    """
-    content = path.read_bytes() if path.exists() else None
-    if content == text.encode():
-        return
-    if content is not None:
-        try:
-            lines = list(csv.reader(io.StringIO(content.decode(), newline=""), strict=True))
-            if not lines or len({len(line) for line in lines}) > 1:
-                raise ValueError("its lines are not of one length" if lines else "it is empty")
-        except (ValueError, csv.Error) as error:
-            set_aside(path, f"{path} is not a whole table ({error}).", "it is written anew")
-    write_atomically(path, text)
+def _as_json_holds(settings: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        held: dict[str, Any] = json.loads(json.dumps(settings, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"a setting of the run cannot be kept as JSON ({error}); give finite numbers and words."
+        ) from error
+    return held
 
 
-def _make_sure_it_is_a_run_or_empty(folder: Path) -> None:
-    """Before anything is written: somebody's own files are not to be mixed with a run's."""
+def _refuse_foreign_folder(folder: Path) -> None:
+    """Raise if a folder has files but no run: a user's own files must not be mixed with those of a run."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file; name a folder for the run.")
     if folder.is_dir() and not (folder / CONFIG).exists():
@@ -197,7 +191,7 @@ def _acquire(lock: FileLock, folder: Path) -> None:
 
 def _holder(folder: Path) -> int | None:
     try:
-        return int((folder / HOLDER).read_text(encoding="ascii"))
+        return int(read_text_file(folder / HOLDER, limit=20))
     except (OSError, ValueError):
         return None
 
@@ -207,15 +201,16 @@ def _is_alive(pid: int) -> bool:
         return True
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):  # a number that no process can have is that of none
         return False
     except OSError:
         return True
     return True
 
 
-def _agree(folder: Path, wanted: Run, may_change: Collection[str]) -> Run:
-    """Write what this run is, or make sure that the folder already says just that."""
+def _create_or_resume(wanted: Run, may_change: Collection[str]) -> Run:
+    """Write ``config.json``, or make sure that the one in the folder describes the same run."""
+    folder = wanted.folder
     if not (folder / CONFIG).exists():
         started = replace(wanted, made_with=describe_this_machine())
         _write(started)
@@ -240,16 +235,16 @@ def _agree(folder: Path, wanted: Run, may_change: Collection[str]) -> Run:
 
 def _write(run: Run) -> None:
     content = {
-        "format": f"pfdl-run-{VERSION}",
+        "format": FORMAT,
         "kind": run.kind,
         "settings": run.settings,
         "made_with": run.made_with,
     }
-    write_atomically(run.folder / CONFIG, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    write_json(run.folder / CONFIG, content)
 
 
 def _differences(first: Mapping[str, Any], second: Mapping[str, Any], depth: int = 2) -> list[str]:
-    """Names of the entries that differ, with those of a group instead of the group's own."""
+    """List the names of settings that differ; of nested settings, the inner names."""
     names: list[str] = []
     for name in {**first, **second}:
         one, other = first.get(name), second.get(name)
@@ -269,4 +264,4 @@ def _warn_of_other_versions(run: Run) -> None:
         if run.made_with.get(name) not in (None, version_of(name))
     ]
     if changed:
-        _log.warning("%s goes on with other versions than it was started with: %s.", run.folder, "; ".join(changed))
+        _log.warning("%s was started with other versions: %s.", run.folder, "; ".join(changed))

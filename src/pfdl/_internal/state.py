@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from torch import Tensor
 from pfdl._internal.files import write_bytes_atomically
 
 FORMAT = "pfdl-state-1"
+MAX_TREE = 1 << 24
+"""Characters. What stands around the tensors is some thousand in a real state; parsed it takes far more memory."""
 
 
 def save_state(path: Path, state: Mapping[str, Any]) -> None:
@@ -55,16 +58,20 @@ def load_state(path: Path) -> dict[str, Any]:
             header = file.metadata() or {}
             if header.get("format") != FORMAT:
                 raise ValueError(f"its format is {header.get('format')!r}, not {FORMAT!r}")
+            if len(header["tree"]) > MAX_TREE:
+                raise ValueError(f"its header has {len(header['tree'])} characters")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, it is not a dictionary
         state = _decode(json.loads(header["tree"]), tensors)
         if not isinstance(state, dict):
             raise ValueError(f"it holds a {type(state).__name__}")
-    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (SafetensorError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path} is not a whole training state ({error}).") from error
     return state
 
 
 def _encode(value: Any, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": str(value)}  # JSON has no such numbers
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, Tensor):
@@ -74,17 +81,24 @@ def _encode(value: Any, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, Mapping):  # as pairs, because optimisers count their parameters with integers
         return {"dict": [[_encode(key, tensors), _encode(item, tensors)] for key, item in value.items()]}
     if isinstance(value, (list, tuple)):
-        return {type(value).__name__: [_encode(item, tensors) for item in value]}
+        return {"tuple" if isinstance(value, tuple) else "list": [_encode(item, tensors) for item in value]}
     raise TypeError(f"a {type(value).__name__} cannot be part of a training state; only tensors and plain values can.")
 
 
-def _decode(value: Any, tensors: Mapping[str, Tensor]) -> Any:
-    if not isinstance(value, dict):
+def _decode(value: Any, tensors: dict[str, Tensor]) -> Any:
+    """Undo :func:`_encode`; each tensor is taken out of ``tensors``, so that no two entries share their memory."""
+    if not isinstance(value, (dict, list)):
         return value
+    if isinstance(value, list) or len(value) != 1:
+        raise ValueError("its header has an entry of no known kind")
     ((kind, content),) = value.items()
     if kind == "tensor":
-        return tensors[content]
+        return tensors.pop(content)
+    if kind == "float":
+        return float(content)
     if kind == "dict":
         return {_decode(key, tensors): _decode(item, tensors) for key, item in content}
+    if kind not in ("list", "tuple") or not isinstance(content, list):
+        raise ValueError(f"its header has an entry of the kind {kind!r}")
     items = [_decode(item, tensors) for item in content]
     return tuple(items) if kind == "tuple" else items

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from typing import TypeGuard
 
 import torch
 from torch import Tensor
+
+
+def is_plain_tensor(value: object) -> TypeGuard[Tensor]:
+    """Whether a value is a tensor that has its numbers in memory, as a state must have them."""
+    return isinstance(value, Tensor) and value.layout is torch.strided and not (value.is_meta or value.is_quantized)
 
 
 def check_choice(name: str, value: str, choices: Collection[str]) -> None:

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from pfdl._internal.text import printable_lines
+
 DATA_HELP = (
     "A folder class/image or class/context/image, with or without train, val and test above it; a table with a line "
     "per image (.csv, .tsv, .parquet); or the word 'shapes' for the built-in data set."
@@ -41,5 +43,5 @@ def answering_mistakes() -> Iterator[None]:
             sentence += "; install it, or pfdl[images], which brings all that images need."
         elif isinstance(error, OSError) and error.strerror:  # without it the sentence is our own, too
             sentence = f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
-        typer.echo(f"Error: {sentence}", err=True)
+        typer.echo(f"Error: {printable_lines(sentence)}", err=True)
         raise typer.Exit(2) from None

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from pfdl._internal.text import printable, printable_lines
 from pfdl.cli.common import (
     DATA,
     DATA_HELP,
@@ -94,7 +95,6 @@ def _diagnose_runs(
     from pfdl._internal.devices import resolve_device
     from pfdl._internal.files import write_atomically
     from pfdl.data import read_manifest
-    from pfdl.data.opening import printable
     from pfdl.report.diagnosis_page import build_page, compare, name_runs
     from pfdl.report.page import render
     from pfdl.vision.checkpoint import load_model
@@ -141,8 +141,9 @@ def _diagnose_table(path: Path, target: str | None, output: Path) -> None:
     table = read_table(path, target)
     screen = SelectionScreen().fit(table.X, table.y)
     for note in table.notes:
-        typer.echo(f"Note: {note}", err=True)
-    typer.echo(screen.verdict_)
+        typer.echo(f"Note: {printable(note)}", err=True)
+    typer.echo(printable_lines(screen.verdict_))
     code = advice(screen, table.y)
-    typer.echo(code)
+    typer.echo(printable_lines(code))
+    output.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(output, render(build_page(screen.screening_plot(), path.name, target, table.notes, code)))

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from pfdl._internal.text import printable
+
 if TYPE_CHECKING:
     from pfdl.data.manifest import Manifest
     from pfdl.data.sources import ContextSource
@@ -112,7 +114,6 @@ def _print(result: Evaluation) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from pfdl.data.opening import printable
     from pfdl.vision.evaluation import describe_evaluation
 
     def show(title: str, numbers: Mapping[str, float]) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from pfdl._internal.text import printable
 from pfdl.cli.common import Device, OnBadImage, Run, answering_mistakes
 
 
@@ -28,7 +29,6 @@ def predict(
 
         from pfdl._internal.devices import resolve_device
         from pfdl._internal.files import write_atomically
-        from pfdl.data.opening import printable
         from pfdl.data.sources import describe_bad_images
         from pfdl.vision.checkpoint import load_model
         from pfdl.vision.predict import predict as classify

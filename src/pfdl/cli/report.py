@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from pfdl._internal.text import printable
 from pfdl.cli.common import answering_mistakes
 
 
@@ -34,7 +35,7 @@ def report(
         from pfdl.experiments.reporting import write_report
 
         for problem in write_report(runs, output).problems:
-            typer.echo(f"Note: {problem}", err=True)
+            typer.echo(f"Note: {printable(problem)}", err=True)
         typer.echo(output)
 
 

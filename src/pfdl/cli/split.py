@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pfdl._internal.text import printable
 from pfdl.cli.common import (
     ContextColumn,
     Data,
@@ -86,7 +87,6 @@ def register(app: typer.Typer) -> None:
 
 
 def _print(manifest: Manifest) -> None:
-    from pfdl.data.opening import printable
 
     for name, context in manifest.dominant.items():
         if context:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import math
 import zlib
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pfdl._internal.files import read_bytes_file
 
 MAX_BYTES = 1 << 28
 """Larger files are not read and not unpacked to the end; MNIST's largest has 47 million bytes."""
@@ -30,7 +33,8 @@ def read_idx(path: Path, ndim: int, md5: str | None = None) -> NDArray[np.uint8]
         Its array.
 
     Raises:
-        ValueError: If the file is truncated, corrupt, of another kind, or differs from its checksum.
+        OSError: If the file cannot be read.
+        ValueError: If it is truncated, corrupt, of another kind, or differs from its checksum.
     """
     content = _uncompressed(path)
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] != _UNSIGNED_BYTE:
@@ -58,19 +62,15 @@ def read_idx(path: Path, ndim: int, md5: str | None = None) -> NDArray[np.uint8]
 
 
 def _uncompressed(path: Path) -> bytes:
-    with path.open("rb") as file:
-        if file.read(2) == _GZIP_MAGIC:
-            file.seek(0)
-            try:
-                with gzip.GzipFile(fileobj=file) as stream:
-                    content = stream.read(MAX_BYTES + 1)
-            except (EOFError, OSError, zlib.error) as error:
-                raise ValueError(
-                    f"{path} cannot be unpacked ({error}); it is truncated or corrupt, fetch it again."
-                ) from error
-        else:
-            file.seek(0)
-            content = file.read(MAX_BYTES + 1)
+    content = read_bytes_file(path, MAX_BYTES)
+    if content[:2] == _GZIP_MAGIC:
+        try:
+            with gzip.GzipFile(fileobj=io.BytesIO(content)) as stream:
+                content = stream.read(MAX_BYTES + 1)
+        except (EOFError, OSError, zlib.error) as error:
+            raise ValueError(
+                f"{path} cannot be unpacked ({error}); it is truncated or corrupt, fetch it again."
+            ) from error
     if len(content) > MAX_BYTES:
-        raise ValueError(f"{path} has more than {MAX_BYTES} bytes, which no file of MNIST has; fetch it again.")
+        raise ValueError(f"{path} unpacks to more than {MAX_BYTES} bytes, which no file of MNIST does; fetch it again.")
     return content

@@ -4,33 +4,36 @@ from __future__ import annotations
 
 import hashlib
 import io
-import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
+
+from pfdl._internal.files import UnusableFileError, read_regular_file
+from pfdl._internal.memory import MemoryBudget
 
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "JPEG2000")
 """What is decoded. A closed list, because some other decoders of Pillow start programs (EPS starts Ghostscript)."""
 
-MAX_PIXELS = 89_478_485
-"""Larger images are taken for decompression bombs; it is the size above which Pillow warns."""
-
 MAX_BYTES = 1 << 28
 """Larger files are not opened at all."""
 
-_ORIENTATION_TAG = 0x0112
-_UPRIGHT = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
+BYTES_PER_PIXEL = 24
+"""What decoding and converting take at a time where they take most: RGBA in JPEG 2000 and WebP. PNG takes 5 to 16."""
+
+MEMORY = MemoryBudget(1 << 31)
+"""Bytes for all images that are decoded at a time. One alone may take them all, which makes 89,478,485 pixels: the
+size above which Pillow warns of decompression bombs too."""
+
+MAX_ASPECT = 16
+"""Of longer strips only the middle is scaled: scaled whole, one of 1 × 10,000,000 pixels would fill any memory."""
+
+_STRIP = 1 << 20
+"""Pixels that are converted or hashed at a time."""
 
 
 class BadImageError(ValueError):
@@ -50,12 +53,9 @@ def read_bytes(path: Path) -> bytes:
         BadImageError: If it is no regular file, cannot be read, is empty or is larger than ``MAX_BYTES``.
     """
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise BadImageError("is not a regular file")
-        if status.st_size > MAX_BYTES:
-            raise BadImageError(f"has {status.st_size} bytes; more than {MAX_BYTES} are not opened")
-        content = path.read_bytes()
+        content = read_regular_file(path, MAX_BYTES)
+    except UnusableFileError as error:
+        raise BadImageError(str(error)) from None
     except OSError as error:
         raise BadImageError(f"cannot be read ({error.strerror or error})") from error
     if not content:
@@ -63,27 +63,46 @@ def read_bytes(path: Path) -> bytes:
     return content
 
 
-def decode(content: bytes) -> Image.Image:
-    """Decode the content of an image file into 8-bit RGB, upright.
+@contextmanager
+def decoded(content: bytes) -> Iterator[Image.Image]:
+    """Decode the content of an image file into 8-bit RGB, upright, for use in the block.
 
     Of an animation the first frame is taken. Transparent parts become white. 16-bit grey keeps its upper 8 bits.
+    Threads share the budget ``MEMORY``: a large image waits until others are done with.
 
     Args:
         content: The bytes of the file.
 
-    Returns:
+    Yields:
         An image of mode RGB.
 
     Raises:
         BadImageError: If this is not an image of one of the ``FORMATS``, is damaged, cut off or too large.
     """
+    with _naming_damage():
+        original = Image.open(io.BytesIO(content), formats=FORMATS)
+    with original:
+        width, height = original.size
+        if width * height * BYTES_PER_PIXEL > MEMORY.total:
+            most = MEMORY.total // BYTES_PER_PIXEL
+            raise BadImageError(f"would decode to {width}×{height} pixels; more than {most} are not decoded")
+        with MEMORY.reserve(width * height * BYTES_PER_PIXEL):
+            with _naming_damage():
+                original.load()
+                image = _upright(original, _to_rgb(original))
+            yield image
+
+
+def decode(content: bytes) -> Image.Image:
+    """Decode one image as :func:`decoded` does, to keep it: what is kept is no longer part of the budget."""
+    with decoded(content) as image:
+        return image
+
+
+@contextmanager
+def _naming_damage() -> Iterator[None]:
     try:
-        with Image.open(io.BytesIO(content), formats=FORMATS) as image:
-            width, height = image.size
-            if width * height > MAX_PIXELS:
-                raise BadImageError(f"would decode to {width}×{height} pixels; more than {MAX_PIXELS} are not decoded")
-            image.load()
-            return _upright(image, _to_rgb(image))
+        yield
     except BadImageError:
         raise
     except UnidentifiedImageError as error:
@@ -95,7 +114,7 @@ def decode(content: bytes) -> Image.Image:
 
 
 def to_tensor(image: Image.Image, size: int) -> Tensor:
-    """Scale the shorter side to ``size``, cut the middle square out.
+    """Scale the shorter side to ``size`` and cut out the middle square.
 
     Args:
         image: An RGB image.
@@ -104,6 +123,7 @@ def to_tensor(image: Image.Image, size: int) -> Tensor:
     Returns:
         Bytes, shape (3, size, size).
     """
+    image = _without_ends(image)
     scale = size / min(image.size)
     width, height = (max(size, round(side * scale)) for side in image.size)
     if (width, height) != image.size:
@@ -120,15 +140,32 @@ def hash_bytes(content: bytes) -> str:
 
 def hash_pixels(image: Image.Image) -> str:
     """SHA-256 of what an RGB image shows, the same for every lossless way of storing it."""
-    return hash_bytes(f"{image.size[0]}x{image.size[1]}:".encode() + image.tobytes())
+    digest = hashlib.sha256(f"{image.size[0]}x{image.size[1]}:".encode())
+    for box in _strips(image):
+        digest.update(image.crop(box).tobytes())
+    return digest.hexdigest()
+
+
+def _strips(image: Image.Image) -> Iterator[tuple[int, int, int, int]]:
+    """Whole rows, so few at a time that copies of them do not count."""
+    width, height = image.size
+    rows = max(1, _STRIP // width)
+    for top in range(0, height, rows):
+        yield 0, top, width, min(top + rows, height)
+
+
+def _without_ends(image: Image.Image) -> Image.Image:
+    width, height = image.size
+    longest = MAX_ASPECT * min(width, height)
+    if max(width, height) <= longest:
+        return image
+    left, top = max(0, (width - longest) // 2), max(0, (height - longest) // 2)
+    return image.crop((left, top, left + min(width, longest), top + min(height, longest)))
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I"):
-        values = np.asarray(image).astype(np.int64)
-        if image.mode != "I" or values.max() > 255:  # Pillow's own conversion would clip everything above 255 to white
-            values = values >> 8
-        return Image.fromarray(np.clip(values, 0, 255).astype(np.uint8)).convert("RGB")
+        return _grey_to_rgb(image)
     if image.mode == "F":
         raise BadImageError("holds floating-point values, whose range is unknown; store it with 8 or 16 bits")
     if image.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in image.info:
@@ -137,10 +174,25 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
+def _grey_to_rgb(image: Image.Image) -> Image.Image:
+    """Convert 16 or 32 bits; Pillow's own conversion would clip everything above 255 to white."""
+    highest = image.getextrema()[1]
+    fits_a_byte = image.mode == "I" and isinstance(highest, (int, float)) and highest <= 255
+    grey = Image.new("L", image.size)
+    for box in _strips(image):
+        values = np.asarray(image.crop(box)) >> (0 if fits_a_byte else 8)
+        grey.paste(Image.fromarray(np.clip(values, 0, 255).astype(np.uint8)), box)
+    return grey.convert("RGB")
+
+
 def _upright(original: Image.Image, image: Image.Image) -> Image.Image:
-    """Apply the camera's rotation; metadata that cannot be parsed is no reason to lose the picture."""
+    """Turn an image as the camera says; metadata that cannot be parsed are no reason to lose the picture."""
     try:
-        orientation = original.getexif().get(_ORIENTATION_TAG)
+        orientation = original.getexif().get(ExifTags.Base.Orientation)
     except Exception:  # as for decoders: a parser of damaged bytes may raise anything
         return image
-    return image.transpose(_UPRIGHT[orientation]) if orientation in _UPRIGHT else image
+    if orientation not in range(2, 9):
+        return image
+    image.info.clear()  # other metadata, which exif_transpose rewrites, and can fail on
+    image.getexif()[ExifTags.Base.Orientation] = orientation
+    return ImageOps.exif_transpose(image)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pfdl._internal.files import parse_json, write_atomically
+from pfdl._internal.files import format_json, parse_json, read_bytes_file, write_together
 from pfdl.data.images import BadImageError, hash_bytes
 from pfdl.data.layout import check_relative
 
@@ -120,7 +119,7 @@ class Manifest:
         return hash_bytes(self._table().encode())
 
     def save(self, path: str | Path) -> tuple[Path, Path]:
-        """Write the CSV file and, beside it, the JSON file; each is written whole or not at all.
+        """Write the CSV file and, beside it, the JSON file: if one of them cannot be written, neither changes.
 
         The JSON file comes last and holds the hash of the CSV file, so a pair that does not belong together is noticed.
 
@@ -135,8 +134,8 @@ class Manifest:
         """
         csv_path, json_path = _pair(Path(path))
         parameters = {"format": FORMAT, **self.parameters, "csv_sha256": self.sha256}
-        write_atomically(csv_path, self._table())
-        write_atomically(json_path, json.dumps(parameters, indent=2, ensure_ascii=False) + "\n")
+        csv_path.parent.mkdir(parents=True, exist_ok=True)
+        write_together({csv_path: self._table().encode(), json_path: format_json(parameters).encode()})
         return csv_path, json_path
 
     def _table(self) -> str:
@@ -259,7 +258,7 @@ def _pair(path: Path) -> tuple[Path, Path]:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_bytes_file(path)
     except FileNotFoundError:
         raise FileNotFoundError(
             f"there is no file {path} (a manifest is a .csv and a .json file of one name)."

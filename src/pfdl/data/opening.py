@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pfdl._internal.text import printable
 from pfdl.data.datasets import DatasetSource
 from pfdl.data.joining import JoinedSource
 from pfdl.data.manifest import Manifest
@@ -147,11 +148,6 @@ def describe_images(source: ContextSource, manifest: Manifest | None = None) -> 
 
 
 _ORDER = ("train", "validation", "test")
-
-
-def printable(name: str) -> str:
-    """Return a name as it can be printed: a folder's name may hold what would command a terminal."""
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in name)
 
 
 def _sizes(sizes: Mapping[str, int]) -> str:

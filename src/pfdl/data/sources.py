@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from torch import Tensor
 
 from pfdl._internal.validation import check_choice
-from pfdl.data.images import BadImageError, decode, hash_bytes, hash_pixels, read_bytes, to_tensor
+from pfdl.data.images import BadImageError, decoded, hash_bytes, hash_pixels, read_bytes, to_tensor
 from pfdl.data.layout import BadImage, FoundFile, find_files, path_inside
 
 ON_BAD_IMAGE = ("error", "skip")
@@ -149,7 +149,8 @@ class FileSource(ABC):
             content = read_bytes(path_inside(self.root, path))
             if hash_bytes(content) != sha256:
                 raise BadImageError("has changed since the manifest was written; make a new manifest with pfdl split")
-            return to_tensor(decode(content), size)
+            with decoded(content) as image:
+                return to_tensor(image, size)
         except BadImageError as error:
             raise ValueError(f"{path!r} in {self.root} {error}.") from error
 
@@ -179,11 +180,11 @@ class FileSource(ABC):
     def _examine(self, file: FoundFile) -> Sample | BadImage:
         try:
             content = read_bytes(path_inside(self.root, file.path))
-            image = decode(content)
+            with decoded(content) as image:
+                pixels = hash_pixels(image)
         except BadImageError as error:
             return BadImage(file.path, str(error))
-        hashes = hash_bytes(content), hash_pixels(image)
-        return Sample(file.path, file.class_name, file.context, *hashes, file.split, file.group)
+        return Sample(file.path, file.class_name, file.context, hash_bytes(content), pixels, file.split, file.group)
 
     def _check_classes(self, found: Sequence[FoundFile], samples: Sequence[Sample], bad: Sequence[BadImage]) -> None:
         lost = sorted({file.class_name for file in found} - {sample.class_name for sample in samples})

@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 
 from pfdl._internal.modules import AtomicModule
 from pfdl._internal.optimizer_state import load_optimizer_state
+from pfdl._internal.validation import is_plain_tensor
 from pfdl.decorrelation.decomposition import FeatureDecomposition
 
 OptimizerFactory = Callable[[Iterable[nn.Parameter]], Optimizer]
@@ -93,7 +94,7 @@ def _check_weights(name: str, state: Mapping[str, Any], own: Tensor) -> None:
     if name not in state:
         return  # load_state_dict reports what is missing
     saved = state[name]
-    if not isinstance(saved, Tensor) or not saved.is_floating_point() or saved.shape != own.shape:
+    if not is_plain_tensor(saved) or not saved.is_floating_point() or saved.shape != own.shape:
         what = f"{saved.dtype}, {tuple(saved.shape)}" if isinstance(saved, Tensor) else type(saved).__name__
         raise ValueError(f"{name} in the state is {what}; g has floating-point numbers of shape {tuple(own.shape)}.")
     if not bool(torch.isfinite(saved).all()):

@@ -42,7 +42,7 @@ def run(folder: Path, console: Console, sizes: Sizes | None = None) -> tuple[Pat
     """Run what is missing of the three experiments, each in a run folder of its own, and write the page.
 
     Args:
-        folder: Where the run folders and ``report.html`` go. A demonstration that was stopped goes on there.
+        folder: Where the run folders and ``report.html`` go. An interrupted demonstration resumes there.
         console: Where to say what is being done.
         sizes: How large they are; the usual ones if not given.
 

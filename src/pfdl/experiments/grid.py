@@ -19,7 +19,7 @@ import pandas as pd
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from pfdl._internal.files import read_json, write_atomically
+from pfdl._internal.files import read_json, write_json
 from pfdl._internal.runs import set_aside
 
 Task = Mapping[str, Any]
@@ -65,7 +65,7 @@ def run_grid(
             if progress is not None and bar is not None:
                 progress.advance(bar, len(tasks) - len(missing))
             for task, rows in execute(function, missing, n_jobs):
-                write_atomically(_path(folder, task), json.dumps({"task": dict(task), "rows": list(rows)}))
+                write_json(_path(folder, task), {"task": dict(task), "rows": [dict(row) for row in rows]})
                 if progress is not None and bar is not None:
                     progress.advance(bar)
     return pd.DataFrame([{**task, **row} for task in tasks for row in _load(folder, task) or ()])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from pfdl._internal.files import read_json
+from pfdl._internal.files import read_json, read_table
 from pfdl._internal.runs import CONFIG, Run, read_run
 
 RESULTS, METRICS = "results.csv", "metrics.csv"
@@ -107,7 +107,7 @@ def read_results(
         if not path.is_file():
             continue
         try:
-            frame = pd.read_csv(path) if path.name == file else pd.DataFrame(_rows_of(path))
+            frame = read_table(path) if path.name == file else pd.DataFrame(_rows_of(path))
             parts.append(_checked(frame, names, numbers))
         except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors
             problems.append(f"{path} was left out: {_one_line(error)}")
@@ -138,7 +138,14 @@ def _checked(frame: pd.DataFrame, names: Sequence[str], numbers: Sequence[str]) 
         raise ValueError(f"it has no column {', '.join(missing)}.")
     frame = frame.reindex(columns=[*dict.fromkeys([*names, *numbers, *frame.columns])])
     words = {name: frame[name].astype(str) for name in names}
-    return frame.assign(**words, **{name: pd.to_numeric(frame[name]).astype(float) for name in numbers})
+    return frame.assign(**words, **{name: _numeric(frame[name]) for name in numbers})
+
+
+def _numeric(column: pd.Series[Any]) -> pd.Series[Any]:
+    try:
+        return pd.to_numeric(column).astype(float)
+    except (TypeError, OverflowError) as error:  # a list, or an integer of hundreds of digits
+        raise ValueError(f"its column {column.name} has an entry that is no number ({error}).") from error
 
 
 def read_metrics(run: Run, problems: list[str]) -> pd.DataFrame | None:
@@ -147,13 +154,13 @@ def read_metrics(run: Run, problems: list[str]) -> pd.DataFrame | None:
     if not path.is_file():
         return None
     try:
-        frame = pd.read_csv(path).apply(pd.to_numeric)
+        frame = read_table(path).apply(_numeric)
         if "epoch" not in frame.columns:
             raise ValueError("it has no column epoch.")
     except (OSError, ValueError) as error:
         problems.append(f"{path} was left out: {_one_line(error)}")
         return None
-    numbers: pd.DataFrame = frame.astype(float)
+    numbers: pd.DataFrame = frame.astype(float)  # without any line nothing says that they are numbers
     return numbers
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from pfdl._internal.text import spreadsheet_cell
+
 _LATEX = str.maketrans(
     {
         "\\": r"\textbackslash{}",
@@ -119,8 +121,11 @@ class Table:
 
     @property
     def csv(self) -> str:
-        """As comma-separated values with all decimals; a missing cell is empty, and an error has its own column."""
-        columns = [[row.header for row in self.rows]]
+        """As comma-separated values with all decimals; a missing cell is empty, and an error has its own column.
+
+        No text in it is a formula to a spreadsheet.
+        """
+        columns = [[spreadsheet_cell(row.header) for row in self.rows]]
         header = [self.corner]
         for place, name in enumerate(self.columns):
             cells = [row.cells[place] for row in self.rows]
@@ -130,7 +135,8 @@ class Table:
             if any(error is not None for error in errors):
                 header.append(f"{name} ({self.error_name})")
                 columns.append(["" if error is None else f"{error:.6g}" for error in errors])
-        return pd.DataFrame(dict(enumerate(columns))).to_csv(header=header, index=False, lineterminator="\n")
+        frame = pd.DataFrame(dict(enumerate(columns)))
+        return frame.to_csv(header=list(map(spreadsheet_cell, header)), index=False, lineterminator="\n")
 
     @property
     def latex(self) -> str:
@@ -168,4 +174,4 @@ def _latex_cell(cell: Cell) -> str:
 def _csv_cell(cell: Cell) -> str:
     if isinstance(cell, Missing):
         return ""
-    return cell if isinstance(cell, str) else f"{cell.value:.6g}"
+    return spreadsheet_cell(cell) if isinstance(cell, str) else f"{cell.value:.6g}"

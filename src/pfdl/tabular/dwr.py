@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.linear_model import LinearRegression
 
+from pfdl._internal.fitting import all_or_nothing
 from pfdl.objectives.weightings.dwr import decorrelating_weights
 from pfdl.tabular.linear import LinearRegressorBase
 from pfdl.tabular.validation import check_table
@@ -77,6 +78,7 @@ class DWRRegressor(LinearRegressorBase):
         self.tol = tol
         self.fit_intercept = fit_intercept
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any) -> DWRRegressor:
         """Fit to columns X of shape (n, p) and a numeric label y of shape (n,)."""
         self._check_parameters()

@@ -12,6 +12,7 @@ from sklearn.linear_model._base import LinearModel
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from pfdl._internal.fitting import all_or_nothing
 from pfdl.tabular.moments import Moments
 from pfdl.tabular.network import OPTIMIZERS, PaperTraining, correlated_part
 from pfdl.tabular.validation import check_rows, check_table
@@ -80,6 +81,7 @@ class PFDLRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         self.fit_intercept = fit_intercept
         self.random_state = random_state
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any) -> PFDLRegressor:
         """Fit to columns X of shape (n, p) and a numeric label y of shape (n,)."""
         self._check_parameters()

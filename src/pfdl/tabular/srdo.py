@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 
+from pfdl._internal.fitting import all_or_nothing
 from pfdl.tabular.linear import LinearRegressorBase
 from pfdl.tabular.validation import check_table
 from pfdl.tabular.weights import warn_if_few_rows_count
@@ -47,6 +48,7 @@ class SRDORegressor(LinearRegressorBase):
         self.fit_intercept = fit_intercept
         self.random_state = random_state
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any) -> SRDORegressor:
         """Fit to columns X of shape (n, p) and a numeric label y of shape (n,)."""
         X, y = check_table(self, X, y, numeric_y=True)

@@ -30,6 +30,6 @@ def warn_if_few_rows_count(weight: NDArray[np.float64], method: str) -> float:
             " so its coefficients are unreliable. Standardise the columns, use fewer of them, or compare with least "
             "squares on held-out environments before you trust the fit.",
             EffectiveSampleSizeWarning,
-            stacklevel=3,
+            stacklevel=4,  # the caller of fit, which is wrapped
         )
     return size

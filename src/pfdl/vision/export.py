@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pfdl._internal.files import write_atomically, write_bytes_atomically
+from pfdl._internal.files import write_bytes_atomically, write_json
 from pfdl.vision.backbones.zoo import OURS, TIMM
 from pfdl.vision.checkpoint import ModelConfig, TrainedModel, save_weights
 from pfdl.vision.pixels import MEAN, STD
@@ -41,8 +40,9 @@ def export(trained: TrainedModel, folder: Path) -> list[Path]:
     """
     content = _to_onnx(trained)
     paths = [folder / ONNX, folder / PREPROCESSING, folder / PLAIN_WEIGHTS]
+    folder.mkdir(parents=True, exist_ok=True)
     write_bytes_atomically(paths[0], content)
-    write_atomically(paths[1], json.dumps(describe_preprocessing(trained.config), indent=2, ensure_ascii=False) + "\n")
+    write_json(paths[1], describe_preprocessing(trained.config))
     save_weights(paths[2], trained.model)
     return paths
 

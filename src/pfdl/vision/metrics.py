@@ -16,6 +16,7 @@ class RunningMeans:
     """Keep the mean of each named number over the samples seen so far; its state can be saved in between.
 
     Example:
+        >>> import torch
         >>> means = RunningMeans()
         >>> means.add({"loss": torch.tensor(1.0)}, samples=3)
         >>> means.add({"loss": torch.tensor(5.0)}, samples=1)

@@ -14,8 +14,9 @@ import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint
 
+from pfdl._internal.files import write_atomically
 from pfdl._internal.optimizer_state import load_optimizer_state
-from pfdl._internal.runs import CONFIG, set_aside, write_table
+from pfdl._internal.runs import CONFIG, set_aside
 from pfdl._internal.state import load_state, save_state
 from pfdl.vision.checkpoint import WEIGHTS, check_weights, save_weights
 from pfdl.vision.classifier import ImageClassifier
@@ -97,7 +98,7 @@ def check_folder(folder: Path) -> None:
 
 def write_metrics(folder: Path, history: list[dict[str, float]]) -> None:
     """Write what was logged, one line per epoch."""
-    write_table(folder / METRICS, pd.DataFrame(history).to_csv(index=False))
+    write_atomically(folder / METRICS, pd.DataFrame(history).to_csv(index=False))
 
 
 class ResumeCallback(Checkpoint):

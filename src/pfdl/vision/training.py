@@ -15,8 +15,8 @@ import torch
 from lightning.pytorch import Callback, Trainer
 from torch import Tensor
 
-from pfdl._internal.files import read_json, write_atomically
-from pfdl._internal.runs import claim, set_aside, write_table
+from pfdl._internal.files import read_json, read_table, write_atomically
+from pfdl._internal.runs import claim, set_aside
 from pfdl._internal.validation import check_choice
 from pfdl.contexts import InferredContexts
 from pfdl.data.context_images import ContextImages
@@ -191,7 +191,7 @@ class _KeptContexts(ContextDataModule):
         table, words = self.folder / INFERRED_CONTEXTS, self.folder / WHY_CONTEXTS
         paths = [one for images in sets for one in images.paths]
         try:
-            kept, why = pd.read_csv(table), read_json(words)
+            kept, why = read_table(table), read_json(words)
             contexts, sentence = kept["context"].to_numpy(dtype="int64"), why["sentence"]
             if kept["path"].tolist() == paths and contexts.min() >= 0 and isinstance(sentence, str):
                 return InferredContexts(contexts, str(why["method"]), sentence, ())
@@ -203,7 +203,7 @@ class _KeptContexts(ContextDataModule):
         found = super().infer(sets)
         why = {"number": found.number, "method": found.method, "sentence": found.sentence}
         write_atomically(words, json.dumps(why, indent=2, ensure_ascii=False) + "\n")
-        write_table(table, pd.DataFrame({"path": paths, "context": found.contexts.tolist()}).to_csv(index=False))
+        write_atomically(table, pd.DataFrame({"path": paths, "context": found.contexts.tolist()}).to_csv(index=False))
         return found
 
 

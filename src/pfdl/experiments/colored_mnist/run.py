@@ -19,9 +19,10 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from pfdl._internal.files import write_bytes_atomically
-from pfdl._internal.runs import claim, write_table
+from pfdl._internal.files import write_atomically, write_bytes_atomically
+from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice
+from pfdl.contexts.quality import worst_group_accuracy
 from pfdl.data.colored_mnist import TRAIN_COLOR_FLIPS, ColoredMNIST
 from pfdl.data.digits import DigitSource, find_digits
 from pfdl.experiments.colored_mnist.data import StackedColoredMNIST, draw_environments, store_contexts
@@ -115,7 +116,7 @@ def run(
             store_contexts(source, config.seeds, config.max_train, contexts, n_jobs=at_once)
         function = partial(run_task, folder=folder, device=device, contexts=contexts)
         results = run_grid(function, tasks(source, config), output / "cells", n_jobs=n_jobs, console=console)
-        write_table(output / "results.csv", results.to_csv(index=False))
+        write_atomically(output / "results.csv", results.to_csv(index=False))
         first = ColoredMNIST(source, seed=config.seed, max_train=config.max_train)
         write_bytes_atomically(output / PICTURE, draw_environments(first))
     return results
@@ -221,11 +222,8 @@ def _worst_groups(stacked: StackedMLPs, data: StackedColoredMNIST, inputs: Any) 
     assert data.contexts is not None
     images, labels = (torch.cat(parts, dim=1) for parts in zip(*data.held_out, strict=True))
     with torch.no_grad():
-        right = ((stacked(inputs(images)).logits > 0) == (labels > 0.5)).float()
-    groups = 2 * data.contexts.held_out + labels.long()
-    return [
-        min(float(right[r][groups[r] == group].mean()) for group in set(groups[r].tolist())) for r in range(len(right))
-    ]
+        answers = (stacked(inputs(images)).logits > 0).long()
+    return [worst_group_accuracy(*one) for one in zip(answers, labels.long(), data.contexts.held_out, strict=True)]
 
 
 def _percent(shares: Sequence[float]) -> list[float]:

@@ -49,8 +49,8 @@ CRITERION = (
     "Chosen on training environments: among the weights whose held-out risk, averaged over both training environments, "
     "is within one standard error of the lowest, the one whose held-out risk differs least between the two. Held-out "
     "rows are digits that take no part in training, coloured like the training environments. Chosen by the test "
-    "environment: the weight with the highest mean test accuracy. Nobody could choose so without the answers; it stands "
-    "here because the published settings of IRM were found that way."
+    "environment: the weight with the highest mean test accuracy. Nobody could choose so without the answers; it "
+    "stands here because the published settings of IRM were found that way."
 )
 WITHOUT_LABELS_TEXT = (
     "Both training environments are pooled, and no environment or colour is labelled: contexts are inferred. The l2 "

@@ -16,8 +16,9 @@ from typing import Any
 import pandas as pd
 from rich.console import Console
 
+from pfdl._internal.files import write_atomically
 from pfdl._internal.progress import counting
-from pfdl._internal.runs import claim, write_table
+from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice
 from pfdl.data import ContextFolder, Shapes, make_split, read_manifest
 from pfdl.data.images import hash_bytes
@@ -148,7 +149,7 @@ def _run(
     for folder in (output / "runs").glob("*/*"):
         shed_state(folder)
     columns = ["row", "seed", "test", "accuracy"]
-    write_table(output / "results.csv", results[columns].to_csv(index=False))
+    write_atomically(output / "results.csv", results[columns].to_csv(index=False))
     return results
 
 

@@ -17,7 +17,8 @@ import pandas as pd
 from rich.console import Console
 from sklearn.linear_model import Lasso, LinearRegression, Ridge
 
-from pfdl._internal.runs import claim, write_table
+from pfdl._internal.files import write_atomically
+from pfdl._internal.runs import claim
 from pfdl.data.mmads import MMADS, SETTINGS, Setting, make_mmads
 from pfdl.experiments.grid import run_grid
 from pfdl.experiments.mmads.paper import CELLS
@@ -112,7 +113,7 @@ def run(
     with claim(folder, "mmads", settings, may_change=("seeds", "command")):
         results = run_grid(run_task, config.tasks(), folder / "tasks", n_jobs=n_jobs, backend=backend, console=console)
         columns = ["setting", "n", "p", "r", "method", "seed", "metric", "value"]
-        write_table(folder / "results.csv", results[columns].to_csv(index=False))
+        write_atomically(folder / "results.csv", results[columns].to_csv(index=False))
     return results
 
 

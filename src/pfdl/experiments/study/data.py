@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from pfdl._internal.files import read_text_file
 from pfdl.contexts.statistics import image_statistics
 from pfdl.data import ColoredMNIST, ContextFolder, Shapes, make_split
 from pfdl.data.manifest import Manifest, read_groups
@@ -137,7 +138,7 @@ def _everything(data: str, size: int) -> tuple[Tensor, dict[str, int]]:
 
 @lru_cache(maxsize=8)
 def _stored(features: str) -> tuple[Tensor, dict[str, int]]:
-    paths = Path(features).with_suffix(".txt").read_text(encoding="utf-8").splitlines()
+    paths = read_text_file(Path(features).with_suffix(".txt")).splitlines()
     return load_file(features)["features"].float(), {path: row for row, path in enumerate(paths)}
 
 

@@ -15,7 +15,8 @@ from rich.console import Console
 from sklearn.metrics import normalized_mutual_info_score
 from torch import Tensor
 
-from pfdl._internal.runs import claim, write_table
+from pfdl._internal.files import write_atomically
+from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_count
 from pfdl.contexts.inference import infer_contexts
 from pfdl.data.context_images import HIDDEN_CONTEXT
@@ -99,7 +100,7 @@ def run(
     function = partial(run_task, device=device)
     with claim(output, "study", settings, may_change=may_change):
         results = run_grid(function, tasks, output / "cells", n_jobs=n_jobs, console=console)
-        write_table(output / "results.csv", results[list(COLUMNS)].to_csv(index=False))
+        write_atomically(output / "results.csv", results[list(COLUMNS)].to_csv(index=False))
     return results
 
 

@@ -15,8 +15,8 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from pfdl._internal.files import write_bytes_atomically
-from pfdl._internal.runs import claim, write_table
+from pfdl._internal.files import write_atomically, write_bytes_atomically
+from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice
 from pfdl.data import ContextFolder, make_split
 from pfdl.data.context_images import HIDDEN_CONTEXT
@@ -106,7 +106,7 @@ def run(
         images = store_images(data, config.image_size, output / "images.npy")
         function = partial(run_task, folder=str(data), images=str(images), group_by=group_by, device=device)
         results = run_grid(function, tasks, output / "cells", n_jobs=n_jobs, console=console)
-        write_table(output / "results.csv", results[list(COLUMNS)].to_csv(index=False))
+        write_atomically(output / "results.csv", results[list(COLUMNS)].to_csv(index=False))
     return results
 
 
@@ -135,7 +135,7 @@ def run_task(
     source = _open(folder)
     groups = None if group_by is None else read_groups(group_by)
     manifest = make_split(source, seed=seed, validation_fraction=validation_fraction, groups=groups)
-    stored = np.load(images, mmap_mode="r")
+    stored = np.load(images, mmap_mode="r", allow_pickle=False)
     place = {sample.path: index for index, sample in enumerate(source.samples)}
     train_set, validation = (_samples(manifest, name, stored, place) for name in ("train", "validation"))
     judge = _Judge(manifest, stored, place, validation, test_every, epochs, device)
@@ -243,7 +243,7 @@ def store_images(data: Path, size: int, path: Path) -> Path:
     """Decode all images of a folder once, in the order of its samples, for all trainings to share by memory map."""
     source = _open(str(data))
     expected = (len(source.samples), 3, size, size)
-    if path.exists() and np.load(path, mmap_mode="r").shape == expected:
+    if path.exists() and np.load(path, mmap_mode="r", allow_pickle=False).shape == expected:
         return path
     import io
     from concurrent.futures import ThreadPoolExecutor

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from pfdl._internal.modules import AtomicModule
+from pfdl._internal.validation import is_plain_tensor
 from pfdl.objectives.base import FromData
 
 
@@ -61,7 +62,7 @@ class Weighting(FromData, AtomicModule):
 
 def check_state(name: str, value: object, dimensions: int) -> None:
     """Raise unless a value of a state is a tensor of finite floating-point numbers with so many dimensions."""
-    if not isinstance(value, Tensor) or value.dim() != dimensions or not value.is_floating_point():
+    if not is_plain_tensor(value) or value.dim() != dimensions or not value.is_floating_point():
         what = f"{value.dtype} of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
         raise ValueError(
             f"{name} in the state is {what}; it must have floating-point numbers in {dimensions} dimensions."

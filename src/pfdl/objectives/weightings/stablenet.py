@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pfdl._internal.validation import check_count, check_matrix, check_number, describe_non_finite
+from pfdl._internal.validation import check_count, check_matrix, check_number, describe_non_finite, is_plain_tensor
 from pfdl.objectives.weightings.base import Weighting, check_state
 
 WARM_BATCHES = 10
@@ -110,7 +110,7 @@ class StableNet(Weighting):
         features, weights, seen = (state_dict.get(prefix + name, getattr(self, name)) for name in names)
         check_state(prefix + "memory_features", features, 2)
         check_state(prefix + "memory_weights", weights, 1)
-        if not isinstance(seen, Tensor) or seen.shape != () or seen.dtype != torch.long or seen < 0:
+        if not is_plain_tensor(seen) or seen.shape != () or seen.dtype != torch.long or seen < 0:
             raise ValueError(f"{prefix}batches_seen in the state is no count; it must be a whole number.")
         if len(features) != len(weights):
             raise ValueError(f"the state has {len(features)} remembered samples and {len(weights)} weights for them.")

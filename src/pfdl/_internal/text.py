@@ -1,0 +1,46 @@
+"""Words from files and folders, made harmless before they are shown."""
+
+from __future__ import annotations
+
+_FORMULA = ("=", "+", "-", "@", "\t")
+
+
+def printable(text: object) -> str:
+    r"""Return a text whose control characters are written out, so that a name cannot steer the terminal.
+
+    Names of classes, contexts and files come from folders that somebody else may have made. Escape sequences in them
+    could clear the screen, change its title or hide what else is printed; so could marks that reverse the reading
+    direction.
+
+    Args:
+        text: What to show, such as a name.
+
+    Returns:
+        The same, with everything that is not printable as ``\x1b``, ``\n`` or the like. Surrogates, which stand for
+        bytes that are no UTF-8, are written out too, because a terminal cannot encode them.
+
+    Example:
+        >>> print(printable("cat\x1b[2J"))
+        cat\x1b[2J
+    """
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in str(text))
+
+
+def printable_lines(text: object) -> str:
+    """Return a message of one or more lines with its control characters written out, the line ends excepted."""
+    return "\n".join(map(printable, str(text).split("\n")))
+
+
+def spreadsheet_cell(text: str) -> str:
+    """Return a cell of a CSV table for people that a spreadsheet takes for text, not for a formula.
+
+    A spreadsheet computes what begins with ``=``, ``+``, ``-`` or ``@``, and a formula can send what else is in the
+    sheet elsewhere. The apostrophe in front is the spreadsheet's own mark for text. A carriage return, which ends a
+    line for spreadsheets but not for Python's CSV writer, becomes a space.
+
+    Example:
+        >>> spreadsheet_cell("=1+1"), spreadsheet_cell("a = b")
+        ("'=1+1", 'a = b')
+    """
+    text = text.replace("\r", " ")
+    return f"'{text}" if text.startswith(_FORMULA) else text

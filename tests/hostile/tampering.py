@@ -1,0 +1,74 @@
+"""Strategies that make hostile values: nonsense for JSON, and real states with some parts exchanged."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+
+words = st.text(max_size=8) | st.sampled_from(["", "train", "test", "cat", "/", "..", "0" * 64, "5:1", "test-1:0"])
+numbers = st.sampled_from([0, -1, 1, 0.5, 1e30, -1e30, 10**9, 2**31, 2**63, 2**200, float("nan"), float("inf"), True])
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | numbers | words,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
+    max_leaves=6,
+)
+DTYPES = (
+    *(torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int8, torch.uint8, torch.bool),
+    torch.complex64,
+)
+SHAPES = ((), (0,), (1,), (3,), (1, 1), (0, 5), (2, 3), (7, 1, 2), (64,), (100_000,))
+
+
+def records(**parts: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Dictionaries with some of these entries right, some wrong and some missing."""
+    return st.fixed_dictionaries({}, optional={name: part | values for name, part in parts.items()})
+
+
+@st.composite
+def tensors(draw: st.DrawFn, like: torch.Tensor | None = None) -> torch.Tensor:
+    """Tensors of odd shapes and kinds; of the right shape too where there is one."""
+    shape = draw(
+        st.sampled_from([*SHAPES, *([tuple(like.shape), tuple(like.shape[::-1])] if like is not None else [])])
+    )
+    dtype = draw(st.sampled_from([*DTYPES, *([like.dtype] * 3 if like is not None else [])]))
+    fill = draw(st.sampled_from([0, 1, -1, 1e30, float("nan"), float("inf")]))
+    return torch.full(shape, fill if dtype.is_floating_point else 0, dtype=torch.float64).to(dtype)
+
+
+@st.composite
+def tampered(draw: st.DrawFn, original: Any) -> Any:
+    """A state of nested dictionaries and lists with one to three of its parts exchanged, lost, added or swapped."""
+    state = copy.deepcopy(original)
+    for _ in range(draw(st.integers(1, 3))):
+        places = list(_places(state))
+        if not places:
+            return state
+        container, key = places[draw(st.integers(0, len(places) - 1))]
+        part = container[key]
+        action = draw(st.sampled_from(["value", "tensor", "tensor", "lose", "add", "swap"]))
+        if action == "value":
+            container[key] = draw(values)
+        elif action == "tensor":
+            container[key] = draw(tensors(part if isinstance(part, torch.Tensor) else None))
+        elif action == "lose":
+            del container[key]
+        elif action == "add" and isinstance(container, dict):
+            container[draw(words | st.sampled_from(["fused", "foreach", "capturable", "amsgrad", "params"]))] = draw(
+                values | tensors() | st.just(True)
+            )
+        elif action == "swap":
+            other, name = places[draw(st.integers(0, len(places) - 1))]
+            container[key] = copy.deepcopy(other[name])
+    return state
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every container of a tree with every key or index in it."""
+    for key, item in list(value.items() if isinstance(value, dict) else enumerate(value)):
+        yield value, key
+        if isinstance(item, (dict, list)):
+            yield from _places(item)

@@ -1,0 +1,275 @@
+"""An operation that raises leaves the object, or the folder, as it was."""
+
+import copy
+import errno
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import BaseEstimator, is_classifier
+
+import pfdl.tabular
+from pfdl._internal.optimizer_state import load_optimizer_state
+from pfdl._internal.runs import LOCK, claim, set_aside
+from pfdl._internal.state import save_state
+from pfdl.data.manifest import Manifest
+from pfdl.lightning import ImageClassifier, PFDLCallback
+from tests.vision.tiny_images import tiny_data
+
+
+class Case(NamedTuple):
+    """A thing with state.
+
+    Attributes:
+        make: Makes it, given an empty folder.
+        look: What it is now, comparable with ==.
+        fail: Things to do to it that must raise.
+    """
+
+    make: Callable[[Path], Any]
+    look: Callable[[Any], Any]
+    fail: dict[str, Callable[[Any], Any]]
+
+
+def frozen(value: Any) -> Any:
+    """A state of nested containers and tensors as something comparable."""
+    if isinstance(value, torch.Tensor):
+        return str(value.dtype), tuple(value.shape), value.detach().double().nan_to_num(7e77).flatten().tolist()
+    if isinstance(value, np.ndarray):
+        return str(value.dtype), value.shape, value.tobytes() if value.dtype != object else value.tolist()
+    if isinstance(value, dict):
+        return {key: frozen(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [frozen(item) for item in value]
+    return value if isinstance(value, (int, float, str, bool, type(None))) else pickle.dumps(value)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != LOCK
+    }
+
+
+def a_classifier(folder: Path) -> ImageClassifier:
+    torch.manual_seed(0)
+    return ImageClassifier("mlp", num_classes=2, objective="stablenet+irm+pfdl", image_size=8)
+
+
+def changed(model: torch.nn.Module, name: str, value: Any) -> dict[str, Any]:
+    """A state in which everything is another number, and one entry is wrong."""
+    state = copy.deepcopy(model.state_dict())
+    for key, item in state.items():
+        if isinstance(item, torch.Tensor) and item.is_floating_point():
+            state[key] = item + 1
+    return {**state, name: value}
+
+
+def last_weight(model: torch.nn.Module) -> str:
+    return [name for name, _ in model.named_parameters()][-1]
+
+
+def without(model: torch.nn.Module, name: str) -> dict[str, Any]:
+    state = changed(model, name, None)
+    del state[name]
+    return state
+
+
+MODULE = {
+    "a wrong shape": lambda model: model.load_state_dict(changed(model, last_weight(model), torch.zeros(3))),
+    "a missing weight": lambda model: model.load_state_dict(without(model, last_weight(model))),
+    "an unknown weight": lambda model: model.load_state_dict(changed(model, "other", torch.zeros(3))),
+    "a hostile extra state": lambda model: model.load_state_dict(
+        changed(model, "objective.penalties.1._extra_state", {"optimizer": {}, "completed_fits": 3})
+    ),
+    "no state": lambda model: model.load_state_dict(3),
+}
+
+
+def an_optimizer(folder: Path) -> torch.optim.Optimizer:
+    parameters = [torch.nn.Parameter(torch.ones(4, 3)), torch.nn.Parameter(torch.ones(3))]
+    optimizer = torch.optim.Adam(parameters)
+    for parameter in parameters:
+        parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+    return optimizer
+
+
+def short(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    state = copy.deepcopy(optimizer.state_dict())
+    state["state"][0]["exp_avg"] += 1
+    state["state"][1]["exp_avg"] = torch.zeros(1)
+    return state
+
+
+def a_callback(folder: Path) -> PFDLCallback:
+    from lightning.pytorch import Trainer
+
+    callback = PFDLCallback(hidden=4)
+    callback.setup(Trainer(accelerator="cpu", logger=False, enable_checkpointing=False), a_classifier(folder), "fit")
+    return callback
+
+
+def a_run(folder: Path) -> Path:
+    with claim(folder / "run", "training", {"seed": 1}):
+        save_state(folder / "run" / "resume.safetensors", {"epoch": 1})
+    return folder / "run"
+
+
+def claim_and_raise(run: Path) -> None:
+    with claim(run, "training", {"seed": 1}):
+        raise KeyError("in the middle of the work")
+
+
+def claim_with(run: Path, kind: str, settings: dict[str, Any]) -> None:
+    with claim(run, kind, settings):
+        raise AssertionError("it was let in")
+
+
+def a_manifest(folder: Path) -> Path:
+    tiny_data()[1].save(folder / "manifest.csv")
+    return folder
+
+
+def save_another(folder: Path, monkeypatch: pytest.MonkeyPatch, fits: int) -> None:
+    """With room on the disk for so many files."""
+    written = []
+
+    def full(descriptor: int) -> None:
+        written.append(descriptor)
+        if len(written) > fits:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        tiny_data(seed=5)[1].save(folder / "manifest.csv")
+
+
+CASES = {
+    "ImageClassifier": Case(a_classifier, lambda model: frozen(model.state_dict()), MODULE),
+    "optimiser": Case(
+        an_optimizer,
+        lambda optimizer: frozen(optimizer.state_dict()),
+        {
+            "a short moment": lambda optimizer: load_optimizer_state(optimizer, short(optimizer)),
+            "no state": lambda optimizer: load_optimizer_state(optimizer, {"state": 3}),
+        },
+    ),
+    "PFDLCallback": Case(
+        a_callback,
+        lambda callback: frozen(callback.state_dict()),
+        {"a wrong shape": lambda callback: callback.load_state_dict(_wrong(callback.state_dict()))},
+    ),
+    "run folder": Case(
+        a_run,
+        files,
+        {
+            "another kind": lambda run: claim_with(run, "mmads", {"seed": 1}),
+            "other settings": lambda run: claim_with(run, "training", {"seed": 2}),
+            "settings that JSON cannot hold": lambda run: claim_with(run, "training", {"seed": float("nan")}),
+            "work that fails": claim_and_raise,
+            "a state that cannot be kept": lambda run: save_state(run / "resume.safetensors", {"epoch": object()}),
+            "a missing file set aside": lambda run: set_aside(run / "absent", "It is absent."),
+        },
+    ),
+    "manifest": Case(
+        a_manifest,
+        files,
+        {
+            "a wrong name": lambda folder: tiny_data(seed=5)[1].save(folder / "manifest.txt"),
+            "a leak": lambda folder: Manifest((_row("train"), _row("test")), {}).save(folder / "manifest.csv"),
+        },
+    ),
+}
+
+
+def _wrong(state: dict[str, Any]) -> dict[str, Any]:
+    state = copy.deepcopy(state)
+    stack = [state]
+    while stack:
+        for key, item in (inner := stack.pop()).items():
+            if isinstance(item, dict):
+                stack.append(item)
+            elif isinstance(item, torch.Tensor):
+                inner[key] = torch.zeros(2, 2, 2)
+    return state
+
+
+def _row(side: str) -> Any:
+    from pfdl.data.manifest import ManifestRow
+
+    return ManifestRow(f"{side}.png", "cat", "", "0" * 64, side, (side,))
+
+
+@pytest.mark.parametrize(
+    ("name", "failure"), [(name, failure) for name, case in CASES.items() for failure in case.fail]
+)
+def test_what_raises_changes_nothing(name, failure, tmp_path):
+    case = CASES[name]
+    thing = case.make(tmp_path)
+    before = case.look(thing)
+    with pytest.raises(Exception) as error:  # noqa: PT011, which one is tested elsewhere
+        case.fail[failure](thing)
+    assert not isinstance(error.value, AssertionError)
+    assert case.look(thing) == before
+
+
+@pytest.mark.parametrize("fits", [0, 1])
+def test_a_full_disk_leaves_both_files_of_a_manifest(fits, tmp_path, monkeypatch):
+    before = files(a_manifest(tmp_path))
+    with pytest.raises(OSError, match="No space left on device"):
+        save_another(tmp_path, monkeypatch, fits)
+    assert files(tmp_path) == before
+
+
+def table(rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(rows)
+    X = rng.normal(size=(rows, columns))
+    return X, (X[:, 0] + 0.1 * rng.normal(size=rows) > 0).astype(float)
+
+
+def bad_tables() -> dict[str, tuple[Any, Any]]:
+    """Tables of another width than the first one, each with something that no estimator can use."""
+    X, y = table(40, 5)
+    return {
+        "a NaN": (np.where(X.max() == X, np.nan, X), y),
+        "an infinity": (np.where(X.max() == X, np.inf, X), y),
+        "too few labels": (X, y[:-1]),
+        "no rows": (X[:0], y[:0]),
+        "no columns": (X[:, :0], y),
+        "words": (X.astype(str) + "x", y),
+        "labels that are NaN": (X, y * np.nan),
+    }
+
+
+def estimators() -> dict[str, type[BaseEstimator]]:
+    found = {name: getattr(pfdl.tabular, name) for name in pfdl.tabular.__all__}
+    return {name: one for name, one in found.items() if isinstance(one, type) and issubclass(one, BaseEstimator)}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", estimators())
+def test_a_fit_that_raises_leaves_the_fitted_estimator(name):
+    estimator = estimators()[name]()
+    estimator.fit(*table(60, 3))
+    before = frozen(vars(estimator))
+    for X, y in bad_tables().values():
+        with pytest.raises((ValueError, TypeError)):
+            estimator.fit(X, y)
+        assert frozen(vars(estimator)) == before
+
+
+@pytest.mark.parametrize("name", [name for name, one in estimators().items() if is_classifier(one())])
+def test_a_classifier_that_is_shown_one_class_stays_as_it_was(name):
+    estimator = estimators()[name]()
+    estimator.fit(*table(60, 3))
+    before = frozen(vars(estimator))
+    with pytest.raises(ValueError, match="class"):
+        estimator.fit(table(40, 5)[0], np.ones(40))
+    assert frozen(vars(estimator)) == before

