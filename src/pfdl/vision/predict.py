@@ -54,9 +54,7 @@ class Predictions:
         """Write a table with the columns path, prediction, confidence and one for the probability of each class."""
         table = io.StringIO()
         writer = csv.writer(table, lineterminator="\n")
-        writer.writerow(
-            ["path", "prediction", "confidence", *(_text(f"probability of {name}") for name in self.classes)]
-        )
+        writer.writerow(["path", "prediction", "confidence", *(f"probability of {name}" for name in self.classes)])
         for path, answer, shares in zip(self.paths, self.answers, self.probabilities.tolist(), strict=True):
             writer.writerow(
                 [
