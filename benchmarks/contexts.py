@@ -60,19 +60,21 @@ def main() -> None:
     print("| data | described by | found | agreement |\n|---|---|---|---|")
     as_pixels = make_study_data(arguments.data, [], arguments.group_by, arguments.mnist, "resnet18")
     as_features = make_study_data(arguments.data, arguments.features, arguments.group_by, arguments.mnist, "resnet18")
-    for arena, embedded in zip(as_pixels, as_features, strict=True):
+    for dataset, embedded in zip(as_pixels, as_features, strict=True):
         lines: dict[str, list[tuple[float, float]]] = {}
         for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
-            split = arena.round(seed)
+            split = dataset.split(seed)
             lines.setdefault("random filters", []).append(measure(split.context_features(), split, seed))
             if split.train.inputs.dim() == 4:
-                lines.setdefault("ResNet-18 after an epoch", []).append(measure(after_an_epoch(split, seed), split, seed))
+                lines.setdefault("ResNet-18 after an epoch", []).append(
+                    measure(after_an_epoch(split, seed), split, seed)
+                )
             if embedded.features is not None:
-                stored = embedded.round(seed)
+                stored = embedded.split(seed)
                 lines.setdefault("EfficientNet-lite0", []).append(measure(stored.context_features(), stored, seed))
         for name, values in lines.items():
             number, agreement = np.mean(values, axis=0)
-            print(f"| {arena.name.split(',')[0]} | {name} | {number:.1f} | {agreement:.2f} |")
+            print(f"| {dataset.name.split(',')[0]} | {name} | {number:.1f} | {agreement:.2f} |")
 
 
 if __name__ == "__main__":

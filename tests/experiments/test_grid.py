@@ -191,7 +191,7 @@ def test_mistakes_are_named(tmp_path, calls, options, message):
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch):
-    path = tmp_path / "deep" / "file"
+    path = tmp_path / "file"
     write_atomically(path, "old")
 
     def refuse(self, target):
