@@ -26,10 +26,11 @@ docs: $(READY) ## build the documentation into site/; a dead link is an error
 	OMP_NUM_THREADS=1 $(BIN)/sphinx-build --fail-on-warning --nitpicky --fresh-env --quiet docs site
 	@echo site/index.html
 
-lint: $(READY) ## ruff (lint and format) and mypy --strict
+lint: $(READY) ## ruff (lint and format), mypy --strict, and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 format: $(READY) ## let ruff rewrite the code
 	$(BIN)/ruff check --fix .

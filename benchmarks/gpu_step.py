@@ -117,7 +117,7 @@ def penalty_step(p, hidden, **options):
 def compiled_step(p, hidden):
     """The masked network and both losses as plain PyTorch, each step compiled as a whole."""
     torch.manual_seed(0)
-    g = pfdl.FeatureDecomposition(p, hidden).cuda()
+    g = pfdl.FeatureDecomposition(p, hidden, sharing="indexed").cuda()
     optimizer = torch.optim.Adam(g.parameters(), lr=1e-3, fused=True)
 
     def predict(u):
@@ -149,9 +149,9 @@ def compiled_step(p, hidden):
 def contestants(p, hidden):
     """Functions that construct each contestant's step, so that only one of them holds memory at a time."""
     return {
-        "pfdl, indexed": lambda: penalty_step(p, hidden),
+        "pfdl, indexed": lambda: penalty_step(p, hidden, sharing="indexed"),
         "pfdl, strict": lambda: penalty_step(p, hidden, sharing="strict"),
-        "plain PyTorch, indexed": lambda: penalty_step(p, hidden, kernel="plain"),
+        "plain PyTorch, indexed": lambda: penalty_step(p, hidden, sharing="indexed", kernel="plain"),
         "torch.compile, masked": lambda: compiled_step(p, hidden),
         "naive": lambda: Naive(p, hidden, "cuda").step,
         "StableNet reweighting": lambda: StableNet().cuda(),

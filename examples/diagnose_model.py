@@ -1,4 +1,4 @@
-"""Is a trained network leaning on correlations? Its features, judged on data it was not trained on.
+"""Does a trained network rely on the context? Judged on data it was not trained on.
 
 python examples/diagnose_model.py
 """
@@ -8,32 +8,35 @@ from torch import nn
 from torch.nn import functional as F
 
 import pfdl
+from pfdl.diagnosis import count_groups
 
 torch.manual_seed(0)
 CLASSES = 4
 
 
 def draw(count: int, agreement: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Inputs that show a class faintly and a scene clearly; in a share of them the scene is that of the class."""
+    """Inputs that show a class faintly and a context clearly; in a share of them the context is that of the class."""
     labels = torch.randint(CLASSES, (count,))
-    scenes = torch.where(torch.rand(count) < agreement, labels, torch.randint(CLASSES, (count,)))
-    shown = torch.cat([0.8 * F.one_hot(labels, CLASSES), 3.0 * F.one_hot(scenes, CLASSES)], dim=1)
-    return shown.repeat(1, 2) + torch.randn(count, 4 * CLASSES), labels, scenes
+    contexts = torch.where(torch.rand(count) < agreement, labels, torch.randint(CLASSES, (count,)))
+    shown = torch.cat([0.8 * F.one_hot(labels, CLASSES), 3.0 * F.one_hot(contexts, CLASSES)], dim=1)
+    return shown.repeat(1, 2) + torch.randn(count, 4 * CLASSES), labels, contexts
 
 
-# Your model and data. Here: in training the scene nearly always goes with the class, in the test it does not.
+# Your model and data. Here: in training the context nearly always goes with the class, in the test it does not.
 model = nn.Sequential(nn.Linear(4 * CLASSES, 32), nn.ReLU(), nn.Linear(32, CLASSES))
-inputs, labels, _ = draw(2000, agreement=0.9)
+inputs, labels, contexts = draw(2000, agreement=0.9)
+training = count_groups(labels.numpy(), contexts.numpy())
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
 for _ in range(200):
     optimizer.zero_grad()
     F.cross_entropy(model(inputs), labels).backward()
     optimizer.step()
 
-inputs, labels, scenes = draw(1000, agreement=0.0)
+inputs, labels, contexts = draw(1000, agreement=0.0)
 with torch.no_grad(), pfdl.attach(model) as tap:
     predictions = model(inputs).argmax(1)
-    found = pfdl.diagnose(tap.features, labels, contexts=scenes, predictions=predictions)
+    found = pfdl.diagnose(tap.features, labels, contexts, predictions=predictions, training=training)
 
+print(f"Does it rely on the context? {found.answer}")
 print(*found.verdict(), sep="\n")
-print(found.frame().head().round(2))
+print("accuracy from the training mixture to the reversed one:", found.shift.accuracy[::5].round(2))

@@ -24,12 +24,12 @@ class YourModule(LightningModule):
         self.head = nn.Linear(32, 3)
 
     def training_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
-        """The loss, as you would write it without PFDL."""
+        """Return the loss, as you would write it without PFDL."""
         inputs, labels = batch
         return F.cross_entropy(self.head(self.body(inputs)), labels)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Likewise."""
+        """Return the optimiser, as you would without PFDL."""
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 

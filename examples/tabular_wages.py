@@ -66,7 +66,7 @@ def compare(X: pd.DataFrame, y: pd.Series, environment: pd.Series, train: list) 
         rows[name] = {
             "AE": report.average_error,
             "SE": report.stability_error,
-            "worst": report.worst_rmse,
+            "worst": report.worst,
             "worst environment": str(report.worst_group),
         }
         if name == "screened OLS":

@@ -58,11 +58,11 @@ def two_steps() -> plt.Figure:
 
 
 def parts() -> plt.Figure:
-    """One feature, what the others tell of it, and the rest, on generated data."""
+    """Draw one feature, what the others predict of it, and the rest, on generated data."""
     generator = np.random.default_rng(0)
-    scene, own = generator.normal(size=(2, 300))
-    first = scene + 0.6 * own
-    others = scene[:, None] + 0.5 * generator.normal(size=(300, 3))
+    shared, own = generator.normal(size=(2, 300))
+    first = shared + 0.6 * own
+    others = shared[:, None] + 0.5 * generator.normal(size=(300, 3))
     coefficients, *_ = np.linalg.lstsq(others, first)
     told = others @ coefficients
     figure, axes = plt.subplots(1, 3, figsize=(8.6, 2.9), layout="constrained", sharex=True, sharey=True)

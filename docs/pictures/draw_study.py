@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from pfdl import context_weights, image_statistics, infer_contexts
-from pfdl.data import ContextImages, ProceduralContexts, make_split
+from pfdl.data import ContextImages, Shapes, make_split
 from pfdl.experiments.pairing import paired
 
 RESULTS = Path(__file__).parent.parent / "results"
@@ -26,13 +26,13 @@ PANELS = {
     "tested where contexts shift most": ("1:5", "shifted"),
     "tested as trained": ("5:1", "same"),
 }
-SHOWN_SCENES, SHOWN_IMAGES = 4, 9
+SHOWN_CONTEXTS, SHOWN_IMAGES = 4, 9
 
 
 def main() -> None:
     """Draw them all."""
     plt.rcParams.update({"font.size": 9})
-    for name, figure in (("images-gain.png", gain()), ("images-scenes.jpg", scenes())):  # a PNG of noise is large
+    for name, figure in (("images-gain.png", gain()), ("images-contexts.jpg", contexts())):  # a PNG of noise is large
         figure.savefig(
             RESULTS / name, dpi=160, facecolor="white", metadata={"Software": None} if "png" in name else None
         )
@@ -40,16 +40,16 @@ def main() -> None:
 
 
 def gain() -> plt.Figure:
-    """Paired differences to plain training, data set by data set."""
+    """Draw paired differences to plain training, data set by data set."""
     results = pd.read_csv(RESULTS / "images.csv")
-    arenas = list(dict.fromkeys(results["arena"]))
+    datasets = list(dict.fromkeys(results["dataset"]))
     figure, panels = plt.subplots(1, 2, figsize=(10.5, 4.8), sharey=True, layout="constrained")
     for axes, (title, tests) in zip(panels, PANELS.items(), strict=True):
         axes.axvline(0, color="#444", linewidth=0.8)
         for number, (key, (label, colour, marker)) in enumerate(METHODS.items()):
             places, means, errors = [], [], []
-            for place, arena in enumerate(arenas):
-                part = results[(results["arena"] == arena) & results["test"].isin(tests)]
+            for place, dataset in enumerate(datasets):
+                part = results[(results["dataset"] == dataset) & results["test"].isin(tests)]
                 wide = part.pivot_table(index="seed", columns="row", values="value")
                 difference = paired(wide[key].dropna(), wide["erm"].dropna())
                 if difference is not None:
@@ -61,30 +61,30 @@ def gain() -> plt.Figure:
         axes.set_xticks([-10, -4, -2, 0, 2, 4, 10, 40], ["−10 ", "−4", "−2", "0", "2", "4", "10", "40"])
         axes.set(title=title, xlim=(-12, 60))
         axes.grid(axis="x", color="#e3e5e8")
-    panels[0].set_yticks(range(len(arenas)), arenas)
+    panels[0].set_yticks(range(len(datasets)), datasets)
     panels[0].invert_yaxis()
     figure.supxlabel("difference to plain training in points, ± 2 standard errors; beyond 4 the scale is logarithmic")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
     return figure
 
 
-def scenes() -> plt.Figure:
-    """Training images of the drawn set by the scene they were put into, and the classes' shares in it."""
-    source = ProceduralContexts(100)
+def contexts() -> plt.Figure:
+    """Draw training images of the shapes by the context inferred for them, and the classes' shares in it."""
+    source = Shapes(100)
     images = ContextImages(source, make_split(source, ratio="5:1", seed=10, validation_fraction=0.0), "train")
     found = infer_contexts(image_statistics(images.images), images.labels, seed=10)
     weights = context_weights(images.labels, found)
     classes = len(images.labels.unique())
     figure, grid = plt.subplots(
-        SHOWN_SCENES,
+        SHOWN_CONTEXTS,
         SHOWN_IMAGES + 1,
         figsize=(9.5, 4.2),
         width_ratios=[1] * SHOWN_IMAGES + [2.2],
         layout="constrained",
     )
     rng = np.random.default_rng(0)
-    for scene, (*pictures, shares) in enumerate(grid):
-        members = np.flatnonzero(found == scene)
+    for context, (*pictures, shares) in enumerate(grid):
+        members = np.flatnonzero(found == context)
         for axes, index in zip(pictures, rng.choice(members, SHOWN_IMAGES, replace=False), strict=True):
             axes.imshow(images.images[index].permute(1, 2, 0))
             axes.set_axis_off()
@@ -93,8 +93,8 @@ def scenes() -> plt.Figure:
         shares.bar(places - 0.2, np.bincount(labels, minlength=classes), 0.4, color="#8a8f98", label="as found")
         balanced = np.bincount(labels, weights[members], minlength=classes)
         shares.bar(places + 0.2, balanced, 0.4, color="#c8442b", label="weighted")
-        shares.set(xticks=[], yticks=[], xlabel="classes" if scene == SHOWN_SCENES - 1 else "")
-        pictures[0].set_title(f"scene {scene + 1}", loc="left", fontsize=9)
+        shares.set(xticks=[], yticks=[], xlabel="classes" if context == SHOWN_CONTEXTS - 1 else "")
+        pictures[0].set_title(f"context {context + 1}", loc="left", fontsize=9)
     grid[0, -1].legend(fontsize=7)
     return figure
 

@@ -4,7 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pfdl.contexts.inference import context_weights as context_weights
+    from pfdl.contexts.balancing import context_sampler as context_sampler
+    from pfdl.contexts.balancing import context_weights as context_weights
     from pfdl.contexts.inference import infer_contexts as infer_contexts
     from pfdl.contexts.statistics import image_statistics as image_statistics
     from pfdl.decorrelation import FeatureDecomposition as FeatureDecomposition
@@ -28,7 +29,8 @@ _HOME = {
     "Objective": "pfdl.objectives",
     "PartialDecorrelation": "pfdl.decorrelation",
     "attach": "pfdl.vision.features",
-    "context_weights": "pfdl.contexts.inference",
+    "context_sampler": "pfdl.contexts.balancing",
+    "context_weights": "pfdl.contexts.balancing",
     "diagnose": "pfdl.diagnosis",
     "functional": "pfdl.decorrelation",
     "image_statistics": "pfdl.contexts.statistics",

@@ -1,8 +1,12 @@
 import json
 import os
+import re
+import shutil
 import signal
+import subprocess
 import sys
 
+import pandas as pd
 import pytest
 import torch
 from PIL import Image
@@ -33,7 +37,7 @@ def photos(tmp_path_factory):
 @pytest.fixture(scope="module")
 def trained(photos, tmp_path_factory):
     output = tmp_path_factory.mktemp("runs") / "run"
-    arguments = ["train", str(photos), *FAST, "--ratio", "2:1", "--set", "pfdl.smoothing=0.5", "-o", str(output)]
+    arguments = ["train", str(photos), *FAST, "--ratio", "2:1", "--set", "pfdl.weight=0.5", "-o", str(output)]
     return output, runner.invoke(app, arguments)
 
 
@@ -45,17 +49,8 @@ def test_one_command_trains_tests_and_exports(trained):
     for name in ("model.safetensors", "config.json", "manifest.csv", "metrics.csv", "export/model.onnx"):
         assert (output / name).is_file()
     assert json.loads((output / "config.json").read_text())["settings"]["training"]["objective_settings"] == {
-        "pfdl": {"smoothing": 0.5}
+        "pfdl": {"weight": 0.5}
     }
-
-
-def test_evaluate_gives_the_figures_of_the_end_of_training(trained, photos):
-    output, result = trained
-    at_the_end = (output / "evaluation.json").read_text()
-    again = runner.invoke(app, ["evaluate", str(output), str(photos), "--device", "cpu"])
-    assert again.exit_code == 0, again.output
-    assert (output / "evaluation.json").read_text() == at_the_end
-    assert again.output.strip() in result.output
 
 
 def test_export_writes_where_it_is_told(trained, tmp_path, monkeypatch):
@@ -70,12 +65,12 @@ def test_export_writes_where_it_is_told(trained, tmp_path, monkeypatch):
 
 
 def test_the_built_in_data_and_a_manifest(tmp_path, monkeypatch):
-    from pfdl.data import ProceduralContexts, make_split
+    from pfdl.data import Shapes, make_split
 
-    manifest = make_split(ProceduralContexts(per_cell=14))
+    manifest = make_split(Shapes(per_cell=14))
     manifest.save(tmp_path / "split.csv")
     where = ["--manifest", str(tmp_path / "split.csv"), "-o", str(tmp_path / "run"), "--no-export"]
-    result = runner.invoke(app, ["train", "contexts", *FAST, *where])
+    result = runner.invoke(app, ["train", "shapes", *FAST, *where])
     assert result.exit_code == 0, result.output
     assert "crescent" in result.output
     assert not (tmp_path / "run" / "export").exists()
@@ -86,7 +81,7 @@ def test_without_onnx_training_still_ends_well(trained, photos, monkeypatch):
         raise ModuleNotFoundError("exporting needs onnx")
 
     monkeypatch.setattr("pfdl.vision.export.export", missing)
-    arguments = ["train", str(photos), *FAST, "--ratio", "2:1", "--set", "pfdl.smoothing=0.5", "-o", str(trained[0])]
+    arguments = ["train", str(photos), *FAST, "--ratio", "2:1", "--set", "pfdl.weight=0.5", "-o", str(trained[0])]
     result = runner.invoke(app, arguments)
     assert result.exit_code == 0
     assert "No ONNX file: exporting needs onnx" in result.output
@@ -106,8 +101,6 @@ def test_ctrl_c_is_answered_with_how_to_go_on(photos, tmp_path, monkeypatch):
 
 
 def test_bad_images_are_named(photos, tmp_path):
-    import shutil
-
     folder = tmp_path / "photos"
     shutil.copytree(photos, folder)
     (folder / "cat" / "indoors" / "empty.png").touch()
@@ -124,15 +117,21 @@ def test_bad_images_are_named(photos, tmp_path):
     ("arguments", "sentence"),
     [
         (["train", "nowhere"], "there is no folder nowhere"),
-        (["train", "contexts", "-b", "resnet19"], "did you mean 'resnet18'"),
-        (["train", "contexts", "-O", "sgd"], "'sgd' in the objective 'sgd' is unknown"),
-        (["train", "contexts", "--set", "pfdl.colour=1"], "unexpected keyword argument 'colour'"),
-        (["train", "contexts", "-O", "pfdl", "--set", "pfdl.form=round"], "form is 'round'"),
-        (["train", "contexts", "--set", "weight"], "give PART.NAME=VALUE"),
-        (["train", "contexts", "--precision", "8"], "precision is '8'"),
-        (["train", "contexts", "-b", "cn", "--small-stem"], "small-image stem"),
-        (["train", "contexts", "--device", "tpu"], "the device 'tpu' is not available"),
-        (["evaluate", "nowhere", "contexts"], "there is no run nowhere"),
+        (["train", "shapes", "-b", "resnet19"], "did you mean 'resnet18'"),
+        (["train", "shapes", "-O", "sgd"], "'sgd' in the objective 'sgd' is unknown"),
+        (["train", "shapes", "--set", "pfdl.colour=1"], "'pfdl' has pfdl.weight=1.0, pfdl.hidden=256"),
+        (["train", "shapes", "--set", "weight=3"], "'pfdl' has pfdl.weight=1.0"),
+        (["train", "shapes", "-O", "erm", "--set", "erm.weight=3"], "'erm' has no settings"),
+        (["train", "shapes", "-O", "groupdro"], "give --contexts known or --contexts inferred"),
+        (["train", "shapes", "--contexts", "guessed"], "contexts is 'guessed'"),
+        (["train", "shapes", "--logger", "paper"], "logger is 'paper'"),
+        (["train", "shapes", "--weights", "nowhere.pth"], "there is no file of weights nowhere.pth"),
+        (["train", "shapes", "-b", "inception_v3"], "cannot be trained on images of 64×64 pixels"),
+        (["train", "shapes", "-O", "pfdl", "--set", "pfdl.form=round"], "form is 'round'"),
+        (["train", "shapes", "--set", "weight"], "give PART.NAME=VALUE"),
+        (["train", "shapes", "--precision", "8"], "precision is '8'"),
+        (["train", "shapes", "-b", "cn", "--small-stem"], "small-image stem"),
+        (["train", "shapes", "--device", "tpu"], "the device 'tpu' is not available"),
         (["export", "nowhere"], "there is no run nowhere"),
         (["list", "friends"], "choose one of 'backbones', 'objectives'"),
         (["list", "backbones", "nothing*"], "no backbones match 'nothing*'"),
@@ -145,21 +144,144 @@ def test_a_mistake_is_a_sentence(arguments, sentence):
     assert "Traceback" not in result.output
 
 
-def test_group_dro_is_told_its_groups_later():
-    assert cli_train._parse_settings("groupdro", ["groupdro.step_size=0.1"]) == {"groupdro": {"step_size": 0.1}}
+def test_the_example_of_a_setting_works():
+    text = " ".join(runner.invoke(app, ["train", "--help"]).output.split())
+    example = re.search(r"pfdl\.weight=[\d.]+", text)[0]
+    assert cli_train._parse_settings("irm+pfdl", [example, "irm.anneal=3"]) == {
+        "pfdl": {"weight": 0.1},
+        "irm": {"anneal": 3},
+    }
 
 
-def test_names_are_listed():
-    assert runner.invoke(app, ["list", "objectives", "*dro"]).output == "groupdro\n"
+def test_names_are_listed_with_what_they_are():
+    listed = runner.invoke(app, ["list", "objectives", "*dro"]).output
+    assert listed.startswith("groupdro    Give more weight to groups with a high loss")
+    for part in ("Needs contexts.", "step_size=0.01", "Sagawa"):
+        assert part in listed
     assert "resnet50" in runner.invoke(app, ["list", "backbones", "resnet*"]).output.splitlines()
 
 
-@pytest.mark.parametrize("arguments", [["train", "contexts"], ["reproduce", "contexts"]])
+def test_all_options_of_training_reach_the_run(photos, tmp_path):
+    options = {
+        "--contexts": "inferred",
+        "--select": "worst-group",
+        "--optimizer": "adamw",
+        "--learning-rate": "0.001",
+        "--momentum": "0.8",
+        "--weight-decay": "0.01",
+        "--schedule": "cosine",
+        "--augment": "none",
+        "--label-smoothing": "0.1",
+        "--logger": "csv",
+    }
+    flags = [text for option in options.items() for text in option]
+    arguments = ["train", str(photos), *FAST, "--ratio", "2:1", "--no-export", "-O", "balance", *flags]
+    result = runner.invoke(app, [*arguments, "-o", str(tmp_path / "run")])
+    assert result.exit_code == 0, result.output
+    training = json.loads((tmp_path / "run" / "config.json").read_text())["settings"]["training"]
+    for flag, value in options.items():
+        if flag != "--logger":
+            assert str(training[flag.removeprefix("--").replace("-", "_")]) == value
+    assert json.loads((tmp_path / "run" / "contexts.json").read_text())["sentence"] in result.output
+    assert "epoch 1/1: loss" in result.output
+    assert not (tmp_path / "run" / "tensorboard").exists()
+
+
+def test_a_test_set_of_its_own_is_named(photos, tmp_path):
+    train, test = tmp_path / "train photos", tmp_path / "test photos"
+    shutil.copytree(photos, train)
+    for name in ("cat", "[bold]dog"):
+        for picture in sorted((train / name / "outdoors").iterdir())[:5]:
+            (test / name / "outdoors").mkdir(parents=True, exist_ok=True)
+            shutil.move(picture, test / name / "outdoors" / picture.name)
+    arguments = ["train", str(train), "--test", str(test), *FAST, "--no-export", "-o", str(tmp_path / "run")]
+    result = runner.invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert "test 10" in result.output
+    evaluation = json.loads((tmp_path / "run" / "evaluations" / "test.json").read_text())
+    assert sum(group["images"] for group in evaluation["groups"]) == 10
+
+
+def test_a_table_is_read_by_its_columns(photos, tmp_path):
+    shutil.copytree(photos, tmp_path / "photos")
+    rows = ["file,animal,where,part"]
+    for number, path in enumerate(sorted(photos.rglob("*.png"))):
+        place = path.relative_to(photos)
+        part = "test" if number % 4 == 0 else "train"
+        rows.append(f"photos/{place.as_posix()},{place.parts[0]},{place.parts[1]},{part}")
+    (tmp_path / "table.csv").write_text("\n".join(rows))
+    names = {"path": "file", "label": "animal", "context": "where", "split": "part"}
+    columns = [text for key, name in names.items() for text in (f"--{key}-column", name)]
+    arguments = ["train", str(tmp_path / "table.csv"), *columns, *FAST, "--no-export", "-o", str(tmp_path / "run")]
+    result = runner.invoke(app, [*arguments, "-O", "groupdro", "--contexts", "known"])
+    assert result.exit_code == 0, result.output
+    assert "in 2 contexts (indoors, outdoors)" in result.output
+
+
+def test_several_seeds_and_their_table(photos, tmp_path):
+    arguments = ["train", str(photos), *FAST, "--ratio", "2:1", "--no-export", "--seed", "4", "--seeds", "2"]
+    result = runner.invoke(app, [*arguments, "-o", str(tmp_path / "runs")])
+    assert result.exit_code == 0, result.output
+    table = pd.read_csv(tmp_path / "runs" / "seeds.csv")
+    assert set(table["seed"]) == {4, 5}
+    for seed in (4, 5):
+        folder = tmp_path / "runs" / f"seed-{seed}"
+        overall = json.loads((folder / "evaluations" / "test.json").read_text())["overall"]
+        (here,) = table.query("seed == @seed and test == 'all'")["accuracy"]
+        assert here == pytest.approx(100 * overall, abs=1e-3)
+        assert json.loads((folder / "config.json").read_text())["settings"]["training"]["seed"] == seed
+    values = table.query("test == 'all'")["accuracy"]
+    assert "Accuracy (%) over 2 seeds, mean ± standard error:" in result.output
+    assert f"all          {values.mean():5.1f} ± {values.sem():.1f}" in result.output
+
+
+STRANGER = """
+from pfdl.objectives.penalties import Penalty
+
+class Size(Penalty):
+    "Penalise the mean squared feature, as a stranger would."
+
+    reference = "A Stranger, 2026"
+
+    def __init__(self, *, weight: float = 0.25):
+        super().__init__()
+        self.weight = weight
+
+    def forward(self, features):
+        return self.weight * features.square().mean()
+"""
+
+
+def test_an_installed_package_brings_an_objective_by_an_entry_point(photos, tmp_path):
+    package = tmp_path / "site"
+    facts = package / "stranger-1.0.dist-info"
+    facts.mkdir(parents=True)
+    (package / "stranger.py").write_text(STRANGER)
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text("[pfdl.objectives]\nstranger = stranger:Size\n")
+    path = os.pathsep.join([str(package), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+    def pfdl(*arguments):
+        command = [sys.executable, "-m", "pfdl.cli.main", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
+
+    listed = pfdl("list", "objectives", "stranger").stdout
+    assert "Penalise the mean squared feature" in listed
+    assert "weight=0.25" in listed
+    assert "A Stranger, 2026" in listed
+    arguments = ["-O", "erm+stranger", "--set", "stranger.weight=2", "--ratio", "2:1", "--no-export"]
+    trained = pfdl("train", str(photos), *FAST, *arguments, "-o", str(tmp_path / "run"))
+    assert trained.returncode == 0, trained.stderr
+    settings = json.loads((tmp_path / "run" / "config.json").read_text())["settings"]["training"]
+    assert settings["objective_settings"] == {"stranger": {"weight": 2}}
+
+
+@pytest.mark.parametrize("arguments", [["train", "shapes"], ["reproduce", "contexts"]])
 def test_a_missing_package_is_named_with_what_to_install(arguments, monkeypatch):
-    for name in [name for name in sys.modules if name.split(".")[:2] in (["pfdl", "training"], ["pfdl", "lightning"])]:
+    # Modules that were imported already would not look for Lightning again, and would train.
+    ours = ("pfdl.vision", "pfdl.lightning", "pfdl.experiments.contexts")
+    for name in [name for name in sys.modules if name.startswith(ours)]:
         monkeypatch.delitem(sys.modules, name)
-    for name in ("pfdl.experiments.contexts.run", "pfdl.experiments.contexts.report"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "lightning.pytorch", None)
     result = runner.invoke(app, arguments)
     assert result.exit_code == 2

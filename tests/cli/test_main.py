@@ -1,5 +1,6 @@
 from typer.testing import CliRunner
 
+from pfdl import __version__
 from pfdl.cli.main import app
 
 runner = CliRunner()
@@ -16,3 +17,9 @@ def test_a_wrong_option_is_a_sentence_not_a_traceback():
     result = runner.invoke(app, ["reproduce", "contexts", "--seeds", "0"])
     assert result.exit_code == 2
     assert "Traceback" not in result.output
+
+
+def test_the_version_is_printed():
+    result = runner.invoke(app, ["--version"])
+    assert result.exit_code == 0
+    assert result.output == f"pfdl {__version__}\n"

@@ -32,7 +32,8 @@ def test_split_writes_the_manifest_and_says_what_is_in_it(invoke, folder, tmp_pa
     chosen = {name: manifest.parameters[name] for name in ("ratio", "seed", "validation_fraction")}
     assert chosen == {"ratio": "2:1", "seed": 3, "validation_fraction": 0.2}
     assert f"cat: dominant context {manifest.dominant['cat']}" in result.output
-    assert f"train {len(manifest.rows_of('train'))}" in result.output
+    assert "Images: 80, of 2 classes (cat, dog), in 2 contexts (grass, snow)." in result.output
+    assert f"Sets: train {len(manifest.rows_of('train'))}, " in result.output
     assert str(out.with_suffix(".json")) in result.output
 
 
@@ -45,9 +46,39 @@ def test_bad_images_stop_it_or_are_left_out(invoke, folder, tmp_path):
     assert not (tmp_path / "m.csv").exists()
     skipped = invoke(folder, "-o", tmp_path / "m.csv", "--on-bad-image", "skip")
     assert skipped.exit_code == 0
-    assert "They were left out." in skipped.output
+    assert "They are left out." in skipped.output
     left_out = json.loads((tmp_path / "m.json").read_text())["source"]["left_out"]
     assert left_out == [{"path": "cat/snow/empty.png", "reason": "is empty (0 bytes)"}]
+
+
+def test_sets_of_the_data_are_kept(invoke, tmp_path):
+    make_folder(tmp_path / "data", {f"{part}/{name}": 6 for part in ("train", "test") for name in ("cat", "dog")})
+    result = invoke(tmp_path / "data", "-o", tmp_path / "m.csv", "--validation", 0)
+    assert result.exit_code == 0, result.output
+    assert "Sets, as the data has them: train 12, test 12." in result.output
+    assert read_manifest(tmp_path / "m.csv").classes == ("cat", "dog")
+
+
+def test_a_table_is_split_by_its_columns(invoke, tmp_path):
+    make_folder(tmp_path, {"images": 40})
+    lines = ["file;bird;sky", *(f"images/{n:03d}.png;{'ab'[n % 2]};{'xy'[n // 2 % 2]}" for n in range(40))]
+    (tmp_path / "birds.csv").write_text("\n".join(lines))
+    named = ["--label-column", "bird", "--context-column", "sky"]
+    result = invoke(tmp_path / "birds.csv", "-o", tmp_path / "m.csv", "--ratio", "natural", *named)
+    assert result.exit_code == 0, result.output
+    assert "in 2 contexts (x, y)" in result.output
+    manifest = read_manifest(tmp_path / "m.csv")
+    assert manifest.parameters["source"]["columns"] == {"path": "file", "label": "bird", "context": "sky"}
+    unnamed = invoke(tmp_path / "birds.csv", "-o", tmp_path / "n.csv")
+    assert unnamed.exit_code == 2
+    assert "--label-column NAME" in unnamed.output
+
+
+def test_names_cannot_command_the_terminal(invoke, tmp_path):
+    make_folder(tmp_path / "data", {"cat\x1b[31m": 4, "dog": 4})
+    result = invoke(tmp_path / "data", "-o", tmp_path / "m.csv")
+    assert result.exit_code == 0, result.output
+    assert "\x1b" not in result.output
 
 
 def test_groups_stay_together(invoke, folder, tmp_path):
@@ -72,10 +103,10 @@ def test_notes_are_printed_and_a_superclass_is_taken(invoke, tmp_path):
 
 
 def test_the_built_in_data_set_can_be_split(invoke, tmp_path):
-    result = invoke("contexts", "-o", tmp_path / "m.csv")
+    result = invoke("shapes", "-o", tmp_path / "m.csv")
     assert result.exit_code == 0
     assert "disc: dominant context" in result.output
-    assert read_manifest(tmp_path / "m.csv").parameters["source"]["kind"] == "procedural"
+    assert read_manifest(tmp_path / "m.csv").parameters["source"]["kind"] == "shapes"
 
 
 @pytest.mark.parametrize(

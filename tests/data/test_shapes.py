@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from pfdl.data import ContextImages, ProceduralContexts, make_split
+from pfdl.data import ContextImages, Shapes, make_split
 from pfdl.data.drawing import OUTLINES, TEXTURES
 from pfdl.data.shapes import RECIPE
 
-PARAMETERS = {"per_cell": 20, "temptation": 1.0, "seed": 0}
+PARAMETERS = {"per_cell": 20, "strength": 1.0, "seed": 0}
 MEAN_COLOURS = [
     [159.4, 96.2, 88.7],
     [115.7, 118.2, 138.5],
@@ -21,12 +21,12 @@ MEAN_COLOURS = [
     [113.3, 151.6, 88.0],
     [83.8, 112.4, 175.5],
 ]
-BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "procedural_gap.py"
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "shapes_gap.py"
 
 
 @pytest.fixture(scope="module")
 def source():
-    return ProceduralContexts(per_cell=20)
+    return Shapes(per_cell=20)
 
 
 def test_eight_classes_in_eight_contexts(source):
@@ -46,31 +46,31 @@ def test_no_two_images_are_the_same(source):
 
 def test_images_that_changed_have_another_recipe():
     """Mean colours of one image of each class, as recipe shapes-1 draws them; with others the name must change."""
-    images = ProceduralContexts(per_cell=2).images.float().view(8, 8, 2, 3, -1).mean(-1)
+    images = Shapes(per_cell=2).images.float().view(8, 8, 2, 3, -1).mean(-1)
     assert RECIPE == "shapes-1"
     assert torch.allclose(images[range(8), range(8), 1], torch.tensor(MEAN_COLOURS), atol=0.5)
 
 
 def test_images_follow_from_the_seed(source):
-    few = ProceduralContexts(per_cell=3)
+    few = Shapes(per_cell=3)
     assert torch.equal(few.images, source.images.view(64, 20, 3, 64, 64)[:, :3].flatten(0, 1))
-    assert not torch.equal(few.images, ProceduralContexts(per_cell=3, seed=1).images)
+    assert not torch.equal(few.images, Shapes(per_cell=3, seed=1).images)
 
 
 def test_the_class_is_drawn_in_the_same_way_in_all_contexts():
-    """Without temptation a context is nothing but a number: cells of a class differ as two samples of one law do."""
-    images = ProceduralContexts(per_cell=40, temptation=0).images.float().view(8, 8, 40, -1)
+    """Without strength a context is nothing but a number: cells of a class differ as two samples of one law do."""
+    images = Shapes(per_cell=40, strength=0).images.float().view(8, 8, 40, -1)
     halves = images.view(8, 8, 2, 20, -1).mean((3, 4))
     within = (halves[:, :, 0] - halves[:, :, 1]).abs().mean()
     between = (halves[:, :, 0] - halves[:, :, 0].roll(1, dims=1)).abs().mean()
     assert between < 2 * within
 
 
-def test_temptation_tells_the_context_by_mean_colour():
+def test_the_strength_tells_the_context_by_mean_colour():
     """Nearest mean colour, fitted on one half and scored on the other: chance is one in eight."""
 
-    def score(temptation):
-        images = ProceduralContexts(per_cell=20, temptation=temptation).images.float().view(8, 8, 20, 3, -1).mean(-1)
+    def score(strength):
+        images = Shapes(per_cell=20, strength=strength).images.float().view(8, 8, 20, 3, -1).mean(-1)
         means = images[:, :, :10].mean((0, 2))
         nearest = torch.cdist(images[:, :, 10:].reshape(-1, 3), means).argmin(1).view(8, 8, 10)
         return (nearest == torch.arange(8)[None, :, None]).float().mean().item()
@@ -81,9 +81,9 @@ def test_temptation_tells_the_context_by_mean_colour():
     assert strong > 0.6
 
 
-def test_shapes_stay_where_they_are_when_the_temptation_changes():
-    """The same pale pixels: where the shape covers the background, temptation changes less than elsewhere."""
-    plain, tempting = (ProceduralContexts(per_cell=4, temptation=t).images.float() for t in (0.0, 1.0))
+def test_shapes_stay_where_they_are_when_the_strength_changes():
+    """The same pale pixels: where the shape covers the background, strength changes less than elsewhere."""
+    plain, tempting = (Shapes(per_cell=4, strength=t).images.float() for t in (0.0, 1.0))
     difference = (plain - tempting).abs().mean(1).flatten(1)
     lowest = difference.sort(1).values[:, :200].mean()
     assert lowest < 0.25 * difference.mean()
@@ -124,7 +124,7 @@ def test_it_is_split_and_loaded_like_a_folder(source):
     row = manifest.rows_of("test-1:5")[0]
     index = [sample.path for sample in source.samples].index(row.path)
     assert torch.equal(dataset[0][0], source.images[index])
-    assert manifest.parameters["source"] == {"kind": "procedural", "recipe": RECIPE, **PARAMETERS}
+    assert manifest.parameters["source"] == {"kind": "shapes", "recipe": RECIPE, **PARAMETERS}
 
 
 def test_other_sizes_are_scaled(source):
@@ -138,18 +138,18 @@ def test_other_sizes_are_scaled(source):
 def test_the_manifest_of_other_images_is_refused(source):
     manifest = make_split(source)
     with pytest.raises(ValueError, match=r"here shapes-1, 0\.5 and 0"):
-        ContextImages(ProceduralContexts(20, temptation=0.5), manifest, "train")
+        ContextImages(Shapes(20, strength=0.5), manifest, "train")
     with pytest.raises(ValueError, match="'disc/rays/999999' is not the image"):
         source.load("disc/rays/999999", 64, "")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [({"per_cell": 1}, "per_cell is 1"), ({"temptation": 1.5}, "temptation is 1.5"), ({"seed": -1}, "seed is -1")],
+    [({"per_cell": 1}, "per_cell is 1"), ({"strength": 1.5}, "strength is 1.5"), ({"seed": -1}, "seed is -1")],
 )
 def test_wrong_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):
-        ProceduralContexts(**arguments)
+        Shapes(**arguments)
 
 
 def test_plain_training_loses_ten_points_between_the_ratios():

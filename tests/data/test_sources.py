@@ -29,6 +29,64 @@ def test_class_image(tmp_path):
     assert listed(ContextFolder(tmp_path)) == [("cat/000.png", "cat", ""), ("dog/000.png", "dog", "")]
 
 
+def sets_of(folder):
+    return [(sample.path, sample.class_name, sample.context, sample.split) for sample in folder.samples]
+
+
+@pytest.mark.parametrize(
+    ("names", "splits"),
+    [
+        (("train", "test"), ("train", "test")),
+        (("Training", "Validation", "Testing"), ("train", "validation", "test")),
+        (("train", "valid"), ("train", "validation")),
+        (("test",), ("test",)),
+    ],
+)
+def test_sets_of_the_data_are_never_taken_for_classes(tmp_path, names, splits):
+    make_folder(tmp_path, {f"{name}/{label}": 1 for name in names for label in ("cat", "dog")})
+    expected = [
+        (f"{name}/{label}/000.png", label, "", split)
+        for name, split in zip(names, splits, strict=True)
+        for label in ("cat", "dog")
+    ]
+    assert sets_of(ContextFolder(tmp_path)) == sorted(expected)
+
+
+def test_sets_may_have_contexts_and_one_of_them_may_have_none(tmp_path):
+    make_folder(tmp_path, {"train/cat": 1, "train/dog": 1, "test/cat/snow": 1, "test/dog/grass": 1})
+    assert sets_of(ContextFolder(tmp_path)) == [
+        ("test/cat/snow/000.png", "cat", "snow", "test"),
+        ("test/dog/grass/000.png", "dog", "grass", "test"),
+        ("train/cat/000.png", "cat", "", "train"),
+        ("train/dog/000.png", "dog", "", "train"),
+    ]
+
+
+def test_a_class_may_be_called_train_beside_others(tmp_path):
+    make_folder(tmp_path, {"train/snow": 1, "truck/snow": 1, "boat/snow": 1})
+    assert [name for _, name, *_ in listed(ContextFolder(tmp_path))] == ["boat", "train", "truck"]
+    make_folder(tmp_path / "flat", {"test": 1, "exam": 1})
+    assert [name for _, name, *_ in listed(ContextFolder(tmp_path / "flat"))] == ["exam", "test"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        (
+            {"train/cat": 1, "test/cat": 1, "extra/cat": 1},
+            "'test', 'train', which look like .* beside 'extra'",
+        ),
+        ({"train": 2, "test": 2}, "holds no images in a known layout"),
+        ({"train/cat": 1, "train/dog": 1, "test/cat": 1, "test/owl": 1}, "'owl', which the training set does not have"),
+        ({"val/cat": 1, "valid/cat": 1, "train/cat": 1}, "two mean the same set"),
+    ],
+)
+def test_sets_that_cannot_be_understood_are_refused(tmp_path, cells, message):
+    make_folder(tmp_path, cells)
+    with pytest.raises(ValueError, match=message):
+        _ = ContextFolder(tmp_path).samples
+
+
 def test_of_several_superclasses_one_is_chosen(tmp_path):
     make_folder(tmp_path, {"Animal/dog/grass": 1, "Animal/cat/snow": 1, "Vehicle/car/road": 1, "Vehicle/bus/road": 1})
     assert listed(ContextFolder(tmp_path, superclass="Vehicle")) == [
@@ -202,7 +260,7 @@ def test_load_reads_what_the_manifest_named_and_nothing_else(tmp_path):
     make_folder(tmp_path / "data", {"cat": 1, "dog": 1})
     (tmp_path / "secret.png").write_bytes(encoded(noise(5)))
     folder = ContextFolder(tmp_path / "data")
-    path, _, _, sha256, _ = folder.samples[0]
+    path, _, _, sha256, *_ = folder.samples[0]
     assert folder.load(path, 6, sha256).shape == (3, 6, 6)
     with pytest.raises(ValueError, match="not a path inside"):
         folder.load("../secret.png", 6, hash_bytes((tmp_path / "secret.png").read_bytes()))

@@ -3,6 +3,7 @@
 import os
 import sys
 from datetime import timedelta
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -10,9 +11,11 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import pfdl
+from pfdl.objectives.penalties import Level, MeanDecorrelation
 
 P, H, STEPS = 6, 5, 10
-SIZES = {2: [(5, 3)], 3: [(4, 2, 6), (3, 3, 1)]}  # rows of each process, taken in turns: batches are uneven
+# Rows of each process, taken in turns: batches are uneven, and some are empty.
+SIZES = {2: [(5, 3), (4, 0)], 3: [(4, 2, 6), (3, 3, 1), (0, 5, 2)]}
 
 
 def everything(world):
@@ -31,7 +34,7 @@ def model(seed=0):
 
 def penalty(options, seed=0):
     torch.manual_seed(100 + seed)
-    return pfdl.PartialDecorrelation(P, weight=2.0, hidden=H, **options).double()
+    return pfdl.PartialDecorrelation(P, **{"weight": 2.0, "hidden": H, **options}).double()
 
 
 class Both(nn.Module):
@@ -62,6 +65,7 @@ def train(both, optimizer, batches):
         "model": inner.model.state_dict(),
         "g": dict(inner.penalty.decomposition.state_dict()),
         "r2": inner.penalty.last.r2,
+        "parts": [inner.penalty.last.level_part, inner.penalty.last.covariance_part],
     }
 
 
@@ -83,6 +87,7 @@ OPTIONS = {
     "fused, centred": {"center": "batch", "sharing": "strict"},
     "plain": {"kernel": "plain", "center": "batch"},
     "pairwise": {"form": "pairwise", "center": "batch", "fit_steps": 2},
+    "standardised": {"standardize": True},
 }
 
 
@@ -104,20 +109,65 @@ def outside_fsdp(rank, world):
     }
 
 
-def errors_are_shared(rank):
-    """One process has a NaN; all of them stop, and none has updated anything."""
-    decorrelate = penalty({})
+def asked(decorrelate, x):
+    """What a call says, and whether it left the penalty as it was."""
     before = [value.clone() for value in decorrelate.parameters()]
-    x = torch.randn(4, P, dtype=torch.float64)
-    if rank == 0:
-        x[1, 2] = torch.nan
     try:
         decorrelate(x)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         said = str(error)
     else:
         said = "nothing"
-    return said, all(torch.equal(a, b) for a, b in zip(before, decorrelate.parameters(), strict=True))
+    untouched = all(torch.equal(a, b) for a, b in zip(before, decorrelate.parameters(), strict=True))
+    return said, untouched and decorrelate.completed_fits == 0
+
+
+def random_features(rank):
+    return torch.randn(4, P, dtype=torch.float64, generator=torch.Generator().manual_seed(rank))
+
+
+def errors_are_shared(rank):
+    """The first process has something that cannot be used; all of them stop, and none has updated anything."""
+    x = random_features(rank)
+    first = rank == 0
+    with_nan, huge = x.clone(), x * 1e80
+    with_nan[1, 2] = torch.nan
+    turns_nan = {"weight": lambda fits: float("nan") if first and fits else 1.0}
+    narrow = {"hidden": 3} if first else {}
+    slow = {"optimizer": partial(torch.optim.SGD, lr=0.1 if first else 0.2)}
+    other = {"optimizer": partial(torch.optim.SGD, lr=0.1)} if first else {}
+    return {
+        "nan": asked(penalty({}), with_nan if first else x),
+        "huge": asked(penalty({}), huge if first else x),
+        "shape": asked(penalty({}), x[:, :3] if first else x),
+        "no tensor": asked(penalty({}), [1.0] if first else x),
+        "schedule": asked(penalty(turns_nan), x),
+        "hidden": asked(penalty(narrow), x),
+        "dtype": asked(penalty({}).float() if first else penalty({}), x),
+        "optimiser": asked(penalty(other), x),
+        "learning rate": asked(penalty(slow), x),
+        "nobody has a batch": asked(penalty({}), x[:0]),
+        "still works": asked(penalty({}), x),
+    }
+
+
+def controls(rank, world):
+    """The value and the gradient of penalties without a network, averaged as DistributedDataParallel does."""
+    results = {}
+    for kind in (Level, MeanDecorrelation):
+        sizes, x = next(iter(everything(world)))
+        mine = torch.split(x, sizes)[rank].requires_grad_()
+        value = kind(weight=2.0)(mine)
+        value.backward()
+        results[kind.__name__] = value.detach(), mine.grad / world
+    return results
+
+
+def gradient_parts(rank, world):
+    sizes, x = next(iter(everything(world)))
+    features = torch.cat([x, x[:, :2] ** 2], dim=1)
+    parts = penalty({}).gradient_parts(torch.split(features, sizes)[rank])
+    return parts.whole, parts.level, parts.covariance
 
 
 def main():
@@ -126,7 +176,9 @@ def main():
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     results = {name: run(options, rank, world) for name, options in OPTIONS.items()}
     results["fsdp"] = outside_fsdp(rank, world)
-    results["error"] = errors_are_shared(rank)
+    results["errors"] = errors_are_shared(rank)
+    results["controls"] = controls(rank, world)
+    results["gradient parts"] = gradient_parts(rank, world)
     quiet = penalty({"synchronize": False}, seed=0)
     results["not synchronised"] = quiet.fit_step(torch.full((2, P), float(rank), dtype=torch.float64))
     results["eval"] = penalty({}).eval()(torch.full((2 + rank, P), rank + 1.0, dtype=torch.float64))

@@ -14,7 +14,7 @@ def naive_decomposition(g, u, context=None):
             visible, bias = torch.cat([u[:, :j], torch.zeros_like(u[:, :1]), u[:, j + 1 :]], dim=1), g.first_bias[j]
         hidden = visible @ g.first_weight.T + bias
         if context is not None:
-            hidden = hidden + context @ g.context_weight.T
+            hidden = hidden + context @ g.conditioning_weight.T
         for layer in g.layers:
             hidden = layer(g.activation(hidden))
         columns.append(hidden[:, 0])
@@ -36,6 +36,19 @@ def naive_decorrelation_loss(u, correlated, form, center):
         cross = [sum(correlated[i, j] * u[i, k] for i in range(n)) / n for k in range(p) if k != j]
         total = total + ((sum(cross) / (p - 1)) ** 2 if form == "paper" else sum(c**2 for c in cross))
     return total / p
+
+
+def naive_parts(u, correlated):
+    """The level and the covariance part of the paper's form, feature by feature."""
+    n, p = u.shape
+    level, covariance = u.new_zeros(()), u.new_zeros(())
+    for j in range(p):
+        others = [sum(u[i, k] for k in range(p) if k != j) / (p - 1) for i in range(n)]
+        mean_others, mean_correlated = sum(others) / n, sum(correlated[:, j]) / n
+        products = [(correlated[i, j] - mean_correlated) * (others[i] - mean_others) for i in range(n)]
+        level = level + (mean_correlated * mean_others) ** 2
+        covariance = covariance + (sum(products) / n) ** 2
+    return level / p, covariance / p
 
 
 class Algorithm1:

@@ -41,12 +41,14 @@ def assert_same(g, u, *more):
     sharing=st.sampled_from(SHARINGS),
     activation=st.sampled_from(["relu", "gelu", "tanh", "identity"]),
     max_elements=st.sampled_from([1, 50, 400, 10**6]),
-    num_context=st.sampled_from([0, 2]),
+    num_conditioning=st.sampled_from([0, 2]),
 )
-def test_agrees_with_leaving_out_each_coordinate(n, p, hidden, sharing, activation, max_elements, num_context):
-    g = make(p, hidden, sharing=sharing, activation=activation, max_elements=max_elements, num_context=num_context)
+def test_agrees_with_leaving_out_each_coordinate(n, p, hidden, sharing, activation, max_elements, num_conditioning):
+    g = make(
+        p, hidden, sharing=sharing, activation=activation, max_elements=max_elements, num_conditioning=num_conditioning
+    )
     u = torch.randn(n, p, dtype=torch.float64)
-    context = [torch.randn(n, num_context, dtype=torch.float64)] if num_context else []
+    context = [torch.randn(n, num_conditioning, dtype=torch.float64)] if num_conditioning else []
     assert_same(g, u, *context)
 
 
@@ -149,7 +151,7 @@ def test_fresh_weights_differ_and_are_bounded_like_linear_layers():
         ({"num_features": 4, "sharing": "none"}, ValueError, "sharing is 'none'; choose one of 'indexed', 'strict'"),
         ({"num_features": 4, "activation": "swish"}, ValueError, "activation is 'swish'"),
         ({"num_features": 4, "activation": 3}, TypeError, "activation is 3"),
-        ({"num_features": 4, "num_context": -1}, ValueError, "num_context is -1"),
+        ({"num_features": 4, "num_conditioning": -1}, ValueError, "num_conditioning is -1"),
         ({"num_features": 4, "max_elements": 0}, ValueError, "max_elements is 0"),
     ],
 )
@@ -168,14 +170,14 @@ def test_bad_input_is_named():
         g(torch.zeros(2, 4, dtype=torch.int64))
     with pytest.raises(TypeError, match="is a list"):
         g([[1.0, 2.0, 3.0, 4.0]])
-    with pytest.raises(ValueError, match="num_context is 0"):
+    with pytest.raises(ValueError, match="num_conditioning is 0"):
         g(torch.zeros(2, 4), torch.zeros(2, 1))
-    conditional = pfdl.FeatureDecomposition(4, 3, num_context=2)
-    with pytest.raises(ValueError, match="no context was given"):
+    conditional = pfdl.FeatureDecomposition(4, 3, num_conditioning=2)
+    with pytest.raises(ValueError, match="no conditioning was given"):
         conditional(torch.zeros(2, 4))
     with pytest.raises(ValueError, match=r"must be \(2, 2\)"):
         conditional(torch.zeros(2, 4), torch.zeros(3, 2))
 
 
 def test_shows_its_settings():
-    assert "4, hidden=(3,), sharing='indexed'" in repr(pfdl.FeatureDecomposition(4, 3))
+    assert "4, hidden=(3,), sharing='strict'" in repr(pfdl.FeatureDecomposition(4, 3))

@@ -1,6 +1,7 @@
 """Two and three gloo processes against one process on the union of their batches."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +11,10 @@ import torch
 import torch.distributed as dist
 
 from pfdl.decorrelation.distributed import Batch, world_size
-from tests.decorrelation.distributed_worker import OPTIONS, P, alone, penalty
+from pfdl.objectives.penalties import Level, MeanDecorrelation
+from tests.decorrelation.distributed_worker import OPTIONS, P, alone, everything, penalty
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="gloo is not available")
 
@@ -38,6 +40,8 @@ def test_ddp_equals_one_process_on_the_union(processes, name):
         torch.testing.assert_close(found["losses"], wanted["losses"], rtol=1e-7, atol=1e-12)
         torch.testing.assert_close(found["gradients"], wanted["gradients"], rtol=1e-7, atol=1e-12)
         torch.testing.assert_close(found["r2"], wanted["r2"], rtol=1e-7, atol=1e-9)
+        if OPTIONS[name].get("form") != "pairwise":
+            torch.testing.assert_close(found["parts"], wanted["parts"], rtol=1e-7, atol=1e-12)
         for part in ("model", "g"):
             for key, value in wanted[part].items():
                 if isinstance(value, torch.Tensor):
@@ -59,11 +63,52 @@ def test_fsdp_with_the_penalty_replicated_beside_it(processes):
                 torch.testing.assert_close(rank["fsdp"][part][key], value, rtol=1e-6, atol=1e-9)
 
 
-def test_a_nan_in_one_process_stops_all_and_updates_none(processes):
-    messages, untouched = zip(*(rank["error"] for rank in processes), strict=True)
-    assert "features[1, 2] is nan" in messages[0]
-    assert all("another process" in message for message in messages[1:])
+PROBLEMS = {
+    "nan": r"features\[1, 2\] is nan; all values must be finite",
+    "huge": r"features\[0, 0\] is .*e\+\d+; L_decorr takes the fourth power of features, which overflows",
+    "shape": "3 columns but num_features is 6",
+    "no tensor": "features is a list",
+    "schedule": "weight is nan",
+}
+DIFFERENCES = ("hidden", "dtype", "optimiser", "learning rate")
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_what_one_process_cannot_use_stops_all_and_updates_none(processes, problem):
+    messages, untouched = zip(*(rank["errors"][problem] for rank in processes), strict=True)
+    assert re.search(PROBLEMS[problem], messages[0])
+    assert all("process 0 cannot use its features" in message for message in messages[1:])
     assert all(untouched)
+
+
+@pytest.mark.parametrize("difference", DIFFERENCES)
+def test_processes_that_differ_stop_together(processes, difference):
+    messages, untouched = zip(*(rank["errors"][difference] for rank in processes), strict=True)
+    assert all("the processes have built their penalties differently" in message for message in messages)
+    assert all(untouched)
+
+
+def test_a_batch_that_is_empty_everywhere_is_refused(processes):
+    for rank in processes:
+        said, untouched = rank["errors"]["nobody has a batch"]
+        assert "all processes together have a batch of 0" in said
+        assert untouched
+        assert rank["errors"]["still works"] == ("nothing", False)
+
+
+def test_controls_and_gradient_parts_are_those_of_the_union(processes):
+    sizes, x = next(iter(everything(len(processes))))
+    x.requires_grad_()
+    for kind in (Level, MeanDecorrelation):
+        value = kind(weight=2.0)(x)
+        (gradient,) = torch.autograd.grad(value, x)
+        for rank, part in zip(processes, torch.split(gradient, sizes), strict=True):
+            torch.testing.assert_close(rank["controls"][kind.__name__], (value.detach(), part))
+    features = torch.cat([x, x[:, :2] ** 2], dim=1).detach()
+    wanted = penalty({}).gradient_parts(features)
+    for name, gradient in enumerate((wanted.whole, wanted.level, wanted.covariance)):
+        for rank, part in zip(processes, torch.split(gradient, sizes), strict=True):
+            torch.testing.assert_close(rank["gradient parts"][name], part)
 
 
 def test_without_synchronising_and_in_eval_mode_each_process_is_by_itself(processes):
@@ -96,9 +141,8 @@ def test_lightning_with_two_processes(tmp_path):
 
 def test_outside_distributed_there_is_one_process():
     assert world_size() == 1
-    batch = Batch(3, torch.device("cpu"), synchronize=True)
+    batch = Batch(3)
     assert (batch.processes, batch.total) == (1, 3)
     value = torch.ones(2)
     assert batch.sum(value) is value
     assert batch.sum_all([value])[0] is value
-    assert batch.any(True, torch.device("cpu"))

@@ -3,8 +3,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pfdl.decorrelation.functional import CENTERINGS, FORMS, decomposition_loss, decorrelation_loss
-from tests.decorrelation.reference import naive_decomposition_loss, naive_decorrelation_loss
+from pfdl.decorrelation.functional import (
+    CENTERINGS,
+    FORMS,
+    decomposition_loss,
+    decorrelation_loss,
+    decorrelation_parts,
+    standardize,
+)
+from tests.decorrelation.reference import naive_decomposition_loss, naive_decorrelation_loss, naive_parts
 
 U = torch.tensor([[1.0, 2.0, -1.0], [0.0, 1.0, 3.0]])
 CORRELATED = torch.tensor([[1.0, 0.0, 2.0], [1.0, 1.0, 0.0]])
@@ -78,6 +85,48 @@ def test_agrees_with_the_loops_of_the_equation(n, p, form, center, seed):
 def test_gradcheck(shape, form, center):
     u, correlated = (torch.randn(shape, dtype=torch.float64, requires_grad=True) for _ in range(2))
     assert torch.autograd.gradcheck(lambda a, b: decorrelation_loss(a, b, form=form, center=center), (u, correlated))
+
+
+@settings(max_examples=20, deadline=None)
+@given(n=st.integers(2, 7), p=st.integers(2, 7), seed=st.integers(0, 10**6))
+def test_the_parts_and_their_gradients_are_those_of_the_loops(n, p, seed):
+    generator = torch.Generator().manual_seed(seed)
+    u, correlated = torch.randn(2, n, p, dtype=torch.float64, generator=generator) + 0.5
+    u.requires_grad_()
+    correlated.requires_grad_()
+    for fast, slow in zip(decorrelation_parts(u, correlated), naive_parts(u, correlated), strict=True):
+        torch.testing.assert_close(fast, slow, rtol=1e-9, atol=1e-11)
+        wanted = torch.autograd.grad(slow, (u, correlated), retain_graph=True)
+        found = torch.autograd.grad(fast, (u, correlated), retain_graph=True)
+        torch.testing.assert_close(found, wanted, rtol=1e-8, atol=1e-10)
+    assert decorrelation_parts(u, correlated).covariance == decorrelation_loss(u, correlated, center="batch")
+
+
+def test_the_parts_add_up_where_one_of_them_vanishes():
+    same_in_all_samples = torch.tensor([[1.0, 2.0, 3.0]] * 4)
+    parts = decorrelation_parts(same_in_all_samples, same_in_all_samples + 1)
+    torch.testing.assert_close(parts.level, decorrelation_loss(same_in_all_samples, same_in_all_samples + 1))
+    assert parts.covariance == 0
+    centred = U - U.mean(0)
+    parts = decorrelation_parts(centred, CORRELATED)
+    torch.testing.assert_close(parts.covariance, decorrelation_loss(centred, CORRELATED))
+    assert parts.level == 0
+
+
+def test_standardised_features_have_mean_zero_and_variance_one_whatever_their_scale():
+    generator = torch.Generator().manual_seed(0)
+    u = torch.randn(20, 4, generator=generator, dtype=torch.float64) * torch.tensor([1.0, 3.0, 0.5, 0.0]) + 2
+    found = standardize(u)
+    wanted = torch.stack([(u[:, j] - u[:, j].mean()) / u[:, j].std(correction=0) for j in range(3)], dim=1)
+    torch.testing.assert_close(found[:, :3], wanted, rtol=1e-3, atol=1e-3)
+    assert torch.equal(found[:, 3], torch.zeros(20, dtype=torch.float64))
+    torch.testing.assert_close(standardize(1e-9 * u), found)
+    assert torch.equal(standardize(torch.ones(3, 2)), torch.zeros(3, 2))
+
+
+def test_standardising_has_the_right_gradient():
+    u = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(standardize, u)
 
 
 def test_bad_input_is_named():

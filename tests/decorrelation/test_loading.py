@@ -1,6 +1,10 @@
 """A state is loaded whole or not at all, by the penalty itself and by a module that holds it."""
 
 import copy
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,6 +13,8 @@ from torch import nn
 from pfdl import PartialDecorrelation
 from tests.internal.test_optimizer_state import equal
 from tests.objectives.penalties.small_batches import batch, make
+
+ROOT = Path(__file__).parents[2]
 
 
 class Holder(nn.Module):
@@ -91,3 +97,13 @@ def test_the_optimiser_of_g_cannot_be_switched_by_a_state():
     penalty.load_state_dict(state)
     (group,) = penalty.optimizer.param_groups
     assert (group["fused"], group["differentiable"]) == (True, False)
+
+
+def test_hundreds_of_damaged_states_neither_crash_the_interpreter_nor_spoil_anything():
+    """In a process of its own: a crash in native code would take the tests with it."""
+    command = [sys.executable, "-m", "tests.decorrelation.hostile_states", "300", "2"]
+    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
+    assert finished.returncode == 0, finished.stderr
+    refused, taken = map(int, re.findall(r"\d+", finished.stdout))
+    assert refused + taken == 300
+    assert refused > 200

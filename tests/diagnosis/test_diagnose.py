@@ -1,4 +1,5 @@
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -104,12 +105,65 @@ def test_tensors_of_any_kind_and_the_same_twice():
 
 def test_the_verdict_and_the_table_say_it():
     features, labels, contexts = scenes()
-    found = pfdl.diagnose(features, labels, contexts, predictions=labels)
+    training = {(label, context): 50 if context == label else 10 for label in range(3) for context in range(4)}
+    found = pfdl.diagnose(features, labels, contexts, predictions=labels, training=training)
+    assert found.answer == "no"
     words = " ".join(found.verdict())
-    for part in ("told from each other", "Within a class", "A linear probe reads the context", "Accuracy is 100 %"):
+    for part in (
+        "No, the model does not rely on the context: 100 % right",
+        "the features show the context, but the answers do not depend on it",
+        "Accuracy is 100 % on all images",
+        "predictable from the others (median R²",
+        "Within a class the median R²",
+        "if the mixture is reversed",
+    ):
         assert part in words
     assert found.frame().index.tolist() == found.ranking.tolist()
-    assert found.summary()["context read from the features"] == found.context_reading.accuracy
+    assert found.summary()["contexts read from the features"] == found.context_reading.accuracy
+
+
+def test_without_contexts_or_training_there_is_no_answer():
+    features, labels, contexts = scenes()
+    for given, reason in (
+        ({}, "no predictions are given"),
+        ({"predictions": labels}, "no contexts are known"),
+        ({"predictions": labels, "contexts": contexts}, "do not go together in these images"),
+        (
+            {"predictions": labels, "contexts": np.zeros(600), "usual_contexts": dict.fromkeys(range(3), 0)},
+            "all images",
+        ),
+    ):
+        found = pfdl.diagnose(features, labels, **given)
+        assert (found.answer, found.reliance) == ("cannot tell", None)
+        assert reason in found.verdict()[0]
+
+
+def test_samples_in_which_class_and_context_go_together_need_no_training_counts():
+    features, labels, _ = scenes(contexts=3)
+    chosen = np.random.default_rng(3).random(600) < 0.7
+    contexts = np.where(chosen, labels, (labels + 1) % 3)
+    found = pfdl.diagnose(features, labels, contexts, predictions=contexts)
+    assert found.answer == "yes"
+    assert found.reliance.effect == pytest.approx(1)
+    assert found.shift.accuracy[0] == pytest.approx(np.mean(labels == contexts), abs=0.01)
+
+
+def test_no_sentence_contradicts_the_answer_and_no_percentage_exceeds_100():
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        features, labels, contexts = scenes(n=80, seed=seed, scene=rng.choice([0.0, 0.3, 3.0]), contexts=3)
+        follows = rng.random(80) < rng.choice([0.0, 0.3, 1.0])
+        predictions = np.where(follows, contexts, labels)
+        training = {(label, context): 90 if context == label else 5 for label in range(3) for context in range(3)}
+        found = pfdl.diagnose(features, labels, contexts, predictions=predictions, training=training)
+        words = " ".join(found.verdict())
+        assert max(float(number) for number in re.findall(r"([0-9.]+) %", words)) <= 100
+        answers = ("Yes, the model relies", "No, the model does not rely", "Cannot tell whether")
+        assert sum(answer in words for answer in answers) == 1
+        assert ("answers do not depend" in words) <= (found.answer == "no")
+        assert ("Wrong answers follow the context" in words) <= (found.answer == "yes")
+        share = found.context_reading.correlated_share
+        assert np.isnan(share) or 0 <= share <= 1
 
 
 def test_dead_features_are_no_obstacle():
@@ -121,7 +175,7 @@ def test_dead_features_are_no_obstacle():
     assert 3 not in found.order
     assert "1 more are constant" in " ".join(found.verdict())
     nothing = pfdl.diagnose(np.ones((5, 3)), np.arange(5) % 2, np.arange(5) % 2)
-    assert "nothing to predict" in nothing.verdict()[0]
+    assert "nothing to predict" in nothing.verdict()[-1]
     assert nothing.context_reading is None
     assert nothing.summary()["features in the largest cluster"] == 0
 

@@ -32,7 +32,7 @@ def test_a_demonstration_that_is_stopped_goes_on_and_ends_with_a_page(tiny, monk
         patch.setattr(demo.contexts, "run", interrupted)
         stopped = CliRunner().invoke(app, ["demo", "-o", str(tmp_path)])
     assert stopped.exit_code == 130
-    assert "the same command resumes it" in stopped.stderr
+    assert "the same command resumes from there" in stopped.stderr
     assert not (tmp_path / "report.html").exists()
     done = when_written(tmp_path)
     assert len(done) == 3  # two tables and a row of digits

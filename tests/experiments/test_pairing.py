@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pfdl.experiments.pairing import evenest_within_one_standard_error, paired_difference
+from pfdl.experiments.colored_mnist.selection import evenest_within_one_standard_error
+from pfdl.experiments.pairing import paired_difference
 
 
 def test_the_paired_difference_is_that_of_the_t_test():

@@ -71,7 +71,7 @@ def split(output: Path, data: Path) -> None:
 def reproduce_mmads(output: Path, data: Path) -> None:
     methods = ("OLS", "OLS on S (oracle)")  # quick ones: it is the files that are tested
     mmads.METHODS = {name: mmads.METHODS[name] for name in methods}
-    mmads.run(mmads.Plan(cells=((100, 10, 1.7),), settings=SETTINGS[:1], seeds=3, num_test=50), output, n_jobs=1)
+    mmads.run(mmads.MMADSConfig(cells=((100, 10, 1.7),), settings=SETTINGS[:1], seeds=3, num_test=50), output, n_jobs=1)
 
 
 def reproduce_colored_mnist(output: Path, data: Path) -> None:
@@ -79,7 +79,7 @@ def reproduce_colored_mnist(output: Path, data: Path) -> None:
     colored_mnist.ROWS = colored_mnist.ROWS | {
         key: replace(row, plan=replace(row.plan, steps=3)) for key, row in rows.items()
     }
-    scale = colored_mnist.Scale(
+    scale = colored_mnist.ColoredMNISTConfig(
         rows=tuple(rows), restarts=2, max_train=40, max_hidden=4, feature_rows=8, decomposition_width=4
     )
     colored_mnist.run(scale, output, folder=None, device="cpu")
@@ -88,7 +88,7 @@ def reproduce_colored_mnist(output: Path, data: Path) -> None:
 def reproduce_contexts(output: Path, data: Path) -> None:
     contexts.Images.open = lambda self, *_: TinySource()
     contexts.ROWS = contexts.ROWS | {"pfdl": replace(contexts.ROWS["pfdl"], backbone="mlp")}
-    scale = contexts.Scale(
+    scale = contexts.ContextsConfig(
         rows=("pfdl",), image_size=8, epochs=2, decay_every=1, batch_size=32, seeds=1, small_stem=False
     )
     contexts.run(scale, contexts.Images(), output)
@@ -96,8 +96,8 @@ def reproduce_contexts(output: Path, data: Path) -> None:
 
 def study(output: Path, data: Path) -> None:
     study_data.COLORED_DIGITS, study_data.HIDDEN = 40, 4
-    scale = experiment.Scale(rows=("erm", "pfdl"), seeds=2, epochs=1)
-    experiment.run(scale, [study_data.Arena("colored-mnist")], output)
+    scale = experiment.StudyConfig(rows=("erm", "pfdl"), seeds=2, epochs=1)
+    experiment.run(scale, [study_data.StudyData("colored-mnist")], output)
 
 
 COMMANDS: dict[str, Callable[[Path, Path], None]] = {

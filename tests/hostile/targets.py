@@ -36,14 +36,17 @@ from pfdl.data.images import BadImageError, decode, hash_bytes, to_tensor
 from pfdl.data.manifest import COLUMNS, FORMAT, read_groups, read_manifest
 from pfdl.experiments.grid import _load, _path
 from pfdl.objectives import make_objective
-from pfdl.report.reading import EVALUATION, METRICS, RESULTS, find_runs, read_evaluation, read_metrics, read_results
+from pfdl.report.reading import METRICS, RESULTS, find_runs, read_metrics, read_results
 from pfdl.vision import resume
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.checkpoint import WEIGHTS, check_weights, load_model, read_model_config
+from pfdl.vision.evaluation import read_evaluations
 from pfdl.vision.resume import STATE, read_state
 from pfdl.vision.training import TrainingConfig, train
 from tests.hostile.tampering import records, tampered, values, words
 from tests.vision.tiny_images import tiny_data
+
+EVALUATION = "evaluations/test.json"
 
 
 class Target(NamedTuple):
@@ -188,6 +191,7 @@ def stored_tasks(folder: Path, content: Any) -> None:
 
 @target(lambda: (st.binary(max_size=200),), lambda: [(b"[" * 100_000,), (b"\x80\x04\x95",), (b"," * 100_000,)])
 def bytes_in_the_place_of_any_file(folder: Path, content: bytes) -> None:
+    (folder / EVALUATION).parent.mkdir()
     for name in (CONFIG, STATE, WEIGHTS, RESULTS, METRICS, EVALUATION, "m.csv", "m.json"):
         (folder / name).write_bytes(content)
     assert answered(read_run, folder) is None
@@ -197,7 +201,7 @@ def bytes_in_the_place_of_any_file(folder: Path, content: bytes) -> None:
     run, problems = Run(folder, "mmads", {}, {}), []
     answered(read_results, run, ("method",), ("value",), (), problems)
     read_metrics(run, problems)
-    assert read_evaluation(run, problems) is None
+    assert read_evaluations(folder, problems) == {}
     assert read_state(folder) is None
     assert find_runs([folder]).runs == []
 
@@ -224,6 +228,7 @@ def special_files(folder: Path, name: str, kind: str) -> None:
     """A pipe, a device or a folder where a file should be: nobody waits, and nobody reads without end."""
     base = made_run()
     shutil.copytree(base, folder, dirs_exist_ok=True)
+    (folder / EVALUATION).parent.mkdir(exist_ok=True)
     for other in ("m.csv", "m.json", RESULTS, METRICS, EVALUATION):
         (folder / other).write_text("a,b\n1,2\n")
     (folder / "tasks").mkdir()
@@ -239,7 +244,7 @@ def special_files(folder: Path, name: str, kind: str) -> None:
     answered(load_state, folder / name)
     read_results(run, ("method",), ("value",), (), problems)
     read_metrics(run, problems)
-    read_evaluation(run, problems)
+    read_evaluations(folder, problems)
     find_runs([folder])
     answered(read_state, folder)
     answered(_claim_again, folder)
@@ -291,11 +296,12 @@ def results(folder: Path, table: bytes, task: Any) -> None:
 )
 def metrics_and_evaluations(folder: Path, table: bytes, evaluation: Any) -> None:
     (folder / METRICS).write_bytes(table)
+    (folder / EVALUATION).parent.mkdir()
     (folder / EVALUATION).write_text(json.dumps(evaluation))
     run, problems = Run(folder, "training", {}, {}), []
     frame = read_metrics(run, problems)
     assert frame is None or all(kind == float for kind in frame.dtypes)  # noqa: E721, pandas' dtypes equal Python's
-    read_evaluation(run, problems)
+    read_evaluations(folder, problems)
     assert all("\n" not in problem for problem in problems)
 
 

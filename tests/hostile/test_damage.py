@@ -26,7 +26,7 @@ from tests.hostile.killing_driver import TRAINING, content, pictures
 from tests.vision.tiny_images import TinySource, tiny_data
 
 PLAN = TrainingConfig(backbone="mlp", objective="erm", image_size=8, epochs=2, batch_size=16)
-TABLE = mmads.Plan(cells=((100, 10, 1.7),), settings=SETTINGS[:1], seeds=3, num_test=50)
+TABLE = mmads.MMADSConfig(cells=((100, 10, 1.7),), settings=SETTINGS[:1], seeds=3, num_test=50)
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def test_a_whole_state_of_something_else_is_a_sentence(tmp_path):
 def test_a_lost_cell_of_a_finished_training_costs_no_training(tmp_path, monkeypatch):
     monkeypatch.setattr(contexts.Images, "open", lambda self, *_: TinySource())
     monkeypatch.setattr(contexts, "ROWS", contexts.ROWS | {"resnet": replace(contexts.ROWS["resnet"], backbone="mlp")})
-    scale = contexts.Scale(rows=("resnet",), image_size=8, epochs=1, batch_size=16, seeds=2, small_stem=False)
+    scale = contexts.ContextsConfig(rows=("resnet",), image_size=8, epochs=1, batch_size=16, seeds=2, small_stem=False)
     first = contexts.run(scale, contexts.Images(), tmp_path)
     monkeypatch.setattr("pfdl.vision.training.Trainer", None)  # nobody may even ask for one
     next((tmp_path / "cells").iterdir()).write_text("{")

@@ -12,7 +12,7 @@ from tests.hostile.killing_driver import COMMANDS, RANDOM_KILLS
 
 ROOT = Path(__file__).parents[2]
 PRODUCTS = {
-    "train": {"manifest.csv", "metrics.csv", "model.safetensors", "resume.safetensors", "evaluation.json"},
+    "train": {"manifest.csv", "metrics.csv", "model.safetensors", "resume.safetensors", "evaluations/test.json"},
     "split": {"manifest.csv", "manifest.json"},
     "mmads": {"results.csv", "config.json"},
     "colored-mnist": {"results.csv", "config.json"},

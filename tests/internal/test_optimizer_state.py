@@ -149,6 +149,8 @@ HOSTILE = {
     "no parameters": (group(params=None), "no list of parameters"),
     "a learning rate that is a word": (group(lr="fast"), "setting 'lr'"),
     "an endless learning rate": (group(lr=float("inf")), "setting 'lr'"),
+    "a negative learning rate": (group(lr=-1.0), "setting 'lr'"),
+    "betas that are no shares": (group(betas=(0.9, 3.0)), "trial step with the optimiser state"),
     "three betas": (group(betas=(0.1, 0.2, 0.3)), "setting 'betas'"),
     "a moment that the settings want": (group(amsgrad=True), "the optimiser keeps"),
     "nothing": (dict.clear, "give a state_dict"),

@@ -189,16 +189,16 @@ def test_an_unknown_setting_is_answered_with_the_valid_ones():
 
 
 def test_weightings_multiply(batch):
-    objective = make_objective("balance+pfdl", 6)
-    assert objective.needs == {"labels", "environments"}
-    weights = objective.weighting(batch["labels"], batch["environments"])
-    once = Balance()(batch["labels"], batch["environments"])
-    torch.testing.assert_close(weights, once**2 / (once**2).mean())
-    assert float(objective.weighting.effective_sample_size) == pytest.approx(
-        float(weights.sum() ** 2 / weights.square().sum()), rel=1e-5
-    )
-    objective.weighting.prepare(batch["labels"], batch["environments"])
-    torch.testing.assert_close(objective.weighting(batch["labels"], batch["environments"]), weights)
+    weighting = make_objective("balance+cnbb", 6, cnbb={"steps": 50, "learning_rate": 0.1}).weighting
+    assert isinstance(weighting, Product)
+    tensors = [batch[name].detach() for name in weighting.needs]
+    weights = weighting(*tensors)
+    one = Balance()(batch["labels"], batch["environments"])
+    other = CNBB(steps=50, learning_rate=0.1)(batch["features"])
+    torch.testing.assert_close(weights, one * other / (one * other).mean())
+    torch.testing.assert_close(weighting.effective_sample_size, weights.sum() ** 2 / weights.square().sum())
+    weighting.prepare(batch["labels"], batch["environments"])
+    torch.testing.assert_close(weighting(*tensors), weights)
 
 
 def test_it_says_what_it_reads():
@@ -232,7 +232,7 @@ def test_what_is_missing_is_named(name, missing, batch):
 )
 def test_a_name_that_makes_no_sense_is_refused(name, settings, message):
     with pytest.raises(ValueError, match=message):
-        make_objective(name, 6)
+        make_objective(name, 6, **settings)
 
 
 def test_its_state_holds_that_of_its_parts(batch):

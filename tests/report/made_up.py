@@ -6,6 +6,7 @@ import pandas as pd
 
 from pfdl.data.mmads import true_coefficients
 from pfdl.experiments.mmads.run import FIGURE_CELL, METHODS, TEST_RATES
+from pfdl.vision.evaluation import Evaluation, Group, save_evaluation
 
 HOSTILE = "<script>window.hacked = true</script>"
 MADE_WITH = {
@@ -44,7 +45,7 @@ def make_contexts(folder, rows=("resnet", "pfdl"), seeds=3, planned_seeds=None, 
     pd.DataFrame(lines).to_csv(folder / "results.csv", index=False)
     for row in rows:
         make_training(
-            folder / "runs" / f"{row}-0-0123abcd", objective="pfdl" if row == "pfdl" else "erm", evaluated=False
+            folder / "runs" / row / "seed-0-0123abcd", objective="pfdl" if row == "pfdl" else "erm", evaluated=False
         )
     return folder
 
@@ -53,14 +54,14 @@ def make_study(folder, seeds=6):
     """On pets PFDL is better by 3, give or take a tenth from seed to seed; on digits nothing differs."""
     write_config(folder, "study", {"rows": ["erm", "pfdl"], "seeds": seeds, "command": "pfdl study pets"})
     lines = [
-        {"arena": arena, "row": row, "seed": seed, "test": test, "value": value + (3 + seed / 10) * (row != "erm")}
-        for arena, tests in (("pets", {"1:5": 40.0, "5:1": 70.0, "effective sample size": 1.0}),)
+        {"dataset": dataset, "row": row, "seed": seed, "test": test, "value": value + (3 + seed / 10) * (row != "erm")}
+        for dataset, tests in (("pets", {"1:5": 40.0, "5:1": 70.0, "effective sample size": 1.0}),)
         for row in ("erm", "pfdl")
         for seed in range(seeds)
         for test, value in tests.items()
     ]
     lines += [
-        {"arena": "digits", "row": row, "seed": seed, "test": "shifted", "value": 10.0 + seed}
+        {"dataset": "digits", "row": row, "seed": seed, "test": "shifted", "value": 10.0 + seed}
         for row in ("erm", "pfdl", "batch-16")  # the last without a partner
         for seed in range(seeds)
     ]
@@ -68,9 +69,9 @@ def make_study(folder, seeds=6):
     return folder
 
 
-def make_training(folder, objective="pfdl", epochs=3, evaluated=True, contexts=("snow", HOSTILE)):
-    plan = {"backbone": "cn-bn", "objective": objective, "seed": 0, "epochs": 3, "patience": None}
-    write_config(folder, "training", {"model": {"backbone": "cn-bn"}, "training": plan})
+def make_training(folder, objective="pfdl", epochs=3, evaluated=True, contexts=("snow", HOSTILE), images="a1"):
+    training = {"backbone": "cn-bn", "objective": objective, "seed": 0, "epochs": 3, "patience": None}
+    write_config(folder, "training", {"model": {"backbone": "cn-bn"}, "training": training})
     curve = pd.DataFrame({"epoch": range(epochs), "learning_rate": 0.01, "val_accuracy": [0.2, 0.3, 0.25][:epochs]})
     if objective == "pfdl":
         curve = curve.assign(
@@ -78,31 +79,43 @@ def make_training(folder, objective="pfdl", epochs=3, evaluated=True, contexts=(
         )
     curve.to_csv(folder / "metrics.csv", index=False)
     if evaluated:
-        evaluation = {
-            "by_ratio": dict(zip(RATIOS, (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8), strict=True)),
-            "overall": 0.45,
-            "by_class": {"cat": 0.4, "dog": 0.5},
-            "by_context": {name: 0.3 + 0.1 * number for number, name in enumerate(contexts)},
-            "worst_group": {"class_name": "cat", "context": contexts[-1], "accuracy": 0.1, "images": 9},
-            "calibration_error": 0.0512,
-            "images": 80,
-        }
-        (folder / "evaluation.json").write_text(json.dumps(evaluation), encoding="utf-8")
+        groups = [Group("cat", contexts[-1], 0.1, 9), Group("dog", contexts[0], 0.6, 30)]
+        evaluation = Evaluation(
+            name="test",
+            data_sha256=images,
+            images=80,
+            overall=0.45,
+            average_over_groups=0.35,
+            average_in_training_mixture=None,
+            worst_group=groups[0],
+            groups=tuple(groups),
+            by_class={"cat": 0.4, "dog": 0.5},
+            by_context={name: 0.3 + 0.1 * number for number, name in enumerate(contexts)},
+            by_ratio=dict(zip(RATIOS, (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8), strict=True)),
+            calibration_error=0.0512,
+        )
+        save_evaluation(folder, evaluation)
     return folder
 
 
 def mmads_rows(setting="independent", cell=FIGURE_CELL, seed=0):
-    """What one task of the experiment would give: PFDL's error is 0.4 everywhere, all others' grows with −r_test."""
+    """What one task would give: the error of screening is 0.4 everywhere, all others' grows with −r_test."""
     n, p, r = cell
     names = [f"S{i + 1}" for i in range(p // 2)] + [f"V{i + 1}" for i in range(p - p // 2)]
     rows = []
     for number, method in enumerate(METHODS):
-        stable = method.startswith("PFDL +") or method == "PFDL"
+        stable = method.startswith("Screened")
         errors = {
             f"rmse[{rate:g}]": 0.4 if stable else 0.8 - 0.1 * rate + number / 100 + seed / 100 for rate in TEST_RATES
         }
         mean = sum(errors.values()) / len(errors)
-        values = {"beta_v_error": 0.0 if stable else 0.07, "ae": mean, "se": 0.0 if stable else 0.3, **errors}
+        values = {
+            "beta_s_error": 0.3,
+            "beta_v_error": 0.0 if stable else 0.07,
+            "ae": mean,
+            "se": 0.0 if stable else 0.3,
+            **errors,
+        }
         if cell == FIGURE_CELL:
             truth = dict(zip(names, true_coefficients(p), strict=True))
             values |= {f"beta[{name}]": 0.0 if stable and name[0] == "V" else truth[name] + 0.1 for name in names}
@@ -124,9 +137,9 @@ def make_mmads(folder, seeds=3, planned_seeds=None):
     return folder
 
 
-def make_colored(folder, rows=("erm", "irm", "erm-pfdl", "irm-pfdl-literal"), restarts=2):
+def make_colored(folder, rows=("erm", "irm", "erm-pfdl", "irm-pfdl-1"), restarts=2, planned=()):
     settings = {"digits": "scikit-learn's digits (not MNIST)", "restarts": restarts, "seed": 4, "max_train": 100}
-    write_config(folder, "colored-mnist", {**settings, "max_hidden": 8, "rows": list(rows), "command": None})
+    write_config(folder, "colored-mnist", {**settings, "max_hidden": 8, "rows": [*rows, *planned], "command": None})
     lines = [
         {
             "row": row,

@@ -6,7 +6,8 @@ from itertools import pairwise
 import pytest
 
 from pfdl.experiments.reporting import write_report
-from pfdl.report.page import Heading, Page, Section, Text, render
+from pfdl.report.blocks import Heading, Page, Section, Text
+from pfdl.report.page import render
 from pfdl.report.plots import Plot, Series
 from pfdl.report.tables import Missing, Number, Row, Table
 

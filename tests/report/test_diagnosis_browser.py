@@ -8,7 +8,8 @@ from pfdl.data import make_mmads
 from pfdl.report import diagnosis_page, table_page
 from pfdl.report.page import render
 from pfdl.tabular import SelectionScreen
-from pfdl.vision.diagnosis import ImageDiagnosis, measure_leaning
+from pfdl.vision.checkpoint import ModelConfig
+from pfdl.vision.diagnosis import ImageDiagnosis
 from tests.vision.tiny_images import tiny_data
 
 from .made_up import HOSTILE, make_training
@@ -33,12 +34,17 @@ def page_of_images(tmp_path_factory):
         make_training(folder / name)
         features = generator.normal(size=(len(rows), 12)) + 2 * (contexts == HOSTILE)[:, None]
         answers = np.where(generator.random(len(rows)) < 0.3, generator.permutation(labels), labels)
-        found = pfdl.diagnose(features, labels, contexts, predictions=answers)
-        leaning = measure_leaning(labels, contexts, answers, {"bright": "blue", "dark": HOSTILE})
-        both.append(ImageDiagnosis(folder / name, found, leaning, rows, tuple(answers.tolist()), images))
+        usual = {"bright": "blue", "dark": HOSTILE}
+        training = {
+            (label, context): 90 if usual[label] == context else 10 for label in usual for context in usual.values()
+        }
+        found = pfdl.diagnose(features, labels, contexts, predictions=answers, training=training)
+        model, places = ModelConfig("cn", ("bright", "dark"), 8), tuple(contexts.tolist())
+        answers = tuple(answers.tolist())
+        both.append(ImageDiagnosis(folder / name, model, found, rows, places, "known", usual, answers, images))
     problems = []
     path = folder / "diagnosis.html"
-    path.write_text(render(diagnosis_page.build_page(both, problems)), encoding="utf-8")
+    path.write_text(render(diagnosis_page.build_page(both, HOSTILE, problems)), encoding="utf-8")
     assert problems == []
     return path
 
@@ -48,13 +54,23 @@ def test_images_heatmaps_and_curves_are_drawn_quietly(visit, page_of_images):  #
     page = seen.page
     page.wait_for_selector(".plot .main-svg")
     assert page.locator(".plot .heatmaplayer image").count() == 4
-    assert page.locator(".plot .scatterlayer .trace").count() == 4
+    assert page.locator(".plot .scatterlayer .trace").count() == 6  # two of the shift, four of the features
     widths = page.locator(".gallery img").evaluate_all("pictures => pictures.map(picture => picture.naturalWidth)")
-    assert widths == [8] * 48
+    assert widths == [8] * (48 + 20)  # ten examples of the worst group of each
     assert page.locator("td, th", has_text=HOSTILE).count() > 0
     assert page.evaluate("window.hacked") is None
     assert seen.complaints == []
     assert [one for one in seen.requests if not one.startswith("data:")] == [page_of_images.as_uri()]
+
+
+def test_the_answer_comes_first_and_in_its_colour(visit, page_of_images):  # noqa: F811
+    seen = visit(page_of_images)
+    first = seen.page.locator("main > *").first
+    assert first.text_content().startswith("Does first rely on the context? ")
+    tone = first.get_attribute("class")
+    assert tone in ("yes", "no", "unclear")
+    red, green, _ = (int(part) for part in seen.colour_of(f".{tone}", "borderLeftColor").strip("rgb()").split(",")[:3])
+    assert {"yes": red > 2 * green, "no": green > 1.5 * red, "unclear": abs(red - green) < 20}[tone]
 
 
 def test_heatmaps_stand_side_by_side_or_below_each_other(visit, page_of_images):  # noqa: F811

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from pfdl._internal.runs import read_run
-from pfdl.report.reading import find_runs, read_evaluation, read_metrics, read_results
+from pfdl.report.reading import find_runs, read_metrics, read_results
 
 from .made_up import make_all, make_contexts, make_training, mmads_rows, write_config
 
@@ -82,29 +82,21 @@ def test_damaged_results_are_named_and_left_out(tmp_path, content):
     assert sum("torn-" in problem for problem in problems) == 4
 
 
-def test_damaged_curves_and_evaluations_are_named_and_left_out(tmp_path):
+def test_damaged_curves_are_named_and_left_out(tmp_path):
     run = read_run(make_training(tmp_path))
     problems = []
     assert len(read_metrics(run, problems)) == 3
-    assert read_evaluation(run, problems)["overall"] == 0.45
     assert problems == []
     for curves in ("epoch,x\n0,<script>\n", "x\n1\n", ""):
         (tmp_path / "metrics.csv").write_text(curves)
         assert read_metrics(run, problems) is None
-    whole = json.loads((tmp_path / "evaluation.json").read_text())
-    for damage in ({"overall": "high"}, {"by_context": [1]}, {"worst_group": None}):
-        (tmp_path / "evaluation.json").write_text(json.dumps({**whole, **damage}))
-        assert read_evaluation(run, problems) is None
-    (tmp_path / "evaluation.json").write_text("[]")
-    assert read_evaluation(run, problems) is None
-    assert len(problems) == 7
+    assert len(problems) == 3
 
 
 def test_nothing_yet_is_no_problem(tmp_path):
     run = read_run(write_config(tmp_path, "training", {}))
     problems = []
     assert read_metrics(run, problems) is None
-    assert read_evaluation(run, problems) is None
     assert problems == []
 
 

@@ -118,7 +118,7 @@ def test_missing_values_and_words_are_named(model):
     with pytest.raises(ValueError, match="column 'income' contains infinity in 1 of 30 rows"):
         model.fit(table.assign(income=[np.inf, *table["income"][1:]]), y)
     for column in (["red", "blue"] * 15, pd.Categorical(["red", "blue"] * 15), pd.date_range("2020", periods=30)):
-        with pytest.raises(ValueError, match="column 'colour' is of type .*, not numeric. Encode it first"):
+        with pytest.raises(ValueError, match=r"column 'colour' is of type .*, not numeric\. Encode it first"):
             model.fit(table.assign(colour=column), y)
     model.fit(table, y)
     with pytest.raises(ValueError, match="column 'age' contains NaN"):

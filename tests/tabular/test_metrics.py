@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
+from sklearn.metrics import accuracy_score, log_loss
 
 from pfdl.tabular.metrics import average_error, beta_error, rmse, stability_error, stability_report
 
@@ -50,10 +51,10 @@ def test_stability_report_for_any_table_and_grouping():
     report = stability_report(model, table, y, year, ddof=1)
     expected = [rmse(y[year == name], model.predict(table[year == name])) for name in (2001, 2002, 2003)]
     assert report.groups.tolist() == [2001, 2002, 2003]
-    assert np.allclose(report.rmse, expected)
+    assert np.allclose(report.measures["rmse"], expected)
     assert report.average_error == pytest.approx(np.mean(expected))
     assert report.stability_error == pytest.approx(np.std(expected, ddof=1))
-    assert (report.worst_group, report.worst_rmse) == (2001, pytest.approx(max(expected)))
+    assert (report.worst_group, report.worst) == (2001, pytest.approx(max(expected)))
     frame = report.frame()
     assert frame.loc[2002, "rows"] == 20
     assert frame.loc[2002, "rmse"] == pytest.approx(expected[1])
@@ -69,3 +70,35 @@ def test_one_environment_has_no_spread_with_ddof_1():
 def test_groups_must_fit_the_rows():
     with pytest.raises(ValueError, match="inconsistent"):
         stability_report(LinearRegression().fit([[0.0], [1.0]], [0.0, 1.0]), [[0.0], [1.0]], [1.0, 2.0], ["a"])
+
+
+def test_a_classifier_is_judged_by_accuracy_and_log_loss():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((90, 2))
+    y = np.where(X[:, 0] + 0.5 * rng.standard_normal(90) > 0, "yes", "no")
+    groups = np.repeat(["a", "b", "c"], 30)
+    model = LogisticRegression().fit(X, y)
+    report = stability_report(model, X, y, groups)
+    for place, name in enumerate("abc"):
+        here = groups == name
+        assert report.measures["accuracy"][place] == pytest.approx(accuracy_score(y[here], model.predict(X[here])))
+        expected = log_loss(y[here], model.predict_proba(X[here]), labels=["no", "yes"])
+        assert report.measures["log_loss"][place] == pytest.approx(expected)
+    assert report.worst == report.measures["accuracy"].min()
+    assert report.average_error == pytest.approx(1 - report.measures["accuracy"].mean())
+    assert "accuracy" in str(report)
+    without = stability_report(RidgeClassifier().fit(X, y), X, y, groups)
+    assert set(without.measures) == {"accuracy"}
+
+
+def test_weights_count_in_the_report_and_it_is_drawn():
+    import matplotlib
+
+    matplotlib.use("Agg")
+    model = LinearRegression().fit([[0.0], [1.0]], [0.0, 1.0])
+    report = stability_report(model, [[0.0], [0.0], [1.0]], [1.0, 3.0, 1.5], ["a", "a", "b"], sample_weight=[1, 0, 2])
+    assert report.measures["rmse"] == pytest.approx([1.0, 0.5])
+    axes = report.plot()
+    assert [bar.get_width() for bar in axes.patches] == pytest.approx([1.0, 0.5])
+    with pytest.raises(ValueError, match="environment 'b' has no weight"):
+        stability_report(model, [[0.0], [1.0]], [1.0, 1.5], ["a", "b"], sample_weight=[1, 0])

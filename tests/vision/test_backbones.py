@@ -1,7 +1,9 @@
 import sys
+import urllib.error
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 from torchvision import models
 
@@ -128,3 +130,68 @@ def test_without_the_libraries_our_own_networks_remain(monkeypatch):
         make_backbone("timm/resnet18", 2)
     with pytest.raises(ImportError, match="install torchvision"):
         make_backbone("resnet18", 2)
+
+
+def offline(*args, **kwargs):
+    raise urllib.error.URLError("Temporary failure in name resolution")
+
+
+@pytest.mark.parametrize("name", ["resnet18", "timm/resnet10t"])
+def test_pretrained_weights_without_a_network_are_a_sentence(name, monkeypatch):
+    monkeypatch.setattr(models, "get_model", offline)
+    monkeypatch.setattr("timm.create_model", offline)
+    with pytest.raises(ConnectionError, match=f"weights of '{name}' could not be downloaded .*--weights FILE"):
+        make_backbone(name, 2, pretrained=True)
+
+
+@pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
+def test_local_weights_are_loaded_with_a_new_last_layer(suffix, tmp_path):
+    stock = make_backbone("resnet18", 7)
+    path = tmp_path / f"weights{suffix}"
+    if suffix == ".pth":
+        torch.save({"state_dict": stock.state_dict()}, path)
+    else:
+        save_file(stock.state_dict(), path)
+    model = make_backbone("resnet18", 3, weights=path)
+    assert torch.equal(model.layer4[1].conv2.weight, stock.layer4[1].conv2.weight)
+    assert model.fc.out_features == 3
+    same = make_backbone("resnet18", 7, weights=path)
+    assert torch.equal(same.fc.weight, stock.fc.weight)
+
+
+class Evil:
+    def __reduce__(self):
+        return print, ("code from a file of weights ran",)
+
+
+def state(**changes):
+    return {**make_backbone("mlp", 2, image_size=8).state_dict(), **changes}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (Evil(), "is not a file of weights"),
+        ([1, 2], "it must map names to tensors"),
+        ({"a": 1}, "it must map names to tensors"),
+        ({"a": torch.ones(1)}, "it has no '1.weight'"),
+        (state(**{"1.bias": torch.ones(9)}), r"'1.bias' is \(9,\) there and \(256,\) here"),
+        (state(**{"1.bias": torch.full((256,), float("nan"))}), "'1.bias' in .* not finite"),
+        (state(**{"1.bias": torch.ones(256, dtype=torch.int8)}), "is of the kind torch.int8"),
+    ],
+)
+def test_a_file_of_something_else_is_a_sentence(content, message, tmp_path, capsys):
+    torch.save(content, tmp_path / "weights.pth")
+    with pytest.raises(ValueError, match=message):
+        make_backbone("mlp", 2, image_size=8, weights=tmp_path / "weights.pth")
+    assert "ran" not in capsys.readouterr().out
+
+
+def test_missing_or_doubled_weights_are_sentences(tmp_path):
+    with pytest.raises(FileNotFoundError, match="there is no file of weights"):
+        make_backbone("mlp", 2, weights=tmp_path / "nowhere.pth")
+    with pytest.raises(ValueError, match="choose one of them"):
+        make_backbone("resnet18", 2, pretrained=True, weights=tmp_path / "w.pth")
+    (tmp_path / "weights.safetensors").write_bytes(b"junk")
+    with pytest.raises(ValueError, match="is not a file of weights"):
+        make_backbone("mlp", 2, weights=tmp_path / "weights.safetensors")

@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 import torch
 from lightning.pytorch import LightningModule, Trainer
@@ -6,7 +9,8 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 import pfdl
-from pfdl.lightning import PFDLCallback
+import pfdl.contexts
+from pfdl.lightning import ContextCallback, PFDLCallback
 
 
 class Own(LightningModule):
@@ -118,3 +122,73 @@ def test_outside_of_a_fit_nothing_is_watched():
     trainer(callback).validate(model, loader(), verbose=False)
     assert callback.decorrelate is None
     assert callback.state_dict() == {}
+
+
+def test_a_batch_of_one_keeps_its_loss():
+    data = DataLoader(TensorDataset(torch.randn(5, 5), torch.arange(5) % 3), batch_size=4)
+    callback = PFDLCallback(hidden=8)
+    with pytest.warns(UserWarning, match="a batch of one sample is trained without the penalty"):
+        trainer(callback).fit(Own(), data)
+    assert callback.decorrelate.completed_fits == 1
+
+
+class Pictures(LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(3 * 8 * 8, 2)
+        self.seen = []
+
+    def training_step(self, batch, batch_idx):
+        self.seen += batch[2].tolist()
+        return F.cross_entropy(self.head(batch[0].flatten(1)), batch[1])
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.01)
+
+
+def pictures():
+    """Two classes in two colours; three quarters of each class in a colour of its own. The index comes third."""
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(80) % 2
+    colours = torch.where(torch.arange(80) % 8 < 6, labels, 1 - labels)
+    images = torch.rand(80, 3, 8, 8, generator=generator)
+    images[torch.arange(80), 2 * colours] += 3
+    return TensorDataset(images, labels, torch.arange(80)), labels, colours
+
+
+def test_contexts_are_inferred_then_drawn_by_the_sampler():
+    data, labels, _ = pictures()
+    callback = ContextCallback(data, seed=4)
+    model = Pictures()
+    trainer(callback, epochs=2).fit(model, DataLoader(data, batch_size=20, sampler=callback.sampler))
+    expected = pfdl.contexts.find_contexts(data, labels, seed=4)
+    assert callback.contexts.tolist() == expected.contexts.tolist()
+    assert callback.inferred.sentence == expected.sentence
+    sampler = pfdl.context_sampler(labels, expected.contexts, seed=4)
+    assert model.seen == [*sampler, *sampler]  # another order in each epoch
+
+
+def test_known_contexts_are_taken_and_kept_in_checkpoints(tmp_path):
+    data, _, colours = pictures()
+    first = ContextCallback(data, contexts=colours, seed=1)
+    run = trainer(first)
+    run.fit(Pictures(), DataLoader(data, batch_size=40, sampler=first.sampler))
+    assert first.inferred is None
+    run.save_checkpoint(tmp_path / "last.ckpt")
+    second = ContextCallback(data, contexts=1 - colours)
+    loader = DataLoader(data, batch_size=40, sampler=second.sampler)
+    trainer(second, epochs=2).fit(Pictures(), loader, ckpt_path=tmp_path / "last.ckpt", weights_only=True)
+    assert torch.equal(second.contexts, colours)
+    wrong = ContextCallback(data, contexts=colours[:3])
+    with pytest.raises(ValueError, match=r"contexts have shape \(3,\) for 80 images"):
+        trainer(wrong).fit(Pictures(), DataLoader(data, sampler=wrong.sampler))
+
+
+def test_without_the_extras_what_to_install_is_named():
+    code = (
+        "import sys; sys.modules['lightning'] = None\n"
+        "try:\n    import pfdl.lightning\nexcept ModuleNotFoundError as error:\n    print(error)"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "pfdl.lightning needs the package lightning" in printed
+    assert "pip install 'pfdl[images]'" in printed

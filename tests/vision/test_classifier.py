@@ -1,13 +1,15 @@
+import copy
+
 import pytest
 import torch
 from lightning.pytorch import Trainer
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.data import DataLoader
 
 import pfdl
 from pfdl.lightning import ContextDataModule, ImageClassifier
 from pfdl.objectives.objective import Objective
-from pfdl.vision import datamodule
 from pfdl.vision.pixels import normalise
 from tests.vision.tiny_images import tiny_data
 
@@ -33,7 +35,7 @@ def make_data(**settings):
 
 def test_one_step_is_sgd_on_the_objective():
     torch.manual_seed(0)
-    model = ImageClassifier("mlp", 2, "erm", image_size=8, augment=False, momentum=0, weight_decay=0)
+    model = ImageClassifier("mlp", 2, "erm", image_size=8, augment="none", momentum=0, weight_decay=0)
     data = make_data()
     twin = ImageClassifier("mlp", 2, "erm", image_size=8)
     twin.load_state_dict(model.state_dict())
@@ -65,13 +67,82 @@ def test_weightings_train_and_tell_their_effective_sample_size(objective):
     assert 1 <= logged["effective_sample_size"] <= 8.001
 
 
+def rates(model, epochs):
+    (optimizer,), (schedule,) = model.configure_optimizers()
+    found = []
+    for _ in range(epochs):
+        found.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    return optimizer, found
+
+
 def test_the_schedule_is_the_papers_by_default():
     model = ImageClassifier("mlp", 2, image_size=8)
-    (optimizer,), (schedule,) = model.configure_optimizers()
-    assert optimizer.defaults["lr"] == 0.01
-    assert (schedule.step_size, schedule.gamma) == (80, 0.1)
+    optimizer, found = rates(model, 161)
+    assert isinstance(optimizer, torch.optim.SGD)
+    assert optimizer.defaults["momentum"] == 0.9
+    assert found == pytest.approx([0.01] * 80 + [0.001] * 80 + [0.0001])
     owned = {id(value) for group in optimizer.param_groups for value in group["params"]}
     assert owned == {id(value) for value in model.backbone.parameters()}
+
+
+def test_adamw_and_a_cosine():
+    model = ImageClassifier(
+        "mlp", 2, image_size=8, optimizer="adamw", learning_rate=0.1, weight_decay=0.3, schedule="cosine"
+    )
+    model.trainer = Trainer(max_epochs=4, accelerator="cpu", logger=False, enable_checkpointing=False)
+    optimizer, found = rates(model, 6)
+    assert isinstance(optimizer, torch.optim.AdamW)
+    assert optimizer.defaults["weight_decay"] == 0.3
+    assert found == pytest.approx([0.1, 0.1 * (2 + 2**0.5) / 4, 0.05, 0.1 * (2 - 2**0.5) / 4, 0.0, 0.0], abs=1e-9)
+
+
+def test_label_smoothing_is_that_of_cross_entropy():
+    torch.manual_seed(0)
+    model = ImageClassifier("mlp", 3, image_size=8, label_smoothing=0.2, augment="none")
+    images, labels = torch.randn(6, 3, 8, 8), torch.arange(6) % 3
+    expected = F.cross_entropy(model(images), labels, label_smoothing=0.2)
+    torch.testing.assert_close(model.training_step((images, labels), 0), expected)
+
+
+@pytest.mark.parametrize("augment", ["none", "flip-shift", "randaugment"])
+def test_augmentation_by_name_changes_what_is_trained_on(augment, monkeypatch):
+    model = ImageClassifier("mlp", 2, image_size=8, augment=augment)
+    images, seen = torch.randint(256, (6, 3, 8, 8)).byte(), []
+    monkeypatch.setattr(model, "forward", lambda given: seen.append(given) or model.backbone(normalise(given)))
+    model.training_step((images, torch.arange(6) % 2), 0)
+    assert seen[0].shape == images.shape
+    assert torch.equal(seen[0], images) == (augment == "none")
+
+
+def test_a_batch_of_one_is_skipped_with_a_warning():
+    model = ImageClassifier("mlp", 2, "pfdl", image_size=8)
+    with pytest.warns(UserWarning, match="a batch of one image is skipped"):
+        assert model.training_step((torch.zeros(1, 3, 8, 8), torch.zeros(1, dtype=torch.long)), 0) is None
+    assert model.objective.penalties[0].completed_fits == 0
+
+
+def test_validation_logs_the_worst_class_and_group():
+    model = ImageClassifier(nn.Sequential(nn.Flatten(), nn.Linear(1, 2)), objective=Objective())
+    with torch.no_grad():
+        model.backbone[1].weight.copy_(torch.tensor([[-1.0], [1.0]]))  # predicts the sign of the one pixel
+        model.backbone[1].bias.zero_()
+    pixels = torch.tensor([1.0, 1.0, 1.0, -1.0, -1.0, -1.0, 1.0, -1.0]).view(8, 1, 1, 1)
+    labels = torch.tensor([1, 1, 1, 1, 0, 0, 0, 0])
+    contexts = torch.tensor([0, 0, 1, 1, 0, 0, 1, 1])
+    rows = list(zip(pixels, labels, contexts, strict=True))
+
+    def validate(samples):
+        trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False)
+        (logged,) = trainer.validate(model, DataLoader(samples, batch_size=3), verbose=False)
+        return logged
+
+    logged = validate(rows)
+    assert logged["val_accuracy"] == pytest.approx(6 / 8)
+    assert logged["val_worst_class"] == pytest.approx(3 / 4)
+    assert logged["val_worst_group"] == pytest.approx(1 / 2)
+    assert "val_worst_group" not in validate([row[:2] for row in rows])
 
 
 def test_environments_reach_only_objectives_that_ask_for_them():
@@ -80,40 +151,31 @@ def test_environments_reach_only_objectives_that_ask_for_them():
         fit(ImageClassifier("mlp", 2, "irm", image_size=8), make_data(), limit_train_batches=1)
 
 
-def test_pfdl_balances_what_was_inferred_from_all_training_images(monkeypatch):
-    found = torch.arange(100) % 3
-    monkeypatch.setattr(datamodule, "infer_contexts", lambda features, labels, seed: found[: len(labels)].numpy())
-    data = make_data(contexts="inferred")
-    model = ImageClassifier("mlp", 2, "pfdl", image_size=8)
+def test_a_weighting_can_be_shown_all_training_images():
+    data = make_data(contexts="known")
+    data.setup("fit")
+    model = ImageClassifier("mlp", 2, "balance", image_size=8)
+    model.prepare(data.train_set.labels, data.train_contexts)
     logged = fit(model, data, epochs=2).callback_metrics
-    counts = torch.zeros(2, 3)
-    counts.index_put_(
-        (data.train_set.labels, data.train_set.contexts), torch.ones(len(data.train_set)), accumulate=True
-    )
-    assert torch.equal(model.objective.weighting.counts, counts)  # once, not in every epoch
+    counts = torch.zeros(2, 2)
+    counts.index_put_((data.train_set.labels, data.train_contexts), torch.ones(len(data.train_set)), accumulate=True)
+    assert torch.equal(model.objective.weighting.table, counts)  # once, not in every epoch
     assert logged["effective_sample_size"] <= 8.001
+    ImageClassifier("mlp", 2, image_size=8).prepare(data.train_set.labels, data.train_contexts)  # has no use for them
 
 
-def test_features_can_be_had_of_any_images():
-    model = ImageClassifier("mlp", 2, image_size=8)
-    images = torch.randint(256, (5, 3, 8, 8)).byte()
-    features = model.embed(images, batch_size=2)
-    torch.testing.assert_close(model.backbone[-1](features), model(images))
-    assert model.training
-
-
-def test_scenes_are_described_where_training_will_be(monkeypatch):
-    model, places = ImageClassifier("mlp", 2, "pfdl", image_size=8), []
-    move = model.to
-    monkeypatch.setattr(model, "to", lambda place: places.append(place) or move(place))
-
-    def describe(images):
-        features = model.embed(images)
-        places.append("described")
-        return features
-
-    trainer = fit(model, make_data(contexts="inferred", describe=describe), limit_train_batches=1)
-    assert places[:2] == [trainer.strategy.root_device, "described"]
+def test_a_model_can_be_copied_averaged_and_saved(tmp_path):
+    model = ImageClassifier("mlp", 2, "pfdl", image_size=8)
+    images = torch.rand(4, 3, 8, 8)
+    model.training_step((images, torch.arange(4) % 2), 0)
+    twin = copy.deepcopy(model)
+    assert torch.equal(twin(images), model(images))
+    assert torch.isfinite(twin.training_step((images, torch.arange(4) % 2), 0))  # on features of its own
+    assert model.objective.penalties[0].completed_fits == 1
+    averaged = torch.optim.swa_utils.AveragedModel(model)
+    assert torch.equal(averaged(images), model(images))
+    torch.save(model.backbone, tmp_path / "model.pth")
+    assert torch.equal(torch.load(tmp_path / "model.pth", weights_only=False)(images), model.backbone(images))
 
 
 def test_a_module_and_an_objective_of_ones_own():
@@ -141,6 +203,11 @@ def test_bf16_keeps_the_objective_in_full_precision():
     [
         ({"backbone": "mlp"}, "num_classes is missing"),
         ({"backbone": nn.Linear(2, 2), "small_stem": True}, "for backbones by name"),
+        ({"backbone": nn.Linear(2, 2), "weights": "w.pth"}, "for backbones by name"),
+        ({"backbone": nn.Linear(2, 2), "objective": Objective(), "label_smoothing": 0.1}, "by name"),
+        ({"backbone": "inception_v3", "num_classes": 2}, "cannot be trained on images of 64×64 pixels"),
+        ({"backbone": "squeezenet1_0", "num_classes": 2}, "SqueezeNet has no linear layer"),
+        ({"backbone": "mlp", "num_classes": 2, "optimizer": "lion"}, "optimizer is 'lion'"),
         ({"backbone": nn.Linear(2, 2), "objective": Objective(), "objective_settings": {"a": {}}}, "by name"),
         ({"backbone": nn.ReLU()}, "no linear layer"),
     ],

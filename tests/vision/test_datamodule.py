@@ -1,9 +1,11 @@
 import pytest
 import torch
 
-from pfdl import infer_contexts
+from pfdl import context_sampler, infer_contexts
+from pfdl.contexts import find_contexts
 from pfdl.data.context_images import HIDDEN_CONTEXT
 from pfdl.lightning import ContextDataModule
+from pfdl.vision.loading import EpochSampler
 from tests.vision.tiny_images import tiny_data
 
 
@@ -27,22 +29,70 @@ def test_batches_are_bytes_of_one_size_with_contexts_hidden():
     assert set(revealed.tolist()) == {0, 1}
 
 
-def test_contexts_are_inferred_once_from_what_describes_the_images(monkeypatch):
+def test_contexts_are_inferred_once_from_what_describes_the_images():
     described = []
 
     def describe(images):
-        described.append(images.shape)
+        described.append(len(images))
         return images.flatten(1).float()
 
     data = make(contexts="inferred", describe=describe)
+    calls = len(described)
     data.setup("fit")
+    assert len(described) == calls > 0
     images = data.train_set
-    assert described == [(len(images), 3, 8, 8)]
-    expected = infer_contexts(images.images.flatten(1).float(), images.labels, seed=0)
-    assert images.contexts.tolist() == expected.tolist()
+    expected = find_contexts(images.images.flatten(1).float(), images.labels, seed=0)
+    assert data.train_contexts.tolist() == expected.contexts.tolist()
+    assert data.inferred.sentence == expected.sentence
+    assert (images.contexts == HIDDEN_CONTEXT).all()  # the data set itself is left as it was
     assert all((contexts == HIDDEN_CONTEXT).all() for *_, contexts in data.val_dataloader())
+    assert make().inferred is None
     with pytest.raises(ValueError, match="contexts is 'guessed'"):
         make(contexts="guessed")
+
+
+def test_contexts_of_validation_images_are_inferred_together_with_those_of_training():
+    data = make(contexts="inferred", validation_contexts=True)
+    contexts = torch.cat([data.train_contexts, *(contexts for *_, contexts in data.val_dataloader())])
+    sets = [data.train_set, data._sets["validation"]]
+    images, labels = (torch.cat([getattr(one, name) for one in sets]) for name in ("images", "labels"))
+    assert contexts.tolist() == infer_contexts(images, labels, seed=0).tolist()
+
+
+def test_the_sampler_of_groups_is_that_of_the_library():
+    with pytest.raises(ValueError, match="sampler is 'groups', which needs contexts"):
+        make(sampler="groups")
+    data = make(sampler="groups", contexts="known", seed=2)
+    loader = data.train_dataloader()
+    loader.sampler.set_epoch(3)
+    expected = context_sampler(data.train_set.labels, data.train_contexts, seed=2)
+    expected.set_epoch(3)
+    assert list(loader.sampler) == list(expected)
+
+
+def test_an_epoch_can_begin_in_its_middle():
+    data = make(seed=1)
+    whole, rest = data.train_dataloader(), data.train_dataloader()
+    for loader in (whole, rest):
+        loader.sampler.set_epoch(2)
+    rest.first_batch = 3
+    expected, found = list(whole), list(rest)
+    assert len(found) == len(rest) == len(expected)
+    assert found[:3] == [None] * 3
+    for here, there in zip(found[3:], expected[3:], strict=True):
+        assert all(map(torch.equal, here, there))
+    rest.first_batch = len(rest)
+    assert list(rest) == [None] * len(rest)
+    rest.first_batch = 0
+    assert torch.equal(next(iter(rest))[0], expected[0][0])
+
+
+def test_processes_share_an_epoch():
+    data = make(seed=1)
+    parts = [list(EpochSampler(data.train_set, 2, rank, seed=1)) for rank in (0, 1)]
+    assert sorted({*parts[0], *parts[1]}) == list(range(len(data.train_set)))
+    drawn = [list(EpochSampler(data.train_set, 2, rank, order=lambda epoch: range(10, 14))) for rank in (0, 1)]
+    assert drawn == [[10, 12], [11, 13]]
 
 
 def test_the_order_follows_from_seed_and_epoch_alone():

@@ -1,10 +1,24 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from pfdl.data import make_split
 from pfdl.vision.checkpoint import ModelConfig, TrainedModel
-from pfdl.vision.evaluation import evaluate, expected_calibration_error
+from pfdl.vision.evaluation import (
+    Evaluation,
+    describe_evaluation,
+    evaluate,
+    find_test_set,
+    measure_calibration,
+    name_evaluation,
+    read_evaluations,
+    save_evaluation,
+)
 from pfdl.vision.pixels import normalise
 from tests.vision.tiny_images import TinySource, tiny_data
 
@@ -21,38 +35,61 @@ class Table(nn.Module):
         return torch.tensor([[2.0, 0.0] if self.answers[key] == 0 else [0.0, 2.0] for key in keys])
 
 
-def test_accuracies_are_counts_over_the_sets_of_the_manifest(tmp_path):
-    source, manifest = tiny_data()
+def is_right(row):
+    """Wrong on every second image, and on all dark ones on red."""
+    return int(row.path[-3:]) % 2 == 0 and (row.class_name, row.context) != ("dark", "red")
 
-    def is_right(row):  # wrong on every second image, and on all dark ones on red
-        return int(row.path[-3:]) % 2 == 0 and (row.class_name, row.context) != ("dark", "red")
 
+def table_model(source, manifest, folder):
     answers = {}
     for row in manifest.rows:
         key = normalise(source.load(row.path, 8, row.sha256)).numpy().tobytes()
         label = manifest.classes.index(row.class_name)
         answers[key] = label if is_right(row) else 1 - label
     assert len(answers) == len(manifest.rows)
-    trained = TrainedModel(Table(answers), ModelConfig("table", manifest.classes, 8), tmp_path)
-    result = evaluate(trained, source, manifest, batch_size=5)
+    return TrainedModel(Table(answers), ModelConfig("table", manifest.classes, 8), folder)
 
-    def share(rows):
-        rows = list(rows)
-        return sum(map(is_right, rows)) / len(rows)
 
+@pytest.fixture
+def tested(tmp_path):
+    source, manifest = tiny_data()
+    trained = table_model(source, manifest, tmp_path)
+    return trained, source, manifest, evaluate(trained, source, manifest, batch_size=5)
+
+
+def share(rows):
+    rows = list(rows)
+    return sum(map(is_right, rows)) / len(rows)
+
+
+def test_accuracies_are_counts_over_the_sets_of_the_manifest(tested):
+    _, _, manifest, result = tested
     test = manifest.rows_of("test")
     assert list(result.by_ratio) == ["1:5", "1:3", "1:1", "2:1", "3:1", "4:1", "5:1"]
     for ratio, accuracy in result.by_ratio.items():
         assert accuracy == share(manifest.rows_of(f"test-{ratio}"))
     assert result.overall == share(test)
-    assert result.by_class["dark"] == share(row for row in test if row.class_name == "dark")
-    assert result.by_context["red"] == share(row for row in test if row.context == "red")
+    assert result.by_class["dark"] == pytest.approx(share(row for row in test if row.class_name == "dark"))
+    assert result.by_context["red"] == pytest.approx(share(row for row in test if row.context == "red"))
     worst = [row for row in test if (row.class_name, row.context) == ("dark", "red")]
     assert (result.worst_group.class_name, result.worst_group.context) == ("dark", "red")
     assert (result.worst_group.accuracy, result.worst_group.images) == (0, len(worst))
     confidence = float(torch.tensor([2.0, 0.0]).softmax(0)[0])
     assert result.calibration_error == pytest.approx(abs(confidence - result.overall), abs=1e-6)
-    assert result.to_dict()["worst_group"]["context"] == "red"
+
+
+def test_three_averages_that_nobody_confuses(tested):
+    _, _, manifest, result = tested
+    test = manifest.rows_of("test")
+    cells = sorted({(row.class_name, row.context) for row in test})
+    accuracy = {cell: share(row for row in test if (row.class_name, row.context) == cell) for cell in cells}
+    assert result.average_over_groups == pytest.approx(np.mean(list(accuracy.values())))
+    train = manifest.rows_of("train")
+    expected = np.mean([accuracy[row.class_name, row.context] for row in train])
+    assert result.average_in_training_mixture == pytest.approx(expected)
+    words = " ".join(describe_evaluation(result))
+    for part in ("Accuracy on all", "Worst group: dark in red, 0.0 %", "each counted alike", "training set's mixture"):
+        assert part in words
 
 
 def test_without_contexts_there_are_no_ratios(tmp_path):
@@ -61,25 +98,120 @@ def test_without_contexts_there_are_no_ratios(tmp_path):
     model = nn.Sequential(nn.Flatten(), nn.Linear(192, 2))
     result = evaluate(TrainedModel(model, ModelConfig("own", manifest.classes, 8), tmp_path), source, manifest)
     assert result.by_ratio == result.by_context == {}
+    assert [group.class_name for group in result.groups] == ["bright", "dark"]
+    assert result.average_in_training_mixture is not None
+    assert "Worst class: " in " ".join(describe_evaluation(result))
 
 
-def test_other_classes_than_the_models_are_refused(tmp_path):
+def test_other_classes_than_the_models_are_refused_and_fewer_are_fine(tmp_path):
     source, manifest = tiny_data()
+    three = nn.Sequential(nn.Flatten(), nn.Linear(192, 3))
+    fewer = TrainedModel(three, ModelConfig("own", ("black", "bright", "dark"), 8), tmp_path)
+    result = evaluate(fewer, source, manifest)
+    with torch.no_grad():
+        rows = manifest.rows_of("test")
+        images = torch.stack([source.load(row.path, 8, row.sha256) for row in rows])
+        answers = three(normalise(images)).argmax(1).tolist()
+    names = [fewer.config.classes[answer] for answer in answers]
+    assert result.overall == np.mean([name == row.class_name for name, row in zip(names, rows, strict=True)])
     with pytest.raises(ValueError, match="the model knows the classes cat, dog"):
-        evaluate(TrainedModel(nn.Flatten(), ModelConfig("own", ("cat", "dog"), 8), tmp_path), source, manifest)
+        evaluate(fewer._replace(config=ModelConfig("own", ("cat", "dog"), 8)), source, manifest)
 
 
-def test_the_calibration_error_is_that_of_a_plain_loop():
+def naive_calibration(probabilities, labels, bins=15):
+    confidence, predicted = probabilities.double().max(1)
+    right = (predicted == labels).double()
+    total = 0.0
+    for number in range(bins):
+        inside = (confidence > number / bins) & (confidence <= (number + 1) / bins)
+        if inside.any():
+            total += float(inside.double().mean()) * abs(float(confidence[inside].mean() - right[inside].mean()))
+    return total
+
+
+def test_calibration_error_is_that_of_a_plain_loop():
     generator = torch.Generator().manual_seed(0)
-    probabilities = torch.randn(500, 4, generator=generator, dtype=torch.float64).mul(2).softmax(1)
+    probabilities = (3 * torch.randn(500, 4, generator=generator)).softmax(1)
     labels = torch.randint(0, 4, (500,), generator=generator)
-    error = 0.0
-    for number in range(15):
-        inside = [
-            i for i in range(500) if number / 15 < probabilities[i].max() <= (number + 1) / 15
-        ]  # as in Guo et al., open below
-        if inside:
-            accuracy = sum(int(probabilities[i].argmax() == labels[i]) for i in inside) / len(inside)
-            confidence = sum(float(probabilities[i].max()) for i in inside) / len(inside)
-            error += len(inside) / 500 * abs(accuracy - confidence)
-    assert expected_calibration_error(probabilities, labels) == pytest.approx(error)
+    assert measure_calibration(probabilities, labels) == pytest.approx(
+        naive_calibration(probabilities, labels), abs=1e-5
+    )
+    sure = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    assert measure_calibration(sure, torch.tensor([0, 1])) == 0
+    assert measure_calibration(sure, torch.tensor([1, 0])) == 1
+
+
+def test_evaluations_are_kept_side_by_side_and_never_mixed(tested, tmp_path):
+    trained, source, manifest, result = tested
+    assert save_evaluation(tmp_path, result) == tmp_path / "evaluations" / "test.json"
+    save_evaluation(tmp_path, result)  # the same images again
+    other_source, other = tiny_data(seed=3)
+    elsewhere = evaluate(table_model(other_source, other, tmp_path), other_source, other, name="other")
+    assert elsewhere.data_sha256 != result.data_sha256
+    save_evaluation(tmp_path, elsewhere)
+    assert read_evaluations(tmp_path) == {"test": result, "other": elsewhere}
+    assert list(read_evaluations(tmp_path)) == ["test", "other"]
+    again = evaluate(trained, source, manifest, name="other")
+    with pytest.raises(ValueError, match=r"other.json is about other images .*--name"):
+        save_evaluation(tmp_path, again)
+    assert name_evaluation(tmp_path, "other", elsewhere.data_sha256) == "other"
+    assert name_evaluation(tmp_path, "other", result.data_sha256) == f"other-{result.data_sha256[:8]}"
+    assert name_evaluation(tmp_path, "test", result.data_sha256) == f"test-{result.data_sha256[:8]}"
+    assert name_evaluation(tmp_path, "../my photos/", "0") == "my-photos"
+    for bad in ("../x", ".hidden", "a/b", ""):
+        with pytest.raises(ValueError, match="use letters, digits"):
+            save_evaluation(tmp_path, Evaluation(**{**vars(result), "name": bad}))
+
+
+def test_the_hash_depends_on_images_and_labels_not_on_names(tested):
+    from pfdl.vision.evaluation import hash_images
+
+    rows = tested[2].rows_of("test")
+    renamed = [row._replace(path=f"x/{row.path}") for row in reversed(rows)]
+    assert hash_images(renamed) == hash_images(rows)
+    assert hash_images(rows[1:]) != hash_images(rows)
+    assert hash_images([rows[0]._replace(class_name="light"), *rows[1:]]) != hash_images(rows)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"overall": "high"},
+        {"overall": float("nan")},
+        {"by_class": {"dark": 2.0}},
+        {"by_class": [0.5]},
+        {"worst_group": {}},
+        {"groups": None},
+        {"name": 3},
+        {"colour": "red"},
+    ],
+)
+def test_damaged_files_are_named(tested, tmp_path, damage):
+    path = save_evaluation(tmp_path, tested[-1])
+    path.write_text(json.dumps({**json.loads(path.read_text()), **damage}))
+    with pytest.raises(ValueError, match=r"test.json is not an evaluation"):
+        read_evaluations(tmp_path)
+    problems = []
+    assert read_evaluations(tmp_path, problems) == {}
+    assert "test.json was left out" in problems[0]
+
+
+def test_the_test_set_is_that_of_the_run_or_else_what_was_not_trained_on(tested):
+    trained, source, manifest, _ = tested
+    manifest.save(trained.folder / "manifest.csv")
+    assert find_test_set(trained, source) == (manifest, manifest)
+    fewer = TinySource()
+    fewer.samples = fewer.samples[::2]
+    other, own = find_test_set(trained, fewer)
+    assert own == manifest
+    trained_on = {row.sha256 for row in manifest.rows if row.side == "train"}
+    assert {row.sha256 for row in other.rows} == {s.sha256 for s in fewer.samples} - trained_on
+    assert "which the model was trained on" in other.notes[0]
+    assert evaluate(trained, fewer, other, trained_on=own).average_in_training_mixture is not None
+
+
+def test_reports_read_evaluations_without_the_packages_of_training():
+    blocked = "import sys; sys.modules.update({'lightning': None, 'safetensors': None, 'torchmetrics': None})"
+    code = f"{blocked}; from pfdl.vision.evaluation import read_evaluations; print(read_evaluations('.'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "{}\n"), done.stderr

@@ -5,6 +5,9 @@ import torch
 from torch import nn
 
 import pfdl
+import pfdl.vision.backbones
+from pfdl.vision.features import embed
+from pfdl.vision.pixels import normalise
 
 torchvision = pytest.importorskip("torchvision", reason="torchvision is not installed")
 
@@ -99,6 +102,53 @@ def test_a_copied_model_leaves_the_tap_alone():
     seen = tap.features
     twin(torch.zeros(3, 6))
     assert tap.features is seen
+
+
+def test_a_watched_model_can_be_copied_averaged_and_saved(tmp_path):
+    model = small_model()
+    tap = pfdl.attach(model)
+    inputs = torch.randn(4, 6)
+    model(inputs)  # its features now hang on a graph, which cannot be copied
+    twin, twins_tap = copy.deepcopy((model, tap))
+    twin(2 * inputs)
+    torch.testing.assert_close(twins_tap.features, torch.relu(twin[0](2 * inputs)))
+    torch.testing.assert_close(tap.features, torch.relu(model[0](inputs)))
+    averaged = torch.optim.swa_utils.AveragedModel(model)
+    torch.testing.assert_close(averaged(inputs), model(inputs))
+    torch.save(model, tmp_path / "model.pth")
+    torch.testing.assert_close(torch.load(tmp_path / "model.pth", weights_only=False)(inputs), model(inputs))
+    twins_tap.detach()
+    assert not twin[2]._forward_pre_hooks
+    assert model[2]._forward_pre_hooks
+
+
+def test_maps_of_one_pixel_are_flattened():
+    model = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(3, 2, 1), nn.Flatten())
+    tap = pfdl.attach(model, "1")
+    assert tap.num_features == 3
+    images = torch.randn(4, 3, 5, 5)
+    model(images)
+    torch.testing.assert_close(tap.features, images.mean((2, 3)))
+
+
+def test_a_classifier_of_timm_that_is_a_convolution():
+    pytest.importorskip("timm", reason="timm is not installed")
+    model = pfdl.vision.backbones.make_backbone("timm/resnetv2_50x1_bit", 3, image_size=32).eval()
+    tap = pfdl.attach(model)
+    with torch.no_grad():
+        logits = model(torch.randn(2, 3, 32, 32))
+        maps = tap.features[:, :, None, None]
+        torch.testing.assert_close(model.get_submodule(tap.layer_name)(maps).flatten(1), logits)
+    assert tap.features.shape == (2, tap.num_features)
+
+
+def test_embed_gives_the_features_of_many_images_and_leaves_the_model_as_it_was():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 4), nn.Dropout(0.5), nn.Linear(4, 2))
+    images = torch.randint(256, (5, 3, 2, 2)).byte()
+    features = embed(model, images, batch_size=2)
+    torch.testing.assert_close(features, model[1](normalise(images).flatten(1)))
+    assert model.training
+    assert not model[3]._forward_pre_hooks
 
 
 def test_mistakes_are_named():

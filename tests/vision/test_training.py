@@ -1,25 +1,32 @@
 import json
+import re
 import sys
 from dataclasses import asdict, replace
 
 import pandas as pd
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
+import pfdl
 from pfdl._internal.runs import CONFIG, claim, read_run
-from pfdl.vision import training
+from pfdl.data import make_split
+from pfdl.objectives.penalties.base import Penalty
+from pfdl.objectives.weightings import Balance
+from pfdl.vision import loggers, training
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.checkpoint import WEIGHTS, ModelConfig, load_model, save_weights
+from pfdl.vision.classifier import ImageClassifier
 from pfdl.vision.resume import STATE
-from pfdl.vision.training import SCENES, TrainingConfig, train
-from tests.vision.tiny_images import tiny_data
+from pfdl.vision.training import INFERRED_CONTEXTS, TrainingConfig, train
+from tests.vision.tiny_images import TinySource, tiny_data
 
-PLAN = TrainingConfig(backbone="mlp", objective="erm", image_size=8, epochs=1, batch_size=8)
+TINY = TrainingConfig(backbone="mlp", objective="erm", image_size=8, epochs=1, batch_size=8)
 
 
 def test_a_run_can_be_read_back_without_any_code_of_its_own(tmp_path):
     source, manifest = tiny_data()
-    train(PLAN, source, manifest, tmp_path / "run", device="cpu")
+    train(TINY, source, manifest, tmp_path / "run", device="cpu")
     trained = load_model(tmp_path / "run" / WEIGHTS)
     assert trained.config == ModelConfig("mlp", ("bright", "dark"), 8)
     assert trained.folder == tmp_path / "run"
@@ -29,48 +36,171 @@ def test_a_run_can_be_read_back_without_any_code_of_its_own(tmp_path):
 
 def test_a_folder_of_another_run_is_refused_with_what_differs(tmp_path):
     source, manifest = tiny_data()
-    train(PLAN, source, manifest, tmp_path / "run", device="cpu")
+    train(TINY, source, manifest, tmp_path / "run", device="cpu")
     with pytest.raises(ValueError, match="differs in objective, seed"):
-        train(replace(PLAN, objective="pfdl", seed=1), source, manifest, tmp_path / "run")
+        train(replace(TINY, objective="pfdl", seed=1), source, manifest, tmp_path / "run")
     with pytest.raises(ValueError, match="differs in image_size"):
-        train(replace(PLAN, image_size=9), source, manifest, tmp_path / "run")
+        train(replace(TINY, image_size=9), source, manifest, tmp_path / "run")
     with pytest.raises(ValueError, match="differs in split"):
-        train(PLAN, source, tiny_data(seed=1)[1], tmp_path / "run")
+        train(TINY, source, tiny_data(seed=1)[1], tmp_path / "run")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").touch()
     with pytest.raises(ValueError, match="no run of pfdl"):
-        train(PLAN, source, manifest, tmp_path / "other")
+        train(TINY, source, manifest, tmp_path / "other")
 
 
 def test_without_validation_images_the_last_weights_are_kept_and_nothing_stops_early(tmp_path):
     source, manifest = tiny_data(validation_fraction=0)
-    train(replace(PLAN, epochs=2), source, manifest, tmp_path / "run", device="cpu")
+    train(replace(TINY, epochs=2), source, manifest, tmp_path / "run", device="cpu")
     assert (tmp_path / "run" / WEIGHTS).exists()
     with pytest.raises(ValueError, match="needs a validation set"):
-        train(replace(PLAN, patience=1), source, manifest, tmp_path / "other", device="cpu")
+        train(replace(TINY, patience=1), source, manifest, tmp_path / "other", device="cpu")
 
 
-def test_training_stops_when_validation_accuracy_does(tmp_path, monkeypatch):
-    monkeypatch.setattr("pfdl.vision.classifier._accuracy", lambda logits, labels: torch.tensor(0.5))
+@pytest.mark.parametrize(
+    ("changes", "asking"),
+    [
+        ({"objective": "groupdro"}, "the objective 'groupdro'"),
+        ({"objective": "irm+pfdl"}, "the objective 'irm[+]pfdl'"),
+        ({"sampler": "groups"}, "the sampler 'groups'"),
+        ({"select": "worst-group"}, "the selection by 'worst-group'"),
+    ],
+)
+def test_what_needs_contexts_is_refused_where_they_are_hidden(changes, asking, tmp_path):
+    with pytest.raises(ValueError, match=f"{asking} needs contexts.* give --contexts known or --contexts inferred"):
+        train(replace(TINY, **changes), *tiny_data(), tmp_path / "run", device="cpu")
+    source = TinySource(contexts=("",))
+    manifest = make_split(source, validation_fraction=0.25)
+    with pytest.raises(ValueError, match=f"{asking} needs contexts, and these images have none; give --contexts inf"):
+        train(replace(TINY, **changes), source, manifest, tmp_path / "run", device="cpu")
+    with pytest.raises(ValueError, match="contexts is 'known', but these images have none"):
+        train(replace(TINY, **changes, contexts="known"), source, manifest, tmp_path / "run", device="cpu")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("contexts", ["known", "inferred"])
+def test_objectives_get_the_contexts_that_the_config_allows(contexts, tmp_path):
+    config = replace(TINY, objective="groupdro", contexts=contexts, select="worst-group")
+    folder = train(config, *tiny_data(), tmp_path / "run", device="cpu")
+    table = pd.read_csv(folder / "metrics.csv")
+    assert len(table) == TINY.epochs
+    assert (table["val_worst_group"] <= table["val_worst_class"]).all()
+    assert (table["val_worst_class"] <= table["val_accuracy"]).all()
+    assert (folder / INFERRED_CONTEXTS).exists() == (contexts == "inferred")
+
+
+def test_balance_is_shown_all_training_images_before_the_first_batch(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(Balance, "prepare", lambda self, labels, contexts: seen.append((labels, contexts)))
     source, manifest = tiny_data()
-    train(replace(PLAN, epochs=9, patience=2), source, manifest, tmp_path / "run", device="cpu")
-    assert len((tmp_path / "run" / "metrics.csv").read_text().splitlines()) == 1 + 3
+    train(replace(TINY, objective="balance", contexts="known"), source, manifest, tmp_path / "run", device="cpu")
+    (labels, contexts) = seen[0]
+    assert [labels.tolist(), contexts.tolist()] == [list(numbers) for numbers in manifest.numbers_of("train")]
 
 
-def test_objectives_between_environments_are_told_the_contexts(tmp_path):
-    source, manifest = tiny_data()
-    train(replace(PLAN, objective="groupdro"), source, manifest, tmp_path / "run", device="cpu")
-    assert len((tmp_path / "run" / "metrics.csv").read_text().splitlines()) == 1 + PLAN.epochs
+def test_the_sampler_of_groups_draws_all_groups_alike(tmp_path, monkeypatch):
+    drawn = []
+    step = ImageClassifier.training_step
+
+    def note(self, batch, batch_idx):
+        drawn.append((batch[1] * 2 + batch[2]).tolist())
+        return step(self, batch, batch_idx)
+
+    monkeypatch.setattr(ImageClassifier, "training_step", note)
+    config = replace(TINY, sampler="groups", contexts="known", epochs=2, batch_size=4)
+    train(config, *tiny_data(), tmp_path / "run", device="cpu")
+    half = len(drawn) // 2
+    for epoch in (drawn[:half], drawn[half:]):
+        counts = [sum(batch.count(group) for batch in epoch) for group in range(4)]
+        assert max(counts) - min(counts) <= 4  # what does not fill a last batch is left out
+    assert drawn[:half] != drawn[half:]
 
 
-def test_tensorboard_is_not_required(tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "find_spec", lambda name: None)
-    train(PLAN, *tiny_data(), tmp_path / "run", device="cpu")
+def test_a_made_up_objective_trains_by_name(tmp_path):
+    class Size(Penalty):
+        """Penalise the mean squared feature."""
+
+        def __init__(self, *, weight=1.0):
+            super().__init__()
+            self.weight = weight
+
+        def forward(self, features):
+            return self.weight * features.square().mean()
+
+        def metrics(self):
+            return {"size_weight": torch.tensor(self.weight)}
+
+    pfdl.register_objective("made-up-size", Size)
+    config = replace(TINY, objective="made-up-size+pfdl", objective_settings={"made-up-size": {"weight": 0.5}})
+    folder = train(config, *tiny_data(), tmp_path / "run", device="cpu")
+    table = pd.read_csv(folder / "metrics.csv")
+    assert table["size_weight"].tolist() == [0.5]
+    assert "L_decorr" in table
+
+
+def test_loggers_are_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(loggers, "find_spec", lambda name: None)
+    train(TINY, *tiny_data(), tmp_path / "run", device="cpu")
     assert not (tmp_path / "run" / "tensorboard").exists()
+    for name in ("tensorboard", "wandb", "mlflow"):
+        with pytest.raises(ModuleNotFoundError, match=f"the logger '{name}' needs the package {name}"):
+            train(TINY, *tiny_data(), tmp_path / "other", device="cpu", loggers=[name])
+    with pytest.raises(ValueError, match="logger is 'paper'"):
+        train(TINY, *tiny_data(), tmp_path / "other", device="cpu", loggers=["paper"])
 
 
-def test_the_progress_bar_leaves_standard_output_alone(tmp_path, capsys):
-    train(PLAN, *tiny_data(), tmp_path / "run", device="cpu", progress=True)
+def test_loggers_go_through_lightning(tmp_path, monkeypatch):
+    monkeypatch.setattr(loggers, "find_spec", lambda name: True)
+    monkeypatch.setattr(loggers, "WandbLogger", lambda **settings: ("wandb", settings["name"]))
+    monkeypatch.setattr(loggers, "MLFlowLogger", lambda **settings: ("mlflow", settings["run_name"]))
+    made = loggers.make_loggers(["csv", "wandb", "mlflow", "wandb"], tmp_path / "run")
+    assert made == [("wandb", "run"), ("mlflow", "run")]
+    assert loggers.make_loggers(["csv"], tmp_path / "run") == []
+
+
+def test_the_epoch_is_the_x_axis_of_loggers(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    folder = train(replace(TINY, epochs=3), *tiny_data(), tmp_path / "run", device="cpu", loggers=["tensorboard"])
+    events = EventAccumulator(str(folder / "tensorboard")).Reload()
+    for name in ("train_loss", "val_accuracy"):
+        assert [point.step for point in events.Scalars(name)] == [0, 1, 2]
+
+
+def test_without_a_terminal_progress_is_one_line_per_epoch(tmp_path, capsys):
+    config = replace(TINY, epochs=2, contexts="inferred")
+    train(config, *tiny_data(), tmp_path / "run", device="cpu", progress=True)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    inferred, first, second = printed.err.splitlines()
+    assert inferred == json.loads((tmp_path / "run" / "contexts.json").read_text())["sentence"]
+    assert re.fullmatch(r"epoch 1/2: loss [\d.]+, accuracy [\d.]+, validation accuracy [\d.]+ \([\d.]+ s\)", first)
+    assert second.startswith("epoch 2/2: ")
+
+
+def test_several_processes_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ValueError, match=r"there are 2 training processes .* without torchrun"):
+        train(TINY, *tiny_data(), tmp_path / "run", device="cpu")
+
+
+def test_local_weights_are_the_start_and_part_of_the_run(tmp_path):
+    torch.manual_seed(3)
+    stock = make_backbone("mlp", 5, image_size=8)
+    torch.save(stock.state_dict(), tmp_path / "weights.pth")
+    config = replace(TINY, weights=str(tmp_path / "weights.pth"), learning_rate=0.0, momentum=0.0, weight_decay=0.0)
+    folder = train(config, *tiny_data(), tmp_path / "run", device="cpu")
+    trained = load_model(folder).model
+    assert torch.equal(trained[1].weight, stock[1].weight)
+    assert trained[-1].out_features == 2
+    torch.save(make_backbone("mlp", 5, image_size=8).state_dict(), tmp_path / "weights.pth")
+    with pytest.raises(ValueError, match="differs in weights"):
+        train(config, *tiny_data(), folder, device="cpu")
+
+
+def test_the_progress_bar_leaves_standard_output_alone(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    train(TINY, *tiny_data(), tmp_path / "run", device="cpu", progress=True)
     printed = capsys.readouterr()
     assert printed.out == ""
     assert "val_accuracy" in printed.err
@@ -79,11 +209,26 @@ def test_the_progress_bar_leaves_standard_output_alone(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"epochs": 0}, {"seed": -1}, {"precision": "16"}, {"patience": 0}, {"objective": "sgd"}, {"backbone": "x"}],
+    [
+        {"epochs": 0},
+        {"seed": -1},
+        {"precision": "16"},
+        {"patience": 0},
+        {"objective": "sgd"},
+        {"objective": "pfdl", "objective_settings": {"pfdl": {"colour": 1}}},
+        {"backbone": "x"},
+        {"optimizer": "lion"},
+        {"schedule": "linear"},
+        {"augment": "mixup"},
+        {"select": "best"},
+        {"sampler": "none"},
+        {"contexts": "guessed"},
+        {"label_smoothing": 1.0},
+    ],
 )
-def test_a_wrong_plan_is_a_sentence_before_anything_is_written(wrong, tmp_path):
-    with pytest.raises(ValueError, match=r"must be|choose|unknown"):
-        train(replace(PLAN, **wrong), *tiny_data(), tmp_path / "run")
+def test_a_wrong_config_is_a_sentence_before_anything_is_written(wrong, tmp_path):
+    with pytest.raises(ValueError, match=r"must be|choose|unknown|give|it has"):
+        train(replace(TINY, **wrong), *tiny_data(), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -145,28 +290,82 @@ def test_reading_a_model_does_not_need_lightning(tmp_path, monkeypatch):
     assert isinstance(load_model(write_run(tmp_path / "run"))[0], torch.nn.Module)
 
 
-def test_inferred_scenes_are_kept_and_damage_is_mended(tmp_path, caplog):
+def test_inferred_contexts_are_kept_and_damage_is_mended(tmp_path, caplog):
     source, manifest = tiny_data()
-    folder = train(replace(PLAN, objective="pfdl"), source, manifest, tmp_path / "run", device="cpu")
-    scenes = pd.read_csv(folder / SCENES)
-    assert sorted(scenes["path"]) == sorted(row.path for row in manifest.rows_of("train"))
-    found = (folder / SCENES).read_bytes()
+    config = replace(TINY, objective="balance", contexts="inferred")
+    folder = train(config, source, manifest, tmp_path / "run", device="cpu")
+    contexts = pd.read_csv(folder / INFERRED_CONTEXTS)
+    assert sorted(contexts["path"]) == sorted(row.path for row in manifest.rows_of("train"))
+    found = (folder / INFERRED_CONTEXTS).read_bytes()
 
     def again():
-        (folder / STATE).unlink()  # so that it trains anew
-        train(replace(PLAN, objective="pfdl"), source, manifest, folder, device="cpu")
+        (folder / STATE).unlink()  # so that it trains again
+        train(config, source, manifest, folder, device="cpu")
 
-    scenes["scene"] = 1 - scenes["scene"] % 2  # what stands there is taken
-    scenes.to_csv(folder / SCENES, index=False)
-    kept = (folder / SCENES).read_bytes()
+    contexts["context"] = 1 - contexts["context"] % 2  # what is there is taken
+    contexts.to_csv(folder / INFERRED_CONTEXTS, index=False)
+    kept = (folder / INFERRED_CONTEXTS).read_bytes()
     again()
-    assert (folder / SCENES).read_bytes() == kept
-    for damage in (b"path,scene\nelsewhere,0\n", b"\xff\x00"):
-        (folder / SCENES).write_bytes(damage)
+    assert (folder / INFERRED_CONTEXTS).read_bytes() == kept
+    for damage in (
+        b"path,context\nelsewhere,0\n",
+        b"\xff\x00",
+        found.replace(b",0\n", b",-7\n").replace(b",1\n", b",x\n"),
+    ):
+        (folder / INFERRED_CONTEXTS).write_bytes(damage)
         again()
-        assert (folder / SCENES).read_bytes() == found
-    assert "contexts are inferred anew" in caplog.text
+        assert (folder / INFERRED_CONTEXTS).read_bytes() == found
+    assert "contexts are inferred again" in caplog.text
 
 
-def test_objectives_without_pfdl_infer_nothing(tmp_path):
-    assert not (train(PLAN, *tiny_data(), tmp_path / "run", device="cpu") / SCENES).exists()
+def test_with_hidden_contexts_nothing_is_inferred(tmp_path):
+    assert not (train(TINY, *tiny_data(), tmp_path / "run", device="cpu") / INFERRED_CONTEXTS).exists()
+
+
+def test_contexts_are_inferred_from_a_network_that_has_learnt_something(tmp_path, monkeypatch):
+    torch.save(make_backbone("mlp", 2, image_size=8).state_dict(), tmp_path / "weights.pth")
+    described = []
+
+    def describe(model, images, device):
+        described.append(device)
+        return images.flatten(1).float()
+
+    monkeypatch.setattr(training, "embed", describe)
+    config = replace(TINY, contexts="inferred", weights=str(tmp_path / "weights.pth"))
+    train(config, *tiny_data(), tmp_path / "run", device="cpu")
+    assert set(described) == {"cpu"}
+
+
+def rewrite(run, change):
+    state = load_file(run / WEIGHTS)
+    change(state)
+    save_file(state, run / WEIGHTS)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda state: state["1.weight"].fill_(float("nan")), "not finite in '1.weight'"),
+        (lambda state: state.update({"1.bias": state["1.bias"].to(torch.int8)}), "'1.bias' is I8 of shape"),
+        (lambda state: state.update({"1.bias": state["1.bias"][:5].clone()}), r"F32 of shape \(5,\) there and"),
+        (lambda state: state.pop("5.bias"), "'5.bias' is missing there"),
+        (lambda state: state.update({"more": torch.ones(1)}), r"'more' is F32 of shape \(1,\) there and missing"),
+    ],
+)
+def test_wrong_weights_are_sentences(change, message, tmp_path):
+    run = write_run(tmp_path / "run")
+    rewrite(run, change)
+    with pytest.raises(ValueError, match=message):
+        load_model(run)
+
+
+@pytest.mark.parametrize("backbone", ["mlp", "cn"])
+def test_a_huge_image_size_is_compared_with_the_weights_before_memory_is_taken(backbone, tmp_path, monkeypatch):
+    run = write_run(tmp_path / "run")
+    content = json.loads((run / CONFIG).read_text())
+    content["settings"]["model"].update(backbone=backbone, image_size=16384)
+    (run / CONFIG).write_text(json.dumps(content))
+    with pytest.raises(
+        ValueError, match=f"does not hold the weights of a {backbone} for 2 classes and images of 16384"
+    ):
+        load_model(run)

@@ -18,6 +18,8 @@ class AtomicModule(nn.Module):
         Raises:
             RuntimeError, ValueError, TypeError: If the state does not fit this module; nothing has changed then.
         """
+        if isinstance(state_dict, Mapping) and not all(isinstance(key, str) for key in state_dict):
+            raise ValueError("the state has keys that are not strings; give what state_dict() returned.")
         before = copy.deepcopy(self.state_dict())
         try:
             return super().load_state_dict(state_dict, strict=strict, assign=assign)

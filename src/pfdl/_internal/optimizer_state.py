@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from pfdl._internal.validation import is_plain_tensor
+
 NEVER_TAKEN = frozenset({"params", "param_names", "fused", "foreach", "capturable", "differentiable"})
 """What a group keeps from its own optimiser: which parameters it has, and which implementation runs."""
 
@@ -25,7 +27,8 @@ def load_optimizer_state(optimizer: Optimizer, state: Mapping[str, Any]) -> None
     The state is compared with the one that this optimiser makes itself in a trial step on copies of its parameters:
     every moment must have the same name, shape and kind of number, and be finite. Of a parameter group only the
     settings that the optimiser has are taken, and none that choose an implementation (``fused``, ``foreach``,
-    ``capturable``, ``differentiable``). The optimiser shares no memory with ``state`` afterwards.
+    ``capturable``, ``differentiable``). A second trial step, from the state, must succeed. Afterwards the optimiser
+    shares no memory with ``state``.
 
     Args:
         optimizer: Any optimiser whose ``step()`` needs no closure.
@@ -45,13 +48,14 @@ def load_optimizer_state(optimizer: Optimizer, state: Mapping[str, Any]) -> None
     made = _trial(optimizer, groups) if saved_state else {}
     parameters = [parameter for group in groups for parameter in group["params"]]
     fitting = {
-        key: _fitting(made.get(parameter, {}), saved_state[key], f"parameter {key}")
+        parameter: _fitting(made.get(parameter, {}), saved_state[key], f"parameter {key}")
         for key, parameter in zip(flat_keys, parameters, strict=True)
         if key in saved_state
     }
+    _check_usable(optimizer, groups, fitting)
     optimizer.load_state_dict(
         {
-            "state": fitting,
+            "state": {key: fitting[one] for key, one in zip(flat_keys, parameters, strict=True) if one in fitting},
             "param_groups": [{**group, "params": some} for group, some in zip(groups, keys, strict=True)],
         }
     )
@@ -105,7 +109,7 @@ def _setting(name: str, own: Any, saved: Any) -> Any:
     elif isinstance(own, bool) or own is None or isinstance(own, str):
         if type(saved) is type(own):
             return saved
-    elif _is_number(own) and _is_number(saved):
+    elif _is_number(own) and _is_number(saved) and (saved >= 0 or own < 0):
         return saved
     raise ValueError(f"the setting {name!r} of the optimiser state is {_shown(saved)}; it must be like {own}.")
 
@@ -113,9 +117,10 @@ def _setting(name: str, own: Any, saved: Any) -> Any:
 def _trial(optimizer: Optimizer, groups: list[Group]) -> dict[Tensor, Values]:
     """Return the state that the optimiser has for each parameter after one step, made on copies."""
     reason: Exception | None = None
-    for seeded in (False, True):  # some optimisers make their state when they are built: they start from a copy of it
+    start: Mapping[Tensor, Values]
+    for start in ({}, optimizer.state):  # some optimisers make their state when they are built, and step from there
         try:
-            return _step_on_copies(optimizer, groups, seeded)
+            return _step_on_copies(optimizer, groups, start)[1]
         except Exception as error:
             reason = error
     raise ValueError(
@@ -124,7 +129,22 @@ def _trial(optimizer: Optimizer, groups: list[Group]) -> dict[Tensor, Values]:
     ) from reason
 
 
-def _step_on_copies(optimizer: Optimizer, groups: list[Group], seeded: bool) -> dict[Tensor, Values]:
+def _check_usable(optimizer: Optimizer, groups: list[Group], state: Mapping[Tensor, Values]) -> None:
+    """Raise unless the optimiser can step from this state, whose tensors fit."""
+    try:
+        finite = all(bool(torch.isfinite(value).all()) for value in _step_on_copies(optimizer, groups, state)[0])
+    except Exception as error:
+        if not state and isinstance(error, TypeError):
+            return  # step() needs a closure, and there is nothing to step from yet
+        raise ValueError(f"a trial step with the optimiser state failed ({error}).") from error
+    if not finite:
+        raise ValueError("a trial step with the optimiser state gives values that are not finite.")
+
+
+def _step_on_copies(
+    optimizer: Optimizer, groups: list[Group], start: Mapping[Tensor, Values]
+) -> tuple[list[Tensor], dict[Tensor, Values]]:
+    """Take one step on copies of the parameters, all zero, from a copy of a state; return both after it."""
     trial = copy.copy(optimizer)
     # What a subclass keeps beside torch's own; not a step that a scheduler has wrapped, nor what a scaler has planted.
     others = vars(optimizer).keys() - vars(trial).keys() - {"step", "found_inf", "grad_scale"}
@@ -135,10 +155,11 @@ def _step_on_copies(optimizer: Optimizer, groups: list[Group], seeded: bool) -> 
     trial.param_groups = [{**group, "params": [copies[one] for one in group["params"]]} for group in groups]
     for parameter, scratch in copies.items():
         scratch.grad = torch.zeros_like(scratch)
-        if seeded:
-            trial.state[scratch] = copy.deepcopy(optimizer.state.get(parameter, {}))
+        if parameter in start:
+            trial.state[scratch] = copy.deepcopy(start[parameter])
     type(optimizer).step(trial)
-    return {parameter: trial.state[scratch] for parameter, scratch in copies.items() if scratch in trial.state}
+    state = {parameter: trial.state[scratch] for parameter, scratch in copies.items() if scratch in trial.state}
+    return list(copies.values()), state
 
 
 def _fitting(made: Values, saved: Any, of: str) -> Values:
@@ -158,7 +179,7 @@ def _value(made: Any, saved: Any, of: str) -> Any:
 
 
 def _tensor(made: Tensor, saved: Any, of: str) -> Tensor:
-    if not isinstance(saved, Tensor) or saved.layout is not torch.strided or saved.is_meta or saved.is_quantized:
+    if not is_plain_tensor(saved):
         raise ValueError(f"{of} in the optimiser state is {_shown(saved)}; it must be a tensor with numbers.")
     if saved.shape != made.shape:
         raise ValueError(f"{of} in the optimiser state has shape {tuple(saved.shape)}; it must be {tuple(made.shape)}.")

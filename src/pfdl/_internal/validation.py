@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
+from typing import TypeGuard
 
 import torch
 from torch import Tensor
+
+
+def is_plain_tensor(value: object) -> TypeGuard[Tensor]:
+    """Whether a value is a tensor that has its numbers in memory, as a state must have them."""
+    return isinstance(value, Tensor) and value.layout is torch.strided and not (value.is_meta or value.is_quantized)
 
 
 def check_choice(name: str, value: str, choices: Collection[str]) -> None:
@@ -20,6 +27,14 @@ def check_count(name: str, value: int, minimum: int) -> None:
         raise TypeError(f"{name} is {value!r}; give a whole number.")
     if value < minimum:
         raise ValueError(f"{name} is {value}; it must be at least {minimum}.")
+
+
+def check_number(name: str, value: float, minimum: float = 0.0) -> None:
+    """Raise unless ``value`` is a finite number of at least ``minimum``."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} is {value!r}; give a number.")
+    if not math.isfinite(value) or value < minimum:
+        raise ValueError(f"{name} is {value}; give a finite number of at least {minimum:g}.")
 
 
 def check_num_features(num_features: int) -> None:

@@ -11,12 +11,24 @@ import typer
 
 from pfdl._internal.text import printable_lines
 
-BUILT_IN = "contexts"
-DATA_HELP = "A folder class/context/image or class/image; or the word 'contexts' for the built-in drawn data set."
-Data = Annotated[str, typer.Argument(metavar="DIR|contexts", help=DATA_HELP)]
+DATA_HELP = (
+    "A folder class/image or class/context/image, with or without train, val and test above it; a table with a line "
+    "per image (.csv, .tsv, .parquet); or the word 'shapes' for the built-in data set."
+)
+DATA = "DIR|TABLE|shapes"
+Data = Annotated[str, typer.Argument(metavar=DATA, help=DATA_HELP)]
+PathColumn = Annotated[str | None, typer.Option(help="Column of a table that has the path of the image.")]
+LabelColumn = Annotated[str | None, typer.Option(help="Column of a table that has the class.")]
+ContextColumn = Annotated[str | None, typer.Option(help="Column of a table that has the context.")]
+SplitColumn = Annotated[
+    str | None, typer.Option(help="Column of a table that has the set: train, val, test or 0, 1, 2.")
+]
+GroupColumn = Annotated[
+    str | None, typer.Option(help="Column of a table of what must stay on one side of a split, such as a patient.")
+]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder that pfdl train made.")]
 Superclass = Annotated[str | None, typer.Option(help="Top folder to use, where classes lie one level deeper (NICO).")]
-OnBadImage = Annotated[str, typer.Option(help="error: name unusable files and stop; skip: name them and go on.")]
+OnBadImage = Annotated[str, typer.Option(help="error: name unusable files and stop; skip: leave them out.")]
 Device = Annotated[str, typer.Option(help="cpu or cuda; auto takes a GPU where there is one.")]
 
 
@@ -29,7 +41,7 @@ def answering_mistakes() -> Iterator[None]:
         sentence = str(error)
         if isinstance(error, ModuleNotFoundError) and error.name:  # without a name the sentence is our own
             sentence += "; install it, or pfdl[images], which brings all that images need."
-        elif isinstance(error, OSError) and error.strerror:  # likewise
+        elif isinstance(error, OSError) and error.strerror:  # without it the sentence is our own, too
             sentence = f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
         typer.echo(f"Error: {printable_lines(sentence)}", err=True)
         raise typer.Exit(2) from None

@@ -1,21 +1,29 @@
-"""The command that asks whether a model leans on correlations."""
+"""The command that asks whether a model relies on context."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from pfdl._internal.text import printable, printable_lines
-from pfdl.cli.common import DATA_HELP, Device, Superclass, answering_mistakes
-from pfdl.cli.images import open_source
+from pfdl.cli.common import (
+    DATA,
+    DATA_HELP,
+    ContextColumn,
+    Device,
+    LabelColumn,
+    PathColumn,
+    SplitColumn,
+    Superclass,
+    answering_mistakes,
+)
+from pfdl.cli.images import open_source, print_understood
 
-if TYPE_CHECKING:
-    from pfdl.vision.diagnosis import ImageDiagnosis
-
-SHOWN_FEATURES = 5
 TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".parquet")
+COLOURS = {"yes": typer.colors.RED, "no": typer.colors.GREEN, "cannot tell": typer.colors.BRIGHT_BLACK}
 
 
 def diagnose(
@@ -23,20 +31,26 @@ def diagnose(
         Path,
         typer.Argument(metavar="RUN|TABLE", help="The folder that pfdl train made; or a table: CSV or Parquet."),
     ],
-    data: Annotated[str | None, typer.Argument(metavar="DIR|contexts", help=DATA_HELP)] = None,
-    compare: Annotated[Path | None, typer.Option(help="A second run, shown side by side.")] = None,
+    data: Annotated[str | None, typer.Argument(metavar=DATA, help=DATA_HELP)] = None,
+    compare: Annotated[Path | None, typer.Option(help="A second run: which of the two relies more?")] = None,
     target: Annotated[str | None, typer.Option(help="For a table: the column to be predicted.")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("diagnosis.html"),
+    path_column: PathColumn = None,
+    label_column: LabelColumn = None,
+    context_column: ContextColumn = None,
+    split_column: SplitColumn = None,
     superclass: Superclass = None,
     device: Device = "auto",
 ) -> None:
-    """Is a model leaning on correlations? A verdict in words, and a page that shows why.
+    """Does a model rely on context? Yes, no or cannot tell, and a page that shows why.
 
-    A trained model is judged on the test images of its own split: which features can be told from the others, within
-    classes and across them, what they know of the context, and whether its answers follow it. A table is
-    screened: which columns follow the target only because of how the rows were selected?
+    A trained model is judged on images that it was not trained on: does it recognise a class less often outside the
+    context that goes with the class in training? Where the images have no contexts, contexts are inferred. The page
+    shows which classes and contexts are affected, what accuracy to expect if the contexts shift, images of the worst
+    group, and how the features hang together. A table is screened: which columns follow the target only because of how
+    the rows were selected?
 
-        pfdl diagnose runs/erm contexts --compare runs/pfdl
+        pfdl diagnose runs/erm photos/ --compare runs/groupdro
 
         pfdl diagnose table.csv --target y
     """
@@ -49,9 +63,16 @@ def diagnose(
             endings = ", ".join(TABLE_SUFFIXES)
             raise ValueError(f"--target is for a table, and {run} is none: give a file that ends in {endings}.")
         elif data is None:
-            raise ValueError(f"say where the images of {run} are: pfdl diagnose {run} DIR (or the word contexts).")
+            raise ValueError(f"say where the images of {run} are: pfdl diagnose {run} DIR (or the word shapes).")
         else:
-            _diagnose_runs([run] if compare is None else [run, compare], data, superclass, device, output)
+            columns = {
+                "path_column": path_column,
+                "label_column": label_column,
+                "context_column": context_column,
+                "split_column": split_column,
+            }
+            runs = [run] if compare is None else [run, compare]
+            _diagnose_runs(runs, data, columns, superclass, device, output)
         typer.echo(output)
 
 
@@ -60,43 +81,51 @@ def register(app: typer.Typer) -> None:
     app.command()(diagnose)
 
 
-def _diagnose_runs(runs: list[Path], data: str, superclass: str | None, device: str, output: Path) -> None:
+def _diagnose_runs(
+    runs: list[Path],
+    data: str,
+    columns: Mapping[str, str | None],
+    superclass: str | None,
+    device: str,
+    output: Path,
+) -> None:
     from rich.console import Console
     from rich.markup import escape
 
     from pfdl._internal.devices import resolve_device
     from pfdl._internal.files import write_atomically
     from pfdl.data import read_manifest
-    from pfdl.report.diagnosis_page import build_page, name_runs
+    from pfdl.report.diagnosis_page import build_page, compare, name_runs
     from pfdl.report.page import render
     from pfdl.vision.checkpoint import load_model
     from pfdl.vision.diagnosis import diagnose_images
+    from pfdl.vision.evaluation import find_test_set
 
     place = resolve_device(device)
     found = []
     for run in runs:
         trained = load_model(run)
-        split = read_manifest(trained.folder / "manifest.csv")
-        source = open_source(data, superclass, "skip", split)
+        own = read_manifest(trained.folder / "manifest.csv")
+        source = open_source(data, superclass, "skip", own, columns=columns)
+        split = find_test_set(trained, source)[0]
+        if split != own:
+            print_understood(source, split)
         with Console(stderr=True).status(f"Diagnosing {escape(str(run))} on {place} …"):  # silent unless on a terminal
-            found.append(diagnose_images(trained, source, split, device=place))
-    for name, one in zip(name_runs(found), found, strict=True):
-        if len(found) > 1:
-            typer.echo(f"{printable(name)}:")
-        _print(one)
+            found.append(diagnose_images(trained, source, split, trained_on=own, device=place))
+    named = list(zip(name_runs(found), found, strict=True))
+    for name, one in named:
+        typer.echo(f"Does {printable(name)} rely on the context? ", nl=False)
+        typer.secho(one.answer.upper(), fg=COLOURS[one.answer], bold=True)
+        for words in one.verdict():
+            typer.echo(printable(words))
+        sentence, command = one.next_step(data)
+        typer.echo(f"What to try next: {sentence}\n  {printable(command)}")
+    if len(named) > 1:
+        typer.echo(printable(compare(named)))
     problems: list[str] = []
-    output.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(output, render(build_page(found, problems)))
+    write_atomically(output, render(build_page(found, data, problems)))
     for problem in problems:
         typer.echo(f"Note: {printable(problem)}", err=True)
-
-
-def _print(one: ImageDiagnosis) -> None:
-    for words in one.verdict():
-        typer.echo(printable(words))
-    typer.echo("Most predictable features:")
-    for feature, line in one.found.frame().head(SHOWN_FEATURES).iterrows():
-        typer.echo(f"  {feature}: R² {line['r2']:.4f}, within classes {line['r2_within_class']:.4f}")
 
 
 def _diagnose_table(path: Path, target: str | None, output: Path) -> None:

@@ -1,92 +1,120 @@
-"""The command that tests a trained model, and the images that commands are given."""
+"""What commands do with images: open them, say what was understood, test a model on them and print the figures."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from pfdl._internal.text import printable, printable_lines
-from pfdl.cli.common import BUILT_IN, Data, Device, Run, Superclass, answering_mistakes
+from pfdl._internal.text import printable
 
 if TYPE_CHECKING:
     from pfdl.data.manifest import Manifest
     from pfdl.data.sources import ContextSource
     from pfdl.vision.checkpoint import TrainedModel
     from pfdl.vision.evaluation import Evaluation
-EVALUATION = "evaluation.json"
 
 
-def evaluate(
-    run: Run,
-    data: Data,
-    manifest: Annotated[Path | None, typer.Option(help="Another split than the one the model was trained on.")] = None,
-    superclass: Superclass = None,
-    device: Device = "auto",
-) -> None:
-    """Test a trained model: accuracy at the seven ratios, by class and context, worst group, calibration.
+def open_source(
+    data: str,
+    superclass: str | None,
+    on_bad_image: str,
+    split: Manifest | None,
+    *,
+    columns: Mapping[str, str | None] | None = None,
+    test: str | None = None,
+) -> ContextSource:
+    """Open the images that a command was given, and name those that cannot be used.
 
-    The test images are those of the split that is kept with the model, so none of them was trained on. The figures
-    are also written to evaluation.json in the run folder.
+    Args:
+        data: What the user typed.
+        superclass: Top folder to use.
+        on_bad_image: ``"error"`` or ``"skip"``.
+        split: A split of these images that exists already; each image is then checked when it is loaded.
+        columns: The columns of a table, as :func:`pfdl.data.open_images` calls them.
+        test: Further images that are the test set.
+
+    Returns:
+        The source.
     """
-    with answering_mistakes():
-        from pfdl._internal.devices import resolve_device
-        from pfdl.data import read_manifest
-        from pfdl.vision.checkpoint import load_model
-
-        device = resolve_device(device)
-        trained = load_model(run)
-        split = read_manifest(manifest or trained.folder / "manifest.csv")
-        source = open_source(data, superclass, "skip", split)
-        evaluate_and_print(trained, source, split, device)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(evaluate)
-
-
-def open_source(data: str, superclass: str | None, on_bad_image: str, split: Manifest | None) -> ContextSource:
-    """The images that a command was given; the built-in ones as the split describes them."""
     from rich.console import Console
 
     from pfdl._internal.progress import counting
-    from pfdl.data import ContextFolder, ProceduralContexts
-    from pfdl.data.sources import describe_bad_images
+    from pfdl.data import open_images
+    from pfdl.data.sources import FileSource, describe_bad_images
 
-    if data == BUILT_IN:
-        described = {} if split is None else split.parameters.get("source", {})
-        try:
-            return ProceduralContexts(
-                **{name: described[name] for name in ("per_cell", "temptation", "seed") & described.keys()}
-            )
-        except TypeError as error:
-            raise ValueError(f"the manifest does not describe images of the built-in set: {error}") from None
     with counting("checking images", Console(stderr=True)) as show:
-        folder = ContextFolder(data, superclass=superclass, on_bad_image=on_bad_image, on_progress=show)
-        bad = split is None and folder.bad_images  # reads every image; with a split each is checked when it is loaded
-    if bad:
-        typer.echo(printable_lines(describe_bad_images(folder.root, folder.bad_images)), err=True)
-    return folder
+        source = open_images(
+            data,
+            **(columns or {}),
+            superclass=superclass,
+            on_bad_image=on_bad_image,
+            on_progress=show,
+            like=split,
+            test=test,
+        )
+        if split is None:
+            _ = source.samples  # reads every image
+    if split is None and isinstance(source, FileSource) and source.bad_images:
+        typer.echo(describe_bad_images(source.root, source.bad_images) + "\nThey are left out.", err=True)
+    return source
 
 
-def evaluate_and_print(trained: TrainedModel, source: ContextSource, split: Manifest, device: str) -> None:
-    """Test a model on a split, write the figures into its run folder and print them."""
-    from pfdl._internal.files import write_json
-    from pfdl.vision.evaluation import evaluate as measure
+def print_understood(source: ContextSource, split: Manifest) -> None:
+    """Say in two lines, on standard error, what was understood of the data, and what to know about its split."""
+    from pfdl.data import describe_images
 
-    result = measure(trained, source, split, device=device)
-    write_json(trained.folder / EVALUATION, result.to_dict())
+    typer.echo(describe_images(source, split), err=True)
+    for note in split.notes:
+        typer.echo(f"Note: {note}", err=True)
+
+
+def evaluate_and_print(
+    trained: TrainedModel,
+    source: ContextSource,
+    split: Manifest,
+    device: str,
+    *,
+    name: str | None = None,
+    data: str | None = None,
+    trained_on: Manifest | None = None,
+) -> Path:
+    """Test a model on a split, write the figures into its run folder and print them.
+
+    Args:
+        trained: The model.
+        source: The images.
+        split: Which of them are tested.
+        device: Where to compute.
+        name: What the evaluation is called; by default ``test`` for the run's own split, else after the data.
+        data: What the user called the data.
+        trained_on: The split of the training, if it is another.
+
+    Returns:
+        The file that was written.
+    """
+    from dataclasses import replace
+
+    from pfdl.vision import evaluation as vision
+
+    result = vision.evaluate(trained, source, split, trained_on=trained_on, device=device)
+    if name is None and trained_on not in (None, split):
+        name = vision.name_evaluation(trained.folder, Path(data or "data").resolve().stem, result.data_sha256)
+    result = replace(result, name=name or vision.OWN)
+    path = vision.save_evaluation(trained.folder, result)
     _print(result)
+    return path
 
 
 def _print(result: Evaluation) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from pfdl.vision.evaluation import describe_evaluation
 
     def show(title: str, numbers: Mapping[str, float]) -> None:
         table = Table(title=title, title_justify="left")
@@ -98,10 +126,8 @@ def _print(result: Evaluation) -> None:
     console = Console(width=None if sys.stdout.isatty() else 200)
     if result.by_ratio:
         show("Accuracy (%) by dominant ratio of the test set", result.by_ratio)
-    show(f"Accuracy (%) by class, all {result.images} test images", result.by_class)
+    show("Accuracy (%) by class", result.by_class)
     if result.by_context:
         show("Accuracy (%) by context", result.by_context)
-    worst = result.worst_group
-    where = printable(f"{worst.class_name} in {worst.context}" if worst.context else worst.class_name)
-    console.print(f"Worst group: {where}, {100 * worst.accuracy:.1f} % of {worst.images} images.", markup=False)
-    console.print(f"Overall {100 * result.overall:.1f} %; expected calibration error {result.calibration_error:.3f}.")
+    for sentence in describe_evaluation(result):
+        console.print(printable(sentence), markup=False, highlight=False)

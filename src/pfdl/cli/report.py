@@ -18,13 +18,18 @@ def report(
     runs: Annotated[
         list[Path], typer.Argument(metavar="RUNS…", help="Run folders, and folders that hold run folders.")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write; a name in .md gives Markdown.")] = (
+        Path("report.html")
+    ),
 ) -> None:
-    """Write one HTML page from any number of run folders: tables beside the paper's figures, plots, how it was made.
+    """Write one page from any number of run folders: tables beside the paper's figures, plots, how it was made.
 
-    The page works offline, on a phone and on paper. Runs that are not finished are shown with what they have.
+    An HTML page works offline, on a phone and on paper. Of a Markdown page that exists, everything above the line that
+    begins with '<!-- All below' is kept. Runs that are not finished are shown with what they have.
 
         pfdl report runs/ -o report.html
+
+        pfdl report docs/results/colored-mnist -o docs/results/colored-mnist.md
     """
     with answering_mistakes():
         from pfdl.experiments.reporting import write_report
@@ -41,7 +46,7 @@ def demo(
 ) -> None:
     """Show all three experiments in small: about three minutes on two cores, no data, no GPU, one page at the end.
 
-    An interrupted demonstration resumes when started again. The page opens in a browser where there is one.
+    An interrupted demonstration resumes when started again. The page opens in a browser if the session is interactive.
     """
     from rich.console import Console
 
@@ -52,7 +57,9 @@ def demo(
         try:
             page, written = demonstration.run(output, Console(stderr=True))
         except (TrainingStoppedError, KeyboardInterrupt):
-            typer.echo(f"Stopped. All that was done is saved in {output}; the same command resumes it.", err=True)
+            typer.echo(
+                f"Stopped. All that was done is saved in {output}; the same command resumes from there.", err=True
+            )
             raise typer.Exit(130) from None
         for title, finding in written.findings.items():
             typer.echo(f"{title}\n  {finding}\n")
@@ -61,7 +68,7 @@ def demo(
 
 
 def open_in_browser(page: Path) -> bool:
-    """Show a page to somebody who sits before this machine; do nothing where nobody does, or nothing can show it."""
+    """Open the page in a browser if the session is interactive; return whether one opened."""
     has_display = sys.platform in ("win32", "darwin") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
     if not has_display or not sys.stdout.isatty():
         return False

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pfdl.cli.command import this_command
 from pfdl.cli.common import Device, answering_mistakes
 
 if TYPE_CHECKING:
-    from pfdl.experiments.study.data import Arena
+    from pfdl.experiments.study.data import StudyData
 
 
 def study(
@@ -18,7 +19,7 @@ def study(
         list[str],
         typer.Argument(
             metavar="DATA…",
-            help="procedural, procedural-0.5 (that temptation), colored-mnist, or folders class/context/image.",
+            help="shapes, shapes-0.5 (backgrounds of that strength), colored-mnist, or folders class/context/image.",
         ),
     ],
     features: Annotated[
@@ -33,7 +34,8 @@ def study(
         typer.Option(envvar="PFDL_MNIST", help="Folder of the MNIST files; without it scikit-learn's digits."),
     ] = None,
     rows: Annotated[
-        str, typer.Option(help="methods, factors (variants of the published penalty), or keys with commas.")
+        str,
+        typer.Option(help="methods, factors (variants of PFDL), or with commas: keys of these, names of objectives."),
     ] = "methods",
     seeds: Annotated[int, typer.Option(min=2, help="Paired repetitions.")] = 10,
     first_seed: Annotated[int, typer.Option(min=0, help="The first of them.")] = 0,
@@ -51,7 +53,7 @@ def study(
 
     An interrupted study resumes when started again with the same output folder.
 
-        pfdl study procedural colored-mnist --rows erm,pfdl,balance
+        pfdl study shapes colored-mnist --rows erm,pfdl,balance
 
         pfdl study pacs --features pacs.safetensors
     """
@@ -59,31 +61,20 @@ def study(
         from rich.console import Console
 
         from pfdl._internal.devices import resolve_device
+        from pfdl.experiments.reporting import write_tables
         from pfdl.experiments.study import run as experiment
-        from pfdl.experiments.study.report import write_report
 
-        scale = experiment.Scale(
+        config = experiment.StudyConfig(
             rows=_row_keys(rows),
             seeds=seeds,
             first_seed=first_seed,
             epochs=epochs,
             learning_rate=learning_rate,
         )
-        arenas = make_arenas(data, features or [], group_by or [], mnist, network)
-        command = " ".join(
-            [
-                "pfdl study",
-                *(Path(name).name for name in data),
-                *(f"--features {path.name}" for path in features or []),
-                *([f"--network {network}"] if network != "resnet18" else []),
-                f"--rows {rows} --seeds {seeds} --first-seed {first_seed} --epochs {epochs}",
-                *([f"--learning-rate {learning_rate}"] if learning_rate != 0.01 else []),
-            ]
-        )
-        place = resolve_device(device)
-        console = Console(stderr=True)
-        results = experiment.run(scale, arenas, output, device=place, n_jobs=jobs, console=console, command=command)
-        for path in write_report(results, output, command=command):
+        datasets = make_study_data(data, features or [], group_by or [], mnist, network)
+        place, console = resolve_device(device), Console(stderr=True)
+        experiment.run(config, datasets, output, device=place, n_jobs=jobs, console=console, command=this_command())
+        for path in write_tables(output):
             typer.echo(path)
 
 
@@ -98,8 +89,12 @@ def study_table(
     against: Annotated[
         str | None, typer.Option(help="Key of the row to compare with, such as pfdl, instead of plain training.")
     ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="A Markdown page whose tables to replace, instead of printing."),
+    ] = None,
 ) -> None:
-    """Print studies as Markdown: one table of all data sets, then one for each.
+    """Print studies as Markdown: overviews of all data sets, then a table for each.
 
     What several machines have computed of a study becomes one.
 
@@ -108,20 +103,24 @@ def study_table(
         pfdl study-table runs/study/results.csv --against stablenet
     """
     with answering_mistakes():
-        from pfdl._internal.validation import check_choice
-        from pfdl.experiments.study.report import describe, read_results
-        from pfdl.experiments.study.rows import BASELINES, ENTRIES
+        from pfdl.experiments.reporting import write_below_mark
+        from pfdl.experiments.study.rows import find_row
+        from pfdl.experiments.study.section import describe, read_results
+        from pfdl.report.markdown import render
 
-        chosen = tuple(ENTRIES) if rows is None else _row_keys(rows)
-        rivals = [BASELINES.get(row, "erm") for row in chosen] if against is None else [against]
-        for row in (*chosen, *rivals):
-            check_choice("the row", row, ENTRIES)
         found = read_results(results)
-        found = found[[any(part in arena for part in data or [""]) for arena in found["arena"]]]
+        chosen = tuple(found["row"].unique()) if rows is None else _row_keys(rows)
+        known = {row: find_row(row, measured=True) for row in (*chosen, *([against] if against else []))}
+        rivals = [row.baseline for row in known.values()] if against is None else [against]
+        found = found[[any(part in dataset for part in data or [""]) for dataset in found["dataset"]]]
         if not found["row"].isin(chosen).any():
             raise ValueError("there are no such results.")
-        found = found[found["row"].isin([*chosen, *rivals])]
-        typer.echo(describe(found, against=against))
+        section = describe(found[found["row"].isin([*chosen, *rivals])], against=against, plots=False)
+        if output is None:
+            typer.echo(render([section]).text)
+        else:
+            write_below_mark([section], output, this_command())
+            typer.echo(output)
 
 
 def study_features(
@@ -156,13 +155,13 @@ def _row_keys(rows: str) -> tuple[str, ...]:
     return named.get(rows) or tuple(rows.split(","))
 
 
-def make_arenas(
+def make_study_data(
     data: list[str], features: list[Path], group_by: list[str], mnist: Path | None, network: str
-) -> list[Arena]:
-    """The data sets of the options of ``pfdl study``."""
-    from pfdl.experiments.study.data import Arena
+) -> list[StudyData]:
+    """Return the data sets that the options of ``pfdl study`` name."""
+    from pfdl.experiments.study.data import StudyData
 
-    folders = [name for name in data if not Arena(name).is_generated]
+    folders = [name for name in data if not StudyData(name).is_generated]
     if features and len(features) != len(folders):
         raise ValueError(f"there are {len(folders)} folders and {len(features)} --features; give one for each folder.")
     groups = dict(entry.split("=", 1) for entry in group_by if "=" in entry)
@@ -172,4 +171,4 @@ def make_arenas(
         )
     embedded = dict(zip(folders, map(str, features), strict=False))
     digits = None if mnist is None else str(mnist)
-    return [Arena(name, embedded.get(name), groups.get(name), digits, network) for name in data]
+    return [StudyData(name, embedded.get(name), groups.get(name), digits, network) for name in data]

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from pfdl.cli.command import this_command
 from pfdl.cli.common import Device, answering_mistakes
 
 
 def table_ii(
     data: Annotated[Path, typer.Argument(metavar="DIR", help="A folder class/context/image, such as NICO's Animal.")],
     rows: Annotated[
-        str, typer.Option(help="Keys with commas: erm, pfdl, level, pfdl-indexed, pfdl-centred, weight-decay.")
+        str, typer.Option(help="Keys with commas; an unknown one is answered with the list.")
     ] = "erm,pfdl,level",
     seeds: Annotated[int, typer.Option(min=1, help="Paired repetitions.")] = 12,
     first_seed: Annotated[int, typer.Option(min=0, help="The first of them.")] = 0,
@@ -51,7 +51,7 @@ def table_ii(
             epochs=epochs,
             decay_every=decay_every,
         )
-        command = " ".join(["pfdl", *sys.argv[1:]])
+        command = this_command()
         run(
             config,
             data,

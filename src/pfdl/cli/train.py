@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pfdl._internal.text import printable
-from pfdl.cli.common import Data, Device, OnBadImage, Superclass, answering_mistakes
-from pfdl.cli.images import evaluate_and_print, open_source
+from pfdl.cli.common import (
+    ContextColumn,
+    Data,
+    Device,
+    GroupColumn,
+    LabelColumn,
+    OnBadImage,
+    PathColumn,
+    SplitColumn,
+    Superclass,
+    answering_mistakes,
+)
+from pfdl.cli.images import evaluate_and_print, open_source, print_understood
+from pfdl.cli.seeds import print_seeds
 
 if TYPE_CHECKING:
     from pfdl.vision.checkpoint import TrainedModel
@@ -20,6 +32,9 @@ METHOD, OPTIMISATION, RUN = "What is trained", "How it is trained", "Where and w
 
 def train(
     data: Data,
+    test: Annotated[
+        str | None, typer.Option(help="Further images that are the test set; then all of DATA is trained on.")
+    ] = None,
     backbone: Annotated[
         str,
         typer.Option(
@@ -56,7 +71,10 @@ def train(
     ] = None,
     sampler: Annotated[
         str,
-        typer.Option(help="shuffle, or groups: draw every context of a class equally often.", rich_help_panel=METHOD),
+        typer.Option(
+            help="shuffle, or groups: draw every class in every context equally often.",
+            rich_help_panel=METHOD,
+        ),
     ] = "shuffle",
     select: Annotated[
         str,
@@ -79,9 +97,12 @@ def train(
             "--small-stem", help="ResNets: a 3×3 stem without pooling, for small images.", rich_help_panel=METHOD
         ),
     ] = False,
-    ratio: Annotated[str, typer.Option(help="Images of the dominant context to those of each other, in training.")] = (
-        "5:1"
-    ),
+    ratio: Annotated[
+        str,
+        typer.Option(
+            help="Images of the dominant context to those of each other, in training; natural leaves them as they are."
+        ),
+    ] = "5:1",
     manifest: Annotated[
         Path | None,
         typer.Option(help="A split by 'pfdl split' instead of one from --ratio and --seed."),
@@ -123,6 +144,9 @@ def train(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the split, the first weights and all that training draws.")] = 0,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Trainings with this many seeds from --seed on, and their table.")
+    ] = 1,
     precision: Annotated[str, typer.Option(help="32, or bf16 for mixed precision.", rich_help_panel=RUN)] = "32",
     device: Device = "auto",
     workers: Annotated[
@@ -136,20 +160,26 @@ def train(
             rich_help_panel=RUN,
         ),
     ] = None,
+    path_column: PathColumn = None,
+    label_column: LabelColumn = None,
+    context_column: ContextColumn = None,
+    split_column: SplitColumn = None,
+    group_column: GroupColumn = None,
     superclass: Superclass = None,
     on_bad_image: OnBadImage = "error",
     export: Annotated[bool, typer.Option(help="Write an ONNX file too, where onnxruntime is installed.")] = True,
 ) -> None:
-    """Train a classifier, then test it at seven dominant ratios and by class and context.
+    """Train a classifier, then test it by class and context, and at dominant ratios where the split has them.
 
-    The model that is kept is the best on validation images of the training distribution; test images play no part.
+    Data with a test set of its own keeps it, and --test names one; other data is split. The model that is kept is the
+    best on validation images of the training distribution; test images play no part.
     After Ctrl-C or a crash the same command resumes the training.
 
-        pfdl train contexts --backbone cn --epochs 5
+        pfdl train shapes --backbone cn --epochs 5
 
         pfdl train photos/ --backbone resnet50 --objective pfdl --patience 20
 
-        pfdl train photos/ --objective groupdro --contexts inferred
+        pfdl train photos/ --objective groupdro --contexts inferred --seeds 3
     """
     with answering_mistakes():
         from pfdl._internal.devices import resolve_device
@@ -184,22 +214,34 @@ def train(
             precision=precision,
             seed=seed,
         )
-        folder = output or Path("runs") / f"train-{backbone.replace('/', '-')}-{objective}-{seed}"
-        split = None if manifest is None else read_manifest(manifest)
-        source = open_source(data, superclass, on_bad_image, split)
-        split = split or make_split(source, ratio=ratio, seed=seed)
-        for note in split.notes:
-            typer.echo(f"Note: {printable(note)}", err=True)
-        try:
-            run(config, source, split, folder, device=device, num_workers=workers, loggers=logger, progress=True)
-        except TrainingStoppedError as stopped:
-            typer.echo(stopped, err=True)
-            raise typer.Exit(130) from None
-        trained = load_model(folder)
-        evaluate_and_print(trained, source, split, device)
-        typer.echo(folder / "model.safetensors")
-        if export:
-            _export_if_possible(trained)
+        base = output or Path("runs") / f"train-{backbone.replace('/', '-')}-{objective}-{seed}"
+        given = None if manifest is None else read_manifest(manifest)
+        columns = {
+            "path_column": path_column,
+            "label_column": label_column,
+            "context_column": context_column,
+            "split_column": split_column,
+            "group_column": group_column,
+        }
+        source = open_source(data, superclass, on_bad_image, given, columns=columns, test=test)
+        runs = {}
+        for number in range(seed, seed + seeds):
+            folder = runs[number] = base if seeds == 1 else base / f"seed-{number}"
+            split = given or make_split(source, ratio=ratio, seed=number)
+            print_understood(source, split)
+            one = replace(config, seed=number)
+            try:
+                run(one, source, split, folder, device=device, num_workers=workers, loggers=logger, progress=True)
+            except TrainingStoppedError as stopped:
+                typer.echo(stopped, err=True)
+                raise typer.Exit(130) from None
+            trained = load_model(folder)
+            evaluate_and_print(trained, source, split, device)
+            typer.echo(folder / "model.safetensors")
+            if export:
+                _export_if_possible(trained)
+        if seeds > 1:
+            print_seeds(runs, base)
 
 
 def _parse_settings(objective: str, settings: list[str]) -> dict[str, dict[str, Any]]:

@@ -1,210 +1,300 @@
-"""The scene a sample stands in, read from its features without anybody having labelled it."""
+"""The context of each sample, inferred from features or images and class labels; no context labels needed."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import ArrayLike, NDArray
-from sklearn.cluster import KMeans
-from sklearn.decomposition import PCA
-from sklearn.metrics import adjusted_rand_score
 
-from pfdl._internal.validation import check_count
-from pfdl.decorrelation.linear import group_means, predict_left_out
-from pfdl.objectives.weightings.balance import SMOOTHING, balancing_table
+from pfdl._internal.validation import check_choice, check_count
+from pfdl.contexts._arrays import FloatArray, IndexArray
+from pfdl.contexts.candidates import (
+    LEAST_FEATURES,
+    Candidate,
+    ClusterKind,
+    TrainedCandidate,
+    find_clusters,
+    rows_to_cluster,
+    stratified_rows,
+    train_shortly,
+)
+from pfdl.contexts.clusters import PooledClusters, WithinClusters
+from pfdl.contexts.confirmation import Judged, Trial, confirm, group_table, unstable
+from pfdl.contexts.sources import ArraySource, DatasetSource, Describe, open_source
 
-__all__ = ["context_weights", "infer_contexts"]
+METHODS = ("auto", "pooled", "within", "early", "errors")
 
-FloatArray = NDArray[np.float64]
-IndexArray = NDArray[np.intp]
+MOST_SAMPLES = 20_000
+"""Contexts are found and judged by so many samples; what is held in memory does not grow beyond them."""
 
-CANDIDATES = (2, 3, 4, 6, 8, 12)
-"""Numbers of groups that are tried."""
+MOST_FEATURES = 512
+"""Of more features so many are drawn: a context that moves many features is seen in these too."""
 
-AS_GOOD = 0.02
-"""Of numbers of groups whose agreement differs by less, the larger is taken: a scene in two parts is still a scene, two
-scenes in one group are not told apart."""
+SETTLED = 0.95
+"""Clusters over all classes that are confirmed and this stable need no comparison with clusters within classes."""
 
-HALVINGS, STARTS, MOST_TURNS, SWEEPS, PRINCIPAL, MOST_SAMPLES = 3, 3, 30, 20, 64, 4000
+LEAST_CLASS = 10
+"""At least two classes must have so many samples."""
+
+_CONSTANT = 1e-9
+"""A standard deviation below this part of a feature's largest value is rounding."""
+
+UNCHECKED = "nothing was checked"
+
+_NAMES = {
+    "pooled": "clusters over all classes",
+    "within": "clusters within classes",
+    "early": "the classes that a short training predicts",
+    "errors": "what a short training gets wrong",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class InferredContexts:
+    """Contexts, and why they are believed.
+
+    Attributes:
+        contexts: The context of each sample, shape (n,), from 0; all 0 where no contexts were confirmed.
+        method: The way in which they were found, or ``"none"``.
+        sentence: What was tried, what was found and why it is believed, for a person to read.
+        tried: One entry for each way that was tried.
+    """
+
+    contexts: IndexArray
+    method: str
+    sentence: str
+    tried: tuple[Trial, ...]
+
+    @property
+    def number(self) -> int:
+        """How many contexts there are."""
+        return int(self.contexts.max(initial=0)) + 1
 
 
 def infer_contexts(
-    features: ArrayLike, labels: ArrayLike, *, contexts: int | None = None, confirmation: float = 0.8, seed: int = 0
+    features: Any,
+    labels: Any = None,
+    *,
+    method: str = "auto",
+    contexts: int | None = None,
+    confirmation: float = 0.8,
+    describe: Describe | None = None,
+    seed: int = 0,
 ) -> IndexArray:
-    """Find groups of samples that share a scene, from features and class labels alone.
+    """Infer the context of each sample from features or images and class labels alone.
 
-    Hypothesis: a feature has a part from the class and a part from the scene, and a scene moves many features together.
-    So what features predict of each other *within* a class is the scene's part. Each feature is predicted from all the
-    others, with every class at its own mean (g, linear and in closed form); then groups are sought such that
+    Contexts count only if they can be confirmed: random halves of the features agree on them, they go with the class,
+    and a short training that draws their groups alike does better on held-out samples than a plain one. Otherwise all
+    samples are in one context, and balancing changes nothing. :func:`pfdl.contexts.find_contexts` says which it was.
 
-        predicted part = a part of the class + a part of the group + a rest as small as possible.
-
-    Fitting both parts at once matters: the mean of a class that mostly stands in one scene is also that scene's.
-
-    Give features of a pretrained network, or :func:`pfdl.image_statistics`. A network that is trained on these labels
-    is no good: its features within a class soon tell more of the object than of the scene.
-
-    A scene that moves many features is found by half of them, and the other half confirms it. So the number of groups
-    is the one on which halves of the features agree best; where they agree well on none, groups might be anything, and
-    all samples are put into one.
+    Give features of a pretrained network, or images, which are described by :func:`pfdl.image_statistics`. Features of
+    a network that was trained on these labels are no good: within a class they soon say more of the object than of the
+    context. What is in memory at a time is a block of samples and a sample of 20,000, whatever n is.
 
     Args:
-        features: Shape (n, p).
-        labels: The classes, shape (n,).
-        contexts: Number of groups; by default that of ``CANDIDATES`` which is confirmed best.
-        confirmation: The adjusted Rand index between the groups by two random halves of the features, mean of three
-            halvings, from which on they count as confirmed.
-        seed: Of the clustering and the halves.
+        features: Features, shape (n, p); or images, shape (n, channels, height, width); or a ``Dataset`` or
+            ``DataLoader`` of (features or image, label, …). A loader's order does not matter: contexts come in the
+            order of its dataset.
+        labels: The classes, shape (n,), numbers or names, or one-hot rows; not needed if the dataset gives them.
+        method: ``"pooled"``, clusters over all samples; ``"within"``, groups within classes of what features predict
+            of each other; ``"early"``, the class that a short training predicts; ``"errors"``, whether it is right; or
+            ``"auto"``: clusters if they are confirmed, otherwise ``"early"``, otherwise ``"errors"``.
+        contexts: Number of clusters; by default that of 2 to 12 on which halves of the features agree best. Only
+            clusters are tried if it is given.
+        confirmation: How well halves of the features must agree, 0 to 1: the adjusted Rand index of clusters, or of
+            what a short training gets wrong the share on which both halves give the same wrong class. With 0 nothing
+            is checked and the most stable contexts are returned.
+        describe: From a batch of images to features, shape (n, p), for instance a pretrained network.
+        seed: Of samples, halves and clusters.
 
     Returns:
-        The number of each sample's group, shape (n,).
+        The context of each sample, shape (n,), numbered from 0.
 
     Raises:
-        ValueError: If the arrays do not fit, or there are fewer samples than groups.
+        TypeError, ValueError: If the arrays do not fit or a setting is out of range.
 
     Example:
         >>> rng = np.random.default_rng(0)
-        >>> labels = rng.integers(2, size=400)
-        >>> scenes = np.where(rng.random(400) < 0.8, labels, 1 - labels)  # most of each class in a scene of its own
-        >>> features = rng.normal(size=(400, 12))
-        >>> features[:, :6] += 3.0 * scenes[:, None]  # six features move with the scene,
-        >>> features[:, 6] += 6.0 * labels  # one tells the class
-        >>> found = infer_contexts(features, labels, contexts=2)
-        >>> bool(abs(np.corrcoef(found, scenes)[0, 1]) > 0.95)
+        >>> labels = rng.integers(2, size=2000)
+        >>> true = np.where(rng.random(2000) < 0.9, labels, 1 - labels)  # each class mostly in a context of its own
+        >>> features = rng.normal(size=(2000, 12))
+        >>> features[:, :6] += 3.0 * true[:, None]  # six features move with the context,
+        >>> features[:, 6:] += 0.7 * labels[:, None]  # six a little with the class
+        >>> found = infer_contexts(features, labels)
+        >>> bool(abs(np.corrcoef(found, true)[0, 1]) > 0.95)
         True
     """
-    u, y = _check(features, labels)
-    if contexts is not None:
-        check_count("contexts", contexts, 1)
-        if contexts > len(u):
-            raise ValueError(f"contexts is {contexts}, but there are only {len(u)} samples.")
-    candidates = [contexts] if contexts is not None else [number for number in CANDIDATES if number <= len(u)]
-    if not candidates:
-        return np.zeros(len(u), dtype=np.intp)
-    few = _some(len(u), seed)
-    halves = _halves(u[few], y[few], seed)
-    agreement = {number: _agreement(halves, y[few], number, seed) for number in candidates}
-    best = max(agreement.values())
-    if best < confirmation:
-        return np.zeros(len(u), dtype=np.intp)
-    finest = max(number for number in candidates if agreement[number] >= best - AS_GOOD)
-    return _groups(_scene_part(u, y), y, finest, seed)
+    return find_contexts(
+        features,
+        labels,
+        method=method,
+        contexts=contexts,
+        confirmation=confirmation,
+        describe=describe,
+        seed=seed,
+    ).contexts
 
 
-def _some(samples: int, seed: int) -> IndexArray:
-    """As many samples as it takes to count scenes; more would only take longer."""
-    if samples <= MOST_SAMPLES:
-        return np.arange(samples)
-    return np.sort(np.random.default_rng(seed).choice(samples, MOST_SAMPLES, replace=False))
-
-
-def _halves(u: FloatArray, y: IndexArray, seed: int) -> list[tuple[FloatArray, FloatArray]]:
-    """The scene's part of random halves of the features."""
-    rng = np.random.default_rng(seed)
-    order = [np.array_split(rng.permutation(u.shape[1]), 2) for _ in range(HALVINGS)]
-    return [(_scene_part(u[:, one], y), _scene_part(u[:, other], y)) for one, other in order]
-
-
-def _agreement(halves: Sequence[tuple[FloatArray, FloatArray]], y: IndexArray, number: int, seed: int) -> float:
-    """How well halves of the features agree on a number of groups."""
-    found = [[_groups(part, y, number, seed) for part in parts] for parts in halves]
-    return float(np.mean([adjusted_rand_score(*groups) for groups in found]))
-
-
-def _scene_part(u: FloatArray, y: IndexArray) -> FloatArray:
-    """What the features predict of each other, by what they do within classes; its main coordinates."""
-    left_out = predict_left_out(u, y)
-    varying = u[:, left_out.varies]
-    return _principal((varying - varying.mean(axis=0)) / left_out.scale @ left_out.coefficients)
-
-
-def _groups(z: FloatArray, y: IndexArray, contexts: int, seed: int) -> IndexArray:
-    """The best of several fits: from clusters within classes, and from clusters of all, which see a dominant scene."""
-    fits = []
-    for start in range(STARTS):
-        for beginning in (z - group_means(z, y)[y], z):
-            first = KMeans(contexts, n_init=1, max_iter=10, random_state=seed + start).fit_predict(beginning)
-            fits.append(_two_way(z, y, first.astype(np.intp), contexts))
-    return min(fits, key=lambda fit: fit[0])[1]
-
-
-def _principal(z: FloatArray) -> FloatArray:
-    """The coordinates with the most variance; distances in all of them cost more and say the same."""
-    if min(z.shape) <= PRINCIPAL:
-        return z
-    reduced: FloatArray = PCA(PRINCIPAL, svd_solver="randomized", random_state=0).fit_transform(z)
-    return reduced
-
-
-def _two_way(z: FloatArray, y: IndexArray, group: IndexArray, contexts: int) -> tuple[float, IndexArray]:
-    """Minimise Σ ‖z_i − a_y(i) − b_g(i)‖² over a, b and g by turns, from a first g; the sum and g.
-
-    The means a and b follow from sums over classes, over groups and the counts of both, which are small; so a turn
-    passes over the samples twice, for the sums and for the distances.
-    """
-    of_class = np.eye(int(y.max()) + 1)[y]
-    class_sizes, class_sums = of_class.sum(axis=0).clip(min=1), of_class.T @ z
-    squared = float((z**2).sum())
-    a = np.zeros_like(class_sums)
-    missed = np.inf
-    for _ in range(MOST_TURNS):
-        of_group = np.eye(contexts)[group]
-        group_sums, counts = of_group.T @ z, of_class.T @ of_group
-        group_sizes = counts.sum(axis=0).clip(min=1)
-        for _ in range(SWEEPS):
-            b = (group_sums - counts.T @ a) / group_sizes[:, None]
-            a = (class_sums - counts @ b) / class_sizes[:, None]
-        distance = -2 * z @ b.T + (2 * a @ b.T + (b**2).sum(axis=1))[y]  # less what is the same for all groups
-        before, group = group, distance.argmin(axis=1)
-        constant = squared - 2 * float((class_sums * a).sum()) + float(class_sizes @ (a**2).sum(axis=1))
-        missed = constant + float(distance.min(axis=1).sum())
-        if np.array_equal(group, before):
-            break
-    return missed, group
-
-
-def context_weights(labels: ArrayLike, contexts: ArrayLike, *, smoothing: float = SMOOTHING) -> FloatArray:
-    """Weights under which the contexts are equally frequent in every class, so that they tell nothing about it.
+def find_contexts(
+    features: Any,
+    labels: Any = None,
+    *,
+    method: str = "auto",
+    contexts: int | None = None,
+    confirmation: float = 0.8,
+    describe: Describe | None = None,
+    seed: int = 0,
+) -> InferredContexts:
+    """Infer contexts as :func:`infer_contexts` does, and say what was tried and why the result is believed.
 
     Args:
-        labels: The classes, shape (n,).
-        contexts: The context of each sample, shape (n,), known or from :func:`infer_contexts`.
-        smoothing: See :func:`pfdl.objectives.weightings.balance.balancing_table`.
+        features: As for :func:`infer_contexts`.
+        labels: As for :func:`infer_contexts`.
+        method: As for :func:`infer_contexts`.
+        contexts: As for :func:`infer_contexts`.
+        confirmation: As for :func:`infer_contexts`.
+        describe: As for :func:`infer_contexts`.
+        seed: As for :func:`infer_contexts`.
 
     Returns:
-        Shape (n,); the mean is 1 within every class, so that the classes keep their frequencies.
-
-    Raises:
-        ValueError: If the arrays do not fit.
-
-    Example:
-        >>> context_weights([0, 0, 0, 0, 1, 1], ["snow", "snow", "snow", "sea", "snow", "sea"], smoothing=0.0).round(3)
-        array([0.667, 0.667, 0.667, 2.   , 1.   , 1.   ])
+        The contexts with a sentence and one record for each way that was tried.
     """
-    y, group = (np.unique(_array(values), return_inverse=True)[1] for values in (labels, contexts))
-    if y.ndim != 1 or y.shape != group.shape:
-        raise ValueError(f"labels have shape {y.shape} and contexts {group.shape}; both must be (n,).")
-    counts = np.zeros((y.max() + 1, group.max() + 1))
-    np.add.at(counts, (y, group), 1)
-    weights: FloatArray = balancing_table(torch.from_numpy(counts), smoothing).numpy()[y, group]
-    return weights
+    check_choice("method", method, METHODS)
+    check_count("seed", seed, 0)
+    if not (math.isfinite(confirmation) and 0 <= confirmation <= 1):
+        raise ValueError(f"confirmation is {confirmation}; give a number from 0 (check nothing) to 1.")
+    source = open_source(features, labels, describe, seed)
+    if contexts is not None:
+        check_count("contexts", contexts, 1)
+        if contexts > len(source):
+            raise ValueError(f"contexts is {contexts}, but there are only {len(source)} samples.")
+        if method in ("early", "errors"):
+            raise ValueError(f"contexts is {contexts}, but method {method!r} finds its own number; leave it out.")
+    search = _Search(source, contexts, confirmation, seed)
+    return search.one(search.obstacle) if search.obstacle else search.run(method)
 
 
-def _array(values: Any) -> NDArray[Any]:
-    """Also of a tensor on a GPU."""
-    return np.asarray(values.detach().cpu() if isinstance(values, torch.Tensor) else values)
+class _Search:
+    """A sample of the data, and the steps from it to contexts of all data."""
+
+    def __init__(self, source: ArraySource | DatasetSource, number: int | None, confirmation: float, seed: int) -> None:
+        self._source, self._number, self._confirmation = source, number, confirmation
+        self._rng = np.random.default_rng(seed)
+        self._seed = seed
+        self.obstacle = self._prepare()
+
+    def _prepare(self) -> str:
+        """Draw and standardise the sample; what stands in the way of any context, or nothing."""
+        labels = self._source.labels
+        if self._number == 1:
+            return "one context was asked for"
+        sizes = np.bincount(labels)
+        if int((sizes > 0).sum()) < 2:
+            return "there is one class only, which nothing can be associated with"
+        if int((sizes >= LEAST_CLASS).sum()) < 2:
+            return f"fewer than two classes have {LEAST_CLASS} samples"
+        self._rows = stratified_rows(labels, MOST_SAMPLES, self._rng)
+        sample = self._source.take(self._rows)
+        self._scale = _Standardisation(sample, self._rng)
+        if self._scale.features < LEAST_FEATURES:
+            return f"fewer than {LEAST_FEATURES} features vary, so that halves of them cannot confirm each other"
+        self._z = self._scale(sample)
+        self._y = labels[self._rows]
+        return ""
+
+    def run(self, method: str) -> InferredContexts:
+        """Try the ways that a method asks for, the cheapest first."""
+        trained = train_shortly(self._z, self._y, self._seed)
+        tried: list[Trial] = []
+        confirmed: list[InferredContexts] = []
+        for kind in (PooledClusters, WithinClusters):
+            settled = any(found.tried[0].stability >= SETTLED for found in confirmed)
+            if method in ("auto", kind.name) and not settled:
+                self._judge(self._clusters(kind, trained), tried, confirmed)
+        for name in ("early", "errors"):
+            asked = method == name or (method == "auto" and self._number is None)
+            if asked and not confirmed:
+                self._judge(replace(trained, method=name), tried, confirmed)
+        if confirmed:
+            return _with_trials(max(confirmed, key=lambda found: found.tried[0].stability), tried)
+        reasons = "; ".join(f"{_NAMES[trial.method]}: {trial.reason}" for trial in tried)
+        return self.one(f"no contexts were confirmed ({reasons})", tried)
+
+    def one(self, why: str, tried: Sequence[Trial] = ()) -> InferredContexts:
+        """Return all samples in one context."""
+        contexts = np.zeros(len(self._source), dtype=np.intp)
+        return InferredContexts(contexts, "none", f"All samples are one context: {why}.", tuple(tried))
+
+    def _clusters(self, kind: ClusterKind, trained: TrainedCandidate) -> Candidate:
+        rows = rows_to_cluster(self._y, np.flatnonzero(trained.held_out != self._y), self._seed)
+        return find_clusters(kind, self._z[rows], self._y[rows], number=self._number, seed=self._seed)
+
+    def _judge(self, candidate: Candidate, tried: list[Trial], confirmed: list[InferredContexts]) -> None:
+        """Assign all samples and check the contexts; what is unstable needs no pass over the data."""
+        if self._confirmation and candidate.stability < self._confirmation:
+            tried.append(unstable(candidate.method, candidate.stability))
+            return
+        assigned = self._assign(candidate)
+        contexts = candidate.contexts_of(assigned, self._source.labels)
+        contexts = np.unique(contexts, return_inverse=True)[1].reshape(-1).astype(np.intp)
+        if self._confirmation:
+            tried.append(confirm(candidate.method, candidate.stability, self._judged(contexts, assigned), self._seed))
+        else:
+            number = int(contexts.max()) + 1
+            tried.append(Trial(candidate.method, number, candidate.stability, accepted=True, reason=UNCHECKED))
+        if tried[-1].accepted:
+            sentence = f"Found {tried[-1].number} contexts, {_NAMES[candidate.method]}: {tried[-1].reason}."
+            confirmed.append(InferredContexts(contexts, candidate.method, sentence, (tried[-1],)))
+
+    def _assign(self, candidate: Candidate) -> IndexArray:
+        """Return what a candidate assigns to all samples, by a pass over the data if the sample is not all of them."""
+        own = candidate.held_out if isinstance(candidate, TrainedCandidate) else candidate.assign(self._z, self._y)
+        if len(self._rows) == len(self._source):
+            return own
+        assigned = np.zeros(len(self._source), dtype=np.intp)
+        start = 0
+        for block in self._source.blocks():
+            rows = slice(start, start + len(block))
+            assigned[rows] = candidate.assign(self._scale(block), self._source.labels[rows])
+            start += len(block)
+        assigned[self._rows] = own
+        return assigned
+
+    def _judged(self, contexts: IndexArray, assigned: IndexArray) -> Judged:
+        """Return samples that hold enough of every group, rare or not."""
+        labels = self._source.labels
+        counts = group_table(labels, contexts)
+        rows = self._rows
+        z = self._z
+        if len(rows) < len(self._source):
+            rows = stratified_rows(labels * counts.shape[1] + contexts, MOST_SAMPLES, self._rng)
+            z = self._scale(self._source.take(rows))
+        return Judged(z, labels[rows], contexts[rows], counts, group_table(labels, assigned))
 
 
-def _check(features: Any, labels: Any) -> tuple[FloatArray, IndexArray]:
-    u, given = _array(features).astype(np.float64), _array(labels)
-    if u.ndim != 2 or given.shape != u.shape[:1]:
-        raise ValueError(f"features have shape {u.shape} and labels {given.shape}; give (n, p) and (n,).")
-    if u.shape[1] < 2:
-        raise ValueError(f"there are {u.shape[1]} features; one must be predicted from others, so give at least 2.")
-    if not np.isfinite(u).all():
-        raise ValueError("features have entries that are not finite.")
-    _, y = np.unique(given, return_inverse=True)
-    return u, y.astype(np.intp)
+class _Standardisation:
+    """Choose features that vary, and scale them to mean 0 and variance 1 in a sample."""
+
+    def __init__(self, sample: FloatArray, rng: np.random.Generator) -> None:
+        largest = np.abs(sample).max(axis=0, initial=0.0)
+        self._largest = np.where(largest > 0, largest, 1.0)  # first, so that squares neither vanish nor overflow
+        scaled = sample / self._largest
+        mean, deviation = scaled.mean(axis=0), scaled.std(axis=0)
+        varying = np.flatnonzero(deviation > _CONSTANT)
+        if len(varying) > MOST_FEATURES:
+            varying = np.sort(rng.choice(varying, MOST_FEATURES, replace=False))
+        self._columns, self.features = varying, len(varying)
+        self._largest, self._mean, self._deviation = self._largest[varying], mean[varying], deviation[varying]
+
+    def __call__(self, features: FloatArray) -> FloatArray:
+        scaled: FloatArray = (features[:, self._columns] / self._largest - self._mean) / self._deviation
+        return scaled
+
+
+def _with_trials(found: InferredContexts, tried: Sequence[Trial]) -> InferredContexts:
+    rejected = [f"{_NAMES[trial.method]}: {trial.reason}" for trial in tried if not trial.accepted]
+    sentence = found.sentence + (f" Rejected: {'; '.join(rejected)}." if rejected else "")
+    return replace(found, sentence=sentence, tried=tuple(tried))

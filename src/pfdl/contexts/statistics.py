@@ -1,26 +1,96 @@
-"""What a picture is made of, and not what it shows: the statistics of simple filters."""
+"""What an image is made of, and not what it shows: the statistics of simple filters."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["image_statistics"]
+__all__ = ["ImageStatistics", "image_statistics"]
 
 WIDTH, LEVELS, BATCH = 64, 3, 256
 
+LARGEST = 256
+"""Larger images are shrunk by averaging until the shorter side is at most twice this: textures of single pixels in
+millions of them take long and tell little of the context."""
 
-@torch.no_grad()
-def image_statistics(images: Tensor, *, seed: int = 0) -> Tensor:
+BATCH_PIXELS = 256 * 128 * 128
+"""Most pixels that pass through the filters at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class ImageStatistics:
+    """Filters and the scale of the channels, so that images can be described batch by batch.
+
+    Attributes:
+        filters: A bank of filters for each level.
+        mean: Of each channel, shape (1, channels, 1, 1).
+        deviation: Of each channel, shape (1, channels, 1, 1); 1 for a channel that never varies.
+    """
+
+    filters: tuple[Tensor, ...]
+    mean: Tensor
+    deviation: Tensor
+
+    @classmethod
+    def fit(cls, batches: Iterable[Tensor], *, seed: int = 0) -> ImageStatistics:
+        """Draw the filters and measure the channels in batches of images, shape (n, channels, height, width)."""
+        sums = torch.zeros(0)
+        count = 0
+        for images in batches:
+            _check(images)
+            values = images.double()
+            of_batch = torch.stack([values.sum((0, 2, 3)), values.square().sum((0, 2, 3))])
+            if count and of_batch.shape != sums.shape:
+                raise ValueError(
+                    f"images have {of_batch.shape[1]} channels after others had {sums.shape[1]}; give all the same."
+                )
+            sums = of_batch if not count else sums + of_batch
+            count += images.numel() // images.shape[1]
+        if not count:
+            raise ValueError("there are no images to describe; give at least one.")
+        mean, square = sums / count
+        deviation = (square - mean.square()).clamp(min=0).sqrt()
+        deviation = torch.where(deviation > 0, deviation, 1.0)
+        filters = tuple(bank.to(sums.device) for bank in _filters(len(mean), seed))
+        return cls(filters, mean.float().view(1, -1, 1, 1), deviation.float().view(1, -1, 1, 1))
+
+    @torch.no_grad()
+    def __call__(self, images: Tensor) -> Tensor:
+        """Describe images of shape (n, channels, height, width) by features of shape (n, 384)."""
+        _check(images)
+        if images.shape[1] != self.mean.shape[1]:
+            raise ValueError(f"images have {images.shape[1]} channels; the filters are for {self.mean.shape[1]}.")
+        at_once = max(1, min(BATCH, BATCH_PIXELS // (images.shape[2] * images.shape[3])))
+        return torch.cat([self._describe(batch) for batch in torch.split(images, at_once)])
+
+    def _describe(self, images: Tensor) -> Tensor:
+        device = images.device
+        maps = (images.float() - self.mean.to(device)) / self.deviation.to(device)
+        factor = min(maps.shape[2:]) // LARGEST
+        if factor > 1:
+            maps = F.avg_pool2d(maps, factor)
+        found = []
+        for level, bank in enumerate(self.filters):
+            maps = F.relu(F.conv2d(maps if level == 0 else F.avg_pool2d(maps, 2), bank.to(device), padding=1))
+            found += [maps.mean((2, 3)), maps.std((2, 3), correction=0)]
+        return torch.cat(found, 1)
+
+
+def image_statistics(images: Any, *, seed: int = 0) -> Tensor:
     """Describe images by colours and textures, without a trained network.
 
     Three layers of 64 random 3×3 filters with a ReLU, each at half the resolution of the one before; of every map the
-    mean and the standard deviation over the picture. Where something stands does not change them much, so they tell of
-    the scene more than of the object: give them to :func:`pfdl.infer_contexts` where no pretrained network is at hand.
+    mean and the standard deviation over the image. Where something stands does not change them much, so they say more
+    of the context than of the object. Images whose shorter side has 512 pixels or more are shrunk first.
 
     Args:
-        images: Bytes or numbers, shape (n, channels, height, width), of at least 4×4 pixels.
+        images: Bytes or numbers, a tensor or an array of shape (n, channels, height, width), of at least 4×4 pixels.
         seed: Of the filters.
 
     Returns:
@@ -33,37 +103,20 @@ def image_statistics(images: Tensor, *, seed: int = 0) -> Tensor:
         >>> image_statistics(torch.rand(5, 3, 16, 16)).shape
         torch.Size([5, 384])
     """
+    given = images if isinstance(images, Tensor) else torch.as_tensor(np.asarray(images))
+    _check(given)
+    return ImageStatistics.fit(torch.split(given, BATCH), seed=seed)(given)
+
+
+def _check(images: Tensor) -> None:
     if images.dim() != 4 or min(images.shape[2:]) < 2 ** (LEVELS - 1) or 0 in images.shape:
         raise ValueError(
             f"images have shape {tuple(images.shape)}; give (n, channels, height, width) with at least 4×4 pixels."
         )
-    filters = [bank.to(images.device) for bank in _filters(images.shape[1], seed)]
-    scale = _mean_and_deviation(images)
-    return torch.cat([_describe(batch.float(), filters, *scale) for batch in torch.split(images, BATCH)])
 
 
 def _filters(channels: int, seed: int) -> list[Tensor]:
-    """Normal weights, every filter of length √2, which keeps the scale of the maps through ReLUs."""
+    """Draw normal weights, every filter of length √2, which keeps the scale of the maps through ReLUs."""
     generator = torch.Generator().manual_seed(seed)
     banks = [torch.randn(WIDTH, inputs, 3, 3, generator=generator) for inputs in (channels, WIDTH, WIDTH)]
     return [2**0.5 * bank / bank.flatten(1).norm(dim=1).view(-1, 1, 1, 1) for bank in banks]
-
-
-def _mean_and_deviation(images: Tensor) -> tuple[Tensor, Tensor]:
-    sums = [
-        torch.stack([batch.double().sum((0, 2, 3)), batch.double().square().sum((0, 2, 3))])
-        for batch in torch.split(images, BATCH)
-    ]
-    mean, square = torch.stack(sums).sum(0) / (images.numel() / images.shape[1])
-    deviation = (square - mean.square()).clamp(min=0).sqrt()
-    deviation = torch.where(deviation > 0, deviation, 1.0)
-    return mean.float().view(1, -1, 1, 1), deviation.float().view(1, -1, 1, 1)
-
-
-def _describe(images: Tensor, filters: list[Tensor], mean: Tensor, deviation: Tensor) -> Tensor:
-    maps = (images - mean) / deviation
-    found = []
-    for level, bank in enumerate(filters):
-        maps = F.relu(F.conv2d(maps if level == 0 else F.avg_pool2d(maps, 2), bank, padding=1))
-        found += [maps.mean((2, 3)), maps.std((2, 3), correction=0)]
-    return torch.cat(found, 1)

@@ -1,4 +1,4 @@
-"""Outlines and textures from which the procedural contexts are drawn; all functions work on whole stacks of images."""
+"""Outlines and textures of :class:`pfdl.data.Shapes`; all functions work on whole stacks of images."""
 
 from __future__ import annotations
 

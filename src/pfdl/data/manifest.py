@@ -73,8 +73,9 @@ class Manifest:
 
     @property
     def has_contexts(self) -> bool:
-        """Whether the images come with contexts."""
-        return any(row.context for row in self.rows)
+        """Whether the training images come with contexts (all images, if there is no training set)."""
+        trained = [row for row in self.rows if "train" in row.sets]
+        return any(row.context for row in trained or self.rows)
 
     @property
     def contexts(self) -> tuple[str, ...]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from pfdl._internal.validation import check_count
-from pfdl.data.manifest import SIDES, Manifest, ManifestRow
-from pfdl.data.sources import ContextSource, Sample
+from pfdl.data.manifest import SIDES
+from pfdl.data.sources import Sample
 
 TRAIN_FRACTION = 0.6
 """Share of every class and context that goes to the training side."""
@@ -56,52 +55,34 @@ TEST_RATIOS = tuple(Ratio.parse(text) for text in ("1:5", "1:3", "1:1", "2:1", "
 """The test sets of the paper's table."""
 
 
-def make_split(
-    source: ContextSource,
+def split_by_proportion(
+    samples: Sequence[Sample],
+    ratio: Ratio,
     *,
-    ratio: str = "5:1",
-    seed: int = 0,
-    validation_fraction: float = 0.1,
-    groups: Mapping[str, str] | None = None,
-) -> Manifest:
-    """Split images by the proportional-bias protocol.
-
-    Inside every class and context 60 % go to the training side and 40 % to the test side. In every class one context
-    is drawn as the dominant one, for training and testing alike. A set of ratio a:b has, in every class, a images of
-    the dominant context for every b images of each minor one, until one of them runs out. The training set has the
-    given ratio, and the validation set, taken out of it, has it too; the test sets have the ``TEST_RATIOS``, and the
-    set ``test`` is the whole test side. Without contexts there are only ``train``, ``validation`` and ``test``.
-
-    All chance comes from hashes of the seed with contents and names: the same images give the same split on every
-    machine, whatever their file names, and a further class leaves the split of the others as it is.
-
-    A picture that occurs twice is used once, so that no content can be on both sides; a picture that occurs under two
-    classes is not used. Both are told in ``parameters["notes"]``, as is a test set for which the images do not suffice.
+    seed: int,
+    validation_fraction: float,
+    groups: Mapping[str, str],
+) -> tuple[dict[str, str], dict[str, set[str]], dict[str, str], list[str]]:
+    """Split images in contexts by the protocol of NICO, see :func:`pfdl.data.make_split`.
 
     Args:
-        source: The images.
-        ratio: Proportion of the training set, as ``"dominant:minor"``.
-        seed: Another seed is another draw of sides and dominant contexts.
-        validation_fraction: Share of the training set that is held out, below 1.
-        groups: For some or all paths, the name of a group that must not be on both sides, such as images with the same
-            background. The 60/40 proportion then holds as nearly as the groups allow.
+        samples: The images, each picture once.
+        ratio: Proportion of the training set.
+        seed: Of all that is drawn.
+        validation_fraction: Share of the training set that is held out.
+        groups: By path, what must stay on one side.
 
     Returns:
-        The manifest.
+        The side of every path, the paths of every set, the dominant context of every class, and notes.
 
     Raises:
-        ValueError: If the source refuses, an argument is out of range, or the images do not suffice for training.
+        ValueError: If the images do not suffice for training.
     """
-    wanted = Ratio.parse(ratio)
-    check_count("seed", seed, 0)
-    if not 0 <= validation_fraction < 1:
-        raise ValueError(f"validation_fraction is {validation_fraction}; it must be at least 0 and below 1.")
-    samples, notes = _without_repetitions(source.samples)
-    has_contexts = any(sample.context for sample in samples)
-    sides = _assign_sides(samples, seed, groups or {})
+    sides = assign_parts(samples, seed, groups, TRAIN_FRACTION)
     dominant = _draw_dominant(samples, seed)
     order = {side: _shuffle(samples, sides, side, seed) for side in SIDES}
-    sets = _draw_training(order["train"], dominant, wanted if has_contexts else Ratio(1, 1), validation_fraction)
+    sets = _draw_training(order["train"], dominant, ratio, validation_fraction)
+    notes = []
     lacking = set(dominant) - {sample.class_name for sample in samples if sample.path in sets["validation"]}
     if lacking and validation_fraction:
         names = ", ".join(map(repr, sorted(lacking)))
@@ -109,60 +90,43 @@ def make_split(
             f"The validation set has no images of {names}: one round is all they suffice for, and it is trained on."
         )
     sets["test"] = {path for path, side in sides.items() if side == "test"}
-    for test_ratio in TEST_RATIOS if has_contexts else ():
+    for test_ratio in TEST_RATIOS:
         rounds = _count_rounds(order["test"], dominant, test_ratio)
         if short := _describe_shortage(rounds):
             notes.append(f"There is no test set at {test_ratio}: {short} on the test side.")
         else:
             sets[f"test-{test_ratio}"] = _draw(order["test"], dominant, test_ratio, rounds)
-    rows = tuple(
-        ManifestRow(*sample[:4], sides[sample.path], tuple(name for name in sets if sample.path in sets[name]))
-        for sample in samples
-    )
-    parameters: dict[str, Any] = {
-        "seed": seed,
-        "ratio": str(wanted) if has_contexts else None,
-        "train_fraction": TRAIN_FRACTION,
-        "validation_fraction": validation_fraction,
-        "grouped": groups is not None,
-        "source": dict(source.description),
-        "dominant": dominant,
-        "images": {name: len(paths) for name, paths in sets.items() if paths},
-        "notes": notes,
-    }
-    return Manifest(rows, parameters)
+    return sides, sets, dominant, notes
 
 
-def _without_repetitions(samples: Sequence[Sample]) -> tuple[list[Sample], list[str]]:
-    """Every picture once; those with two labels not at all."""
-    same: dict[str, list[Sample]] = defaultdict(list)
-    for sample in samples:
-        same[sample.pixels].append(sample)
-    kept, notes = [], []
-    for copies in same.values():
-        names = ", ".join(repr(copy.path) for copy in copies)
-        if len({copy.class_name for copy in copies}) > 1:
-            notes.append(f"Left out, because the same picture has different classes: {names}.")
-            continue
-        kept.append(copies[0])
-        if len(copies) > 1:
-            notes.append(f"Used once, because the picture is the same: {names}.")
-    return sorted(kept), notes
+def assign_parts(
+    samples: Sequence[Sample], seed: int, groups: Mapping[str, str], fraction: float, purpose: str = "side"
+) -> dict[str, str]:
+    """Divide the images of every class and context between ``"train"`` and ``"test"``.
 
+    Whole groups go, the largest first, to the part that lacks the larger share of its quota.
 
-def _assign_sides(samples: Sequence[Sample], seed: int, groups: Mapping[str, str]) -> dict[str, str]:
-    """Send whole groups, the largest first, to the side that lacks the larger share of its quota in their cells."""
+    Args:
+        samples: The images.
+        seed: Of what is drawn.
+        groups: By path, what must stay together.
+        fraction: Share of ``"train"``.
+        purpose: Another one is another draw.
+
+    Returns:
+        The part of every path.
+    """
     cells: dict[Cell, int] = defaultdict(int)
     units: dict[tuple[str, str], list[Sample]] = defaultdict(list)
     for sample in samples:
         cells[_cell(sample)] += 1
         unit = ("group", groups[sample.path]) if sample.path in groups else ("image", sample.sha256)
         units[unit].append(sample)
-    quotas = {"train": {cell: _train_quota(count) for cell, count in cells.items()}}
+    quotas = {"train": {cell: _quota(count, fraction) for cell, count in cells.items()}}
     quotas["test"] = {cell: count - quotas["train"][cell] for cell, count in cells.items()}
     missing = {side: dict(quota) for side, quota in quotas.items()}
     sides = {}
-    for unit in sorted(units, key=lambda unit: (-len(units[unit]), _chance(seed, "side", *unit))):
+    for unit in sorted(units, key=lambda unit: (-len(units[unit]), _chance(seed, purpose, *unit))):
         side = max(
             SIDES, key=lambda side: sum(missing[side][_cell(s)] / max(1, quotas[side][_cell(s)]) for s in units[unit])
         )
@@ -172,9 +136,9 @@ def _assign_sides(samples: Sequence[Sample], seed: int, groups: Mapping[str, str
     return sides
 
 
-def _train_quota(count: int) -> int:
-    """60 %, rounded, but something on both sides wherever there are two images."""
-    return 1 if count == 1 else min(max(int(TRAIN_FRACTION * count + 0.5), 1), count - 1)
+def _quota(count: int, fraction: float) -> int:
+    """Return a share, rounded, but something for both parts wherever there are two images."""
+    return 1 if count == 1 else min(max(int(fraction * count + 0.5), 1), count - 1)
 
 
 def _draw_dominant(samples: Iterable[Sample], seed: int) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Shapes on tempting backgrounds: 8 classes × 8 contexts, drawn from a seed, with nothing to download."""
+"""Generate images of shapes on backgrounds: 8 classes × 8 contexts, from a seed, with nothing to download."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SIZE = 64
 RECIPE = "shapes-1"
 """Changes whenever the same seed is to give other images."""
 
-# Chosen by looking at pictures and at plain training (ERM) alone: see benchmarks/procedural_gap.py.
+# Chosen by looking at pictures and at plain training (ERM) alone: see benchmarks/shapes_gap.py.
 _RADIUS = (0.5, 0.75)
 _TURN = 0.35
 _SHIFT = 0.3
@@ -38,34 +38,34 @@ _NOISE = 0.05
 _STACK = 20
 
 
-class ProceduralContexts:
-    """Images of a shape (the class) in front of a texture with its palette (the context).
+class Shapes:
+    """Generate images of a shape (the class) in front of a texture with its palette (the context).
 
     Place, size, tilt, colours and opacity of the shape vary, and it stands among blots and noise: it can be learnt, but
     the background is easier. It is a source like a folder: split it with :func:`pfdl.data.make_split`.
 
     Args:
         per_cell: Images of every class in every context.
-        temptation: From 0 to 1, how much the background tells of the context. At 0 all contexts look the same, at 1
+        strength: How much the background shows of the context, from 0 to 1. At 0 all contexts look the same, at 1
             each has its own texture and colours.
         seed: The images follow from it. (The seed of a split chooses among them.)
 
     Example:
-        >>> from pfdl.data import ContextImages, ProceduralContexts, make_split
-        >>> source = ProceduralContexts(per_cell=13)
+        >>> from pfdl.data import ContextImages, Shapes, make_split
+        >>> source = Shapes(per_cell=13)
         >>> manifest = make_split(source, ratio="5:1", seed=0)
         >>> image, label, context = ContextImages(source, manifest, "test-1:5")[0]
         >>> image.shape, manifest.classes[label], manifest.contexts[context]
         (torch.Size([3, 64, 64]), 'crescent', 'bricks')
     """
 
-    def __init__(self, per_cell: int = 100, *, temptation: float = 1.0, seed: int = 0) -> None:
+    def __init__(self, per_cell: int = 100, *, strength: float = 1.0, seed: int = 0) -> None:
         check_count("per_cell", per_cell, 2)
         check_count("seed", seed, 0)
-        if not isinstance(temptation, (int, float)) or not 0 <= temptation <= 1:
-            raise ValueError(f"temptation is {temptation}; it must lie between 0 and 1.")
+        if not isinstance(strength, (int, float)) or not 0 <= strength <= 1:
+            raise ValueError(f"strength is {strength}; it must lie between 0 and 1.")
         self.per_cell = per_cell
-        self.temptation = temptation
+        self.strength = strength
         self.seed = seed
 
     @cached_property
@@ -84,7 +84,8 @@ class ProceduralContexts:
         samples = []
         for shape, texture, number in product(OUTLINES, TEXTURES, range(self.per_cell)):
             path = f"{shape}/{texture}/{number:06d}"
-            digest = hash_bytes(f"{RECIPE} seed {self.seed} temptation {float(self.temptation)!r} {path}".encode())
+            # The strength is called "temptation" here: another word would give other splits than those measured.
+            digest = hash_bytes(f"{RECIPE} seed {self.seed} temptation {float(self.strength)!r} {path}".encode())
             samples.append(Sample(path, shape, texture, digest, digest))
         return tuple(samples)
 
@@ -92,10 +93,10 @@ class ProceduralContexts:
     def description(self) -> Mapping[str, Any]:
         """What these images are, for the manifest."""
         return {
-            "kind": "procedural",
+            "kind": "shapes",
             "recipe": RECIPE,
             "per_cell": self.per_cell,
-            "temptation": self.temptation,
+            "strength": self.strength,
             "seed": self.seed,
         }
 
@@ -116,8 +117,8 @@ class ProceduralContexts:
         index = self._index.get(path)
         if index is None or self.samples[index].sha256 != sha256:
             raise ValueError(
-                f"{path!r} is not the image of the manifest; draw with the recipe, temptation and seed that its JSON "
-                f"file names (here {RECIPE}, {self.temptation} and {self.seed}), and with at least its per_cell."
+                f"{path!r} is not the image of the manifest; draw with the recipe, strength and seed that its JSON "
+                f"file names (here {RECIPE}, {self.strength} and {self.seed}), and with at least its per_cell."
             )
         image = self.images[index]
         if size == SIZE:
@@ -133,13 +134,13 @@ class ProceduralContexts:
         """All images of a class in a context, in stacks that fit a processor's cache.
 
         Every stack has its own streams of chance, for the background, the things before it and the noise: the first
-        images stay what they are when there are to be more of them, the shapes when the temptation changes.
+        images stay what they are when there are to be more of them, the shapes when the strength changes.
         """
         stacks = []
         for start in range(0, self.per_cell, _STACK):
             key = [self.seed, list(OUTLINES).index(shape), list(TEXTURES).index(texture), start]
             behind, before, noise = (np.random.default_rng([*key, stream]) for stream in range(3))
-            picture = _background(texture, self.temptation, behind)
+            picture = _background(texture, self.strength, behind)
             for _ in range(_BLOTS):
                 picture = _lay_over(picture, "disc", (0.04, 0.12), before)
             picture = _lay_over(picture, shape, _RADIUS, before)
@@ -158,15 +159,15 @@ def _grid(rng: np.random.Generator, turn: float, scale: tuple[float, float], shi
     return cosine * x + sine * y, cosine * y - sine * x
 
 
-def _background(texture: str, temptation: float, rng: np.random.Generator) -> Array:
-    """The context's pattern in its palette, mixed with clouds of any colours as far as temptation falls short of 1."""
+def _background(texture: str, strength: float, rng: np.random.Generator) -> Array:
+    """Draw the context's pattern in its palette, mixed with clouds of any colours where the strength is below 1."""
     pattern, *palette = TEXTURES[texture]
     x, y = _grid(rng, turn=0.4, scale=(0.8, 1.25), shift=1)
     own = _blend(pattern(x, y, rng), *(np.array(color) + rng.normal(0, 0.06, (_STACK, 3)) for color in palette))
-    if temptation == 1:
+    if strength == 1:
         return own
     neutral = _blend(clouds(x, y, rng), *rng.uniform(0.1, 0.9, (2, _STACK, 3)))
-    return temptation * own + (1 - temptation) * neutral
+    return strength * own + (1 - strength) * neutral
 
 
 def _lay_over(picture: Array, shape: str, radius: tuple[float, float], rng: np.random.Generator) -> Array:

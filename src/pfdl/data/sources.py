@@ -1,8 +1,9 @@
-"""Images sorted by class and context: what a source of them offers, and the source that is a folder on disk."""
+"""What every source of images offers, and the sources that are files on disk."""
 
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -27,6 +28,10 @@ class Sample(NamedTuple):
         context: Where it shows it; ``""`` if the source knows no contexts.
         sha256: Hash of its content.
         pixels: Hash of what it shows, equal for two files that hold the same picture.
+        split: The set that the data itself puts it in: ``"train"``, ``"validation"`` or ``"test"``; ``""`` if the data
+            has no sets of its own.
+        group: Images with the same entry (one patient, one background) must not be on both sides of a split; ``""`` if
+            the image may be on either.
     """
 
     path: str
@@ -34,10 +39,12 @@ class Sample(NamedTuple):
     context: str
     sha256: str
     pixels: str
+    split: str = ""
+    group: str = ""
 
 
 class ContextSource(Protocol):
-    """Where images come from; splits and datasets know sources by this alone."""
+    """Where images come from: what :func:`pfdl.data.open_images` returns, and all that splits and datasets know."""
 
     @property
     def samples(self) -> Sequence[Sample]:
@@ -67,7 +74,7 @@ class BadImagesError(ValueError):
 
 
 def describe_bad_images(root: Path, bad_images: Sequence[BadImage]) -> str:
-    """One report on all unusable files; beyond the first twenty they are only counted."""
+    """Report all unusable files; beyond the first twenty they are only counted."""
     lines = [f"{len(bad_images)} file(s) in {root} cannot be used:"]
     lines += [f"  {bad.path!r} {bad.reason}" for bad in bad_images[:_LISTED]]
     if len(bad_images) > _LISTED:
@@ -75,42 +82,39 @@ def describe_bad_images(root: Path, bad_images: Sequence[BadImage]) -> str:
     return "\n".join(lines)
 
 
-class ContextFolder:
-    """A folder of images: ``class/context/image``, ``superclass/class/context/image`` (NICO) or ``class/image``.
-
-    Classes and contexts are the folder names found on disk. Nothing is read before ``samples`` is asked for; then
-    every file is decoded once, so that what is unusable is known, and named in one report, before training starts.
+class FileSource(ABC):
+    """Images that are files below one folder; what is listed there is decoded once and checked on first use.
 
     Args:
         root: The folder.
-        superclass: Which folder of the top level to use, where there is such a level.
-        on_bad_image: ``"error"`` to refuse a folder with unusable files, ``"skip"`` to leave them out.
+        on_bad_image: ``"error"`` to refuse data with unusable files, ``"skip"`` to leave them out.
         on_progress: Called with the number of files checked so far and the number of all files.
-
-    Raises:
-        FileNotFoundError: If there is no such folder.
 
     Attributes:
         root: The folder, as an absolute path.
-        superclass: As given.
     """
 
     def __init__(
         self,
         root: str | Path,
         *,
-        superclass: str | None = None,
         on_bad_image: str = "error",
         on_progress: Callable[[int, int], None] | None = None,
     ) -> None:
         check_choice("on_bad_image", on_bad_image, ON_BAD_IMAGE)
-        if not Path(root).is_dir():
-            raise FileNotFoundError(f"there is no folder {root}; name the folder that holds the class folders.")
         self.root = Path(root).resolve()
-        self.superclass = superclass
         self._on_bad_image = on_bad_image
         self._on_progress = on_progress
         self._scanned: tuple[tuple[Sample, ...], tuple[BadImage, ...]] | None = None
+
+    @abstractmethod
+    def list_files(self) -> tuple[list[FoundFile], list[BadImage]]:
+        """List the files with their classes, in the order of the paths, and what cannot be used."""
+
+    @property
+    @abstractmethod
+    def description(self) -> Mapping[str, Any]:
+        """What these images are, for the manifest; the place on this machine is no part of it."""
 
     @property
     def samples(self) -> tuple[Sample, ...]:
@@ -118,7 +122,7 @@ class ContextFolder:
 
         Raises:
             BadImagesError: If there are unusable files and they are not to be skipped.
-            ValueError: If the folders are in no known layout, or a class has no usable image.
+            ValueError: If the images are in no known layout, or a class has no usable image.
         """
         return self._scan()[0]
 
@@ -126,12 +130,6 @@ class ContextFolder:
     def bad_images(self) -> tuple[BadImage, ...]:
         """The files that were left out, and why; raises as ``samples`` does."""
         return self._scan()[1]
-
-    @property
-    def description(self) -> Mapping[str, Any]:
-        """What these images are, for the manifest; the place on this machine is no part of it."""
-        left_out = [{"path": bad.path, "reason": bad.reason} for bad in self.bad_images]
-        return {"kind": "folder", "superclass": self.superclass, "left_out": left_out}
 
     def load(self, path: str, size: int, sha256: str) -> Tensor:
         """Read one image.
@@ -156,9 +154,13 @@ class ContextFolder:
         except BadImageError as error:
             raise ValueError(f"{path!r} in {self.root} {error}.") from error
 
+    def left_out(self) -> list[dict[str, str]]:
+        """List the files that were left out, as what JSON can hold."""
+        return [{"path": bad.path, "reason": bad.reason} for bad in self.bad_images]
+
     def _scan(self) -> tuple[tuple[Sample, ...], tuple[BadImage, ...]]:
         if self._scanned is None:
-            found, bad = find_files(self.root, self.superclass)
+            found, bad = self.list_files()
             samples: list[Sample] = []
             with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # decoders work outside the interpreter lock
                 for done, result in enumerate(pool.map(self._examine, found), start=1):
@@ -182,12 +184,62 @@ class ContextFolder:
                 pixels = hash_pixels(image)
         except BadImageError as error:
             return BadImage(file.path, str(error))
-        return Sample(file.path, file.class_name, file.context, hash_bytes(content), pixels)
+        return Sample(file.path, file.class_name, file.context, hash_bytes(content), pixels, file.split, file.group)
 
     def _check_classes(self, found: Sequence[FoundFile], samples: Sequence[Sample], bad: Sequence[BadImage]) -> None:
         lost = sorted({file.class_name for file in found} - {sample.class_name for sample in samples})
         if lost:
             raise ValueError(
-                f"no usable image is left in {', '.join(map(repr, lost))}; repair or remove the folder.\n"
+                f"no usable image is left in {', '.join(map(repr, lost))}; repair the images or remove the class.\n"
                 f"{describe_bad_images(self.root, bad)}"
             )
+
+
+class ContextFolder(FileSource):
+    """A folder of images, as people have it.
+
+    Known are ``class/image``, ``class/context/image``, either of them in folders ``train``, ``val`` and ``test``, and
+    ``superclass/class/context/image`` (NICO). Classes and contexts are the folder names found on disk. Nothing is read
+    before ``samples`` is asked for; then every file is decoded once, so that what is unusable is known, and named in
+    one report, before training starts.
+
+    Args:
+        root: The folder.
+        superclass: Which folder of the top level to use, where there is such a level.
+        on_bad_image: ``"error"`` to refuse a folder with unusable files, ``"skip"`` to leave them out.
+        on_progress: Called with the number of files checked so far and the number of all files.
+
+    Raises:
+        FileNotFoundError: If there is no such folder.
+
+    Attributes:
+        root: The folder, as an absolute path.
+        superclass: As given.
+    """
+
+    def __init__(
+        self,
+        root: str | Path,
+        *,
+        superclass: str | None = None,
+        on_bad_image: str = "error",
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        super().__init__(root, on_bad_image=on_bad_image, on_progress=on_progress)
+        if not Path(root).is_dir():
+            raise FileNotFoundError(f"there is no folder {root}; name the folder that holds the class folders.")
+        self.superclass = superclass
+
+    def list_files(self) -> tuple[list[FoundFile], list[BadImage]]:
+        """List the files by the names of their folders."""
+        return find_files(self.root, self.superclass)
+
+    @property
+    def description(self) -> Mapping[str, Any]:
+        """What these images are, for the manifest."""
+        notes = [
+            f"{name} in the folder was not read: classes are the folders. Give the table itself to use it."
+            for name in ("metadata.csv", "metadata.parquet")
+            if (self.root / name).is_file()
+        ]
+        return {"kind": "folder", "superclass": self.superclass, "left_out": self.left_out(), "notes": notes}

@@ -13,6 +13,7 @@ from pfdl._internal.validation import check_choice, check_count, check_matrix, c
 from pfdl.decorrelation.kernels import (
     KERNELS,
     Backend,
+    NoRows,
     OneHidden,
     apply_one_hidden,
     choose_backend,
@@ -53,7 +54,7 @@ class FeatureDecomposition(nn.Module):
             Both cost the same. A strict g cannot distinguish features, so it explains much less of their variance
             (``docs/method.md`` has the comparison).
         activation: Name of an activation or any elementwise callable; an ``nn.Module`` with parameters is fine.
-        num_context: Number of inputs that are visible whichever feature is predicted, for instance a label.
+        num_conditioning: Number of inputs that are visible whichever feature is predicted, for instance a label.
         max_elements: Floats that one hidden layer may hold at a time; by default chosen for the device. A number asks
             for the plain path.
         kernel: ``"auto"`` (default): for one hidden layer with ReLU or GELU the closed form, as fused Triton kernels
@@ -77,7 +78,7 @@ class FeatureDecomposition(nn.Module):
         *,
         sharing: str = "strict",
         activation: str | Callable[[Tensor], Tensor] = "relu",
-        num_context: int = 0,
+        num_conditioning: int = 0,
         max_elements: int | None = None,
         kernel: str = "auto",
     ) -> None:
@@ -85,7 +86,7 @@ class FeatureDecomposition(nn.Module):
         check_choice("kernel", kernel, KERNELS)
         check_num_features(num_features)
         check_choice("sharing", sharing, SHARINGS)
-        check_count("num_context", num_context, 0)
+        check_count("num_conditioning", num_conditioning, 0)
         if max_elements is not None:
             check_count("max_elements", max_elements, 1)
         widths = [hidden] if isinstance(hidden, int) else list(hidden)
@@ -100,7 +101,7 @@ class FeatureDecomposition(nn.Module):
         self.num_features = num_features
         self.hidden = tuple(widths)
         self.sharing = sharing
-        self.num_context = num_context
+        self.num_conditioning = num_conditioning
         self.max_elements = max_elements
         self.kernel = kernel
         self.activation = activation
@@ -111,50 +112,51 @@ class FeatureDecomposition(nn.Module):
         self.first_bias = nn.Parameter(
             torch.empty(num_features, outputs[0]) if sharing == "indexed" else torch.empty(outputs[0])
         )
-        self.context_weight = nn.Parameter(torch.empty(outputs[0], num_context)) if num_context else None
+        self.conditioning_weight = nn.Parameter(torch.empty(outputs[0], num_conditioning)) if num_conditioning else None
         self.layers = nn.ModuleList(nn.Linear(fan_in, fan_out) for fan_in, fan_out in pairwise(outputs))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw all weights anew, as ``nn.Linear`` does."""
-        bound = 1 / math.sqrt(self.num_features - 1 + self.num_context)
-        for parameter in (self.first_weight, self.first_bias, self.context_weight):
+        """Draw new weights, as ``nn.Linear`` does."""
+        bound = 1 / math.sqrt(self.num_features - 1 + self.num_conditioning)
+        for parameter in (self.first_weight, self.first_bias, self.conditioning_weight):
             if parameter is not None:
                 nn.init.uniform_(parameter, -bound, bound)
         for layer in self.layers:
             assert isinstance(layer, nn.Linear)
             layer.reset_parameters()
 
-    def forward(self, features: Tensor, context: Tensor | None = None) -> Tensor:
+    def forward(self, features: Tensor, conditioning: Tensor | None = None) -> Tensor:
         """Return the correlated part of ``features``.
 
         Args:
             features: Shape (n, p), floating point. The result has the dtype of g's parameters; under autocast too,
                 because half precision is too coarse for the sums over many features.
-            context: Shape (n, num_context); required if, and only if, ``num_context`` is positive.
+            conditioning: Shape (n, num_conditioning); required if, and only if, ``num_conditioning`` is positive.
 
         Returns:
             Ũ, shape (n, p).
         """
         check_matrix("features", features, self.num_features)
         with torch.autocast(features.device.type, enabled=False):
-            backend = self.backend(features.device)
+            backend = self.backend(features.device, len(features))
             if backend is None:
-                return self._decompose(features.to(self.first_weight.dtype), context)
+                return self._decompose(features.to(self.first_weight.dtype), conditioning)
             parameters = self._fused_parameters()
-            shared = self._visible_to_all(features.to(self.first_weight.dtype), context)
+            shared = self._visible_to_all(features.to(self.first_weight.dtype), conditioning)
             return apply_one_hidden(
                 features.to(self.first_weight.dtype) if features.device.type == "cpu" else features,
                 parameters, shared, backend, self.sharing == "strict", str(self._fused_activation()), self._slow,
             )  # fmt: skip
 
-    def backend(self, device: torch.device) -> Backend | None:
-        """Who computes the closed form for features on ``device``; None if the plain path runs."""
+    def backend(self, device: torch.device, rows: int) -> Backend | None:
+        """Return who computes the closed form for so many rows on ``device``; None if the plain path runs."""
         kernel = "plain" if self.kernel == "auto" and self.max_elements is not None else self.kernel
-        return choose_backend(kernel, device, self.first_weight.dtype, self.hidden, self._fused_activation())
+        chosen = choose_backend(kernel, device, self.first_weight.dtype, self.hidden, self._fused_activation())
+        return NoRows if chosen is not None and rows == 0 else chosen
 
     def one_hidden(self, u: Tensor) -> OneHidden:
-        """The network and its rows laid out for a backend; ``u`` has the dtype of the parameters."""
+        """Return the network and its rows laid out for a backend; ``u`` has the dtype of the parameters."""
         return lay_out(u, self._fused_parameters(), None, self.sharing == "strict", str(self._fused_activation()))
 
     def _fused_parameters(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -168,9 +170,9 @@ class FeatureDecomposition(nn.Module):
             return "relu"
         return "gelu" if type(activation) is nn.GELU and activation.approximate == "none" else None
 
-    def _decompose(self, u: Tensor, context: Tensor | None) -> Tensor:
+    def _decompose(self, u: Tensor, conditioning: Tensor | None) -> Tensor:
         layers = [(layer.weight, layer.bias) for layer in self.layers if isinstance(layer, nn.Linear)]
-        return self._plain(u, self.first_weight, self.first_bias, layers, self._visible_to_all(u, context))
+        return self._plain(u, self.first_weight, self.first_bias, layers, self._visible_to_all(u, conditioning))
 
     def _slow(self, u: Tensor, parameters: tuple[Tensor, Tensor, Tensor, Tensor], shared: Tensor | None) -> Tensor:
         weight, offset, readout, constant = parameters
@@ -197,21 +199,23 @@ class FeatureDecomposition(nn.Module):
             self.max_elements,
         )
 
-    def _visible_to_all(self, u: Tensor, context: Tensor | None) -> Tensor | None:
-        """What the context adds to the first layer's pre-activations, shape (n, h)."""
-        if self.context_weight is None:
-            if context is not None:
-                raise ValueError("context was given but num_context is 0; construct g with num_context=...")
+    def _visible_to_all(self, u: Tensor, conditioning: Tensor | None) -> Tensor | None:
+        """What the conditioning inputs add to the first layer's pre-activations, shape (n, h)."""
+        if self.conditioning_weight is None:
+            if conditioning is not None:
+                raise ValueError(
+                    "conditioning was given but num_conditioning is 0; construct g with num_conditioning=..."
+                )
             return None
-        if context is None:
-            raise ValueError(f"num_context is {self.num_context} but no context was given.")
-        check_matrix("context", context)
-        if context.shape != (u.shape[0], self.num_context):
+        if conditioning is None:
+            raise ValueError(f"num_conditioning is {self.num_conditioning} but no conditioning was given.")
+        check_matrix("conditioning", conditioning)
+        if conditioning.shape != (u.shape[0], self.num_conditioning):
             raise ValueError(
-                f"context has shape {tuple(context.shape)}; it must be ({u.shape[0]}, {self.num_context}), "
-                "one row per sample."
+                f"conditioning has shape {tuple(conditioning.shape)}; "
+                f"it must be ({u.shape[0]}, {self.num_conditioning}), one row per sample."
             )
-        return nn.functional.linear(context.to(u.dtype), self.context_weight)
+        return nn.functional.linear(conditioning.to(u.dtype), self.conditioning_weight)
 
     def _activation(self) -> Callable[[Tensor], Tensor]:
         """The activation with its parameters bound now, for recomputation may happen after they have changed."""

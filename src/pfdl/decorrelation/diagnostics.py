@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 
-@dataclass
+@dataclass(frozen=True)
 class Diagnostics:
     """What the last call saw, as tensors on the device: reading a number is what waits for the device.
 
@@ -16,13 +16,19 @@ class Diagnostics:
         decomposition_loss: L_g of the last g-step, before its update.
         decorrelation_loss: L_decorr, without its weight.
         weight: What L_decorr was multiplied by.
+        unexplained: L_g of each feature, shape (p,).
+        variance: The variance of each feature over the batch that g was fitted to, shape (p,).
+        levels: The level term of each feature's c_j, shape (p,); None for the pairwise form.
+        covariances: The covariance term of each feature's c_j, shape (p,); None for the pairwise form.
     """
 
     decomposition_loss: Tensor | None = None
     decorrelation_loss: Tensor | None = None
     weight: float | None = None
-    _unexplained: Tensor | None = None
-    _variance: Tensor | None = None
+    unexplained: Tensor | None = None
+    variance: Tensor | None = None
+    levels: Tensor | None = None
+    covariances: Tensor | None = None
 
     @property
     def r2(self) -> Tensor | None:
@@ -30,9 +36,9 @@ class Diagnostics:
 
         1: wholly predictable from the others, 0: no better than its mean. NaN for a feature that was constant.
         """
-        if self._unexplained is None or self._variance is None:
+        if self.unexplained is None or self.variance is None:
             return None
-        return torch.where(self._variance > 0, 1 - self._unexplained / self._variance, torch.nan)
+        return torch.where(self.variance > 0, 1 - self.unexplained / self.variance, torch.nan)
 
     @property
     def explained(self) -> Tensor | None:
@@ -40,16 +46,54 @@ class Diagnostics:
 
         Not the mean of ``r2``: one nearly constant feature would drown the others.
         """
-        if self._unexplained is None or self._variance is None:
+        if self.unexplained is None or self.variance is None:
             return None
-        return 1 - self._unexplained.sum() / self._variance.sum()
+        return 1 - self.unexplained.sum() / self.variance.sum()
+
+    @property
+    def level_part(self) -> Tensor | None:
+        """L_decorr with only its level terms, see :func:`pfdl.functional.decorrelation_parts`."""
+        return None if self.levels is None else self.levels.square().mean()
+
+    @property
+    def covariance_part(self) -> Tensor | None:
+        """L_decorr with only its covariance terms, see :func:`pfdl.functional.decorrelation_parts`."""
+        return None if self.covariances is None else self.covariances.square().mean()
 
     def summary(self) -> dict[str, float]:
         """Return the numbers worth logging; ``r2`` is :attr:`explained`."""
         numbers = {
             "decomposition_loss": self.decomposition_loss,
             "decorrelation_loss": self.decorrelation_loss,
+            "level_part": self.level_part,
+            "covariance_part": self.covariance_part,
             "weight": self.weight,
             "r2": self.explained,
         }
         return {name: float(value) for name, value in numbers.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class GradientParts:
+    """Gradients of L_decorr and of its two parts at the features, each of shape (n, p), without the weight.
+
+    Attributes:
+        whole: The gradient of L_decorr.
+        level: The gradient of its level part.
+        covariance: The gradient of its covariance part.
+    """
+
+    whole: Tensor
+    level: Tensor
+    covariance: Tensor
+
+    def summary(self) -> dict[str, float]:
+        """Return the norms of the three and the cosines of the parts with the whole."""
+        parts = {"level": self.level, "covariance": self.covariance}
+        norms = {"norm": self.whole.norm(), **{f"{name}_norm": part.norm() for name, part in parts.items()}}
+        cosines = {f"{name}_cosine": _cosine(part, self.whole) for name, part in parts.items()}
+        return {name: float(value) for name, value in {**norms, **cosines}.items()}
+
+
+def _cosine(a: Tensor, b: Tensor) -> Tensor:
+    return torch.nn.functional.cosine_similarity(a.flatten(), b.flatten(), dim=0)

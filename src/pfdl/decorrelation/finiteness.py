@@ -1,19 +1,89 @@
-"""NaN and infinity kept away from g without waiting for the GPU."""
+"""Keep NaN, infinity and values that overflow away from g, by waiting for the device or without."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.optim import Adam, AdamW, Optimizer
+
+
+class Finiteness(Protocol):
+    """How an update of g is kept from making it useless."""
+
+    raises: bool
+    """Whether :meth:`before_update` may raise."""
+
+    def marked(self, unexplained: Tensor, u: Tensor) -> Tensor:
+        """Return L_g of each feature, not a number if the features must not be used."""
+        ...
+
+    def before_update(self, optimizer: Optimizer, unexplained: Tensor, gradients: Sequence[Tensor]) -> None:
+        """Stop an update of g that would not be finite: raise, or tell the optimiser to skip it."""
+        ...
+
+
+class Unchecked:
+    """Look at nothing."""
+
+    raises = False
+
+    def marked(self, unexplained: Tensor, u: Tensor) -> Tensor:
+        """Return L_g as it is."""
+        return unexplained
+
+    def before_update(self, optimizer: Optimizer, unexplained: Tensor, gradients: Sequence[Tensor]) -> None:
+        """Allow every update."""
+
+
+class WaitingCheck:
+    """Wait for the device, and raise before anything is updated."""
+
+    raises = True
+
+    @staticmethod
+    def problem_of(features: Tensor, u: Tensor) -> str | None:
+        """Say which of the features cannot be used in the dtype of ``u``, which they were cast to; None if all can."""
+        limit = largest_feature(u.dtype)
+        usable = u.abs() <= limit  # False for NaN
+        if bool(usable.all()):
+            return None
+        row, column = (~usable).nonzero()[0].tolist()
+        value = features[row, column].item()
+        why = (
+            f"L_decorr takes the fourth power of features, which overflows in {u.dtype} above {limit:.1e}"
+            if math.isfinite(value)
+            else "all values must be finite"
+        )
+        return (
+            f"features[{row}, {column}] is {value}; {why}. Nothing was updated. A smaller learning rate or gradient "
+            "clipping usually prevents this."
+        )
+
+    def marked(self, unexplained: Tensor, u: Tensor) -> Tensor:
+        """Return L_g as it is: the features were looked at before."""
+        return unexplained
+
+    def before_update(self, optimizer: Optimizer, unexplained: Tensor, gradients: Sequence[Tensor]) -> None:
+        """Raise if L_g or its gradient is too large to take a step with."""
+        if bool(_overflows(unexplained, gradients)):
+            raise ValueError(
+                f"L_g is {unexplained.mean().item():.3g} and its gradient overflows; nothing was updated. Either the "
+                "features are too large or g has diverged: normalise the features, or give g a smaller learning rate."
+            )
 
 
 class FiniteGuard:
-    """Remembers on the device whether a loss was not finite, and tells the host when it happens to know.
+    """Have the optimiser skip updates that are not finite, without waiting for the GPU, and report them later.
 
-    The flag is only ever raised, never lowered, and is copied to the host behind the work that sets it. Whenever the
-    host reads it, it reads an old "no" or a true "yes".
+    A flag on the device is only ever raised, never lowered, and is copied to the host behind the work that sets it.
+    Whenever the host reads it, it reads an old "no" or a true "yes".
     """
+
+    raises = False
 
     def __init__(self) -> None:
         self._on_device: Tensor | None = None
@@ -22,24 +92,52 @@ class FiniteGuard:
     def __deepcopy__(self, memo: dict[int, Any]) -> FiniteGuard:
         return FiniteGuard()
 
-    def watch(self, loss: Tensor) -> Tensor:
-        """Return 1.0 on the device if ``loss`` is not finite, else 0.0, and note it."""
-        bad = torch.isfinite(loss).logical_not_().float()
-        if self._on_device is None or self._on_host is None or self._on_device.device != loss.device:
-            self._on_device = torch.zeros_like(bad)
-            self._on_host = torch.zeros(bad.shape, pin_memory=loss.is_cuda)
-        torch.maximum(self._on_device, bad, out=self._on_device)
+    def __reduce__(self) -> tuple[type[FiniteGuard], tuple[()]]:
+        return FiniteGuard, ()
+
+    @staticmethod
+    def serves(optimizer: Optimizer) -> bool:
+        """Whether the optimiser can skip an update by a flag on the device, as the fused Adam does for GradScaler."""
+        return isinstance(optimizer, (Adam, AdamW)) and all(group["fused"] for group in optimizer.param_groups)
+
+    def marked(self, unexplained: Tensor, u: Tensor) -> Tensor:
+        """Return L_g, not a number if a feature is too large: summed over the processes, all of them see it."""
+        return torch.where((u.abs() <= largest_feature(u.dtype)).all(), unexplained, torch.nan)
+
+    def before_update(self, optimizer: Optimizer, unexplained: Tensor, gradients: Sequence[Tensor]) -> None:
+        """Give the optimiser the flag that makes it skip its next step."""
+        # How GradScaler tells a fused optimiser, too: the step reads this attribute on the device.
+        optimizer.found_inf = self.watch(_overflows(unexplained, gradients))  # type: ignore[attr-defined]
+
+    def watch(self, bad: Tensor) -> Tensor:
+        """Return 1.0 on the device if ``bad`` is true, else 0.0, and note it."""
+        flag = bad.float()
+        if self._on_device is None or self._on_host is None or self._on_device.device != flag.device:
+            self._on_device = torch.zeros_like(flag)
+            self._on_host = torch.zeros(flag.shape, pin_memory=flag.is_cuda)
+        torch.maximum(self._on_device, flag, out=self._on_device)
         self._on_host.copy_(self._on_device, non_blocking=True)
-        return bad
+        return flag
 
     def raise_if_seen(self) -> None:
-        """Raise if the host knows of a loss that was not finite; the guard is fresh afterwards."""
+        """Raise if the host knows of an update that was skipped; the guard is fresh afterwards."""
         if self._on_device is not None and self._on_host is not None and self._on_host.item():
             torch.cuda.synchronize(self._on_device.device)  # no copy of the old flag is under way any more
             self._on_device.zero_()
             self._on_host.zero_()
             raise ValueError(
-                "the features of an earlier batch had a NaN, an infinity or values whose squares overflow; all values "
-                "must be finite. That batch did not update g, and its loss was not a number. A smaller learning rate "
-                "or gradient clipping usually prevents this."
+                "the features of an earlier batch had a NaN, an infinity or values whose powers overflow; all values "
+                "must be finite. That batch did not update g, and its loss was of no use. A smaller learning rate or "
+                "gradient clipping usually prevents this."
             )
+
+
+def largest_feature(dtype: torch.dtype) -> float:
+    """Return the largest value whose fourth power is finite, because L_decorr is of that order in the features."""
+    return float(torch.finfo(dtype).max ** 0.25)
+
+
+def _overflows(unexplained: Tensor, gradients: Sequence[Tensor]) -> Tensor:
+    """Whether L_g is not finite, or the squares of its gradient, which Adam takes, are not."""
+    squares = torch.stack([gradient.square().sum() for gradient in gradients]).sum()
+    return torch.isfinite(squares + unexplained.mean()).logical_not_()

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
 import torch
-from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch import Tensor
 
-from pfdl._internal.modules import AtomicModule
-from pfdl._internal.optimizer_state import load_optimizer_state
-from pfdl._internal.validation import check_choice, check_count, check_features, check_matrix, describe_non_finite
-from pfdl.decorrelation.cuda_graphs import CapturedSteps
+from pfdl._internal.validation import check_choice, check_count, check_features, check_matrix
+from pfdl.decorrelation.backend import StepBackend
 from pfdl.decorrelation.decomposition import FeatureDecomposition
-from pfdl.decorrelation.diagnostics import Diagnostics
-from pfdl.decorrelation.distributed import Batch, share_from_first, world_size
-from pfdl.decorrelation.finiteness import FiniteGuard
-from pfdl.decorrelation.functional import CENTERINGS, FORMS, decorrelation_of
-from pfdl.decorrelation.kernels.steps import decomposition_gradients, paper_penalty, with_gradient
+from pfdl.decorrelation.diagnostics import Diagnostics, GradientParts
+from pfdl.decorrelation.distributed import Batch, meet, share_from_first, world_size
+from pfdl.decorrelation.finiteness import Finiteness, WaitingCheck
+from pfdl.decorrelation.functional import CENTERINGS, FORMS, standardize_of
+from pfdl.decorrelation.steps import Algorithm, Steps
+from pfdl.decorrelation.trained_decomposition import OptimizerFactory, TrainedDecomposition
 
-OptimizerFactory = Callable[[Iterable[nn.Parameter]], Optimizer]
 Schedule = Callable[[int], float]
 
 
@@ -35,7 +34,7 @@ class DataShape(Protocol):
         ...
 
 
-Method = TypeVar("Method", bound=Callable[..., Tensor])
+Method = TypeVar("Method", bound=Callable[..., object])
 
 
 def _outside_compiled_graphs(method: Method) -> Method:
@@ -43,7 +42,7 @@ def _outside_compiled_graphs(method: Method) -> Method:
     return cast(Method, torch.compiler.disable(method))  # type: ignore[no-untyped-call]
 
 
-class PartialDecorrelation(AtomicModule):
+class PartialDecorrelation(TrainedDecomposition):
     """Penalise the part of each feature that the others predict: PFDL, the paper's Algorithm 1.
 
     One call per mini-batch does both steps of the algorithm::
@@ -61,7 +60,8 @@ class PartialDecorrelation(AtomicModule):
     Under ``torch.distributed`` both steps are those of the union of all processes' batches, and g is the same in all
     of them (``docs/distributed.md``).
 
-    The optimiser of g and the count of steps are part of ``state_dict()``: training resumes where it stopped.
+    The optimiser of g and the count of steps are part of ``state_dict()``: resumed training equals uninterrupted
+    training. A state that does not fit is refused and changes nothing. Threads that share a penalty take turns.
 
     Args:
         num_features: p, the width of the embedding.
@@ -72,13 +72,15 @@ class PartialDecorrelation(AtomicModule):
         activation: Activation of g.
         form: ``"paper"`` or ``"pairwise"``, see :func:`pfdl.decorrelation.functional.decorrelation_loss`.
         center: ``"none"`` (the paper's) or ``"batch"``, see :func:`pfdl.decorrelation.functional.decorrelation_loss`.
+        standardize: Standardise the features over the batch before both losses, with the gradient through it, see
+            :func:`pfdl.functional.standardize`. Shrinking all features then lowers nothing. The paper does not.
         fit_steps: Updates of g for every call; the paper makes one.
         warmup: Number of calls over which the weight rises linearly to its value.
-        optimizer: Makes g's optimiser from its parameters. By default ``Adam(lr=1e-3, fused=True)``; for another,
-            ``functools.partial(torch.optim.SGD, lr=0.01)``.
-        check_finite: Refuse features with NaN or infinity before anything is updated. On a GPU with the default
-            optimiser nobody waits for that look: such a batch does not update g, its loss is not a number, and one
-            of the next calls raises.
+        optimizer: Makes g's optimiser from its parameters. By default ``Adam(lr=1e-3, fused=True)``; the paper's
+            Algorithm 1 says stochastic gradient descent: ``functools.partial(torch.optim.SGD, lr=0.01)``.
+        check_finite: Refuse features with NaN or infinity, or so large that L_decorr would overflow, before anything
+            is updated. On a GPU with a fused Adam, the default, the check is asynchronous: such a batch does not update
+            g, its loss is of no use, and one of the next calls raises.
         kernel: ``"auto"``, ``"fused"`` or ``"plain"``, see :class:`pfdl.FeatureDecomposition`. The fused penalty can
             be differentiated once only.
         synchronize: Under ``torch.distributed``, take all processes' batches for one while training. All processes
@@ -87,7 +89,8 @@ class PartialDecorrelation(AtomicModule):
     Attributes:
         decomposition: The network g.
         optimizer: Its optimiser.
-        last: :class:`Diagnostics` of the last call: L_g, L_decorr, R² of g for each feature.
+        last: :class:`pfdl.decorrelation.Diagnostics` of the last call: L_g, L_decorr and its parts, R² of g for each
+            feature.
 
     Raises:
         ValueError, TypeError: If an argument or the features cannot be used; nothing has been updated then.
@@ -98,8 +101,8 @@ class PartialDecorrelation(AtomicModule):
         >>> decorrelate = pfdl.PartialDecorrelation(num_features=4, hidden=8)
         >>> features = torch.randn(16, 4, requires_grad=True)
         >>> decorrelate(features).backward()
-        >>> features.grad.shape, sorted(decorrelate.last.summary())
-        (torch.Size([16, 4]), ['decomposition_loss', 'decorrelation_loss', 'r2', 'weight'])
+        >>> features.grad.shape, decorrelate.last.summary()["weight"]
+        (torch.Size([16, 4]), 1.0)
     """
 
     needs = ("features",)
@@ -115,6 +118,7 @@ class PartialDecorrelation(AtomicModule):
         activation: str | Callable[[Tensor], Tensor] = "relu",
         form: str = "paper",
         center: str = "none",
+        standardize: bool = False,
         fit_steps: int = 1,
         warmup: int = 0,
         optimizer: OptimizerFactory | None = None,
@@ -122,30 +126,24 @@ class PartialDecorrelation(AtomicModule):
         kernel: str = "auto",
         synchronize: bool = True,
     ) -> None:
-        super().__init__()
         check_choice("form", form, FORMS)
         check_choice("center", center, CENTERINGS)
         check_count("fit_steps", fit_steps, 1)
         check_count("warmup", warmup, 0)
         if not callable(weight):
             _check_weight(weight)
+        g = FeatureDecomposition(num_features, hidden, sharing=sharing, activation=activation, kernel=kernel)
+        super().__init__(g, optimizer or partial(torch.optim.Adam, lr=1e-3, fused=True))
         self.weight = weight
         self.form = form
         self.center = center
+        self.standardize = standardize
         self.fit_steps = fit_steps
         self.warmup = warmup
         self.check_finite = check_finite
         self.synchronize = synchronize
-        self.decomposition = FeatureDecomposition(
-            num_features, hidden, sharing=sharing, activation=activation, kernel=kernel
-        ).requires_grad_(False)
-        self._skips_non_finite = optimizer is None  # the fused Adam can be told to, without waiting for the device
-        self.optimizer = (optimizer or partial(torch.optim.Adam, lr=1e-3, fused=True))(self.decomposition.parameters())
-        self.completed_fits = 0
         self.last = Diagnostics()
-        self._guard = FiniteGuard()
-        self._captured = CapturedSteps()
-        self._g_is_shared = False
+        self._backend = StepBackend()
 
     @classmethod
     def from_data(cls, shape: DataShape, **settings: Any) -> PartialDecorrelation:
@@ -157,10 +155,12 @@ class PartialDecorrelation(AtomicModule):
         return 1.0
 
     def metrics(self) -> dict[str, Tensor]:
-        """Return L_g, L_decorr and the R² of g on the last batch, as tensors: reading them waits for the device."""
+        """Return L_g, L_decorr with its parts and the R² of g on the last batch, as tensors on the device."""
         found = {
             "L_g": self.last.decomposition_loss,
             "L_decorr": self.last.decorrelation_loss,
+            "level_part": self.last.level_part,
+            "covariance_part": self.last.covariance_part,
             "R2": self.last.explained,
         }
         return {name: value for name, value in found.items() if value is not None}
@@ -175,16 +175,14 @@ class PartialDecorrelation(AtomicModule):
         Returns:
             weight × L_decorr, a scalar.
         """
-        batch = self._check(features)
-        if self._can_be_captured(features, batch):
-            return self._captured_steps(features, batch)
-        if self.training:
-            self._fit(features, batch)
-        return self._penalise(features, batch)
+        with self._mini_batch(features, fits=self.training, penalises=True) as (steps, weight):
+            if self.training:
+                self._fit(steps)
+            return self._penalise(steps, weight)
 
     @_outside_compiled_graphs
     def fit_step(self, features: Tensor) -> Tensor:
-        """Step 1: update g, ``fit_steps`` times, to predict each feature from the others.
+        """Step 1: update g, ``fit_steps`` times, to predict each feature from the others; in ``eval()`` mode, too.
 
         Args:
             features: U, shape (n, p); used detached.
@@ -192,7 +190,8 @@ class PartialDecorrelation(AtomicModule):
         Returns:
             L_g of the last update, measured before it, detached.
         """
-        return self._fit(features, self._check(features))
+        with self._mini_batch(features, fits=True, penalises=False) as (steps, _):
+            return self._fit(steps)
 
     @_outside_compiled_graphs
     def penalty(self, features: Tensor) -> Tensor:
@@ -204,185 +203,124 @@ class PartialDecorrelation(AtomicModule):
         Returns:
             A scalar whose gradient reaches the features and nothing of g.
         """
-        return self._penalise(features, self._check(features))
+        with self._mini_batch(features, fits=False, penalises=True) as (steps, weight):
+            return self._penalise(steps, weight)
 
-    def current_weight(self) -> float:
-        """λ as schedule and warm-up give it now."""
-        weight = self.weight(self.completed_fits) if callable(self.weight) else self.weight
-        _check_weight(weight)
-        # The first call of a warm-up over w steps has 1/w of the weight, the w-th all of it.
-        return weight * min(1.0, max(1, self.completed_fits) / self.warmup) if self.warmup else weight
+    @_outside_compiled_graphs
+    def gradient_parts(self, features: Tensor) -> GradientParts:
+        """Return the gradients of L_decorr and of its two parts at the features, with g frozen; update nothing.
 
-    def _fit(self, features: Tensor, batch: Batch) -> Tensor:
-        u = features.detach().to(self._dtype)
-        parameters = list(self.decomposition.parameters())
-        if batch.processes > 1 and not self._g_is_shared:
-            share_from_first(parameters)
-            self._g_is_shared = True
-        loss = u.new_zeros(())
-        for _ in range(self.fit_steps):
-            with torch.autocast(u.device.type, enabled=False):
-                shares = self._decomposition_gradients(u, batch)
-            unexplained, *gradients = batch.sum_all(shares)
-            loss = unexplained.mean()  # unexplained is L_g of each feature
-            if self._waits_for_nobody(u):
-                self.optimizer.found_inf = self._guard.watch(loss)  # type: ignore[attr-defined]
-            for parameter, gradient in zip(parameters, gradients, strict=True):
-                parameter.grad = gradient.contiguous()  # the fused Adam reads memory in order, whatever the strides
-            self.optimizer.step()
-            self.optimizer.zero_grad(set_to_none=True)
-            self.last._unexplained = unexplained
-        self.completed_fits += 1
-        self.last.decomposition_loss = loss
-        self.last._variance = _variance(u, batch)
-        return loss
+        Costs about four times :meth:`penalty`. Under ``torch.distributed`` the gradients are those of this process's
+        samples, and all processes must call alike.
 
-    def _decomposition_gradients(self, u: Tensor, batch: Batch) -> list[Tensor]:
-        """L_g of each feature and the gradients of its mean, in the order of g's parameters: this process's share."""
-        backend = self.decomposition.backend(u.device)
-        if backend is not None:
-            unexplained, found = decomposition_gradients(self.decomposition.one_hidden(u), backend, batch)
-            return [unexplained, found.weight, found.offset, found.readout, found.constant]
-        leaves = {
-            name: value.detach().requires_grad_() for name, value in self.decomposition.named_parameters()
-        }  # fmt: skip
-        with torch.enable_grad():
-            predicted = torch.func.functional_call(self.decomposition, leaves, (u,))
-            unexplained = (u - predicted).square().sum(0) / batch.total
-        return [unexplained.detach(), *torch.autograd.grad(unexplained.mean(), list(leaves.values()))]
+        Args:
+            features: U, shape (n, p).
 
-    def _penalise(self, features: Tensor, batch: Batch) -> Tensor:
-        with torch.autocast(features.device.type, enabled=False):
-            u = features.to(self._dtype)
-            backend = self.decomposition.backend(u.device)
-            if backend is not None and self.form == "paper":
-                net = self.decomposition.one_hidden(u)
-                wants_gradient = u.requires_grad and torch.is_grad_enabled()
-                found = paper_penalty(net, backend, batch, self.center == "batch", wants_gradient)
-                loss = with_gradient(u, *found)
-            else:
-                # g is frozen by copies: a later fit may change its parameters before this loss is differentiated.
-                frozen = {name: value.detach().clone() for name, value in self.decomposition.named_parameters()}
-                correlated = torch.func.functional_call(self.decomposition, frozen, (u,))
-                loss = decorrelation_of(u, correlated, self.form, self.center, batch)
-        self.last.decorrelation_loss = loss.detach()
-        self.last.weight = self.current_weight()
-        return self.last.weight * loss
-
-    def _can_be_captured(self, features: Tensor, batch: Batch) -> bool:
-        """Whether both steps together are work on one GPU that never looks at a result."""
-        return (
-            features.is_cuda
-            and self.training
-            and features.requires_grad
-            and torch.is_grad_enabled()
-            and self._waits_for_nobody(features)
-            and batch.processes == 1
-            and self.form == "paper"
-            and self.decomposition.backend(features.device) is not None
-            and not torch.cuda.is_current_stream_capturing()
-        )
-
-    def _captured_steps(self, features: Tensor, batch: Batch) -> Tensor:
-        """Both steps, replayed from a CUDA graph once there is one."""
-        backend = self.decomposition.backend(features.device)
-        assert backend is not None
-        center = self.center == "batch"
-
-        def steps(u: Tensor) -> list[Tensor]:
-            loss_g = self._fit(u, batch)
-            assert self.last._unexplained is not None
-            assert self.last._variance is not None
-            loss, gradient = paper_penalty(self.decomposition.one_hidden(u), backend, batch, center, True)
-            assert gradient is not None
-            return [gradient, loss, loss_g, self.last._unexplained, self.last._variance]
-
-        with torch.autocast(features.device.type, enabled=False):
-            u = features.to(self._dtype)
-            fits = self.completed_fits
-            settings = (self.fit_steps, center, self.decomposition.sharing)
-            gradient, loss, *seen = self._captured.run(steps, u.detach(), self.optimizer, settings)
-            self.completed_fits = fits + 1
-            self.last.decomposition_loss, self.last._unexplained, self.last._variance = seen
-            self.last.decorrelation_loss = loss
-            self.last.weight = self.current_weight()
-            return self.last.weight * with_gradient(u, loss, gradient)
-
-    @property
-    def _dtype(self) -> torch.dtype:
-        return self.decomposition.first_weight.dtype
-
-    def _waits_for_nobody(self, features: Tensor) -> bool:
-        return self.check_finite and self._skips_non_finite and features.is_cuda
-
-    def _check(self, features: Tensor) -> Batch:
-        """Refuse what cannot be used, before anything is updated, and say who takes part in this call."""
-        num_features = self.decomposition.num_features
-        together = self.synchronize and self.training and world_size() > 1
-        (check_matrix if together else check_features)("features", features, num_features)
-        self.current_weight()  # a schedule that gives nonsense is reported before g is updated
-        batch = Batch(len(features), features.device, together)
-        if self._waits_for_nobody(features):
-            self._guard.raise_if_seen()
-        elif self.check_finite:
-            problem = describe_non_finite("features", features)
-            # All processes stop together: one that raised alone would leave the others waiting for it.
-            if batch.any(problem is not None, features.device):
-                raise ValueError(problem or "the features of another process are not finite. Nothing was updated.")
-        return batch
-
-    def get_extra_state(self) -> dict[str, Any]:
-        """The optimiser of g and the count of fits, for ``state_dict``."""
-        return {"optimizer": self.optimizer.state_dict(), "completed_fits": self.completed_fits}
-
-    def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Take up what ``get_extra_state`` gave, all of it or nothing.
+        Returns:
+            Three gradients of shape (n, p), without the weight; see :func:`pfdl.functional.decorrelation_parts`.
 
         Raises:
-            ValueError: If it is not the state of this optimiser over parameters of these shapes.
+            ValueError: If the form is not the paper's, which alone has these parts.
         """
-        fits = state.get("completed_fits") if isinstance(state, Mapping) else None
-        if isinstance(fits, bool) or not isinstance(fits, int) or fits < 0 or "optimizer" not in state:
-            raise ValueError(
-                f"the state of g's optimiser is {str(state)[:80]}; it must have 'optimizer' and 'completed_fits', "
-                "a whole number of at least 0."
-            )
-        load_optimizer_state(self.optimizer, state["optimizer"])
-        self.completed_fits = fits
-        self._g_is_shared = False
+        if self.form != "paper":
+            raise ValueError(f"form is {self.form!r}; only the paper's form has a level and a covariance part.")
+        check_features("features", features, self.decomposition.num_features)
+        with torch.inference_mode(False), torch.enable_grad():
+            leaf = features.detach().clone().requires_grad_()
+            with self._mini_batch(leaf, fits=False, penalises=False) as (steps, _):
+                return steps.gradient_parts(leaf)
 
-    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
-        # Also a module that holds this one loads it: everything is looked at before the first value is taken.
-        for name, own in self.decomposition.named_parameters():
-            _check_weights(f"{prefix}decomposition.{name}", state_dict, own)
-        super()._load_from_state_dict(state_dict, prefix, *rest)
+    def current_weight(self) -> float:
+        """Return λ as schedule and warm-up give it now."""
+        return self._weight_after(self.completed_fits)
 
-    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> PartialDecorrelation:
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        # The moments follow the parameters to their new device and dtype: loading casts them.
-        self.optimizer.load_state_dict(self.optimizer.state_dict())
-        return self
+    def _weight_after(self, fits: int) -> float:
+        weight = self.weight(fits) if callable(self.weight) else self.weight
+        _check_weight(weight)
+        # The first call of a warm-up over w steps has 1/w of the weight, the w-th all of it.
+        return weight * min(1.0, max(1, fits) / self.warmup) if self.warmup else weight
 
+    def _fit(self, steps: Steps) -> Tensor:
+        fitted = steps.fit()
+        loss = fitted.unexplained.mean()
+        self.completed_fits += 1
+        self.last = replace(
+            self.last, decomposition_loss=loss, unexplained=fitted.unexplained, variance=fitted.variance
+        )
+        return loss
 
-def _variance(u: Tensor, batch: Batch) -> Tensor:
-    """The variance of each feature over the batches of all processes."""
-    if batch.processes == 1:
-        return u.var(0, correction=0)
-    (total,) = batch.sum_all([u.sum(0)])
-    (squares,) = batch.sum_all([(u - total / batch.total).square().sum(0)])
-    return squares / batch.total
+    def _penalise(self, steps: Steps, weight: float) -> Tensor:
+        found = steps.penalise()
+        self.last = replace(
+            self.last,
+            decorrelation_loss=found.loss.detach(),
+            weight=weight,
+            levels=found.levels,
+            covariances=found.covariances,
+        )
+        return weight * found.loss
 
+    @contextmanager
+    def _mini_batch(self, features: Tensor, *, fits: bool, penalises: bool) -> Iterator[tuple[Steps, float]]:
+        """Check a batch before anything is updated; give the steps on it and the weight that its penalty has."""
+        g = self.decomposition
+        device, dtype = g.first_weight.device, g.first_weight.dtype
+        algorithm = Algorithm(g, self.optimizer, self.fit_steps, self.form, self.center)
+        with self._backend.lock, ExitStack() as modes:
+            if torch.is_inference_mode_enabled():  # what it makes, such as moments, could never be changed again
+                modes.enter_context(torch.inference_mode(False))
+                modes.enter_context(torch.no_grad())
+            modes.enter_context(torch.autocast(device.type, enabled=False))
+            finiteness = self._backend.finiteness(algorithm, self.check_finite, device)
+            together = self.synchronize and self.training and world_size() > 1
+            problem: Exception | None = None
+            rows, u, weight = 0, torch.empty(0, g.num_features, dtype=dtype, device=device), 0.0
+            try:
+                (check_matrix if together else check_features)("features", features, g.num_features)
+                weight = self._weight_after(self.completed_fits + fits)
+                rows, u = len(features), (features.clone() if features.is_inference() else features).to(dtype)
+                self._refuse_non_finite(features, u, finiteness)
+            except Exception as error:
+                if not together:
+                    raise
+                problem = error
+            batch = self._union(rows, problem, finiteness) if together else Batch(rows)
+            if self.standardize:
+                u = standardize_of(u, batch)
+            yield self._backend.begin(algorithm, u, batch, finiteness, both=fits and penalises), weight
 
-def _check_weights(name: str, state: Mapping[str, Any], own: Tensor) -> None:
-    """Raise unless a state has no such weights of g, or some of the right shape that are finite."""
-    if name not in state:
-        return  # load_state_dict reports what is missing
-    saved = state[name]
-    if not isinstance(saved, Tensor) or not saved.is_floating_point() or saved.shape != own.shape:
-        what = f"{saved.dtype}, {tuple(saved.shape)}" if isinstance(saved, Tensor) else type(saved).__name__
-        raise ValueError(f"{name} in the state is {what}; g has floating-point numbers of shape {tuple(own.shape)}.")
-    if not bool(torch.isfinite(saved).all()):
-        raise ValueError(f"{name} in the state has a NaN or an infinity; all values must be finite.")
+    def _refuse_non_finite(self, features: Tensor, u: Tensor, finiteness: Finiteness) -> None:
+        if isinstance(finiteness, WaitingCheck):
+            if said := finiteness.problem_of(features, u):
+                raise ValueError(said)
+        elif finiteness is self._backend.guard:
+            self._backend.guard.raise_if_seen()
+
+    def _union(self, rows: int, problem: Exception | None, finiteness: Finiteness) -> Batch:
+        """Join the batches of all processes; the first time, g becomes that of the first process everywhere."""
+        parameters = list(self.decomposition.parameters())
+        device = parameters[0].device
+        if finiteness is self._backend.guard and self.is_shared:
+            if problem is not None:
+                raise problem  # alone: the other processes do not wait for the GPU to hear of it
+            return Batch.of_all(rows, device)
+        total, everywhere = meet(rows, device, problem, self._signature(), self.is_shared)
+        if total < 2:
+            raise ValueError(f"all processes together have a batch of {total}; a correlation needs at least 2 samples.")
+        if not everywhere:
+            share_from_first(parameters)
+            self.is_shared = True
+        return Batch(total, world_size())
+
+    def _signature(self) -> str:
+        """Say what must be the same in all processes."""
+        g, optimizer = self.decomposition, self.optimizer
+        settings = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
+        return (
+            f"num_features={g.num_features}, hidden={g.hidden}, sharing={g.sharing!r}, {g.first_weight.dtype}, "
+            f"form={self.form!r}, center={self.center!r}, standardize={self.standardize}, fit_steps={self.fit_steps}, "
+            f"optimizer {type(optimizer).__name__} with {settings}"
+        )
 
 
 def _check_weight(weight: float) -> None:

@@ -1,7 +1,8 @@
-"""Is a model leaning on correlations? What its features tell about each other, about classes and about contexts."""
+"""Does a model rely on the context? Arrays in, a verdict out."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,26 +10,65 @@ from numpy.typing import NDArray
 
 from pfdl.decorrelation.linear import predict_left_out
 from pfdl.diagnosis.clusters import cluster_features
-from pfdl.diagnosis.contexts import Accuracies, ContextReading, GroupAccuracy, measure_accuracy, read_context
+from pfdl.diagnosis.contexts import ContextReading, read_context
+from pfdl.diagnosis.groups import Accuracies, GroupAccuracy, Mixture, count_groups, measure_accuracy
+from pfdl.diagnosis.reliance import (
+    Comparison,
+    ContextReliance,
+    compare_reliance,
+    goes_together,
+    measure_reliance,
+    usual_contexts_of,
+)
 from pfdl.diagnosis.result import Diagnosis
+from pfdl.diagnosis.shift import ShiftCurve, accuracy_under_shift
 
-__all__ = ["Accuracies", "ContextReading", "Diagnosis", "GroupAccuracy", "diagnose"]
+__all__ = [
+    "Accuracies",
+    "Comparison",
+    "ContextReading",
+    "ContextReliance",
+    "Diagnosis",
+    "GroupAccuracy",
+    "ShiftCurve",
+    "accuracy_under_shift",
+    "compare_reliance",
+    "count_groups",
+    "diagnose",
+    "measure_accuracy",
+    "measure_reliance",
+    "usual_contexts_of",
+]
 
 FloatArray = NDArray[np.float64]
 
 
-def diagnose(features: Any, labels: Any, contexts: Any = None, *, predictions: Any = None, seed: int = 0) -> Diagnosis:
-    """Measure how features hang together, and what that has to do with classes and contexts.
+def diagnose(
+    features: Any,
+    labels: Any,
+    contexts: Any = None,
+    *,
+    predictions: Any = None,
+    training: Mixture | None = None,
+    usual_contexts: Mapping[Any, Any] | None = None,
+    seed: int = 0,
+) -> Diagnosis:
+    """Say whether a model relies on the context, and how its features hang together.
 
-    Every feature is predicted from all the others by ridge regression, on samples left out of the fit; that is a linear
-    g, in closed form, so 2048 features take seconds and nothing is trained. Use samples that the model was not trained
-    on.
+    The answer comes from the predictions: is a class recognised worse outside the context that goes with it in
+    training? Besides, every feature is predicted from all the others by ridge regression, on samples left out of the
+    fit; that is a linear g, in closed form, so 2048 features take seconds and nothing is trained. Use samples that the
+    model was not trained on.
 
     Args:
         features: What enters the last layer, for instance by :func:`pfdl.attach`: an array or tensor of shape (n, p).
         labels: The class of each sample, shape (n,).
-        contexts: The context of each sample, shape (n,), if known.
+        contexts: The context of each sample, shape (n,), if known; else for instance by :func:`pfdl.infer_contexts`.
         predictions: The class that the model gives to each sample, shape (n,), if known.
+        training: Number of training samples of each class in each context, by (class, context), as
+            :func:`pfdl.diagnosis.count_groups` counts them. By default these samples are taken to be mixed as the
+            training samples were, provided that classes and contexts go together in them.
+        usual_contexts: For each class, the context that goes with it in training; by default what ``training`` says.
         seed: Of the folds of the probe that reads the contexts.
 
     Returns:
@@ -39,14 +79,15 @@ def diagnose(features: Any, labels: Any, contexts: Any = None, *, predictions: A
 
     Example:
         >>> import numpy as np, pfdl
-        >>> scene = np.random.default_rng(0).normal(size=200)
-        >>> noise = np.random.default_rng(1).normal(size=(200, 4))
-        >>> features = noise + np.outer(scene, [3, 3, 3, 0])  # three features show the scene, one does not
-        >>> found = pfdl.diagnose(features, labels=np.arange(200) % 2)
-        >>> found.r2 > 0.5
-        array([ True,  True,  True, False])
-        >>> found.clusters
-        array([0, 0, 0, 1])
+        >>> rng = np.random.default_rng(0)
+        >>> labels, contexts = rng.integers(2, size=(2, 400))
+        >>> features = rng.normal(size=(400, 4)) + np.outer(contexts, [3, 3, 3, 0])  # three of four show the context
+        >>> found = pfdl.diagnose(
+        ...     features, labels, contexts, predictions=contexts,  # a model that looks at nothing but the context
+        ...     training={(0, 0): 90, (0, 1): 10, (1, 0): 10, (1, 1): 90},
+        ... )
+        >>> found.answer, found.clusters
+        ('yes', array([0, 0, 0, 1]))
     """
     u = _matrix(features)
     names = _column("labels", labels, len(u))
@@ -61,10 +102,21 @@ def diagnose(features: Any, labels: Any, contexts: Any = None, *, predictions: A
     if where is not None:
         context_numbers = np.unique(where, return_inverse=True)[1].astype(np.intp)
         reading = read_context(marginal.observed, marginal.predicted, label_numbers, context_numbers, seed)
-    accuracies = None
+    accuracies = reliance = shift = None
+    unanswered = "no predictions are given" if predictions is None else "no contexts are known"
     if predictions is not None:
-        right = _column("predictions", predictions, len(u)) == names
-        accuracies = measure_accuracy(right, names, where)
+        answers = _column("predictions", predictions, len(u))
+        accuracies = measure_accuracy(answers == names, names, where)
+        if where is not None:
+            counts = count_groups(names, where) if training is None else training
+            if training is None and usual_contexts is None and not goes_together(counts):
+                unanswered = "classes and contexts do not go together in these images, nor is it known how in training"
+            else:
+                usual = usual_contexts_of(counts) if usual_contexts is None else usual_contexts
+                reliance = measure_reliance(names, where, answers, usual)
+                unanswered = "all images, or none, show their class in the context that is usual for it in training"
+                if set(accuracies.by_label) & {label for label, _ in counts}:
+                    shift = accuracy_under_shift(accuracies.groups, counts)
     return Diagnosis(
         r2=marginal.r2,
         r2_within_class=within.r2,
@@ -76,6 +128,9 @@ def diagnose(features: Any, labels: Any, contexts: Any = None, *, predictions: A
         correlated_part=np.linalg.norm(marginal.predicted, axis=1) / np.where(length > 0, length, 1.0),
         context_reading=reading,
         accuracies=accuracies,
+        reliance=reliance,
+        shift=shift,
+        unanswered="" if reliance is not None else unanswered,
         ridge=marginal.ridge,
         ridge_within_class=within.ridge,
     )

@@ -1,9 +1,8 @@
-"""What the features tell about the context, in which part of them it sits, and how accuracy depends on it."""
+"""How well the context can be read from the features, and from which part of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +28,7 @@ class ContextReading:
             the same from either; these two say what a ridge probe reads, for which what is small hardly exists.
         from_label: What knowing the class alone gives: guess the most frequent context of the class. The chance level.
         correlated_share: Of the differences between the contexts' mean features (class for class), the part that lies
-            in ũ; the rest of it, up to 1, lies in u − ũ. NaN if such differences make up less than a hundredth of the
+            in ũ, from 0 to 1; the rest lies in u − ũ. NaN if such differences make up less than a hundredth of the
             features' variance.
     """
 
@@ -43,7 +42,7 @@ class ContextReading:
 def read_context(observed: FloatArray, predicted: FloatArray, labels: IndexArray, contexts: IndexArray, seed: int) -> (
     ContextReading | None
 ):  # fmt: skip
-    """Measure how well the context can be read, and from which part.
+    """Measure how well a linear probe reads the context, and from which part.
 
     Args:
         observed: u, the features centred and scaled, shape (n, v).
@@ -99,57 +98,6 @@ def _share_between(u: FloatArray, part: FloatArray, labels: IndexArray, contexts
             of_part = [part[half].mean(axis=0) - part[here].mean(axis=0) for half in halves]
             own += count * float(of_u[0] @ of_u[1])
             across += count * float(of_part[0] @ of_u[1] + of_part[1] @ of_u[0]) / 2
-    return across / own if own > _WORTH_SPLITTING * float(np.sum(u**2)) else float("nan")
-
-
-@dataclass(frozen=True)
-class GroupAccuracy:
-    """The samples of one class in one context, and the share of them that is recognised."""
-
-    label: Any
-    context: Any
-    accuracy: float
-    samples: int
-
-
-@dataclass(frozen=True)
-class Accuracies:
-    """Shares of samples whose class is recognised, from 0 to 1.
-
-    Attributes:
-        overall: Of all samples.
-        by_label: For each class.
-        by_context: For each context; empty if none are known.
-        groups: For each class in each context, in the order of their names; without contexts for each class, in "".
-        worst_group: The one with the lowest accuracy.
-    """
-
-    overall: float
-    by_label: dict[Any, float]
-    by_context: dict[Any, float]
-    groups: tuple[GroupAccuracy, ...]
-    worst_group: GroupAccuracy
-
-
-def measure_accuracy(right: NDArray[np.bool_], labels: NDArray[Any], contexts: NDArray[Any] | None) -> Accuracies:
-    """Accuracy by class, by context and by both; without contexts the groups are the classes."""
-    everywhere = np.full(len(labels), "") if contexts is None else contexts
-    groups = []
-    for label in _names(labels):
-        for context in _names(everywhere[labels == label]):
-            cell = (labels == label) & (everywhere == context)
-            groups.append(GroupAccuracy(label, context, float(right[cell].mean()), int(cell.sum())))
-    return Accuracies(
-        overall=float(right.mean()),
-        by_label={label: float(right[labels == label].mean()) for label in _names(labels)},
-        by_context={}
-        if contexts is None
-        else {context: float(right[contexts == context].mean()) for context in _names(contexts)},
-        groups=tuple(groups),
-        worst_group=min(groups, key=lambda group: group.accuracy),
-    )
-
-
-def _names(values: NDArray[Any]) -> list[Any]:
-    names: list[Any] = np.unique(values).tolist()
-    return names
+    if own <= _WORTH_SPLITTING * float(np.sum(u**2)):
+        return float("nan")
+    return min(max(across / own, 0.0), 1.0)  # the halves' noise may carry an estimate beyond what a share can be

@@ -9,7 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfdl.diagnosis.clusters import NO_CLUSTER
-from pfdl.diagnosis.contexts import Accuracies, ContextReading
+from pfdl.diagnosis.contexts import ContextReading
+from pfdl.diagnosis.groups import Accuracies
+from pfdl.diagnosis.reliance import CANNOT_TELL, NO, YES, ContextReliance
+from pfdl.diagnosis.shift import ShiftCurve
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,13 +20,16 @@ if TYPE_CHECKING:
 FloatArray = NDArray[np.float64]
 IndexArray = NDArray[np.intp]
 
+_BEYOND = 0.05
+"""A probe must read the context of so many more samples than the class alone gives."""
+
 _RATIO_FROM = 0.05
 """Below this R² a ratio of two R² is a ratio of noise."""
 
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """Whether features can be told from each other, and what that has to do with classes and contexts.
+    """Whether a model relies on the context, and how predictable its features are from each other.
 
     ũ, the correlated part, is each feature's prediction from all others by ridge regression, on samples that were left
     out of the fit; every feature counts in units of its standard deviation.
@@ -37,12 +43,15 @@ class Diagnosis:
         correlation: Of the features, shape (p, p); NaN in rows and columns of constant features.
         remaining_correlation: What two features still have in common when all others are taken away from both: their
             partial correlation, shape (p, p). (The two rests u − ũ correlate by minus this, as each is without what
-            the other told.)
+            the other predicts.)
         clusters: The cluster of each feature by ``1 − |correlation|``, 0 for the largest, −1 for constant features.
         order: The features that vary in an order in which those alike stand together.
         correlated_part: For each sample the length of ũ relative to that of u, shape (n,).
         context_reading: How well the context can be read from the features; None without contexts.
         accuracies: By class, by context and by both; None without predictions.
+        reliance: Whether the answers follow the context; None if that cannot be measured.
+        shift: What accuracy to expect if the contexts shift; None if that cannot be measured.
+        unanswered: Why ``reliance`` is None; else empty.
         ridge: λ/n of the regressions behind ``r2``.
         ridge_within_class: λ/n of those behind ``r2_within_class``.
     """
@@ -57,6 +66,9 @@ class Diagnosis:
     correlated_part: FloatArray
     context_reading: ContextReading | None
     accuracies: Accuracies | None
+    reliance: ContextReliance | None
+    shift: ShiftCurve | None
+    unanswered: str
     ridge: float
     ridge_within_class: float
 
@@ -64,13 +76,18 @@ class Diagnosis:
     def within_ratio(self) -> FloatArray:
         """``r2_within_class / r2``, shape (p,); NaN where a feature is hardly predictable.
 
-        Near 1: the feature goes along with others whatever the class, so they share more than the class (a scene, for
-        instance). Near 0: they go along because they all follow the class.
+        Near 1: the feature goes along with others whatever the class, so they share more than the class (the context,
+        for instance). Near 0: they go along because they all follow the class.
         """
         ratio = np.full_like(self.r2, np.nan)
-        told = self.r2 >= _RATIO_FROM  # False for NaN
-        ratio[told] = np.nan_to_num(self.r2_within_class[told]) / self.r2[told]
+        enough = self.r2 >= _RATIO_FROM  # False for NaN
+        ratio[enough] = np.nan_to_num(self.r2_within_class[enough]) / self.r2[enough]
         return ratio
+
+    @property
+    def answer(self) -> str:
+        """Whether the model relies on the context: ``"yes"``, ``"no"`` or ``"cannot tell"``."""
+        return CANNOT_TELL if self.reliance is None else self.reliance.answer
 
     @property
     def num_varying(self) -> int:
@@ -119,19 +136,25 @@ class Diagnosis:
         }
         if self.context_reading is not None:
             reading = self.context_reading
-            found["context read from the features"] = reading.accuracy
-            found["context read from the correlated part"] = reading.from_correlated
-            found["context read from the rest"] = reading.from_rest
-            found["context guessed from the class"] = reading.from_label
+            found["contexts read from the features"] = reading.accuracy
+            found["contexts read from the correlated part"] = reading.from_correlated
+            found["contexts read from the rest"] = reading.from_rest
+            found["contexts guessed from the class"] = reading.from_label
             found["part of the contexts' differences that is correlated"] = reading.correlated_share
         if self.accuracies is not None:
-            found["accuracy"] = self.accuracies.overall
+            found["accuracy, all images alike"] = self.accuracies.overall
+            found["accuracy, all groups alike"] = self.accuracies.average_over_groups
             found["accuracy in the worst group"] = self.accuracies.worst_group.accuracy
         return found
 
     def verdict(self) -> tuple[str, ...]:
-        """What was found, in sentences. They describe; no figure here proves what a model leans on."""
-        return (*self._on_features(), *self._on_contexts(), *self._on_accuracy())
+        """Say what was found in sentences: first whether the model relies on the context, then what belongs to it."""
+        return (*self._on_reliance(), *self._on_accuracy(), *self._on_contexts(), *self._on_features())
+
+    def _on_reliance(self) -> tuple[str, ...]:
+        if self.reliance is None:
+            return (f"Cannot tell whether the model relies on the context: {self.unanswered}.",)
+        return self.reliance.sentences() + (() if self.shift is None else (self.shift.sentence(),))
 
     def _on_features(self) -> list[str]:
         if self.num_varying < 2:
@@ -140,7 +163,7 @@ class Diagnosis:
             ]
         marginal, within = _median(self.r2), _median(self.r2_within_class)
         constant = len(self.r2) - self.num_varying
-        aside = f" ({constant} more are constant)" if constant else ""
+        aside = f"; {constant} more are constant" if constant else ""
         how = (
             "hardly"
             if marginal < 0.1
@@ -148,51 +171,52 @@ class Diagnosis:
             if marginal < 0.5
             else "mostly"
             if marginal < 0.9
-            else "almost wholly"
+            else "almost fully"
         )
         sentences = [
-            f"The features can {how} be told from each other: of the median one of {self.num_varying}{aside}, the "
-            f"others predict {_percent(marginal)} of the variance."
+            f"Each feature is {how} predictable from the others (median R² {marginal:.2f} of {self.num_varying} "
+            f"features{aside})."
         ]
         if marginal >= 0.1 and not np.isnan(within):
             ratio = within / marginal
             what = (
-                "so they share little but the class"
+                "so the features share little but the class"
                 if ratio < 0.5
-                else "so they share the class and something else besides"
+                else "so the features share the class and something else besides"
                 if ratio < 0.8
-                else "so they share far more than the class"
+                else "so the features share far more than the class"
             )
-            sentences.append(f"Within a class it is {_percent(within)}, {what}.")
+            sentences.append(f"Within a class the median R² is {within:.2f}, {what}.")
         return sentences
 
     def _on_contexts(self) -> list[str]:
+        """Say what a probe finds, in words that agree with the answer; what adds nothing to it is not said."""
         reading = self.context_reading
         if reading is None:
             return []
-        beyond = reading.accuracy - reading.from_label
-        sentences = [
-            f"A linear probe reads the context of {_percent(reading.accuracy)} of the samples from the features; the "
-            f"class alone would give {_percent(reading.from_label)}"
-            + (": the features hardly know the context." if beyond < 0.05 else ".")
-        ]
-        if beyond >= 0.05 and not np.isnan(reading.correlated_share):
-            sentences.append(
-                f"Of what tells the contexts of a class apart, {_percent(reading.correlated_share)} lies in the "
-                "correlated part of the features."
-            )
-        return sentences
+        figures = (
+            f"{_percent(reading.accuracy)} of the contexts, where the class alone gives {_percent(reading.from_label)}"
+        )
+        if reading.accuracy - reading.from_label < _BEYOND:
+            if self.answer != NO:
+                return []
+            return [f"A linear probe does not find the context in the features either ({figures})."]
+        then = {
+            YES: ".",
+            NO: ": the features show the context, but the answers do not depend on it.",
+            CANNOT_TELL: "; whether the answers depend on it is another question.",
+        }
+        return [f"A linear probe reads from the features {figures}{then[self.answer]}"]
 
     def _on_accuracy(self) -> list[str]:
         if self.accuracies is None:
             return []
         worst = self.accuracies.worst_group
         where = f"{worst.label} in {worst.context}" if self.accuracies.by_context else f"{worst.label}"
-        sentence = (
-            f"Accuracy is {_percent(self.accuracies.overall)}; it is lowest for {where}, "
-            f"{_percent(worst.accuracy)} of {worst.samples}."
-        )
-        return [sentence]
+        return [
+            f"Accuracy is {_percent(self.accuracies.overall)} on all images; in the worst group, {where}, it is "
+            f"{_percent(worst.accuracy)} of {worst.samples} images."
+        ]
 
 
 def _percent(share: float) -> str:

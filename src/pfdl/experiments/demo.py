@@ -24,7 +24,7 @@ MAX_TRAININGS = 4
 """At a time: each needs more than a gigabyte of memory."""
 
 
-DIGITS = replace(colored_mnist.QUICK, rows=("grayscale", "erm", "erm-pfdl", "irm", "irm-pfdl-literal"))
+DIGITS = replace(colored_mnist.QUICK, rows=("grayscale", "erm", "erm-pfdl", "irm", "irm-pfdl-1"))
 IMAGES = replace(contexts.QUICK, rows=("resnet", "pfdl"), per_cell=60, batch_size=32, epochs=5, decay_every=4, seeds=3)
 """Larger than quick, until plain training learnt something and lost it where backgrounds change, whatever PFDL did."""
 
@@ -33,9 +33,9 @@ IMAGES = replace(contexts.QUICK, rows=("resnet", "pfdl"), per_cell=60, batch_siz
 class Sizes:
     """How large the three experiments are."""
 
-    tables: mmads.Plan = mmads.QUICK
-    digits: colored_mnist.Scale = DIGITS
-    images: contexts.Scale = IMAGES
+    tables: mmads.MMADSConfig = mmads.QUICK
+    digits: colored_mnist.ColoredMNISTConfig = DIGITS
+    images: contexts.ContextsConfig = IMAGES
 
 
 def run(folder: Path, console: Console, sizes: Sizes | None = None) -> tuple[Path, Written]:
@@ -58,7 +58,7 @@ def run(folder: Path, console: Console, sizes: Sizes | None = None) -> tuple[Pat
     mmads.run(sizes.tables, parts[0], console=console, command=COMMAND)
     console.print("2 of 3: digits whose colours turn round (scikit-learn's, in place of MNIST)")
     colored_mnist.run(sizes.digits, parts[1], folder=None, device="cpu", n_jobs=-1, console=console, command=COMMAND)
-    console.print("3 of 3: drawn shapes whose backgrounds change, with and without PFDL (the longest part)")
+    console.print("3 of 3: generated shapes whose backgrounds change, with and without PFDL (the longest part)")
     at_once = min(MAX_TRAININGS, joblib.cpu_count())
     contexts.run(sizes.images, contexts.Images(), parts[2], n_jobs=at_once, console=console, command=COMMAND)
     page = folder / "report.html"

@@ -19,18 +19,16 @@ import pandas as pd
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from pfdl._internal.files import read_json, write_atomically, write_json
+from pfdl._internal.files import read_json, write_json
 from pfdl._internal.runs import set_aside
 
-__all__ = ["BACKENDS", "run_grid", "write_atomically"]
-
 Task = Mapping[str, Any]
-Row = Mapping[str, Any]
+ResultRow = Mapping[str, Any]
 BACKENDS = ("joblib", "ray")
 
 
 def run_grid(
-    function: Callable[..., Sequence[Row]],
+    function: Callable[..., Sequence[ResultRow]],
     tasks: Sequence[Task],
     folder: Path,
     *,
@@ -44,12 +42,12 @@ def run_grid(
     by its arguments alone: whatever changes its outcome must be among them.
 
     Args:
-        function: a function at the top level of a module; its rows are dictionaries of what JSON can hold.
-        tasks: keyword arguments of each call, of what JSON can hold.
-        folder: where the results are kept; made if missing.
-        n_jobs: processes on this machine (joblib's counting: −1 is all cores).
+        function: A function at the top level of a module; its rows are dictionaries of what JSON can hold.
+        tasks: Keyword arguments of each call, of what JSON can hold.
+        folder: Where the results are kept; made if missing.
+        n_jobs: Processes on this machine (joblib's counting: −1 is all cores).
         backend: ``"joblib"``, or ``"ray"``: the cluster that ``RAY_ADDRESS`` names, or else a local Ray of ``n_jobs``.
-        console: where to draw the progress bar; none is drawn where this is no terminal.
+        console: Where to draw the progress bar; none is drawn where this is no terminal.
 
     Returns:
         One row per row returned, in the order of the tasks, with the task's arguments in front.
@@ -78,8 +76,8 @@ def _path(folder: Path, task: Task) -> Path:
     return folder / f"{digest[:24]}.json"
 
 
-def _load(folder: Path, task: Task) -> list[Row] | None:
-    """Rows of a finished task; None if there are none. A file that is not what this runner wrote is set aside."""
+def _load(folder: Path, task: Task) -> list[ResultRow] | None:
+    """Return the rows of a finished task, or None. A file that is not what this runner wrote is set aside."""
     path = _path(folder, task)
     try:
         stored = read_json(path)
@@ -98,8 +96,8 @@ def _load(folder: Path, task: Task) -> list[Row] | None:
     return rows
 
 
-def _call(function: Callable[..., Sequence[Row]], task: Task) -> tuple[Task, Sequence[Row]]:
-    """One task on one core: processes are what runs side by side, and their threads would only fight."""
+def _call(function: Callable[..., Sequence[ResultRow]], task: Task) -> tuple[Task, Sequence[ResultRow]]:
+    """Run one task on one core: processes run side by side, and their threads would only fight."""
     import torch
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
@@ -113,14 +111,14 @@ def _call(function: Callable[..., Sequence[Row]], task: Task) -> tuple[Task, Seq
 
 
 def _with_joblib(
-    function: Callable[..., Sequence[Row]], tasks: Sequence[Task], n_jobs: int
-) -> Iterator[tuple[Task, Sequence[Row]]]:
+    function: Callable[..., Sequence[ResultRow]], tasks: Sequence[Task], n_jobs: int
+) -> Iterator[tuple[Task, Sequence[ResultRow]]]:
     parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered")
     yield from parallel(joblib.delayed(_call_for)(os.getpid(), function, task) for task in tasks)
 
 
-def _call_for(asker: int, function: Callable[..., Sequence[Row]], task: Task) -> tuple[Task, Sequence[Row]]:
-    """One task, given up as soon as the process that asked for it is gone: nobody would take the result."""
+def _call_for(asker: int, function: Callable[..., Sequence[ResultRow]], task: Task) -> tuple[Task, Sequence[ResultRow]]:
+    """Run one task, and give it up as soon as the process that asked for it is gone."""
     if os.getppid() == asker:
         _end_with_parent()
     return _call(function, task)
@@ -139,8 +137,8 @@ def _end_with_parent() -> None:
 
 
 def _with_ray(
-    function: Callable[..., Sequence[Row]], tasks: Sequence[Task], n_jobs: int
-) -> Iterator[tuple[Task, Sequence[Row]]]:
+    function: Callable[..., Sequence[ResultRow]], tasks: Sequence[Task], n_jobs: int
+) -> Iterator[tuple[Task, Sequence[ResultRow]]]:
     try:
         import ray
     except ImportError:

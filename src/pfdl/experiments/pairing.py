@@ -1,19 +1,16 @@
-"""Choosing the strength of a penalty from the training environments alone."""
+"""Differences of paired repetitions, and whether they may be chance."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.stats import t as student_t
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Candidate = TypeVar("Candidate")
 
 
 @dataclass(frozen=True)
@@ -31,7 +28,7 @@ class PairedDifference:
     pairs: int
 
     def is_beyond_chance(self, comparisons: int = 1) -> bool:
-        """Whether the 95 % interval of Student's t leaves out zero; never for a single pair.
+        """Return whether the 95 % interval of Student's t leaves out zero; never for a single pair.
 
         Args:
             comparisons: How many such questions are asked together. The interval is widened (Bonferroni), so that in
@@ -63,7 +60,7 @@ class PairedDifference:
 
 
 def paired_difference(first: Sequence[float], second: Sequence[float]) -> PairedDifference:
-    """How much the first of two series of paired measurements lies above the second.
+    """Return how much the first of two series of paired measurements lies above the second.
 
     Args:
         first: Measurements.
@@ -87,40 +84,8 @@ def paired_difference(first: Sequence[float], second: Sequence[float]) -> Paired
 
 
 def paired(first: pd.Series[float], second: pd.Series[float]) -> PairedDifference | None:
-    """The difference over the repetitions that both have, by their index; None without any."""
+    """Return the difference over the repetitions that both have, by their index; None without any."""
     common = first.index.intersection(second.index)
     if not len(common):
         return None
     return paired_difference(first[common].tolist(), second[common].tolist())
-
-
-def evenest_within_one_standard_error(risks: Mapping[Candidate, ArrayLike]) -> Candidate:
-    """The candidate whose risk is most even between environments, among those whose risk is about the lowest.
-
-    A penalty meant for shifts that the training environments show only a little of cannot be chosen by their mean
-    risk: that favours whatever uses the most correlations. Nor by evenness alone: a network that always says the same
-    is perfectly even. So the rule of one standard error, known from pruning trees, bounds what may be given up in
-    mean risk, and evenness decides within that bound.
-
-    Args:
-        risks: For each candidate, held-out risks of shape (restarts, environments); restarts are paired.
-
-    Returns:
-        The chosen candidate. In a tie, the one that comes first.
-
-    Raises:
-        ValueError: If there are no candidates.
-
-    Example:
-        >>> evenest_within_one_standard_error({
-        ...     "uneven": [[0.4, 0.6], [0.5, 0.7]], "even": [[0.5, 0.51], [0.6, 0.61]], "blind": [[0.69, 0.69]] * 2})
-        'even'
-    """
-    if not risks:
-        raise ValueError("there are no candidates to choose from.")
-    tables = {candidate: np.asarray(table, dtype=float) for candidate, table in risks.items()}
-    means = {candidate: table.mean(axis=1) for candidate, table in tables.items()}
-    best = min(means, key=lambda candidate: float(means[candidate].mean()))
-    tolerance = means[best].std(ddof=1) / np.sqrt(len(means[best])) if len(means[best]) > 1 else 0.0
-    acceptable = [candidate for candidate in tables if means[candidate].mean() <= means[best].mean() + tolerance]
-    return min(acceptable, key=lambda candidate: float(np.ptp(tables[candidate].mean(axis=0))))

@@ -1,27 +1,33 @@
-"""``pfdl report``: one page from any number of run folders."""
+"""``pfdl report``: one page from any number of run folders, as HTML or as Markdown."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import NamedTuple
 
 from pfdl._internal.files import write_atomically
 from pfdl._internal.provenance import version_of
-from pfdl._internal.runs import Run
+from pfdl._internal.runs import Run, read_run
 from pfdl.experiments.colored_mnist import section as colored_mnist
 from pfdl.experiments.contexts import section as contexts
 from pfdl.experiments.mmads import section as mmads
 from pfdl.experiments.study import section as study
-from pfdl.report.page import Block, Page, Section, Text, render
-from pfdl.report.reading import find_runs
+from pfdl.experiments.table_ii import section as table_ii
+from pfdl.report import markdown
+from pfdl.report.blocks import Block, Page, Section, Text
+from pfdl.report.page import render
+from pfdl.report.reading import RESULTS, find_runs
 from pfdl.report.sections import other, provenance, training
 
 Builder = Callable[[Run, list[str]], Section]
 
-SECTIONS: Mapping[str, Builder] = {one.KIND: one.build for one in (mmads, colored_mnist, contexts, study)}
+SECTIONS: Mapping[str, Builder] = {one.KIND: one.build for one in (mmads, colored_mnist, contexts, study, table_ii)}
 """From the kind of a run to what makes its section; a builder adds a sentence to its list for what it cannot read."""
+
+TABLE = "table.md"
 
 
 class Written(NamedTuple):
@@ -37,11 +43,12 @@ class Written(NamedTuple):
 
 
 def write_report(paths: Sequence[Path], output: Path, *, title: str = "pfdl report", preface: str = "") -> Written:
-    """Write one HTML page about the runs in some folders.
+    """Write one page about the runs in some folders.
 
     Args:
         paths: Run folders, and folders that hold run folders.
-        output: The file to write; it is there whole or not at all.
+        output: The file to write; it is there whole or not at all. A name that ends in ``.md`` gives Markdown: of a
+            page that is there already, everything above the line that begins with ``<!-- All below`` is kept.
         title: Name of the page.
         preface: A paragraph before everything else.
 
@@ -56,22 +63,59 @@ def write_report(paths: Sequence[Path], output: Path, *, title: str = "pfdl repo
     if not found.runs:
         raise ValueError(" ".join(["there is nothing to report.", *found.problems]))
     problems = list(found.problems)
-    sections = build_sections(found.runs, problems)
-    now = datetime.now(timezone.utc)
-    footer = (
-        f"Made by pfdl {version_of('pfdl')} on {now:%d %B %Y, %H:%M} UTC. This file needs nothing from the network."
-    )
-    introduction = [*([Text(preface)] if preface else []), *_introduction(found.runs, problems)]
-    output.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(output, render(Page(title, introduction, sections, footer)))
+    as_markdown = output.suffix == ".md"
+    sections = build_sections(found.runs, problems, with_commands=as_markdown)
+    if as_markdown:
+        command = f"pfdl report {' '.join(map(str, paths))} -o {output}"
+        write_below_mark(sections[:-1], output, command, problems)  # the last says how the runs were made
+    else:
+        now = datetime.now(timezone.utc)
+        made = f"Made by pfdl {version_of('pfdl')} on {now:%d %B %Y, %H:%M} UTC."
+        introduction = [*([Text(preface)] if preface else []), *_introduction(found.runs, problems)]
+        page = Page(title, introduction, sections, f"{made} This file needs nothing from the network.")
+        write_atomically(output, render(page))
     return Written(problems, {section.title: section.finding for section in sections if section.finding})
 
 
-def build_sections(runs: Sequence[Run], problems: list[str]) -> list[Section]:
-    """A section for each run of an experiment, one for all trainings, and one that says how they were made."""
+def write_below_mark(sections: Sequence[Section], page: Path, command: str, problems: Sequence[str] = ()) -> None:
+    """Replace everything below the mark of a Markdown page by sections; their pictures go beside it.
+
+    Args:
+        sections: What to show.
+        page: The file; made if missing.
+        command: What a reader types to do the same.
+        problems: Sentences on what could not be read.
+    """
+    shown = markdown.render(sections, level=2, prefix=f"{page.stem}-")
+    warnings = "".join(f"> {problem}\n\n" for problem in dict.fromkeys(problems))
+    before = page.read_text(encoding="utf-8") if page.exists() else ""
+    text = markdown.replace_tables(before, warnings + shown.text, command)
+    markdown.Markdown(text.lstrip(), shown.pictures).write(page)
+
+
+def write_tables(folder: Path) -> list[Path]:
+    """Write the tables and plots of a run into its folder, as Markdown with pictures.
+
+    Args:
+        folder: The run folder.
+
+    Returns:
+        The results, the tables and the pictures.
+    """
+    run, problems = read_run(folder), list[str]()
+    section = _with_command(_build(run, problems), run)
+    blocks = [*(Text(problem, "warning") for problem in problems), *section.blocks]
+    shown = markdown.render([replace(section, blocks=blocks)])
+    return [folder / RESULTS, *shown.write(folder / TABLE)]
+
+
+def build_sections(runs: Sequence[Run], problems: list[str], *, with_commands: bool = False) -> list[Section]:
+    """Build a section for each run of an experiment, one for all trainings, and one that says how they were made."""
     experiments = [run for run in runs if run.kind != training.KIND]
     trainings = [run for run in runs if run.kind == training.KIND]
     sections = [_named(_build(run, problems), run, experiments) for run in experiments]
+    if with_commands:
+        sections = [_with_command(section, run) for section, run in zip(sections, experiments, strict=True)]
     if trainings:
         sections.append(training.build(trainings, problems))
     return [*sections, provenance.build(runs, problems)]
@@ -87,10 +131,15 @@ def _build(run: Run, problems: list[str]) -> Section:
 
 
 def _named(section: Section, run: Run, runs: Sequence[Run]) -> Section:
-    """Where several runs are of one kind, the heading says which."""
+    """Let the heading say which run it is, where several are of one kind."""
     if sum(other_run.kind == run.kind for other_run in runs) == 1 or run.kind not in SECTIONS:
         return section
-    return Section(f"{section.title}: {run.folder.resolve().name}", section.blocks, section.finding)
+    return replace(section, title=f"{section.title}: {run.folder.resolve().name}")
+
+
+def _with_command(section: Section, run: Run) -> Section:
+    command = run.settings.get("command")
+    return replace(section, blocks=[*([Text(f"`{command}`")] if command else []), *section.blocks])
 
 
 def _introduction(runs: Sequence[Run], problems: Sequence[str]) -> list[Block]:

@@ -7,12 +7,13 @@ from typing import cast
 
 from torch import Tensor, nn
 
+from pfdl._internal.modules import AtomicModule
 from pfdl.objectives.base import Part
 from pfdl.objectives.risk import sample_risks
 from pfdl.objectives.weightings import Uniform, Weighting
 
 
-class Objective(nn.Module):
+class Objective(AtomicModule):
     """Risk under a weighting plus penalties, as one scalar to minimise.
 
     ERM is ``Objective()``, PFDL is ``Objective([PartialDecorrelation(p)])``, IRM + PFDL has both penalties in the list.

@@ -15,7 +15,7 @@ from torch import nn
 from pfdl.decorrelation import PartialDecorrelation
 from pfdl.objectives.base import DataShape
 from pfdl.objectives.objective import Objective
-from pfdl.objectives.penalties import CORAL, IRM, Level, Quantization, VREx
+from pfdl.objectives.penalties import CORAL, IRM, Level, MeanDecorrelation, Quantization, VREx
 from pfdl.objectives.weightings import CNBB, DWR, Balance, GroupDRO, Product, StableNet, Weighting
 
 ENTRY_POINTS = "pfdl.objectives"
@@ -64,6 +64,7 @@ _factories: dict[str, Factory] = {
     "groupdro": GroupDRO,
     "irm": IRM,
     "level": Level,
+    "mean-decorrelation": MeanDecorrelation,
     "pfdl": PartialDecorrelation,
     "stablenet": StableNet,
     "vrex": VREx,

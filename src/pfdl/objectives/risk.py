@@ -65,6 +65,9 @@ def is_binary(logits: Tensor) -> bool:
 
 def check_logits(logits: Tensor, labels: Tensor) -> None:
     """Raise unless there is one row of logits for each label."""
+    for name, value in {"logits": logits, "labels": labels}.items():
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{name} are a {type(value).__name__}; give a torch.Tensor.")
     if logits.ndim not in (1, 2) or labels.ndim != 1 or len(logits) != len(labels):
         raise ValueError(
             f"logits have shape {tuple(logits.shape)} and labels {tuple(labels.shape)}; "

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from pfdl.diagnosis.clusters import NO_CLUSTER, shrink
-from pfdl.report.heatmaps import Heatmap, SideBySide
-from pfdl.report.page import Block, Section, Text
+from pfdl.report.blocks import Block, Section, SideBySide, Text
+from pfdl.report.heatmaps import Heatmap
 from pfdl.report.plots import Plot, Series
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
 from pfdl.vision.diagnosis import ImageDiagnosis

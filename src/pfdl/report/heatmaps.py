@@ -1,4 +1,4 @@
-"""A matrix as a picture, and blocks side by side."""
+"""A matrix as a picture."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import html
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
-
-if TYPE_CHECKING:
-    from pfdl.report.page import Block
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,10 +57,3 @@ class Heatmap:
         drawing: dict[str, Any] = json.loads(go.Figure([trace], layout).to_json())
         drawing["layout"].pop("template", None)
         return drawing
-
-
-@dataclass(frozen=True)
-class SideBySide:
-    """Blocks next to each other, or one below the other where the page is narrow."""
-
-    blocks: Sequence[Block]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
@@ -13,114 +11,18 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from pfdl.report.heatmaps import Heatmap, SideBySide
+from pfdl.report.blocks import Block, Page, Section, Text
+from pfdl.report.heatmaps import Heatmap
 from pfdl.report.plots import Plot
-from pfdl.report.tables import Missing, Number, Table
+from pfdl.report.tables import Missing, Number
 
-
-@dataclass(frozen=True)
-class Text:
-    """A paragraph.
-
-    Args:
-        text: Its words, shown as they stand.
-        tone: ``""``, or ``"warning"`` for what went wrong.
-    """
-
-    text: str
-    tone: str = ""
-
-
-@dataclass(frozen=True)
-class Heading:
-    """A heading within a section."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Listing:
-    """Text set as it stands, folded away under a title."""
-
-    title: str
-    text: str
-
-
-@dataclass(frozen=True)
-class Facts:
-    """Names and their values, folded away under a title."""
-
-    title: str
-    facts: Sequence[tuple[str, str]]
-
-
-@dataclass(frozen=True)
-class Thumbnail:
-    """A small picture.
-
-    Args:
-        png: The bytes of a PNG file.
-        alt: What it shows, for those who do not see it.
-        caption: What stands below it.
-    """
-
-    png: bytes
-    alt: str
-    caption: str = ""
-
-    @property
-    def address(self) -> str:
-        """The picture itself, as an address."""
-        return "data:image/png;base64," + base64.b64encode(self.png).decode()
-
-
-@dataclass(frozen=True)
-class Gallery:
-    """Small pictures in a row that wraps."""
-
-    title: str
-    pictures: Sequence[Thumbnail]
-
-
-Block = Text | Heading | Table | Plot | Heatmap | SideBySide | Listing | Facts | Gallery
-
-
-@dataclass(frozen=True)
-class Section:
-    """A part of the page.
-
-    Args:
-        title: Its heading, which the list of contents names.
-        blocks: What it holds.
-        finding: What the reader should take home; it also stands at the top of the page.
-    """
-
-    title: str
-    blocks: Sequence[Block] = ()
-    finding: str = ""
-
-
-@dataclass(frozen=True)
-class Page:
-    """A whole page.
-
-    Args:
-        title: Its name.
-        introduction: Blocks before the first section.
-        sections: Parts.
-        footer: The last line.
-    """
-
-    title: str
-    introduction: Sequence[Block]
-    sections: Sequence[Section]
-    footer: str = ""
+__all__ = ["Block", "Page", "Section", "Text", "render"]
 
 
 def render(page: Page) -> str:
-    """The page as one HTML file. Whatever is in it is text: nothing that a name or a cell holds is read as HTML."""
+    """Return the page as one HTML file. All content is text: nothing that a name or a cell holds is read as HTML."""
     scripts = [_asset("page.js")]
-    if any(isinstance(block, Plot | Heatmap | SideBySide) for section in page.sections for block in section.blocks):
+    if any(isinstance(block, Plot | Heatmap) for section in page.sections for block in section.flat()):
         scripts.insert(0, get_plotlyjs())
     return (
         _environment()

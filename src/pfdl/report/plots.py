@@ -6,7 +6,7 @@ import html
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import plotly.graph_objects as go
@@ -15,6 +15,9 @@ from pfdl.report.tables import Cell, Missing, Number, Row, Table
 
 MAX_COLUMNS = 40
 """A table of more figures across than this serves nobody; the run folder has them."""
+
+MAX_TICKS = 12
+"""Up to so many numbers on the horizontal axis each have a tick of their own."""
 
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross", "star", "triangle-down", "pentagon", "hexagon")
@@ -55,7 +58,7 @@ class Plot:
         series: Lines.
         digits: Decimals in hover texts and in the table of figures.
         log_x: Whether the horizontal axis is logarithmic.
-        layout: Further settings of Plotly's layout.
+        grouped: Whether points at one place stand beside each other instead of above each other.
         with_table: Whether the figures also stand in a table below, folded away.
     """
 
@@ -66,30 +69,41 @@ class Plot:
     series: Sequence[Series]
     digits: int = 1
     log_x: bool = False
-    layout: dict[str, Any] = field(default_factory=dict)
+    grouped: bool = False
     with_table: bool = True
+
+    @property
+    def names(self) -> list[str]:
+        """The places along the horizontal axis where they are names, in their order; empty where they are numbers."""
+        return list(dict.fromkeys(place for one in self.series for place in one.x if isinstance(place, str)))
+
+    @property
+    def ticks(self) -> list[float]:
+        """The numbers along the horizontal axis, where they are few enough for a tick each."""
+        places = sorted({place for one in self.series for place in one.x if not isinstance(place, str)})
+        are_shared = self.with_table  # the points of a cloud have no places in common
+        return places if self.log_x or (are_shared and len(places) <= MAX_TICKS) else []
 
     @property
     def drawing(self) -> dict[str, Any]:
         """What Plotly draws: data and layout. Colours are added by the page, which knows whether it is dark."""
         # Plotly reads names as markup of its own: what a user calls a thing must not be read so.
         traces = [self._trace(number, one) for number, one in enumerate(self.series)]
+        axis: dict[str, Any] = {"type": "log"} if self.log_x else {}
+        if self.ticks:
+            axis |= {"tickvals": self.ticks, "ticktext": [f"{place:g}" for place in self.ticks]}
+        if self.names:  # names that look like numbers are names all the same
+            order = [html.escape(name) for name in self.names]
+            axis = {"type": "category", "categoryorder": "array", "categoryarray": order}
         layout = go.Layout(
-            xaxis={"title": {"text": html.escape(self.x)}, "automargin": True, **self._ticks()},
+            xaxis={"title": {"text": html.escape(self.x)}, "automargin": True, **axis},
             yaxis={"title": {"text": html.escape(self.y), "standoff": 12}, "automargin": True},
             hovermode="closest",
-            **self.layout,
+            **({"scattermode": "group", "scattergap": 0.25} if self.grouped else {}),
         )
         drawing: dict[str, Any] = json.loads(go.Figure(traces, layout).to_json())
         drawing["layout"].pop("template", None)
         return drawing
-
-    def _ticks(self) -> dict[str, Any]:
-        """On a logarithmic axis, ticks where the figures are."""
-        if not self.log_x:
-            return {}
-        places = sorted({place for one in self.series for place in one.x if not isinstance(place, str)})
-        return {"type": "log", "tickvals": places, "ticktext": [f"{place:g}" for place in places]}
 
     def _trace(self, number: int, series: Series) -> go.Scatter:
         colour = number if series.colour is None else series.colour

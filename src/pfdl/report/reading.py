@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pandas as pd
 from pfdl._internal.files import read_json, read_table
 from pfdl._internal.runs import CONFIG, Run, read_run
 
-RESULTS, METRICS, EVALUATION = "results.csv", "metrics.csv", "evaluation.json"
+RESULTS, METRICS = "results.csv", "metrics.csv"
 TASK_FOLDERS = ("tasks", "cells")
 MAX_DEPTH = 4
 """How deep a folder of folders is searched."""
@@ -81,9 +81,15 @@ def runs_within(run: Run, problems: list[str]) -> list[Run]:
 
 
 def read_results(
-    run: Run, names: Sequence[str], numbers: Sequence[str], keys: Sequence[str], problems: list[str]
+    run: Run,
+    names: Sequence[str],
+    numbers: Sequence[str],
+    keys: Sequence[str],
+    problems: list[str],
+    *,
+    file: str = RESULTS,
 ) -> pd.DataFrame:
-    """The results of a run, of an unfinished one too.
+    """Read the results of a run, of an unfinished one too.
 
     Args:
         run: The run.
@@ -91,16 +97,17 @@ def read_results(
         numbers: Columns of numbers that are needed.
         keys: Columns by which a result is known, so that none is taken twice; without any, all lines are kept.
         problems: Where to add a sentence for a file that cannot be used.
+        file: The table in the run folder.
 
     Returns:
-        What ``results.csv`` has and, as far as it is missing there, what finished tasks have. It may be empty.
+        What the table has and, as far as it is missing there, what finished tasks have. It may be empty.
     """
     parts = [pd.DataFrame(columns=[*names, *numbers])]
-    for path in [run.folder / RESULTS, *_task_files(run)]:
+    for path in [run.folder / file, *_task_files(run)]:
         if not path.is_file():
             continue
         try:
-            frame = read_table(path) if path.name == RESULTS else pd.DataFrame(_rows_of(path))
+            frame = read_table(path) if path.name == file else pd.DataFrame(_rows_of(path))
             parts.append(_checked(frame, names, numbers))
         except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors
             problems.append(f"{path} was left out: {_one_line(error)}")
@@ -155,26 +162,6 @@ def read_metrics(run: Run, problems: list[str]) -> pd.DataFrame | None:
         return None
     numbers: pd.DataFrame = frame.astype(float)  # without any line nothing says that they are numbers
     return numbers
-
-
-def read_evaluation(run: Run, problems: list[str]) -> Mapping[str, Any] | None:
-    """The evaluation of a training; None where there is none yet."""
-    path = run.folder / EVALUATION
-    if not path.is_file():
-        return None
-    try:
-        content = read_json(path)
-        groups = [content[name] for name in ("by_ratio", "by_class", "by_context")]
-        whole = [content["overall"], content["worst_group"]["accuracy"], content["calibration_error"]]
-        values = [*whole, *(value for group in groups for value in group.values())]
-        if not all(isinstance(value, (int, float)) for value in values):
-            raise ValueError("an accuracy in it is not a number.")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        reason = error if isinstance(error, (OSError, ValueError)) else "it is not what pfdl evaluate writes."
-        problems.append(f"{path} was left out: {_one_line(reason)}")
-        return None
-    evaluation: Mapping[str, Any] = content
-    return evaluation
 
 
 def _one_line(error: object) -> str:

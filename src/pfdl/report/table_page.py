@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pfdl.report.page import Block, Listing, Page, Section, Text
+from pfdl.report.blocks import Block, Listing, Page, Section, Text
 from pfdl.report.plots import Plot, Series
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
 from pfdl.tabular import ScreeningPlot

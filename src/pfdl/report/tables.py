@@ -1,12 +1,12 @@
-"""One definition of a table, from which its HTML, LaTeX and CSV are made."""
+"""One definition of a table, from which its HTML, Markdown, LaTeX and CSV are made."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import pandas as pd
 
 from pfdl._internal.text import spreadsheet_cell
 
@@ -38,12 +38,16 @@ class Number:
         error: What follows the ±, or None; NaN where one measurement gives none.
         digits: Decimals to print.
         signed: Whether a plus is printed.
+        strong: Whether it stands out.
+        remark: Words that follow it.
     """
 
     value: float
     error: float | None = None
     digits: int = 1
     signed: bool = False
+    strong: bool = False
+    remark: str = ""
 
     @property
     def printed(self) -> str:
@@ -121,45 +125,29 @@ class Table:
 
         No text in it is a formula to a spreadsheet.
         """
-        with_error = [
-            any(isinstance(row.cells[place], Number) and _number(row.cells[place]).printed_error for row in self.rows)
-            for place in range(len(self.columns))
-        ]
-        stream = io.StringIO()
-        writer = csv.writer(stream, lineterminator="\n")
+        columns = [[spreadsheet_cell(row.header) for row in self.rows]]
         header = [self.corner]
-        for name, doubled in zip(self.columns, with_error, strict=True):
-            header += [name, f"{name} ({self.error_name})"] if doubled else [name]
-        writer.writerow(map(spreadsheet_cell, header))
-        for row in self.rows:
-            line = [spreadsheet_cell(row.header)]
-            for cell, doubled in zip(row.cells, with_error, strict=True):
-                line += _csv_cells(cell)[: 2 if doubled else 1]
-            writer.writerow(line)
-        return stream.getvalue()
+        for place, name in enumerate(self.columns):
+            cells = [row.cells[place] for row in self.rows]
+            header.append(name)
+            columns.append([_csv_cell(cell) for cell in cells])
+            errors = [cell.error if isinstance(cell, Number) and cell.printed_error else None for cell in cells]
+            if any(error is not None for error in errors):
+                header.append(f"{name} ({self.error_name})")
+                columns.append(["" if error is None else f"{error:.6g}" for error in errors])
+        frame = pd.DataFrame(dict(enumerate(columns)))
+        return frame.to_csv(header=list(map(spreadsheet_cell, header)), index=False, lineterminator="\n")
 
     @property
     def latex(self) -> str:
         """As a LaTeX table; it needs the package booktabs."""
-        alignment = "l" + "".join("l" if self.has_words(place) else "r" for place in range(len(self.columns)))
-        header = " & ".join(escape_latex(name) for name in (self.corner, *self.columns))
-        lines = [" & ".join([escape_latex(row.header), *map(_latex_cell, row.cells)]) for row in self.rows]
-        return "\n".join(
-            [
-                r"\begin{table}",
-                r"\centering",
-                rf"\caption{{{escape_latex(self.caption)}}}",
-                rf"\begin{{tabular}}{{{alignment}}}",
-                r"\toprule",
-                rf"{header} \\",
-                r"\midrule",
-                *(rf"{line} \\" for line in lines),
-                r"\bottomrule",
-                r"\end{tabular}",
-                r"\end{table}",
-                "",
-            ]
+        lines = [[escape_latex(row.header), *map(_latex_cell, row.cells)] for row in self.rows]
+        frame = pd.DataFrame(lines, columns=[escape_latex(name) for name in (self.corner, *self.columns)])
+        alignment = "".join("l" if self.has_words(place) else "r" for place in range(len(self.columns)))
+        text: str = frame.style.hide(axis="index").to_latex(
+            hrules=True, position_float="centering", caption=escape_latex(self.caption), column_format=f"l{alignment}"
         )
+        return text
 
 
 def escape_latex(text: str) -> str:
@@ -172,23 +160,18 @@ def escape_latex(text: str) -> str:
     return text.translate(_LATEX)
 
 
-def _number(cell: Cell) -> Number:
-    assert isinstance(cell, Number)
-    return cell
-
-
 def _latex_cell(cell: Cell) -> str:
     if isinstance(cell, Missing):
         return "--"
     if isinstance(cell, str):
         return escape_latex(cell)
     value = cell.printed.replace("−", "-")
-    return f"${value} \\pm {cell.printed_error}$" if cell.printed_error else f"${value}$"
+    figure = f"${value} \\pm {cell.printed_error}$" if cell.printed_error else f"${value}$"
+    figure = rf"\textbf{{{figure}}}" if cell.strong else figure
+    return f"{figure}, {escape_latex(cell.remark)}" if cell.remark else figure
 
 
-def _csv_cells(cell: Cell) -> list[str]:
+def _csv_cell(cell: Cell) -> str:
     if isinstance(cell, Missing):
-        return ["", ""]
-    if isinstance(cell, str):
-        return [spreadsheet_cell(cell), ""]
-    return [f"{cell.value:.6g}", f"{cell.error:.6g}" if cell.printed_error else ""]
+        return ""
+    return spreadsheet_cell(cell) if isinstance(cell, str) else f"{cell.value:.6g}"

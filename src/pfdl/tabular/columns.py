@@ -7,9 +7,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from pfdl.tabular.environments import compare_environments
 from pfdl.tabular.moments import Moments, independent_columns
 from pfdl.tabular.safety import SafetyNet, screen_safely
 from pfdl.tabular.screening import (
+    CHANGES,
     CONSTANT,
     FOLLOWS_LABEL,
     KEPT,
@@ -87,6 +89,30 @@ def screen_table(
         decision=decision,
         suspect=suspect,
     )
+
+
+def compare_table(
+    found: Screening,
+    X: FloatArray,
+    label: FloatArray,
+    groups: NDArray[np.object_],
+    weight: FloatArray | None = None,
+    *,
+    goal: int = 1,
+    protected: NDArray[np.bool_],
+    alpha: float,
+) -> Screening:
+    """Add the evidence of known environments on the columns that one sample gave no reason to drop."""
+    if not label.shape[1]:
+        return found
+    judged = np.flatnonzero(found.kept & (found.decision != CONSTANT))
+    seen = compare_environments(X[:, judged], label[:, :goal], groups, weight, protected=protected[judged], alpha=alpha)
+    decision = found.decision.copy()
+    decision[judged[seen.dropped]] = CHANGES
+    changes = np.full(X.shape[1], np.nan)
+    changes[judged] = seen.changes
+    dropped = decision == CHANGES
+    return replace(found, decision=decision, environments=replace(seen, changes=changes, dropped=dropped))
 
 
 def _near_copies(X: FloatArray, label: FloatArray, weight: FloatArray | None) -> NDArray[np.bool_]:

@@ -61,7 +61,7 @@ class NetworkTraining:
                 moments.num_columns,
                 self.hidden,
                 sharing="indexed",
-                num_context=0 if label is None else label.shape[1],
+                num_conditioning=0 if label is None else label.shape[1],
             )
         optimizer = torch.optim.Adam(g.parameters(), lr=self.learning_rate)
         best, best_state, looks_without_gain = np.inf, copy.deepcopy(g.state_dict()), 0

@@ -6,12 +6,12 @@ import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pfdl.tabular.screening import FOLLOWS_LABEL, ISOLATED, KEPT
+from pfdl.tabular.screening import CHANGES, FOLLOWS_LABEL, ISOLATED, KEPT
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_COLOURS = {KEPT: "#1b6ca8", FOLLOWS_LABEL: "#c8442b", ISOLATED: "#9a9a9a"}
+_COLOURS = {KEPT: "#1b6ca8", FOLLOWS_LABEL: "#c8442b", CHANGES: "#e08a1e", ISOLATED: "#9a9a9a"}
 
 
 @dataclass(frozen=True, eq=False)

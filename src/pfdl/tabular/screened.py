@@ -79,11 +79,11 @@ class _Screened(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     def _base(self) -> Any:
         raise NotImplementedError
 
-    def _fit_screen(self, X: Any, y: Any, sample_weight: Any, target: str) -> None:
+    def _fit_screen(self, X: Any, y: Any, sample_weight: Any, groups: Any, target: str) -> None:
         screen = SelectionScreen() if self.screen is None else clone(self.screen)
         if screen.target == "auto":
             screen.set_params(target=target)
-        self.screen_ = screen.fit(X, y, sample_weight=sample_weight)
+        self.screen_ = screen.fit(X, y, sample_weight=sample_weight, groups=groups)
 
     def _fit_base(self, kept: FloatArray, y: Any, sample_weight: Any) -> Any:
         base = self._base()
@@ -147,10 +147,17 @@ class ScreenedRegressor(RegressorMixin, _Screened):  # type: ignore[misc]
         self.random_state = random_state
 
     @all_or_nothing
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ScreenedRegressor:
-        """Fit to columns X of shape (n, p) and a numeric label y of shape (n,), rows weighted if weights are given."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> ScreenedRegressor:
+        """Fit to columns X of shape (n, p) and a numeric label y of shape (n,).
+
+        Args:
+            X: The columns.
+            y: The label.
+            sample_weight: Weight of each row, for the screen and the estimator.
+            groups: Environment of each row, for the screen; see `SelectionScreen.fit`.
+        """
         table, numbers = check_table(self, X, y, numeric_y=True)
-        self._fit_screen(X, numbers, sample_weight, "number")
+        self._fit_screen(X, numbers, sample_weight, groups, "number")
         kept = table[:, self.screen_.get_support()]
         self.estimator_ = self._fit_base(kept, numbers, sample_weight)
         self.__dict__.pop("auxiliary_network_", None)
@@ -229,8 +236,15 @@ class ScreenedClassifier(ClassifierMixin, _Screened):  # type: ignore[misc]
         self.screen = screen
 
     @all_or_nothing
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ScreenedClassifier:
-        """Fit to columns X of shape (n, p) and classes y of shape (n,), rows weighted if weights are given."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> ScreenedClassifier:
+        """Fit to columns X of shape (n, p) and classes y of shape (n,).
+
+        Args:
+            X: The columns.
+            y: The classes.
+            sample_weight: Weight of each row, for the screen and the estimator.
+            groups: Environment of each row, for the screen; see `SelectionScreen.fit`.
+        """
         table, classes = check_table(self, X, y)
         check_classification_targets(classes)
         self.classes_ = np.unique(classes)
@@ -238,7 +252,7 @@ class ScreenedClassifier(ClassifierMixin, _Screened):  # type: ignore[misc]
             raise ValueError(
                 f"There is one class only, {self.classes_.tolist()[0]!r}; a classifier needs at least two."
             )
-        self._fit_screen(X, classes, sample_weight, "class")
+        self._fit_screen(X, classes, sample_weight, groups, "class")
         self.estimator_ = self._fit_base(table[:, self.screen_.get_support()], classes, sample_weight)
         return self
 

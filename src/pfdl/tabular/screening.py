@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from pfdl.tabular.environments import Environments
 from pfdl.tabular.moments import Moments, precision_diagonal
 
 FloatArray = NDArray[np.float64]
@@ -38,11 +39,11 @@ IndexArray = NDArray[np.intp]
 _COLLISION = 0.98
 
 KEPT, FOLLOWS_LABEL, ISOLATED = "kept", "follows the label", "isolated"
-CONSTANT, NEAR_COPY = "constant", "near copy of the label"
+CONSTANT, NEAR_COPY, CHANGES = "constant", "near copy of the label", "changes between environments"
 
 
 class Outcome(enum.Enum):
-    """What a screening came to. Columns are dropped in case of `SELECTION` alone."""
+    """What the screening of one sample came to. Columns are dropped in case of `SELECTION` alone."""
 
     SELECTION = "columns follow the label, and go"
     NO_SELECTION = "no column follows the label"
@@ -118,7 +119,8 @@ class Screening:
         k: the same once the label is known.
         share: of all that can be explained of the column, how much the label explains alone.
         relevance: p-value of "given all other columns, this one and the label have nothing in common".
-        decision: ``KEPT``, ``FOLLOWS_LABEL``, ``ISOLATED``, ``NEAR_COPY`` or ``CONSTANT``; the last two are kept.
+        decision: ``KEPT``, ``FOLLOWS_LABEL``, ``ISOLATED``, ``CHANGES``, ``NEAR_COPY`` or ``CONSTANT``; the last two
+            are kept.
         suspect: mask of the columns that looked like followers of the label, whatever became of them.
         outcome: the verdict.
         rows: rows of the table; with weights, how many they are worth.
@@ -126,6 +128,7 @@ class Screening:
             that was not asked.
         explained: share of the label that all columns explain linearly.
         explained_by_kept: the same without the columns that follow the label.
+        environments: what known environments say, if there are any.
     """
 
     m: FloatArray
@@ -139,11 +142,12 @@ class Screening:
     survival: FloatArray
     explained: float = math.nan
     explained_by_kept: float = math.nan
+    environments: Environments | None = None
 
     @property
     def kept(self) -> NDArray[np.bool_]:
         """Mask of the columns to use."""
-        mask: NDArray[np.bool_] = ~np.isin(self.decision.astype(str), (FOLLOWS_LABEL, ISOLATED))
+        mask: NDArray[np.bool_] = ~np.isin(self.decision.astype(str), (FOLLOWS_LABEL, ISOLATED, CHANGES))
         return mask
 
     @property

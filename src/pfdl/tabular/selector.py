@@ -11,10 +11,16 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.preprocessing import LabelEncoder
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import (
+    _check_feature_names_in,
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+)
 
 from pfdl._internal.fitting import all_or_nothing
-from pfdl.tabular.columns import screen_table
+from pfdl.tabular.columns import compare_table, screen_table
 from pfdl.tabular.label import class_functions, number_functions
 from pfdl.tabular.network import NetworkTraining
 from pfdl.tabular.plot import ScreeningPlot
@@ -99,8 +105,17 @@ class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     @all_or_nothing
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SelectionScreen:
-        """Screen columns X of shape (n, p) by a label y of shape (n,), rows weighted if weights are given."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> SelectionScreen:
+        """Screen columns X of shape (n, p) by a label y of shape (n,).
+
+        Args:
+            X: The columns.
+            y: The label.
+            sample_weight: Weight of each row.
+            groups: Environment of each row: region, year, hospital. They add evidence that one sample cannot give: a
+                column goes as well if its relation to y differs between environments and least squares predicts
+                environments that it has not seen better without it.
+        """
         self._check_parameters()
         X, y = check_table(self, X, y)
         label, goal = self._label(y)
@@ -115,6 +130,12 @@ class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             rules=Rules(self.alpha, self.share_threshold, self.ratio_threshold),
             net=SafetyNet(self.resamples, seed=int(check_random_state(self.random_state).randint(2**31 - 1))),
         )
+        if groups is not None:
+            groups = column_or_1d(np.asarray(groups)).astype(object)
+            check_consistent_length(X, groups)
+            self.screening_ = compare_table(
+                self.screening_, X, label, groups, weight, goal=goal, protected=self._protected(), alpha=self.alpha
+            )
         return self
 
     def transform(self, X: Any) -> Any:

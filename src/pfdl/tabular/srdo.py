@@ -22,8 +22,8 @@ class SRDORegressor(LinearRegressorBase):
     """Weighted least squares under weights that make the table look like one with independent columns.
 
     Shen et al., "Stable Learning via Sample Reweighting", AAAI 2020. Every column is shuffled on its own, which keeps
-    the marginals and breaks all dependence; a classifier learns to distinguish shuffled rows from real ones, and its odds are
-    the density ratio by which real rows are weighted.
+    the marginals and breaks all dependence; a classifier learns to distinguish shuffled rows from real ones, and
+    its odds are the density ratio by which real rows are weighted.
 
     Args:
         classifier: Any classifier with ``predict_proba``; by default scikit-learn's multilayer perceptron with hidden

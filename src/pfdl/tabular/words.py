@@ -8,16 +8,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pfdl.tabular.screening import CONSTANT, FOLLOWS_LABEL, ISOLATED, NEAR_COPY, Outcome, Screening
+from pfdl.tabular.screening import CHANGES, CONSTANT, FOLLOWS_LABEL, ISOLATED, KEPT, NEAR_COPY, Outcome, Screening
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from pfdl.tabular.environments import Environments
+
 _NAMES_SHOWN = 8
+_NOTEWORTHY = 0.01
 
 
 def verdict_sentence(found: Screening, names: Sequence[str]) -> str:
-    """Return the outcome in a sentence that names the columns."""
+    """Return the outcome in a sentence or two that name the columns."""
+    words = _verdict_of_sample(found, names)
+    if found.environments is not None:
+        words += f" {_verdict_of_environments(found.environments, names)}"
+    return words
+
+
+def _verdict_of_sample(found: Screening, names: Sequence[str]) -> str:
     suspects = listed([name for name, suspect in zip(names, found.suspect, strict=True) if suspect])
     if found.outcome is Outcome.SELECTION:
         followers = [name for name, made in zip(names, found.decision, strict=True) if made == FOLLOWS_LABEL]
@@ -49,6 +59,21 @@ def verdict_sentence(found: Screening, names: Sequence[str]) -> str:
     return "No column follows the label as if selected by it: every column is kept."
 
 
+def _verdict_of_environments(seen: Environments, names: Sequence[str]) -> str:
+    dropped = [name for name, gone in zip(names, seen.dropped, strict=True) if gone]
+    changing = [name for name, change in zip(names, seen.changes, strict=True) if change < _NOTEWORTHY]
+    if not dropped:
+        also = f", although the relation of {listed(changing)} to the label differs" if changing else ""
+        return f"The {len(seen.names)} environments give no further reason to leave out a column{also}."
+    one = len(dropped) == 1
+    return (
+        f"{listed(dropped)} {'relates' if one else 'relate'} to the label differently in different environments: "
+        f"{'it was' if one else 'they were'} left out. In an environment not seen in the fit, the error of least "
+        f"squares falls from {seen.error.mean():.2f} to {seen.error_of_kept.mean():.2f} standard deviations of the "
+        f"label (mean of {len(seen.names)} environments)."
+    )
+
+
 def explanation_frame(found: Screening, names: Sequence[str]) -> pd.DataFrame:
     """Return one row per column of the table: the decision, a sentence and the figures."""
     import pandas as pd
@@ -65,6 +90,7 @@ def explanation_frame(found: Screening, names: Sequence[str]) -> pd.DataFrame:
             "share": found.share,
             "relevance": found.relevance,
             "survival": found.survival,
+            **({} if found.environments is None else {"changes": found.environments.changes}),
         },
         index=pd.Index(names, name="column"),
     )
@@ -98,6 +124,10 @@ def _why(found: Screening, j: int) -> str:
         return f"It behaves like an effect of the label. {figures}"
     if decision == ISOLATED:
         return f"Beside the kept columns it adds nothing to the prediction. {figures}"
+    if found.environments is not None and decision in (KEPT, CHANGES):
+        change = found.environments.changes[j]
+        words = "differs" if change < _NOTEWORTHY else "does not differ noticeably"
+        return f"Its relation to the label {words} between environments (p = {change:.2g}). {figures}"
     if found.suspect[j]:
         return f"It looked as if selected by the label, but that did not stand up. {figures}"
     return f"It does not behave like an effect of the label. {figures}"

@@ -11,8 +11,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from pfdl.contexts.inference import infer_contexts
-from pfdl.contexts.statistics import image_statistics
+from pfdl.contexts import InferredContexts, find_contexts
 from pfdl.decorrelation import PartialDecorrelation
 from pfdl.vision.features import FeatureTap, attach
 from pfdl.vision.loading import EpochSampler, balanced_order
@@ -118,19 +117,20 @@ class ContextCallback(Callback):
         loader = DataLoader(train_set, batch_size=64, sampler=contexts.sampler)
         Trainer(callbacks=[contexts]).fit(your_module, loader)
 
-    The sampler draws every context of a class equally often, so that the context says nothing about the class. Your
-    module and its loss stay as they are. The contexts are part of Lightning's checkpoints.
+    The sampler draws all groups (one class in one context) equally often, so that the context says nothing about the
+    class. Your module and its loss stay as they are. The contexts are part of Lightning's checkpoints.
 
     Args:
         dataset: The training images: a map-style data set of (image, label, …), images as tensors of one shape.
         contexts: The context of each image, shape (n,), where they are known; by default they are inferred.
-        describe: From all images, shape (n, channels, h, w), to features, shape (n, p), to infer contexts from; by
-            default :func:`pfdl.image_statistics`. A pretrained network's features see more.
+        describe: From a batch of images, shape (n, channels, h, w), to features, shape (n, p), to infer contexts from;
+            by default :func:`pfdl.image_statistics`. A pretrained network's features see more.
         seed: Of inferring and of the order.
 
     Attributes:
         sampler: For the loader of the training images.
         contexts: The context of each image, once a fit has begun.
+        inferred: How they were inferred and why they are believed; None if they were known.
     """
 
     def __init__(
@@ -138,13 +138,14 @@ class ContextCallback(Callback):
         dataset: Dataset[Any],
         *,
         contexts: Tensor | None = None,
-        describe: Callable[[Tensor], Tensor] = image_statistics,
+        describe: Callable[[Tensor], Tensor] | None = None,
         seed: int = 0,
     ) -> None:
         self.dataset = dataset
         self.contexts = contexts
         self.describe = describe
         self.seed = seed
+        self.inferred: InferredContexts | None = None
         self.sampler = EpochSampler(dataset, seed=seed)
         self._labels: Tensor | None = None
 
@@ -155,14 +156,14 @@ class ContextCallback(Callback):
         samples: Any = self.dataset
         self._labels = torch.tensor([int(samples[index][1]) for index in range(self.sampler.size)])
         if self.contexts is None:
-            images = torch.stack([samples[index][0] for index in range(self.sampler.size)])
-            self.contexts = torch.as_tensor(infer_contexts(self.describe(images), self._labels, seed=self.seed)).long()
+            self.inferred = find_contexts(self.dataset, self._labels, describe=self.describe, seed=self.seed)
+            self.contexts = torch.tensor(self.inferred.contexts).long()
         elif self.contexts.shape != self._labels.shape:
             raise ValueError(
                 f"contexts have shape {tuple(self.contexts.shape)} for {len(self._labels)} images; give one per image."
             )
         self.sampler.share(trainer.world_size, trainer.global_rank)
-        self.sampler.order = balanced_order(self._labels, self.contexts)
+        self.sampler.order = balanced_order(self._labels, self.contexts, self.seed)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the contexts, for Lightning's checkpoints."""
@@ -173,4 +174,4 @@ class ContextCallback(Callback):
         contexts = state_dict.get("contexts")
         if isinstance(contexts, Tensor) and self._labels is not None and contexts.shape == self._labels.shape:
             self.contexts = contexts
-            self.sampler.order = balanced_order(self._labels, contexts)
+            self.sampler.order = balanced_order(self._labels, contexts, self.seed)

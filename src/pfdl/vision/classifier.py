@@ -15,10 +15,11 @@ from torch.nn import functional as F
 
 from pfdl._internal.loading import AtomicLoading
 from pfdl._internal.validation import check_choice, check_count
+from pfdl.contexts import worst_group_accuracy
 from pfdl.objectives import Objective, make_objective
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.features import attach
-from pfdl.vision.metrics import ACCURACY, WORST_CLASS, WORST_GROUP, RunningMeans, worst_accuracy
+from pfdl.vision.metrics import ACCURACY, WORST_CLASS, WORST_GROUP, RunningMeans
 from pfdl.vision.pixels import AUGMENTATIONS, normalise
 
 OPTIMIZERS, SCHEDULES = ("sgd", "adamw"), ("step", "cosine")
@@ -179,21 +180,24 @@ class ImageClassifier(AtomicLoading, LightningModule):
         """Log plain cross-entropy and accuracy, whatever the objective."""
         images, labels, *environments = batch
         logits = self(images)
-        right = logits.argmax(1) == labels
+        predictions = logits.argmax(1)
         context = environments[0] if environments else torch.full_like(labels, -1)
-        self._validated.append(torch.stack([right.long(), labels.long(), context.long()]))
+        self._validated.append(torch.stack([predictions, labels.long(), context.long()]))
         self._log_validation("val_loss", F.cross_entropy(logits.float(), labels), len(labels))
-        self._log_validation(ACCURACY, right.float().mean(), len(labels))
+        self._log_validation(ACCURACY, (predictions == labels).float().mean(), len(labels))
 
     def on_validation_epoch_end(self) -> None:
         """Log the accuracy of the worst class, and of the worst group where contexts are known or inferred."""
         if not self._validated:
             return
-        right, labels, contexts = torch.cat(self._validated, 1)
+        predictions, labels, contexts = torch.cat(self._validated, 1)
         self._validated = []
-        self._log_validation(WORST_CLASS, worst_accuracy(right, labels), len(right))
+        groups = {WORST_CLASS: torch.zeros_like(labels)}
         if bool((contexts >= 0).all()):
-            self._log_validation(WORST_GROUP, worst_accuracy(right, labels, contexts), len(right))
+            groups[WORST_GROUP] = contexts
+        for name, context in groups.items():
+            worst = worst_group_accuracy(predictions, labels, context)
+            self._log_validation(name, torch.tensor(worst, device=self.device, dtype=torch.float32), len(labels))
         self._log_epoch()
 
     def configure_optimizers(self) -> Any:

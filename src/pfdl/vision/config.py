@@ -34,7 +34,7 @@ class TrainingConfig:
         weights: A local file of weights to start from.
         epochs: Passes over the training set.
         batch_size: Images per step.
-        sampler: ``"shuffle"``, or ``"groups"`` to draw every context of a class equally often.
+        sampler: ``"shuffle"``, or ``"groups"`` to draw all groups (one class in one context) equally often.
         optimizer: ``"sgd"`` or ``"adamw"``.
         learning_rate: At the start.
         momentum: Of SGD.

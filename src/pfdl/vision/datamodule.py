@@ -8,11 +8,10 @@ from typing import Any
 import torch
 from lightning.pytorch import LightningDataModule
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import ConcatDataset, DataLoader, Dataset
 
 from pfdl._internal.validation import check_choice, check_count
-from pfdl.contexts.inference import infer_contexts
-from pfdl.contexts.statistics import image_statistics
+from pfdl.contexts import InferredContexts, find_contexts
 from pfdl.data.context_images import ContextImages
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
@@ -41,14 +40,18 @@ class ContextDataModule(LightningDataModule):
             An objective such as ``balance``, ``groupdro`` or ``irm`` needs one of the latter two.
         validation_contexts: Whether inferred contexts are those of the training and validation images together, for
             an accuracy of the worst group; by default the validation images play no part.
-        sampler: ``"shuffle"``, every image once an epoch; or ``"groups"``, which draws every context of a class
-            equally often, by :func:`pfdl.context_sampler`.
-        describe: With inferred contexts, from images as bytes, shape (n, 3, h, w), to features, shape (n, p); by
-            default :func:`pfdl.image_statistics`. A pretrained network's features see more.
+        sampler: ``"shuffle"``, every image once an epoch; or ``"groups"``, which draws all groups (one class in
+            one context) equally often, by :func:`pfdl.context_sampler`.
+        describe: With inferred contexts, from a batch of images as bytes, shape (n, 3, h, w), to features, shape
+            (n, p); by default :func:`pfdl.image_statistics`. A pretrained network's features see more.
         seed: Of the order, and of inferring.
 
     Raises:
         ValueError: If an argument cannot be used, or the sampler needs contexts that are hidden.
+
+    Attributes:
+        inferred: What :func:`pfdl.contexts.find_contexts` found and why it is believed; None before :meth:`setup`, and
+            where nothing is inferred.
     """
 
     def __init__(
@@ -63,7 +66,7 @@ class ContextDataModule(LightningDataModule):
         contexts: str = "hidden",
         validation_contexts: bool = False,
         sampler: str = "shuffle",
-        describe: Callable[[Tensor], Tensor] = image_statistics,
+        describe: Callable[[Tensor], Tensor] | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -84,6 +87,7 @@ class ContextDataModule(LightningDataModule):
         self.sampler = sampler
         self.describe = describe
         self.seed = seed
+        self.inferred: InferredContexts | None = None
         self._sets: dict[str, ContextImages] = {}
         self._contexts: dict[str, Tensor] = {}
 
@@ -110,14 +114,14 @@ class ContextDataModule(LightningDataModule):
         if self.contexts == "inferred":
             names = [name for name in self._sets if name == TRAIN or self.validation_contexts]
             sets = [self._sets[name] for name in names]
-            found = torch.split(self.infer(sets), [len(images) for images in sets])
-            self._contexts.update(zip(names, found, strict=True))
+            self.inferred = self.infer(sets)
+            contexts = torch.tensor(self.inferred.contexts).long()
+            self._contexts.update(zip(names, torch.split(contexts, [len(one) for one in sets]), strict=True))
 
-    def infer(self, sets: Sequence[ContextImages]) -> Tensor:
-        """Infer the contexts of the images of some sets, shape (n,), in their order; override it to bring your own."""
-        features = self.describe(torch.cat([images.images for images in sets]))
+    def infer(self, sets: Sequence[ContextImages]) -> InferredContexts:
+        """Infer the contexts of the images of some sets, in their order; override it to bring your own."""
         labels = torch.cat([images.labels for images in sets])
-        return torch.as_tensor(infer_contexts(features, labels, seed=self.seed)).long()
+        return find_contexts(ConcatDataset(sets), labels, describe=self.describe, seed=self.seed)
 
     @property
     def train_set(self) -> ContextImages:
@@ -133,7 +137,9 @@ class ContextDataModule(LightningDataModule):
         """Return batches of one size, in an order that the seed and the epoch decide."""
         images = _Labelled(self._sets[TRAIN], self._contexts[TRAIN])
         processes, rank = (self.trainer.world_size, self.trainer.global_rank) if self.trainer else (1, 0)
-        order = balanced_order(self.train_set.labels, self.train_contexts) if self.sampler == "groups" else None
+        order = None
+        if self.sampler == "groups":
+            order = balanced_order(self.train_set.labels, self.train_contexts, self.seed)
         sampler = EpochSampler(images, processes, rank, seed=self.seed, order=order)
         drop_last = len(images) // processes >= self.batch_size
         return ResumableLoader(images, self.batch_size, sampler=sampler, drop_last=drop_last, **self._settings())

@@ -1,71 +1,39 @@
-"""A trained image classifier diagnosed on the test images of its own split."""
+"""A trained image classifier diagnosed on images that it was not trained on."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.utils.data import DataLoader
 
+from pfdl.contexts.inference import infer_contexts
+from pfdl.contexts.statistics import image_statistics
 from pfdl.data.context_images import ContextImages
 from pfdl.data.manifest import Manifest, ManifestRow
 from pfdl.data.sources import ContextSource
-from pfdl.diagnosis import diagnose
-from pfdl.diagnosis.result import Diagnosis
-from pfdl.vision.checkpoint import TrainedModel
-from pfdl.vision.features import attach
-from pfdl.vision.pixels import normalise
+from pfdl.diagnosis import Comparison, Diagnosis, compare_reliance, count_groups, diagnose
+from pfdl.diagnosis.reliance import NO, YES, goes_together, usual_contexts_of
+from pfdl.vision.evaluation import check_classes, split_names, training_mixture
+from pfdl.vision.predict import BATCH, run_model
 
-IntArray = NDArray[np.int64]
+if TYPE_CHECKING:
+    from pfdl.vision.checkpoint import ModelConfig, TrainedModel
 
-_SURE = 2.0
-"""Standard errors that a difference must exceed to be called one."""
+MOST_INFERRED = 4000
+"""So many training images at most help to infer the contexts of the test images."""
 
+INFERRING_SIZE = 64
+"""Height and width at most of the images that contexts are inferred from: colours and textures need no more."""
 
-@dataclass(frozen=True)
-class Leaning:
-    """Whether the answers of a model follow the context. Shares from 0 to 1.
+KNOWN, INFERRED, UNKNOWN = "known", "inferred", "unknown"
 
-    Attributes:
-        at_home: Accuracy on images of a class in its dominant context, that of most training images of the class.
-        elsewhere: Accuracy on all other images.
-        standard_error: Of the difference of the two.
-        misled: Of the wrong answers to images in a context that is dominant for other classes: the share that names
-            one of those classes. NaN if there are none.
-        misled_by_chance: What that share would be if wrong answers fell on all wrong classes alike.
-        wrong_answers: Number of those wrong answers.
-    """
-
-    at_home: float
-    elsewhere: float
-    standard_error: float
-    misled: float
-    misled_by_chance: float
-    wrong_answers: int
-
-    @property
-    def is_seen(self) -> bool:
-        """Whether accuracy is lower elsewhere by more than two standard errors."""
-        return self.at_home - self.elsewhere > _SURE * self.standard_error
-
-    def sentences(self) -> tuple[str, ...]:
-        """The same in words."""
-        first = "It leans on the context" if self.is_seen else "No leaning on the context is seen"
-        words = [
-            f"{first}: accuracy is {100 * self.at_home:.0f} % where a class stands in its dominant training context "
-            f"and {100 * self.elsewhere:.0f} % elsewhere (difference {100 * (self.at_home - self.elsewhere):.1f} ± "
-            f"{100 * self.standard_error:.1f} points)."
-        ]
-        if self.wrong_answers:
-            words.append(
-                f"In contexts that are dominant for other classes, {100 * self.misled:.0f} % of {self.wrong_answers} "
-                f"wrong answers name one of these; by chance it would be {100 * self.misled_by_chance:.0f} %."
-            )
-        return tuple(words)
+Names = NDArray[np.str_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,34 +42,101 @@ class ImageDiagnosis:
 
     Attributes:
         folder: The run.
+        model: What the model is.
         found: What :func:`pfdl.diagnose` found.
-        leaning: Whether the answers follow the context; None if the data has no contexts.
         rows: The images, in the order of the samples.
+        contexts: The context of each image, known or inferred; ``""`` if there are none.
+        contexts_are: ``"known"``, ``"inferred"`` or ``"unknown"``.
+        usual: The context that goes with each class in training.
         predictions: The class that the model gives to each image.
         images: The images themselves.
     """
 
     folder: Path
+    model: ModelConfig
     found: Diagnosis
-    leaning: Leaning | None
     rows: tuple[ManifestRow, ...]
+    contexts: tuple[str, ...]
+    contexts_are: str
+    usual: Mapping[str, str]
     predictions: tuple[str, ...]
     images: ContextImages
 
+    @property
+    def answer(self) -> str:
+        """Whether the model relies on the context: ``"yes"``, ``"no"`` or ``"cannot tell"``."""
+        return self.found.answer
+
     def verdict(self) -> tuple[str, ...]:
-        """What was found, in sentences."""
-        return (*(self.leaning.sentences() if self.leaning else ()), *self.found.verdict())
+        """Say what was found in sentences, the answer first."""
+        first, *rest = self.found.verdict()
+        if self.contexts_are == INFERRED:
+            number = len(set(self.contexts))
+            rest.insert(0, f"The contexts are not known: {number} were inferred from colours and textures.")
+        return (first, *rest)
+
+    def worst_samples(self, count: int) -> list[int]:
+        """Return images of the worst group, those that are not recognised first."""
+        if self.found.accuracies is None:
+            return []
+        worst = self.found.accuracies.worst_group
+        inside = [
+            number
+            for number, (row, context) in enumerate(zip(self.rows, self.contexts, strict=True))
+            if row.class_name == worst.label and context == worst.context
+        ]
+        inside.sort(key=lambda number: self.predictions[number] == self.rows[number].class_name)
+        return inside[:count]
+
+    def next_step(self, data: str) -> tuple[str, str]:
+        """Say what to try next.
+
+        Args:
+            data: What the user called the data on the command line.
+
+        Returns:
+            A sentence, and a command.
+        """
+        run, images = shlex.quote(str(self.folder)), shlex.quote(data)
+        better = shlex.quote(f"{self.folder}-groupdro")
+        if self.answer == YES:
+            known = KNOWN if self.contexts_are == KNOWN else INFERRED
+            options = f"--backbone {shlex.quote(self.model.backbone)} --image-size {self.model.image_size}"
+            return (
+                "Train with an objective that looks at the worst group, then compare (pfdl diagnose … --compare).",
+                f"pfdl train {images} {options} --objective groupdro --contexts {known} -o {better}",
+            )
+        if self.answer == NO:
+            return "Nothing needs to change for the sake of these contexts. Test other data:", (
+                f"pfdl evaluate {run} OTHER_DATA"
+            )
+        if self.contexts_are == UNKNOWN:
+            return (
+                "Say which context each image has: in folders class/context/image, or in a column of a table.",
+                f"pfdl diagnose {run} TABLE.csv --context-column NAME",
+            )
+        return "Give more images that were not trained on, in all contexts.", f"pfdl diagnose {run} MORE_DATA"
 
 
 def diagnose_images(
-    trained: TrainedModel, source: ContextSource, manifest: Manifest, *, device: str = "cpu", batch_size: int = 256
+    trained: TrainedModel,
+    source: ContextSource,
+    manifest: Manifest,
+    *,
+    trained_on: Manifest | None = None,
+    device: str = "cpu",
+    batch_size: int = BATCH,
 ) -> ImageDiagnosis:
     """Diagnose a trained model on all test images of a manifest.
+
+    Where the images have no contexts, contexts are inferred from them, and from training images of the same source if
+    the manifest has them, by :func:`pfdl.infer_contexts` on :func:`pfdl.image_statistics`.
 
     Args:
         trained: The model.
         source: Where the images come from.
         manifest: Which image is in which set.
+        trained_on: The split of the training, which says what contexts go with which class; by default ``manifest``.
         device: Where to compute the features.
         batch_size: Images at a time.
 
@@ -109,86 +144,80 @@ def diagnose_images(
         The diagnosis.
 
     Raises:
-        ValueError: If the classes are not those of the model, images are missing, or no layer's input is features.
+        ValueError: If images are of classes that the model does not know, images are missing, or no layer's input is
+            features.
     """
-    if manifest.classes != trained.config.classes:
-        raise ValueError(
-            f"the model knows the classes {', '.join(trained.config.classes)}, but the images are of "
-            f"{', '.join(manifest.classes)}; diagnose it on the classes that it was trained on."
-        )
+    check_classes(trained, manifest)
     images = ContextImages(source, manifest, "test", size=trained.config.image_size, cache=False)
-    features, answers = _run(trained, images, device, batch_size)
+    logits, features = run_model(trained.model, images, device=device, batch_size=batch_size, with_features=True)
+    predictions = np.array(trained.config.classes)[logits.argmax(1).numpy()]
     rows = manifest.rows_of("test")
-    labels = np.array([row.class_name for row in rows])
-    contexts = np.array([row.context for row in rows])
-    predictions = np.array(manifest.classes)[answers]
-    has_contexts = bool((contexts != "").any())
+    labels, contexts = split_names(rows)
+    usual: Mapping[str, str] | None = None
+    contexts_are = KNOWN
+    if contexts is not None:
+        training, usual = _training_of(trained_on or manifest)
+    else:
+        contexts, training = _infer(source, manifest, trained.config.image_size, labels)
+        contexts_are = UNKNOWN if contexts is None else INFERRED
+    if usual is None and training is None and contexts is not None and goes_together(count_groups(labels, contexts)):
+        training = count_groups(labels, contexts)
+    if usual is None and training is not None:
+        usual = usual_contexts_of(training)
+    found = diagnose(features, labels, contexts, predictions=predictions, training=training, usual_contexts=usual)
+    if contexts is None:
+        found = replace(found, unanswered="the images have no contexts, and none could be inferred from them")
     return ImageDiagnosis(
         folder=trained.folder,
-        found=diagnose(features, labels, contexts if has_contexts else None, predictions=predictions),
-        leaning=measure_leaning(labels, contexts, predictions, manifest.dominant) if has_contexts else None,
+        model=trained.config,
+        found=found,
         rows=rows,
+        contexts=("",) * len(rows) if contexts is None else tuple(contexts.tolist()),
+        contexts_are=contexts_are,
+        usual=usual or {},
         predictions=tuple(predictions.tolist()),
         images=images,
     )
 
 
-def measure_leaning(
-    labels: Sequence[str] | NDArray[np.str_],
-    contexts: Sequence[str] | NDArray[np.str_],
-    predictions: Sequence[str] | NDArray[np.str_],
-    dominant: Mapping[str, str],
-) -> Leaning | None:
-    """Compare the answers at home and elsewhere.
-
-    Args:
-        labels: The class of each image.
-        contexts: The context of each image.
-        predictions: The answer to each image.
-        dominant: The dominant context of every class.
-
-    Returns:
-        What was seen; None if all images are at home, or none is.
-    """
-    triples = list(zip(labels, contexts, predictions, strict=True))
-    at_home = np.array([dominant[label] == context for label, context, _ in triples])
-    right = np.array([label == answer for label, _, answer in triples])
-    if at_home.all() or not at_home.any():
-        return None
-    shares = [float(right[part].mean()) for part in (at_home, ~at_home)]
-    variances = [_variance_of_share(right[part]) for part in (at_home, ~at_home)]
-    misled, expected = [], []
-    for label, context, answer in triples:
-        tempting = {name for name, home in dominant.items() if home == context and name != label}
-        if answer != label and tempting and dominant[label] != context:
-            misled.append(answer in tempting)
-            expected.append(len(tempting) / (len(dominant) - 1))
-    return Leaning(
-        at_home=shares[0],
-        elsewhere=shares[1],
-        standard_error=float(np.sqrt(sum(variances))),
-        misled=float(np.mean(misled)) if misled else float("nan"),
-        misled_by_chance=float(np.mean(expected)) if misled else float("nan"),
-        wrong_answers=len(misled),
-    )
+def compare_diagnoses(first: ImageDiagnosis, second: ImageDiagnosis) -> Comparison:
+    """Compare how much two models rely on the context; image by image, if they were tested on the same ones."""
+    one, other = first.found.reliance, second.found.reliance
+    if one is None or other is None:
+        return Comparison(float("nan"), float("nan"))
+    same = first.rows == second.rows and first.contexts == second.contexts and first.usual == second.usual
+    if not same:
+        return Comparison(one.effect - other.effect, float(np.hypot(one.effect_error, other.effect_error)))
+    labels = np.array([row.class_name for row in first.rows])
+    answers, others = np.array(first.predictions), np.array(second.predictions)
+    return compare_reliance(labels, np.array(first.contexts), answers, others, first.usual)
 
 
-def _variance_of_share(right: NDArray[np.bool_]) -> float:
-    """With one more right and one more wrong answer, so that ten right ones of ten are not taken for certainty."""
-    count = len(right) + 2
-    share = (int(right.sum()) + 1) / count
-    return share * (1 - share) / count
+def _training_of(manifest: Manifest) -> tuple[dict[tuple[Any, Any], float] | None, Mapping[str, str] | None]:
+    """Return how many training images each group has, and the usual contexts where the protocol fixed them."""
+    if "train" not in manifest.set_names or not any(row.context for row in manifest.rows_of("train")):
+        return None, None
+    usual = manifest.dominant if manifest.parameters.get("protocol") == "proportional" else None
+    return training_mixture(manifest), usual
 
 
-@torch.no_grad()
-def _run(
-    trained: TrainedModel, images: ContextImages, device: str, batch_size: int
-) -> tuple[NDArray[np.float32], IntArray]:
-    model = trained.model.to(device).eval()
-    features, answers = [], []
-    with attach(model) as tap:
-        for batch, *_ in DataLoader(images, batch_size):
-            logits = model(normalise(batch.to(device)))
-            features.append(tap.features.float().cpu().numpy())
-            answers.append(logits.argmax(1).cpu().numpy())
-    return np.concatenate(features), np.concatenate(answers)
+def _infer(
+    source: ContextSource, manifest: Manifest, size: int, labels: Names
+) -> tuple[Names | None, dict[tuple[Any, Any], float] | None]:
+    """Infer contexts of the test images together with training images, so that it is known which were usual there."""
+    size = min(size, INFERRING_SIZE)
+    pixels, names = [ContextImages(source, manifest, "test", size=size).images], labels
+    if "train" in manifest.set_names:
+        train = ContextImages(source, manifest, "train", size=size, cache=False)
+        chosen = torch.randperm(len(train), generator=torch.Generator().manual_seed(0))[:MOST_INFERRED].tolist()
+        pixels.append(torch.stack([train[number][0] for number in chosen]))
+        rows = manifest.rows_of("train")
+        names = np.concatenate([labels, [rows[number].class_name for number in chosen]])
+    statistics = image_statistics(torch.cat(pixels))
+    groups = np.asarray(infer_contexts(statistics, np.unique(names, return_inverse=True)[1]))
+    if len(np.unique(groups)) < 2:
+        return None, None
+    contexts = np.array([f"context {group + 1}" for group in groups.tolist()])
+    tested = len(labels)
+    training = count_groups(names[tested:], contexts[tested:]) if len(names) > tested else None
+    return contexts[:tested], training

@@ -1,23 +1,39 @@
-"""How good a trained classifier is: by dominant ratio, class and context, and whether its confidence is honest."""
+"""How good a trained classifier is: by group, class, context and ratio, and whether its confidence is honest."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.utils.data import DataLoader
+from torch import Tensor
 
+from pfdl._internal.files import read_json, write_atomically
 from pfdl.data.context_images import ContextImages
-from pfdl.data.manifest import Manifest
+from pfdl.data.manifest import Manifest, ManifestRow, read_manifest
 from pfdl.data.sources import ContextSource
-from pfdl.vision.checkpoint import TrainedModel
-from pfdl.vision.pixels import normalise
+from pfdl.data.splits import make_test_set
+from pfdl.diagnosis.groups import count_groups, measure_accuracy
+from pfdl.vision.predict import BATCH, run_model
+
+if TYPE_CHECKING:
+    from pfdl.vision.checkpoint import TrainedModel
 
 CALIBRATION_BINS = 15
+EVALUATIONS = "evaluations"
+"""Folder of a run in which its evaluations lie, one file each."""
+
+OWN = "test"
+"""Name of the evaluation on the test images of the run's own split."""
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 
 @dataclass(frozen=True)
@@ -34,32 +50,85 @@ class Group:
 class Evaluation:
     """Shares of test images that are recognised, from 0 to 1.
 
+    Three averages are told apart: ``overall`` counts every image alike, ``average_over_groups`` every group (one class
+    in one context) alike, and ``average_in_training_mixture`` weights the groups as they occur in the training set.
+
     Args:
-        by_ratio: For each test set of a dominant ratio, in ascending order; empty if the data has no contexts.
-        overall: On the whole test side, from which also the following are.
-        by_class: For each class.
-        by_context: For each context.
+        name: What the evaluation is called.
+        data_sha256: Hash of the test images and their labels: evaluations with the same hash can be compared.
+        images: Number of test images.
+        overall: Accuracy on all test images; the fields below use the same images.
+        average_over_groups: Mean of the groups' accuracies.
+        average_in_training_mixture: Accuracy to expect if the groups had the training set's proportions; None if a
+            group of the training set is not among the test images.
         worst_group: The class and context with the lowest accuracy.
+        groups: Every class in every context.
+        by_class: For each class.
+        by_context: For each context; empty if the data has no contexts.
+        by_ratio: For each test set of a dominant ratio, in ascending order; empty if there are none.
         calibration_error: Expected calibration error: the mean distance of confidence and accuracy over 15 bins of
             confidence, weighted by their sizes.
-        images: Number of images of the whole test side.
     """
 
-    by_ratio: dict[str, float]
+    name: str
+    data_sha256: str
+    images: int
     overall: float
+    average_over_groups: float
+    average_in_training_mixture: float | None
+    worst_group: Group
+    groups: tuple[Group, ...]
     by_class: dict[str, float]
     by_context: dict[str, float]
-    worst_group: Group
+    by_ratio: dict[str, float]
     calibration_error: float
-    images: int
 
     def to_dict(self) -> dict[str, Any]:
-        """As what JSON can hold."""
+        """Return it as what JSON can hold."""
         return asdict(self)
+
+    @classmethod
+    def from_dict(cls, content: Any) -> Evaluation:
+        """Read what ``to_dict`` gave.
+
+        Raises:
+            ValueError: If it is something else.
+        """
+        try:
+            found = cls(
+                **{
+                    **content,
+                    "worst_group": Group(**content["worst_group"]),
+                    "groups": tuple(Group(**group) for group in content["groups"]),
+                }
+            )
+            shares = [found.overall, found.average_over_groups, found.calibration_error]
+            shares += [] if found.average_in_training_mixture is None else [found.average_in_training_mixture]
+            for part in (found.by_class, found.by_context, found.by_ratio):
+                shares += part.values()
+            shares += [group.accuracy for group in (found.worst_group, *found.groups)]
+            sound = all(isinstance(share, (int, float)) and 0 <= share <= 1 for share in shares)
+            words = [found.name, found.data_sha256, *(word for group in found.groups for word in _words(group))]
+            if not sound or not all(isinstance(word, str) for word in (*words, *_words(found.worst_group))):
+                raise ValueError("a share in it is not a number from 0 to 1, or a name is not a text")
+            return found
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ValueError("it is not what pfdl evaluate writes") from error
+
+
+def _words(group: Group) -> tuple[str, str]:
+    return group.class_name, group.context
 
 
 def evaluate(
-    trained: TrainedModel, source: ContextSource, manifest: Manifest, *, device: str = "cpu", batch_size: int = 256
+    trained: TrainedModel,
+    source: ContextSource,
+    manifest: Manifest,
+    *,
+    name: str = OWN,
+    trained_on: Manifest | None = None,
+    device: str = "cpu",
+    batch_size: int = BATCH,
 ) -> Evaluation:
     """Test a trained model on the test sets of a manifest.
 
@@ -67,6 +136,8 @@ def evaluate(
         trained: The model.
         source: Where the images come from.
         manifest: Which image is in which set.
+        name: What the evaluation is called.
+        trained_on: The split of the training, whose mixture of groups is reported on; by default ``manifest``.
         device: Where to compute.
         batch_size: Images at a time.
 
@@ -74,72 +145,181 @@ def evaluate(
         The accuracies.
 
     Raises:
-        ValueError: If the classes are not those of the model, or images are missing.
+        ValueError: If images are of classes that the model does not know, or images are missing.
     """
-    if manifest.classes != trained.config.classes:
-        raise ValueError(
-            f"the model knows the classes {', '.join(trained.config.classes)}, but the images are of "
-            f"{', '.join(manifest.classes)}; evaluate it on the classes that it was trained on."
-        )
+    check_classes(trained, manifest)
     images = ContextImages(source, manifest, "test", size=trained.config.image_size, cache=False)
-    probabilities = predict(trained.model, images, device=device, batch_size=batch_size).softmax(1)
-    right = probabilities.argmax(1) == images.labels
     rows = manifest.rows_of("test")
-    by_ratio = {
-        name.removeprefix("test-"): _share(right, [name in row.sets for row in rows])
-        for name in manifest.set_names
-        if name.startswith("test-")
-    }
-    groups: dict[tuple[str, str], list[bool]] = defaultdict(list)
-    for row, hit in zip(rows, right.tolist(), strict=True):
-        groups[row.class_name, row.context].append(hit)
+    logits, _ = run_model(trained.model, images, device=device, batch_size=batch_size)
+    numbers = torch.tensor([trained.config.classes.index(row.class_name) for row in rows])
+    right = (logits.argmax(1) == numbers).numpy()
+    labels, contexts = split_names(rows)
+    found = measure_accuracy(right, labels, contexts)
+    groups = tuple(Group(str(g.label), str(g.context), g.accuracy, g.samples) for g in found.groups)
+    mixture = found.average_in(training_mixture(trained_on or manifest))
     return Evaluation(
-        by_ratio=by_ratio,
-        overall=_share(right, [True] * len(rows)),
-        by_class={name: _share(right, [row.class_name == name for row in rows]) for name in _names(rows, 1)},
-        by_context={name: _share(right, [row.context == name for row in rows]) for name in _names(rows, 2) if name},
-        worst_group=min(
-            (Group(*names, sum(hits) / len(hits), len(hits)) for names, hits in sorted(groups.items())),
-            key=lambda group: group.accuracy,
-        ),
-        calibration_error=expected_calibration_error(probabilities, images.labels),
+        name=name,
+        data_sha256=hash_images(rows),
         images=len(rows),
+        overall=found.overall,
+        average_over_groups=found.average_over_groups,
+        average_in_training_mixture=None if math.isnan(mixture) else mixture,
+        worst_group=groups[found.groups.index(found.worst_group)],
+        groups=groups,
+        by_class=found.by_label,
+        by_context=found.by_context,
+        by_ratio={
+            set_name.removeprefix("test-"): float(right[[set_name in row.sets for row in rows]].mean())
+            for set_name in manifest.set_names
+            if set_name.startswith("test-")
+        },
+        calibration_error=measure_calibration(logits.softmax(1), numbers),
     )
 
 
-@torch.no_grad()
-def predict(model: nn.Module, images: ContextImages, *, device: str = "cpu", batch_size: int = 256) -> Tensor:
-    """The logits of a set of images, in its order, on the CPU."""
-    model = model.to(device).eval()
-    return torch.cat([model(normalise(batch.to(device))).float().cpu() for batch, *_ in DataLoader(images, batch_size)])
+def check_classes(trained: TrainedModel, manifest: Manifest) -> None:
+    """Raise ValueError if images are of classes that a model does not know."""
+    unknown = [name for name in manifest.classes if name not in trained.config.classes]
+    if unknown:
+        raise ValueError(
+            f"the model knows the classes {', '.join(trained.config.classes)}, but the images are of "
+            f"{', '.join(manifest.classes)}; give images of the classes that it was trained on."
+        )
 
 
-def expected_calibration_error(probabilities: Tensor, labels: Tensor, bins: int = CALIBRATION_BINS) -> float:
-    """The expected calibration error (Guo et al., 2017).
+def split_names(rows: Sequence[ManifestRow]) -> tuple[Any, Any]:
+    """Return the classes and the contexts of images as arrays; None for the contexts if there are none."""
+    labels, contexts = (np.array([getattr(row, part) for row in rows]) for part in ("class_name", "context"))
+    return labels, contexts if (contexts != "").any() else None
+
+
+def training_mixture(manifest: Manifest) -> dict[tuple[Any, Any], float]:
+    """Count the training images of every group; empty if the manifest has no training set."""
+    if "train" not in manifest.set_names:
+        return {}
+    return count_groups(*split_names(manifest.rows_of("train")))
+
+
+def measure_calibration(probabilities: Tensor, labels: Tensor) -> float:
+    """Return the expected calibration error (Guo et al., 2017), in 15 bins of equal width."""
+    from torchmetrics.functional.classification import multiclass_calibration_error
+
+    return float(multiclass_calibration_error(probabilities, labels, probabilities.shape[1], CALIBRATION_BINS, "l1"))
+
+
+def hash_images(rows: Sequence[ManifestRow]) -> str:
+    """Return a hash of images with their labels, whatever their file names and order."""
+    lines = sorted(f"{row.sha256} {row.class_name} {row.context} {' '.join(row.sets)}" for row in rows)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def find_test_set(trained: TrainedModel, source: ContextSource) -> tuple[Manifest, Manifest]:
+    """Choose the images of some data to test a model on.
 
     Args:
-        probabilities: Shape (n, classes).
-        labels: Shape (n,).
-        bins: Number of bins of equal width.
+        trained: The model.
+        source: Any data. Where it is the data that the model was trained on, the test set is that of its own split.
+            Otherwise it is the data's own test set or, where it has none, all images that were not trained on.
 
     Returns:
-        The mean of |confidence − accuracy| over the bins, weighted by the number of samples in each.
+        A manifest with the test set, and the one of the training; the same if the data is.
 
-    Example:
-        >>> import torch
-        >>> round(expected_calibration_error(torch.tensor([[0.9, 0.1], [0.9, 0.1]]), torch.tensor([0, 1])), 6)
-        0.4
+    Raises:
+        ValueError: If nothing is left to test on.
     """
-    confidence, predicted = probabilities.max(1)
-    right = (predicted == labels).to(confidence.dtype)
-    index = (confidence * bins).ceil().long().clamp(1, bins) - 1
-    gaps = torch.zeros(bins, dtype=confidence.dtype).index_add_(0, index, confidence - right)
-    return float(gaps.abs().sum() / len(labels))
+    own = read_manifest(trained.folder / "manifest.csv")
+    present = {(sample.path, sample.sha256) for sample in source.samples}
+    tested = [(row.path, row.sha256) for row in own.rows if "test" in row.sets]
+    if tested and present.issuperset(tested):
+        return own, own
+    return make_test_set(source, own), own
 
 
-def _share(right: Tensor, chosen: Sequence[bool]) -> float:
-    return int((right & torch.tensor(chosen)).sum()) / sum(chosen)
+def save_evaluation(folder: Path, evaluation: Evaluation) -> Path:
+    """Write an evaluation into a run folder, beside those under other names.
+
+    Args:
+        folder: The run folder.
+        evaluation: What to write.
+
+    Returns:
+        The file.
+
+    Raises:
+        ValueError: If the name cannot be a file's, or stands for other images already.
+    """
+    if not _NAME.fullmatch(evaluation.name):
+        raise ValueError(f"the name is {evaluation.name!r}; use letters, digits, '.', '_' and '-' only.")
+    path = folder / EVALUATIONS / f"{evaluation.name}.json"
+    if path.exists():
+        before = _read(path)
+        if before.data_sha256 != evaluation.data_sha256:
+            raise ValueError(
+                f"{path} is about other images ({before.images} of them); choose another name for these "
+                "(on the command line: --name)."
+            )
+    write_atomically(path, json.dumps(evaluation.to_dict(), indent=2, ensure_ascii=False) + "\n")
+    return path
 
 
-def _names(rows: Sequence[tuple[Any, ...]], column: int) -> list[str]:
-    return sorted({row[column] for row in rows})
+def name_evaluation(folder: Path, wanted: str, data_sha256: str) -> str:
+    """Make a name for an evaluation from that of its data, with a part of its hash where the name is taken."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", wanted).strip("-.")[:80] or "data"
+    path = folder / EVALUATIONS / f"{name}.json"
+    if name != OWN and (not path.exists() or _read(path).data_sha256 == data_sha256):
+        return name
+    return f"{name}-{data_sha256[:8]}"
+
+
+def read_evaluations(folder: str | Path, problems: list[str] | None = None) -> dict[str, Evaluation]:
+    """Read all evaluations of a run. Tables may compare those of one ``data_sha256`` only.
+
+    Args:
+        folder: The run folder.
+        problems: Where to add a sentence for a file that cannot be used; without it such a file is an error.
+
+    Returns:
+        The evaluations by name, that on the run's own test images first.
+
+    Raises:
+        ValueError: If a file is damaged.
+    """
+    found: dict[str, Evaluation] = {}
+    for path in sorted((Path(folder) / EVALUATIONS).glob("*.json")):
+        try:
+            found[path.stem] = _read(path)
+        except (OSError, ValueError) as error:
+            if problems is None:
+                raise
+            problems.append(f"{path} was left out: {' '.join(str(error).split())}")
+    return dict(sorted(found.items(), key=lambda item: (item[0] != OWN, item[0])))
+
+
+def describe_evaluation(evaluation: Evaluation) -> list[str]:
+    """Say the averages in sentences that keep them apart."""
+    worst = evaluation.worst_group
+    where = f"{worst.class_name} in {worst.context}" if worst.context else worst.class_name
+    mixture = evaluation.average_in_training_mixture
+    what = "groups (a class in a context)" if evaluation.by_context else "classes"
+    return [
+        f"Accuracy on all {evaluation.images} images: {_percent(evaluation.overall)}.",
+        f"Worst {'group' if evaluation.by_context else 'class'}: {where}, {_percent(worst.accuracy)} of {worst.images} "
+        "images.",
+        f"Average over the {len(evaluation.groups)} {what}, each counted alike: "
+        f"{_percent(evaluation.average_over_groups)}.",
+        "Average in the training set's mixture of groups: "
+        + (f"{_percent(mixture)}." if mixture is not None else "not known, as these images lack some of its groups."),
+        f"Expected calibration error: {evaluation.calibration_error:.3f}.",
+    ]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _read(path: Path) -> Evaluation:
+    try:
+        content: Mapping[str, Any] = read_json(path)
+        return Evaluation.from_dict(content)
+    except ValueError as error:
+        raise ValueError(f"{path} is not an evaluation: {error}.") from error

@@ -48,7 +48,7 @@ def export(trained: TrainedModel, folder: Path) -> list[Path]:
 
 
 def describe_preprocessing(config: ModelConfig) -> dict[str, Any]:
-    """What to do to an image, what comes out, and how to load the plain weights."""
+    """Say what to do to an image, what comes out, and how to load the plain weights."""
     size = config.image_size
     return {
         "input": {"name": "images", "dtype": "float32", "shape": ["batch", 3, size, size], "channels": "RGB"},

@@ -130,7 +130,7 @@ def _find(model: nn.Module, layer: str | nn.Module | None) -> tuple[str, nn.Modu
 
 
 def _is_pointwise(layer: object) -> bool:
-    """Whether a layer is a 1×1 convolution, which is linear on each pixel."""
+    """Return whether a layer is a 1×1 convolution, which is linear on each pixel."""
     return isinstance(layer, nn.Conv2d) and layer.kernel_size == (1, 1)
 
 

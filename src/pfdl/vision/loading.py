@@ -10,6 +10,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.distributed import DistributedSampler
 
+from pfdl.contexts import context_sampler
+
 SEED_STRIDE = 1_000_003
 """Seeds 0, 1, … of paired runs plus the number of an epoch must not meet, hence the factor."""
 
@@ -24,7 +26,7 @@ class EpochSampler(DistributedSampler[Any]):
         processes: Number of training processes.
         rank: Which of them this is.
         seed: Of the order.
-        order: From the seed of an epoch to its indices; by default a random permutation of all.
+        order: From the number of an epoch to its indices; by default a random permutation of all.
 
     Attributes:
         size: Number of samples in the data set.
@@ -57,7 +59,7 @@ class EpochSampler(DistributedSampler[Any]):
         if self.order is None:
             indices = list(super().__iter__())
         else:
-            drawn = list(self.order(self.seed + self.epoch))
+            drawn = list(self.order(self.epoch))
             indices = drawn[self.rank : self.total_size : self.num_replicas]
         return iter(indices[self.skipped :])
 
@@ -93,13 +95,18 @@ class ResumableLoader(DataLoader[Any]):
             yield from super().__iter__()
 
 
-def balanced_order(labels: Tensor, contexts: Tensor) -> Callable[[int], Sequence[int]]:
-    """Return what draws the indices of an epoch from its seed, every context of a class equally often.
+def balanced_order(labels: Tensor, contexts: Tensor, seed: int) -> Callable[[int], Sequence[int]]:
+    """Return what draws the indices of an epoch so that all groups are equally frequent.
 
     Args:
         labels: The classes, shape (n,).
         contexts: The context of each sample, shape (n,).
+        seed: Of the order, together with the number of the epoch.
     """
-    import pfdl  # its names load when first asked for
+    sampler = context_sampler(labels, contexts, seed=seed)
 
-    return lambda seed: list(pfdl.context_sampler(labels, contexts, seed=seed))
+    def order(epoch: int) -> list[int]:
+        sampler.set_epoch(epoch)
+        return list(sampler)
+
+    return order

@@ -1,11 +1,10 @@
-"""What a training logs: means over the batches of an epoch, and the accuracy of the worst class or group."""
+"""What a training logs: means over the batches of an epoch, and which accuracy chooses the epoch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor
 
 ACCURACY, WORST_CLASS, WORST_GROUP = "val_accuracy", "val_worst_class", "val_worst_group"
@@ -17,6 +16,7 @@ class RunningMeans:
     """Keep the mean of each named number over the samples seen so far; its state can be saved in between.
 
     Example:
+        >>> import torch
         >>> means = RunningMeans()
         >>> means.add({"loss": torch.tensor(1.0)}, samples=3)
         >>> means.add({"loss": torch.tensor(5.0)}, samples=1)
@@ -62,23 +62,3 @@ class RunningMeans:
                 raise ValueError(f"the running mean of {name!r} is not a sum and a number of samples.")
             sums[str(name)], samples[str(name)] = total.detach().float(), count
         self._sums, self._samples = sums, samples
-
-
-def worst_accuracy(right: Tensor, *keys: Tensor) -> Tensor:
-    """Return the lowest accuracy of any group.
-
-    Args:
-        right: Whether each sample was recognised, shape (n,).
-        *keys: What makes a group, integers of shape (n,) each: labels alone, or labels and contexts.
-
-    Returns:
-        A scalar between 0 and 1.
-
-    Example:
-        >>> worst_accuracy(torch.tensor([True, True, False, True]), torch.tensor([0, 0, 1, 1]))
-        tensor(0.5000)
-    """
-    _, group = torch.unique(torch.stack(keys, 1), dim=0, return_inverse=True)
-    sizes = torch.bincount(group)
-    hits = torch.bincount(group, weights=right.double())
-    return (hits / sizes).min().float()

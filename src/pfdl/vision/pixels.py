@@ -42,7 +42,7 @@ def mirror_and_shift(images: Tensor) -> Tensor:
 
 
 def _shifted(count: int, size: int) -> Tensor:
-    """For each of ``count`` images the positions 0 to size − 1 after a shift, folded back at both ends."""
+    """Return for each of ``count`` images the positions 0 to size − 1 after a shift, folded back at both ends."""
     reach = size // 8
     positions = torch.arange(size) + torch.randint(-reach, reach + 1, (count, 1))
     return (size - 1) - ((size - 1) - positions.abs()).abs()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -14,10 +15,10 @@ import torch
 from lightning.pytorch import Callback, Trainer
 from torch import Tensor
 
-from pfdl._internal.files import read_table, write_atomically
+from pfdl._internal.files import read_json, read_table, write_atomically
 from pfdl._internal.runs import claim, set_aside
 from pfdl._internal.validation import check_choice
-from pfdl.contexts.statistics import image_statistics
+from pfdl.contexts import InferredContexts
 from pfdl.data.context_images import ContextImages
 from pfdl.data.images import hash_bytes
 from pfdl.data.manifest import Manifest
@@ -36,7 +37,7 @@ from pfdl.vision.stopping import StopRequest, TrainingStoppedError
 __all__ = ["MANIFEST", "TrainingConfig", "TrainingStoppedError", "train"]
 
 MANIFEST = "manifest.csv"
-INFERRED_CONTEXTS = "contexts.csv"
+INFERRED_CONTEXTS, WHY_CONTEXTS = "contexts.csv", "contexts.json"
 
 
 def train(
@@ -91,8 +92,8 @@ def train(
                 write_metrics(folder, state["history"])
                 return folder
             data.setup("fit")
-            if progress and config.contexts == "inferred":
-                say(_describe_contexts(data))
+            if progress and data.inferred is not None:
+                say(data.inferred.sentence)
             model.prepare(data.train_set.labels, data.train_contexts)
             resume = ResumeCallback(
                 model,
@@ -147,10 +148,10 @@ def _make_classifier(config: TrainingConfig, manifest: Manifest) -> ImageClassif
     )
 
 
-def _describe_images(config: TrainingConfig, model: ImageClassifier, device: str) -> Callable[[Tensor], Tensor]:
-    """Return what contexts are inferred from: features of a network that has learnt something, else statistics."""
+def _describe_images(config: TrainingConfig, model: ImageClassifier, device: str) -> Callable[[Tensor], Tensor] | None:
+    """Return what gives features to infer contexts from, if the network has learnt something; else None."""
     if not config.pretrained and config.weights is None:
-        return image_statistics
+        return None
     place = "cuda" if device == "auto" and torch.cuda.is_available() else device.replace("auto", "cpu")
     return lambda images: embed(model.backbone, images, device=place)
 
@@ -161,7 +162,7 @@ def _make_data(
     manifest: Manifest,
     folder: Path,
     num_workers: int,
-    describe: Callable[[Tensor], Tensor],
+    describe: Callable[[Tensor], Tensor] | None,
 ) -> ContextDataModule:
     return _KeptContexts(
         folder,
@@ -185,32 +186,25 @@ class _KeptContexts(ContextDataModule):
         super().__init__(*arguments, **settings)
         self.folder = folder
 
-    def infer(self, sets: Sequence[ContextImages]) -> Tensor:
+    def infer(self, sets: Sequence[ContextImages]) -> InferredContexts:
         """Return those of the run folder, if it has all of them, else infer them and write them there."""
-        path = self.folder / INFERRED_CONTEXTS
+        table, words = self.folder / INFERRED_CONTEXTS, self.folder / WHY_CONTEXTS
         paths = [one for images in sets for one in images.paths]
         try:
-            kept = read_table(path)
-            if kept["path"].tolist() == paths and bool((kept["context"] >= 0).all()):
-                return torch.tensor(kept["context"].to_numpy(dtype="int64"))
-            raise ValueError(f"{path} is not about the training images.")
+            kept, why = read_table(table), read_json(words)
+            contexts, sentence = kept["context"].to_numpy(dtype="int64"), why["sentence"]
+            if kept["path"].tolist() == paths and contexts.min() >= 0 and isinstance(sentence, str):
+                return InferredContexts(contexts, str(why["method"]), sentence, ())
+            raise ValueError(f"{table} is not about the training images.")
         except FileNotFoundError:
             pass
         except (KeyError, TypeError, ValueError) as error:
-            set_aside(path, error, "contexts are inferred again")
+            set_aside(table, error, "contexts are inferred again")
         found = super().infer(sets)
-        write_atomically(path, pd.DataFrame({"path": paths, "context": found.tolist()}).to_csv(index=False))
+        why = {"number": found.number, "method": found.method, "sentence": found.sentence}
+        write_atomically(words, json.dumps(why, indent=2, ensure_ascii=False) + "\n")
+        write_atomically(table, pd.DataFrame({"path": paths, "context": found.contexts.tolist()}).to_csv(index=False))
         return found
-
-
-def _describe_contexts(data: ContextDataModule) -> str:
-    """Say how many contexts were inferred."""
-    number, images = len(set(data.train_contexts.tolist())), len(data.train_set)
-    if number == 1:
-        return (
-            f"Inferred one context in {images} training images: no grouping was confirmed, so contexts change nothing."
-        )
-    return f"Inferred {number} contexts in {images} training images; {INFERRED_CONTEXTS} in the run folder lists them."
 
 
 def _fit(

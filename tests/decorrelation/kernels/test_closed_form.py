@@ -218,9 +218,9 @@ def test_penalty_and_fit_are_those_of_the_plain_path(sharing, center, activation
 
 
 def test_context_reaches_the_closed_form():
-    g = network(5, 4, "indexed", "relu", num_context=2)
+    g = network(5, 4, "indexed", "relu", num_conditioning=2)
     u, context = torch.randn(3, 5, dtype=torch.float64), torch.randn(3, 2, dtype=torch.float64)
-    assert g.backend(u.device) is not None or HAS_TRITON
+    assert g.backend(u.device, len(u)) is not None or HAS_TRITON
     torch.testing.assert_close(g(u, context), naive_decomposition(g, u, context))
 
 
@@ -247,8 +247,8 @@ def test_who_is_chosen(monkeypatch):
     assert choose_backend("auto", CPU, torch.float32, (4,), None) is None
     assert choose_backend("auto", CUDA, torch.float64, (4,), "relu") is None
     assert choose_backend("auto", torch.device("mps"), torch.float32, (4,), "relu") is None
-    assert pfdl.FeatureDecomposition(4, 3, max_elements=100).backend(CPU) is None
-    assert pfdl.FeatureDecomposition(4, 3, activation=torch.nn.GELU("tanh")).backend(CPU) is None
+    assert pfdl.FeatureDecomposition(4, 3, max_elements=100).backend(CPU, 3) is None
+    assert pfdl.FeatureDecomposition(4, 3, activation=torch.nn.GELU("tanh")).backend(CPU, 3) is None
     monkeypatch.setattr("pfdl.decorrelation.kernels.dispatch._has_triton", lambda: False)
     assert choose_backend("auto", CUDA, torch.float32, (4,), "gelu") is None
     with pytest.raises(ValueError, match="kernel is 'fused', but Triton is not installed"):

@@ -6,14 +6,16 @@ import torch
 from pfdl._internal.devices import resolve_device
 from pfdl.data.digits import bundled_digits
 from pfdl.experiments.colored_mnist import run as colored_mnist
-from pfdl.experiments.colored_mnist.rows import PENALTY
-from pfdl.experiments.colored_mnist.run import QUICK, ROWS, Scale, StackedColoredMNIST, run, run_row, run_task, tasks
+from pfdl.experiments.colored_mnist.data import StackedColoredMNIST, store_contexts
+from pfdl.experiments.colored_mnist.rows import CANDIDATES, DEFAULT_ROWS, PENALTY, ROWS
+from pfdl.experiments.colored_mnist.run import QUICK, ColoredMNISTConfig, run, run_row, run_task, tasks
+from pfdl.experiments.colored_mnist.selection import WORST_GROUP
 
-TINY = Scale(restarts=2, max_train=40, max_hidden=4, feature_rows=8, decomposition_width=4)
+TINY = ColoredMNISTConfig(restarts=2, max_train=40, max_hidden=4, feature_rows=8, decomposition_width=4)
 
 
 def with_steps(rows, steps):
-    return {key: replace(row, plan=replace(row.plan, steps=steps)) for key, row in rows.items()}
+    return {key: replace(row, config=replace(row.config, steps=steps)) for key, row in rows.items()}
 
 
 @pytest.fixture
@@ -25,7 +27,11 @@ def short_rows(monkeypatch):
 
 @pytest.fixture(scope="module")
 def data():
-    return StackedColoredMNIST(bundled_digits(), TINY, "cpu")
+    return stacked(TINY)
+
+
+def stacked(config, contexts=None):
+    return StackedColoredMNIST(bundled_digits(), config.seeds, config.max_train, "cpu", contexts)
 
 
 def tiny(key, steps, width=4):
@@ -33,13 +39,15 @@ def tiny(key, steps, width=4):
     settings = dict(row.settings)
     if PENALTY in settings:
         settings[PENALTY] = {**settings[PENALTY], "hidden": 4}
-    return replace(row, plan=replace(row.plan, hidden=width), settings=settings)
+    return replace(row, config=replace(row.config, hidden=width), settings=settings)
 
 
 def test_every_row_is_trained_and_kept(short_rows, tmp_path):
-    results = run(TINY, tmp_path, folder=None, device="cpu")
+    results = run(replace(TINY, rows=tuple(ROWS)), tmp_path, folder=None, device="cpu")
     assert results["row"].unique().tolist() == list(ROWS)
     assert (results.groupby("row")["restart"].apply(list).map(tuple) == (0, 1)).all()
+    assert (results["step"] == 2).all()
+    assert (tmp_path / "environments.png").read_bytes().startswith(b"\x89PNG")
     accuracies = results.filter(like="accuracy")
     assert accuracies.columns.tolist() == [
         "train_accuracy",
@@ -68,7 +76,7 @@ def test_a_killed_run_goes_on_with_what_is_missing_and_ends_the_same(short_rows,
     resumed = []
     monkeypatch.setattr(colored_mnist, "run_row", lambda row, *rest: resumed.append(row.key) or original(row, *rest))
     results = run(TINY, tmp_path / "killed", folder=None, device="cpu")
-    assert sorted(trained + resumed) == sorted(ROWS)
+    assert sorted(trained + resumed) == sorted(DEFAULT_ROWS)
     assert results.equals(whole)
 
 
@@ -80,7 +88,7 @@ def test_results_of_other_digits_or_another_size_are_not_mixed_up(short_rows):
         run_task(**{**first, "digits": "MNIST"}, folder=None, device="cpu")
 
 
-@pytest.mark.parametrize("key", ["irm-pfdl-30", "irm-pfdl-literal", "irm-pfdl-pairwise-1"])
+@pytest.mark.parametrize("key", ["irm-pfdl-30", "irm-pfdl-1", "irm-pfdl-sgd", "irm-pfdl-indexed-pairwise-1"])
 def test_restarts_are_paired_with_and_without_pfdl(data, key):
     """Before any update both stand at the same weights and see the same rows; after some they differ."""
     assert run_row(tiny(key, 1), data, TINY) == run_row(tiny("irm", 1), data, TINY)
@@ -88,7 +96,7 @@ def test_restarts_are_paired_with_and_without_pfdl(data, key):
 
 
 def test_the_grayscale_oracle_sees_no_colour(data):
-    swapped = StackedColoredMNIST(bundled_digits(), TINY, "cpu")
+    swapped = stacked(TINY)
     swapped.test = (data.test[0].flip(2), data.test[1])
     assert torch.equal(swapped.test[0][:, :, 0], data.test[0][:, :, 1])
     assert run_row(tiny("grayscale", 5), data, TINY) == run_row(tiny("grayscale", 5), swapped, TINY)
@@ -97,10 +105,10 @@ def test_the_grayscale_oracle_sees_no_colour(data):
 
 def test_erm_falls_for_the_colour_and_the_oracle_cannot():
     """Colour is right for 85 % of the training rows and wrong for 90 % of the test rows."""
-    scale = Scale(restarts=1, max_train=600)
-    data = StackedColoredMNIST(bundled_digits(), scale, "cpu")
-    (erm,) = run_row(tiny("erm", 81, width=16), data, scale)
-    (oracle,) = run_row(tiny("grayscale", 41, width=16), data, scale)
+    config = ColoredMNISTConfig(restarts=1, max_train=600)
+    data = stacked(config)
+    (erm,) = run_row(tiny("erm", 81, width=16), data, config)
+    (oracle,) = run_row(tiny("grayscale", 41, width=16), data, config)
     assert erm["test_accuracy"] < 50 < erm["train_accuracy"]
     assert erm["held_out_accuracy_0.1"] > erm["test_accuracy"]
     assert oracle["test_accuracy"] > 50
@@ -108,15 +116,56 @@ def test_erm_falls_for_the_colour_and_the_oracle_cannot():
 
 def test_a_quick_run_is_narrower_and_shorter_of_rows():
     scaled = [colored_mnist._scaled(row, QUICK) for row in ROWS.values()]
-    assert {row.plan.hidden for row in scaled} == {QUICK.max_hidden}
+    assert {row.config.hidden for row in scaled} == {QUICK.max_hidden}
     assert {row.settings[PENALTY]["hidden"] for row in scaled if PENALTY in row.settings} == {QUICK.decomposition_width}
-    assert {row.plan.steps for row in scaled} == {101, 501}
-    assert colored_mnist._scaled(ROWS["irm"], Scale()).plan.hidden == 390
+    assert {row.config.steps for row in scaled} == {101, 501}
+    assert colored_mnist._scaled(ROWS["irm"], ColoredMNISTConfig()).config.hidden == 390
 
 
-def test_the_number_of_restarts_can_be_chosen():
-    assert colored_mnist.scale_of(quick=True) == QUICK
-    assert colored_mnist.scale_of(quick=False, restarts=2) == Scale(restarts=2)
+def test_only_the_weight_changes_between_the_rows_that_a_weight_is_chosen_from():
+    for _, rows in list(CANDIDATES.values())[:2]:
+        settings = [{**row.settings[PENALTY], "weight": None} for row in rows]
+        assert settings == [{"weight": None}] * len(rows)  # the paper's g and penalty, which are the defaults
+    assert not any("sharing" in ROWS[key].settings.get(PENALTY, {}) for key in DEFAULT_ROWS)
+    assert ROWS["irm-lr-0.001"].config == replace(ROWS["irm"].config, lr=0.001)
+    assert ROWS["irm-pfdl-lr-0.001"].config.lr == 0.001
+
+
+def test_rows_without_labels_never_see_an_environment(tmp_path):
+    """The result does not change when the environments are swapped, and the test images play no part in choosing."""
+    config = replace(TINY, max_train=400)
+    store_contexts(bundled_digits(), config.seeds, config.max_train, tmp_path, n_jobs=1)
+    data = stacked(config, tmp_path)
+    row = tiny("balance-inferred-l2-0.0011", 42)
+    lines = run_row(row, data, config)
+    assert sorted({line["step"] for line in lines}) == [20, 40, 41]
+    assert all(
+        0 <= line[WORST_GROUP] <= min(line["held_out_accuracy_0.2"], line["held_out_accuracy_0.1"]) + 50
+        for line in lines
+    )
+    blank = stacked(config, tmp_path)
+    blank.test = (torch.zeros_like(blank.test[0]), blank.test[1])
+    assert [line[WORST_GROUP] for line in run_row(row, blank, config)] == [line[WORST_GROUP] for line in lines]
+
+
+def test_inferred_contexts_are_the_colours_and_are_inferred_once(tmp_path):
+    config = replace(TINY, restarts=1, max_train=600)
+    store_contexts(bundled_digits(), config.seeds, config.max_train, tmp_path)
+    (stored,) = tmp_path.iterdir()
+    written = stored.stat().st_mtime_ns
+    store_contexts(bundled_digits(), config.seeds, config.max_train, tmp_path)
+    assert stored.stat().st_mtime_ns == written
+    data = stacked(config, tmp_path)
+    images = torch.cat([images for images, _ in data.train], dim=1)
+    colours = (images[0, :, 1].sum(1) > 0).long()
+    agreement = (data.contexts.train[0] == colours).double().mean()
+    assert max(agreement, 1 - agreement) > 0.95
+    assert data.contexts.held_out.shape == (1, sum(labels.shape[1] for _, labels in data.held_out))
+
+
+def test_a_row_that_needs_contexts_is_refused_without_them(data):
+    with pytest.raises(ValueError, match="needs inferred contexts"):
+        run_row(tiny("groupdro-inferred-l2-0.0011", 2), data, TINY)
 
 
 def test_the_device_is_found_or_refused(monkeypatch):

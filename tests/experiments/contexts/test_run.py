@@ -1,5 +1,5 @@
 import dataclasses
-import re
+import sys
 
 import pandas as pd
 import pytest
@@ -9,13 +9,16 @@ from typer.testing import CliRunner
 from pfdl._internal.state import load_state
 from pfdl.cli.main import app
 from pfdl.experiments.contexts import run as contexts
-from pfdl.experiments.contexts.report import write_report
 from pfdl.experiments.contexts.rows import RATIOS, ROWS
-from pfdl.experiments.contexts.run import Images, Scale
+from pfdl.experiments.contexts.run import ContextsConfig, Images
+from pfdl.experiments.reporting import write_tables
 from pfdl.vision.resume import STATE, TrainingStoppedError
+from tests.report.made_up import write_config
 from tests.vision.tiny_images import TinySource
 
-TINY = Scale(resnet="resnet18", small_stem=False, image_size=8, epochs=1, decay_every=1, batch_size=16, seeds=2)
+TINY = ContextsConfig(
+    resnet="resnet18", small_stem=False, image_size=8, epochs=1, decay_every=1, batch_size=16, seeds=2
+)
 TINY = dataclasses.replace(TINY, rows=("resnet", "pfdl"))
 
 
@@ -36,7 +39,7 @@ def test_every_row_of_a_seed_is_trained_on_the_same_split_and_tested_at_seven_ra
     assert results.groupby("seed")["split"].nunique().tolist() == [1, 1]
     assert results["split"].nunique() == 2
     assert pd.read_csv(tmp_path / "results.csv").shape == (36, 4)
-    states = [load_state(path) for path in (tmp_path / "runs").glob(f"*/{STATE}")]
+    states = [load_state(path) for path in (tmp_path / "runs").glob(f"*/*/{STATE}")]
     assert len(states) == 4
     assert all(state["finished"] and "module" not in state for state in states)  # the large part is gone
 
@@ -45,19 +48,19 @@ def test_paired_rows_start_from_the_same_weights(tiny, tmp_path, monkeypatch):
     first_weights = {}
     original = contexts.train
 
-    def spy(plan, *args, **kwargs):
+    def spy(config, *args, **kwargs):
         from pfdl.vision import training
 
         make = training._make_classifier
 
         def remember(*inner):
             model = make(*inner)
-            first_weights[plan.objective, plan.seed] = model.backbone[1].weight.detach().clone()
+            first_weights[config.objective, config.seed] = model.backbone[1].weight.detach().clone()
             return model
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(training, "_make_classifier", remember)
-            return original(plan, *args, **kwargs)
+            return original(config, *args, **kwargs)
 
     monkeypatch.setattr(contexts, "train", spy)
     contexts.run(TINY, Images(), tmp_path)
@@ -68,11 +71,11 @@ def test_paired_rows_start_from_the_same_weights(tiny, tmp_path, monkeypatch):
 def test_a_finished_experiment_is_not_trained_again_and_a_stopped_one_goes_on(tiny, tmp_path, monkeypatch):
     original, calls = contexts.train, []
 
-    def stop_at_third(plan, *args, **kwargs):
-        calls.append(plan.objective)
+    def stop_at_third(training, *args, **kwargs):
+        calls.append(training.objective)
         if len(calls) == 3:
             raise TrainingStoppedError("stopped")
-        return original(plan, *args, **kwargs)
+        return original(training, *args, **kwargs)
 
     monkeypatch.setattr(contexts, "train", stop_at_third)
     with pytest.raises(TrainingStoppedError):
@@ -89,9 +92,9 @@ def test_too_few_images_are_a_sentence(tmp_path, monkeypatch):
         contexts.run(TINY, Images(), tmp_path)
 
 
-def test_the_source_is_the_drawn_set_or_the_folder(tmp_path):
-    assert Images().open(Scale(per_cell=3)).per_cell == 3
-    assert Images(str(tmp_path)).open(Scale()).root == tmp_path
+def test_the_source_is_the_shapes_or_the_folder(tmp_path):
+    assert Images().open(ContextsConfig(per_cell=3)).per_cell == 3
+    assert Images(str(tmp_path)).open(ContextsConfig()).root == tmp_path
 
 
 def made_up_results():
@@ -108,31 +111,38 @@ def made_up_results():
     )
 
 
+def page_of(place, results, **settings):
+    write_config(place, "contexts", {"folder": None, "seeds": 2, "epochs": 160, "resnet": "resnet50", **settings})
+    results.to_csv(place / "results.csv", index=False)
+    return write_tables(place), (place / "table.md").read_text()
+
+
 def test_the_report_has_ours_the_papers_and_paired_differences(tmp_path):
-    write_report(made_up_results(), Scale(seeds=2), Images(), tmp_path, command="pfdl reproduce contexts")
-    text = (tmp_path / "table.md").read_text()
-    assert re.search(r"\*\*ResNet \(ERM\)\*\* \| 50\.5 ± 0\.5 \| 51\.5 ± 0\.5", text)
-    assert re.search(r"ResNet, PFDL \(library default\) − ResNet \(ERM\) \| \+2\.5 ± 0\.5", text)
-    assert "| *in the paper* | 41.31 | 41.41 | 43.70 | 47.46 | 46.80 | 49.29 | 50.87 | – | – |" in text
-    assert "| *in the paper* | 37.17 | – | 37.80 |" in text
-    assert "**Not NICO.**" in text
+    files, text = page_of(tmp_path, made_up_results(), command="pfdl reproduce contexts")
+    assert "| ResNet (ERM) | 50.5 ± 0.5 | 51.5 ± 0.5" in text
+    assert "| ResNet, PFDL − ResNet (ERM) | +2.5 ± 0.5" in text
+    assert (
+        "| *in the paper, on NICO* | 41.31 | 41.41 | 43.70 | 47.46 | 46.80 | 49.29 | 50.87 | not in the paper |" in text
+    )
+    assert "| *in the paper, on NICO* | 37.17 | not in the paper | 37.80 |" in text
+    assert "(not NICO)" in text
     assert "Not the paper's schedule" not in text
-    assert (tmp_path / "accuracy.png").stat().st_size > 0
+    assert [path.name for path in files[:2]] == ["results.csv", "table.md"]
+    assert files[2].suffix == ".png"
+    assert files[2].stat().st_size > 0
 
 
 def test_a_folder_is_named_and_another_schedule_is_said(tmp_path):
-    images = Images(str(tmp_path / "NICO"), "Animal")
-    write_report(made_up_results(), contexts.QUICK, images, tmp_path, command="x")
-    text = (tmp_path / "table.md").read_text()
-    assert "the folder `NICO, Animal`" in text
-    assert "**Not the paper's schedule**" in text
+    _, text = page_of(tmp_path, made_up_results(), folder=str(tmp_path / "NICO"), superclass="Animal", epochs=3)
+    assert "the folder NICO, Animal." in text
+    assert "Not the paper's schedule" in text
 
 
 def test_the_command(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(contexts, "QUICK", TINY)
-    monkeypatch.setattr("pfdl.experiments.contexts.report.ROWS", tiny)
     runner = CliRunner()
     arguments = ["reproduce", "contexts", "--quick", "--seeds", "2", "-o", str(tmp_path / "out"), "--device", "cpu"]
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/pfdl", "reproduce", "contexts", "--quick", "--seeds", "2"])
     result = runner.invoke(app, arguments)
     assert result.exit_code == 0, result.output
     assert "table.md" in result.output
@@ -156,12 +166,12 @@ def test_rows_know_their_baselines():
         assert row.paper is None or len(row.paper) == len(RATIOS)
 
 
-def test_rows_that_were_not_run_are_not_in_the_table(tmp_path):
+def test_rows_that_were_not_run_have_no_figures_and_no_differences(tmp_path):
     results = made_up_results()
-    write_report(results[results["row"].isin(["dwr", "cn"])], Scale(seeds=2), Images(), tmp_path, command="x")
-    text = (tmp_path / "table.md").read_text()
-    assert "ResNet, DWR" in text
-    assert "StableNet" not in text
+    _, text = page_of(tmp_path, results[results["row"].isin(["dwr", "cn"])], rows=["dwr", "cn", "stablenet"])
+    assert "| ResNet, DWR | 40.0" in text
+    assert "| ResNet, StableNet | not run" in text
+    assert "CNBB" not in text  # not planned
     assert "ResNet, DWR − " not in text  # there is nothing to subtract
 
 

@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 
 from pfdl.cli.main import app
 from pfdl.experiments.study import pretrained
-from pfdl.experiments.study.data import Arena
+from pfdl.experiments.study.data import StudyData
 from pfdl.experiments.study.pretrained import embed, fine_tuned, load_network, write_features
 from pfdl.vision.features import attach
 from pfdl.vision.pixels import normalise
@@ -48,9 +48,9 @@ def test_fine_tuning_starts_from_the_same_features_with_a_new_last_layer():
 
 
 def test_the_study_fine_tunes_it():
-    arena = Arena("procedural", network="efficientnet-lite0")
-    assert arena.name == "procedural, efficientnet-lite0, fine-tuned"
-    linear = [part for part in arena._network(4).modules() if isinstance(part, torch.nn.Linear)]
+    dataset = StudyData("shapes", network="efficientnet-lite0")
+    assert dataset.name == "shapes, efficientnet-lite0, fine-tuned"
+    linear = [part for part in dataset._network(4).modules() if isinstance(part, torch.nn.Linear)]
     assert [part.out_features for part in linear] == [4]
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import re
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -11,25 +10,28 @@ from PIL import Image
 from safetensors.torch import save_file
 from typer.testing import CliRunner
 
+import pfdl
 from pfdl._internal.runs import read_run
 from pfdl.cli.main import app
 from pfdl.contexts.statistics import image_statistics
+from pfdl.experiments.reporting import write_tables
 from pfdl.experiments.study import data as study_data
 from pfdl.experiments.study import run as study
-from pfdl.experiments.study.data import SAME, SHIFTED, TESTS, Arena
-from pfdl.experiments.study.report import details, overview, read_results, write_report
-from pfdl.experiments.study.rows import BASELINES, ENTRIES, FACTORS, METHODS
-from pfdl.experiments.study.run import Scale
-from pfdl.experiments.study.section import build
-from pfdl.objectives import make_objective
-from pfdl.report.tables import Table
+from pfdl.experiments.study.data import SAME, SHIFTED, TESTS, StudyData
+from pfdl.experiments.study.rows import FACTORS, ROWS, find_row
+from pfdl.experiments.study.run import StudyConfig
+from pfdl.experiments.study.section import build, describe
+from pfdl.objectives import make_objective, registry
+from pfdl.objectives.penalties import Penalty
+from pfdl.objectives.weightings import Weighting
+from pfdl.report.markdown import render
 
 
 @pytest.fixture
 def digits(monkeypatch):
     monkeypatch.setattr(study_data, "COLORED_DIGITS", 200)
-    monkeypatch.setattr(study_data, "HIDDEN", 16)
-    return Arena("colored-mnist")
+    monkeypatch.setattr(study_data, "HIDDEN_WIDTH", 16)
+    return StudyData("colored-mnist")
 
 
 @pytest.fixture
@@ -49,54 +51,99 @@ def folder(tmp_path):
     return root
 
 
-def test_every_entry_makes_an_objective_and_has_a_baseline():
-    for entry in ENTRIES.values():
-        assert make_objective(entry.objective, 8, **entry.settings) is not None
-    for key in set(FACTORS) - set(BASELINES.values()):
-        baseline = ENTRIES[BASELINES.get(key, "erm")]
+def test_every_row_makes_an_objective_and_has_a_baseline():
+    baselines = {row.baseline for row in ROWS.values()}
+    for row in ROWS.values():
+        assert make_objective(row.objective, 8, **row.settings) is not None
+        assert row.contexts in ("hidden", "one", "inferred", "known")
+        assert make_objective(row.objective, 8).needs_contexts <= (row.contexts != "hidden")
+    for key in set(FACTORS) - baselines:
+        baseline = ROWS[ROWS[key].baseline]
         assert (baseline.objective, baseline.batch_size, baseline.width) == (
             "erm",
-            ENTRIES[key].batch_size,
-            ENTRIES[key].width,
+            ROWS[key].batch_size,
+            ROWS[key].width,
         )
 
 
+class Shrink(Penalty):
+    """Penalise the mean squared feature."""
+
+    def forward(self, features):
+        return features.square().mean()
+
+
+class Ask(Weighting):
+    """Weigh all samples alike, but ask for contexts."""
+
+    needs = ("labels", "environments")
+
+    def forward(self, labels, environments):
+        assert (environments >= 0).all()
+        return self.finish(torch.ones(len(labels)))
+
+
+@pytest.fixture
+def made_up_objectives(monkeypatch):
+    """Two objectives that a stranger registered; gone after the test."""
+    monkeypatch.setattr(registry, "_factories", dict(registry._factories))
+    pfdl.register_objective("made-up", Shrink)
+    pfdl.register_objective("asks", Ask)
+
+
+def test_an_objective_that_a_stranger_registered_is_a_row(made_up_objectives, digits, tmp_path, monkeypatch):
+    """Nothing else changes: its name is a key, its contexts are inferred if it reads contexts."""
+    assert (find_row("made-up").contexts, find_row("asks").contexts) == ("hidden", "inferred")
+    arguments = ["study", "colored-mnist", "--rows", "erm,made-up,asks,irm+made-up", "--seeds", "2", "--epochs", "1"]
+    result = CliRunner().invoke(app, [*arguments, "--device", "cpu", "-o", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    results = pd.read_csv(tmp_path / "results.csv")
+    assert set(results["row"]) == {"erm", "made-up", "asks", "irm+made-up"}
+    page = (tmp_path / "table.md").read_text()
+    for row in ("made-up", "asks", "irm+made-up"):
+        assert f"| {row} | 2 |" in page
+    table = CliRunner().invoke(app, ["study-table", str(tmp_path / "results.csv"), "--rows", "made-up"])
+    assert table.exit_code == 0, table.output
+    assert "| made-up |" in table.output
+
+
 def test_colored_digits_have_two_tests_and_go_on_after_a_stop(digits, tmp_path):
-    scale = Scale(rows=("erm", "pfdl-known"), seeds=2, epochs=1)
-    first = study.run(dataclasses.replace(scale, rows=("erm",)), [digits], tmp_path)
+    config = StudyConfig(rows=("erm", "balance-known"), seeds=2, epochs=1)
+    first = study.run(dataclasses.replace(config, rows=("erm",)), [digits], tmp_path)
     cells = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "cells").iterdir()}
-    both = study.run(scale, [digits], tmp_path)
+    both = study.run(config, [digits], tmp_path)
     assert {path.name: path.stat().st_mtime_ns for path in (tmp_path / "cells").iterdir()}.items() >= cells.items()
-    assert set(both["test"]) == {SHIFTED, SAME, "effective sample size"}
+    assert set(both["test"]) == {SHIFTED, SAME, study.ESS}
     assert both.groupby(["row", "seed"]).size().tolist() == [3] * 4
     pd.testing.assert_frame_equal(first.reset_index(drop=True), both[both["row"] == "erm"].reset_index(drop=True))
-    assert pd.read_csv(tmp_path / "results.csv").columns.tolist() == ["arena", "row", "seed", "test", "value"]
+    assert pd.read_csv(tmp_path / "results.csv").columns.tolist() == ["dataset", "row", "seed", "test", "value"]
 
 
 def test_the_report_reads_a_study_that_was_stopped(digits, tmp_path):
-    study.run(Scale(rows=("pfdl-known", "erm"), seeds=2, epochs=1), [digits], tmp_path)
+    study.run(StudyConfig(rows=("balance-known", "erm"), seeds=2, epochs=1), [digits], tmp_path)
     (tmp_path / "results.csv").unlink()
     problems = []
     section = build(read_run(tmp_path), problems)
     assert problems == []
-    (table,) = [block for block in section.blocks if isinstance(block, Table)]
-    assert table.caption == "Accuracy in percent, colored-mnist"
-    assert [row.header for row in table.rows] == ["ERM", "PFDL, true contexts (oracle)"]
+    table = next(
+        block for block in section.blocks if getattr(block, "caption", "") == "Accuracy in percent, colored-mnist"
+    )
+    assert [row.header for row in table.rows] == ["ERM", "balance, true contexts (oracle)"]
 
 
 def test_a_folder_is_trained_on_pixels_or_on_stored_features(folder, monkeypatch):
     monkeypatch.setattr(study_data, "IMAGE_SIZE", 8)
-    pixels = Arena(str(folder)).round(0)
+    pixels = StudyData(str(folder)).split(0)
     assert pixels.train.inputs.dtype == torch.uint8
     assert list(pixels.tests) == list(TESTS)
-    stored = Arena(str(folder), features=str(folder.with_suffix(".safetensors"))).round(0)
+    stored = StudyData(str(folder), features=str(folder.with_suffix(".safetensors"))).split(0)
     torch.testing.assert_close(stored.train.inputs.mean(0), torch.zeros(12), atol=1e-5, rtol=0)
     assert torch.equal(stored.train.labels, pixels.train.labels)
     assert torch.equal(stored.train.contexts, pixels.train.contexts)
     assert stored.make_model(None)(stored.train.inputs).shape == (len(stored.train.labels), 2)
     assert pixels.make_model(4).fc[-1].in_features == 4
-    assert torch.equal(stored.scenery(), stored.train.inputs)
-    assert torch.equal(pixels.scenery(), image_statistics(pixels.train.inputs))
+    assert torch.equal(stored.context_features(), stored.train.inputs)
+    assert torch.equal(pixels.context_features(), image_statistics(pixels.train.inputs))
 
 
 def test_inferred_contexts_are_counted_and_compared_with_the_true_ones(digits):
@@ -109,26 +156,26 @@ def test_inferred_contexts_are_counted_and_compared_with_the_true_ones(digits):
 
 
 def test_a_training_that_diverges_is_a_result_too(digits, tmp_path):
-    results = study.run(Scale(rows=("erm", "pfdl"), seeds=2, epochs=2, learning_rate=1e30), [digits], tmp_path)
+    results = study.run(StudyConfig(rows=("erm", "pfdl"), seeds=2, epochs=2, learning_rate=1e30), [digits], tmp_path)
     assert results[results["test"] == study.DIVERGED].groupby("row").size().to_dict() == {"erm": 2, "pfdl": 2}
     assert results["value"].notna().all()
-    write_report(results, tmp_path, command="pfdl study")
+    write_tables(tmp_path)
     text = (tmp_path / "table.md").read_text()
-    assert "| PFDL as published | 2, 2 diverged | " in text
-    assert re.search(r"\| PFDL as published \| \+0\.00, 2 diverged \|", text)
+    assert re.search(r"\| PFDL \| \+0\.00 ± 0\.00, 2 diverged \|", text)
+    assert re.search(r"\| PFDL \| 2 \| [0-9.]+ \| \+0\.00 ± 0\.00, p = 1, 2 diverged \|", text)
 
 
 def test_only_an_oracle_sees_the_true_contexts(digits):
-    game = digits.round(0)
+    split = digits.split(0)
     for told, expected in (("hidden", {-1}), ("one", {0}), ("known", {0, 1})):
-        assert set(study._environments(told, game, 0).tolist()) == expected
-    blind = game._replace(train=game.train._replace(contexts=torch.full_like(game.train.contexts, 9)))
-    assert torch.equal(study._environments("inferred", game, 0), study._environments("inferred", blind, 0))
+        assert set(study._environments(told, split, 0).tolist()) == expected
+    blind = split._replace(train=split.train._replace(contexts=torch.full_like(split.train.contexts, 9)))
+    assert torch.equal(study._environments("inferred", split, 0), study._environments("inferred", blind, 0))
 
 
-def test_the_procedural_set_can_be_less_tempting():
-    assert study_data.open_source("procedural-0.5").temptation == 0.5
-    assert [Arena(name).is_generated for name in ("procedural", "colored-mnist", "procedural/x")] == [True, True, False]
+def test_the_backgrounds_of_the_shapes_can_be_weaker():
+    assert study_data.open_source("shapes-0.5").strength == 0.5
+    assert [StudyData(name).is_generated for name in ("shapes", "colored-mnist", "shapes/x")] == [True, True, False]
 
 
 def made_up():
@@ -136,66 +183,61 @@ def made_up():
     values["batch-16"] = (41.0, 42.0, 43.0)
     return pd.DataFrame(
         [
-            {"arena": "pets", "row": row, "seed": seed, "test": "1:5", "value": value}
+            {"dataset": "pets", "row": row, "seed": seed, "test": "1:5", "value": value}
             for row, series in values.items()
             for seed, value in enumerate(series)
         ]
     )
 
 
-def test_the_page_has_paired_differences_to_the_right_baseline(tmp_path):
-    write_report(made_up(), tmp_path, command="pfdl study pets")
-    text = (tmp_path / "table.md").read_text()
-    assert "| ERM | 3 | 51.0 | – | – |" in text
-    assert re.search(r"PFDL \(balanced scenes\) \| 3 \| 54\.0 \(\+3\.00 ± 0\.58, p = 0\.035\)", text)
-    assert "| batches of 16 | 3 | 42.0 (+1.00 ± 0) | – | – |" in text
+def text_of(results, **options):
+    return render([describe(results, **options)]).text
 
 
-def plain(table):
-    return table.replace("\u00a0", " ").splitlines()
+def test_the_page_has_paired_differences_to_the_right_baseline():
+    text = text_of(made_up())
+    assert "| ERM | 3 | 51.0 | compared with | not inferred |" in text
+    assert "| balance, inferred contexts | 3 | 54.0 | **+3.00 ± 0.58**, p = 0.035 | not inferred |" in text
+    assert "| batches of 16 | 3 | 42.0 | +1.00 ± 0.00, p = 0 | not inferred |" in text
 
 
-def test_one_table_has_all_data_sets(tmp_path):
+def test_a_weighting_that_did_not_act_is_called_so():
+    still = made_up().assign(test=study.ESS, value=lambda frame: frame["row"].map({"balance": 0.9995}).fillna(1.0))
+    acts = still.assign(value=0.7)
+    idle, acting = (text_of(pd.concat([made_up(), sizes])) for sizes in (still, acts))
+    assert "| balance, inferred contexts | **+3.00 ± 0.58**, did not act |" in idle
+    assert "| 0.9995, did not act |" in idle
+    assert "| balance, inferred contexts | **+3.00 ± 0.58** |" in acting
+    assert "| no weighting |" in acting  # ERM
+
+
+def test_an_overview_has_all_data_sets_of_a_family():
     pets = made_up()
-    sheep = pets[(pets["seed"] < 2) | (pets["row"] != "balance")].assign(arena="sheep")
-    table = plain(overview(pd.concat([pets, sheep])))
-    assert table[0] == "| method | pets | sheep |"
-    assert table[2] == "| *seeds* | 3 | 3 |"
+    sheep = pets[(pets["seed"] < 2) | (pets["row"] != "balance")].assign(dataset="pets, fine-tuned")
+    table = text_of(pd.concat([pets, sheep])).splitlines()
+    assert "| method | pets: 1:5 | pets, fine-tuned: 1:5 |" in table
     assert "| ERM | 51.0 | 51.0 |" in table
-    assert "| PFDL (balanced scenes) | **+3.00 ± 0.58** | **+2.50 ± 0.50** (2) |" in table
-    assert "| batches of 16 | +1.00 | +1.00 |" in table
-    against = plain(overview(pd.concat([pets, sheep]), against="balance"))
-    assert "| ERM | **-3.00 ± 0.58** | **-2.50 ± 0.50** (2) |" in against
-    assert "| PFDL (balanced scenes) | 54.0 | 53.5 |" in against
-
-
-def test_the_tables_of_the_page_are_those_of_its_results():
-    folder = Path(__file__).parents[2] / "docs" / "results"
-    page, results = (folder / "images.md").read_text(encoding="utf-8"), read_results([folder / "images.csv"])
-    methods = results[results["row"].isin(METHODS)]
-    rivals = results[results["row"].isin(["erm", "dwr", "cnbb", "stablenet", "irm", "groupdro", "balance", "pfdl"])]
-    factors = results[results["row"].isin(["erm", "pfdl", *FACTORS])]
-    tables = [details(part) for _, part in methods.groupby("arena")]
-    tables.append(overview(factors[factors["arena"].str.contains("small|pacs, resnet18|pacs, pretrained")]))
-    for data in ("colored|pacs", "procedural", "petscapes"):
-        tables.append(overview(methods[methods["arena"].str.contains(data)]))
-        tables.append(overview(rivals[rivals["arena"].str.contains(data)], against="pfdl"))
-    assert [table for table in tables if table not in page] == []
+    assert "| balance, inferred contexts | **+3.00 ± 0.58** | **+2.50 ± 0.50**, 2 seeds |" in table
+    assert "| batches of 16 | +1.00 ± 0.00 | +1.00 ± 0.00 |" in table
+    against = text_of(pd.concat([pets, sheep]), against="balance").splitlines()
+    assert "| ERM | **−3.00 ± 0.58** | **−2.50 ± 0.50**, 2 seeds |" in against
+    assert "| balance, inferred contexts | 54.0 | 53.5 |" in against
 
 
 def test_studies_of_several_machines_become_one(tmp_path):
     first, second = tmp_path / "first.csv", tmp_path / "second.csv"
     made_up().to_csv(first, index=False)
-    made_up().assign(value=0.0).replace({"arena": {"pets": "sheep"}}).to_csv(second, index=False)
+    made_up().assign(value=0.0).replace({"dataset": {"pets": "sheep"}}).to_csv(second, index=False)
     made_up().assign(value=0.0).to_csv(tmp_path / "again.csv", index=False)  # the first has it already
     files = [str(first), str(second), str(tmp_path / "again.csv")]
     result = CliRunner().invoke(app, ["study-table", *files, "--rows", "balance"])
     assert result.exit_code == 0, result.output
-    assert "| PFDL (balanced scenes) | **+3.00 ± 0.58** | +0.00 |" in plain(result.output)
+    assert "| balance, inferred contexts | **+3.00 ± 0.58** |" in result.output
+    assert "| balance, inferred contexts | 3 | 0.0 | +0.00 ± 0.00, p = 1 |" in result.output
     assert "batches of 16" not in result.output
     result = CliRunner().invoke(app, ["study-table", *files, "--data", "sheep", "--against", "balance"])
-    assert "| method | sheep |" in result.output
-    assert "difference to PFDL (balanced scenes) on" in result.output
+    assert "| method | sheep: 1:5 |" in result.output
+    assert "Compared with balance, inferred contexts." in result.output
 
 
 @pytest.mark.parametrize(
@@ -213,7 +255,7 @@ def test_a_table_of_what_is_not_there_gets_a_sentence(arguments, message, tmp_pa
     assert message in result.output
 
 
-@pytest.mark.parametrize("text", ["a,b\n1,2\n", "arena,row,seed,test,value\npets,magic,0,1:5,3\n", ""])
+@pytest.mark.parametrize("text", ["a,b\n1,2\n", "dataset,row,seed,test,value\npets,magic,0,1:5,3\n", ""])
 def test_a_table_of_another_file_gets_a_sentence(text, tmp_path):
     (tmp_path / "results.csv").write_text(text)
     result = CliRunner().invoke(app, ["study-table", str(tmp_path / "results.csv")])
@@ -226,7 +268,18 @@ def test_the_command(digits, tmp_path):
     arguments += ["--device", "cpu", "-o", str(tmp_path / "out")]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
-    assert "PFDL as published" in (tmp_path / "out" / "table.md").read_text()
+    assert "| PFDL | 2 |" in (tmp_path / "out" / "table.md").read_text()
+
+
+def test_the_tables_go_below_the_mark_of_a_page(tmp_path):
+    made_up().to_csv(tmp_path / "results.csv", index=False)
+    (tmp_path / "page.md").write_text("# Mine\n\n<!-- All below is written by `something` -->\n\nyesterday's\n")
+    result = CliRunner().invoke(app, ["study-table", str(tmp_path / "results.csv"), "-o", str(tmp_path / "page.md")])
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / "page.md").read_text()
+    assert page.startswith("# Mine\n\n<!-- All below is written by `pfdl ")
+    assert "yesterday's" not in page
+    assert "| ERM | 51.0 |" in page
 
 
 @pytest.mark.parametrize(

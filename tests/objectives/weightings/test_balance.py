@@ -41,9 +41,9 @@ def test_counts_grow_over_batches_and_not_in_eval_mode():
     together.prepare(labels, environments)
     for part in torch.arange(200).split(50):
         apart(labels[part], environments[part])
-    torch.testing.assert_close(together.counts, apart.counts)
+    torch.testing.assert_close(together.table, apart.table)
     apart.eval()(labels, environments)
-    torch.testing.assert_close(together.counts, apart.counts)
+    torch.testing.assert_close(together.table, apart.table)
 
 
 def test_once_prepared_a_sample_keeps_its_weight():
@@ -54,7 +54,7 @@ def test_once_prepared_a_sample_keeps_its_weight():
     whole = weighting(labels, environments)
     part = weighting(labels[:50], environments[:50])
     torch.testing.assert_close(part, whole[:50] / whole[:50].mean())
-    assert weighting.counts.sum() == 200
+    assert weighting.table.sum() == 200
 
 
 def test_classes_can_be_made_equal_too():
@@ -70,11 +70,11 @@ def test_samples_of_unknown_environment_weigh_one_and_are_not_counted():
     weighting = Balance()
     labels, environments = batch()
     assert torch.equal(weighting(labels, torch.full_like(labels, -1)), torch.ones(200))
-    assert weighting.counts.numel() == 0
+    assert weighting.table.numel() == 0
     environments[:10] = -1
     weights = weighting(labels, environments)
     assert weights[:10].unique().numel() == 1
-    assert weighting.counts.sum() == 190
+    assert weighting.table.sum() == 190
 
 
 def test_counts_are_part_of_the_state():
@@ -83,6 +83,33 @@ def test_counts_are_part_of_the_state():
     first.prepare(labels, environments)
     second.load_state_dict(first.state_dict())
     assert torch.equal(first.eval()(labels, environments), second.eval()(labels, environments))
+
+
+def test_groups_first_seen_in_eval_mode_weigh_like_an_average_one_and_are_not_counted():
+    weighting = Balance()
+    labels, environments = batch()
+    weighting.prepare(labels, environments)
+    weights = weighting.eval()(torch.tensor([0, 5, 1]), torch.tensor([0, 9, 1]))
+    assert weights.isfinite().all()
+    assert weighting.table.shape == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("labels", "environments", "message"),
+    [
+        (torch.tensor([0, 1]), torch.tensor([0]), "2 labels and 1 environments"),
+        (torch.tensor([[0, 1]]), torch.tensor([0]), r"labels have shape \(1, 2\)"),
+        (torch.tensor([0, 1]), [0, 1], "environments have type list"),
+        (torch.tensor([-1, 1]), torch.tensor([0, 1]), "labels go down to -1"),
+        (torch.tensor([0.5, 1.0]), torch.tensor([0, 1]), "must be whole numbers"),
+        (torch.tensor([10**9, 1]), torch.tensor([0, 1]), "number both from 0 without gaps"),
+    ],
+)
+def test_what_cannot_be_counted_is_named(labels, environments, message):
+    with pytest.raises(ValueError, match=message):
+        Balance()(labels, environments)
+    with pytest.raises(ValueError, match=message):
+        Balance().prepare(labels, environments)
 
 
 def test_an_empty_cell_says_nothing():

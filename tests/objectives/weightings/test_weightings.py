@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from pfdl.objectives.weightings import CNBB, DWR, GroupDRO, StableNet, Uniform
+from pfdl.objectives.weightings import CNBB, DWR, StableNet, Uniform
 from pfdl.objectives.weightings.cnbb import balance_loss
 from pfdl.objectives.weightings.dwr import dwr_loss
 from pfdl.objectives.weightings.stablenet import dependence, random_fourier_features
@@ -134,6 +134,8 @@ def test_uniform_has_all_samples():
     assert uniform.effective_sample_size is None
     assert torch.equal(uniform(torch.rand(7)), torch.ones(7))
     assert uniform.effective_sample_size == 7
+    assert uniform.effective_share == 1
+    assert uniform.metrics() == {"effective_sample_size": 7, "effective_share": 1}
 
 
 def test_stablenet_memory_is_a_mean_first_and_then_a_moving_average():
@@ -165,27 +167,29 @@ def test_stablenet_memory_survives_a_checkpoint():
     assert torch.equal(second(features(6, seed=1)), expected)
 
 
-def test_group_dro_by_hand():
-    weighting = GroupDRO(3, step_size=math.log(2))
-    weights = weighting(torch.tensor([1.0, 3.0, 1.0, 0.0]), torch.tensor([0, 0, 1, 1]))
-    # risks 2 and 0.5, nothing of environment 2: shares ∝ 4, √2, 1
-    shares = torch.tensor([4.0, math.sqrt(2), 1.0])
-    torch.testing.assert_close(weighting.shares, shares / shares.sum())
-    expected = torch.tensor([4.0, 4.0, math.sqrt(2), math.sqrt(2)])
-    torch.testing.assert_close(weights, expected / expected.mean())
-    weighting.eval()
-    before = weighting.shares.clone()
-    weighting(torch.tensor([9.0]), torch.tensor([1]))
-    assert torch.equal(weighting.shares, before)
+def test_stablenet_refuses_what_would_spoil_its_memory():
+    weighting = StableNet()
+    weighting(features(6))
+    before = weighting.memory_features.clone()
+    bad = features(6, seed=1)
+    bad[2, 1] = torch.inf
+    with pytest.raises(ValueError, match=r"features\[2, 1\] is inf"):
+        weighting(bad)
+    with pytest.raises(ValueError, match="features have 3 columns, but StableNet remembers batches of 4"):
+        weighting(features(6, 3))
+    assert torch.equal(weighting.memory_features, before)
+    assert weighting.batches_seen == 1
 
 
-def test_mistakes_are_named():
-    with pytest.raises(ValueError, match="go from 0 to 2, but there are 2; number them from 0 to 1"):
-        GroupDRO(2)(torch.ones(3), torch.tensor([0, 1, 2]))
-    with pytest.raises(ValueError, match="num_environments is 0"):
-        GroupDRO(0)
-    with pytest.raises(ValueError, match="step_size is -1"):
-        GroupDRO(2, step_size=-1)
-    for make in (DWR, CNBB, StableNet):
-        with pytest.raises(ValueError, match="steps is -1"):
-            make(steps=-1)
+@pytest.mark.parametrize("make", [DWR, CNBB, StableNet])
+@pytest.mark.parametrize(("option", "value"), [("steps", -1), ("learning_rate", math.nan), ("learning_rate", -1.0)])
+def test_settings_that_make_no_sense_are_refused(make, option, value):
+    with pytest.raises(ValueError, match=f"{option} is {value}"):
+        make(**{option: value})
+
+
+def test_stablenet_settings_are_bounded():
+    with pytest.raises(ValueError, match=r"decay is 1.5 and momentum is 0.9; both must be at most 1"):
+        StableNet(decay=1.5)
+    with pytest.raises(ValueError, match="balance is 0"):
+        StableNet(balance=0.0)

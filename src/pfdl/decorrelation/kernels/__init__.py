@@ -3,11 +3,12 @@
 from pfdl.decorrelation.kernels.dispatch import KERNELS, choose_backend
 from pfdl.decorrelation.kernels.function import apply_one_hidden, lay_out
 from pfdl.decorrelation.kernels.leave_one_out import leave_one_out_mlp
-from pfdl.decorrelation.kernels.one_hidden import Backend, OneHidden
+from pfdl.decorrelation.kernels.one_hidden import Backend, NoRows, OneHidden
 
 __all__ = [
     "KERNELS",
     "Backend",
+    "NoRows",
     "OneHidden",
     "apply_one_hidden",
     "choose_backend",

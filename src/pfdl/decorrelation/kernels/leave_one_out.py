@@ -85,7 +85,7 @@ def leave_one_out_mlp(
         )
 
     predictions = []
-    for first_row in range(0, n, rows):
+    for first_row in range(0, max(1, n), rows):  # once also without rows, so that there is a graph to the weights
         chunk = u[first_row : first_row + rows]
         u_blocks = _in_blocks(chunk.T, block).transpose(1, 2)  # (blocks, rows, block)
         outside = _outside_blocks(u_blocks, before_blocks, after_blocks)
@@ -103,7 +103,7 @@ def leave_one_out_mlp(
 def _in_blocks(coordinates: Tensor, block: int) -> Tensor:
     """Group the leading dimension: (p, m) to (blocks, block, m), padded with zeros."""
     p, m = coordinates.shape
-    return F.pad(coordinates, (0, 0, 0, -p % block)).view(-1, block, m)
+    return F.pad(coordinates, (0, 0, 0, -p % block)).view(-(-p // block), block, m)
 
 
 def _outside_blocks(u: Tensor, before: Tensor, after: Tensor) -> Tensor:

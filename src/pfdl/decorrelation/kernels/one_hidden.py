@@ -21,6 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 FUSED_ACTIVATIONS = ("relu", "gelu")
@@ -80,3 +81,26 @@ class Backend(Protocol):
     @staticmethod
     def feature_gradient(net: OneHidden, base: Tensor | None, gradient: Tensor) -> Tensor:
         """Return the gradient of u, shape (n, p), from G."""
+
+
+class NoRows:
+    """The closed form for a batch without samples, such as one process of several may get."""
+
+    @staticmethod
+    def predict(net: OneHidden) -> tuple[Tensor, Tensor | None]:
+        """Return no predictions."""
+        return torch.empty_like(net.u, dtype=net.weight.dtype), None
+
+    @staticmethod
+    def parameter_gradients(net: OneHidden, base: Tensor | None, gradient: Tensor) -> ParameterGradients:
+        """Return zeros."""
+        h = net.weight.shape[1]
+        zeros = net.weight.new_zeros
+        return ParameterGradients(
+            zeros(net.weight.T.shape), zeros(net.offset.shape), zeros(1, h), zeros(1), zeros(0, h)
+        )
+
+    @staticmethod
+    def feature_gradient(net: OneHidden, base: Tensor | None, gradient: Tensor) -> Tensor:
+        """Return no gradients."""
+        return torch.empty_like(gradient)

@@ -13,27 +13,33 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+import joblib
 import pandas as pd
 import torch
 from rich.console import Console
 from torch import Tensor
 
-from pfdl._internal.files import write_atomically
+from pfdl._internal.files import write_atomically, write_bytes_atomically
 from pfdl._internal.runs import claim
-from pfdl.data.colored_mnist import TRAIN_COLOR_FLIPS, ColoredMNIST, Environment
+from pfdl._internal.validation import check_choice
+from pfdl.contexts.quality import worst_group_accuracy
+from pfdl.data.colored_mnist import TRAIN_COLOR_FLIPS, ColoredMNIST
 from pfdl.data.digits import DigitSource, find_digits
-from pfdl.experiments.colored_mnist.rows import CANDIDATES, CONTEXT_ROWS, IRM, LITERAL_ROW, PENALTY, Row
+from pfdl.experiments.colored_mnist.data import StackedColoredMNIST, draw_environments, store_contexts
+from pfdl.experiments.colored_mnist.rows import DEFAULT_ROWS, PENALTY, ROWS, ColoredMNISTRow
+from pfdl.experiments.colored_mnist.selection import WORST_GROUP
 from pfdl.experiments.colored_mnist.stacked import StackedMLPs, measure, train_restarts
 from pfdl.experiments.grid import run_grid
 from pfdl.objectives import make_objective
 from pfdl.vision.backbones import MLP
 
-_ALL_CANDIDATES = [row for rows in CANDIDATES.values() for row in rows]
-ROWS: dict[str, Row] = {row.key: row for row in (IRM, *CONTEXT_ROWS, *_ALL_CANDIDATES, LITERAL_ROW)}
+PICTURE = "environments.png"
+CHECK_EVERY = 20
+"""Updates between two looks at the held-out rows, for rows that choose where to stop."""
 
 
 @dataclass(frozen=True)
-class Scale:
+class ColoredMNISTConfig:
     """How large the experiment is.
 
     Attributes:
@@ -52,28 +58,27 @@ class Scale:
     max_hidden: int | None = None
     feature_rows: int = 512
     decomposition_width: int = 64
-    rows: tuple[str, ...] = tuple(ROWS)
+    rows: tuple[str, ...] = DEFAULT_ROWS
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds of the restarts."""
+        return [self.seed + restart for restart in range(self.restarts)]
 
 
-FULL = Scale()
-QUICK = Scale(restarts=3, max_train=10_000, max_hidden=32, feature_rows=128, decomposition_width=16)
+FULL = ColoredMNISTConfig()
+QUICK = ColoredMNISTConfig(restarts=3, max_train=10_000, max_hidden=32, feature_rows=128, decomposition_width=16)
 """Minutes on two processor cores. Not the published protocol: fewer rows, narrower networks, fewer restarts."""
 
 
-def scale_of(*, quick: bool, restarts: int | None = None) -> Scale:
-    """The published size or the quick one, with another number of restarts if one is given."""
-    scale = QUICK if quick else FULL
-    return scale if restarts is None else replace(scale, restarts=restarts)
-
-
-def tasks(source: DigitSource, scale: Scale) -> list[dict[str, Any]]:
-    """One task per row: all its restarts side by side."""
-    size = {name: value for name, value in vars(scale).items() if name != "rows"}
-    return [{"row": key, "digits": source.name, **size} for key in scale.rows]
+def tasks(source: DigitSource, config: ColoredMNISTConfig) -> list[dict[str, Any]]:
+    """Return one task per row: all its restarts side by side."""
+    size = {name: value for name, value in asdict(config).items() if name != "rows"}
+    return [{"row": key, "digits": source.name, **size} for key in config.rows]
 
 
 def run(
-    scale: Scale,
+    config: ColoredMNISTConfig,
     output: Path,
     *,
     folder: str | None,
@@ -85,80 +90,72 @@ def run(
     """Train all rows that ``output`` does not hold yet, and write ``results.csv``.
 
     Args:
-        scale: How large the experiment is.
+        config: How large the experiment is.
         output: The run folder, see :mod:`pfdl._internal.runs`; finished rows are kept in its ``cells``.
         folder: Folder of the MNIST files, or ``None`` for scikit-learn's digits.
         device: Where to compute.
         n_jobs: How many rows at a time, see :func:`pfdl.experiments.grid.run_grid`.
-        console: Likewise.
+        console: Where to draw the progress bar.
         command: What a user typed to start this, for the record.
 
     Returns:
-        One line per row and restart, see :func:`run_task`.
+        One line per row, restart and step, see :func:`run_task`.
 
     Raises:
-        ValueError: If the output folder holds another run.
+        ValueError: If a row is unknown, or the output folder holds another run.
     """
-    function = partial(run_task, folder=folder, device=device)
+    for row in config.rows:
+        check_choice("the row", row, ROWS)
     source = find_digits(folder)
-    settings = {"digits": source.name, **asdict(scale), "device": device, "command": command}
+    settings = {"digits": source.name, **asdict(config), "device": device, "command": command}
     with claim(output, "colored-mnist", settings, may_change=("rows", "device", "command")):
-        results = run_grid(function, tasks(source, scale), output / "cells", n_jobs=n_jobs, console=console)
+        contexts = None
+        if any(ROWS[row].contexts == "inferred" for row in config.rows):
+            contexts = output / "contexts"
+            at_once = min(config.restarts, joblib.cpu_count())  # the GPU plays no part in it
+            store_contexts(source, config.seeds, config.max_train, contexts, n_jobs=at_once)
+        function = partial(run_task, folder=folder, device=device, contexts=contexts)
+        results = run_grid(function, tasks(source, config), output / "cells", n_jobs=n_jobs, console=console)
         write_atomically(output / "results.csv", results.to_csv(index=False))
+        first = ColoredMNIST(source, seed=config.seed, max_train=config.max_train)
+        write_bytes_atomically(output / PICTURE, draw_environments(first))
     return results
 
 
-def run_task(row: str, digits: str, *, folder: str | None, device: str, **scale: Any) -> list[dict[str, Any]]:
+def run_task(
+    row: str, digits: str, *, folder: str | None, device: str, contexts: Path | None = None, **config: Any
+) -> list[dict[str, Any]]:
     """Train and measure all restarts of one row.
 
     Args:
         row: Key of the row.
-        digits: Name of the digits, by which results on MNIST and on other digits are told apart.
+        digits: Name of the digits, which tells results on MNIST and on other digits apart.
         folder: Folder of the MNIST files, or ``None`` for scikit-learn's digits.
         device: Where to compute.
-        **scale: What :class:`Scale` takes, except ``rows``.
+        contexts: Folder of the inferred contexts, for rows that need them.
+        **config: What :class:`ColoredMNISTConfig` takes, except ``rows``.
 
     Returns:
-        For each restart the accuracies in percent on training rows (both environments), held-out rows and test rows,
-        and the risks on held-out rows.
+        For each restart, and each ``step`` that was looked at, the accuracies in percent on training rows (both
+        environments), held-out rows and test rows, and the risks on held-out rows. Rows without environment labels
+        also have the accuracy of the worst inferred group on held-out rows.
     """
-    size = Scale(**scale)
-    data = stacked_environments(folder, size, device)
+    size = ColoredMNISTConfig(**config)
+    data = stacked_environments(folder, size, device, contexts if ROWS[row].contexts == "inferred" else None)
     if data.digits != digits:
         raise ValueError(f"the task is for {digits} but {folder or 'without a folder'} gives {data.digits}.")
     return run_row(_scaled(ROWS[row], size), data, size)
 
 
 @lru_cache(maxsize=1)
-def stacked_environments(folder: str | None, scale: Scale, device: str) -> StackedColoredMNIST:
-    """The environments, kept for the next row of the same process."""
-    return StackedColoredMNIST(find_digits(folder), scale, device)
+def stacked_environments(
+    folder: str | None, config: ColoredMNISTConfig, device: str, contexts: Path | None = None
+) -> StackedColoredMNIST:
+    """Return the environments, kept for the next row of the same process."""
+    return StackedColoredMNIST(find_digits(folder), config.seeds, config.max_train, device, contexts)
 
 
-class StackedColoredMNIST:
-    """The environments of all restarts, stacked: images (R, n, 2, 196), labels (R, n).
-
-    Args:
-        source: Grey digits.
-        scale: How many restarts, how many rows, from which seed.
-        device: Where to put the tensors.
-    """
-
-    def __init__(self, source: DigitSource, scale: Scale, device: str) -> None:
-        self.digits = source.name
-        self.device = device
-        self.seeds = [scale.seed + restart for restart in range(scale.restarts)]
-        restarts = [ColoredMNIST(source, seed=seed, max_train=scale.max_train) for seed in self.seeds]
-        self.train = [self._stack([data.train[e] for data in restarts]) for e in range(2)]
-        self.held_out = [self._stack([data.held_out[e] for data in restarts]) for e in range(2)]
-        self.test = self._stack([data.test for data in restarts])
-
-    def _stack(self, environments: Sequence[Environment]) -> tuple[Tensor, Tensor]:
-        images = torch.stack([environment.images for environment in environments]).flatten(3)
-        return images.to(self.device), torch.stack([environment.labels for environment in environments]).to(self.device)
-
-
-def run_row(row: Row, data: StackedColoredMNIST, scale: Scale) -> list[dict[str, Any]]:
+def run_row(row: ColoredMNISTRow, data: StackedColoredMNIST, config: ColoredMNISTConfig) -> list[dict[str, Any]]:
     """Train and measure all restarts of one row on data that is there already; see :func:`run_task`."""
 
     def inputs(images: Tensor) -> Tensor:
@@ -166,47 +163,76 @@ def run_row(row: Row, data: StackedColoredMNIST, scale: Scale) -> list[dict[str,
 
     train = inputs(torch.cat([images for images, _ in data.train], dim=1))
     labels = torch.cat([labels for _, labels in data.train], dim=1)
-    environments = torch.arange(2, device=data.device).repeat_interleave(train.shape[1] // 2)
+    told = _told(row, data, train.shape[1])
     networks, objectives = [], []
     for seed in data.seeds:
         torch.manual_seed(seed)  # the network first: rows of one width then start from the same weights
-        networks.append(MLP(train.shape[2], row.plan.hidden))
-        objectives.append(
-            make_objective(row.objective, row.plan.hidden, **dict[str, Any](row.settings)).to(data.device)
-        )
+        networks.append(MLP(train.shape[2], row.config.hidden))
+        settings = dict[str, Any](row.settings)
+        objective = make_objective(row.objective, row.config.hidden, num_classes=2, num_contexts=None, **settings)
+        objectives.append(objective.to(data.device))
     stacked = StackedMLPs(networks, data.device)
+    lines: list[dict[str, Any]] = []
+
+    def look(step: int) -> None:
+        columns: dict[str, Sequence[float]] = {
+            "restart_seed": data.seeds,
+            "train_accuracy": _percent(measure(stacked, train, labels)[0]),
+            "test_accuracy": _percent(measure(stacked, inputs(data.test[0]), data.test[1])[0]),
+        }
+        for flip, (images, targets) in zip(TRAIN_COLOR_FLIPS, data.held_out, strict=True):
+            accuracy, risk = measure(stacked, inputs(images), targets)
+            columns[f"held_out_accuracy_{flip}"] = _percent(accuracy)
+            columns[f"held_out_risk_{flip}"] = risk
+        if row.contexts == "inferred":
+            columns[WORST_GROUP] = _percent(_worst_groups(stacked, data, inputs))
+        for restart, values in enumerate(zip(*columns.values(), strict=True)):
+            lines.append({"restart": restart, "step": step, **dict(zip(columns, values, strict=True))})
+
+    def look_sometimes(step: int) -> None:
+        if step % CHECK_EVERY == 0 and step < row.config.steps - 1:
+            look(step)
+
     train_restarts(
         stacked,
         objectives,
         train,
         labels,
-        environments,
-        row.plan,
-        feature_rows=scale.feature_rows,
-        row_seed=scale.seed,
+        told,
+        row.config,
+        feature_rows=config.feature_rows,
+        row_seed=config.seed,
+        after_step=look_sometimes if row.contexts == "inferred" else None,
     )
-    columns: dict[str, Sequence[float]] = {
-        "restart_seed": data.seeds,
-        "train_accuracy": _percent(measure(stacked, train, labels)[0]),
-        "test_accuracy": _percent(measure(stacked, inputs(data.test[0]), data.test[1])[0]),
-    }
-    for flip, (images, targets) in zip(TRAIN_COLOR_FLIPS, data.held_out, strict=True):
-        accuracy, risk = measure(stacked, inputs(images), targets)
-        columns[f"held_out_accuracy_{flip}"] = _percent(accuracy)
-        columns[f"held_out_risk_{flip}"] = risk
-    return [
-        {"restart": restart, **dict(zip(columns, values, strict=True))}
-        for restart, values in enumerate(zip(*columns.values(), strict=True))
-    ]
+    look(row.config.steps - 1)
+    return lines
+
+
+def _told(row: ColoredMNISTRow, data: StackedColoredMNIST, rows: int) -> Tensor:
+    """Return what the objective knows of each training row: its environment, or its inferred context."""
+    if row.contexts == "inferred":
+        if data.contexts is None:
+            raise ValueError(f"the row {row.key!r} needs inferred contexts, and there are none.")
+        return data.contexts.train
+    return torch.arange(2, device=data.device).repeat_interleave(rows // 2).expand(len(data.seeds), rows)
+
+
+def _worst_groups(stacked: StackedMLPs, data: StackedColoredMNIST, inputs: Any) -> list[float]:
+    """Return the accuracy of each restart in its worst group of held-out rows: one class in one inferred context."""
+    assert data.contexts is not None
+    images, labels = (torch.cat(parts, dim=1) for parts in zip(*data.held_out, strict=True))
+    with torch.no_grad():
+        answers = (stacked(inputs(images)).logits > 0).long()
+    return [worst_group_accuracy(*one) for one in zip(answers, labels.long(), data.contexts.held_out, strict=True)]
 
 
 def _percent(shares: Sequence[float]) -> list[float]:
     return [100 * share for share in shares]
 
 
-def _scaled(row: Row, scale: Scale) -> Row:
+def _scaled(row: ColoredMNISTRow, config: ColoredMNISTConfig) -> ColoredMNISTRow:
     settings = dict(row.settings)
     if PENALTY in settings:
-        settings[PENALTY] = {**settings[PENALTY], "hidden": scale.decomposition_width}
-    hidden = min(row.plan.hidden, scale.max_hidden or row.plan.hidden)
-    return replace(row, plan=replace(row.plan, hidden=hidden), settings=settings)
+        settings[PENALTY] = {**settings[PENALTY], "hidden": config.decomposition_width}
+    hidden = min(row.config.hidden, config.max_hidden or row.config.hidden)
+    return replace(row, config=replace(row.config, hidden=hidden), settings=settings)

@@ -7,7 +7,7 @@ its own would do. Each restart has its own :class:`pfdl.Objective`, the same obj
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,7 +19,7 @@ from pfdl.vision.backbones import MLP, Outputs
 
 
 @dataclass(frozen=True)
-class FullBatchPlan:
+class FullBatchConfig:
     """How a restart is trained: full batches, Adam, explicit weight decay.
 
     Attributes:
@@ -71,10 +71,11 @@ def train_restarts(
     inputs: Tensor,
     labels: Tensor,
     environments: Tensor,
-    plan: FullBatchPlan,
+    config: FullBatchConfig,
     *,
     feature_rows: int,
     row_seed: int = 0,
+    after_step: Callable[[int], None] | None = None,
 ) -> None:
     """Train all restarts, in place.
 
@@ -83,16 +84,19 @@ def train_restarts(
         objectives: One for each restart.
         inputs: Shape (R, n, d).
         labels: Shape (R, n), 0 or 1.
-        environments: Environment of each row, the same in all restarts, shape (n,).
-        plan: Learning rate, weight decay and number of steps.
-        feature_rows: How many rows, drawn anew in each step, a penalty on the features sees: it works on
-            mini-batches, also where everything else takes the full batch.
+        environments: Environment or context of each row, shape (R, n).
+        config: Learning rate, weight decay and number of steps.
+        feature_rows: How many rows a penalty on the features sees, drawn again in each step: it works on mini-batches,
+            also where everything else takes the full batch.
         row_seed: Which rows are drawn.
+        after_step: Called with the number of updates that are done.
     """
-    optimizer = torch.optim.Adam(networks.parameters.values(), lr=plan.lr)
+    optimizer = torch.optim.Adam(networks.parameters.values(), lr=config.lr)
     generator = torch.Generator().manual_seed(row_seed)
     rows_needed = any("features" in objective.needs for objective in objectives)
-    for _ in range(plan.steps - 1):
+    for r, objective in enumerate(objectives):
+        objective.weighting.prepare(labels[r].long(), environments[r])
+    for step in range(config.steps - 1):
         logits, features = networks(inputs)
         if rows_needed:
             rows = torch.randperm(inputs.shape[1], generator=generator)[:feature_rows].to(inputs.device)
@@ -100,14 +104,16 @@ def train_restarts(
         # Read before the objectives are called: a call may end the annealing of a weight.
         divisors = torch.tensor([objective.divisor() for objective in objectives], device=inputs.device)
         losses = [
-            objective(logits[r], labels[r], features=features[r], environments=environments)
+            objective(logits[r], labels[r], features=features[r], environments=environments[r])
             for r, objective in enumerate(objectives)
         ]
         # The restarts share no parameter: the gradient of the sum is the gradient of each.
-        loss = torch.stack(losses).sum() + (plan.l2 * networks.squared_norms() / divisors).sum()
+        loss = torch.stack(losses).sum() + (config.l2 * networks.squared_norms() / divisors).sum()
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
+        if after_step is not None:
+            after_step(step + 1)
 
 
 @torch.no_grad()

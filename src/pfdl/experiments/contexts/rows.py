@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pfdl.experiments.objectives import weighs_samples
+
 RATIOS = ("1:5", "1:3", "1:1", "2:1", "3:1", "4:1", "5:1")
 RESNET = "resnet"
-"""Stands for the ResNet of the run's scale."""
+"""Stands for the ResNet of the run's config."""
 
 
 @dataclass(frozen=True)
-class Row:
+class ContextsRow:
     """One method.
 
     Args:
@@ -19,8 +21,8 @@ class Row:
         backbone: A backbone, or ``RESNET``.
         objective: What it is trained on.
         baseline: Key of the row with the same backbone and plain training; None for such a row itself.
-        contexts: What the objective may know of contexts.
         paper: The paper's accuracies in percent, on NICO, at ``RATIOS``; None where the paper has none.
+        contexts: What the objective may know of contexts: ``"hidden"``, ``"known"`` or ``"inferred"``.
     """
 
     key: str
@@ -31,19 +33,24 @@ class Row:
     paper: tuple[float | None, ...] | None = None
     contexts: str = "hidden"
 
+    @property
+    def is_weighting(self) -> bool:
+        """Whether the method weighs samples, so that its effective sample size matters."""
+        return weighs_samples(self.objective)
+
 
 ROWS = {
     row.key: row
     for row in (
-        Row("cn", "CN (ERM)", "cn", "erm", None, (37.17, None, 37.80, 41.46, 42.50, 43.23, None)),
-        Row("cn-bn", "CN+BN (ERM)", "cn-bn", "erm", None, (38.70, None, 39.60, 41.64, 42.00, 43.85, None)),
-        Row("cnbb", "CNBB", "cn", "cnbb", "cn", (39.06, None, 39.60, 42.12, 43.33, 44.15, None)),
+        ContextsRow("cn", "CN (ERM)", "cn", "erm", None, (37.17, None, 37.80, 41.46, 42.50, 43.23, None)),
+        ContextsRow("cn-bn", "CN+BN (ERM)", "cn-bn", "erm", None, (38.70, None, 39.60, 41.64, 42.00, 43.85, None)),
+        ContextsRow("cnbb", "CNBB", "cn", "cnbb", "cn", (39.06, None, 39.60, 42.12, 43.33, 44.15, None)),
         # In the paper's source this row is commented out.
-        Row("resnet", "ResNet (ERM)", RESNET, "erm", None, (39.79, 39.98, 40.54, 42.41, 43.21, 46.67, 44.73)),
+        ContextsRow("resnet", "ResNet (ERM)", RESNET, "erm", None, (39.79, 39.98, 40.54, 42.41, 43.21, 46.67, 44.73)),
         # The paper does not say on which network it ran DWR.
-        Row("dwr", "ResNet, DWR", RESNET, "dwr", "resnet", (35.66, 35.61, 37.29, 40.37, 41.81, 43.08, 43.72)),
-        Row("stablenet", "ResNet, StableNet", RESNET, "stablenet", "resnet"),
-        Row(
+        ContextsRow("dwr", "ResNet, DWR", RESNET, "dwr", "resnet", (35.66, 35.61, 37.29, 40.37, 41.81, 43.08, 43.72)),
+        ContextsRow("stablenet", "ResNet, StableNet", RESNET, "stablenet", "resnet"),
+        ContextsRow(
             "pfdl",
             "ResNet, PFDL",
             RESNET,
@@ -51,6 +58,8 @@ ROWS = {
             "resnet",
             (41.31, 41.41, 43.70, 47.46, 46.80, 49.29, 50.87),
         ),
-        Row("balance", "ResNet, balance of inferred contexts", RESNET, "balance", "resnet", contexts="inferred"),
+        ContextsRow(
+            "balance", "ResNet, balance of inferred contexts", RESNET, "balance", "resnet", contexts="inferred"
+        ),
     )
 }

@@ -20,7 +20,7 @@ from pfdl._internal.files import write_atomically
 from pfdl._internal.progress import counting
 from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice
-from pfdl.data import ContextFolder, ProceduralContexts, make_split, read_manifest
+from pfdl.data import ContextFolder, Shapes, make_split, read_manifest
 from pfdl.data.images import hash_bytes
 from pfdl.data.manifest import read_groups
 from pfdl.data.sources import ContextSource
@@ -35,7 +35,7 @@ TRAINING_RATIO = "5:1"
 
 
 @dataclass(frozen=True)
-class Scale:
+class ContextsConfig:
     """How large the experiment is.
 
     Args:
@@ -47,7 +47,7 @@ class Scale:
         batch_size: Images per step.
         precision: ``"32"`` or ``"bf16"``.
         seeds: Paired repetitions.
-        per_cell: Images of every class in every context, of the drawn data set.
+        per_cell: Images of every class in every context, of the generated shapes.
         rows: Keys of the methods.
     """
 
@@ -63,8 +63,8 @@ class Scale:
     rows: tuple[str, ...] = tuple(ROWS)
 
 
-FULL = Scale()
-QUICK = Scale(
+FULL = ContextsConfig()
+QUICK = ContextsConfig(
     resnet="resnet18", small_stem=False, image_size=32, epochs=3, decay_every=2, batch_size=16, seeds=2, per_cell=30
 )
 
@@ -74,7 +74,7 @@ class Images:
     """Where the images are.
 
     Args:
-        folder: A context folder, or None for the drawn data set.
+        folder: A context folder, or None for the generated shapes.
         superclass: Top folder to use, as in NICO.
         on_bad_image: See :class:`pfdl.data.ContextFolder`.
         group_by: See :func:`pfdl.data.manifest.read_groups`.
@@ -85,17 +85,17 @@ class Images:
     on_bad_image: str = "error"
     group_by: str | None = None
 
-    def open(self, scale: Scale, on_progress: Callable[[int, int], None] | None = None) -> ContextSource:
+    def open(self, config: ContextsConfig, on_progress: Callable[[int, int], None] | None = None) -> ContextSource:
         """The source of the images; nothing is read yet."""
         if self.folder is None:
-            return ProceduralContexts(scale.per_cell)
+            return Shapes(config.per_cell)
         return ContextFolder(
             self.folder, superclass=self.superclass, on_bad_image=self.on_bad_image, on_progress=on_progress
         )
 
 
 def run(
-    scale: Scale,
+    config: ContextsConfig,
     images: Images,
     output: Path,
     *,
@@ -107,13 +107,13 @@ def run(
     """Train and test what is missing, and write ``results.csv``.
 
     Args:
-        scale: How large the experiment is.
+        config: How large the experiment is.
         images: Where the images are.
         output: The run folder, with ``splits`` (a manifest per seed), ``runs`` (a run folder per row and seed),
-            ``cells`` (finished ones) and ``results.csv``. A killed run resumes in the middle.
+            ``cells`` (finished ones) and ``results.csv``. An interrupted run resumes, in the middle of a training too.
         device: Where to compute.
         n_jobs: How many trainings at a time, see :func:`pfdl.experiments.grid.run_grid`.
-        console: Likewise.
+        console: Where to draw the progress bar.
         command: What a user typed to start this, for the record.
 
     Returns:
@@ -123,29 +123,30 @@ def run(
         ValueError: If the images cannot be used, or the folder holds another run; other images, by whose content
             results are known, or more or fewer seeds or rows are the same run.
     """
-    for row in scale.rows:
+    for row in config.rows:
         check_choice("the row", row, ROWS)
-    settings = {**asdict(scale), **asdict(images), "device": device, "command": command}
+    settings = {**asdict(config), **asdict(images), "device": device, "command": command}
     may_change = ("seeds", "rows", "folder", "on_bad_image", "device", "command")
     with claim(output, "contexts", settings, may_change=may_change):
-        return _run(scale, images, output, device=device, n_jobs=n_jobs, console=console)
+        return _run(config, images, output, device=device, n_jobs=n_jobs, console=console)
 
 
 def _run(
-    scale: Scale, images: Images, output: Path, *, device: str, n_jobs: int, console: Console | None
+    config: ContextsConfig, images: Images, output: Path, *, device: str, n_jobs: int, console: Console | None
 ) -> pd.DataFrame:
     groups = None if images.group_by is None else read_groups(images.group_by)
     with counting("checking images", console) as show:
-        source = images.open(scale, show)
-        splits = [_split(source, groups, output, seed) for seed in range(scale.seeds)]
+        source = images.open(config, show)
+        splits = [_split(source, groups, output, seed) for seed in range(config.seeds)]
+    how = {name: value for name, value in asdict(config).items() if name not in ("seeds", "rows")}
     tasks = [
-        {"row": row, "seed": seed, "split": split, **_what_matters(scale)}
-        for row in scale.rows
+        {"row": row, "seed": seed, "split": split, "config": how}
+        for row in config.rows
         for seed, split in enumerate(splits)
     ]
-    function = partial(run_task, images=images, per_cell=scale.per_cell, output=output, device=device)
+    function = partial(run_task, images=images, output=output, device=device)
     results = run_grid(function, tasks, output / "cells", n_jobs=n_jobs, console=console)
-    for folder in (output / "runs").glob("*"):
+    for folder in (output / "runs").glob("*/*"):
         shed_state(folder)
     columns = ["row", "seed", "test", "accuracy"]
     write_atomically(output / "results.csv", results[columns].to_csv(index=False))
@@ -153,28 +154,27 @@ def _run(
 
 
 def run_task(
-    row: str, seed: int, split: str, *, images: Images, per_cell: int, output: Path, device: str, **scale: Any
+    row: str, seed: int, split: str, config: Mapping[str, Any], *, images: Images, output: Path, device: str
 ) -> list[dict[str, Any]]:
     """Train one row with one seed and test it.
 
     Args:
         row: Key of the row.
         seed: Of the split and the training.
-        split: Hash of the split, by which results on other images are told apart.
+        split: Hash of the split, which tells results on other images apart.
+        config: What :class:`ContextsConfig` takes, except ``seeds`` and ``rows``.
         images: Where the images are.
-        per_cell: See :class:`Scale`.
-        output: See :func:`run`.
+        output: The run folder of the experiment.
         device: Where to compute.
-        **scale: The rest of what :class:`Scale` takes, except ``seeds`` and ``rows``.
 
     Returns:
         Lines of ``test`` and ``accuracy`` in percent: a ratio, ``all`` (the whole test side) or ``worst group``.
     """
-    size = Scale(per_cell=per_cell, **scale)
+    size = ContextsConfig(**config)
     manifest = read_manifest(_manifest_path(output, seed))
     method = ROWS[row]
     is_resnet = method.backbone == RESNET
-    plan = TrainingConfig(
+    training = TrainingConfig(
         backbone=size.resnet if is_resnet else method.backbone,
         objective=method.objective,
         contexts=method.contexts,
@@ -187,15 +187,10 @@ def run_task(
         seed=seed,
     )
     source = images.open(size)
-    folder = train(plan, source, manifest, output / "runs" / f"{row}-{seed}-{split[:8]}", device=device)
+    folder = train(training, source, manifest, output / "runs" / row / f"seed-{seed}-{split[:8]}", device=device)
     result = evaluate(load_model(folder), source, manifest, device=device)
     shares = {**result.by_ratio, "all": result.overall, "worst group": result.worst_group.accuracy}
     return [{"test": test, "accuracy": 100 * share} for test, share in shares.items()]
-
-
-def _what_matters(scale: Scale) -> dict[str, Any]:
-    """What changes the outcome of one task; ``per_cell`` is in the hash of the split."""
-    return {name: value for name, value in asdict(scale).items() if name not in ("seeds", "rows", "per_cell")}
 
 
 def _manifest_path(output: Path, seed: int) -> Path:

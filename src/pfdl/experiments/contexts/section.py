@@ -2,160 +2,223 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
 import pandas as pd
 
 from pfdl._internal.runs import Run
-from pfdl.experiments.contexts.rows import RATIOS, ROWS, Row
+from pfdl.experiments.contexts.rows import RATIOS, RESNET, ROWS, ContextsRow
 from pfdl.experiments.pairing import PairedDifference, paired
-from pfdl.report import tables
-from pfdl.report.page import Block, Heading, Section, Text
+from pfdl.experiments.statistics import difference_cell, standard_error, verdict
+from pfdl.report.blocks import Block, Heading, Section, Text
 from pfdl.report.plots import Plot, Series
 from pfdl.report.reading import read_metrics, read_results, runs_within
 from pfdl.report.sections.curves import curve_plots
-from pfdl.report.sections.statistics import difference_cell, mean_cell, standard_error, verdict
-from pfdl.report.tables import Missing, Number, Table
+from pfdl.report.tables import Cell, Missing, Number, Row, Table
 
 KIND = "contexts"
 TITLE = "Images under context shift"
 COLUMNS = (*RATIOS, "all", "worst group")
+SUMMARY = "summary.csv"
+"""Means and standard errors, for published runs whose single seeds are not kept; it stands in for ``results.csv``."""
+
+
+class Line(NamedTuple):
+    """What was measured of one row in one test: means in percent and points, and their standard errors.
+
+    Attributes:
+        accuracy: Mean over the seeds.
+        error: Its standard error.
+        seeds: How many there are.
+        difference: Mean paired difference to plain training; NaN without any.
+        difference_error: Its standard error.
+    """
+
+    accuracy: float
+    error: float
+    seeds: float
+    difference: float = math.nan
+    difference_error: float = math.nan
+
+
+Summary = dict[tuple[str, str], Line]
+"""By the key of the row and the name of the test."""
+
 PAPER_SCHEDULE = (160, "resnet50")
 PAPER_NOTE = (
     "Rows in the paper are the paper's figures on NICO, for orientation where the images are others. The paper's "
     "ResNet-50 row is commented out in its source, and it does not say on which network it ran DWR."
 )
+ESS_NOTE = (
+    " Effective sample size: mean over the last epoch as a share of the batch; where the weights moved it by less than "
+    "0.1 %, the weighting did not act and the row is plain training under another name."
+)
+ESS, ACTS_BELOW = "effective sample size", 0.999
 
 
 def build(run: Run, problems: list[str]) -> Section:
-    """The section of one run."""
-    results = read_results(
-        run, names=["row", "test"], numbers=["seed", "accuracy"], keys=["row", "seed", "test"], problems=problems
-    )
-    planned_rows = [key for key in run.settings.get("rows") or ROWS if key in ROWS]
-    planned = len(planned_rows) * run.settings.get("seeds", 0)
-    done = len(results[["row", "seed"]].drop_duplicates())
+    """Build the section of one run."""
+    if (run.folder / SUMMARY).is_file():
+        table = read_results(run, ["row", "test"], Line._fields, ["row", "test"], problems, file=SUMMARY)
+        lines = [Line(*line) for line in table[list(Line._fields)].to_numpy(dtype=float).tolist()]
+        summary = dict(zip(zip(table["row"], table["test"], strict=True), lines, strict=True))
+        done = int(sum(line.seeds for (_, test), line in summary.items() if test == RATIOS[0]))
+    else:
+        keys = ["row", "seed", "test"]
+        results = read_results(run, ["row", "test"], ["seed", "accuracy"], keys, problems)
+        summary, done = summarise(results), len(results[["row", "seed"]].drop_duplicates())
+    rows = [row for key, row in ROWS.items() if key in (run.settings.get("rows") or ROWS)]
+    planned = len(rows) * run.settings.get("seeds", 0)
     trainings = _trainings(run, problems)
     blocks: list[Block] = [Text(_introduction(run))]
     if done < planned:
         begun = sum(map(len, trainings.values())) - done
         more = f"; {begun} more {'has' if begun == 1 else 'have'} begun" if begun > 0 else ""
         blocks.append(Text(f"Unfinished: {done} of {planned} trainings are done{more}.", "warning"))
-    differences = _differences(results)
-    if len(results):
-        blocks += [_accuracy_plot(results), _accuracy_table(results)]
-        if differences is not None:
-            blocks.append(differences)
+    if summary:
+        blocks += [_accuracy_plot(summary), _accuracy_table(rows, summary, trainings), *_differences(summary)]
     if trainings:
         blocks.append(Heading("Training curves"))
         blocks.append(Text("Mean over the seeds of a method; an epoch that only some reached is the mean of those."))
-        blocks.append(curve_plots(trainings, {row.title: number for number, row in enumerate(ROWS.values())}))
-    return Section(TITLE, blocks, _finding(results))
+        titles = {ROWS[key].title: curves for key, curves in trainings.items()}
+        blocks.append(curve_plots(titles, {row.title: number for number, row in enumerate(ROWS.values())}))
+    return Section(TITLE, blocks, _finding(summary))
+
+
+def summarise(results: pd.DataFrame) -> Summary:
+    """Return the mean of each row in each test, and its paired difference to plain training."""
+    by_seed = {
+        (row, test): part[part["test"] == test].set_index("seed")["accuracy"].dropna()
+        for row, part in results.groupby("row", sort=False)
+        for test in part["test"].unique()
+    }
+    summary = {}
+    for (row, test), ours in by_seed.items():
+        if row in ROWS:
+            plain = by_seed.get((str(ROWS[str(row)].baseline), test))
+            difference = None if plain is None else paired(ours, plain)
+            gained = (difference.mean, difference.standard_error) if difference else ()
+            summary[str(row), str(test)] = Line(float(ours.mean()), standard_error(ours), len(ours), *gained)
+    return summary
 
 
 def _introduction(run: Run) -> str:
     settings = run.settings
     if settings.get("folder") is None:
-        source = f"Images: the built-in drawn set (not NICO), {settings.get('per_cell')} of each class in each context."
+        source = f"Images: the generated shapes (not NICO), {settings.get('per_cell')} of each class in each context."
     else:
-        source = f"Images: the folder {settings['folder']}."
+        names = [Path(settings["folder"]).name, settings.get("superclass")]
+        source = f"Images: the folder {', '.join(name for name in names if name)}."
+    stem = "its stock stem" if settings.get("small_stem") is False else "a 3×3 stem"
+    rows = [ROWS[key] for key in settings.get("rows") or ROWS if key in ROWS]
+    network = f" {settings.get('resnet')} with {stem}," if any(row.backbone == RESNET for row in rows) else ""
     how = (
         f" Trained from scratch with the dominant context at 5:1, tested at seven ratios: {settings.get('image_size')} "
-        f"pixels, {settings.get('epochs')} epochs, batches of {settings.get('batch_size')}, {settings.get('resnet')}, "
-        f"{settings.get('seeds')} seeds, each with its own split that all methods share. The epoch is chosen on "
-        "validation images of the training distribution."
+        f"pixels, {settings.get('epochs')} epochs, learning rate 0.01 and a tenth of it after every "
+        f"{settings.get('decay_every')}, batches of {settings.get('batch_size')},{network} "
+        f"{settings.get('seeds')} seeds, each with its own split that all methods share. The epoch is "
+        "chosen on validation images of the training distribution. Accuracy in percent, mean ± standard error."
     )
     if (settings.get("epochs"), settings.get("resnet")) != PAPER_SCHEDULE:
         how += f" Not the paper's schedule ({PAPER_SCHEDULE[0]} epochs, {PAPER_SCHEDULE[1]})."
     return source + how
 
 
-def _finding(results: pd.DataFrame) -> str:
+def _finding(summary: Summary) -> str:
     sentences = [
-        verdict(row.title, "plain training of the same network", _paired_with_baseline(results, row))
+        verdict(row.title, "plain training of the same network", _paired_with_baseline(summary, row))
         for row in ROWS.values()
         if row.baseline is not None and "pfdl" in row.objective
     ]
-    shift = _context_shift(results)
+    shift = _context_shift(summary)
     return " ".join([*shift, *(one for one in sentences if "no finished repetition" not in one)])
 
 
-def _context_shift(results: pd.DataFrame) -> list[str]:
-    """How much plain training loses where the contexts change."""
-    for row in ROWS.values():
-        cells = _cells(results, row.key)
-        if row.baseline is None and {"1:5", "5:1"} <= set(cells.columns):
-            home, away = cells["5:1"].mean(), cells["1:5"].mean()
-            if row.key == "resnet" or not len(_cells(results, "resnet")):
-                return [f"{row.title} falls from {home:.1f} % at 5:1, as in training, to {away:.1f} % at 1:5."]
-    return []
+def _context_shift(summary: Summary) -> list[str]:
+    """Say how much plain training loses where the contexts change."""
+    plain = [key for key, row in ROWS.items() if row.baseline is None and {(key, "1:5"), (key, "5:1")} <= set(summary)]
+    if not plain:
+        return []
+    key = "resnet" if "resnet" in plain else plain[0]
+    home, away = summary[key, "5:1"].accuracy, summary[key, "1:5"].accuracy
+    return [f"{ROWS[key].title} falls from {home:.1f} % at 5:1, as in training, to {away:.1f} % at 1:5."]
 
 
-def _accuracy_plot(results: pd.DataFrame) -> Plot:
-    lines = []
+def _accuracy_plot(summary: Summary) -> Plot:
+    series = []
     for number, row in enumerate(ROWS.values()):
-        cells = _cells(results, row.key)
-        ratios = [ratio for ratio in RATIOS if ratio in cells.columns]
-        if not ratios:
-            continue
-        errors = [standard_error(cells[ratio].dropna()) for ratio in ratios]
-        drawable = None if any(error != error for error in errors) else errors
-        lines.append(Series(row.title, ratios, cells[ratios].mean().tolist(), drawable, colour=number))
-    at_hardest = {line.name: line.y[0] for line in lines}
+        ours = {ratio: summary[row.key, ratio] for ratio in RATIOS if (row.key, ratio) in summary}
+        if ours:
+            errors = [line.error for line in ours.values()]
+            drawable = None if any(map(math.isnan, errors)) else errors
+            means = [line.accuracy for line in ours.values()]
+            series.append(Series(row.title, list(ours), means, drawable, colour=number))
+    at_hardest = {one.name: one.y[0] for one in series}
     best = max(at_hardest, key=at_hardest.__getitem__)
-    summary = f"At {lines[0].x[0]}, farthest from training, {best} has the highest mean, {at_hardest[best]:.1f} %."
-    axis = {"xaxis_categoryorder": "array", "xaxis_categoryarray": list(RATIOS)}
+    text = f"At {series[0].x[0]}, farthest from training, {best} has the highest mean, {at_hardest[best]:.1f} %."
     title = "Accuracy against the dominant ratio of the test set, with standard errors"
-    return Plot(title, summary, "dominant ratio (training: 5:1)", "accuracy, %", lines, layout=axis)
+    return Plot(title, text, "dominant ratio (training: 5:1)", "accuracy, %", series)
 
 
-def _accuracy_table(results: pd.DataFrame) -> Table:
+def _accuracy_table(rows: Sequence[ContextsRow], summary: Summary, trainings: dict[str, list[pd.DataFrame]]) -> Table:
     lines = []
-    for row in ROWS.values():
-        cells = _cells(results, row.key)
-        ours = (mean_cell(cells[test].dropna(), 1) if test in cells.columns else Missing() for test in COLUMNS)
-        lines.append(tables.Row(row.title, tuple(ours)))
+    for row in rows:
+        cells = [_mean_cell(summary.get((row.key, test))) for test in COLUMNS]
+        lines.append(Row(row.title, (*cells, _ess_cell(row, trainings.get(row.key, [])))))
         if row.paper is not None:
-            paper = [Missing("not in the paper") if value is None else Number(value, digits=2) for value in row.paper]
-            rest = [Missing("not in the paper")] * (len(COLUMNS) - len(RATIOS))
-            lines.append(tables.Row("in the paper, on NICO", (*paper, *rest), quiet=True))
-    return Table("Accuracy in percent by dominant ratio", "method", COLUMNS, lines, note=PAPER_NOTE)
+            absent = Missing("not in the paper")
+            paper = [absent if value is None else Number(value, digits=2) for value in row.paper]
+            rest = [absent] * (len(COLUMNS) + 1 - len(paper))
+            lines.append(Row("in the paper, on NICO", (*paper, *rest), quiet=True))
+    caption = "Accuracy in percent by dominant ratio"
+    return Table(caption, "method", [*COLUMNS, ESS], lines, note=PAPER_NOTE + ESS_NOTE)
 
 
-def _differences(results: pd.DataFrame) -> Table | None:
+def _mean_cell(line: Line | None) -> Cell:
+    return Missing() if line is None else Number(line.accuracy, line.error)
+
+
+def _ess_cell(row: ContextsRow, trainings: list[pd.DataFrame]) -> Cell:
+    """Return the effective sample size of a weighting's last epochs, or why there is none."""
+    if not row.is_weighting:
+        return Missing("no weighting")
+    sizes = [curve["effective_sample_size"].iloc[-1] for curve in trainings if "effective_sample_size" in curve.columns]
+    if not sizes:
+        return Missing("not recorded")
+    mean = sum(sizes) / len(sizes)
+    return f"{mean:.4f}, did not act" if mean > ACTS_BELOW else Number(mean, digits=2)
+
+
+def _differences(summary: Summary) -> list[Table]:
     lines = []
     for row in ROWS.values():
         if row.baseline is not None:
-            differences = _paired_with_baseline(results, row)
+            differences = _paired_with_baseline(summary, row)
             if any(one is not None for one in differences.values()):
                 cells = tuple(difference_cell(differences[test], 1) for test in COLUMNS)
-                lines.append(tables.Row(f"{row.title} − {ROWS[row.baseline].title}", cells))
-    if not lines:
-        return None
+                lines.append(Row(f"{row.title} − {ROWS[row.baseline].title}", cells))
     caption = "Differences to plain training of the same backbone, in points, over paired seeds"
-    return Table(caption, "difference", COLUMNS, lines)
+    return [Table(caption, "difference", COLUMNS, lines)] if lines else []
 
 
-def _paired_with_baseline(results: pd.DataFrame, row: Row) -> dict[str, PairedDifference | None]:
-    assert row.baseline is not None
-    ours, plain = _cells(results, row.key), _cells(results, row.baseline)
+def _paired_with_baseline(summary: Summary, row: ContextsRow) -> dict[str, PairedDifference | None]:
+    lines = {test: summary.get((row.key, test)) for test in COLUMNS}
     return {
-        test: paired(ours[test].dropna(), plain[test].dropna())
-        if test in ours.columns and test in plain.columns
-        else None
-        for test in COLUMNS
+        test: None
+        if line is None or math.isnan(line.difference)
+        else PairedDifference(line.difference, line.difference_error, int(line.seeds))
+        for test, line in lines.items()
     }
 
 
-def _cells(results: pd.DataFrame, key: str) -> pd.DataFrame:
-    """Accuracies of one row: seeds down, test sets across."""
-    return results.loc[results["row"] == key].pivot_table(index="seed", columns="test", values="accuracy")
-
-
 def _trainings(run: Run, problems: list[str]) -> dict[str, list[pd.DataFrame]]:
-    """Curves of the trainings by the title of their row, in the order of the table."""
-    found: dict[str, list[pd.DataFrame]] = {row.title: [] for row in ROWS.values()}
+    """Return the curves of the trainings by the key of their row, in the order of the table."""
+    found: dict[str, list[pd.DataFrame]] = {key: [] for key in ROWS}
     for training in runs_within(run, problems):
-        key = training.folder.name.rsplit("-", 2)[0]  # row, seed, split
-        curves = read_metrics(training, problems)
+        curves, key = read_metrics(training, problems), training.folder.parent.name
         if key in ROWS and curves is not None and len(curves):
-            found[ROWS[key].title].append(curves)
-    return {title: curves for title, curves in found.items() if curves}
+            found[key].append(curves)
+    return {key: curves for key, curves in found.items() if curves}

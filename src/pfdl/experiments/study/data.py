@@ -16,44 +16,44 @@ from torch import Tensor, nn
 
 from pfdl._internal.files import read_text_file
 from pfdl.contexts.statistics import image_statistics
-from pfdl.data import ColoredMNIST, ContextFolder, ProceduralContexts, make_split
+from pfdl.data import ColoredMNIST, ContextFolder, Shapes, make_split
 from pfdl.data.manifest import Manifest, read_groups
 from pfdl.data.sources import ContextSource
 from pfdl.experiments.study.pretrained import BATCH, embed, fine_tuned, load_network
 from pfdl.experiments.study.pretrained import NETWORK as PRETRAINED
-from pfdl.experiments.study.training import Samples
+from pfdl.experiments.training import Samples
 from pfdl.vision.backbones import make_backbone
 
-COLORED_MNIST, PROCEDURAL = "colored-mnist", "procedural"
+COLORED_MNIST, SHAPES = "colored-mnist", "shapes"
 RESNET = "resnet18"
-IMAGE_SIZE, LARGE, HIDDEN, COLORED_DIGITS = 64, 96, 256, 10_000
+IMAGE_SIZE, LARGE, HIDDEN_WIDTH, COLORED_DIGITS = 64, 96, 256, 10_000
 TESTS = ("1:5", "1:1", "5:1")
 SHIFTED, SAME = "shifted", "same"
 """The tests of Colored-MNIST: the colours turned round, and as in training."""
 
 
-class Round(NamedTuple):
+class Split(NamedTuple):
     """All that one training needs.
 
     Attributes:
         train: Training samples.
         tests: Test sets by name; the hardest is the first.
         make_model: Makes an untrained network, given the width of its embedding or None.
-        scenery: Gives what contexts are inferred from, shape (n, features); on request, because it takes a while.
+        context_features: Computes what contexts are inferred from, shape (n, features); it takes a while.
     """
 
     train: Samples
     tests: Mapping[str, Samples]
     make_model: Callable[[int | None], nn.Module]
-    scenery: Callable[[], Tensor]
+    context_features: Callable[[], Tensor]
 
 
 @dataclass(frozen=True)
-class Arena:
+class StudyData:
     """A data set and how its images are seen.
 
     Args:
-        data: ``"procedural"``, ``"procedural-0.5"`` (with that temptation), ``"colored-mnist"``, or a context folder.
+        data: ``"shapes"``, ``"shapes-0.5"`` (backgrounds of that strength), ``"colored-mnist"``, or a context folder.
         features: A file by ``pfdl study-features``, whose features are trained on instead of pixels.
         group_by: See :func:`pfdl.data.manifest.read_groups`; for folders.
         mnist: Folder of the MNIST files; without it scikit-learn's digits are coloured.
@@ -70,7 +70,7 @@ class Arena:
     @property
     def is_generated(self) -> bool:
         """Whether there is no folder behind it."""
-        return self.data == COLORED_MNIST or re.fullmatch(rf"{PROCEDURAL}(-[0-9.]+)?", self.data) is not None
+        return self.data == COLORED_MNIST or re.fullmatch(rf"{SHAPES}(-[0-9.]+)?", self.data) is not None
 
     @property
     def name(self) -> str:
@@ -85,7 +85,7 @@ class Arena:
         """Whether a pretrained network is trained on."""
         return self.features is None and self.network == PRETRAINED
 
-    def round(self, seed: int) -> Round:
+    def split(self, seed: int) -> Split:
         """The split of a seed."""
         if self.data == COLORED_MNIST:
             return _colored_digits(self.mnist, seed)
@@ -98,7 +98,7 @@ class Arena:
         tests = {ratio: _samples(manifest, f"test-{ratio}", inputs, place) for ratio in TESTS}
         classes = len(manifest.classes)
         if self.features is None:
-            return Round(
+            return Split(
                 train,
                 tests,
                 lambda width: _with_width(self._network(classes), classes, width),
@@ -106,7 +106,7 @@ class Arena:
             )
         mean, deviation = train.inputs.mean(0), train.inputs.std(0).clamp(min=1e-6)
         train, *tested = (part._replace(inputs=(part.inputs - mean) / deviation) for part in (train, *tests.values()))
-        return Round(
+        return Split(
             train,
             dict(zip(tests, tested, strict=True)),
             lambda width: _perceptron(train.inputs.shape[1], classes, width, layers=1),
@@ -122,9 +122,9 @@ class Arena:
 @lru_cache(maxsize=8)
 def open_source(data: str) -> ContextSource:
     """The images of a data set; kept, because looking at every file of a folder takes a while."""
-    if Arena(data).is_generated:
-        temptation = data.removeprefix(PROCEDURAL).removeprefix("-")
-        return ProceduralContexts(100, temptation=float(temptation or 1.0))
+    if StudyData(data).is_generated:
+        strength = data.removeprefix(SHAPES).removeprefix("-")
+        return Shapes(100, strength=float(strength or 1.0))
     return ContextFolder(data, on_bad_image="skip")
 
 
@@ -147,7 +147,7 @@ def _samples(manifest: Manifest, name: str, inputs: Tensor, place: Mapping[str, 
     return Samples(inputs[[place[row.path] for row in manifest.rows_of(name)]], labels, contexts)
 
 
-def _colored_digits(mnist: str | None, seed: int) -> Round:
+def _colored_digits(mnist: str | None, seed: int) -> Split:
     """Both training environments as one, the environment unknown; the context is the colour."""
     data = ColoredMNIST(mnist, seed=seed, max_train=COLORED_DIGITS)
 
@@ -159,7 +159,7 @@ def _colored_digits(mnist: str | None, seed: int) -> Round:
     train = samples(*data.train)
     tests = {SHIFTED: samples(data.test), SAME: samples(*data.held_out)}
     shape = data.train[0].images.shape[1:]
-    return Round(
+    return Split(
         train,
         tests,
         lambda width: _perceptron(train.inputs.shape[1], 2, width, layers=2),
@@ -168,7 +168,7 @@ def _colored_digits(mnist: str | None, seed: int) -> Round:
 
 
 def _perceptron(inputs: int, classes: int, width: int | None, *, layers: int) -> nn.Module:
-    widths = [inputs, *[HIDDEN] * (layers - 1), width or HIDDEN]
+    widths = [inputs, *[HIDDEN_WIDTH] * (layers - 1), width or HIDDEN_WIDTH]
     hidden = [part for before, after in pairwise(widths) for part in (nn.Linear(before, after), nn.ReLU())]
     return nn.Sequential(*hidden, nn.Linear(widths[-1], classes))
 

@@ -6,89 +6,124 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-HIDDEN, ONE, INFERRED, KNOWN = "hidden", "one", "inferred", "known"
-"""What an objective may be told of contexts: nothing; that all samples share one; groups found by
-:func:`pfdl.infer_contexts`; or the truth, which makes it an oracle."""
+from pfdl._internal.validation import check_choice
+from pfdl.experiments.objectives import needs_contexts, weighs_samples
+from pfdl.objectives import list_objectives
 
 
 @dataclass(frozen=True)
-class Entry:
+class StudyRow:
     """One method or variant.
 
     Args:
         title: Its name in tables.
-        objective: See :func:`pfdl.make_objective`.
-        settings: Likewise.
-        environments: What it is told of contexts: ``HIDDEN``, ``ONE``, ``INFERRED`` or ``KNOWN``.
-        batch_size: See :class:`pfdl.experiments.study.training.Contest`.
-        layer: Likewise.
-        class_centred: Likewise.
+        objective: A name for :func:`pfdl.make_objective`.
+        settings: The settings of the objective's parts, by their names.
+        contexts: What the objective may know of contexts: ``"hidden"`` (nothing), ``"one"`` (that all samples share
+            one), ``"inferred"`` (what :func:`pfdl.infer_contexts` finds) or ``"known"`` (the truth: an oracle).
+        baseline: Key of the plain training to compare with.
+        batch_size: Samples per step.
+        layer: The linear layer whose input the objective sees as features, see
+            :class:`pfdl.experiments.training.TrainingSettings`.
+        class_centred: Whether it sees them with every class of a batch at its own mean.
         width: Width of the embedding, by a layer in front of the classifier; None leaves the backbone as it is.
     """
 
     title: str
     objective: str
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    environments: str = HIDDEN
+    contexts: str = "hidden"
+    baseline: str = "erm"
     batch_size: int = 64
     layer: int = -1
     class_centred: bool = False
     width: int | None = None
 
+    @property
+    def is_weighting(self) -> bool:
+        """Whether the method weighs samples, so that its effective sample size matters."""
+        return weighs_samples(self.objective)
 
-def _published(title: str, *, entry: Mapping[str, Any] | None = None, **changes: Any) -> Entry:
-    """PFDL with changes; ``entry`` is what changes beside it."""
-    return Entry(title, "pfdl", {"pfdl": changes} if changes else {}, **(entry or {}))
+
+def _pfdl(title: str, *, row: Mapping[str, Any] | None = None, **changes: Any) -> StudyRow:
+    """Return PFDL with changes; ``row`` is what changes beside it."""
+    return StudyRow(title, "pfdl", {"pfdl": changes} if changes else {}, **(row or {}))
 
 
-METHODS: dict[str, Entry] = {
-    "erm": Entry("ERM", "erm"),
-    "erm-classes": Entry("ERM, classes weighted equally", "balance", {"balance": {"equal_classes": True}}, ONE),
-    "pfdl": Entry("PFDL", "pfdl"),
-    "dwr": Entry("DWR", "dwr"),
-    "cnbb": Entry("CNBB's weights", "cnbb"),
-    "stablenet": Entry("StableNet", "stablenet"),
-    "irm": Entry("IRM, inferred contexts", "irm", {"irm": {"weight": 0.1}}, INFERRED),
-    "groupdro": Entry("GroupDRO, inferred contexts", "groupdro", {}, INFERRED),
-    "balance": Entry("balance, inferred contexts", "balance", {}, INFERRED),
-    "balance-classes": Entry(
-        "balance, inferred contexts, classes weighted equally too",
-        "balance",
-        {"balance": {"equal_classes": True}},
-        INFERRED,
+_EQUAL = {"balance": {"equal_classes": True}}
+METHODS: dict[str, StudyRow] = {
+    "erm": StudyRow("ERM", "erm"),
+    "erm-classes": StudyRow("ERM, classes weighted equally", "balance", _EQUAL, "one"),
+    "pfdl": StudyRow("PFDL", "pfdl"),
+    "level": StudyRow("level penalty, no g", "level"),
+    "dwr": StudyRow("DWR", "dwr"),
+    "cnbb": StudyRow("CNBB's weights", "cnbb"),
+    "stablenet": StudyRow("StableNet", "stablenet"),
+    "irm": StudyRow("IRM, inferred contexts", "irm", {"irm": {"weight": 0.1}}, "inferred"),
+    "groupdro": StudyRow("GroupDRO, class × inferred context", "groupdro", contexts="inferred"),
+    "groupdro-known": StudyRow("GroupDRO, class × true context (oracle)", "groupdro", contexts="known"),
+    "balance": StudyRow("balance, inferred contexts", "balance", contexts="inferred"),
+    "balance-classes": StudyRow(
+        "balance, inferred contexts, classes weighted equally too", "balance", _EQUAL, "inferred", "erm-classes"
     ),
-    "balance-known": Entry("balance, true contexts (oracle)", "balance", {}, KNOWN),
+    "balance-known": StudyRow("balance, true contexts (oracle)", "balance", contexts="known"),
 }
 
-FACTORS: dict[str, Entry] = {
-    "weight-0.1": _published("weight 0.1", weight=0.1),
-    "weight-10": _published("weight 10", weight=10.0),
-    "warmup": _published("weight rises over 300 steps", warmup=300),
-    "indexed": _published("g knows its index", sharing="indexed"),
-    "deep": _published("g with two hidden layers", sharing="indexed", hidden=[256, 256]),
-    "five-steps": _published("five g-steps", sharing="indexed", fit_steps=5),
-    "centred": _published("centred", sharing="indexed", center="batch"),
-    "class-centred": _published("centred by class", sharing="indexed", entry={"class_centred": True}),
-    "pairwise": _published("pairwise form", sharing="indexed", form="pairwise"),
-    "pairwise-centred": _published("pairwise form, centred", sharing="indexed", form="pairwise", center="batch"),
-    "batch-16": _published("batches of 16", entry={"batch_size": 16}),
-    "batch-256": _published("batches of 256", entry={"batch_size": 256}),
-    "width-64": _published("64 features, by a hidden layer", entry={"width": 64}),
-    "width-64-before": _published("the features before that layer", entry={"width": 64, "layer": -2}),
-    "erm-batch-16": Entry("ERM, batches of 16", "erm", batch_size=16),
-    "erm-batch-256": Entry("ERM, batches of 256", "erm", batch_size=256),
-    "erm-width-64": Entry("ERM, 64 features", "erm", width=64),
-    "balance-batch-16": Entry("balance, inferred contexts, batches of 16", "balance", {}, INFERRED, batch_size=16),
+_BATCH_16 = {"batch_size": 16, "baseline": "erm-batch-16"}
+_BATCH_256 = {"batch_size": 256, "baseline": "erm-batch-256"}
+_WIDTH_64 = {"width": 64, "baseline": "erm-width-64"}
+FACTORS: dict[str, StudyRow] = {
+    "weight-0.1": _pfdl("weight 0.1", weight=0.1),
+    "weight-10": _pfdl("weight 10", weight=10.0),
+    "warmup": _pfdl("weight rises over 300 steps", warmup=300),
+    "indexed": _pfdl("indexed g", sharing="indexed"),
+    "deep": _pfdl("indexed g with two hidden layers", sharing="indexed", hidden=[256, 256]),
+    "five-steps": _pfdl("indexed g, five g-steps", sharing="indexed", fit_steps=5),
+    "centred": _pfdl("indexed g, centred", sharing="indexed", center="batch"),
+    "class-centred": _pfdl("indexed g, centred by class", sharing="indexed", row={"class_centred": True}),
+    "pairwise": _pfdl("indexed g, pairwise form", sharing="indexed", form="pairwise"),
+    "pairwise-centred": _pfdl("indexed g, pairwise form, centred", sharing="indexed", form="pairwise", center="batch"),
+    "batch-16": _pfdl("batches of 16", row=_BATCH_16),
+    "batch-256": _pfdl("batches of 256", row=_BATCH_256),
+    "width-64": _pfdl("64 features, by a hidden layer", row=_WIDTH_64),
+    "width-64-before": _pfdl("the features before that layer", row={**_WIDTH_64, "layer": -2}),
+    "erm-batch-16": StudyRow("ERM, batches of 16", "erm", batch_size=16),
+    "erm-batch-256": StudyRow("ERM, batches of 256", "erm", batch_size=256),
+    "erm-width-64": StudyRow("ERM, 64 features", "erm", width=64),
+    "balance-batch-16": StudyRow(
+        "balance, inferred contexts, batches of 16",
+        "balance",
+        contexts="inferred",
+        baseline="erm-batch-16",
+        batch_size=16,
+    ),
 }
 
-BASELINES = {
-    "balance-classes": "erm-classes",
-    "batch-16": "erm-batch-16",
-    "batch-256": "erm-batch-256",
-    "balance-batch-16": "erm-batch-16",
-    "width-64": "erm-width-64",
-    "width-64-before": "erm-width-64",
+EARLIER: dict[str, StudyRow] = {
+    "groupdro-contexts": StudyRow(
+        "GroupDRO, groups = inferred contexts (not class × context)", "groupdro", contexts="inferred"
+    )
 }
-"""Plain training to compare with, where it is not ``erm``."""
+"""Rows of published results that this version cannot run."""
 
-ENTRIES = {**METHODS, **FACTORS}
+ROWS = {**METHODS, **FACTORS}
+
+
+def find_row(key: str, *, measured: bool = False) -> StudyRow:
+    """Return the row of a key: one of the tables above, or any objective that has a name.
+
+    Args:
+        key: Such as ``"pfdl"`` or ``"weight-10"``; or the name of a registered objective, or several joined by ``+``.
+            Such a row has the objective's own settings, and the contexts are inferred if it reads contexts.
+        measured: Whether a row of published results will do that this version cannot run.
+
+    Raises:
+        ValueError: If there is no such row or objective.
+    """
+    known = {**ROWS, **EARLIER} if measured else ROWS
+    if key in known:
+        return known[key]
+    names = {info.name for info in list_objectives()}
+    if not set(key.split("+")) <= names:
+        check_choice("the row", key, sorted({*known, *names}))
+    return StudyRow(key, key, contexts="inferred" if needs_contexts(key) else "hidden")

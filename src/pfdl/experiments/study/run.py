@@ -17,28 +17,29 @@ from torch import Tensor
 
 from pfdl._internal.files import write_atomically
 from pfdl._internal.runs import claim
-from pfdl._internal.validation import check_choice, check_count
+from pfdl._internal.validation import check_count
 from pfdl.contexts.inference import infer_contexts
 from pfdl.data.context_images import HIDDEN_CONTEXT
 from pfdl.experiments.grid import run_grid
-from pfdl.experiments.study.data import Arena, Round
-from pfdl.experiments.study.rows import ENTRIES, INFERRED, KNOWN, ONE
-from pfdl.experiments.study.training import Contest, compete
+from pfdl.experiments.study.data import Split, StudyData
+from pfdl.experiments.study.rows import find_row
+from pfdl.experiments.training import DivergedError, TrainingSettings, predict, train
 
 ESS, NUMBER, AGREEMENT = "effective sample size", "contexts found", "agreement with true contexts"
 DIVERGED = "diverged"
-""""Tests" that are no accuracies."""
+NOT_ACCURACY = (ESS, NUMBER, AGREEMENT, DIVERGED)
+"""What results.csv has in the column of tests that is no accuracy."""
 
-COLUMNS = ("arena", "row", "seed", "test", "value")
+COLUMNS = ("dataset", "row", "seed", "test", "value")
 """Of ``results.csv``."""
 
 
 @dataclass(frozen=True)
-class Scale:
+class StudyConfig:
     """How large the study is.
 
     Args:
-        rows: Keys of ``ENTRIES``.
+        rows: Keys for :func:`pfdl.experiments.study.rows.find_row`.
         seeds: Paired repetitions.
         first_seed: The first of them; what was tried while a method was made should have others.
         epochs: Passes over the training samples.
@@ -53,8 +54,8 @@ class Scale:
 
 
 def run(
-    scale: Scale,
-    arenas: Sequence[Arena],
+    config: StudyConfig,
+    datasets: Sequence[StudyData],
     output: Path,
     *,
     device: str = "cpu",
@@ -65,12 +66,12 @@ def run(
     """Train and test what is missing, and write ``results.csv``.
 
     Args:
-        scale: How large the study is.
-        arenas: The data sets.
+        config: How large the study is.
+        datasets: The data sets.
         output: The run folder, with ``cells`` (finished trainings) and ``results.csv``.
         device: Where to compute.
         n_jobs: Trainings at a time, see :func:`pfdl.experiments.grid.run_grid`.
-        console: Likewise.
+        console: Where to draw the progress bar.
         command: What a user typed to start this, for the record.
 
     Returns:
@@ -79,18 +80,23 @@ def run(
     Raises:
         ValueError: If a row or data set cannot be used, or the folder holds another run.
     """
-    for row in scale.rows:
-        check_choice("the row", row, ENTRIES)
-    check_count("seeds", scale.seeds, 2)
-    how = {name: value for name, value in asdict(scale).items() if name not in ("rows", "seeds", "first_seed")}
+    for row in config.rows:
+        find_row(row)
+    check_count("seeds", config.seeds, 2)
+    how = {name: value for name, value in asdict(config).items() if name not in ("rows", "seeds", "first_seed")}
     tasks = [
-        {**asdict(arena), "row": row, "seed": seed, **how}
-        for seed in range(scale.first_seed, scale.first_seed + scale.seeds)
-        for arena in arenas
-        for row in scale.rows
+        {**asdict(dataset), "row": row, "seed": seed, **how}
+        for seed in range(config.first_seed, config.first_seed + config.seeds)
+        for dataset in datasets
+        for row in config.rows
     ]
-    settings = {**asdict(scale), "arenas": [asdict(arena) for arena in arenas], "device": device, "command": command}
-    may_change = ("rows", "seeds", "first_seed", "arenas", "device", "command")
+    settings = {
+        **asdict(config),
+        "datasets": [asdict(dataset) for dataset in datasets],
+        "device": device,
+        "command": command,
+    }
+    may_change = ("rows", "seeds", "first_seed", "datasets", "device", "command")
     function = partial(run_task, device=device)
     with claim(output, "study", settings, may_change=may_change):
         results = run_grid(function, tasks, output / "cells", n_jobs=n_jobs, console=console)
@@ -99,57 +105,61 @@ def run(
 
 
 def run_task(
-    row: str, seed: int, *, device: str, epochs: int, learning_rate: float, **arena: Any
+    row: str, seed: int, *, device: str, epochs: int, learning_rate: float, **dataset: Any
 ) -> list[dict[str, Any]]:
     """Train one row with one seed and test it.
 
     Args:
-        row: Key of the entry.
+        row: Key of the row.
         seed: Of the split, the first weights and all that training draws.
         device: Where to compute.
-        epochs: See :class:`Scale`.
-        learning_rate: Likewise.
-        **arena: What :class:`pfdl.experiments.study.data.Arena` takes.
+        epochs: Passes over the training samples.
+        learning_rate: Of SGD.
+        **dataset: What :class:`pfdl.experiments.study.data.StudyData` takes.
 
     Returns:
-        Lines of ``arena`` (its name), ``test`` and ``value``: accuracy in percent by test set, the effective sample
-        size of the last batch as a part of it, where training diverged a 1 for that, and, where contexts were
-        inferred, their number and their normalised mutual information with the true ones.
+        Lines of ``dataset`` (its name), ``test`` and ``value``: accuracy in percent by test set, the effective sample
+        size as a share of the batch (mean over the last epoch), where training diverged a 1 for that, and, where
+        contexts were inferred, their number and their normalised mutual information with the true ones.
     """
-    entry = ENTRIES[row]
-    place = Arena(**arena)
-    game = place.round(seed)
-    environments = _environments(entry.environments, game, seed)
-    contest = Contest(
-        objective=entry.objective,
-        settings=entry.settings,
-        layer=entry.layer,
-        class_centred=entry.class_centred,
+    what, place = find_row(row), StudyData(**dataset)
+    split = place.split(seed)
+    environments = _environments(what.contexts, split, seed)
+    settings = TrainingSettings(
+        objective=what.objective,
+        settings=what.settings,
+        layer=what.layer,
+        class_centred=what.class_centred,
         epochs=epochs,
-        batch_size=entry.batch_size,
+        batch_size=what.batch_size,
         learning_rate=learning_rate,
         seed=seed,
     )
     _repeatable(device)
     torch.manual_seed(seed)
-    model = game.make_model(entry.width)
-    outcome = compete(contest, model, game.train, environments, game.tests, device=device)
-    values = {**outcome.accuracy, ESS: outcome.effective_sample_size}
-    if outcome.diverged:
+    model = split.make_model(what.width)
+    values: dict[str, float] = {}
+    try:
+        metrics = train(settings, model, split.train, environments, device=device)
+        values[ESS] = metrics.get("effective_sample_size", 1.0)
+    except DivergedError:
         values[DIVERGED] = 1.0
-    if entry.environments == INFERRED:
+    for name, test in split.tests.items():
+        right = predict(model, test.inputs, device=device) == test.labels
+        values[name] = 100 * float(right.double().mean())
+    if what.contexts == "inferred":
         values[NUMBER] = len(set(environments.tolist()))
-        values[AGREEMENT] = float(normalized_mutual_info_score(game.train.contexts, environments))
-    return [{"arena": place.name, "test": test, "value": value} for test, value in values.items()]
+        values[AGREEMENT] = float(normalized_mutual_info_score(split.train.contexts, environments))
+    return [{"dataset": place.name, "test": test, "value": value} for test, value in values.items()]
 
 
-def _environments(told: str, game: Round, seed: int) -> Tensor:
-    """What the objective is told of the contexts."""
-    if told == INFERRED:
-        return torch.from_numpy(infer_contexts(game.scenery(), game.train.labels, seed=seed))
-    if told == KNOWN:
-        return game.train.contexts
-    return torch.full_like(game.train.labels, 0 if told == ONE else HIDDEN_CONTEXT)
+def _environments(contexts: str, split: Split, seed: int) -> Tensor:
+    """Return what the objective may know of the contexts."""
+    if contexts == "inferred":
+        return torch.from_numpy(infer_contexts(split.context_features(), split.train.labels, seed=seed))
+    if contexts == "known":
+        return split.train.contexts
+    return torch.full_like(split.train.labels, 0 if contexts == "one" else HIDDEN_CONTEXT)
 
 
 def _repeatable(device: str) -> None:

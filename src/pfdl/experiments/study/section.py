@@ -1,96 +1,248 @@
-"""The study in the report: for every data set each method beside plain training, where the contexts shift most."""
+"""The study in the report: each method's paired difference to plain training, in overviews and data set by data set."""
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 
 from pfdl._internal.runs import Run
 from pfdl.experiments.pairing import PairedDifference, paired
-from pfdl.experiments.study.report import rows_of, tests_of
-from pfdl.experiments.study.rows import BASELINES, ENTRIES
-from pfdl.report import tables
-from pfdl.report.page import Block, Heading, Section, Text
+from pfdl.experiments.study.rows import FACTORS, METHODS, StudyRow, find_row
+from pfdl.experiments.study.run import AGREEMENT, COLUMNS, DIVERGED, ESS, NOT_ACCURACY, NUMBER
+from pfdl.report.blocks import Block, Heading, Section, Text
 from pfdl.report.plots import Plot, Series
-from pfdl.report.reading import read_results
-from pfdl.report.sections.statistics import difference_cell, mean_cell
-from pfdl.report.tables import Missing, Number, Table
+from pfdl.report.reading import read_results as read_run_results
+from pfdl.report.tables import Cell, Missing, Number, Row, Table
 
 KIND = "study"
 TITLE = "Study of methods under context shift"
+ACTS_BELOW = 0.999
 INTRODUCTION = (
-    "Many small trainings, the same for every method but the objective: from the same first weights, on the same "
-    "splits. The last epoch counts; nothing is selected. Oracles know the true contexts of training samples."
+    "Many small trainings that differ in the objective alone: the same first weights, the same splits. The last epoch "
+    "counts; nothing is selected. Oracles know the true contexts of training samples. Differences are paired, ± is "
+    "their standard error, differences beyond two standard errors are bold, and p is of a paired t-test, uncorrected "
+    "for the number of rows. A training that diverged counts with what was left of it. Effective sample size is a "
+    "share of the batch; a weighting that changes it by less than 0.1 % did not act: it is plain training under "
+    "another name."
 )
 
 
 def build(run: Run, problems: list[str]) -> Section:
-    """The section of one run."""
-    results = read_results(
+    """Build the section of one run."""
+    results = read_run_results(
         run,
-        names=["arena", "row", "test"],
+        names=["dataset", "row", "test"],
         numbers=["seed", "value"],
-        keys=["arena", "row", "seed", "test"],
+        keys=["dataset", "row", "seed", "test"],
         problems=problems,
     )
-    results = results[results["row"].isin(ENTRIES)]
-    blocks: list[Block] = [Text(INTRODUCTION)]
+    known = {row for row in results["row"].unique() if _is_known(row)}
+    return describe(results[results["row"].isin(known)])
+
+
+def read_results(paths: Sequence[Path]) -> pd.DataFrame:
+    """Read the results of one or more runs as one; what several have is taken from the first.
+
+    Args:
+        paths: Files ``results.csv``.
+
+    Raises:
+        ValueError: If a file is not of a study.
+    """
+    parts = []
+    for path in paths:
+        try:
+            parts.append(pd.read_csv(path, usecols=list(COLUMNS), dtype={"seed": int, "value": float}))
+        except ValueError as error:  # pandas' own errors are ValueErrors
+            raise ValueError(f"{path} does not hold the results of a study: {error}") from error
+    results = pd.concat(parts, ignore_index=True).drop_duplicates(list(COLUMNS[:-1]))
+    if unknown := sorted({str(row) for row in results["row"]} - {row for row in results["row"] if _is_known(row)}):
+        raise ValueError(f"results.csv has rows that this version does not know: {', '.join(unknown)}.")
+    return results
+
+
+def describe(results: pd.DataFrame, *, against: str | None = None, plots: bool = True) -> Section:
+    """Build the section of some results.
+
+    Args:
+        results: See :func:`pfdl.experiments.study.run.run`.
+        against: Key of what every row is compared with; each row's own plain training where this is None.
+        plots: Whether each data set has a plot.
+
+    Returns:
+        Overviews where contexts shift most, one for each family of data sets, then all tests of each data set.
+    """
+    rival = "plain training" if against is None else find_row(against, measured=True).title
+    blocks: list[Block] = [Text(f"{INTRODUCTION} Compared with {rival}.")]
     if not len(results):
         return Section(TITLE, [*blocks, Text("No finished results yet.", "warning")])
     findings = []
-    for name, part in results.groupby("arena", sort=False):
+    factors = [row for row in rows_of(results) if row in FACTORS]
+    groups = {"Where contexts shift most": [row for row in rows_of(results) if row not in FACTORS]}
+    if factors:
+        groups["Variants of PFDL, where contexts shift most"] = [
+            "erm",
+            *(["pfdl"] if against is None else []),
+            *factors,
+        ]
+    for title, rows in groups.items():
+        blocks += [Heading(title), *_overviews(results[results["row"].isin([*rows, against])], rows, against)]
+    for name, part in results.groupby("dataset", sort=False):
         blocks.append(Heading(str(name)))
-        differences = _differences(part)
-        if differences:
-            plot = _plot(tests_of(part)[0], differences)
+        if differences := _differences(part, against):
+            plot = _plot(tests_of(part)[0], rival, differences)
             findings.append(f"{name}: {plot.summary}")
-            blocks.append(plot)
-        blocks.append(_table(str(name), part))
+            blocks += [plot] if plots else []
+        blocks.append(_details(str(name), part, against))
     return Section(TITLE, blocks, " ".join(findings))
 
 
-def _differences(part: pd.DataFrame) -> dict[str, PairedDifference]:
-    """By the title of the method, points gained on plain training where the contexts shift most."""
+def rows_of(results: pd.DataFrame) -> list[str]:
+    """Return the rows there are: methods first, then variants, then others."""
+    present = dict.fromkeys(results["row"])
+    return [
+        *(row for row in (*METHODS, *FACTORS) if row in present),
+        *(row for row in present if row not in METHODS and row not in FACTORS),
+    ]
+
+
+def tests_of(part: pd.DataFrame) -> list[str]:
+    """Return the test sets in their order, the hardest first."""
+    return [test for test in dict.fromkeys(part["test"]) if test not in NOT_ACCURACY]
+
+
+def _is_known(row: object) -> bool:
+    try:
+        find_row(str(row), measured=True)
+    except ValueError:
+        return False
+    return True
+
+
+def _overviews(results: pd.DataFrame, rows: Sequence[str], against: str | None) -> list[Block]:
+    """Return a table for each family of data sets, such as all with PACS."""
+    families: dict[str, list[str]] = {}
+    for name in dict.fromkeys(results["dataset"]):
+        families.setdefault(re.split(r"[,-]", name)[0], []).append(name)
+    tables: list[Block] = []
+    for names in families.values():
+        parts = {name: results[results["dataset"] == name] for name in names}
+        lines = []
+        for row in rows:
+            cells = tuple(
+                _difference_cell(part, row, against, tests_of(part)[0], brief=True) for part in parts.values()
+            )
+            if not all(isinstance(cell, Missing) for cell in cells):
+                lines.append(Row(_title(row), cells))
+        hardest = {name: tests_of(part)[0] for name, part in parts.items()}
+        columns = [f"{name}: {hardest[name]}" for name in names]
+        seeds = {part["seed"].nunique() for part in parts.values()}
+        caption = (
+            f"Differences in points, {max(seeds)} paired seeds unless another number stands; plain training: accuracy"
+        )
+        tables.append(Table(caption, "method", columns, lines))
+    return tables
+
+
+def _details(name: str, part: pd.DataFrame, against: str | None) -> Table:
+    """Return all tests of one data set."""
+    tests = tests_of(part)
+    columns = ["seeds", *(column for test in tests for column in (test, f"{test}, difference"))]
+    lines = []
+    for row in rows_of(part):
+        cells: list[Cell] = [Number(len(_cells(part, row, tests[0])), digits=0)]
+        for test in tests:
+            ours = _cells(part, row, test)
+            cells.append(Number(ours.mean(), digits=1) if len(ours) else Missing())
+            cells.append(_difference_cell(part, row, against, test))
+        lines.append(Row(_title(row), (*cells, *_context_cells(part, row), _ess_cell(part, row))))
+    columns += ["contexts found", "their agreement with the true ones", ESS]
+    return Table(f"Accuracy in percent, {name}", "method", columns, lines)
+
+
+def _difference_cell(part: pd.DataFrame, row: str, against: str | None, test: str, *, brief: bool = False) -> Cell:
+    ours, rival = _cells(part, row, test), against or find_row(row, measured=True).baseline
+    if not len(ours):
+        return Missing()
+    if row == rival:
+        return Number(ours.mean(), digits=1) if brief else Missing("compared with")
+    difference = paired(ours, _cells(part, rival, test))
+    if difference is None or difference.pairs < 2:
+        return Missing("no pairs")
+    error, idle = difference.standard_error, _did_not_act(part, row)
+    is_strong = not idle and 0 < 2 * error < abs(difference.mean)
+    number = Number(difference.mean, error, 2, signed=True, strong=is_strong)
+    remarks = [] if brief else [f"p = {difference.p_value:.2g}"]
+    if brief:
+        fewer = difference.pairs < part["seed"].nunique()
+        remarks += [f"{difference.pairs} seeds"] if fewer else []
+        remarks += ["did not act"] if idle else []
+    if diverged := len(_cells(part, row, DIVERGED)):
+        remarks.append(f"{diverged} diverged")
+    return replace(number, remark=", ".join(remarks))
+
+
+def _context_cells(part: pd.DataFrame, row: str) -> tuple[Cell, Cell]:
+    number, agreement = (_cells(part, row, key) for key in (NUMBER, AGREEMENT))
+    if not len(number):
+        return Missing("not inferred"), Missing("not inferred")
+    return Number(number.mean(), digits=1), Number(agreement.mean(), digits=2)
+
+
+def _ess_cell(part: pd.DataFrame, row: str) -> Cell:
+    if not find_row(row, measured=True).is_weighting:
+        return Missing("no weighting")
+    sizes = _cells(part, row, ESS)
+    if not len(sizes):
+        return Missing("not recorded")
+    remarks = [f"{len(sizes)} seeds"] if len(sizes) < len(_cells(part, row, tests_of(part)[0])) else []
+    remarks += ["did not act"] if _did_not_act(part, row) else []
+    return Number(sizes.mean(), digits=4, remark=", ".join(remarks))
+
+
+def _did_not_act(part: pd.DataFrame, row: str) -> bool:
+    sizes = _cells(part, row, ESS)
+    return find_row(row, measured=True).is_weighting and len(sizes) > 0 and float(sizes.mean()) > ACTS_BELOW
+
+
+def _title(row: str) -> str:
+    what: StudyRow = find_row(row, measured=True)
+    return what.title
+
+
+def _differences(part: pd.DataFrame, against: str | None) -> dict[str, PairedDifference]:
+    """Return, by the title of the method, points gained on plain training where the contexts shift most."""
     hardest = tests_of(part)[0]
     found = {}
     for row in rows_of(part):
-        baseline = BASELINES.get(row, "erm")
-        difference = paired(_cells(part, row, hardest), _cells(part, baseline, hardest))
-        if difference is not None and row not in ("erm", *BASELINES.values()):
-            found[ENTRIES[row].title] = difference
+        rival = against or find_row(row, measured=True).baseline
+        is_baseline = any(find_row(other, measured=True).baseline == row for other in rows_of(part))
+        difference = paired(_cells(part, row, hardest), _cells(part, rival, hardest))
+        if difference is not None and row != rival and not is_baseline:
+            found[_title(row)] = difference
     return found
 
 
-def _plot(test: str, differences: dict[str, PairedDifference]) -> Plot:
+def _plot(test: str, rival: str, differences: dict[str, PairedDifference]) -> Plot:
     beyond = [
-        f"{title} ({Number(one.mean, signed=True).printed})"
+        f"{title} ({Number(one.mean, one.standard_error, signed=True).printed} ± {one.standard_error:.1f})"
         for title, one in differences.items()
         if one.pairs > 1 and one.is_beyond_chance(len(differences))
     ]
-    basis = f"95 % sure over {len(differences)} comparison{'s' * (len(differences) > 1)}"
-    summary = f"Beyond chance ({basis}): {'; '.join(beyond)}." if beyond else f"Nothing is beyond chance ({basis})."
+    basis = f"95 % confidence over {len(differences)} comparison{'s' * (len(differences) > 1)}"
+    same = f"All methods equal {rival} within noise ({basis})."
+    summary = f"Different from {rival} beyond chance ({basis}): {'; '.join(beyond)}." if beyond else same
     errors = [one.standard_error for one in differences.values()]
     drawable = None if any(map(math.isnan, errors)) else errors
     means = [one.mean for one in differences.values()]
-    line = Series("difference to plain training", list(differences), means, drawable, style="markers")
-    title = f"Difference to plain training at {test}, where contexts shift most, with standard errors"
+    line = Series(f"difference to {rival}", list(differences), means, drawable, style="markers")
+    title = f"Difference to {rival} at {test}, where contexts shift most, with standard errors"
     return Plot(title, summary, "", "difference, points", [line], with_table=False)
-
-
-def _table(arena: str, part: pd.DataFrame) -> Table:
-    tests = tests_of(part)
-    columns = [name for test in tests for name in (test, f"{test}, difference")]
-    lines = []
-    for row in rows_of(part):
-        cells: list[tables.Cell] = []
-        for test in tests:
-            ours, baseline = _cells(part, row, test), BASELINES.get(row, "erm")
-            cells.append(mean_cell(ours, 1) if len(ours) else Missing())
-            difference = None if row == baseline else paired(ours, _cells(part, baseline, test))
-            cells.append(difference_cell(difference, 1))
-        lines.append(tables.Row(ENTRIES[row].title, tuple(cells)))
-    return Table(f"Accuracy in percent, {arena}", "method", columns, lines)
 
 
 def _cells(part: pd.DataFrame, row: str, test: str) -> pd.Series[float]:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pfdl.decorrelation import PartialDecorrelation
+from pfdl.decorrelation import PartialDecorrelation, functional
 from pfdl.objectives.penalties import Level
 
 
@@ -25,25 +25,19 @@ def probe(penalty: PartialDecorrelation, features: Tensor) -> dict[str, float]:
         the gradients of L_decorr and of the level penalty); ``covariance_gradient`` (norm of the covariance part's
         gradient as a share of L_decorr's); ``norm_ratio`` (norm of the level penalty's gradient over L_decorr's).
     """
-    u = features.detach().double().requires_grad_()
-    g = penalty.decomposition
-    frozen = {name: value.detach().double() for name, value in g.named_parameters()}
-    correlated = torch.func.functional_call(g, frozen, (u,))
-    others = (u.sum(1, keepdim=True) - u) / (u.shape[1] - 1)
-    product = (correlated * others).mean(0)
-    level = correlated.mean(0) * others.mean(0)
-    values = {
-        "L_decorr": product.square().mean(),
-        "level_part": level.square().mean(),
-        "covariance_part": (product - level).square().mean(),
-        "level_penalty": Level()(u),
-    }
-    gradients = {name: torch.autograd.grad(value, u, retain_graph=True)[0].flatten() for name, value in values.items()}
-    whole = gradients["L_decorr"]
-    size = whole.norm().clamp(min=torch.finfo(whole.dtype).tiny)
+    u = features.detach().to(next(penalty.decomposition.parameters()).dtype).requires_grad_()
+    correlated = penalty.decomposition(u).detach()
+    parts = functional.decorrelation_parts(u.detach(), correlated)
+    level_penalty = Level()(u)
+    (level_gradient,) = torch.autograd.grad(level_penalty, u)
+    gradients = penalty.gradient_parts(u)
+    size = gradients.whole.norm().clamp(min=torch.finfo(u.dtype).tiny)
     return {
-        **{name: float(value.detach()) for name, value in values.items()},
-        "cosine_level_penalty": float(F.cosine_similarity(whole, gradients["level_penalty"], dim=0)),
-        "covariance_gradient": float(gradients["covariance_part"].norm() / size),
-        "norm_ratio": float(gradients["level_penalty"].norm() / size),
+        "L_decorr": float(functional.decorrelation_loss(u.detach(), correlated)),
+        "level_part": float(parts.level),
+        "covariance_part": float(parts.covariance),
+        "level_penalty": float(level_penalty.detach()),
+        "cosine_level_penalty": float(F.cosine_similarity(gradients.whole.flatten(), level_gradient.flatten(), dim=0)),
+        "covariance_gradient": float(gradients.covariance.norm() / size),
+        "norm_ratio": float(level_gradient.norm() / size),
     }

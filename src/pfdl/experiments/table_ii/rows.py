@@ -38,8 +38,15 @@ def _pfdl(title: str, **settings: Any) -> TableRow:
 ROWS: dict[str, TableRow] = {
     "erm": TableRow("ERM", "erm"),
     "pfdl": _pfdl("PFDL"),
-    "level": TableRow("level penalty, no g", "level"),
+    "level": TableRow("Level penalty (no g)", "level"),
     "pfdl-indexed": _pfdl("PFDL, indexed g", sharing="indexed"),
     "pfdl-centred": _pfdl("PFDL, centred", center="batch"),
+    "mean": TableRow("g replaced by the mean of the other features", "mean-decorrelation"),
+    "covariance": _pfdl("covariance part alone, λ = 10⁴", center="batch", weight=1e4),
+    "covariance-indexed": _pfdl(
+        "covariance part alone, λ = 10⁴, indexed g", center="batch", weight=1e4, sharing="indexed"
+    ),
+    "standardised": _pfdl("PFDL on standardised features", standardize=True),
+    "standardised-indexed": _pfdl("PFDL on standardised features, indexed g", standardize=True, sharing="indexed"),
     "weight-decay": TableRow("ERM, weight decay 5e-4", "erm", weight_decay=5e-4),
 }

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from torch import Tensor, nn
+from torch import Tensor
 
+from pfdl._internal.modules import AtomicModule
 from pfdl.objectives.base import FromData
 
 
-class Penalty(FromData, nn.Module):
+class Penalty(FromData, AtomicModule):
     """A scalar term of the training loss.
 
     A subclass says in ``needs`` which of a batch's tensors its ``forward`` takes, in order: ``"features"``,

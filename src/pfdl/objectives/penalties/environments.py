@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pfdl._internal.validation import check_count
+from pfdl._internal.validation import check_count, check_number
 from pfdl.objectives.penalties.base import Penalty
 
 
@@ -35,8 +34,7 @@ class EnvironmentPenalty(Penalty):
 
     def __init__(self, weight: float = 1.0, *, anneal: int = 0) -> None:
         super().__init__()
-        if not math.isfinite(weight) or weight < 0:
-            raise ValueError(f"weight is {weight}; give a finite number of at least 0.")
+        check_number("weight", weight)
         check_count("anneal", anneal, 0)
         self.weight = weight
         self.anneal = anneal
@@ -69,8 +67,14 @@ class EnvironmentPenalty(Penalty):
         return {"completed_calls": self.completed_calls}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Take up what ``get_extra_state`` gave."""
-        self.completed_calls = int(state["completed_calls"])
+        """Take up what ``get_extra_state`` gave.
+
+        Raises:
+            ValueError, TypeError: If it is not a count.
+        """
+        calls = state.get("completed_calls") if isinstance(state, Mapping) else state
+        check_count("completed_calls in the state", cast(int, calls), 0)
+        self.completed_calls = cast(int, calls)
 
     def extra_repr(self) -> str:
         """Show the settings."""
@@ -95,6 +99,8 @@ def environment_means(values: Tensor, environments: Tensor) -> Tensor:
         >>> environment_means(torch.tensor([1.0, 3.0, 5.0]), torch.tensor([7, 7, 2]))
         tensor([5., 2.])
     """
+    if not isinstance(environments, Tensor):
+        raise TypeError(f"environments are a {type(environments).__name__}; give a torch.Tensor.")
     if environments.shape != values.shape:
         raise ValueError(
             f"environments have shape {tuple(environments.shape)} for {tuple(values.shape)} samples; "

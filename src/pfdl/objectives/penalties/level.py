@@ -1,37 +1,31 @@
-"""A penalty on the level of the features alone."""
+"""A penalty on the level of the features."""
 
 from __future__ import annotations
 
-import math
-
 from torch import Tensor
 
-from pfdl.objectives.penalties.base import Penalty
+from pfdl.decorrelation.distributed import Batch
+from pfdl.objectives.penalties.features import FeaturePenalty
 
 
-class Level(Penalty):
-    r"""Penalise the level of the features: the squared mean over samples of each sample's squared mean feature.
+class Level(FeaturePenalty):
+    r"""Penalise the level of the features, without a network g: a control for PFDL, not PFDL.
 
-    .. math:: \lambda \Big( \frac1n \sum_i \bar u_i^2 \Big)^2, \qquad \bar u_i = \frac1p \sum_j u_{ij}
+    .. math:: \Big( \frac1n \sum_i \bar u_i^2 \Big)^2, \qquad \bar u_i = \frac1p \sum_j U_{ij}
 
-    This is what PFDL's penalty comes to if its network g predicts nothing but a sample's mean feature: a control
-    without any network, and not the paper's method.
+    A shared g cannot know which feature it predicts, so its best guess is close to a common level of the sample; then
+    PFDL's penalty is close to this one (``docs/method.md``). It has no parameters and costs O(n·p).
 
     Args:
-        weight: λ.
+        weight: What the penalty is multiplied by.
+        synchronize: Under ``torch.distributed``, take all processes' batches for one while training.
 
     Example:
         >>> import torch
-        >>> Level(weight=2.0)(torch.tensor([[1.0, 3.0], [2.0, 2.0]]))
-        tensor(32.)
+        >>> Level()(torch.tensor([[1.0, 3.0], [0.0, -2.0]]))  # mean features 2 and -1
+        tensor(6.2500)
     """
 
-    def __init__(self, weight: float = 1.0) -> None:
-        super().__init__()
-        if not math.isfinite(weight) or weight < 0:
-            raise ValueError(f"weight is {weight}; give a finite number of at least 0.")
-        self.weight = weight
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Return the penalty of a batch of features, shape (n, p)."""
-        return self.weight * features.mean(1).square().mean().square()
+    def measure(self, u: Tensor, batch: Batch) -> Tensor:
+        """Return the squared mean square of the samples' mean features."""
+        return batch.mean(u.mean(1).square()).square()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from pfdl._internal.validation import check_matrix, check_number
 from pfdl.objectives.penalties.base import Penalty
 
 
@@ -21,8 +22,10 @@ class Quantization(Penalty):
 
     def __init__(self, weight: float = 3e-6) -> None:
         super().__init__()
+        check_number("weight", weight)
         self.weight = weight
 
     def forward(self, features: Tensor) -> Tensor:
         """Minus the weighted mean square of features, shape (n, p)."""
+        check_matrix("features", features)
         return -self.weight * features.square().mean()

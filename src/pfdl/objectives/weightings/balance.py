@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
-from pfdl.objectives.weightings.groups import GroupWeighting, group_counts
+from pfdl._internal.validation import check_number
+from pfdl.objectives.weightings.groups import GroupWeighting, check_groups, group_counts, grown
 
 SMOOTHING = 0.25
 """With it no sample counts more than five times as much as one of a group of average size."""
@@ -28,36 +27,33 @@ class Balance(GroupWeighting):
 
     def __init__(self, *, smoothing: float = SMOOTHING, equal_classes: bool = False) -> None:
         super().__init__()
-        if not math.isfinite(smoothing) or smoothing < 0:
-            raise ValueError(f"smoothing is {smoothing}; give a finite number of at least 0.")
+        check_number("smoothing", smoothing)
         self.smoothing = smoothing
         self.equal_classes = equal_classes
         self._prepared = False
 
     def prepare(self, labels: Tensor, environments: Tensor) -> None:
         """Count all training samples, shape (n,), at once: from then on the weights of a sample stay the same."""
-        self.table = self.table.new_zeros(0, 0)
-        self._count(labels, environments)
+        labels, environments = check_groups(labels, environments)
+        known = environments >= 0
+        table = grown(self.table.new_zeros(0, 0), labels[known], environments[known])
+        self.table = table + group_counts(labels[known], environments[known], table)
         self._prepared = True
 
     def forward(self, labels: Tensor, environments: Tensor) -> Tensor:
         """Weigh a batch of labels and contexts, shape (n,); count it, unless all samples were counted before."""
-        if self.training and not self._prepared:
-            self._count(labels, environments)
-        if not self.table.numel():
-            return self.finish(torch.ones(len(labels), device=labels.device))
-        weights = balancing_table(self.table, self.smoothing)
-        if self.equal_classes:
-            weights = weights / self.table.sum(1, keepdim=True).clamp(min=1) * self.table.sum() / len(self.table)
-        of_group = weights[labels.long(), environments.clamp(min=0)]
-        return self.finish(torch.where(environments >= 0, of_group, 1.0))
-
-    def _count(self, labels: Tensor, environments: Tensor) -> None:
+        labels, environments = check_groups(labels, environments)
         known = environments >= 0
-        labels, environments = labels[known].long(), environments[known].long()
-        self.grow(labels, environments)
-        if len(labels):
-            self.table = self.table + group_counts(labels, environments, self.table)
+        table = grown(self.table, labels[known], environments[known])
+        if self.training and not self._prepared:
+            table = self.table = table + group_counts(labels[known], environments[known], table)
+        weights = torch.ones(len(labels), device=labels.device)
+        if table.numel():
+            of_group = balancing_table(table, self.smoothing)
+            if self.equal_classes:
+                of_group = of_group / table.sum(1, keepdim=True).clamp(min=1) * table.sum() / len(table)
+            weights[known] = of_group[labels[known], environments[known]]
+        return self.finish(weights)
 
 
 def balancing_table(counts: Tensor, smoothing: float = SMOOTHING) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pfdl._internal.validation import check_count
+from pfdl._internal.validation import check_count, check_matrix, check_number
 from pfdl.objectives.weightings.base import Weighting
 
 
@@ -36,12 +36,15 @@ class CNBB(Weighting):
     def __init__(self, *, steps: int = 4, learning_rate: float = 1e-3, size_weight: float = 1e-4) -> None:
         super().__init__()
         check_count("steps", steps, 0)
+        check_number("learning_rate", learning_rate)
+        check_number("size_weight", size_weight)
         self.steps = steps
         self.learning_rate = learning_rate
         self.size_weight = size_weight
 
     def forward(self, features: Tensor) -> Tensor:
         """Learn the weights of a batch of features, shape (n, p)."""
+        check_matrix("features", features)
         f = features.detach().float()
         logits = f.new_zeros(len(f), requires_grad=True)
         optimizer = torch.optim.Adam([logits], lr=self.learning_rate)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pfdl._internal.validation import check_count
+from pfdl._internal.validation import check_count, check_matrix, check_number
 from pfdl.objectives.weightings.base import Weighting
 
 # The constants of the published code.
@@ -27,9 +27,9 @@ class DWR(Weighting):
         - \tfrac{w^\top X_j}{\sum w} \tfrac1n w^\top X^{(-j)} \Big\|_2
         + 0.0005 \big(\textstyle\sum w - n\big)^2 + 0.00005 \sum w^2
 
-    with the published RMSProp (decay 0.9). The published method is one stage of a regression on a table and takes up to 5000 steps on all rows at
-    once; :class:`pfdl.tabular.DWRRegressor` is that. Here, as in applications to networks, it sees a mini-batch and
-    takes ``steps`` steps. Costs O(n·p²) a step.
+    with the published RMSProp (decay 0.9). The published method is one stage of a regression on a table and takes up
+    to 5000 steps on all rows at once; :class:`pfdl.tabular.DWRRegressor` is that. Here, as in applications to
+    networks, it sees a mini-batch and takes ``steps`` steps. Costs O(n·p²) a step.
 
     Args:
         steps: Steps of RMSProp for each batch.
@@ -41,11 +41,13 @@ class DWR(Weighting):
     def __init__(self, *, steps: int = 20, learning_rate: float = 0.005) -> None:
         super().__init__()
         check_count("steps", steps, 0)
+        check_number("learning_rate", learning_rate)
         self.steps = steps
         self.learning_rate = learning_rate
 
     def forward(self, features: Tensor) -> Tensor:
         """Learn the weights of a batch of features, shape (n, p)."""
+        check_matrix("features", features)
         x = features.detach().float()
         return self.finish(decorrelating_weights(x, steps=self.steps, learning_rate=self.learning_rate).weights)
 

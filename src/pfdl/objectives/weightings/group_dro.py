@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
-from pfdl.objectives.weightings.groups import GroupWeighting, group_counts
+from pfdl._internal.validation import check_number
+from pfdl.objectives.weightings.groups import GroupWeighting, check_groups, group_counts, grown
 
 
 class GroupDRO(GroupWeighting):
@@ -27,35 +26,51 @@ class GroupDRO(GroupWeighting):
 
     def __init__(self, *, step_size: float = 0.01) -> None:
         super().__init__()
-        if not math.isfinite(step_size) or step_size < 0:
-            raise ValueError(f"step_size is {step_size}; give a finite number of at least 0.")
+        check_number("step_size", step_size)
         self.step_size = step_size
 
     def prepare(self, labels: Tensor, environments: Tensor) -> None:
         """Start with equal shares for the groups of all training samples, unless shares were loaded."""
         if not self.table.numel():
-            self._join(labels.long(), environments.long())
+            self.table = self._joined(*_known(labels, environments))
 
     def forward(self, risks: Tensor, labels: Tensor, environments: Tensor) -> Tensor:
-        """Update the shares by the risks of a batch, shape (n,), and weigh each sample by its group's share."""
-        if bool((environments < 0).any()):
-            raise ValueError("GroupDRO needs the context of every sample, and some are unknown (−1).")
-        labels, environments = labels.long(), environments.long()
-        self._join(labels, environments)
-        sizes = group_counts(labels, environments, self.table)
-        if self.training:
-            sums = torch.zeros_like(self.table).index_put_(
-                (labels, environments), risks.to(self.table), accumulate=True
-            )
-            # Groups absent from the batch have a mean of 0 here and so keep their share, up to the normalisation.
-            logits = self.table.log() + self.step_size * sums / sizes.clamp(min=1)
-            self.table = logits.flatten().softmax(0).view_as(logits)
-        return self.finish((self.table / sizes.clamp(min=1))[labels, environments].to(risks.dtype))
+        """Update the shares by the risks of a batch, shape (n,), and weigh each sample by its group's share.
 
-    def _join(self, labels: Tensor, contexts: Tensor) -> None:
-        """Give groups that were not seen before an average share."""
-        self.grow(labels, contexts)
-        new = (group_counts(labels, contexts, self.table) > 0) & (self.table == 0)
-        known = (self.table > 0).sum()
-        shares = torch.where(new, 1 / known.clamp(min=1), self.table)
-        self.table = shares / shares.sum()
+        Raises:
+            ValueError: If a context is unknown, a risk not finite, or the shapes do not fit; nothing has changed then.
+        """
+        labels, environments = _known(labels, environments)
+        if not isinstance(risks, Tensor):
+            raise TypeError(f"risks are a {type(risks).__name__}; give a torch.Tensor.")
+        if risks.shape != labels.shape or not bool(torch.isfinite(risks).all()):
+            raise ValueError(
+                f"risks have shape {tuple(risks.shape)} for {len(labels)} samples, or are not finite; "
+                "give one finite number per sample."
+            )
+        table = self._joined(labels, environments)
+        sizes = group_counts(labels, environments, table)
+        if self.training:
+            sums = torch.zeros_like(table).index_put_((labels, environments), risks.to(table), accumulate=True)
+            # Groups absent from the batch have a mean of 0 here and so keep their share, up to the normalisation.
+            logits = table.log() + self.step_size * sums / sizes.clamp(min=1)
+            table = logits.flatten().softmax(0).view_as(logits)
+            if not bool(torch.isfinite(table).all()):
+                raise ValueError(f"risks go up to {risks.max().item():.3g}; the shares of the groups overflow.")
+            self.table = table
+        return self.finish((table / sizes.clamp(min=1))[labels, environments].to(risks.dtype))
+
+    def _joined(self, labels: Tensor, contexts: Tensor) -> Tensor:
+        """Return the table in which groups that were not seen before have an average share."""
+        table = grown(self.table, labels, contexts)
+        new = (group_counts(labels, contexts, table) > 0) & (table == 0)
+        known = (table > 0).sum()
+        shares = torch.where(new, 1 / known.clamp(min=1), table)
+        return shares / shares.sum() if len(labels) else table
+
+
+def _known(labels: Tensor, environments: Tensor) -> tuple[Tensor, Tensor]:
+    labels, environments = check_groups(labels, environments)
+    if bool((environments < 0).any()):
+        raise ValueError("GroupDRO needs the context of every sample, and some are unknown (−1).")
+    return labels, environments

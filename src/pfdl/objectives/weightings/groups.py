@@ -8,7 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pfdl.objectives.weightings.base import Weighting
+from pfdl.objectives.weightings.base import Weighting, check_state
+
+MOST_GROUPS = 10**7
+"""Groups a table may have: class and context numbers are its indices, so they should be small and without gaps."""
 
 
 class GroupWeighting(Weighting):
@@ -25,20 +28,50 @@ class GroupWeighting(Weighting):
         super().__init__()
         self.register_buffer("table", torch.zeros(0, 0))
 
-    def grow(self, labels: Tensor, contexts: Tensor) -> None:
-        """Make room for all groups of these labels and contexts; new entries are 0."""
-        if not len(labels):
-            return
-        sizes = [max(int(new.max()) + 1, old) for new, old in zip((labels, contexts), self.table.shape, strict=True)]
-        rows, columns = self.table.shape
-        self.table = F.pad(self.table.to(labels.device), (0, sizes[1] - columns, 0, sizes[0] - rows))
-
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         # The table grows with what is seen, so a fresh module must take its size from the checkpoint.
-        saved = state_dict.get(prefix + "table")
-        if isinstance(saved, Tensor) and saved.dim() == 2:
-            self.table = self.table.new_empty(saved.shape)
+        saved = state_dict.get(prefix + "table", self.table)
+        check_state(prefix + "table", saved, 2)
+        if saved.numel() > MOST_GROUPS or bool((saved < 0).any()):
+            raise ValueError(
+                f"{prefix}table in the state has negative numbers or too many; it is one number per group."
+            )
+        self.table = self.table.new_empty(saved.shape)
         super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+def grown(table: Tensor, labels: Tensor, contexts: Tensor) -> Tensor:
+    """Return the table with room for all groups of these labels and contexts; new entries are 0.
+
+    Raises:
+        ValueError: If the numbers are too large for a table.
+    """
+    if not len(labels):
+        return table
+    sizes = [max(int(new.max()) + 1, old) for new, old in zip((labels, contexts), table.shape, strict=True)]
+    if sizes[0] * sizes[1] > MOST_GROUPS:
+        raise ValueError(
+            f"labels go up to {sizes[0] - 1} and contexts up to {sizes[1] - 1}: more than {MOST_GROUPS} groups; "
+            "number both from 0 without gaps."
+        )
+    rows, columns = table.shape
+    return F.pad(table.to(labels.device), (0, sizes[1] - columns, 0, sizes[0] - rows))
+
+
+def check_groups(labels: Tensor, environments: Tensor) -> tuple[Tensor, Tensor]:
+    """Return labels and environments as whole numbers of shape (n,), or say what is wrong with them."""
+    for name, value in {"labels": labels, "environments": environments}.items():
+        if not isinstance(value, Tensor) or value.dim() != 1 or value.is_complex():
+            what = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"type {type(value).__name__}"
+            raise ValueError(f"{name} have {what}; give one whole number per sample, shape (n,).")
+    if len(labels) != len(environments):
+        raise ValueError(f"there are {len(labels)} labels and {len(environments)} environments; give as many of each.")
+    whole = labels.long(), environments.long()
+    if not all(torch.equal(a, b.to(a.dtype)) for a, b in zip((labels, environments), whole, strict=True)):
+        raise ValueError("labels and environments must be whole numbers.")
+    if bool((whole[0] < 0).any()):
+        raise ValueError(f"labels go down to {int(labels.min())}; number the classes from 0.")
+    return whole
 
 
 def group_counts(labels: Tensor, contexts: Tensor, like: Tensor) -> Tensor:

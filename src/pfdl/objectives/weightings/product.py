@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 
 import torch
@@ -11,7 +12,7 @@ from pfdl.objectives.weightings.base import Weighting
 
 
 class Product(Weighting):
-    """The product of several weightings, each of which goes its own way.
+    """Multiply several weightings, each of which learns by itself.
 
     Args:
         factors: The weightings.
@@ -25,8 +26,13 @@ class Product(Weighting):
     def forward(self, *tensors: Tensor) -> Tensor:
         """One weight per sample, from the tensors that the factors need."""
         batch = dict(zip(self.needs, tensors, strict=True))
-        weights = [factor(*(batch[name] for name in factor.needs)) for factor in self._factors()]
-        return self.finish(torch.stack(weights).prod(0))
+        before = copy.deepcopy(self.state_dict())
+        try:
+            weights = [factor(*(batch[name] for name in factor.needs)) for factor in self._factors()]
+            return self.finish(torch.stack(weights).prod(0))
+        except Exception:
+            self.load_state_dict(before)  # one factor may have learnt from a batch that another refused
+            raise
 
     def prepare(self, labels: Tensor, environments: Tensor) -> None:
         """Prepare every factor."""

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pfdl._internal.validation import check_count
-from pfdl.objectives.weightings.base import Weighting
+from pfdl._internal.validation import check_count, check_matrix, check_number, describe_non_finite, is_plain_tensor
+from pfdl.objectives.weightings.base import Weighting, check_state
 
 WARM_BATCHES = 10
 """Batches over which the memory is a plain mean, before it becomes a moving average."""
@@ -29,7 +29,7 @@ class StableNet(Weighting):
     Known of it: the weights may stay at 1/n. Read ``effective_sample_size``.
 
     Args:
-        functions: Number of random affine maps, drawn anew for each step.
+        functions: Number of random affine maps, drawn again for each step.
         steps: Steps of SGD on θ for each batch.
         learning_rate: Their size; a tenth of it in the second half.
         momentum: Their momentum.
@@ -56,6 +56,11 @@ class StableNet(Weighting):
         super().__init__()
         check_count("functions", functions, 1)
         check_count("steps", steps, 0)
+        for name, value in {"learning_rate": learning_rate, "momentum": momentum, "decay": decay}.items():
+            check_number(name, value)
+        if decay > 1 or momentum > 1:
+            raise ValueError(f"decay is {decay} and momentum is {momentum}; both must be at most 1.")
+        check_number("balance", balance, torch.finfo(torch.float32).tiny)
         self.functions = functions
         self.steps = steps
         self.learning_rate = learning_rate
@@ -68,7 +73,9 @@ class StableNet(Weighting):
 
     def forward(self, features: Tensor) -> Tensor:
         """Learn the weights of a batch of features, shape (n, p), and remember the batch."""
+        check_matrix("features", features)
         u = features.detach().float()
+        self._check(u)
         logits = torch.ones_like(u[:, 0]).requires_grad_()
         optimizer = torch.optim.SGD([logits], lr=self.learning_rate, momentum=self.momentum)
         with_memory = torch.cat([u, self.memory_features]) if self.memory_features.numel() else u
@@ -82,14 +89,34 @@ class StableNet(Weighting):
             (logits.grad,) = torch.autograd.grad(loss, logits)
             optimizer.step()
         if self.training:
+            if problem := describe_non_finite("the weights of StableNet", logits[None]):
+                raise ValueError(problem)
             self._remember(u, logits.detach())
         return self.finish(logits.detach().softmax(0))
 
+    def _check(self, u: Tensor) -> None:
+        """Refuse what would spoil the memory for all later batches."""
+        if problem := describe_non_finite("features", u):
+            raise ValueError(problem)
+        if self.memory_features.numel() and u.shape[1] != self.memory_features.shape[1]:
+            raise ValueError(
+                f"features have {u.shape[1]} columns, but StableNet remembers batches of "
+                f"{self.memory_features.shape[1]}; give features of one width."
+            )
+
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         # The memory takes its size from the first batch, so a fresh module must take it from the checkpoint.
-        for name in ("memory_features", "memory_weights"):
-            if prefix + name in state_dict:
-                setattr(self, name, torch.empty_like(state_dict[prefix + name], device=self.batches_seen.device))
+        names = ("memory_features", "memory_weights", "batches_seen")
+        features, weights, seen = (state_dict.get(prefix + name, getattr(self, name)) for name in names)
+        check_state(prefix + "memory_features", features, 2)
+        check_state(prefix + "memory_weights", weights, 1)
+        if not is_plain_tensor(seen) or seen.shape != () or seen.dtype != torch.long or seen < 0:
+            raise ValueError(f"{prefix}batches_seen in the state is no count; it must be a whole number.")
+        if len(features) != len(weights):
+            raise ValueError(f"the state has {len(features)} remembered samples and {len(weights)} weights for them.")
+        device = self.batches_seen.device
+        self.memory_features = torch.empty_like(features, dtype=torch.float32, device=device)
+        self.memory_weights = torch.empty_like(weights, dtype=torch.float32, device=device)
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def _remember(self, u: Tensor, logits: Tensor) -> None:

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from pfdl.report.heatmaps import SideBySide
+from pfdl.report.blocks import SideBySide
 from pfdl.report.plots import Plot, Series
-from pfdl.report.sections.statistics import standard_error
 
 # Column of metrics.csv: title, axis, factor, decimals.
 CURVES = {
@@ -17,16 +16,14 @@ CURVES = {
     "train_loss": ("Training objective", "loss with penalties", 1.0, 3),
     "L_g": ("L_g, the loss of the network g", "L_g", 1.0, 5),
     "L_decorr": ("L_decorr, the penalty on the correlated part", "L_decorr", 1.0, 6),
-    "R2": ("R² of g: how much of the features the others tell", "R²", 1.0, 3),
+    "R2": ("R² of g: how much of each feature the others predict", "R²", 1.0, 3),
 }
-
-MAX_EPOCH_TICKS = 12
 
 
 def curve_plots(
     trainings: Mapping[str, Sequence[pd.DataFrame]], colours: Mapping[str, int] | None = None
 ) -> SideBySide:
-    """A plot for each thing that was logged, side by side.
+    """Return a plot for each thing that was logged, side by side.
 
     Args:
         trainings: By the name of a line, the curves it is the mean of; an epoch that fewer reached is their mean.
@@ -48,14 +45,13 @@ def _plot(column: str, trainings: Mapping[str, Sequence[pd.DataFrame]], colours:
             continue
         by_epoch = pd.concat(logged).dropna().groupby("epoch")[column]
         means = factor * by_epoch.mean()
-        errors = [factor * standard_error(values) for _, values in by_epoch] if len(logged) > 1 else None
+        errors = (factor * by_epoch.sem()).tolist() if len(logged) > 1 else None
         style = "lines" if len(means) > 20 else "lines+markers"
         lines.append(Series(name, (means.index + 1).tolist(), means.tolist(), errors, style, colours[name]))
     lines = [line for line in lines if len(line.y)]
     if not lines:
         return None
-    every_epoch = {"xaxis_dtick": 1} if max(len(line.x) for line in lines) <= MAX_EPOCH_TICKS else {}
-    return Plot(title, _in_words(lines, digits), "epoch", axis, lines, digits, layout=every_epoch)
+    return Plot(title, _in_words(lines, digits), "epoch", axis, lines, digits)
 
 
 def _in_words(lines: Sequence[Series], digits: int) -> str:

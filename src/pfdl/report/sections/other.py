@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pfdl._internal.runs import Run
-from pfdl.report.page import Block, Section, Text
+from pfdl.report.blocks import Block, Section, Text
 from pfdl.report.reading import RESULTS, read_results
 from pfdl.report.tables import Row, Table
 
@@ -11,7 +11,7 @@ MAX_ROWS, MAX_COLUMNS = 200, 16
 
 
 def build(run: Run, problems: list[str]) -> Section:
-    """The section of one run."""
+    """Build the section of one run."""
     results = read_results(run, names=[], numbers=[], keys=[], problems=problems)
     title = f"{run.folder.resolve().name} ({run.kind})"
     if not len(results):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pfdl._internal.runs import Run
-from pfdl.report.page import Block, Facts, Heading, Listing, Section, Text
+from pfdl.report.blocks import Block, Facts, Heading, Listing, Section, Text
 from pfdl.report.reading import runs_within
 
 TITLE = "How the runs were made"
@@ -16,7 +16,7 @@ _NAMES = {"git_revision": "git revision", "cpu_count": "cores", "gpu": "GPU", "c
 
 
 def build(runs: Sequence[Run], problems: list[str]) -> Section:
-    """One section with a part for each run."""
+    """Build one section with a part for each run."""
     blocks: list[Block] = [Text("What is needed to make these results again. Settings are as config.json has them.")]
     for run in runs:
         blocks += [
@@ -42,7 +42,7 @@ def _facts(run: Run, problems: list[str]) -> list[tuple[str, str]]:
 
 
 def _seeds(settings: Mapping[str, Any]) -> str:
-    """Which seeds were drawn from, however the kind of run calls them."""
+    """Return the seeds, however the kind of run calls them."""
     training = settings.get("training")
     if isinstance(training, Mapping):
         return str(training.get("seed"))

@@ -8,40 +8,74 @@ from typing import Any
 import pandas as pd
 
 from pfdl._internal.runs import Run
-from pfdl.report.page import Block, Heading, Section, Text
+from pfdl.report.blocks import Block, Heading, Section, Text
 from pfdl.report.plots import Plot, Series
-from pfdl.report.reading import read_evaluation, read_metrics
+from pfdl.report.reading import read_metrics
 from pfdl.report.sections.curves import curve_plots
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
+from pfdl.vision.evaluation import Evaluation, read_evaluations
 
 KIND = "training"
 TITLE = "Trainings"
-NOT_EVALUATED = Missing("not evaluated yet")
 
 
 def build(runs: Sequence[Run], problems: list[str]) -> Section:
-    """One section for all trainings, so that they can be compared."""
+    """Build one section for all trainings, so that they can be compared."""
     names = _names(runs)
     curves = {name: read_metrics(run, problems) for name, run in zip(names, runs, strict=True)}
-    evaluations = {name: read_evaluation(run, problems) for name, run in zip(names, runs, strict=True)}
     blocks: list[Block] = [
         Text(
             "Each training keeps its best weights on validation images of the training distribution; test images are "
             "looked at once, at the end. One seed each: differences between single trainings may be chance."
         ),
-        _overview(dict(zip(names, runs, strict=True)), curves, evaluations),
+        _overview(dict(zip(names, runs, strict=True)), curves),
     ]
-    if (plot := _ratio_plot(evaluations)) is not None:
-        blocks.append(plot)
-    blocks += [
-        table
-        for group, what in (("by_context", "context"), ("by_class", "class"))
-        if (table := _group_table(evaluations, group, what)) is not None
-    ]
+    evaluations = {name: read_evaluations(run.folder, problems) for name, run in zip(names, runs, strict=True)}
+    for same_data in _by_data(evaluations):
+        blocks += _tested(same_data)
     logged = {name: [curve] for name, curve in curves.items() if curve is not None and len(curve)}
     if logged:
         blocks += [Heading("Training curves"), curve_plots(logged)]
     return Section(TITLE, blocks)
+
+
+def _by_data(evaluations: Mapping[str, Mapping[str, Evaluation]]) -> list[dict[str, Evaluation]]:
+    """Put evaluations on the same images together: figures on different images must not stand in one table."""
+    found: dict[str, dict[str, Evaluation]] = {}
+    for run, named in evaluations.items():
+        for one in named.values():
+            found.setdefault(one.data_sha256, {})[run] = one
+    return list(found.values())
+
+
+def _tested(evaluations: Mapping[str, Evaluation]) -> list[Block]:
+    """Show all evaluations on the same images."""
+    first = next(iter(evaluations.values()))
+    names = ", ".join(dict.fromkeys(one.name for one in evaluations.values()))
+    rows = [
+        Row(
+            run,
+            (
+                *(Number(100 * share) for share in (one.overall, one.worst_group.accuracy, one.average_over_groups)),
+                Missing("some groups are not among these images")
+                if one.average_in_training_mixture is None
+                else Number(100 * one.average_in_training_mixture),
+                Number(one.calibration_error, digits=3),
+            ),
+        )
+        for run, one in evaluations.items()
+    ]
+    columns = ["all images", "worst group", "all groups alike", "training mixture of groups", "calibration error"]
+    caption = f"Accuracies in percent on {first.images} images ({names})"
+    blocks: list[Block] = [Heading(f"Tested on {names}: {first.images} images"), Table(caption, "run", columns, rows)]
+    if (plot := _ratio_plot(evaluations)) is not None:
+        blocks.append(plot)
+    shares = {"context": "by_context", "class": "by_class"}
+    tables = [
+        _group_table({run: getattr(one, field) for run, one in evaluations.items()}, what)
+        for what, field in shares.items()
+    ]
+    return [*blocks, *(table for table in tables if table is not None)]
 
 
 def _names(runs: Sequence[Run]) -> list[str]:
@@ -56,26 +90,20 @@ def _names(runs: Sequence[Run]) -> list[str]:
 def _overview(
     runs: Mapping[str, Run],
     curves: Mapping[str, pd.DataFrame | None],
-    evaluations: Mapping[str, Mapping[str, Any] | None],
 ) -> Table:
     lines = []
     for name, run in runs.items():
         given = run.settings.get("training")
-        plan: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
-        curve, evaluation = curves[name], evaluations[name]
+        config: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+        curve = curves[name]
         epochs = 0 if curve is None else len(curve)
-        may_stop = " at most" if plan.get("patience") is not None else ""
-        cells: list[Cell] = [str(plan.get(key, "?")) for key in ("backbone", "objective", "seed")]
-        cells.append(f"{epochs} of{may_stop} {plan.get('epochs', '?')}")
+        may_stop = " at most" if config.get("patience") is not None else ""
+        cells: list[Cell] = [str(config.get(key, "?")) for key in ("backbone", "objective", "seed")]
+        cells.append(f"{epochs} of{may_stop} {config.get('epochs', '?')}")
         cells.append(_best(curve))
-        if evaluation is None:
-            cells += [NOT_EVALUATED] * 3
-        else:
-            shares = (evaluation["overall"], evaluation["worst_group"]["accuracy"])
-            cells += [*(Number(100 * share) for share in shares), Number(evaluation["calibration_error"], digits=3)]
         lines.append(Row(name, tuple(cells)))
-    columns = ["backbone", "objective", "seed", "epochs", "best validation", "test", "worst group", "calibration error"]
-    return Table("Trainings: accuracies in percent", "run", columns, lines)
+    columns = ["backbone", "objective", "seed", "epochs", "best validation (%)"]
+    return Table("Trainings", "run", columns, lines)
 
 
 def _best(curve: pd.DataFrame | None) -> Cell:
@@ -84,31 +112,27 @@ def _best(curve: pd.DataFrame | None) -> Cell:
     return Number(100 * float(curve["val_accuracy"].max()))
 
 
-def _ratio_plot(evaluations: Mapping[str, Mapping[str, Any] | None]) -> Plot | None:
+def _ratio_plot(evaluations: Mapping[str, Evaluation]) -> Plot | None:
     lines = [
-        Series(name, list(one["by_ratio"]), [100 * share for share in one["by_ratio"].values()], colour=number)
-        for number, (name, one) in enumerate(evaluations.items())
-        if one is not None and one["by_ratio"]
+        Series(run, list(one.by_ratio), [100 * share for share in one.by_ratio.values()], colour=number)
+        for number, (run, one) in enumerate(evaluations.items())
+        if one.by_ratio
     ]
     if not lines:
         return None
     falls = {line.name: max(line.y) - min(line.y) for line in lines}
     steepest = max(falls, key=falls.__getitem__)
-    summary = f"The largest distance between two ratios has {steepest}: {falls[steepest]:.1f} points."
+    summary = f"{steepest} varies most across the test ratios, by {falls[steepest]:.1f} points."
     title = "Accuracy against the dominant ratio of the test set"
     return Plot(title, summary, "dominant ratio", "accuracy, %", lines)
 
 
-def _group_table(evaluations: Mapping[str, Mapping[str, Any] | None], group: str, what: str) -> Table | None:
-    present = {name: one[group] for name, one in evaluations.items() if one is not None and one[group]}
-    columns = list(dict.fromkeys(column for shares in present.values() for column in shares))
+def _group_table(shares: Mapping[str, Mapping[str, float]], what: str) -> Table | None:
+    columns = list(dict.fromkeys(column for one in shares.values() for column in one))
     if not columns:
         return None
     rows = [
-        Row(
-            name,
-            tuple(Number(100 * shares[one]) if one in shares else Missing("not in its test set") for one in columns),
-        )
-        for name, shares in present.items()
+        Row(run, tuple(Number(100 * one[name]) if name in one else Missing("not tested") for name in columns))
+        for run, one in shares.items()
     ]
     return Table(f"Accuracy in percent by {what}", "run", columns, rows)

@@ -60,6 +60,6 @@ class ConvNet(nn.Module):
                     nn.init.zeros_(layer.bias)
 
     def forward(self, images: Tensor) -> Tensor:
-        """The logits, shape (n, num_classes), of images, shape (n, 3, image_size, image_size)."""
+        """Return the logits, shape (n, num_classes), of images, shape (n, 3, image_size, image_size)."""
         logits: Tensor = self.classifier(self.embedding(self.convolutions(images)))
         return logits

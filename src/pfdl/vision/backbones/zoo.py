@@ -49,7 +49,7 @@ def _small(num_classes: int) -> nn.Module:
 
 
 def list_backbones(pattern: str = "*") -> list[str]:
-    """Names that :func:`make_backbone` takes.
+    """List the names that :func:`make_backbone` takes.
 
     Args:
         pattern: A wildcard, such as ``"resnet*"`` or ``"timm/vit_*"``.
@@ -72,10 +72,13 @@ def check_backbone_name(name: str) -> None:
         ValueError: If there is no such model.
         ImportError: If the library it comes from is not installed.
     """
+    if name in OURS:
+        return
+    known: bool
     if name.startswith(TIMM):
-        known = bool(_timm().is_model(name.removeprefix(TIMM)))
+        known = _timm().is_model(name.removeprefix(TIMM))
     else:
-        known = name in OURS or (_torchvision(name) is not None and name in _torchvision_names())
+        known = name in _torchvision(name).list_models(module=_torchvision(name))
     if not known:
         close = get_close_matches(name, list_backbones(), n=3)
         if TIMM + name in list_backbones(TIMM + name):

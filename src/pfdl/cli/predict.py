@@ -1,0 +1,50 @@
+"""The command that classifies images: parses, calls, prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pfdl._internal.text import printable
+from pfdl.cli.common import Device, OnBadImage, Run, answering_mistakes
+
+
+def predict(
+    run: Run,
+    images: Annotated[list[Path], typer.Argument(metavar="IMAGES…", help="Image files, or folders of them.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The table to write.")] = Path("predictions.csv"),
+    on_bad_image: OnBadImage = "error",
+    device: Device = "auto",
+) -> None:
+    """Classify images: a table with the prediction and the probability of each class, a line for each image.
+
+    pfdl predict runs/erm photos/ -o predictions.csv
+    """
+    with answering_mistakes():
+        from collections import Counter
+
+        from rich.console import Console
+
+        from pfdl._internal.devices import resolve_device
+        from pfdl._internal.files import write_atomically
+        from pfdl.data.sources import describe_bad_images
+        from pfdl.vision.checkpoint import load_model
+        from pfdl.vision.predict import predict as classify
+
+        trained = load_model(run)
+        place = resolve_device(device)
+        with Console(stderr=True).status(f"Classifying on {place} …"):  # silent unless on a terminal
+            found = classify(trained, images, on_bad_image=on_bad_image, device=place)
+        if found.bad_images:
+            typer.echo(describe_bad_images(images[0], found.bad_images) + "\nThey are left out.", err=True)
+        write_atomically(output, found.to_csv())
+        for name, count in Counter(found.answers).most_common():
+            typer.echo(f"{printable(name)}: {count}")
+        typer.echo(output)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command()(predict)

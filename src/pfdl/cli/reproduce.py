@@ -1,0 +1,175 @@
+"""The commands that rerun the paper's tables: reproduce mmads, colored-mnist, contexts, table-ii."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pfdl.cli.command import this_command
+from pfdl.cli.common import Device, answering_mistakes
+from pfdl.cli.table_ii import table_ii
+
+Quick = Annotated[bool, typer.Option("--quick", help="A small version: minutes on two cores.")]
+Output = Annotated[Path, typer.Option("--output", "-o", help="Run folder, with results.csv, table.md and figures.")]
+Mnist = Annotated[
+    Path | None,
+    typer.Option(envvar="PFDL_MNIST", help="Folder of the four MNIST files. Without it: scikit-learn's digits."),
+]
+GroupBy = Annotated[
+    str | None, typer.Option(metavar="CSV:COLUMN", help="Keep images with the same entry on one side of the split.")
+]
+
+
+def mmads(
+    output: Output = Path("runs/mmads"),
+    quick: Quick = False,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes; -1 for all cores.")] = -1,
+    backend: Annotated[str, typer.Option(help="joblib: this machine; ray: the cluster RAY_ADDRESS names.")] = "joblib",
+) -> None:
+    """Table I: coefficients and stability on MMADS, in the paper's setting and two more.
+
+    An interrupted run resumes when started again with the same output folder.
+    """
+    with answering_mistakes():
+        from rich.console import Console
+
+        from pfdl.experiments.mmads.run import FULL, QUICK, run
+
+        console = Console(stderr=True)
+        config = QUICK if quick else FULL
+        run(config, output, n_jobs=jobs, backend=backend, console=console, command=this_command())
+        _write_tables(output)
+
+
+def colored_mnist(
+    mnist: Mnist = None,
+    download: Annotated[bool, typer.Option("--download", help="Let torchvision fetch MNIST into that folder.")] = False,
+    output: Output = Path("runs/colored-mnist"),
+    quick: Quick = False,
+    rows: Annotated[
+        str | None, typer.Option(help="Keys of rows, with commas; all but those with indexed g where left out.")
+    ] = None,
+    restarts: Annotated[int | None, typer.Option(min=1, help="Restarts per method; 10, or 3 if quick.")] = None,
+    device: Device = "auto",
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", help="Methods at a time; by default all cores, or 4 on a GPU.")
+    ] = None,
+) -> None:
+    """Run the table of Colored-MNIST: ERM, IRM, IRM+PFDL and more, beside the published figures.
+
+    An interrupted run resumes when started again with the same output folder.
+    """
+    with answering_mistakes():
+        from rich.console import Console
+
+        from pfdl._internal.devices import resolve_device
+        from pfdl.data.digits import find_digits
+        from pfdl.experiments.colored_mnist import run as experiment
+
+        console = Console(stderr=True)
+        source = find_digits(mnist, download=download)
+        config = experiment.QUICK if quick else experiment.FULL
+        config = replace(config, restarts=restarts or config.restarts, rows=_keys(rows) or config.rows)
+        place = resolve_device(device)
+        console.print(f"Digits: {source.name}. Computing on {place}.")
+        if place == "cpu" and not quick and source.is_mnist:
+            console.print("The published protocol takes hours without a GPU; --quick takes minutes.")
+        experiment.run(
+            config,
+            output,
+            folder=None if mnist is None else str(mnist),
+            device=place,
+            n_jobs=jobs or (-1 if place == "cpu" else 4),
+            console=console,
+            command=this_command(),
+        )
+        _write_tables(output)
+
+
+def contexts(
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder of NICO, or any class/context/image. Without it: the generated shapes."),
+    ] = None,
+    superclass: Annotated[str | None, typer.Option(help="Top folder to use; Animal for the paper's table.")] = None,
+    on_bad_image: Annotated[str, typer.Option(help="error: name unusable files and stop; skip: leave them out.")] = (
+        "error"
+    ),
+    output: Output = Path("runs/contexts"),
+    quick: Quick = False,
+    group_by: GroupBy = None,
+    rows: Annotated[
+        str | None, typer.Option(help="Only these of cn,cn-bn,cnbb,resnet,dwr,stablenet,pfdl,balance, with commas.")
+    ] = None,
+    resnet: Annotated[str | None, typer.Option(help="Another ResNet than resnet50 (resnet18 if quick).")] = None,
+    stock_stem: Annotated[
+        bool, typer.Option("--stock-stem", help="The ResNet's own stem instead of one for small images.")
+    ] = False,
+    image_size: Annotated[int | None, typer.Option(min=32, help="Of all networks; 64, or 32 if quick.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=2, help="Paired repetitions; 5, or 2 if quick.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="160, or 3 if quick.")] = None,
+    decay_every: Annotated[int | None, typer.Option(min=1, help="Epochs per learning rate; 80, or 2 if quick.")] = None,
+    precision: Annotated[str | None, typer.Option(help="32, or bf16 for mixed precision.")] = None,
+    device: Device = "auto",
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Trainings at a time; on a large GPU 4 or more.")] = 1,
+) -> None:
+    """Table II: CN, CN+BN, CNBB, ResNet, DWR, StableNet and PFDL at seven dominant ratios.
+
+    The paper's protocol on NICO: pfdl reproduce contexts --data NICO --superclass Animal --on-bad-image skip
+
+    An interrupted run resumes, in the middle of a training too, when started again with the same output folder.
+    """
+    given = {
+        "rows": _keys(rows),
+        "resnet": resnet,
+        "small_stem": False if stock_stem else None,
+        "image_size": image_size,
+        "seeds": seeds,
+        "epochs": epochs,
+        "decay_every": decay_every,
+        "precision": precision,
+    }
+    with answering_mistakes():
+        from rich.console import Console
+
+        from pfdl._internal.devices import resolve_device
+        from pfdl.experiments.contexts import run as experiment
+        from pfdl.vision.training import TrainingStoppedError
+
+        changes = {name: value for name, value in given.items() if value is not None}
+        config = replace(experiment.QUICK if quick else experiment.FULL, **changes)  # type: ignore[arg-type]
+        images = experiment.Images(None if data is None else str(data), superclass, on_bad_image, group_by)
+        place, console = resolve_device(device), Console(stderr=True)
+        try:
+            experiment.run(config, images, output, device=place, n_jobs=jobs, console=console, command=this_command())
+        except TrainingStoppedError as stopped:
+            typer.echo(stopped, err=True)
+            raise typer.Exit(130) from None
+        _write_tables(output)
+
+
+def _write_tables(output: Path) -> None:
+    from pfdl.experiments.reporting import write_tables
+
+    for path in write_tables(output):
+        typer.echo(path)
+
+
+def _keys(rows: str | None) -> tuple[str, ...] | None:
+    return None if rows is None else tuple(rows.split(","))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    group = typer.Typer(help="Rerun a table of the paper, beside the paper's own figures.", no_args_is_help=True)
+    for name, command in (
+        ("mmads", mmads),
+        ("colored-mnist", colored_mnist),
+        ("contexts", contexts),
+        ("table-ii", table_ii),
+    ):
+        group.command(name)(command)
+    app.add_typer(group, name="reproduce")

@@ -1,0 +1,42 @@
+"""What a user passes in, as NumPy arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+IndexArray = NDArray[np.intp]
+
+
+def as_array(values: Any) -> NDArray[Any]:
+    """Return an array, also of a tensor on a GPU, with gradients or in bfloat16, which NumPy lacks."""
+    if isinstance(values, torch.Tensor):
+        values = values.detach().cpu()
+        return np.asarray(values.float() if values.dtype == torch.bfloat16 else values)
+    return np.asarray(values)
+
+
+def as_numbers(name: str, values: Any) -> NDArray[np.int64]:
+    """Number labels of any kind from 0 in sorted order; rows of a one-hot matrix count as the column that is 1.
+
+    Raises:
+        ValueError: If there is not one label per sample.
+    """
+    given = as_array(values)
+    if given.ndim == 2 and given.shape[1] > 1 and _is_one_hot(given):
+        given = given.argmax(axis=1)
+    if given.ndim == 2 and given.shape[1] == 1:
+        given = given[:, 0]
+    if given.ndim != 1:
+        raise ValueError(f"{name} have shape {given.shape}; give one per sample, shape (n,), or one-hot rows.")
+    if given.dtype.kind == "f" and np.isnan(given).any():
+        raise ValueError(f"{name} have NaN among them; give every sample a label.")
+    return np.unique(given, return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
+def _is_one_hot(given: NDArray[Any]) -> bool:
+    return given.dtype.kind in "biuf" and bool(((given == 0) | (given == 1)).all() and (given.sum(axis=1) == 1).all())

@@ -1,0 +1,176 @@
+"""Train as if contexts told nothing about the class: draw all groups alike, or weigh their samples."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from typing import Any, overload
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+from torch.utils.data import Sampler
+
+from pfdl._internal.validation import check_count
+from pfdl.contexts._arrays import FloatArray, IndexArray, as_numbers
+from pfdl.objectives.weightings.balance import SMOOTHING
+
+HEAVY = 10.0
+"""From this weight on a single sample counts so much that a sampler is the better choice."""
+
+
+@overload
+def context_weights(labels: Tensor, contexts: Any, *, smoothing: float = SMOOTHING) -> Tensor: ...
+@overload
+def context_weights(labels: ArrayLike, contexts: Any, *, smoothing: float = SMOOTHING) -> FloatArray: ...
+def context_weights(labels: Any, contexts: Any, *, smoothing: float = SMOOTHING) -> Tensor | FloatArray:
+    """Return weights under which the contexts are equally frequent in every class.
+
+    Prefer :func:`context_sampler` where the loop allows it: rare groups then have many small gradients instead of a few
+    large ones, which trains better on the same groups.
+
+    Args:
+        labels: The classes, shape (n,): numbers or names.
+        contexts: The context of each sample, shape (n,): known, or from :func:`pfdl.infer_contexts`.
+        smoothing: What is added to the count of each group, as a part of the mean count of its class's groups. With 0
+            the balance is exact, and a few stray samples may outweigh their class.
+
+    Returns:
+        Shape (n,); the mean is 1 within every class, so that the classes keep their frequencies. A float32 tensor on
+        the device of ``labels`` if that is a tensor, otherwise a float64 array.
+
+    Raises:
+        ValueError: If the shapes do not fit or ``smoothing`` is not a finite number of at least 0.
+
+    Warns:
+        UserWarning: If a weight exceeds 10.
+
+    Example:
+        >>> context_weights([0, 0, 0, 0, 1, 1], ["snow", "snow", "snow", "sea", "snow", "sea"], smoothing=0.0).round(3)
+        array([0.667, 0.667, 0.667, 2.   , 1.   , 1.   ])
+    """
+    if not math.isfinite(smoothing) or smoothing < 0:
+        raise ValueError(f"smoothing is {smoothing}; give a finite number of at least 0.")
+    y, context = _pair(labels, contexts)
+    number = int(context.max(initial=-1)) + 1
+    cells, group, counts = np.unique(y * max(number, 1) + context, return_inverse=True, return_counts=True)
+    of_cell = cells // max(number, 1)
+    class_sizes = np.bincount(y).astype(np.float64)
+    weight = 1 / (counts + smoothing * class_sizes[of_cell] / max(number, 1))
+    totals = np.bincount(of_cell, weight * counts, minlength=len(class_sizes))
+    weight = weight * class_sizes[of_cell] / totals[of_cell]
+    if weight.max(initial=0.0) > HEAVY:
+        warnings.warn(
+            f"a group of {counts[weight.argmax()]} samples has weight {weight.max():.1f} each; above {HEAVY:g} a few "
+            "samples decide the training. Draw groups with pfdl.context_sampler instead, or raise smoothing.",
+            stacklevel=2,
+        )
+    weights: FloatArray = weight[group.reshape(-1)]
+    if isinstance(labels, Tensor):
+        return torch.from_numpy(weights).to(labels.device, torch.float32)
+    return weights
+
+
+class ContextSampler(Sampler[int]):
+    """Draw the numbers of samples so that all groups, one class in one context each, are equally frequent.
+
+    Within a group samples come in random order, and none comes again before all have come. Groups without samples are
+    left out.
+
+    Args:
+        labels: The classes, shape (n,).
+        contexts: The context of each sample, shape (n,).
+        num_samples: How many are drawn in an epoch over all processes; by default n.
+        seed: The order follows from it and from the number of the epoch, see :meth:`set_epoch`.
+        replicas: Number of processes that share an epoch.
+        rank: Which of these processes this is.
+    """
+
+    def __init__(
+        self,
+        labels: Any,
+        contexts: Any,
+        *,
+        num_samples: int | None = None,
+        seed: int = 0,
+        replicas: int = 1,
+        rank: int = 0,
+    ) -> None:
+        y, context = _pair(labels, contexts)
+        if not len(y):
+            raise ValueError("there are no samples to draw from; give at least one label.")
+        if num_samples is not None:
+            check_count("num_samples", num_samples, 1)
+        check_count("replicas", replicas, 1)
+        check_count("rank", rank, 0)
+        if rank >= replicas:
+            raise ValueError(f"rank is {rank}; with {replicas} replicas it must be below {replicas}.")
+        check_count("seed", seed, 0)
+        group = np.unique(y * (int(context.max()) + 1) + context, return_inverse=True)[1].reshape(-1)
+        order = np.argsort(group, kind="stable")
+        self._groups = np.split(order, np.cumsum(np.bincount(group))[:-1])
+        self._total = len(y) if num_samples is None else num_samples
+        self._replicas, self._rank = replicas, rank
+        self.seed, self.epoch = seed, 0
+
+    @property
+    def num_groups(self) -> int:
+        """How many groups have samples."""
+        return len(self._groups)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the number of the epoch, so that each has an order of its own and any can be drawn again."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return math.ceil(self._total / self._replicas)
+
+    def __iter__(self) -> Iterator[int]:
+        rng = np.random.default_rng((self.seed, self.epoch))
+        self.epoch += 1
+        total = len(self) * self._replicas
+        shares = np.full(len(self._groups), total // len(self._groups))
+        shares[rng.permutation(len(self._groups))[: total % len(self._groups)]] += 1
+        drawn = np.concatenate([_cycle(group, share, rng) for group, share in zip(self._groups, shares, strict=True)])
+        yield from rng.permutation(drawn)[self._rank :: self._replicas].tolist()
+
+
+def context_sampler(labels: Any, contexts: Any, *, num_samples: int | None = None, seed: int = 0) -> ContextSampler:
+    """Return a sampler for a ``DataLoader`` that draws all groups alike.
+
+    A group is one class in one context. This is the recommended way to train on contexts: on identical groups it does
+    better than weights in the loss.
+
+    Args:
+        labels: The classes, shape (n,), in the order of the dataset.
+        contexts: The context of each sample, shape (n,): known, or from :func:`pfdl.infer_contexts`.
+        num_samples: How many are drawn in an epoch; by default n.
+        seed: The order follows from it and from the number of the epoch.
+
+    Returns:
+        The sampler. For several processes, or to set the epoch by hand, see :class:`ContextSampler`.
+
+    Raises:
+        ValueError: If the shapes do not fit or there are no samples.
+
+    Example:
+        >>> labels, contexts = [0, 0, 0, 0, 0, 0, 1, 1], ["snow"] * 5 + ["sea"] * 3
+        >>> drawn = list(context_sampler(labels, contexts, num_samples=9))
+        >>> drawn.count(5)  # the only sample of class 0 at sea has a third of the draws
+        3
+    """
+    return ContextSampler(labels, contexts, num_samples=num_samples, seed=seed)
+
+
+def _cycle(group: IndexArray, share: int, rng: np.random.Generator) -> IndexArray:
+    rounds = [rng.permutation(group) for _ in range(-(-share // len(group)))]
+    return np.concatenate([*rounds, group[:0]])[:share]
+
+
+def _pair(labels: Any, contexts: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    y, context = as_numbers("labels", labels), as_numbers("contexts", contexts)
+    if y.shape != context.shape:
+        raise ValueError(f"labels have shape {y.shape} and contexts {context.shape}; both must be (n,).")
+    return y, context

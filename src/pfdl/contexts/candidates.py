@@ -1,0 +1,185 @@
+"""Candidates for contexts, each found in one way from a bounded sample, to be confirmed or rejected afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import numpy as np
+from sklearn.metrics import adjusted_rand_score
+
+from pfdl.contexts._arrays import FloatArray, IndexArray
+from pfdl.contexts.clusters import Clusters, PooledClusters, WithinClusters
+from pfdl.contexts.probe import RIDGES, RidgePath, equal_classes, held_out_predictions, spread
+
+NUMBERS = tuple(range(2, 13))
+"""Numbers of contexts that are tried."""
+
+AS_GOOD = 0.02
+"""Numbers of contexts whose stability differs by less are equally good."""
+
+AS_CLEAR = 0.01
+"""Of equally good numbers the one with the clearest clusters is taken; within this the smaller."""
+
+HALVINGS = 2
+CLUSTERED = 4000
+"""Clusters are sought in so many samples; all others are assigned to them."""
+
+LEAST_FEATURES = 4
+"""With fewer, halves of the features cannot confirm each other."""
+
+
+ClusterKind: TypeAlias = type[PooledClusters] | type[WithinClusters]
+
+
+class Candidate(Protocol):
+    """Contexts of samples, by their features and classes."""
+
+    @property
+    def method(self) -> str:
+        """The way in which they were found."""
+
+    @property
+    def stability(self) -> float:
+        """How well contexts by halves of the features agree."""
+
+    def assign(self, z: FloatArray, y: IndexArray) -> IndexArray:
+        """Return a number for each sample, shape (n,), from standardised features, shape (n, p)."""
+
+    def contexts_of(self, assigned: IndexArray, y: IndexArray) -> IndexArray:
+        """Return the contexts that follow from these numbers, shape (n,)."""
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterCandidate:
+    """Clusters of the number that is most stable."""
+
+    method: str
+    stability: float
+    clusters: Clusters
+
+    def assign(self, z: FloatArray, y: IndexArray) -> IndexArray:
+        """Return the nearest cluster of each sample."""
+        return self.clusters.assign(z, y)
+
+    def contexts_of(self, assigned: IndexArray, y: IndexArray) -> IndexArray:
+        """Return the clusters as they are."""
+        return assigned
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedCandidate:
+    """What a short training predicts.
+
+    Attributes:
+        method: ``"early"``: the predicted class is the context, for what is learnt first goes by the context;
+            ``"errors"``: right or wrong is the context, as in JTT.
+        stability: Of the samples on which trainings with either half of the features err, the share on which both give
+            the same wrong class.
+        ridge: How short the training is.
+        fits: One for each fold.
+        held_out: Of the samples that were fitted, the prediction by the fit to the others, shape (m,).
+    """
+
+    method: str
+    stability: float
+    ridge: float
+    fits: list[RidgePath]
+    held_out: IndexArray
+
+    def assign(self, z: FloatArray, y: IndexArray) -> IndexArray:
+        """Return the predicted class of samples that were not fitted."""
+        scores = np.sum([fit.scores(z, self.ridge) for fit in self.fits], axis=0)
+        predicted: IndexArray = scores.argmax(axis=1)
+        return predicted
+
+    def contexts_of(self, assigned: IndexArray, y: IndexArray) -> IndexArray:
+        """Return the predicted classes as they are, or whether they are wrong."""
+        return (assigned != y).astype(np.intp) if self.method == "errors" else assigned
+
+
+def train_shortly(z: FloatArray, y: IndexArray, seed: int) -> TrainedCandidate:
+    """Train linear classifiers and take the ridge at which halves of the features agree best on what is wrong.
+
+    A context that moves many features misleads a training with any half of them to the same wrong class. On samples
+    that are merely hard, or wrongly labelled, the halves go wrong differently.
+    """
+    rng = np.random.default_rng(seed)
+    classes = int(y.max()) + 1
+    weight = equal_classes(y, classes)
+    fold = spread(y, rng)
+    predicted, fits = held_out_predictions(z, y, fold, weight, classes)
+    agreement = np.zeros(len(RIDGES))
+    for _ in range(HALVINGS):
+        halves = np.array_split(rng.permutation(z.shape[1]), 2)
+        one, other = (held_out_predictions(z[:, half], y, fold, weight, classes)[0] for half in halves)
+        same = ((one == other) & (one != y)).sum(axis=1)
+        agreement += same / ((one != y) | (other != y)).sum(axis=1).clip(min=1) / HALVINGS
+    best = max(row for row in range(len(RIDGES)) if agreement[row] >= agreement.max() - AS_GOOD)
+    return TrainedCandidate("early", float(agreement[best]), RIDGES[best], fits, predicted[best])
+
+
+def find_clusters(
+    kind: ClusterKind,
+    z: FloatArray,
+    y: IndexArray,
+    *,
+    number: int | None,
+    seed: int,
+) -> ClusterCandidate:
+    """Find the number of clusters on which halves of the features agree best."""
+    rng = np.random.default_rng(seed)
+    random_state = int(rng.integers(2**31))
+    distinct = len(np.unique(z, axis=0))
+    numbers = [number] if number is not None else [candidate for candidate in NUMBERS if candidate <= distinct]
+    halves = [np.array_split(rng.permutation(z.shape[1]), 2) for _ in range(HALVINGS)]
+    parts = [[(half, kind(z[:, half], y)) for half in pair] for pair in halves]
+
+    def stability(candidate: int) -> float:
+        agreed = []
+        for pair in parts:
+            found = [model.fit(candidate, random_state).assign(z[:, half], y) for half, model in pair]
+            agreed.append(adjusted_rand_score(*found))
+        return float(np.mean(agreed))
+
+    stable = {candidate: stability(candidate) for candidate in numbers}
+    best = max(stable.values())
+    model = kind(z, y)
+    fits = {
+        candidate: model.fit(candidate, random_state) for candidate, value in stable.items() if value >= best - AS_GOOD
+    }
+    clearest = max(fit.separation for fit in fits.values())
+    taken = min(candidate for candidate, fit in fits.items() if fit.separation >= clearest - AS_CLEAR)
+    return ClusterCandidate(kind.name, stable[taken], fits[taken])
+
+
+def rows_to_cluster(y: IndexArray, suspected: IndexArray, seed: int) -> IndexArray:
+    """Choose samples in which every context has some weight.
+
+    Half of them are samples that a short training gets wrong, as far as there are so many, because rare groups are
+    among these; the rest is drawn from all, the same number from every class as far as it goes.
+
+    Args:
+        y: The classes, shape (m,).
+        suspected: The numbers of the samples that a short training gets wrong.
+        seed: Of the choice.
+    """
+    if len(y) <= CLUSTERED:
+        return np.arange(len(y))
+    rng = np.random.default_rng(seed)
+    rare = rng.permutation(suspected)[: CLUSTERED // 2]
+    others = np.setdiff1d(np.arange(len(y)), rare)
+    rest = others[stratified_rows(y[others], CLUSTERED - len(rare), rng)]
+    return np.sort(np.concatenate([rare, rest]))
+
+
+def stratified_rows(group: IndexArray, most: int, rng: np.random.Generator) -> IndexArray:
+    """Draw at most so many samples, the same number of every group as far as it has them; sorted."""
+    if len(group) <= most:
+        return np.arange(len(group))
+    order = rng.permutation(len(group))
+    order = order[np.argsort(group[order], kind="stable")]
+    sizes = np.bincount(group)
+    rank = np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # 0, 1, … within each group
+    by_rank = np.argsort(rank, kind="stable")[:most]
+    return np.sort(order[by_rank])

@@ -1,0 +1,189 @@
+"""Whether contexts are to be believed: stable, associated with the class, and such that balancing them helps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfdl.contexts._arrays import FloatArray, IndexArray
+from pfdl.contexts.probe import equal_groups, held_out_predictions, spread
+
+TRAINED = ("early", "errors")
+
+LEAST_GAIN = 0.05
+"""Balancing must raise the held-out accuracy, mean of usual and unusual groups, by this much. Groups that have nothing
+to do with a context gain 0.00 to 0.02."""
+
+LEAST_GAP = 0.05
+"""A short training must do worse in unusual groups by this much, or there is nothing to balance."""
+
+ERRORS_SURE = 3.0
+"""The gain must exceed its standard error this many times."""
+
+CHANCE = 1e-3
+"""Contexts are associated with the class if independent ones would look so with a smaller probability."""
+
+LEAST_UNUSUAL = 10
+"""With fewer samples in unusual groups nothing can be measured there."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What was found in one way, and whether it is believed.
+
+    Attributes:
+        method: The way: ``"pooled"``, ``"within"``, ``"early"`` or ``"errors"``.
+        number: How many contexts it found.
+        stability: How well contexts by two random halves of the features agree, 1 if fully.
+        association: Cramér's V of context and class: 0 if independent, 1 if one follows from the other.
+        usual: Held-out accuracy of a short training in usual groups; NaN where it was not measured.
+        unusual: The same in unusual groups: a class in a context that it has less often than other classes.
+        balanced_usual: The same as ``usual`` if the training draws all groups alike.
+        balanced_unusual: The same as ``unusual`` if the training draws all groups alike.
+        gain: What balancing adds to the mean of both, and
+        gain_error: its standard error.
+        accepted: Whether all checks hold.
+        reason: The check that failed, or what speaks for these contexts, as the end of a sentence.
+    """
+
+    method: str
+    number: int
+    stability: float
+    association: float = float("nan")
+    usual: float = float("nan")
+    unusual: float = float("nan")
+    balanced_usual: float = float("nan")
+    balanced_unusual: float = float("nan")
+    gain: float = float("nan")
+    gain_error: float = float("nan")
+    accepted: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Samples by which contexts are judged, and how many samples of each group there are in all.
+
+    Attributes:
+        z: Standardised features, shape (m, p).
+        y: Classes, shape (m,).
+        context: Contexts, shape (m,).
+        counts: Samples of each class in each context, of all data, shape (classes, contexts).
+        associated: The same for what must be associated with the class: the contexts, or the classes that a short
+            training predicts where a context is only whether these are right.
+    """
+
+    z: FloatArray
+    y: IndexArray
+    context: IndexArray
+    counts: NDArray[np.int64]
+    associated: NDArray[np.int64]
+
+
+def unstable(method: str, stability: float) -> Trial:
+    """Reject contexts on which halves of the features disagree."""
+    return Trial(method, 0, stability, reason=f"halves of the features disagree on them ({stability:.2f})")
+
+
+def confirm(method: str, stability: float, judged: Judged, seed: int) -> Trial:
+    """Check contexts that are stable; the first check that fails is the reason."""
+    counts = judged.counts
+    number = int((counts.sum(axis=0) > 0).sum())
+    trial = Trial(method, number, stability)
+    if number < 2:
+        return _rejected(trial, "they are all one")
+    association, chance = cramers_v(judged.associated)
+    trial = Trial(method, number, stability, association)
+    if chance > CHANCE:
+        return _rejected(trial, f"they do not go with the class (Cramér's V {association:.2f})")
+    usual = usual_groups(counts)
+    if method == "errors":
+        usual[:] = np.arange(counts.shape[1]) == 0
+    unusual = ~usual[judged.y, judged.context]
+    if min(int(unusual.sum()), int((~unusual).sum())) < LEAST_UNUSUAL:
+        return _rejected(trial, f"only {int(unusual.sum())} samples are in unusual groups, too few to judge by")
+    plain, balanced = _short_trainings(judged, seed)
+    levels = np.array([[row[unusual].mean() + row[~unusual].mean() for row in side] for side in (plain, balanced)])
+    # Clusters are judged by the training that does best with them. What a short training predicts is judged by the
+    # length at which it shows most, for it was found by one that was short.
+    best = int(np.argmax(levels[1] - levels[0] if method in TRAINED else levels[1]))
+    before, after = plain[best], balanced[best]
+    change = after.astype(np.float64) - before
+    gain = 0.5 * float(change[unusual].mean() + change[~unusual].mean())
+    error = 0.5 * float(np.hypot(*(change[part].std() / np.sqrt(part.sum()) for part in (unusual, ~unusual))))
+    trial = Trial(
+        method,
+        number,
+        stability,
+        association,
+        usual=float(before[~unusual].mean()),
+        unusual=float(before[unusual].mean()),
+        balanced_usual=float(after[~unusual].mean()),
+        balanced_unusual=float(after[unusual].mean()),
+        gain=gain,
+        gain_error=error,
+    )
+    if trial.usual - trial.unusual < LEAST_GAP:
+        return _rejected(
+            trial,
+            f"a short training does as well in unusual groups ({trial.unusual:.0%}) as in usual ({trial.usual:.0%})",
+        )
+    if gain < max(LEAST_GAIN, ERRORS_SURE * error):
+        return _rejected(trial, f"balancing them does not help held-out samples ({100 * gain:+.1f} points)")
+    return replace(
+        trial,
+        accepted=True,
+        reason=f"halves of the features agree on them ({stability:.2f}), they go with the class (Cramér's V "
+        f"{association:.2f}), and of held-out samples in unusual groups a short training gets {trial.unusual:.0%} "
+        f"right, one that draws all groups alike {trial.balanced_unusual:.0%}",
+    )
+
+
+def cramers_v(counts: NDArray[np.int64]) -> tuple[float, float]:
+    """Return Cramér's V of a table of counts, and the chance of so large a χ² under independence."""
+    from scipy.stats import chi2
+
+    table = counts[counts.sum(axis=1) > 0][:, counts.sum(axis=0) > 0].astype(np.float64)
+    least = min(table.shape) - 1
+    if least < 1:
+        return 0.0, 1.0
+    expected = table.sum(axis=1, keepdims=True) * table.sum(axis=0) / table.sum()
+    statistic = float(((table - expected) ** 2 / expected).sum())
+    freedom = (table.shape[0] - 1) * (table.shape[1] - 1)
+    return float(np.sqrt(statistic / table.sum() / least)), float(chi2.sf(statistic, freedom))
+
+
+def group_table(y: IndexArray, context: IndexArray) -> NDArray[np.int64]:
+    """Count the samples of each class in each context, shape (classes, contexts)."""
+    classes, number = int(y.max()) + 1, int(context.max()) + 1
+    return np.bincount(y * number + context, minlength=classes * number).reshape(classes, number)
+
+
+def usual_groups(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return for each class and context whether the class has this context more often than all classes together."""
+    of_class, of_context = counts.sum(axis=1, keepdims=True), counts.sum(axis=0)
+    usual: NDArray[np.bool_] = counts * counts.sum() > of_class * of_context
+    return usual
+
+
+def _short_trainings(judged: Judged, seed: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which held-out samples a training gets right, plain and with all groups alike, shape (ridges, m)."""
+    y, context = judged.y, judged.context
+    classes, number = judged.counts.shape
+    group = y * number + context
+    held = np.bincount(group, minlength=classes * number).reshape(classes, number)
+    # Of a group of which only some samples are here, each stands for several: plain training has the true shares.
+    stands_for = (judged.counts / held.clip(min=1))[y, context]
+    plain = stands_for / judged.counts.sum(axis=1)[y]
+    fold = spread(group, np.random.default_rng(seed))
+    right = [
+        held_out_predictions(judged.z, y, fold, weight, classes)[0] == y
+        for weight in (plain, equal_groups(y, context, classes))
+    ]
+    return right[0], right[1]
+
+
+def _rejected(trial: Trial, reason: str) -> Trial:
+    return replace(trial, reason=reason)

@@ -1,0 +1,196 @@
+"""How good inferred contexts are, and how a model does in the groups that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfdl._internal.validation import check_count
+from pfdl.contexts._arrays import IndexArray, as_array, as_numbers
+
+
+@dataclass(frozen=True)
+class GroupReport:
+    """How well inferred contexts match the true ones.
+
+    Attributes:
+        ari: Adjusted Rand index within classes, the mean over classes that have more than one true context: 1 if the
+            groups are the same, 0 if no better than chance. Over all samples at once it would be near 1 for finding
+            nothing, wherever the context goes with the class.
+        accuracy: Share of samples whose inferred context is the true one, after matching the two one to one.
+        worst_group_accuracy: The smallest such share in any true group, one class in one context.
+        minority_precision: Of the samples outside their class's most frequent inferred context, the share that is
+            outside its most frequent true context; NaN where there are none.
+        minority_recall: Of the samples outside their class's most frequent true context, the share that is outside its
+            most frequent inferred context; NaN where there are none.
+    """
+
+    ari: float
+    accuracy: float
+    worst_group_accuracy: float
+    minority_precision: float
+    minority_recall: float
+
+
+def group_report(labels: Any, contexts: Any, true_contexts: Any) -> GroupReport:
+    """Compare inferred contexts with the true ones.
+
+    Args:
+        labels: The classes, shape (n,).
+        contexts: The inferred contexts, shape (n,).
+        true_contexts: The true contexts, shape (n,).
+
+    Returns:
+        The scores, each from 0 to 1 (``ari`` may fall slightly below 0).
+
+    Raises:
+        ValueError: If the shapes do not fit or there are no samples.
+
+    Example:
+        >>> group_report([0, 0, 0, 0, 1, 1, 1, 1], [5, 5, 5, 7, 7, 7, 7, 5], [0, 0, 0, 1, 1, 1, 1, 0]).ari
+        1.0
+    """
+    from scipy.optimize import linear_sum_assignment
+    from sklearn.metrics import adjusted_rand_score
+
+    y, found, true = _numbers(labels=labels, contexts=contexts, true_contexts=true_contexts)
+    table = _table(found, true)
+    match = np.full(len(table), -1)
+    rows, columns = linear_sum_assignment(-table)
+    match[rows] = columns
+    right = match[found] == true
+    classes = [y == label for label in range(int(y.max()) + 1)]
+    varied = [mine for mine in classes if len(np.unique(true[mine])) > 1]
+    ari = np.mean([adjusted_rand_score(true[mine], found[mine]) for mine in varied]) if varied else np.nan
+    group = y * (int(true.max()) + 1) + true
+    minority, guessed = _is_minority(y, true), _is_minority(y, found)
+    both = float((minority & guessed).sum())
+    return GroupReport(
+        ari=float(ari),
+        accuracy=float(right.mean()),
+        worst_group_accuracy=float(min(right[group == number].mean() for number in np.unique(group))),
+        minority_precision=both / guessed.sum() if guessed.any() else float("nan"),
+        minority_recall=both / minority.sum() if minority.any() else float("nan"),
+    )
+
+
+@dataclass(frozen=True)
+class GroupAccuracy:
+    """Accuracy by groups, one class in one context each.
+
+    Attributes:
+        worst: In the group with the fewest right.
+        group_average: The mean over groups, each counting the same.
+        mixture_average: The mean over samples, so under the mixture of groups that these samples have.
+    """
+
+    worst: float
+    group_average: float
+    mixture_average: float
+
+
+def group_accuracy(predictions: Any, labels: Any, contexts: Any, *, min_samples: int = 1) -> GroupAccuracy:
+    """Return the accuracy of predicted classes in the worst group, over groups and over samples.
+
+    Args:
+        predictions: The predicted classes, shape (n,), or scores of all classes, shape (n, classes).
+        labels: The true classes, shape (n,), in the same numbers or names.
+        contexts: The context of each sample, shape (n,), known or inferred.
+        min_samples: Groups with fewer samples are left out of ``worst`` and ``group_average``, because the accuracy of
+            a few samples is mostly chance. If all groups are that small, none is left out.
+
+    Returns:
+        The three accuracies, from 0 to 1.
+
+    Raises:
+        ValueError: If the shapes do not fit or there are no samples.
+    """
+    check_count("min_samples", min_samples, 1)
+    given, truth = as_array(predictions), as_array(labels)
+    if given.ndim == 2 and given.shape[1] > 1:
+        given = given.argmax(axis=1)
+    given = given.reshape(-1) if given.ndim == 2 else given
+    y, context = _numbers(labels=truth, contexts=contexts)
+    if given.shape != y.shape:
+        raise ValueError(f"predictions have shape {given.shape} and labels {y.shape}; give one prediction per sample.")
+    right = (given == truth.reshape(-1)).astype(np.float64)
+    group = y * (int(context.max()) + 1) + context
+    counts = np.bincount(group)
+    large = counts >= min(min_samples, int(counts.max()))
+    large &= counts > 0
+    accuracy = np.bincount(group, right)[large] / counts[large]
+    return GroupAccuracy(float(accuracy.min()), float(accuracy.mean()), float(right.mean()))
+
+
+def worst_group_accuracy(predictions: Any, labels: Any, contexts: Any, *, min_samples: int = 1) -> float:
+    """Return the accuracy in the worst group, one class in one context.
+
+    On held-out samples of the *training* distribution, with inferred contexts, this chooses a stopping step or a
+    setting without a look at any test sample: see :func:`choose_by_worst_group`.
+
+    Args:
+        predictions: The predicted classes, shape (n,), or scores of all classes, shape (n, classes).
+        labels: The true classes, shape (n,).
+        contexts: The context of each sample, shape (n,), known or inferred.
+        min_samples: Groups with fewer samples are left out, unless all are that small.
+
+    Returns:
+        From 0 to 1.
+
+    Example:
+        >>> worst_group_accuracy([0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 1], ["sea", "sea", "snow", "snow", "snow", "sea"])
+        0.0
+    """
+    return group_accuracy(predictions, labels, contexts, min_samples=min_samples).worst
+
+
+def choose_by_worst_group(candidates: Sequence[Any], labels: Any, contexts: Any, *, min_samples: int = 1) -> int:
+    """Return which candidate is best in its worst group.
+
+    Args:
+        candidates: For each candidate (an epoch, a setting) its predictions on the same held-out samples.
+        labels: The true classes of these samples, shape (n,).
+        contexts: Their contexts, shape (n,), known or inferred.
+        min_samples: Groups with fewer samples are left out, unless all are that small.
+
+    Returns:
+        The number of the candidate. Where the worst groups are equal the average over groups decides, then the earlier.
+
+    Raises:
+        ValueError: If there are no candidates or the shapes do not fit.
+
+    Example:
+        >>> choose_by_worst_group([[0, 0, 0, 0], [0, 1, 0, 1]], [0, 0, 1, 1], ["a", "b", "a", "b"])
+        0
+    """
+    if not len(candidates):
+        raise ValueError("there are no candidates to choose from; give the predictions of at least one.")
+    scores = [group_accuracy(one, labels, contexts, min_samples=min_samples) for one in candidates]
+    return max(range(len(scores)), key=lambda number: (scores[number].worst, scores[number].group_average, -number))
+
+
+def _numbers(**columns: Any) -> list[NDArray[np.int64]]:
+    numbers = [as_numbers(name, values) for name, values in columns.items()]
+    if len({column.shape for column in numbers}) > 1:
+        shapes = ", ".join(f"{name} {column.shape}" for name, column in zip(columns, numbers, strict=True))
+        raise ValueError(f"the shapes differ: {shapes}; all must be (n,).")
+    if not len(numbers[0]):
+        raise ValueError("there are no samples; give at least one.")
+    return numbers
+
+
+def _table(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
+    table = np.zeros((int(first.max()) + 1, int(second.max()) + 1), dtype=np.int64)
+    np.add.at(table, (first, second), 1)
+    return table
+
+
+def _is_minority(y: NDArray[np.int64], context: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether a sample is outside its class's most frequent context."""
+    usual: IndexArray = _table(y, context).argmax(axis=1)
+    outside: NDArray[np.bool_] = usual[y] != context
+    return outside

@@ -1,0 +1,160 @@
+"""One door for all images: folders, tables, datasets and the built-in shapes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pfdl._internal.text import printable
+from pfdl.data.datasets import DatasetSource
+from pfdl.data.joining import JoinedSource
+from pfdl.data.manifest import Manifest
+from pfdl.data.shapes import Shapes
+from pfdl.data.sources import ContextFolder, ContextSource
+from pfdl.data.tables import TABLES, Columns, MetadataTable
+
+SHAPES = "shapes"
+"""The word that stands for the built-in data set."""
+
+_NAMED = 8
+"""So many classes or contexts are named; of more, the first ones."""
+
+
+def open_images(
+    data: Any,
+    *,
+    path_column: str | None = None,
+    label_column: str | None = None,
+    context_column: str | None = None,
+    split_column: str | None = None,
+    group_column: str | None = None,
+    superclass: str | None = None,
+    on_bad_image: str = "error",
+    on_progress: Callable[[int, int], None] | None = None,
+    like: Manifest | None = None,
+    test: Any = None,
+) -> ContextSource:
+    """Open images, whatever form they have.
+
+    Args:
+        data: One of
+
+            - a folder ``class/image``, ``class/context/image`` or ``superclass/class/context/image``;
+            - a folder with ``train``, ``val`` and ``test`` in it (or ``training``, ``validation``, ``valid``,
+              ``testing``), each of them ``class/image`` or ``class/context/image``;
+            - a table (``.csv``, ``.tsv``, ``.parquet``) with a line per image;
+            - the word ``"shapes"`` for the built-in data set;
+            - in Python also a map-style dataset of PyTorch or Hugging Face that gives image and label, or a mapping
+              from names of sets to such datasets;
+            - a source, which is returned as it is.
+        path_column: Column of a table that has the path of the image; entry of a dataset that is the image. For this
+            and the following columns, the usual names are looked for if none is given.
+        label_column: Column with the class.
+        context_column: Column with the context, if any.
+        split_column: Column with the set: train, val, test or, as WILDS has it, 0, 1, 2.
+        group_column: Column of what must stay on one side of a split, such as a patient. Never guessed.
+        superclass: Which folder of the top level to use, where there is such a level (NICO).
+        on_bad_image: ``"error"`` to refuse data with unusable files, ``"skip"`` to leave them out.
+        on_progress: Called with the number of images checked so far and the number of all images.
+        like: A manifest of the same data: the columns it was made from, and the settings of the built-in shapes, are
+            taken over.
+        test: Further images that are the test set, in any of these forms; then all of ``data`` is trained on.
+
+    Returns:
+        The source. Files are read when its samples are first asked for.
+
+    Raises:
+        FileNotFoundError: If there is no such folder or table.
+        TypeError: If ``data`` is none of the above.
+        ValueError: If an option does not fit the data.
+
+    Example:
+        >>> import torch
+        >>> source = open_images([(torch.full((3, 8, 8), number / 40), number % 2) for number in range(40)])
+        >>> print(describe_images(source))
+        Images: 40, of 2 classes (0, 1), without contexts.
+        Sets: none of their own; a split will be made.
+    """
+    columns = Columns(path_column, label_column, context_column, split_column, group_column)
+    described = {} if like is None else like.parameters.get("source", {})
+    options: dict[str, Any] = {"superclass": superclass, "on_bad_image": on_bad_image, "on_progress": on_progress}
+    if test is None:
+        return _open(data, columns, described, **options)
+    train_part, test_part = (described.get(name, {}) for name in ("train", "test"))
+    return JoinedSource(_open(data, columns, train_part, **options), _open(test, columns, test_part, **options))
+
+
+def _open(
+    data: Any,
+    columns: Columns,
+    described: Mapping[str, Any],
+    *,
+    superclass: str | None,
+    on_bad_image: str,
+    on_progress: Callable[[int, int], None] | None,
+) -> ContextSource:
+    if isinstance(data, (str, Path)):
+        if str(data) == SHAPES:
+            return _open_shapes(described)
+        path = Path(data)
+        if path.suffix.lower() in TABLES and not path.is_dir():
+            hints = described.get("columns") if isinstance(described.get("columns"), dict) else None
+            return MetadataTable(path, columns=columns, hints=hints, on_bad_image=on_bad_image, on_progress=on_progress)
+        if columns.are_given:
+            raise ValueError(f"columns are named, but {path} is no table; give a file ending in {', '.join(TABLES)}.")
+        return ContextFolder(path, superclass=superclass, on_bad_image=on_bad_image, on_progress=on_progress)
+    if all(hasattr(data, name) for name in ("samples", "description", "load")):
+        source: ContextSource = data
+        return source
+    return DatasetSource(data, columns=columns, on_progress=on_progress)
+
+
+def _open_shapes(described: Mapping[str, Any]) -> ContextSource:
+    settings = {name: described[name] for name in ("per_cell", "strength", "seed") if name in described}
+    try:
+        return Shapes(**settings)
+    except TypeError as error:
+        raise ValueError(f"the manifest does not describe images of the built-in shapes: {error}") from None
+
+
+def describe_images(source: ContextSource, manifest: Manifest | None = None) -> str:
+    """Say in two lines what was understood: classes and contexts, and how many images each set has.
+
+    Args:
+        source: The images; every one is read if that was not done before.
+        manifest: Their split, if there is one already.
+
+    Returns:
+        Two lines.
+
+    Raises:
+        ValueError: If the images cannot be used.
+    """
+    samples = source.samples if manifest is None else manifest.rows
+    classes = sorted({sample.class_name for sample in samples})
+    contexts = sorted({sample.context for sample in samples} - {""})
+    where = f"in {_counted(contexts, 'context')}" if contexts else "without contexts"
+    first = f"Images: {len(samples)}, of {_counted(classes, 'class')}, {where}."
+    if manifest is not None:
+        sizes = {name: len(manifest.rows_of(name)) for name in manifest.set_names}
+        own = manifest.parameters.get("protocol") == "own"
+        return f"{first}\nSets{', as the data has them' if own else ''}: {_sizes(sizes)}."
+    splits = Counter(sample.split for sample in source.samples if sample.split)
+    if not splits:
+        return f"{first}\nSets: none of their own; a split will be made."
+    return f"{first}\nSets, as the data has them: {_sizes({name: splits[name] for name in _ORDER if splits[name]})}."
+
+
+_ORDER = ("train", "validation", "test")
+
+
+def _sizes(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sizes.items())
+
+
+def _counted(names: Sequence[str], what: str) -> str:
+    shown = ", ".join(map(printable, names[:_NAMED])) + (", …" if len(names) > _NAMED else "")
+    plural = {"class": "classes"}.get(what, f"{what}s")
+    return f"{len(names)} {plural if len(names) != 1 else what} ({shown})"

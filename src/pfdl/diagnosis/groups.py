@@ -1,0 +1,140 @@
+"""Accuracy by class, by context and by group (one class in one context): the one place where it is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+Mixture = Mapping[tuple[Any, Any], float]
+"""How many images, or which share of them, each group has: keys are (label, context)."""
+
+
+@dataclass(frozen=True)
+class GroupAccuracy:
+    """The samples of one class in one context, and the share of them that is recognised."""
+
+    label: Any
+    context: Any
+    accuracy: float
+    samples: int
+
+    @property
+    def variance(self) -> float:
+        """Squared standard error of the accuracy.
+
+        It is counted with one more right and one more wrong answer, so that ten right ones of ten are not taken for
+        certainty.
+        """
+        count = self.samples + 2
+        share = (self.accuracy * self.samples + 1) / count
+        return share * (1 - share) / count
+
+
+@dataclass(frozen=True)
+class Accuracies:
+    """Shares of samples whose class is recognised, from 0 to 1.
+
+    Attributes:
+        overall: Of all samples, each counted alike.
+        by_label: For each class.
+        by_context: For each context; empty if none are known.
+        groups: For each class in each context, in the order of their names; without contexts for each class, in "".
+        worst_group: The one with the lowest accuracy; of equal ones, the one with the most samples.
+    """
+
+    overall: float
+    by_label: dict[Any, float]
+    by_context: dict[Any, float]
+    groups: tuple[GroupAccuracy, ...]
+    worst_group: GroupAccuracy
+
+    @property
+    def average_over_groups(self) -> float:
+        """Mean of the groups' accuracies: every group counts alike, however few samples it has."""
+        return float(np.mean([group.accuracy for group in self.groups]))
+
+    def average_in(self, mixture: Mixture) -> float:
+        """Return the accuracy to expect on samples whose groups have other proportions.
+
+        Args:
+            mixture: The proportions, for instance those of the training set.
+
+        Returns:
+            The weighted mean of the groups' accuracies; NaN if a group of the mixture has not been tested.
+        """
+        tested = {(group.label, group.context): group.accuracy for group in self.groups}
+        if not mixture or any(key not in tested for key, share in mixture.items() if share):
+            return float("nan")
+        total = sum(mixture.values())
+        return float(sum(share * tested[key] for key, share in mixture.items() if share) / total)
+
+
+def count_groups(labels: NDArray[Any], contexts: NDArray[Any] | None) -> dict[tuple[Any, Any], float]:
+    """Count the samples of each group.
+
+    Example:
+        >>> import numpy as np
+        >>> count_groups(np.array(["cow", "cow", "camel"]), np.array(["grass", "sand", "sand"]))
+        {('camel', 'sand'): 1.0, ('cow', 'grass'): 1.0, ('cow', 'sand'): 1.0}
+    """
+    label_names, y = np.unique(labels, return_inverse=True)
+    context_names, c = np.unique(_everywhere(labels, contexts), return_inverse=True)
+    table = np.zeros((len(label_names), len(context_names)))
+    np.add.at(table, (y, c), 1)
+    return {
+        (label, context): float(table[i, j])
+        for i, label in enumerate(label_names.tolist())
+        for j, context in enumerate(context_names.tolist())
+        if table[i, j]
+    }
+
+
+def measure_accuracy(right: NDArray[np.bool_], labels: NDArray[Any], contexts: NDArray[Any] | None) -> Accuracies:
+    """Measure accuracy by class, by context and by both; without contexts the groups are the classes.
+
+    Args:
+        right: Whether each sample was recognised, shape (n,).
+        labels: The class of each sample, shape (n,).
+        contexts: The context of each sample, shape (n,), if known.
+
+    Returns:
+        The accuracies.
+
+    Example:
+        >>> import numpy as np
+        >>> labels, contexts = np.array(["cow", "cow", "camel"]), np.array(["grass", "sand", "sand"])
+        >>> found = measure_accuracy(np.array([True, False, True]), labels, contexts)
+        >>> found.by_context, found.worst_group.label
+        ({'grass': 1.0, 'sand': 0.5}, 'cow')
+    """
+    where = _everywhere(labels, contexts)
+    hits = count_groups(labels[right], where[right])
+    groups = tuple(
+        GroupAccuracy(label, context, hits.get((label, context), 0.0) / count, int(count))
+        for (label, context), count in count_groups(labels, where).items()
+    )
+
+    def pool(part: str) -> dict[Any, float]:
+        names = dict.fromkeys(sorted(getattr(group, part) for group in groups))
+        chosen = {name: [group for group in groups if getattr(group, part) == name] for name in names}
+        return {
+            name: sum(g.accuracy * g.samples for g in some) / sum(g.samples for g in some)
+            for name, some in chosen.items()
+        }
+
+    return Accuracies(
+        overall=float(right.mean()),
+        by_label=pool("label"),
+        by_context={} if contexts is None else pool("context"),
+        groups=groups,
+        worst_group=min(groups, key=lambda group: (group.accuracy, -group.samples)),
+    )
+
+
+def _everywhere(labels: NDArray[Any], contexts: NDArray[Any] | None) -> NDArray[Any]:
+    return np.full(len(labels), "") if contexts is None else contexts

@@ -1,0 +1,360 @@
+"""Does a model rely on the context? Yes, no or cannot tell, from its answers alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfdl.diagnosis.groups import Accuracies, GroupAccuracy, Mixture, measure_accuracy
+
+FloatArray = NDArray[np.float64]
+
+YES, NO, CANNOT_TELL = "yes", "no", "cannot tell"
+
+MATTERS = 0.05
+"""A difference of accuracy below this counts as none."""
+
+SURE = 2.0
+"""Standard errors by which a difference must be away from a limit."""
+
+_CAUTION = (
+    "Each context shows one class only, so that contexts which are hard in themselves cannot be ruled out as a cause."
+)
+
+
+@dataclass(frozen=True)
+class ClassReliance:
+    """One class: its usual context, and its accuracy there and elsewhere; NaN where there are no images."""
+
+    label: Any
+    usual_context: Any
+    in_usual: float
+    elsewhere: float
+
+    @property
+    def loss(self) -> float:
+        """What is lost outside the usual context."""
+        return self.in_usual - self.elsewhere
+
+
+@dataclass(frozen=True)
+class ContextReliance:
+    """Whether the answers of a model follow the context. Shares from 0 to 1.
+
+    The usual context of a class is the one that goes with it in training.
+
+    Attributes:
+        in_usual: Accuracy on images of a class in its usual context.
+        elsewhere: Accuracy on all other images.
+        standard_error: Of the difference of the two.
+        effect: The part of the difference that is left when each class and each context may be hard in itself: the
+            coefficient of "in the usual context" beside those of class and context in a least-squares fit. This decides
+            the answer. Where each context shows one class only, nothing can be allowed for, and it is the plain
+            difference. NaN if all classes have the same usual context, so that nothing goes with a class.
+        effect_error: Its standard error.
+        separable: Whether hard classes and contexts could be allowed for.
+        by_class: Each class, the largest loss first.
+        misled: Of the wrong answers to images in a context that is usual for other classes: the share that names one of
+            those classes. NaN if there are none.
+        misled_by_chance: What that share would be if wrong answers fell on all wrong classes alike.
+        wrong_answers: Number of those wrong answers.
+        samples_elsewhere: Number of images outside the usual context.
+    """
+
+    in_usual: float
+    elsewhere: float
+    standard_error: float
+    effect: float
+    effect_error: float
+    separable: bool
+    by_class: tuple[ClassReliance, ...]
+    misled: float
+    misled_by_chance: float
+    wrong_answers: int
+    samples_elsewhere: int
+
+    @property
+    def difference(self) -> float:
+        """Accuracy in the usual context minus accuracy elsewhere."""
+        return self.in_usual - self.elsewhere
+
+    @property
+    def answer(self) -> str:
+        """``"yes"``, ``"no"`` or ``"cannot tell"``.
+
+        Yes: the effect is at least 5 points and more than two standard errors above 0. No: it lies more than two
+        standard errors below 5 points. Where all classes have the same usual context, the plain difference may say no,
+        but never yes.
+        """
+        if np.isnan(self.effect):
+            return NO if self.difference + SURE * self.standard_error < MATTERS else CANNOT_TELL
+        if self.effect >= MATTERS and self.effect > SURE * self.effect_error:
+            return YES
+        return NO if self.effect + SURE * self.effect_error < MATTERS else CANNOT_TELL
+
+    def sentences(self) -> tuple[str, ...]:
+        """Say what was found: first the answer, then what supports it."""
+        figures = (
+            f"{100 * self.in_usual:.0f} % right in a class's usual context, {100 * self.elsewhere:.0f} % elsewhere "
+            f"(difference {_points(self.difference, self.standard_error)})"
+        )
+        adjusted = f"{_points(self.effect, self.effect_error)} once hard classes and contexts are allowed for"
+        differs = abs(self.effect - self.difference) > self.effect_error
+        if self.answer == YES:
+            more = f"; {adjusted}" if differs else ""
+            caution = () if self.separable else (_CAUTION,)
+            return (f"Yes, the model relies on the context: {figures}{more}.", *caution, *self._who(), *self._misled())
+        if self.answer == NO:
+            more = f"; {adjusted}" if differs else ""
+            return (
+                f"No, the model does not rely on the context: {figures}{more}. Less than {100 * MATTERS:.0f} points "
+                "count as none.",
+            )
+        begin = f"Cannot tell whether the model relies on the context: {figures}"
+        if np.isnan(self.effect):
+            return (
+                f"{begin}, but all classes have the same usual context in training, so that a model that relies on it "
+                "and contexts that are harder for every model look the same.",
+            )
+        needed = self.samples_elsewhere * (SURE * self.effect_error / MATTERS) ** 2
+        many = f"about {_rounded(needed)} would do" if needed > 1.5 * self.samples_elsewhere else "some more would do"
+        more = f", {adjusted}" if differs else ""
+        return (f"{begin}{more}. {self.samples_elsewhere} images outside usual contexts are too few; {many}.",)
+
+    def _who(self) -> tuple[str, ...]:
+        worst = [one for one in self.by_class if one.loss >= MATTERS][:3]
+        if not worst:
+            return ()
+        parts = ", ".join(
+            f"{one.label} ({100 * one.in_usual:.0f} % in {one.usual_context}, {100 * one.elsewhere:.0f} % elsewhere)"
+            for one in worst
+        )
+        return (f"Most affected: {parts}.",)
+
+    def _misled(self) -> tuple[str, ...]:
+        if not self.wrong_answers or self.misled <= self.misled_by_chance:
+            return ()
+        return (
+            f"Wrong answers follow the context: in contexts that are usual for other classes, {100 * self.misled:.0f} "
+            f"% of {self.wrong_answers} wrong answers name one of these classes; by chance it would be "
+            f"{100 * self.misled_by_chance:.0f} %.",
+        )
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Which of two models relies more on the context.
+
+    Attributes:
+        difference: The first one's effect minus the second one's, from −1 to 1.
+        standard_error: Of that; on the same images it is that of the paired difference.
+    """
+
+    difference: float
+    standard_error: float
+
+    def sentence(self, first: str, second: str) -> str:
+        """Say which model relies more.
+
+        Args:
+            first: Name of the first model.
+            second: Name of the second model.
+        """
+        if np.isnan(self.difference):
+            return f"Cannot tell which of {first} and {second} relies more on the context."
+        size = f"difference {_points(abs(self.difference), self.standard_error)}"
+        if abs(self.difference) <= SURE * self.standard_error:
+            return f"{first} and {second} rely on the context alike, within the error ({size})."
+        more, less = (first, second) if self.difference > 0 else (second, first)
+        return f"{more} relies more on the context than {less} ({size})."
+
+
+def usual_contexts_of(training: Mixture) -> dict[Any, Any]:
+    """Return the context that goes with each class: the one that is more frequent in it than elsewhere.
+
+    Args:
+        training: Number of training images of every group.
+
+    Example:
+        >>> usual_contexts_of({("cow", "grass"): 9, ("cow", "sand"): 1, ("camel", "grass"): 5, ("camel", "sand"): 5})
+        {'camel': 'sand', 'cow': 'grass'}
+    """
+    total = sum(training.values())
+    labels = sorted({label for label, _ in training})
+    per_label = {label: sum(n for (name, _), n in training.items() if name == label) for label in labels}
+    per_context: dict[Any, float] = {}
+    for (_, context), count in training.items():
+        per_context[context] = per_context.get(context, 0.0) + count
+
+    def excess(label: Any, context: Any) -> tuple[float, float, str]:
+        share = training[label, context] / per_label[label] - per_context[context] / total
+        return round(share, 9), training[label, context], str(context)
+
+    return {
+        label: max((c for name, c in training if name == label), key=lambda context: excess(label, context))
+        for label in labels
+        if per_label[label]
+    }
+
+
+def goes_together(mixture: Mixture) -> bool:
+    """Return whether classes and contexts are associated: Cramér's V of at least 0.1, beyond chance (p < 0.001)."""
+    from scipy.stats import chi2
+
+    labels, contexts = (sorted({key[part] for key in mixture}, key=str) for part in (0, 1))
+    table = np.array([[mixture.get((label, context), 0.0) for context in contexts] for label in labels])
+    expected = table.sum(1, keepdims=True) * table.sum(0, keepdims=True) / max(table.sum(), 1.0)
+    freedom = (len(labels) - 1) * (len(contexts) - 1)
+    if not freedom or not table.sum():
+        return False
+    statistic = float(np.sum((table - expected) ** 2 / np.where(expected > 0, expected, 1.0)))
+    strength = np.sqrt(statistic / table.sum() / min(len(labels) - 1, len(contexts) - 1))
+    return bool(strength >= 0.1 and chi2.sf(statistic, freedom) < 0.001)
+
+
+def measure_reliance(
+    labels: NDArray[Any], contexts: NDArray[Any], predictions: NDArray[Any], usual: Mapping[Any, Any]
+) -> ContextReliance | None:
+    """Compare a model's answers in the usual context of each class and elsewhere.
+
+    Args:
+        labels: The class of each image, shape (n,).
+        contexts: The context of each image, shape (n,).
+        predictions: The answer to each image, shape (n,).
+        usual: The usual context of every class, as :func:`usual_contexts_of` gives.
+
+    Returns:
+        What was found; None if all images are in usual contexts, or none is.
+    """
+    found = measure_accuracy(predictions == labels, labels, contexts)
+    at_home = np.array([usual.get(group.label) == group.context for group in found.groups])
+    if at_home.all() or not at_home.any():
+        return None
+    parts = [
+        _pool([g for g, here in zip(found.groups, at_home, strict=True) if here == side]) for side in (True, False)
+    ]
+    error = float(np.sqrt(parts[0].variance + parts[1].variance))
+    row, separable = _contrast(found.groups, at_home, usual)
+    effect, effect_error = _apply(row, found.groups)
+    misled, expected = _wrong_answers(labels, contexts, predictions, usual)
+    return ContextReliance(
+        in_usual=parts[0].accuracy,
+        elsewhere=parts[1].accuracy,
+        standard_error=error,
+        effect=effect,
+        effect_error=effect_error,
+        separable=separable,
+        by_class=_by_class(found, usual),
+        misled=float(np.mean(misled)) if misled else float("nan"),
+        misled_by_chance=float(np.mean(expected)) if misled else float("nan"),
+        wrong_answers=len(misled),
+        samples_elsewhere=parts[1].samples,
+    )
+
+
+def compare_reliance(
+    labels: NDArray[Any],
+    contexts: NDArray[Any],
+    first: NDArray[Any],
+    second: NDArray[Any],
+    usual: Mapping[Any, Any],
+) -> Comparison:
+    """Compare how much two models rely on the context, on the same images.
+
+    Args:
+        labels: The class of each image, shape (n,).
+        contexts: The context of each image, shape (n,).
+        first: The first model's answers, shape (n,).
+        second: The second model's answers, shape (n,).
+        usual: The usual context of every class.
+
+    Returns:
+        The difference, with the standard error of the paired difference.
+    """
+    better = (first == labels).astype(float) - (second == labels).astype(float)
+    groups = measure_accuracy(first == labels, labels, contexts).groups
+    at_home = np.array([usual.get(group.label) == group.context for group in groups])
+    row, _ = _contrast(groups, at_home, usual)
+    if row is None:
+        return Comparison(float("nan"), float("nan"))
+    difference = variance = 0.0
+    for weight, group in zip(row, groups, strict=True):
+        cell = better[(labels == group.label) & (contexts == group.context)]
+        difference += weight * float(cell.mean())
+        # One more disagreement in favour of either, so that no disagreement in ten is not taken for certainty.
+        cell = np.append(cell, [1.0, -1.0])
+        variance += weight**2 * float(cell.var()) / len(cell)
+    return Comparison(difference, float(np.sqrt(variance)))
+
+
+def _pool(groups: Sequence[GroupAccuracy]) -> GroupAccuracy:
+    samples = sum(group.samples for group in groups)
+    return GroupAccuracy("", "", sum(g.accuracy * g.samples for g in groups) / samples, samples)
+
+
+def _contrast(
+    groups: Sequence[GroupAccuracy], at_home: NDArray[np.bool_], usual: Mapping[Any, Any]
+) -> tuple[FloatArray | None, bool]:
+    """Return the weights of the groups' accuracies whose sum is the effect of the usual context, and if it is adjusted.
+
+    They are the row of the least-squares solution of accuracy = class + context + effect · at_home, with every sample
+    counted alike; or those of the plain difference, where that is all there is.
+    """
+    labels = np.unique([str(group.label) for group in groups], return_inverse=True)[1]
+    contexts = np.unique([str(group.context) for group in groups], return_inverse=True)[1]
+    nuisance = np.hstack([np.eye(labels.max() + 1)[labels], np.eye(contexts.max() + 1)[contexts]])
+    counts = np.array([group.samples for group in groups], dtype=np.float64)
+    root = np.sqrt(counts)
+    home = root * at_home
+    part = root[:, None] * nuisance
+    rest = home - part @ np.linalg.lstsq(part, home, rcond=None)[0]  # Frisch-Waugh: what class and context leave over
+    size = float(rest @ rest)
+    if size >= 1e-9 * float(home @ home) and at_home.any():
+        return np.asarray(rest * root / size), True
+    distinct = {usual[group.label] for group in groups if group.label in usual}
+    if len(distinct) < 2 or at_home.all() or not at_home.any():
+        return None, False
+    sides = np.where(at_home, counts, 0.0), np.where(at_home, 0.0, counts)
+    return np.asarray(sides[0] / sides[0].sum() - sides[1] / sides[1].sum()), False
+
+
+def _apply(row: FloatArray | None, groups: Sequence[GroupAccuracy]) -> tuple[float, float]:
+    if row is None:
+        return float("nan"), float("nan")
+    accuracy, variance = (np.array([getattr(group, name) for group in groups]) for name in ("accuracy", "variance"))
+    return float(row @ accuracy), float(np.sqrt(row**2 @ variance))
+
+
+def _by_class(found: Accuracies, usual: Mapping[Any, Any]) -> tuple[ClassReliance, ...]:
+    classes = []
+    for label in found.by_label:
+        own = [group for group in found.groups if group.label == label]
+        sides = [[g for g in own if (g.context == usual.get(label)) == side] for side in (True, False)]
+        shares = [_pool(side).accuracy if side else float("nan") for side in sides]
+        classes.append(ClassReliance(label, usual.get(label, ""), *shares))
+    return tuple(sorted(classes, key=lambda one: -one.loss if one.loss == one.loss else np.inf))
+
+
+def _wrong_answers(
+    labels: NDArray[Any], contexts: NDArray[Any], predictions: NDArray[Any], usual: Mapping[Any, Any]
+) -> tuple[list[bool], list[float]]:
+    misled, expected = [], []
+    for label, context, answer in zip(labels.tolist(), contexts.tolist(), predictions.tolist(), strict=True):
+        tempting = {name for name, home in usual.items() if home == context and name != label}
+        if answer != label and tempting and usual.get(label) != context:
+            misled.append(answer in tempting)
+            expected.append(len(tempting) / (len(usual) - 1))
+    return misled, expected
+
+
+def _points(value: float, error: float) -> str:
+    return f"{100 * value:.1f} ± {100 * error:.1f} points"
+
+
+def _rounded(number: float) -> str:
+    digits = 10 ** max(int(np.log10(max(number, 1))) - 1, 0)
+    return f"{int(np.ceil(number / digits) * digits):,}"

@@ -1,0 +1,109 @@
+"""The environments of Colored-MNIST for all restarts side by side, and their inferred contexts."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import joblib
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from pfdl._internal.files import write_bytes_atomically
+from pfdl.contexts.inference import infer_contexts
+from pfdl.contexts.statistics import image_statistics
+from pfdl.data.colored_mnist import ColoredMNIST, Environment
+from pfdl.data.digits import DigitSource
+
+
+class Contexts(NamedTuple):
+    """Inferred contexts of all restarts: of the training rows, shape (R, n), and of the held-out rows."""
+
+    train: Tensor
+    held_out: Tensor
+
+
+class StackedColoredMNIST:
+    """The environments of all restarts, stacked: images (R, n, 2, 196), labels (R, n).
+
+    Args:
+        source: Grey digits.
+        seeds: Of the restarts.
+        max_train: Rows of the two training environments together; None for all.
+        device: Where to put the tensors.
+        contexts: Folder with what :func:`store_contexts` found; None where no row needs it.
+    """
+
+    def __init__(
+        self,
+        source: DigitSource,
+        seeds: Sequence[int],
+        max_train: int | None,
+        device: str,
+        contexts: Path | None = None,
+    ) -> None:
+        self.digits, self.device, self.seeds = source.name, device, seeds
+        restarts = [ColoredMNIST(source, seed=seed, max_train=max_train) for seed in seeds]
+        self.train = [self._stack([data.train[e] for data in restarts]) for e in range(2)]
+        self.held_out = [self._stack([data.held_out[e] for data in restarts]) for e in range(2)]
+        self.test = self._stack([data.test for data in restarts])
+        self.contexts: Contexts | None = None
+        if contexts is not None:
+            found = torch.from_numpy(np.stack([np.load(_stored(contexts, seed)) for seed in seeds])).long().to(device)
+            rows = self.train[0][1].shape[1] + self.train[1][1].shape[1]
+            self.contexts = Contexts(found[:, :rows], found[:, rows:])
+
+    def _stack(self, environments: Sequence[Environment]) -> tuple[Tensor, Tensor]:
+        images = torch.stack([environment.images for environment in environments]).flatten(3)
+        return images.to(self.device), torch.stack([environment.labels for environment in environments]).to(self.device)
+
+
+def store_contexts(
+    source: DigitSource, seeds: Sequence[int], max_train: int | None, folder: Path, *, n_jobs: int = 1
+) -> None:
+    """Infer the contexts of the training and held-out rows of each restart that has none stored yet.
+
+    The test environment plays no part. Training rows stand before held-out rows in each file.
+
+    Args:
+        source: Grey digits.
+        seeds: Of the restarts.
+        max_train: Rows of the two training environments together; None for all.
+        folder: Where to store them.
+        n_jobs: Restarts at a time.
+    """
+    missing = [seed for seed in seeds if not _stored(folder, seed).exists()]
+    parallel = joblib.Parallel(n_jobs=n_jobs)
+    parallel(joblib.delayed(_store)(source, seed, max_train, _stored(folder, seed)) for seed in missing)
+
+
+def draw_environments(data: ColoredMNIST, columns: int = 12, scale: int = 3) -> bytes:
+    """Return a PNG of some coloured digits of the three environments, one row each."""
+    rows = []
+    for environment in (*data.train, data.test):
+        two = environment.images[:columns].numpy()
+        coloured = np.concatenate([two, np.zeros_like(two[:, :1])], axis=1).transpose(0, 2, 3, 1)
+        framed = np.pad(coloured, ((0, 0), (1, 1), (0, 1), (0, 0)), constant_values=1)
+        rows.append(np.concatenate(framed, axis=1))
+    pixels = np.rint(255 * np.concatenate(rows)).astype(np.uint8)
+    stream = io.BytesIO()
+    Image.fromarray(pixels.repeat(scale, axis=0).repeat(scale, axis=1)).save(stream, format="PNG", optimize=True)
+    return stream.getvalue()
+
+
+def _stored(folder: Path, seed: int) -> Path:
+    return folder / f"seed-{seed}.npy"
+
+
+def _store(source: DigitSource, seed: int, max_train: int | None, path: Path) -> None:
+    data = ColoredMNIST(source, seed=seed, max_train=max_train)
+    environments = (*data.train, *data.held_out)
+    images = torch.cat([environment.images for environment in environments])
+    labels = torch.cat([environment.labels for environment in environments])
+    stream = io.BytesIO()
+    np.save(stream, infer_contexts(image_statistics(images), labels.long(), seed=seed).astype(np.uint8))
+    write_bytes_atomically(path, stream.getvalue())

@@ -1,0 +1,189 @@
+"""Table II on the paper's backbone in the report: accuracies, paired differences, and what the penalty does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from pfdl._internal.runs import Run
+from pfdl.experiments.pairing import paired
+from pfdl.experiments.statistics import mean_cell, standard_error
+from pfdl.experiments.table_ii.rows import PAPER, RATIOS, ROWS
+from pfdl.experiments.table_ii.run import CHOSEN, LAST, WHOLE, WORST
+from pfdl.report.blocks import Block, Heading, Section, Text
+from pfdl.report.plots import Plot, Series
+from pfdl.report.reading import read_results
+from pfdl.report.tables import Cell, Missing, Number, Row, Table
+
+KIND = "table-ii"
+TITLE = "Table II on the paper's backbone"
+TESTS = (*RATIOS, WHOLE, WORST)
+PROBES = {
+    "L_decorr": "L_decorr",
+    "level_part": "level part",
+    "covariance_part": "covariance part",
+    "cosine_level_penalty": "cosine with the level penalty's gradient",
+    "covariance_gradient": "covariance part's gradient, share",
+    "R2": "R² of g",
+}
+EPOCHS = {LAST: "at the last epoch", CHOSEN: "at the epoch that validation images choose"}
+
+
+def build(run: Run, problems: list[str]) -> Section:
+    """Build the section of one run."""
+    keys = ["data", "backbone", "row", "seed", "epoch", "test"]
+    results = read_results(run, ["data", "backbone", "row", "epoch", "test"], ["seed", "value"], keys, problems)
+    results = results[results["row"].isin(ROWS)]
+    blocks: list[Block] = [Text(_introduction(run))]
+    findings = []
+    for (data, backbone), part in results.groupby(["data", "backbone"], sort=False):
+        blocks.append(Heading(f"{data}, {backbone}"))
+        for epoch, when in EPOCHS.items():
+            blocks += [_accuracies(part, epoch, when), _differences(part, epoch, when)]
+        findings.append(f"{data}, {backbone}: {_finding(part)}")
+        blocks.append(_curves(part))
+        blocks += _probes(part)
+    return Section(TITLE, blocks, " ".join(findings))
+
+
+def _introduction(run: Run) -> str:
+    settings = run.settings
+    return (
+        f"Trained from scratch at a dominant ratio of 5:1, {settings.get('image_size')} pixels, the network's own "
+        f"stem, {settings.get('epochs')} epochs of SGD with momentum 0.9, learning rate 0.01 and a tenth of it after "
+        f"every {settings.get('decay_every')}, batches of {settings.get('batch_size')}, weight decay 1e-4 unless the "
+        "row says otherwise. All rows of a seed share the split and the first weights. A tenth of the training set is "
+        "held out to choose an epoch; test images choose nothing. Differences are paired; ± is a standard error, and "
+        "how many of the seeds are positive follows; beyond two standard errors they are bold. The paper's figures are "
+        "on NICO, which is another data set."
+    )
+
+
+def _values(part: pd.DataFrame, row: str, epoch: str, test: str) -> pd.Series[float]:
+    chosen = part[(part["row"] == row) & (part["epoch"] == epoch) & (part["test"] == test)]
+    return chosen.set_index("seed")["value"].dropna()
+
+
+def _rows(part: pd.DataFrame) -> list[str]:
+    present = set(part["row"])
+    return [row for row in ROWS if row in present]
+
+
+def _accuracies(part: pd.DataFrame, epoch: str, when: str) -> Table:
+    lines = []
+    for row in _rows(part):
+        cells: list[Cell] = [Number(len(_values(part, row, epoch, WHOLE)), digits=0)]
+        cells += [mean_cell(_values(part, row, epoch, test), 1) for test in TESTS]
+        lines.append(Row(ROWS[row].title, tuple(cells)))
+        if row in PAPER:
+            absent = [Missing("not in the paper")] * (len(TESTS) - len(RATIOS))
+            paper = [Number(value, digits=2) for value in PAPER[row]]
+            lines.append(Row("in the paper, on NICO", (Missing("not in the paper"), *paper, *absent), quiet=True))
+    return Table(f"Accuracy in percent {when}", "row", ["seeds", *TESTS], lines)
+
+
+def _differences(part: pd.DataFrame, epoch: str, when: str) -> Table:
+    pairs = [(row, "erm") for row in _rows(part) if row != "erm" and len(_values(part, row, epoch, WHOLE)) > 1]
+    if {"level", "pfdl"} <= set(_rows(part)):
+        pairs.append(("level", "pfdl"))
+    lines = []
+    for row, rival in pairs:
+        cells = [
+            difference_with_count(_values(part, row, epoch, test), _values(part, rival, epoch, test)) for test in TESTS
+        ]
+        lines.append(Row(f"{ROWS[row].title} − {ROWS[rival].title}", tuple(cells)))
+    return Table(f"Paired differences in points {when}", "difference", TESTS, lines)
+
+
+def difference_with_count(ours: pd.Series[float], theirs: pd.Series[float]) -> Cell:
+    """Return a paired difference with its standard error and the number of seeds in which it is positive."""
+    difference = paired(ours, theirs)
+    if difference is None:
+        return Missing()
+    common = ours.index.intersection(theirs.index)
+    positive = int((ours[common] > theirs[common]).sum())
+    remark = f"{positive} of {difference.pairs}"
+    strong = difference.pairs > 1 and abs(difference.mean) > 2 * difference.standard_error
+    return Number(difference.mean, difference.standard_error, 2, signed=True, strong=strong, remark=remark)
+
+
+def _finding(part: pd.DataFrame) -> str:
+    sentences = []
+    for row in _rows(part):
+        difference = paired(_values(part, row, LAST, "1:5"), _values(part, "erm", LAST, "1:5"))
+        home = paired(_values(part, row, LAST, "5:1"), _values(part, "erm", LAST, "5:1"))
+        if row == "erm" or difference is None or home is None or difference.pairs < 2:
+            continue
+        sentences.append(
+            f"{ROWS[row].title} differs from ERM by {_signed(difference.mean)} ± {difference.standard_error:.1f} "
+            f"points at 1:5 and by {_signed(home.mean)} ± {home.standard_error:.1f} at 5:1 ({difference.pairs} seeds)."
+        )
+    return " ".join(sentences) or "no two rows have a seed in common yet."
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.1f}".replace("-", "−")
+
+
+def _epochs(part: pd.DataFrame) -> list[int]:
+    return sorted({int(epoch) for epoch in part["epoch"] if epoch not in EPOCHS})
+
+
+def _curves(part: pd.DataFrame) -> Plot:
+    """Draw the paired difference to ERM along the training, of the rows that have all seeds."""
+    series = []
+    seeds = len(_values(part, "erm", LAST, WHOLE))
+    for number, row in enumerate(_rows(part)):
+        if row == "erm" or len(_values(part, row, LAST, WHOLE)) < max(2, seeds):
+            continue
+        for test in ("1:5", "5:1"):
+            found = [_gain(part, row, str(epoch), test) for epoch in _epochs(part)]
+            means, errors = [mean for mean, _ in found], [error for _, error in found]
+            colour = 2 * number + (test == "5:1")
+            series.append(Series(f"{ROWS[row].title}, tested at {test}", _epochs(part), means, errors, colour=colour))
+    summary = "The learning rate falls to a tenth after half of the epochs: the differences are largest before it does."
+    return Plot("Difference to ERM along the training", summary, "epoch", "points ± standard error", series)
+
+
+def _gain(part: pd.DataFrame, row: str, epoch: str, test: str) -> tuple[float, float]:
+    difference = paired(_values(part, row, epoch, test), _values(part, "erm", epoch, test))
+    return (np.nan, np.nan) if difference is None else (difference.mean, difference.standard_error)
+
+
+def _probes(part: pd.DataFrame) -> list[Block]:
+    """Show what the penalty is made of, and how its gradient points, along the training."""
+    blocks: list[Block] = []
+    lines, series = [], []
+    for number, row in enumerate(_rows(part)):
+        measured = {name: _along(part, row, name) for name in PROBES}
+        if not measured["L_decorr"]:
+            continue
+        for epoch in measured["L_decorr"]:
+            cells = [
+                Number(float(np.mean(values[epoch])), digits=_digits(name)) if epoch in values else Missing()
+                for name, values in measured.items()
+            ]
+            lines.append(Row(f"{ROWS[row].title}, epoch {epoch}", tuple(cells)))
+        cosine = measured["cosine_level_penalty"]
+        errors = [standard_error(values) for values in cosine.values()]
+        drawable = None if np.isnan(errors).any() else errors
+        means = [float(np.mean(values)) for values in cosine.values()]
+        series.append(Series(ROWS[row].title, list(cosine), means, drawable, colour=number))
+    if lines:
+        summary = (
+            "The cosine between the gradients of L_decorr and of the level penalty with respect to the features. 1: "
+            "both ask the same of the features; 0: what one asks has nothing to do with the other."
+        )
+        blocks.append(Plot("Direction of the penalty's gradient", summary, "epoch", "cosine", series, digits=2))
+        caption = "What the penalty is made of along the training; mean over the seeds"
+        blocks.append(Table(caption, "row, epoch", list(PROBES.values()), lines))
+    return blocks
+
+
+def _along(part: pd.DataFrame, row: str, name: str) -> dict[int, list[float]]:
+    found = {epoch: _values(part, row, str(epoch), name).tolist() for epoch in _epochs(part)}
+    return {epoch: values for epoch, values in found.items() if values}
+
+
+def _digits(name: str) -> int:
+    return 2 if name in ("cosine_level_penalty", "R2") else 5

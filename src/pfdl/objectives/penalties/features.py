@@ -1,0 +1,64 @@
+"""What penalties on the features alone have in common."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pfdl._internal.validation import check_features, check_matrix, check_number
+from pfdl.decorrelation.distributed import Batch, union_of, world_size
+from pfdl.objectives.penalties.base import Penalty
+
+
+class FeaturePenalty(Penalty):
+    """A weight times a function of the features of a batch.
+
+    While training under ``torch.distributed`` it is that of the union of all processes' batches, as for
+    :class:`pfdl.PartialDecorrelation`.
+
+    Args:
+        weight: What the penalty is multiplied by.
+        synchronize: Under ``torch.distributed``, take all processes' batches for one while training. All processes
+            must then call alike.
+
+    Raises:
+        ValueError: If the weight is negative or not finite.
+    """
+
+    def __init__(self, weight: float = 1.0, *, synchronize: bool = True) -> None:
+        super().__init__()
+        check_number("weight", weight)
+        self.weight = weight
+        self.synchronize = synchronize
+        self.value: Tensor | None = None
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return weight × the penalty of a batch of features, shape (n, p), a scalar."""
+        together = self.synchronize and self.training and world_size() > 1
+        problem: Exception | None = None
+        try:
+            (check_matrix if together else check_features)("features", features)
+        except (TypeError, ValueError) as error:
+            if not together:
+                raise
+            problem = error
+        on_device = isinstance(features, Tensor)
+        rows, device = (len(features), features.device) if on_device else (0, torch.device("cpu"))
+        batch = union_of(rows, device, problem, f"{type(self).__name__}({self.weight})") if together else Batch(rows)
+        # The penalties are of the fourth order in the features: half precision would overflow.
+        u = features.float() if features.dtype in (torch.float16, torch.bfloat16) else features
+        value = self.measure(u, batch)
+        self.value = value.detach()
+        return self.weight * value
+
+    def measure(self, u: Tensor, batch: Batch) -> Tensor:
+        """Return the penalty without its weight; how each subclass defines itself."""
+        raise NotImplementedError
+
+    def metrics(self) -> dict[str, Tensor]:
+        """Return the penalty of the last call, without its weight."""
+        return {} if self.value is None else {f"L_{type(self).__name__.lower()}": self.value}
+
+    def extra_repr(self) -> str:
+        """Show the settings."""
+        return f"weight={self.weight}"

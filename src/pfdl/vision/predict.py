@@ -1,0 +1,157 @@
+"""A trained model's answers: to sets of images, and to any image files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+from pfdl._internal.validation import check_choice
+from pfdl.data.images import BadImageError, decode, read_bytes, to_tensor
+from pfdl.data.layout import BadImage, is_litter
+from pfdl.data.sources import ON_BAD_IMAGE, BadImagesError
+from pfdl.vision.features import attach
+from pfdl.vision.pixels import normalise
+
+if TYPE_CHECKING:
+    from pfdl.vision.checkpoint import TrainedModel
+
+BATCH = 256
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a spreadsheet takes for the beginning of a formula."""
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """A model's answers to image files.
+
+    Attributes:
+        paths: The files.
+        classes: Names of the classes.
+        probabilities: Of each class for each file, shape (n, classes).
+        bad_images: Files that could not be read, with the reasons.
+    """
+
+    paths: tuple[str, ...]
+    classes: tuple[str, ...]
+    probabilities: Tensor
+    bad_images: tuple[BadImage, ...]
+
+    @property
+    def answers(self) -> list[str]:
+        """The most probable class of each file."""
+        return [self.classes[number] for number in self.probabilities.argmax(1).tolist()]
+
+    def to_csv(self) -> str:
+        """Write a table with the columns path, prediction, confidence and one for the probability of each class."""
+        table = io.StringIO()
+        writer = csv.writer(table, lineterminator="\n")
+        writer.writerow(
+            ["path", "prediction", "confidence", *(_text(f"probability of {name}") for name in self.classes)]
+        )
+        for path, answer, shares in zip(self.paths, self.answers, self.probabilities.tolist(), strict=True):
+            writer.writerow([_text(path), _text(answer), *(f"{share:.6f}" for share in (max(shares), *shares))])
+        return table.getvalue()
+
+
+def predict(
+    trained: TrainedModel,
+    images: Sequence[str | Path],
+    *,
+    on_bad_image: str = "error",
+    device: str = "cpu",
+    batch_size: int = BATCH,
+) -> Predictions:
+    """Classify image files.
+
+    Args:
+        trained: The model.
+        images: Files, or folders in which all files are classified, those in folders within them too.
+        on_bad_image: ``"error"`` to refuse if a file is no usable image, ``"skip"`` to leave it out.
+        device: Where to compute.
+        batch_size: Images at a time.
+
+    Returns:
+        The answers, in the order of the paths.
+
+    Raises:
+        FileNotFoundError: If there is no such file or folder.
+        ValueError: If no image can be used, or one cannot and is not to be left out.
+    """
+    check_choice("on_bad_image", on_bad_image, ON_BAD_IMAGE)
+    files = list(dict.fromkeys(path for place in images for path in _list_files(Path(place))))
+    paths: list[str] = []
+    bad: list[BadImage] = []
+    probabilities: list[Tensor] = []
+    for start in range(0, len(files), batch_size):
+        tensors = []
+        for path in files[start : start + batch_size]:
+            try:
+                tensors.append(to_tensor(decode(read_bytes(path)), trained.config.image_size))
+                paths.append(str(path))
+            except BadImageError as error:
+                bad.append(BadImage(str(path), str(error)))
+        if tensors:
+            logits, _ = run_model(trained.model, [(tensor,) for tensor in tensors], device=device)
+            probabilities.append(logits.softmax(1))
+    if bad and (on_bad_image == "error" or not paths):
+        raise BadImagesError(Path(images[0]), bad)
+    if not paths:
+        raise ValueError(f"there is no image in {', '.join(map(str, images))}; give image files or folders of them.")
+    return Predictions(tuple(paths), trained.config.classes, torch.cat(probabilities), tuple(bad))
+
+
+@torch.no_grad()
+def run_model(
+    model: nn.Module,
+    images: Dataset[tuple[Tensor, int, int]] | Sequence[tuple[Tensor, ...]],
+    *,
+    device: str = "cpu",
+    batch_size: int = BATCH,
+    with_features: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """Run a model over images.
+
+    Args:
+        model: From normalised images to logits.
+        images: A dataset whose items begin with an image as bytes.
+        device: Where to compute.
+        batch_size: Images at a time.
+        with_features: Whether to return the features too: what enters the last linear layer.
+
+    Returns:
+        Logits and, if wanted, features, in the order of the images, on the CPU.
+    """
+    model = model.to(device).eval()
+    logits, features = [], []
+    with attach(model) if with_features else nullcontext() as tap:
+        for batch, *_ in DataLoader(images, batch_size):  # type: ignore[arg-type]
+            logits.append(model(normalise(batch.to(device))).float().cpu())
+            if tap is not None:
+                features.append(tap.features.float().cpu())
+    return torch.cat(logits), torch.cat(features) if with_features else None
+
+
+def _list_files(place: Path) -> Iterator[Path]:
+    if place.is_file():
+        yield place
+        return
+    if not place.is_dir():
+        raise FileNotFoundError(f"there is no file or folder {place}; name images, or a folder of them.")
+    for folder, inner, names in os.walk(place):
+        inner[:] = sorted(name for name in inner if not is_litter(name))
+        yield from (Path(folder) / name for name in sorted(names) if not is_litter(name))
+
+
+def _text(value: str) -> str:
+    """Return text that no spreadsheet takes for a formula."""
+    return f"'{value}" if value.startswith(_FORMULA) else value

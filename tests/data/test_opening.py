@@ -1,0 +1,179 @@
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch.utils.data import Dataset, TensorDataset
+
+from pfdl.data import ContextImages, Shapes, describe_images, make_split, open_images
+from pfdl.data.manifest import Manifest
+from tests.data.image_files import make_folder, noise
+
+
+class Pictures(Dataset):
+    """What torchvision gives: pictures, labels and the names of the classes."""
+
+    classes = ("cat", "dog")
+
+    def __init__(self, count=20, first=0, convert=lambda image: image):
+        self.count, self.first, self.convert = count, first, convert
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        if index >= self.count:
+            raise IndexError(index)
+        return self.convert(noise(self.first + index)), index % 2
+
+
+class Named:
+    names = ("cat", "dog")
+
+
+class HuggingFace:
+    """What Hugging Face's datasets give: dictionaries, with names of labels beside."""
+
+    features = {"label": Named()}  # noqa: RUF012, as there
+
+    def __init__(self, count=12, first=0):
+        self.count, self.first = count, first
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        return {"image": noise(self.first + index), "label": index % 2, "weather": ("sun", "rain")[index // 2 % 2]}
+
+
+def test_a_dataset_of_torchvision_can_be_split_and_read():
+    data = Pictures()
+    source = open_images(data)
+    assert [sample.class_name for sample in source.samples] == ["cat", "dog"] * 10
+    manifest = make_split(source)
+    images = ContextImages(source, manifest, "test", size=6)
+    image, label, _ = images[0]
+    number = int(images.paths[0].rpartition("/")[2])
+    assert label == number % 2
+    expected = np.asarray(noise(number).crop((1, 0, 7, 6)))
+    np.testing.assert_array_equal(image.permute(1, 2, 0).numpy(), expected)
+
+
+def test_sets_of_a_dataset_dictionary_are_its_own():
+    source = open_images({"train": HuggingFace(12), "test": HuggingFace(6, first=100)}, context_column="weather")
+    assert {(sample.split, sample.class_name, sample.context) for sample in source.samples} == {
+        (split, name, weather) for split in ("train", "test") for name in ("cat", "dog") for weather in ("sun", "rain")
+    }
+    manifest = make_split(source)
+    assert len(manifest.rows_of("test")) == 6
+    assert manifest.parameters["protocol"] == "own"
+    assert describe_images(source).splitlines() == [
+        "Images: 18, of 2 classes (cat, dog), in 2 contexts (rain, sun).",
+        "Sets, as the data has them: train 12, test 6.",
+    ]
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        lambda image: np.asarray(image),
+        lambda image: torch.from_numpy(np.array(image)).permute(2, 0, 1),
+        lambda image: torch.from_numpy(np.array(image)).permute(2, 0, 1).float() / 255,
+        lambda image: torch.from_numpy(np.array(image)).long(),
+    ],
+)
+def test_arrays_and_tensors_are_the_same_pictures(convert):
+    plain, other = open_images(Pictures()), open_images(Pictures(convert=convert))
+    assert plain.samples == other.samples
+
+
+def test_grey_tensors_are_read():
+    data = TensorDataset(torch.arange(4 * 36, dtype=torch.uint8).view(4, 1, 6, 6), torch.arange(4) % 2)
+    source = open_images(data)
+    assert [sample.class_name for sample in source.samples] == ["0", "1", "0", "1"]
+    loaded = source.load("all/00000001", 6, source.samples[1].sha256)
+    assert torch.equal(loaded, data[1][0].expand(3, -1, -1))
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        ((torch.randn(3, 4, 4), 0), "outside 0 to 1; give images as they are before they are normalised"),
+        ((torch.full((3, 4, 4), 300), 0), "outside 0 to 255"),
+        ((torch.zeros(5, 4, 4, dtype=torch.uint8), 0), "has the shape"),
+        (("picture.png", 0), "is a str; give a PIL image"),
+        ({"image": Image.new("RGB", (2, 2))}, "say which of them is the label"),
+        (3, "is a int; give \\(image, label\\)"),
+    ],
+)
+def test_items_that_are_no_images_are_refused(item, message):
+    with pytest.raises(ValueError, match=message):
+        _ = open_images([item, item]).samples
+
+
+def test_a_dataset_that_draws_at_random_is_noticed():
+    torch.manual_seed(0)
+    source = open_images(Pictures(convert=lambda image: torch.rand(3, 4, 4)))
+    sample = source.samples[0]
+    with pytest.raises(ValueError, match="without transforms that draw at random"):
+        source.load(sample.path, 4, sample.sha256)
+    with pytest.raises(ValueError, match="has no image"):
+        source.load("all/99999999", 4, sample.sha256)
+
+
+def test_what_is_no_data_is_refused(tmp_path):
+    with pytest.raises(TypeError, match="no map-style dataset"):
+        open_images(iter([1]))
+    with pytest.raises(ValueError, match="is empty"):
+        open_images([])
+    with pytest.raises(ValueError, match="call the sets train, validation and test"):
+        open_images({"one": Pictures()})
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        open_images(tmp_path / "none")
+
+
+def test_the_word_shapes_and_a_source_are_opened():
+    source = open_images("shapes")
+    assert len({sample.class_name for sample in source.samples}) == 8
+    assert open_images(source) is source
+    small = make_split(Shapes(per_cell=14))
+    assert open_images("shapes", like=small).per_cell == 14
+    with pytest.raises(ValueError, match="does not describe"):
+        open_images("shapes", like=Manifest((), {**small.parameters, "source": {"per_cell": 3, "seed": "x"}}))
+
+
+def test_what_was_understood_is_told_in_two_lines(tmp_path):
+    make_folder(tmp_path, {f"class{number}\x1b[31m/{place}": 1 for number in range(10) for place in ("a", "b")})
+    source = open_images(tmp_path)
+    first, second = describe_images(source).splitlines()
+    assert first.startswith("Images: 20, of 10 classes (class0\\x1b[31m, ")
+    assert first.endswith("class7\\x1b[31m, …), in 2 contexts (a, b).")
+    assert second == "Sets: none of their own; a split will be made."
+    manifest = make_split(source, ratio="natural", validation_fraction=0)
+    assert describe_images(source, manifest).splitlines()[1] == "Sets: train 20."
+
+
+def test_a_test_set_from_elsewhere_is_joined(tmp_path):
+    make_folder(tmp_path / "one", {"train/cat": 6, "train/dog": 6, "test/cat": 2, "test/dog": 2})
+    make_folder(tmp_path / "two", {"owl": 1, "cat/x": 3, "dog/x": 3})
+    (tmp_path / "two/owl/000.png").unlink()
+    for number, path in enumerate(sorted((tmp_path / "two").rglob("*.png"))):
+        noise(500 + number).save(path)
+    source = open_images(tmp_path / "one", test=tmp_path / "two")
+    manifest = make_split(source, validation_fraction=0)
+    assert {row.path.partition("/")[0] for row in manifest.rows_of("train")} == {"train"}
+    assert manifest.rows_of("test")[0].path == "test/cat/x/000.png"
+    assert manifest.parameters["images"] == {"train": 12, "test": 6}
+    assert "the 4 images of the training data's own test set" in manifest.notes[0]
+    assert ContextImages(source, manifest, "test", size=6)[0][0].shape == (3, 6, 6)
+    with pytest.raises(ValueError, match="neither among"):
+        source.load("other/cat.png", 6, "0")
+    make_folder(tmp_path / "three", {"owl": 1, "cat": 1})
+    with pytest.raises(ValueError, match="also of 'owl', which the training images do not show"):
+        _ = open_images(tmp_path / "one", test=tmp_path / "three").samples
+
+
+def test_a_table_in_the_folder_is_not_passed_over_silently(tmp_path):
+    make_folder(tmp_path, {"cat": 5, "dog": 5})
+    assert make_split(open_images(tmp_path)).notes == []
+    (tmp_path / "metadata.csv").write_text("path,y\n")
+    assert "metadata.csv in the folder was not read" in make_split(open_images(tmp_path)).notes[0]

@@ -1,0 +1,126 @@
+import pandas as pd
+import pytest
+
+from pfdl.data import make_split, open_images
+from pfdl.data.tables import Columns, MetadataTable
+from tests.data.image_files import make_folder
+
+
+@pytest.fixture
+def photos(tmp_path):
+    return make_folder(tmp_path, {"images": 12})
+
+
+def write(photos, lines, name="metadata.csv"):
+    (photos / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return photos / name
+
+
+def waterbirds(photos, separator=","):
+    lines = [["img_id", "img_filename", "y", "split", "place"]]
+    lines += [[str(n), f"images/{n:03d}.png", str(n % 2), str(n // 4), str(n // 2 % 2)] for n in range(12)]
+    return write(photos, [separator.join(line) for line in lines])
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_the_table_of_waterbirds_is_understood_without_flags(photos, separator):
+    source = open_images(waterbirds(photos, separator))
+    first, last = source.samples[0], source.samples[-1]
+    assert first[:3] == ("images/000.png", "0", "0")
+    assert [sample.split for sample in source.samples] == ["train"] * 4 + ["validation"] * 4 + ["test"] * 4
+    assert (last.class_name, last.context, last.split) == ("1", "1", "test")
+    assert source.description["columns"] == {"path": "img_filename", "label": "y", "context": "place", "split": "split"}
+    assert source.load(first.path, 6, first.sha256).shape == (3, 6, 6)
+
+
+def test_columns_are_named_by_the_user(photos):
+    table = pd.DataFrame(
+        {
+            "where": [f"images\\{n:03d}.png" for n in range(12)],
+            "bird": ["land", "water"] * 6,
+            "label": "ignored",
+            "patient": [f"p{n // 3}" for n in range(12)],
+        }
+    )
+    table.to_csv(photos / "birds.csv", index=False)
+    source = open_images(photos / "birds.csv", path_column="where", label_column="bird", group_column="patient")
+    assert {sample.class_name for sample in source.samples} == {"land", "water"}
+    manifest = make_split(source)
+    sides = {}
+    for sample, row in zip(source.samples, manifest.rows, strict=True):
+        sides.setdefault(sample.group, set()).add(row.side)
+    assert all(len(side) == 1 for side in sides.values())
+    assert {"train", "test"} == set.union(*sides.values())
+    again = open_images(photos / "birds.csv", like=manifest)
+    assert again.samples == source.samples
+
+
+def test_numbers_of_any_type_are_the_same_names(photos, monkeypatch):
+    table = pd.DataFrame(
+        {"path": [f"images/{n:03d}.png" for n in range(4)], "y": [0.0, 1.0, 0.0, 1.0], "split": [0, 0, 2, 2]}
+    )
+    (photos / "meta.parquet").touch()
+    monkeypatch.setattr(pd, "read_parquet", lambda path: table)
+    assert [(s.class_name, s.split) for s in open_images(photos / "meta.parquet").samples] == [
+        ("0", "train"),
+        ("1", "train"),
+        ("0", "test"),
+        ("1", "test"),
+    ]
+
+
+def test_parquet_without_its_package_is_a_sentence(photos, monkeypatch):
+    def missing(path):
+        raise ImportError("no pyarrow")
+
+    monkeypatch.setattr(pd, "read_parquet", missing)
+    (photos / "meta.parquet").touch()
+    with pytest.raises(ModuleNotFoundError, match="needs pyarrow: pip install pyarrow"):
+        _ = open_images(photos / "meta.parquet").samples
+
+
+def test_lines_that_cannot_be_used_are_named(photos):
+    lines = ["path,label", "images/000.png,cat", "images/001.png,dog", "images/002.png,", "../secret.png,cat"]
+    table = write(photos, [*lines, "images/000.png,dog", "images/none.png,cat"])
+    bad = {entry.path: entry.reason for entry in open_images(table, on_bad_image="skip").bad_images}
+    assert "has no label" in bad["images/002.png"]
+    assert "not a path inside" in bad["../secret.png"]
+    assert "listed twice" in bad["images/000.png"]
+    assert "cannot be read" in bad["images/none.png"]
+    with pytest.raises(ValueError, match=r"4 file\(s\)"):
+        _ = open_images(table).samples
+
+
+def test_other_sets_are_left_out_with_a_note(photos):
+    lines = ["path,label,split"]
+    lines += [f"images/{n:03d}.png,{'ab'[n % 2]},{('train', 'test', 'id_val')[n // 4]}" for n in range(12)]
+    manifest = make_split(open_images(write(photos, lines)), validation_fraction=0)
+    assert manifest.parameters["images"] == {"train": 4, "test": 4}
+    assert "4 images whose entry under 'split' is 'id_val'" in " ".join(manifest.notes)
+
+
+@pytest.mark.parametrize(
+    ("lines", "options", "message"),
+    [
+        (["file,kind", "a.png,b"], {}, "say which of 'file', 'kind' is the label .*--label-column"),
+        (["where,y", "a.png,b"], {}, "is the path .*--path-column"),
+        (["path,y", "a.png,b"], {"context_column": "sky"}, "has no column 'sky'; it has 'path', 'y'"),
+        (["path,y", "images/000.png,b"], {}, "one class 'b' under 'y'"),
+        (["path,y,split", "images/000.png,b,dev2"], {}, "its sets are 'dev2' instead of"),
+        (["path,y"], {}, "names no image"),
+    ],
+)
+def test_tables_that_cannot_be_used_are_refused(photos, lines, options, message):
+    with pytest.raises(ValueError, match=message):
+        _ = open_images(write(photos, lines), **options).samples
+
+
+def test_what_is_no_table_is_refused(photos):
+    (photos / "meta.csv").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match=r"not a table in UTF-8|say which of"):
+        _ = open_images(photos / "meta.csv").samples
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        MetadataTable(photos / "none.csv")
+    with pytest.raises(ValueError, match=r"columns are named, but .* is no table"):
+        open_images(photos, label_column="y")
+    assert not Columns().are_given

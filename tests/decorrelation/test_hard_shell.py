@@ -1,0 +1,168 @@
+"""Nothing poisons g: what cannot be used is refused before anything is updated."""
+
+import copy
+import pickle
+import threading
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+from tests.internal.test_optimizer_state import equal
+from tests.objectives.penalties.small_batches import batch, make, same, snapshot
+
+PATHS = {"fused": {}, "plain": {"kernel": "plain"}, "several steps": {"fit_steps": 3}}
+
+
+def refused(penalty, features, message):
+    """Assert that a call raises and leaves everything as it was."""
+    before = copy.deepcopy(penalty.state_dict())
+    last = penalty.last
+    with pytest.raises(ValueError, match=message):
+        penalty(features)
+    assert equal(before, penalty.state_dict())
+    assert penalty.last is last
+    assert penalty(batch(seed=9)).isfinite()
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("scale", [1e10, 1e18, 1e20, 1e38])
+def test_features_whose_powers_overflow_are_refused(path, scale):
+    penalty = make(**PATHS[path])
+    penalty(batch())
+    refused(
+        penalty, scale * batch(seed=2), r"L_decorr takes the fourth power .* overflows in torch.float32 above 4.3e\+09"
+    )
+
+
+def test_features_that_overflow_only_in_the_cast_are_refused_with_their_value():
+    refused(make(), batch().double() + 1e40, r"features\[0, 0\] is 1e\+40; .* above 4.3e\+09")
+    assert make().double()(batch().double() + 1e40).isfinite()
+
+
+@pytest.mark.parametrize("scale", [1e3, 1e6, 1e9])
+def test_large_features_that_do_not_overflow_are_used(scale):
+    penalty = make(optimizer=partial(torch.optim.Adam, lr=1e-3))
+    features = scale * torch.nn.functional.normalize(batch())
+    for _ in range(3):
+        assert penalty(features).isfinite()
+    assert all(value.isfinite().all() for value in penalty.parameters())
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_gradient_of_g_that_overflows_is_refused(path):
+    penalty = make(optimizer=partial(torch.optim.SGD, lr=0.1), **PATHS[path])
+    with torch.no_grad():
+        penalty.decomposition.layers[0].weight.mul_(1e17)
+    refused_features = 1e3 * batch()
+    before = snapshot(penalty)
+    with pytest.raises(ValueError, match=r"its gradient overflows; nothing was updated"):
+        penalty(refused_features)
+    assert same(before, snapshot(penalty))
+
+
+def test_when_a_later_of_several_updates_overflows_the_earlier_ones_are_taken_back():
+    penalty = make(fit_steps=5, optimizer=partial(torch.optim.SGD, lr=1e9, momentum=0.9))
+    before = copy.deepcopy(penalty.state_dict())
+    with pytest.raises(ValueError, match="g has diverged"):
+        penalty(batch())
+    assert equal(before, penalty.state_dict())
+
+
+def test_a_schedule_that_turns_nan_is_reported_before_g_is_updated():
+    penalty = make(weight=lambda fits: float("nan") if fits == 2 else 1.0)
+    penalty(batch())
+    before = snapshot(penalty)
+    with pytest.raises(ValueError, match="weight is nan"):
+        penalty(batch(seed=2))
+    assert same(before, snapshot(penalty))
+    assert penalty.completed_fits == 1
+
+
+def test_a_schedule_that_raises_leaves_everything_as_it_was():
+    def schedule(fits):
+        raise KeyError(fits)
+
+    penalty = make(weight=schedule)
+    before = snapshot(penalty)
+    with pytest.raises(KeyError):
+        penalty(batch())
+    assert same(before, snapshot(penalty))
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_call_in_inference_mode_does_not_poison_later_training(path):
+    penalty, twin = make(**PATHS[path]), make(**PATHS[path])
+    with torch.inference_mode():
+        inside = penalty(batch())
+    assert torch.equal(inside, twin(batch()))
+    u, v = batch(seed=2).requires_grad_(), batch(seed=2).requires_grad_()
+    penalty(u).backward()
+    twin(v).backward()
+    assert torch.equal(u.grad, v.grad)
+    assert same(snapshot(penalty), snapshot(twin))
+    with torch.inference_mode():
+        features = batch(seed=3)
+    assert torch.equal(penalty(features), twin(batch(seed=3)))
+
+
+def test_threads_that_share_a_penalty_take_turns():
+    penalty = make(check_finite=False)
+    failures = []
+
+    def work(seed):
+        try:
+            for step in range(25):
+                penalty(batch(seed=100 * seed + step).requires_grad_()).backward()
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert penalty.completed_fits == 100
+    assert penalty.optimizer.state_dict()["state"][0]["step"] == 100
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_the_gradient_does_not_reach_g_even_if_a_parent_asks_for_all_gradients(path):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.backbone, self.penalty = nn.Linear(6, 6), make(**PATHS[path])
+
+    model = Model().requires_grad_(True)
+    model.penalty(model.backbone(batch())).backward()
+    assert model.backbone.weight.grad is not None
+    assert all(value.requires_grad and value.grad is None for value in model.penalty.parameters())
+
+
+def test_a_fit_step_updates_g_in_eval_mode_too_and_a_call_does_not():
+    penalty = make().eval()
+    before = snapshot(penalty)
+    penalty(batch())
+    assert same(before, snapshot(penalty))
+    penalty.fit_step(batch())
+    assert not same(before, snapshot(penalty))
+
+
+def test_a_pickled_penalty_continues_like_the_original():
+    penalty = make()
+    penalty(batch())
+    twin = pickle.loads(pickle.dumps(penalty))
+    assert torch.equal(penalty(batch(seed=2)), twin(batch(seed=2)))
+    assert same(snapshot(penalty), snapshot(twin))
+
+
+@pytest.mark.parametrize("assign", [False, True])
+def test_loading_by_assignment_keeps_g_and_its_optimiser_together(assign):
+    penalty, source = make(), make(seed=1)
+    source(batch())
+    penalty.load_state_dict(copy.deepcopy(source.state_dict()), assign=assign)
+    for seed in range(3):
+        assert torch.equal(penalty(batch(seed=seed)), source(batch(seed=seed)))
+    assert same(snapshot(penalty), snapshot(source))

@@ -1,0 +1,102 @@
+import numpy as np
+import pytest
+
+from pfdl.diagnosis import GroupAccuracy, accuracy_under_shift, count_groups, measure_accuracy
+
+TRAINING = {("cow", "grass"): 95, ("cow", "sand"): 5, ("camel", "grass"): 10, ("camel", "sand"): 40}
+TRUE = {("cow", "grass"): 0.9, ("cow", "sand"): 0.3, ("camel", "grass"): 0.5, ("camel", "sand"): 0.8}
+
+
+def groups_of(accuracy, samples=200):
+    return [GroupAccuracy(*key, share, samples) for key, share in accuracy.items()]
+
+
+def test_the_curve_is_that_of_a_plain_loop():
+    curve = accuracy_under_shift(groups_of(TRUE), TRAINING, points=9)
+    for place, exponent in enumerate(np.linspace(1, -1, 9)):
+        expected = variance = 0.0
+        for label, share in (("cow", 100 / 150), ("camel", 50 / 150)):
+            powers = {key: count**exponent for key, count in TRAINING.items() if key[0] == label}
+            for key, power in powers.items():
+                weight = share * power / sum(powers.values())
+                expected += weight * TRUE[key]
+                variance += weight**2 * GroupAccuracy(*key, TRUE[key], 200).variance
+        assert curve.accuracy[place] == pytest.approx(expected)
+        assert curve.standard_error[place] == pytest.approx(np.sqrt(variance))
+    np.testing.assert_allclose(curve.shift, np.linspace(0, 1, 9))
+
+
+def test_the_ends_are_the_mixture_of_training_and_its_reverse():
+    curve = accuracy_under_shift(groups_of(TRUE), TRAINING)
+    found = measure_from(TRUE)
+    assert curve.accuracy[0] == pytest.approx(found.average_in(TRAINING))
+    swapped = {("cow", "grass"): 5, ("cow", "sand"): 95, ("camel", "grass"): 40, ("camel", "sand"): 10}
+    assert curve.accuracy[-1] == pytest.approx(found.average_in(swapped))
+    assert curve.accuracy[10] == pytest.approx((2 * (0.9 + 0.3) / 2 + (0.5 + 0.8) / 2) / 3)
+    assert curve.usual_share[0] == pytest.approx((95 + 40) / 150)
+    assert curve.usual_share[-1] == pytest.approx((5 + 10) / 150)
+
+
+def measure_from(accuracy, samples=100):
+    labels = np.array([key[0] for key in accuracy for _ in range(samples)])
+    contexts = np.array([key[1] for key in accuracy for _ in range(samples)])
+    right = np.concatenate([np.arange(samples) < share * samples for share in accuracy.values()])
+    return measure_accuracy(right, labels, contexts)
+
+
+def test_ratios_of_nico_are_on_the_curve():
+    training = {("cat", "a"): 50, ("cat", "b"): 10, ("cat", "c"): 10}
+    groups = [GroupAccuracy("cat", name, share, 50) for name, share in (("a", 0.9), ("b", 0.4), ("c", 0.6))]
+    curve = accuracy_under_shift(groups, training)
+    assert curve.accuracy[-1] == pytest.approx((1 * 0.9 + 5 * 0.4 + 5 * 0.6) / 11)  # the test set at 1:5
+
+
+def test_the_error_band_holds_what_another_sample_gives():
+    rng = np.random.default_rng(0)
+    truth = accuracy_under_shift(groups_of(TRUE), TRAINING).accuracy
+    inside = []
+    for _ in range(400):
+        drawn = {key: rng.binomial(80, share) / 80 for key, share in TRUE.items()}
+        curve = accuracy_under_shift(groups_of(drawn, 80), TRAINING)
+        inside.append(np.abs(curve.accuracy - truth) <= 2 * curve.standard_error)
+    assert np.mean(inside, axis=0).min() > 0.92
+    assert np.mean(inside, axis=0).max() < 0.99
+
+
+def test_another_sample_with_shifted_contexts_lies_on_the_curve():
+    """The prediction against images really drawn from the reversed mixture."""
+    rng = np.random.default_rng(1)
+    keys = list(TRUE)
+    reversed_counts = {("cow", "grass"): 5, ("cow", "sand"): 95, ("camel", "grass"): 40, ("camel", "sand"): 10}
+    chosen = rng.choice(4, size=200_000, p=[reversed_counts[key] / 150 for key in keys])
+    right = rng.random(200_000) < np.array([TRUE[key] for key in keys])[chosen]
+    assert accuracy_under_shift(groups_of(TRUE), TRAINING).accuracy[-1] == pytest.approx(right.mean(), abs=0.005)
+
+
+def test_groups_that_are_missing_on_one_side():
+    curve = accuracy_under_shift(groups_of(TRUE)[:3], {**TRAINING, ("cow", "sand"): 0})
+    assert curve.untested == (("camel", "sand"),)
+    assert np.isfinite(curve.accuracy).all()
+    assert curve.accuracy[-1] < curve.accuracy[0]
+    assert "± one standard error" in curve.sentence()
+
+
+@pytest.mark.parametrize(
+    ("training", "options", "message"),
+    [
+        ({("owl", "sand"): 3}, {}, "none of the tested classes"),
+        ({key: count / 150 for key, count in TRAINING.items()}, {}, "holds shares"),
+        ({**TRAINING, ("cow", "sand"): -1}, {}, "negative or infinite"),
+        (TRAINING, {"points": 4}, "odd number"),
+        (TRAINING, {"points": 1}, "points"),
+    ],
+)
+def test_a_mistake_is_a_sentence(training, options, message):
+    with pytest.raises(ValueError, match=message):
+        accuracy_under_shift(groups_of(TRUE), training, **options)
+
+
+def test_counts_of_arrays_fit():
+    labels, contexts = np.array(["cow", "camel", "cow"]), np.array(["grass", "sand", "grass"])
+    curve = accuracy_under_shift(groups_of(TRUE), count_groups(labels, contexts))
+    assert curve.accuracy[0] == pytest.approx((2 * (2 * 0.9 + 0.3) / 3 + (0.8 + 0.5) / 2) / 3)

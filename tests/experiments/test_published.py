@@ -1,0 +1,52 @@
+"""Every page of results says what its CSV files say."""
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from pfdl.cli.main import app
+from pfdl.experiments.mmads.section import METRIC_NAMES, SETTING_NAMES
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+MARK = re.compile(r"<!-- All below is written by `pfdl (.*?)` -->")
+PAGES = sorted(page.name for page in RESULTS.glob("*.md") if MARK.search(page.read_text(encoding="utf-8")))
+
+
+def test_the_pages_of_this_laboratory_are_checked():
+    assert {"colored-mnist.md", "images.md", "pacs.md", "petscapes.md"} <= set(PAGES)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_what_its_command_makes_of_its_results(name, tmp_path, monkeypatch):
+    page = (RESULTS / name).read_text(encoding="utf-8")
+    command = MARK.search(page)[1].split()
+    shutil.copytree(RESULTS, tmp_path / "docs" / "results", ignore=shutil.ignore_patterns("*.png", "*.jpg"))
+    for picture in RESULTS.glob("*/*.png"):
+        shutil.copy(picture, tmp_path / picture.relative_to(RESULTS.parents[1]))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["pfdl", *command])
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "docs" / "results" / name).read_text(encoding="utf-8") == page
+    for picture in re.findall(r"\]\((.*?\.(?:png|jpg))\)", page):
+        assert (RESULTS / picture).is_file()
+    tables = [path.relative_to(RESULTS.parents[1]).as_posix() for path in RESULTS.rglob("*.csv")]
+    assert any(table.startswith(part) for table in tables for part in command), "a page without its figures as data"
+
+
+def test_figures_of_mmads_that_were_printed_once_are_those_of_the_csv():
+    page = (RESULTS / "mmads.md").read_text(encoding="utf-8")
+    figures = pd.read_csv(RESULTS / "mmads.csv", dtype=str)
+    assert len(figures) == 3 * 3 * 7 * 9  # settings, metrics, cells, methods
+    for (setting, metric), part in figures.groupby(["setting", "metric"], sort=False):
+        section = page.partition(f"## {SETTING_NAMES[setting]}\n")[2].partition("\n## ")[0]
+        table = section.partition(f"### {METRIC_NAMES[metric]}\n")[2].partition("\n### ")[0]
+        for method, row in part.groupby("method", sort=False):
+            (line,) = re.findall(rf"^\| {re.escape(method)} \| (.*) \|$", table, flags=re.M)
+            ours = [cell.partition(" / ")[0] for cell in line.split(" | ")]
+            assert ours == (row["mean"] + " ± " + row["deviation"]).tolist()

@@ -1,0 +1,148 @@
+"""Known environments: slopes that differ, columns that do not carry over, and the rival that uses them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import sklearn
+from scipy import stats
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import cross_validate
+
+from pfdl.data import make_mmads
+from pfdl.tabular import ICPRegressor, ScreenedClassifier, ScreenedRegressor, SelectionScreen
+from pfdl.tabular.environments import _Moments, compare_environments
+from pfdl.tabular.screening import CHANGES
+
+
+def changing_table(seed: int, slopes=(1.5, 0.2, -0.8), n: int = 400) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Two causes with the same slopes everywhere; V is an effect of y whose strength is the environment's own."""
+    rng = np.random.default_rng(seed)
+    parts = []
+    for slope in slopes:
+        S = rng.standard_normal((n, 2))
+        y = S @ [1.0, -1.0] + 0.5 * rng.standard_normal(n)
+        V = slope * y + 0.5 * rng.standard_normal(n)
+        parts.append((np.column_stack([S, V]), y))
+    X, y = np.vstack([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+    return X, y, np.repeat(["north", "south", "west"][: len(slopes)], n)
+
+
+def scaled(X, y):
+    return (X - X.mean(axis=0)) / X.std(axis=0), ((y - y.mean()) / y.std())[:, None]
+
+
+def test_errors_are_those_of_least_squares_on_the_other_environments():
+    X, y, groups = changing_table(0)
+    Z, label = scaled(X, y)
+    found = _Moments(Z, label, groups.astype(object), None).errors(np.array([0, 2]))
+    expected = []
+    for name in ("north", "south", "west"):
+        seen = groups != name
+        model = LinearRegression().fit(Z[seen][:, [0, 2]], label[seen, 0])
+        expected.append(np.mean((label[~seen, 0] - model.predict(Z[~seen][:, [0, 2]])) ** 2))
+    assert np.allclose(found, expected, rtol=1e-6)
+
+
+def test_slope_tests_are_f_tests_of_interactions():
+    X, y, groups = changing_table(1, slopes=(0.3, 0.32, 0.28))
+    Z, label = scaled(X, y)
+    p_values = _Moments(Z, label, groups.astype(object), None).slope_tests(np.arange(3))
+    dummies = np.column_stack([groups == name for name in ("north", "south", "west")]).astype(float)
+
+    def squares(design):
+        rest = label[:, 0] - design @ np.linalg.lstsq(design, label[:, 0], rcond=None)[0]
+        return rest @ rest
+
+    for j in range(3):
+        small = np.column_stack([dummies, Z])
+        large = np.column_stack([small, Z[:, [j]] * dummies[:, 1:]])
+        freedom = len(Z) - large.shape[1]
+        ratio = (squares(small) - squares(large)) / 2 / (squares(large) / freedom)
+        assert p_values[j] == pytest.approx(stats.f.sf(ratio, 2, freedom), rel=1e-4)
+
+
+def test_a_column_that_does_not_carry_over_goes_and_the_causes_stay():
+    for seed in range(5):
+        X, y, groups = changing_table(seed)
+        model = ScreenedRegressor().fit(X, y, groups=groups)
+        assert model.kept_.tolist() == [True, True, False]
+        assert model.explain()["decision"].iloc[2] == CHANGES
+        assert "differs between environments" in model.explain()["why"].iloc[2]
+        assert "x2 relates to the label differently in different environments" in model.verdict_
+        new_X, new_y, _ = changing_table(seed + 50, slopes=(-1.5,))
+        assert model.score(new_X, new_y) > LinearRegression().fit(X, y).score(new_X, new_y)
+        plain = ScreenedRegressor(screen=SelectionScreen(keep=[2])).fit(X, y, groups=groups)
+        assert plain.kept_.all()
+
+
+def test_the_same_relation_everywhere_keeps_every_column():
+    for seed in range(5):
+        X, y, groups = changing_table(seed, slopes=(0.7, 0.7, 0.7))
+        model = ScreenedRegressor().fit(X, y, groups=groups)
+        assert model.kept_.all()
+        assert "give no further reason to leave out a column" in model.verdict_
+
+
+def test_what_one_sample_finds_goes_with_groups_as_well():
+    data = make_mmads(1000, 10, 1.7, seed=0)
+    groups = np.arange(1000) % 2
+    alone, grouped = SelectionScreen().fit(data.X, data.y), SelectionScreen().fit(data.X, data.y, groups=groups)
+    assert np.array_equal(alone.get_support(), grouped.get_support())
+
+
+def test_classes_and_weights():
+    X, y, groups = changing_table(0)
+    model = ScreenedClassifier().fit(X, np.where(y > 0, "high", "low"), groups=groups, sample_weight=np.ones(len(y)))
+    assert model.kept_.tolist() == [True, True, False]
+    Z, label = scaled(X, y)
+    doubled = compare_environments(
+        Z, label, groups.astype(object), np.full(len(y), 2.0), protected=np.zeros(3, dtype=bool), alpha=0.01
+    )
+    assert doubled.dropped.tolist() == [False, False, True]
+
+
+def test_too_few_environments_are_refused():
+    X, y, _ = changing_table(0)
+    with pytest.raises(ValueError, match="groups names 1 environments"):
+        SelectionScreen().fit(X, y, groups=["here"] * len(y))
+    with pytest.raises(ValueError, match="inconsistent"):
+        SelectionScreen().fit(X, y, groups=["here", "there"])
+
+
+def test_groups_are_routed_by_scikit_learn():
+    X, y, groups = changing_table(0)
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = ScreenedRegressor().set_fit_request(groups=True)
+        found = cross_validate(model, X, y, params={"groups": groups}, cv=3, return_estimator=True)
+    assert len(found["estimator"]) == 3
+
+
+def test_icp_keeps_the_causes_whose_distribution_shifts():
+    rng = np.random.default_rng(0)
+    parts = []
+    for shift, slope in ((0.0, 1.0), (2.0, 0.2), (4.0, -1.0)):
+        S = rng.standard_normal((500, 2)) + np.array([shift, -shift])
+        y = S @ [1.0, 1.0] * 1.0 + S[:, 0] + 0.5 * rng.standard_normal(500)
+        parts.append((np.column_stack([S, slope * y + rng.standard_normal(500)]), y))
+    X, y = np.vstack([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+    model = ICPRegressor().fit(X, y, np.repeat([0, 1, 2], 500))
+    assert model.kept_.tolist() == [True, True, False]
+    assert not model.rejected_
+    assert np.allclose(model.coef_[:2], [2.0, 1.0], atol=0.1)
+    assert model.coef_[2] == 0.0
+    assert (0, 1) in model.invariant_sets_
+
+
+def test_icp_without_an_invariant_set_predicts_the_mean():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((600, 2))
+    groups = np.repeat([0, 1], 300)
+    y = X[:, 0] * np.where(groups == 0, 1.0, -1.0) + 0.1 * rng.standard_normal(600) * np.where(groups == 0, 1.0, 20.0)
+    model = ICPRegressor().fit(X, y, groups)
+    assert model.rejected_
+    assert np.allclose(model.predict(X), y.mean())
+    with pytest.raises(ValueError, match="one environment only"):
+        ICPRegressor().fit(X, y, np.zeros(600))
+    with pytest.raises(ValueError, match="alpha is 2"):
+        ICPRegressor(alpha=2).fit(X, y, groups)

@@ -1,0 +1,73 @@
+import csv
+import io
+
+import numpy as np
+import pytest
+import torch
+
+from pfdl.data.sources import BadImagesError
+from pfdl.vision.backbones import make_backbone
+from pfdl.vision.checkpoint import ModelConfig, TrainedModel
+from pfdl.vision.pixels import normalise
+from pfdl.vision.predict import predict, run_model
+from tests.data.image_files import encoded, make_folder, noise
+
+
+@pytest.fixture
+def trained(tmp_path):
+    torch.manual_seed(0)
+    return TrainedModel(make_backbone("mlp", 2, image_size=6).eval(), ModelConfig("mlp", ("cat", "=dog"), 6), tmp_path)
+
+
+def test_answers_are_those_of_the_model(trained, tmp_path):
+    root = make_folder(tmp_path / "photos", {"a/b": 3, "c": 2})
+    (root / ".hidden.png").write_bytes(encoded(noise(9)))
+    found = predict(trained, [root], batch_size=2)
+    assert [path.removeprefix(f"{root}/") for path in found.paths] == [
+        "a/b/000.png",
+        "a/b/001.png",
+        "a/b/002.png",
+        "c/000.png",
+        "c/001.png",
+    ]
+    pixels = np.stack([np.asarray(noise(n).crop((1, 0, 7, 6))) for n in range(1, 6)])
+    images = torch.tensor(pixels).permute(0, 3, 1, 2)
+    with torch.no_grad():
+        expected = trained.model(normalise(images)).softmax(1)
+    torch.testing.assert_close(found.probabilities, expected)
+    rows = list(csv.DictReader(io.StringIO(found.to_csv())))
+    assert list(rows[0]) == ["path", "prediction", "confidence", "probability of cat", "probability of =dog"]
+    for row, shares in zip(rows, expected.tolist(), strict=True):
+        assert row["prediction"] == ("cat" if shares[0] > shares[1] else "'=dog")
+        assert float(row["confidence"]) == pytest.approx(max(shares), abs=1e-5)
+
+
+def test_files_are_taken_once(trained, tmp_path):
+    root = make_folder(tmp_path / "photos", {"c": 2})
+    assert len(predict(trained, [root, root / "c", root / "c" / "000.png"]).paths) == 2
+
+
+def test_bad_images_are_named_or_left_out(trained, tmp_path):
+    root = make_folder(tmp_path / "photos", {"c": 2})
+    (root / "c" / "note.txt").write_text("no image")
+    with pytest.raises(BadImagesError, match="is not an image"):
+        predict(trained, [root])
+    found = predict(trained, [root], on_bad_image="skip")
+    assert len(found.paths) == 2
+    assert found.bad_images[0].path.endswith("note.txt")
+    with pytest.raises(BadImagesError):
+        predict(trained, [root / "c" / "note.txt"], on_bad_image="skip")
+    with pytest.raises(FileNotFoundError, match="there is no file or folder"):
+        predict(trained, [root / "none"])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="there is no image in"):
+        predict(trained, [tmp_path / "empty"])
+
+
+def test_features_are_what_enters_the_last_layer(trained):
+    images = torch.randint(0, 256, (5, 3, 6, 6), dtype=torch.uint8)
+    logits, features = run_model(trained.model, [(image,) for image in images], batch_size=2, with_features=True)
+    last = [part for part in trained.model.modules() if isinstance(part, torch.nn.Linear)][-1]
+    with torch.no_grad():
+        torch.testing.assert_close(last(features), logits)
+    assert run_model(trained.model, [(image,) for image in images])[1] is None
