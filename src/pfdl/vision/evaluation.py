@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pfdl._internal.files import read_json, write_atomically
+from pfdl._internal.files import read_json, write_json
 from pfdl.data.context_images import ContextImages
 from pfdl.data.manifest import Manifest, ManifestRow, read_manifest
 from pfdl.data.sources import ContextSource
@@ -258,7 +257,7 @@ def save_evaluation(folder: Path, evaluation: Evaluation) -> Path:
                 f"{path} is about other images ({before.images} of them); choose another name for these "
                 "(on the command line: --name)."
             )
-    write_atomically(path, json.dumps(evaluation.to_dict(), indent=2, ensure_ascii=False) + "\n")
+    write_json(path, evaluation.to_dict())
     return path
 
 
