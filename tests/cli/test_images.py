@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner
 
+import pfdl.experiments
 from pfdl.cli import train as cli_train
 from pfdl.cli.main import app
 from pfdl.vision.resume import ResumeCallback
@@ -282,6 +283,8 @@ def test_a_missing_package_is_named_with_what_to_install(arguments, monkeypatch)
     ours = ("pfdl.vision", "pfdl.lightning", "pfdl.experiments.contexts")
     for name in [name for name in sys.modules if name.startswith(ours)]:
         monkeypatch.delitem(sys.modules, name)
+    for parent, name in ((pfdl, "vision"), (pfdl, "lightning"), (pfdl.experiments, "contexts")):
+        monkeypatch.delattr(parent, name, raising=False)  # so that it is put back with what it holds
     monkeypatch.setitem(sys.modules, "lightning.pytorch", None)
     result = runner.invoke(app, arguments)
     assert result.exit_code == 2

@@ -53,8 +53,6 @@ def write_together(contents: Mapping[Path, bytes]) -> None:
     Each is at any moment the old one or the whole new one. They are exchanged in their order, so that only a kill
     between two exchanges can leave the new one of some beside the old one of others.
 
-    The folder must exist: if somebody deleted a run under a process that works in it, half of the run must not return.
-
     Raises:
         OSError: If it cannot be written, as on a full disk; then the old one is there still.
     """
@@ -62,10 +60,12 @@ def write_together(contents: Mapping[Path, bytes]) -> None:
     new = {path: path.with_name(f"{TEMPORARY}{uuid.uuid4().hex}") for path in contents}
     try:
         for path, temporary in new.items():
-            with _naming(path), temporary.open("xb") as stream:
-                stream.write(contents[path])
-                stream.flush()
-                os.fsync(stream.fileno())
+            with _naming(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with temporary.open("xb") as stream:
+                    stream.write(contents[path])
+                    stream.flush()
+                    os.fsync(stream.fileno())
         for path, temporary in new.items():
             with _naming(path):
                 temporary.replace(path)
@@ -80,8 +80,6 @@ def _naming(path: Path) -> Iterator[None]:
     """Let an error of the system name the file that a user knows, not the temporary one."""
     try:
         yield
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent} (any more).") from error
     except OSError as error:
         failure = type(error)(f"{path} cannot be written ({error.strerror or error}); what was there before is left.")
         failure.errno = error.errno

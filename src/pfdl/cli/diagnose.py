@@ -146,5 +146,4 @@ def _diagnose_table(path: Path, target: str | None, output: Path) -> None:
     typer.echo(printable_lines(screen.verdict_))
     code = advice(screen, table.y)
     typer.echo(printable_lines(code))
-    output.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(output, render(build_page(screen.screening_plot(), path.name, target, table.notes, code)))

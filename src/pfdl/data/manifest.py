@@ -134,7 +134,6 @@ class Manifest:
         """
         csv_path, json_path = _pair(Path(path))
         parameters = {"format": FORMAT, **self.parameters, "csv_sha256": self.sha256}
-        csv_path.parent.mkdir(parents=True, exist_ok=True)
         write_together({csv_path: self._table().encode(), json_path: format_json(parameters).encode()})
         return csv_path, json_path
 

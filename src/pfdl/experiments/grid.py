@@ -65,6 +65,8 @@ def run_grid(
             if progress is not None and bar is not None:
                 progress.advance(bar, len(tasks) - len(missing))
             for task, rows in execute(function, missing, n_jobs):
+                if not folder.is_dir():  # to write would bring back a part of the run that somebody deleted
+                    raise FileNotFoundError(f"{folder} was removed while its tasks ran; start the command again.")
                 write_json(_path(folder, task), {"task": dict(task), "rows": [dict(row) for row in rows]})
                 if progress is not None and bar is not None:
                     progress.advance(bar)

@@ -11,6 +11,7 @@ from scipy import stats
 from sklearn.linear_model import LinearRegression, lars_path
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
+from pfdl._internal.fitting import all_or_nothing
 from pfdl.tabular.linear import LinearRegressorBase
 from pfdl.tabular.validation import check_table
 
@@ -46,6 +47,7 @@ class ICPRegressor(LinearRegressorBase):
         self.alpha = alpha
         self.max_columns = max_columns
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, groups: Any) -> ICPRegressor:
         """Fit to columns X of shape (n, p), a numeric label y and the environment of each row."""
         if not 0 < self.alpha < 1:

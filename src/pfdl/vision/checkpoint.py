@@ -64,6 +64,8 @@ def check_weights(path: Path) -> None:
         OSError: If it cannot be read.
         ValueError: If it is not whole.
     """
+    if not path.is_file():  # to open a pipe would be to wait for ever
+        raise FileNotFoundError(f"there is no regular file {path}.")
     try:
         with safe_open(path, framework="pt"):
             pass

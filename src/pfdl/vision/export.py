@@ -40,7 +40,6 @@ def export(trained: TrainedModel, folder: Path) -> list[Path]:
     """
     content = _to_onnx(trained)
     paths = [folder / ONNX, folder / PREPROCESSING, folder / PLAIN_WEIGHTS]
-    folder.mkdir(parents=True, exist_ok=True)
     write_bytes_atomically(paths[0], content)
     write_json(paths[1], describe_preprocessing(trained.config))
     save_weights(paths[2], trained.model)

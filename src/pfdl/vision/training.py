@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -15,7 +14,7 @@ import torch
 from lightning.pytorch import Callback, Trainer
 from torch import Tensor
 
-from pfdl._internal.files import read_json, read_table, write_atomically
+from pfdl._internal.files import read_json, read_table, write_atomically, write_json
 from pfdl._internal.runs import claim, set_aside
 from pfdl._internal.validation import check_choice
 from pfdl.contexts import InferredContexts
@@ -202,7 +201,7 @@ class _KeptContexts(ContextDataModule):
             set_aside(table, error, "contexts are inferred again")
         found = super().infer(sets)
         why = {"number": found.number, "method": found.method, "sentence": found.sentence}
-        write_atomically(words, json.dumps(why, indent=2, ensure_ascii=False) + "\n")
+        write_json(words, why)
         write_atomically(table, pd.DataFrame({"path": paths, "context": found.contexts.tolist()}).to_csv(index=False))
         return found
 
