@@ -45,7 +45,9 @@ def test_a_demonstration_that_is_stopped_goes_on_and_ends_with_a_page(tiny, monk
     kinds = {folder.name: read_run(folder).kind for folder in tmp_path.iterdir() if folder.is_dir()}
     assert kinds == {"mmads": "mmads", "colored-digits": "colored-mnist", "contexts": "contexts"}
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "One repetition of ResNet, PFDL" in page  # one seed tells nothing, and the page says so
+    assert (
+        "ResNet, PFDL and plain training of the same network have one repetition in common" in page
+    )  # one seed tells nothing, and the page says so
     assert "Unfinished" not in page
 
 
