@@ -1,6 +1,6 @@
-"""What the penalty does to a small network whose easy inputs show the scene and whose hard ones show the object.
+"""What the penalty does to a small network whose easy inputs show the context and whose hard ones show the object.
 
-python benchmarks/scene_shift.py
+python benchmarks/context_shift.py
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 import pfdl
 
-CLASSES, OWN_INPUTS, SCENE_INPUTS, WIDTH = 4, 12, 12, 32
+CLASSES, OWN_INPUTS, CONTEXT_INPUTS, WIDTH = 4, 12, 12, 32
 TRAIN_AGREEMENT = 0.9
 TESTS = {"90 %": TRAIN_AGREEMENT, "25 %": 1 / CLASSES, "0 %": 0.0}
 METHODS: dict[str, Callable[[], pfdl.PartialDecorrelation | None]] = {
@@ -25,23 +25,23 @@ METHODS: dict[str, Callable[[], pfdl.PartialDecorrelation | None]] = {
 }
 
 
-def make_scenes(rows: int, agreement: float, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Draw objects in scenes: inputs (rows, 24), labels and scenes.
+def make_contexts(rows: int, agreement: float, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Draw objects in contexts: inputs (rows, 24), labels and contexts.
 
-    Half of the inputs come from the object and are hard to read (two noisy clusters a class), half from the scene
-    and are easy. Each class has its own typical scene, in which it stands with probability ``agreement``.
+    Half of the inputs come from the object and are hard to read (two noisy clusters a class), half from the context
+    and are easy. Each class has its own typical context, in which it stands with probability ``agreement``.
     """
     world = torch.Generator().manual_seed(0)
     objects = torch.randn(CLASSES, 2, OWN_INPUTS, generator=world)
-    scenes = torch.randn(CLASSES, SCENE_INPUTS, generator=world)
+    contexts = torch.randn(CLASSES, CONTEXT_INPUTS, generator=world)
     draw = torch.Generator().manual_seed(seed)
     label = torch.randint(CLASSES, (rows,), generator=draw)
     other = (label + torch.randint(1, CLASSES, (rows,), generator=draw)) % CLASSES
-    scene = torch.where(torch.rand(rows, generator=draw) < agreement, label, other)
+    context = torch.where(torch.rand(rows, generator=draw) < agreement, label, other)
     cluster = torch.randint(2, (rows,), generator=draw)
     own = objects[label, cluster] + 1.5 * torch.randn(rows, OWN_INPUTS, generator=draw)
-    around = scenes[scene] + 0.7 * torch.randn(rows, SCENE_INPUTS, generator=draw)
-    return torch.cat([own, around], dim=1), label, scene
+    around = contexts[context] + 0.7 * torch.randn(rows, CONTEXT_INPUTS, generator=draw)
+    return torch.cat([own, around], dim=1), label, context
 
 
 def train(
@@ -51,10 +51,10 @@ def train(
     torch.manual_seed(seed)
     decorrelate = make_penalty()
     torch.manual_seed(seed)
-    body = nn.Sequential(nn.Linear(OWN_INPUTS + SCENE_INPUTS, 64), nn.ReLU(), nn.Linear(64, WIDTH), nn.ReLU())
+    body = nn.Sequential(nn.Linear(OWN_INPUTS + CONTEXT_INPUTS, 64), nn.ReLU(), nn.Linear(64, WIDTH), nn.ReLU())
     head = nn.Linear(WIDTH, CLASSES)
     optimizer = torch.optim.Adam([*body.parameters(), *head.parameters()], lr=2e-3)
-    x, y, _ = make_scenes(rows, TRAIN_AGREEMENT, seed)
+    x, y, _ = make_contexts(rows, TRAIN_AGREEMENT, seed)
     for epoch in range(epochs):
         order = torch.randperm(rows, generator=torch.Generator().manual_seed(1000 * seed + epoch))
         for batch in torch.split(order, 128):
@@ -68,10 +68,10 @@ def train(
     figures = []
     with torch.no_grad():
         for number, agreement in enumerate(TESTS.values()):
-            x, y, scene = make_scenes(4000, agreement, seed=10**6 + 10 * seed + number)
+            x, y, context = make_contexts(4000, agreement, seed=10**6 + 10 * seed + number)
             features = body(x)
             figures.append(100 * (head(features).argmax(1) == y).double().mean().item())
-    r2 = torch.from_numpy(pfdl.diagnose(features, y, scene).r2)
+    r2 = torch.from_numpy(pfdl.diagnose(features, y, context).r2)
     return [*figures, float(r2.nanmedian())]
 
 
@@ -85,7 +85,7 @@ def main() -> None:
         name: torch.tensor([train(penalty, seed, 4000, arguments.epochs) for seed in range(arguments.seeds)])
         for name, penalty in METHODS.items()
     }
-    print(f"Accuracy (%) where objects stand in their class's usual scene in … of cases; training: 90 %. "
+    print(f"Accuracy (%) where objects stand in their class's usual context in … of cases; training: 90 %. "
           f"{arguments.seeds} paired seeds;\nin brackets the difference to ERM ± its standard error.\n")  # fmt: skip
     print(f"| | {' | '.join(TESTS)} | median R² of a feature |\n|---|{'---|' * (len(TESTS) + 1)}")
     for name, values in figures.items():

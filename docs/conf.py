@@ -42,7 +42,12 @@ napoleon_use_ivar = True
 
 nitpicky = True
 # A name of our own that leads nowhere is a mistake; those of other projects and of the engine room have no pages here.
-nitpick_ignore_regex = [("py:.*", r"(?!pfdl\.).*|pfdl\.(kernels|distributed)\..*")]
+nitpick_ignore_regex = [
+    ("py:.*", r"(?!pfdl\.).*"),
+    ("py:.*", r"pfdl\.decorrelation\.(kernels|distributed|partial_decorrelation)\..*"),
+    ("py:.*", r"pfdl\.tabular\.(screening\.Outcome|environments\.Environments)"),
+    ("py:.*", r"pfdl\.contexts\.(sources|_arrays)\..*"),
+]
 
 
 def _math_as_mathml(translator: object, node: nodes.math | nodes.math_block) -> None:

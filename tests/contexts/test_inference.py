@@ -1,136 +1,235 @@
-"""Scenes are found from features and labels alone, and only where there are any."""
+"""Contexts are inferred from features and labels alone, and only where they can be confirmed."""
 
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.metrics import normalized_mutual_info_score
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from pfdl import context_weights, infer_contexts
-from pfdl.contexts.inference import _two_way
+from pfdl.contexts import find_contexts, group_report, image_statistics
+from pfdl.contexts.inference import METHODS
+from pfdl.data import SpuCoMNIST
+from pfdl.data.digits import bundled_digits
 
-CLASSES, SCENES = 4, 4
+CLASSES = CONTEXTS = 4
 
 
-def objects_in_scenes(seed=0, samples=1200, strength=2.0, dominant=0.6):
-    """Half of 40 features move with the scene, eight with the class; each class has a scene it mostly stands in."""
+def objects_in_contexts(seed=0, samples=1200, strength=3.0, dominant=0.85, of_class=0.5):
+    """Half of 40 features move with the context, the others a little with the class."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(CLASSES, size=samples)
-    scenes = np.where(rng.random(samples) < dominant, labels, rng.integers(SCENES, size=samples))
+    contexts = np.where(rng.random(samples) < dominant, labels, rng.integers(CONTEXTS, size=samples))
     features = rng.normal(size=(samples, 40))
-    features[:, :20] += strength * rng.normal(size=(SCENES, 20))[scenes]
-    features[:, 20:28] += 2.0 * rng.normal(size=(CLASSES, 8))[labels]
-    return features, labels, scenes
+    features[:, :20] += strength * rng.normal(size=(CONTEXTS, 20))[contexts]
+    features[:, 20:] += of_class * rng.normal(size=(CLASSES, 20))[labels]
+    return features, labels, contexts
 
 
+def effective_share(labels, contexts):
+    weights = context_weights(labels, contexts)
+    return weights.sum() ** 2 / (weights**2).sum() / len(weights)
+
+
+@pytest.mark.parametrize("method", ["auto", "pooled", "within"])
+def test_contexts_are_found_although_classes_mostly_stand_in_one(method):
+    features, labels, contexts = objects_in_contexts()
+    found = find_contexts(features, labels, method=method)
+    assert found.number == CONTEXTS
+    assert group_report(labels, found.contexts, contexts).ari > 0.95
+    assert found.tried[0].accepted
+    assert found.sentence.startswith("Found 4 contexts, clusters")
+    assert "they go with the class" in found.sentence
+
+
+@pytest.mark.parametrize("method", ["early", "errors"])
+def test_what_a_short_training_gets_wrong_is_the_minority(method):
+    features, labels, contexts = objects_in_contexts(dominant=0.95)
+    found = find_contexts(features, labels, method=method)
+    scores = group_report(labels, found.contexts, contexts)
+    assert found.method == method
+    assert found.number == (CLASSES if method == "early" else 2)
+    assert scores.minority_precision > 0.9
+    assert scores.minority_recall > 0.9
+
+
+def test_contexts_that_do_not_go_with_the_class_are_rejected():
+    features, labels, contexts = objects_in_contexts(dominant=0.0)
+    found = find_contexts(features, labels)
+    assert found.number == 1
+    assert found.method == "none"
+    assert "do not go with the class" in found.sentence
+    unchecked = find_contexts(features, labels, method="pooled", confirmation=0.0)
+    assert normalized_mutual_info_score(unchecked.contexts, contexts) > 0.95
+
+
+def test_contexts_that_no_training_follows_are_rejected():
+    """The class is so easy to see that nothing is learnt from the context."""
+    features, labels, _ = objects_in_contexts(of_class=5.0)
+    found = find_contexts(features, labels)
+    assert found.number == 1
+    assert any("a short training does as well" in trial.reason for trial in found.tried)
+
+
+def test_wrong_labels_are_no_context():
+    rng = np.random.default_rng(0)
+    true = rng.integers(CLASSES, size=2000)
+    features = rng.normal(size=(2000, 40)) + 1.5 * rng.normal(size=(CLASSES, 40))[true]
+    labels = np.where(rng.random(2000) < 0.1, rng.integers(CLASSES, size=2000), true)
+    assert find_contexts(features, labels).number == 1
+
+
+@pytest.mark.parametrize("load", [load_digits, load_wine, load_breast_cancer, load_iris])
+def test_data_without_contexts_has_one_or_harmless_ones(load):
+    features, labels = load(return_X_y=True)
+    assert effective_share(labels, infer_contexts(features, labels)) > 0.95
+
+
+@pytest.mark.parametrize("features", [2, 3, 8, 60])
 @pytest.mark.parametrize("seed", range(3))
-def test_scenes_are_found_although_classes_mostly_stand_in_one(seed):
-    features, labels, scenes = objects_in_scenes(seed)
-    found = infer_contexts(features, labels, contexts=SCENES)
-    assert normalized_mutual_info_score(scenes, found) > 0.9
-    # The class is no help to the eye: the groups say of it what the true scenes say, and no more.
-    of_class = normalized_mutual_info_score(labels, found)
-    assert of_class == pytest.approx(normalized_mutual_info_score(labels, scenes), abs=0.05)
+def test_noise_has_one_context(features, seed):
+    rng = np.random.default_rng(seed)
+    assert set(infer_contexts(rng.normal(size=(200, features)), rng.integers(3, size=200), seed=seed)) == {0}
 
 
-def test_without_scenes_there_is_one_group():
-    features, labels, _ = objects_in_scenes(strength=0.0)
-    assert set(infer_contexts(features, labels)) == {0}
-    assert len(set(infer_contexts(features, labels, confirmation=-1.0))) > 1  # unless nobody asks for confirmation
+def hostile():
+    rng = np.random.default_rng(0)
+    noise, labels = rng.normal(size=(60, 8)), np.arange(60) % 3
+    dead = noise.copy()
+    dead[:, 2:] = 4.0
+    few_values = rng.integers(2, size=(60, 6)).astype(float)
+    return {
+        "constant features": (np.ones((60, 8)), labels),
+        "mostly dead features": (dead, labels),
+        "a class per sample": (noise, np.arange(60)),
+        "two samples": (noise[:2], labels[:2]),
+        "one sample": (noise[:1], labels[:1]),
+        "one class": (noise, np.zeros(60)),
+        "features that are the class": (np.eye(3)[labels], labels),
+        "many features that are the class": (np.tile(np.eye(3)[labels], 3), labels),
+        "tiny numbers": (noise * 1e-200, labels),
+        "huge numbers": (noise * 1e200, labels),
+        "few distinct rows": (few_values, labels),
+        "equal rows": (np.tile(noise[:1], (60, 1)), labels),
+        "equal columns": (np.tile(noise[:, :1], (1, 8)), labels),
+        "more features than samples": (rng.normal(size=(40, 300)), np.arange(40) % 2),
+        "no samples": (noise[:0], labels[:0]),
+        "no features": (noise[:, :0], labels),
+    }
 
 
-def test_the_same_seed_finds_the_same_and_units_do_not_matter():
-    features, labels, _ = objects_in_scenes()
-    found = infer_contexts(features, labels, contexts=SCENES)
-    np.testing.assert_array_equal(found, infer_contexts(features, labels, contexts=SCENES))
-    scaled = infer_contexts(features * np.geomspace(0.01, 100, 40) + 7, labels, contexts=SCENES)
+@pytest.mark.parametrize("name", hostile())
+@pytest.mark.parametrize("method", METHODS)
+def test_where_nothing_can_be_found_there_is_one_context(name, method):
+    features, labels = hostile()[name]
+    found = find_contexts(features, labels, method=method)
+    assert found.contexts.shape == (len(labels),)
+    assert set(found.contexts) <= {0}
+    assert found.sentence.endswith(".")
+
+
+def test_tensors_of_any_kind_large_seeds_and_one_hot_labels_are_taken():
+    features, labels, contexts = objects_in_contexts()
+    half = torch.from_numpy(features).bfloat16().requires_grad_()
+    found = infer_contexts(half, torch.from_numpy(np.eye(CLASSES)[labels]), seed=2**40)
+    assert group_report(labels, found, contexts).ari > 0.95
+    names = np.array(["ape", "bat", "cat", "dog"])[labels]
+    np.testing.assert_array_equal(found, infer_contexts(half, names, seed=2**40))
+
+
+def test_units_do_not_matter_and_the_same_seed_finds_the_same():
+    features, labels, _ = objects_in_contexts()
+    found = infer_contexts(features, labels)
+    np.testing.assert_array_equal(found, infer_contexts(features, labels))
+    scaled = infer_contexts(features * np.geomspace(1e-150, 1e150, 40) + 7e-151, labels)
     assert normalized_mutual_info_score(found, scaled) > 0.99
 
 
-def test_features_that_never_vary_and_labels_of_any_kind_are_taken():
-    features, labels, scenes = objects_in_scenes()
-    features[:, 5] = 3.0
-    names = np.array(["ape", "bat", "cat", "dog"])[labels]
-    assert normalized_mutual_info_score(scenes, infer_contexts(features, names, contexts=SCENES)) > 0.9
+class Stream(IterableDataset):
+    def __init__(self, features, labels):
+        self.features, self.labels_ = features, labels
+
+    def __iter__(self):
+        return zip(self.features, self.labels_, strict=True)
 
 
-def test_class_and_scene_are_told_apart_by_fitting_both():
-    """By the class means alone the scene that a class mostly stands in would pass for the class."""
-    rng = np.random.default_rng(0)
-    labels = rng.integers(2, size=600)
-    scenes = np.where(rng.random(600) < 0.9, labels, 1 - labels)
-    z = 4.0 * np.eye(2)[scenes] + rng.normal(size=(600, 2))
-    missed, group = _two_way(z, labels, (z[:, 0] > z[:, 1]).astype(int), 2)
-    assert normalized_mutual_info_score(scenes, group) > 0.9
-    assert missed / 600 == pytest.approx(2.0, rel=0.1)  # what is left is the noise
+def test_datasets_loaders_and_streams_give_what_arrays_give():
+    features, labels, _ = (torch.from_numpy(part) for part in objects_in_contexts())
+    expected = infer_contexts(features, labels)
+    dataset = TensorDataset(features, labels)
+    before = torch.get_rng_state()
+    for data in (dataset, DataLoader(dataset, 100, shuffle=True), DataLoader(Stream(features, labels), 64)):
+        np.testing.assert_array_equal(infer_contexts(data), expected)
+    np.testing.assert_array_equal(infer_contexts(TensorDataset(features), labels), expected)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("method", ["pooled", "within", "early", "errors"])
+def test_a_sample_is_enough_and_the_rest_is_assigned_in_one_pass(method, monkeypatch):
+    features, labels, contexts = objects_in_contexts(samples=3000, dominant=0.95)
+    monkeypatch.setattr("pfdl.contexts.inference.MOST_SAMPLES", 1200)
+    monkeypatch.setattr("pfdl.contexts.candidates.CLUSTERED", 400)
+    monkeypatch.setattr("pfdl.contexts.sources.BLOCK", 700)
+    for data in (features, Stream(features, labels)):
+        given = (data, labels) if data is features else (DataLoader(data, 500),)
+        found = find_contexts(*given, method=method)
+        scores = group_report(labels, found.contexts, contexts)
+        assert scores.minority_precision > 0.9, found.sentence
+        assert scores.minority_recall > 0.9
+
+
+@pytest.mark.parametrize("strength", [0.8, 0.95])
+def test_colours_that_fill_the_image_are_found_exactly(strength):
+    data = SpuCoMNIST(bundled_digits(), strength=strength)
+    found = find_contexts(data.train)
+    assert found.method == "pooled", found.sentence
+    assert group_report(data.train.labels, found.contexts, data.train.contexts).ari == 1.0
+    np.testing.assert_array_equal(found.contexts, infer_contexts(data.train.images, data.train.labels))
+
+
+def test_images_are_described_by_what_the_user_gives():
+    data = SpuCoMNIST(bundled_digits(), strength=0.9)
+    seen = []
+
+    def describe(images):
+        seen.append(images.shape)
+        return image_statistics(images, seed=3)
+
+    found = infer_contexts(DataLoader(data.train, 128), describe=describe)
+    assert seen[0] == (128, 3, 28, 28)
+    assert max(shape[0] for shape in seen) == 128
+    assert len(found) == len(data.train)
 
 
 @pytest.mark.parametrize(
-    ("features", "labels", "message"),
+    ("arguments", "settings", "error", "message"),
     [
-        (np.zeros((4, 3)), np.zeros(3), "features have shape (4, 3) and labels (3,)"),
-        (np.zeros(4), np.zeros(4), "give (n, p) and (n,)"),
-        (np.zeros((4, 1)), np.zeros(4), "there are 1 features"),
-        (np.full((4, 3), np.nan), np.zeros(4), "not finite"),
+        ((np.zeros((4, 3)), np.zeros(3)), {}, ValueError, "there are 4 samples and 3 labels"),
+        ((np.zeros(4), np.zeros(4)), {}, ValueError, "features have shape (4,)"),
+        ((np.zeros((4, 3)), np.zeros((4, 3))), {}, ValueError, "labels have shape (4, 3)"),
+        ((np.zeros((4, 3)),), {}, TypeError, "labels are missing"),
+        ((np.full((40, 5), np.nan), np.arange(40) % 2), {}, ValueError, "row 0, column 0 is nan"),
+        ((np.full((40, 5), "a"), np.arange(40) % 2), {}, TypeError, "give numbers"),
+        (("folder", np.zeros(4)), {}, TypeError, "features are a str"),
+        ((np.eye(4), [0.0, 1.0, np.nan, 1.0]), {}, ValueError, "labels have NaN"),
+        ((np.eye(4), np.zeros(4)), {"contexts": 8}, ValueError, "contexts is 8, but there are only 4 samples"),
+        ((np.eye(4), np.zeros(4)), {"contexts": 2.0}, TypeError, "contexts is 2.0"),
+        ((np.eye(4), np.zeros(4)), {"contexts": 2, "method": "early"}, ValueError, "finds its own number"),
+        ((np.eye(4), np.zeros(4)), {"confirmation": float("nan")}, ValueError, "confirmation is nan"),
+        ((np.eye(4), np.zeros(4)), {"confirmation": -1.0}, ValueError, "confirmation is -1.0"),
+        ((np.eye(4), np.zeros(4)), {"method": "guess"}, ValueError, "method is 'guess'"),
+        ((np.eye(4), np.zeros(4)), {"seed": -1}, ValueError, "seed is -1"),
     ],
 )
-def test_what_cannot_be_used_is_refused(features, labels, message):
-    with pytest.raises(ValueError) as error:  # noqa: PT011, the message is compared below
-        infer_contexts(features, labels)
-    assert message in str(error.value)
+def test_what_cannot_be_used_is_refused(arguments, settings, error, message):
+    with pytest.raises(error) as caught:
+        infer_contexts(*arguments, **settings)
+    assert message in str(caught.value)
 
 
-def test_more_groups_than_samples_are_refused():
-    with pytest.raises(ValueError, match="contexts is 8, but there are only 4 samples"):
-        infer_contexts(np.eye(4), np.zeros(4), contexts=8)
-
-
-def test_tensors_are_taken_and_a_single_sample_is_a_group():
-    features, labels, _ = (torch.from_numpy(part) for part in objects_in_scenes(samples=200))
-    found = infer_contexts(features.requires_grad_(), labels, contexts=2)
-    np.testing.assert_array_equal(found, infer_contexts(features.detach().numpy(), labels.numpy(), contexts=2))
-    np.testing.assert_array_equal(infer_contexts(features[:1], labels[:1]), [0])
-
-
-def test_few_samples_with_many_features_are_taken():
-    rng = np.random.default_rng(0)
-    labels, scenes = np.arange(40) % 2, np.arange(40) // 2 % 2
-    features = rng.normal(size=(40, 200)) + 3.0 * scenes[:, None]
-    assert normalized_mutual_info_score(scenes, infer_contexts(features, labels)) > 0.9
-
-
-def test_of_many_samples_some_are_enough_to_count_the_scenes(monkeypatch):
-    features, labels, scenes = objects_in_scenes()
-    monkeypatch.setattr("pfdl.contexts.inference.MOST_SAMPLES", 400)
-    assert normalized_mutual_info_score(scenes, infer_contexts(features, labels)) > 0.9
-
-
-@pytest.mark.parametrize("scenes", [2, 4])
-def test_the_number_of_scenes_is_found(scenes):
-    rng = np.random.default_rng(0)
-    labels, there = rng.integers(3, size=900), rng.integers(scenes, size=900)
-    features = rng.normal(size=(900, 30)) + 2.5 * rng.normal(size=(scenes, 30))[there]
-    found = infer_contexts(features, labels)
-    assert len(set(found)) == scenes
-    assert normalized_mutual_info_score(found, there) > 0.95
-
-
-def test_weights_make_contexts_equally_frequent_in_every_class():
-    _, labels, scenes = objects_in_scenes()
-    weights = context_weights(labels, scenes, smoothing=0.0)
-    for label in range(CLASSES):
-        mine = labels == label
-        assert weights[mine].mean() == pytest.approx(1.0)
-        shares = [weights[mine & (scenes == scene)].sum() / mine.sum() for scene in range(SCENES)]
-        np.testing.assert_allclose(shares, 1 / SCENES)
-
-
-def test_smoothing_bounds_the_weight_of_a_stray_sample():
-    labels, contexts = np.zeros(1000, dtype=int), np.array([0] * 999 + [1])
-    assert context_weights(labels, contexts, smoothing=0.0)[-1] == pytest.approx(500.0)
-    smoothed = context_weights(labels, contexts)
-    assert smoothed[-1] / smoothed[0] == pytest.approx((999 + 125) / (1 + 125))
-
-
-def test_weights_of_unequal_columns_are_refused():
-    with pytest.raises(ValueError, match=r"labels have shape \(2,\) and contexts \(3,\)"):
-        context_weights([0, 1], [0, 1, 2])
+def test_a_number_may_be_asked_for():
+    features, labels, _ = objects_in_contexts()
+    assert find_contexts(features, labels, contexts=2, confirmation=0.0).number == 2
+    assert find_contexts(features, labels, contexts=1).sentence.endswith("one context was asked for.")
+    assert {trial.method for trial in find_contexts(features, labels, contexts=11).tried} <= {"pooled", "within"}

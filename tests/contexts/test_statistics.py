@@ -1,11 +1,11 @@
-"""Images are told apart by what they are made of, not by where it is."""
+"""Images are described by what they are made of, not by where it is."""
 
 import pytest
 import torch
 from torch.nn import functional as F
 
 from pfdl import image_statistics, infer_contexts
-from pfdl.contexts.statistics import _filters
+from pfdl.contexts.statistics import ImageStatistics, _filters
 
 
 def naive(images, seed=0):
@@ -42,18 +42,18 @@ def test_it_does_not_touch_the_generator_of_training():
 
 
 def test_backgrounds_are_found_behind_shapes():
-    """A square somewhere is the class, stripes or dots in colours of their own are the scene."""
+    """A square somewhere is the class, stripes or dots in colours of their own are the context."""
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(240) % 2
-    scenes = torch.where(torch.rand(240, generator=generator) < 0.8, labels, 1 - labels)
+    contexts = torch.where(torch.rand(240, generator=generator) < 0.8, labels, 1 - labels)
     images = 0.1 * torch.randn(240, 3, 16, 16, generator=generator)
-    images[scenes == 0, 0, ::2] += 1.0
-    images[scenes == 1, 2, ::2, ::2] += 1.0
+    images[contexts == 0, 0, ::2] += 1.0
+    images[contexts == 1, 2, ::2, ::2] += 1.0
     for image, label in zip(images, labels, strict=True):
         row, column = torch.randint(10, (2,), generator=generator)
         image[:, row : row + 3 + 3 * label, column : column + 3] = 0.5
-    found = torch.from_numpy(infer_contexts(image_statistics(images), labels))
-    assert torch.equal(found, scenes) or torch.equal(1 - found, scenes)
+    found = torch.from_numpy(infer_contexts(image_statistics(images), labels, contexts=2, confirmation=0.0))
+    assert torch.equal(found, contexts) or torch.equal(1 - found, contexts)
 
 
 def test_a_constant_channel_is_no_trouble():
@@ -66,3 +66,27 @@ def test_a_constant_channel_is_no_trouble():
 def test_what_is_no_image_is_refused(shape):
     with pytest.raises(ValueError, match="give \\(n, channels, height, width\\)"):
         image_statistics(torch.zeros(shape))
+
+
+def test_arrays_are_taken():
+    images = torch.randint(256, (5, 3, 12, 12), generator=torch.Generator().manual_seed(0)).byte()
+    assert torch.equal(image_statistics(images.numpy()), image_statistics(images))
+
+
+def test_large_images_are_shrunk_first(monkeypatch):
+    monkeypatch.setattr("pfdl.contexts.statistics.LARGEST", 8)
+    images = torch.rand(2, 3, 27, 35, generator=torch.Generator().manual_seed(0))
+    scaled = (images - images.mean((0, 2, 3), keepdim=True)) / images.std((0, 2, 3), keepdim=True, correction=0)
+    shrunk = F.avg_pool2d(scaled, 3)
+    expected = ImageStatistics(tuple(_filters(3, 0)), torch.zeros(1, 3, 1, 1), torch.ones(1, 3, 1, 1))(shrunk)
+    torch.testing.assert_close(image_statistics(images), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_batches_must_have_the_channels_of_the_first():
+    describe = ImageStatistics.fit([torch.rand(2, 3, 8, 8)])
+    with pytest.raises(ValueError, match="images have 1 channels; the filters are for 3"):
+        describe(torch.rand(2, 1, 8, 8))
+    with pytest.raises(ValueError, match="1 channels after others had 3"):
+        ImageStatistics.fit([torch.rand(2, 3, 8, 8), torch.rand(2, 1, 8, 8)])
+    with pytest.raises(ValueError, match="there are no images"):
+        ImageStatistics.fit([])

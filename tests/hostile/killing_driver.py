@@ -77,7 +77,7 @@ def reproduce_mmads(output: Path, data: Path) -> None:
 def reproduce_colored_mnist(output: Path, data: Path) -> None:
     rows = {key: colored_mnist.ROWS[key] for key in ("irm", "irm-pfdl-30", "erm")}
     colored_mnist.ROWS = colored_mnist.ROWS | {
-        key: replace(row, plan=replace(row.plan, steps=3)) for key, row in rows.items()
+        key: replace(row, config=replace(row.config, steps=3)) for key, row in rows.items()
     }
     scale = colored_mnist.ColoredMNISTConfig(
         rows=tuple(rows), restarts=2, max_train=40, max_hidden=4, feature_rows=8, decomposition_width=4

@@ -1,3 +1,5 @@
+import zlib
+
 import numpy as np
 import pytest
 import torch
@@ -39,12 +41,15 @@ def test_features_are_those_of_the_test_images_in_their_order(tmp_path):
     assert not trained.model._modules["5"]._forward_pre_hooks
 
 
+FAINT = 8
+
+
 class Colours:
-    """Brightness shows the class, the colour of the whole image the context; with or without names of contexts."""
+    """Brightness shows the class faintly, the colour of the whole image the context clearly; with or without names."""
 
     description = {"kind": "colours"}  # noqa: RUF012, as the protocol has it
 
-    def __init__(self, named, share=0.9, count=150, sets=("train", "test"), seed=0):
+    def __init__(self, named, share=0.9, count=300, sets=("train", "test"), seed=0):
         generator = torch.Generator().manual_seed(seed)
         self.pictures, samples = {}, []
         for split in sets:
@@ -52,7 +57,7 @@ class Colours:
                 for number in range(count):
                     usual = number < (share if split == "train" else 0.5) * count
                     context = label if usual else 1 - label
-                    image = torch.randint(0, 60, (3, 8, 8), generator=generator) + 60 * (1 - label)
+                    image = torch.randint(0, 60, (3, 8, 8), generator=generator) + FAINT * (1 - label)
                     image[2 * context] += 120
                     path = f"{split}/{name}/{number:03d}"
                     self.pictures[path] = image.to(torch.uint8)
@@ -63,6 +68,9 @@ class Colours:
 
     def load(self, path, size, sha256):
         return self.pictures[path]
+
+
+GREEN = ((29.5 + FAINT / 2) / 255 - 0.456) / 0.224  # halfway between the classes, as a network sees it
 
 
 class ByColour(nn.Module):
@@ -78,7 +86,7 @@ class ByColour(nn.Module):
     def forward(self, images):
         red, green, blue = images.mean(dim=(2, 3)).unbind(1)
         follows = (images[:, 1, 0, 0] * 1000 % 1) < self.share  # at random, but the same each time
-        bright = torch.where(follows, red > blue, green > -0.9).float()
+        bright = torch.where(follows, red > blue, green > GREEN).float()
         return self.last(torch.stack([bright, 1 - bright, red, blue], 1))
 
 
@@ -91,7 +99,7 @@ def test_a_model_that_looks_at_the_colour_is_found_out_with_known_and_with_infer
     source = Colours(named)
     manifest = make_split(source)
     relies = diagnose_images(colour_model(0.8, tmp_path / "run"), source, manifest)
-    assert relies.contexts_are == ("known" if named else "inferred")
+    assert relies.contexts_are.partition(",")[0] == ("known" if named else "inferred")
     assert relies.answer == "yes"
     assert relies.verdict()[0].startswith("Yes, the model relies on the context: ")
     assert ("were inferred from colours and textures" in " ".join(relies.verdict())) != named
@@ -133,7 +141,7 @@ def test_other_data_than_that_of_the_training_is_judged_by_the_training_mixture(
 def test_images_in_which_no_contexts_are_found_get_no_answer(tmp_path):
     source = Colours(named=False)
     for path, image in source.pictures.items():
-        generator = torch.Generator().manual_seed(int(path[-3:]))
+        generator = torch.Generator().manual_seed(zlib.crc32(path.encode()))
         source.pictures[path] = torch.randint(0, 255, image.shape, generator=generator).to(torch.uint8)
     manifest = make_split(source)
     found = diagnose_images(colour_model(0.5, tmp_path), source, manifest)

@@ -123,6 +123,7 @@ def _diagnose_runs(
     if len(named) > 1:
         typer.echo(printable(compare(named)))
     problems: list[str] = []
+    output.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(output, render(build_page(found, data, problems)))
     for problem in problems:
         typer.echo(f"Note: {printable(problem)}", err=True)

@@ -39,6 +39,7 @@ def predict(
             found = classify(trained, images, on_bad_image=on_bad_image, device=place)
         if found.bad_images:
             typer.echo(describe_bad_images(images[0], found.bad_images) + "\nThey are left out.", err=True)
+        output.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(output, found.to_csv())
         for name, count in Counter(found.answers).most_common():
             typer.echo(f"{printable(name)}: {count}")

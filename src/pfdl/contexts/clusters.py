@@ -82,6 +82,8 @@ class WithinClusters:
         left_out = predict_left_out(standardised, y)
         predict = np.zeros((standardised.shape[1], int(left_out.varies.sum())))
         predict[left_out.varies] = left_out.coefficients / left_out.scale[:, None]
+        if not left_out.varies.any():  # within classes nothing varies: all samples at one point
+            predict = np.zeros((standardised.shape[1], 1))
         self._projection = predict @ _principal(standardised @ predict)
         self._z = standardised @ self._projection
         self._y = y

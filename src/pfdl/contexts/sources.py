@@ -116,9 +116,6 @@ class DatasetSource:
 
     def _batches(self, rows: IndexArray | None) -> Iterator[Any]:
         """Yield batches in the order of the dataset, whatever order the loader has."""
-        if self._streams:
-            yield from self._loader
-            return
         dataset: Dataset[Any] = self._dataset if rows is None else Subset(self._dataset, rows.tolist())
         yield from DataLoader(
             dataset,

@@ -80,7 +80,7 @@ class SpuCoMNIST:
         >>> from pfdl.data.digits import bundled_digits
         >>> data = SpuCoMNIST(bundled_digits(), magnitude="medium", strength=0.95)
         >>> len(data.train), len(data.validation), len(data.test)
-        (1198, 299, 300)
+        (1197, 300, 300)
         >>> share = (data.train.labels == data.train.contexts).float().mean()
         >>> bool(share > 0.94)
         True

@@ -52,12 +52,12 @@ class Diagnostics:
 
     @property
     def level_part(self) -> Tensor | None:
-        """L_decorr with only its level terms, see :func:`pfdl.functional.decorrelation_parts`."""
+        """L_decorr with only its level terms, see :func:`pfdl.decorrelation.functional.decorrelation_parts`."""
         return None if self.levels is None else self.levels.square().mean()
 
     @property
     def covariance_part(self) -> Tensor | None:
-        """L_decorr with only its covariance terms, see :func:`pfdl.functional.decorrelation_parts`."""
+        """L_decorr with only its covariance terms, see :func:`pfdl.decorrelation.functional.decorrelation_parts`."""
         return None if self.covariances is None else self.covariances.square().mean()
 
     def summary(self) -> dict[str, float]:

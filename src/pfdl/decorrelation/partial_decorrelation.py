@@ -73,7 +73,8 @@ class PartialDecorrelation(TrainedDecomposition):
         form: ``"paper"`` or ``"pairwise"``, see :func:`pfdl.decorrelation.functional.decorrelation_loss`.
         center: ``"none"`` (the paper's) or ``"batch"``, see :func:`pfdl.decorrelation.functional.decorrelation_loss`.
         standardize: Standardise the features over the batch before both losses, with the gradient through it, see
-            :func:`pfdl.functional.standardize`. Shrinking all features then lowers nothing. The paper does not.
+            :func:`pfdl.decorrelation.functional.standardize`. Shrinking all features then lowers nothing. The paper
+            does not.
         fit_steps: Updates of g for every call; the paper makes one.
         warmup: Number of calls over which the weight rises linearly to its value.
         optimizer: Makes g's optimiser from its parameters. By default ``Adam(lr=1e-3, fused=True)``; the paper's
@@ -217,7 +218,8 @@ class PartialDecorrelation(TrainedDecomposition):
             features: U, shape (n, p).
 
         Returns:
-            Three gradients of shape (n, p), without the weight; see :func:`pfdl.functional.decorrelation_parts`.
+            Three gradients of shape (n, p), without the weight; see
+            :func:`pfdl.decorrelation.functional.decorrelation_parts`.
 
         Raises:
             ValueError: If the form is not the paper's, which alone has these parts.

@@ -84,8 +84,9 @@ def _invariance(X: FloatArray, y: FloatArray, membership: NDArray[np.intp]) -> f
         centred = X - X.mean(axis=0)
         rest = rest - centred @ np.linalg.lstsq(centred, rest, rcond=None)[0]
     counts = np.bincount(membership).astype(float)
-    sums, squares = np.bincount(membership, rest), np.bincount(membership, rest**2)
-    inside = _Part(counts, sums.astype(float), squares.astype(float))
+    sums: FloatArray = np.bincount(membership, rest).astype(np.float64)
+    squares: FloatArray = np.bincount(membership, rest**2).astype(np.float64)
+    inside = _Part(counts, sums, squares)
     outside = _Part(counts.sum() - counts, sums.sum() - sums, squares.sum() - squares)
     large = (counts >= _LEAST_ROWS) & (outside.rows >= _LEAST_ROWS)
     error = np.sqrt(inside.variance / inside.rows + outside.variance / outside.rows)

@@ -97,7 +97,7 @@ def stability_report(
     check_consistent_length(predicted, np.asarray(y), membership, weight)
     total = np.bincount(membership, weights=weight)
     if not (total > 0).all():
-        raise ValueError(f"environment {names[int(np.argmin(total))]!r} has no weight; leave its rows out.")
+        raise ValueError(f"environment {names.tolist()[int(np.argmin(total))]!r} has no weight; leave its rows out.")
 
     def mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
         averages: NDArray[np.float64] = np.bincount(membership, weights=weight * values) / total

@@ -51,10 +51,10 @@ class _Screened(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self.screen_.plot(ax, input_features)
 
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the columns that were kept."""
         check_is_fitted(self)
-        names: NDArray[np.object_] = self.screen_.get_feature_names_out(input_features)
+        names: NDArray[Any] = self.screen_.get_feature_names_out(input_features)
         return names
 
     @property

@@ -23,7 +23,7 @@ from __future__ import annotations
 import enum
 import math
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,7 +135,7 @@ class Screening:
     k: FloatArray
     share: FloatArray
     relevance: FloatArray
-    decision: NDArray[np.object_]
+    decision: NDArray[Any]
     suspect: NDArray[np.bool_]
     outcome: Outcome
     rows: float

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from pfdl.contexts.inference import infer_contexts
+from pfdl.contexts import find_contexts
 from pfdl.contexts.statistics import image_statistics
 from pfdl.data.context_images import ContextImages
 from pfdl.data.manifest import Manifest, ManifestRow
@@ -31,7 +32,10 @@ MOST_INFERRED = 4000
 INFERRING_SIZE = 64
 """Height and width at most of the images that contexts are inferred from: colours and textures need no more."""
 
-KNOWN, INFERRED, UNKNOWN = "known", "inferred", "unknown"
+STABLE = 0.8
+"""How well halves of the statistics must agree on clusters that are used without being confirmed."""
+
+KNOWN, INFERRED, UNCONFIRMED, UNKNOWN = "known", "inferred", "inferred, not confirmed", "unknown"
 
 Names = NDArray[np.str_]
 
@@ -46,7 +50,7 @@ class ImageDiagnosis:
         found: What :func:`pfdl.diagnose` found.
         rows: The images, in the order of the samples.
         contexts: The context of each image, known or inferred; ``""`` if there are none.
-        contexts_are: ``"known"``, ``"inferred"`` or ``"unknown"``.
+        contexts_are: ``"known"``, ``"inferred"``, ``"inferred, not confirmed"`` or ``"unknown"``.
         usual: The context that goes with each class in training.
         predictions: The class that the model gives to each image.
         images: The images themselves.
@@ -70,9 +74,10 @@ class ImageDiagnosis:
     def verdict(self) -> tuple[str, ...]:
         """Say what was found in sentences, the answer first."""
         first, *rest = self.found.verdict()
-        if self.contexts_are == INFERRED:
-            number = len(set(self.contexts))
-            rest.insert(0, f"The contexts are not known: {number} were inferred from colours and textures.")
+        if self.contexts_are in (INFERRED, UNCONFIRMED):
+            words = f"The contexts are not known: {len(set(self.contexts))} were inferred from colours and textures"
+            doubt = ", and not confirmed: they may be looks of the objects themselves"
+            rest.insert(0, f"{words}{doubt if self.contexts_are == UNCONFIRMED else ''}.")
         return (first, *rest)
 
     def worst_samples(self, count: int) -> list[int]:
@@ -130,7 +135,9 @@ def diagnose_images(
     """Diagnose a trained model on all test images of a manifest.
 
     Where the images have no contexts, contexts are inferred from them, and from training images of the same source if
-    the manifest has them, by :func:`pfdl.infer_contexts` on :func:`pfdl.image_statistics`.
+    the manifest has them: clusters of :func:`pfdl.image_statistics`. They should be confirmed as by
+    :func:`pfdl.infer_contexts`; where they are merely stable and go with the classes, they are used with a caution,
+    because here it is the model itself that shows whether they matter.
 
     Args:
         trained: The model.
@@ -158,8 +165,8 @@ def diagnose_images(
     if contexts is not None:
         training, usual = _training_of(trained_on or manifest)
     else:
-        contexts, training = _infer(source, manifest, trained.config.image_size, labels)
-        contexts_are = UNKNOWN if contexts is None else INFERRED
+        contexts, training, confirmed = _infer(source, manifest, trained.config.image_size, labels)
+        contexts_are = UNKNOWN if contexts is None else INFERRED if confirmed else UNCONFIRMED
     if usual is None and training is None and contexts is not None and goes_together(count_groups(labels, contexts)):
         training = count_groups(labels, contexts)
     if usual is None and training is not None:
@@ -203,7 +210,7 @@ def _training_of(manifest: Manifest) -> tuple[dict[tuple[Any, Any], float] | Non
 
 def _infer(
     source: ContextSource, manifest: Manifest, size: int, labels: Names
-) -> tuple[Names | None, dict[tuple[Any, Any], float] | None]:
+) -> tuple[Names | None, dict[tuple[Any, Any], float] | None, bool]:
     """Infer contexts of the test images together with training images, so that it is known which were usual there."""
     size = min(size, INFERRING_SIZE)
     pixels, names = [ContextImages(source, manifest, "test", size=size).images], labels
@@ -214,10 +221,28 @@ def _infer(
         rows = manifest.rows_of("train")
         names = np.concatenate([labels, [rows[number].class_name for number in chosen]])
     statistics = image_statistics(torch.cat(pixels))
-    groups = np.asarray(infer_contexts(statistics, np.unique(names, return_inverse=True)[1]))
-    if len(np.unique(groups)) < 2:
-        return None, None
-    contexts = np.array([f"context {group + 1}" for group in groups.tolist()])
     tested = len(labels)
+    trained = slice(tested, None) if len(names) > tested else slice(None)
+    groups, confirmed = _cluster(statistics, names, trained)
+    if groups is None:
+        return None, None, False
+    contexts = np.array([f"context {group + 1}" for group in groups.tolist()])
     training = count_groups(names[tested:], contexts[tested:]) if len(names) > tested else None
-    return contexts[:tested], training
+    return contexts[:tested], training, confirmed
+
+
+def _cluster(statistics: Tensor, names: Names, trained: slice) -> tuple[NDArray[np.intp] | None, bool]:
+    """Find clusters that may be contexts, and whether they were confirmed.
+
+    What a short training predicts or gets wrong is no help here: its errors are also those of hard images.
+    """
+    labels = np.unique(names, return_inverse=True)[1]
+    for method in ("pooled", "within"):
+        found = find_contexts(statistics, labels, method=method)
+        if found.number > 1:
+            return found.contexts, True
+    found = find_contexts(statistics, labels, method="pooled", confirmation=0.0)
+    stable = any(trial.stability >= STABLE for trial in found.tried)
+    if found.number > 1 and stable and goes_together(count_groups(names[trained], found.contexts[trained])):
+        return found.contexts, False
+    return None, False

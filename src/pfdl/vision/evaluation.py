@@ -257,6 +257,7 @@ def save_evaluation(folder: Path, evaluation: Evaluation) -> Path:
                 f"{path} is about other images ({before.images} of them); choose another name for these "
                 "(on the command line: --name)."
             )
+    path.parent.mkdir(exist_ok=True)  # without parents: a run folder that was deleted is not made again
     write_json(path, evaluation.to_dict())
     return path
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
+from pfdl._internal.text import spreadsheet_cell
 from pfdl._internal.validation import check_choice
 from pfdl.data.images import BadImageError, decode, read_bytes, to_tensor
 from pfdl.data.layout import BadImage, is_litter
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from pfdl.vision.checkpoint import TrainedModel
 
 BATCH = 256
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet takes for the beginning of a formula."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,11 +54,15 @@ class Predictions:
         """Write a table with the columns path, prediction, confidence and one for the probability of each class."""
         table = io.StringIO()
         writer = csv.writer(table, lineterminator="\n")
-        writer.writerow(
-            ["path", "prediction", "confidence", *(_text(f"probability of {name}") for name in self.classes)]
-        )
+        writer.writerow(["path", "prediction", "confidence", *(f"probability of {name}" for name in self.classes)])
         for path, answer, shares in zip(self.paths, self.answers, self.probabilities.tolist(), strict=True):
-            writer.writerow([_text(path), _text(answer), *(f"{share:.6f}" for share in (max(shares), *shares))])
+            writer.writerow(
+                [
+                    spreadsheet_cell(path),
+                    spreadsheet_cell(answer),
+                    *(f"{share:.6f}" for share in (max(shares), *shares)),
+                ]
+            )
         return table.getvalue()
 
 
@@ -150,8 +153,3 @@ def _list_files(place: Path) -> Iterator[Path]:
     for folder, inner, names in os.walk(place):
         inner[:] = sorted(name for name in inner if not is_litter(name))
         yield from (Path(folder) / name for name in sorted(names) if not is_litter(name))
-
-
-def _text(value: str) -> str:
-    """Return text that no spreadsheet takes for a formula."""
-    return f"'{value}" if value.startswith(_FORMULA) else value

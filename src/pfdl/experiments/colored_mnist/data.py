@@ -53,7 +53,8 @@ class StackedColoredMNIST:
         self.test = self._stack([data.test for data in restarts])
         self.contexts: Contexts | None = None
         if contexts is not None:
-            found = torch.from_numpy(np.stack([np.load(_stored(contexts, seed)) for seed in seeds])).long().to(device)
+            stored = np.stack([np.load(_stored(contexts, seed), allow_pickle=False) for seed in seeds])
+            found = torch.from_numpy(stored).long().to(device)
             rows = self.train[0][1].shape[1] + self.train[1][1].shape[1]
             self.contexts = Contexts(found[:, :rows], found[:, rows:])
 

@@ -1,0 +1,132 @@
+"""Groups are drawn alike, or weighed so that contexts are equally frequent in every class."""
+
+import warnings
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from pfdl import context_sampler, context_weights
+from pfdl.contexts import ContextSampler
+from pfdl.objectives.weightings.balance import balancing_table
+
+
+def labels_and_contexts(samples=600, classes=4, contexts=3, seed=0):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(classes, size=samples)
+    return labels, np.where(rng.random(samples) < 0.6, labels % contexts, rng.integers(contexts, size=samples))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.25, 2.0])
+def test_weights_are_those_of_the_table(smoothing):
+    """The naive reference: every class times every context, in float64."""
+    labels, contexts = labels_and_contexts()
+    counts = torch.zeros(4, 3, dtype=torch.float64)
+    for label, context in zip(labels, contexts, strict=True):
+        counts[label, context] += 1
+    expected = balancing_table(counts, smoothing).numpy()[labels, contexts]
+    np.testing.assert_allclose(context_weights(labels, contexts, smoothing=smoothing), expected)
+
+
+def test_weights_make_contexts_equally_frequent_in_every_class():
+    labels, contexts = labels_and_contexts()
+    weights = context_weights(labels, contexts, smoothing=0.0)
+    for label in range(4):
+        mine = labels == label
+        assert weights[mine].mean() == pytest.approx(1.0)
+        shares = [weights[mine & (contexts == context)].sum() / mine.sum() for context in range(3)]
+        np.testing.assert_allclose(shares, 1 / 3)
+
+
+def test_tensors_give_tensors_and_arrays_give_arrays():
+    labels, contexts = (torch.from_numpy(part) for part in labels_and_contexts())
+    weights = context_weights(labels, contexts)
+    assert weights.dtype == torch.float32
+    array = context_weights(labels.numpy(), contexts)
+    assert isinstance(array, np.ndarray)
+    np.testing.assert_allclose(weights.numpy(), array, rtol=1e-6)
+    np.testing.assert_allclose(context_weights(np.eye(4)[labels], contexts), array)
+
+
+def test_smoothing_bounds_the_weight_of_a_stray_sample():
+    labels, contexts = np.zeros(1000, dtype=int), np.array([0] * 999 + [1])
+    with pytest.warns(UserWarning, match=r"a group of 1 samples has weight 500\.0 each.*context_sampler"):
+        assert context_weights(labels, contexts, smoothing=0.0)[-1] == pytest.approx(500.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        smoothed = context_weights(labels, contexts)
+    assert smoothed[-1] / smoothed[0] == pytest.approx((999 + 125) / (1 + 125))
+
+
+def test_many_labels_take_no_table_of_all_groups():
+    """A table of 200,000 classes and as many contexts would have 320 GB."""
+    numbers = np.arange(200_000)
+    np.testing.assert_array_equal(context_weights(numbers, numbers), 1.0)
+
+
+@pytest.mark.parametrize("smoothing", [float("nan"), float("inf"), -1.0])
+def test_a_smoothing_that_is_none_is_refused(smoothing):
+    with pytest.raises(ValueError, match=r"smoothing is .*finite number of at least 0"):
+        context_weights([0, 1], [0, 1], smoothing=smoothing)
+
+
+def test_unequal_columns_are_refused_and_nothing_has_no_weights():
+    with pytest.raises(ValueError, match=r"labels have shape \(2,\) and contexts \(3,\)"):
+        context_weights([0, 1], [0, 1, 2])
+    with pytest.raises(ValueError, match=r"labels have shape \(2,\) and contexts \(3,\)"):
+        context_sampler([0, 1], [0, 1, 2])
+    assert context_weights([], []).shape == (0,)
+
+
+def test_all_groups_are_drawn_alike_and_no_sample_again_before_all():
+    labels, contexts = labels_and_contexts()
+    sampler = context_sampler(labels, contexts)
+    drawn = list(sampler)
+    assert len(drawn) == len(sampler) == 600
+    groups = Counter((labels[row], contexts[row]) for row in drawn)
+    assert len(groups) == sampler.num_groups == 12
+    assert set(groups.values()) == {50}
+    times, sizes = Counter(drawn), Counter(zip(labels.tolist(), contexts.tolist(), strict=True))
+    for row in range(600):
+        size = sizes[labels[row], contexts[row]]
+        assert times[row] in (50 // size, -(-50 // size))
+
+
+def test_the_order_follows_from_seed_and_epoch():
+    labels, contexts = labels_and_contexts()
+    first, again = context_sampler(labels, contexts, seed=3), context_sampler(labels, contexts, seed=3)
+    one, two = list(first), list(first)
+    assert one != two
+    again.set_epoch(1)
+    assert list(again) == two
+    assert list(context_sampler(labels, contexts, seed=4)) != one
+
+
+def test_processes_share_an_epoch():
+    labels, contexts = labels_and_contexts()
+    parts = [ContextSampler(labels, contexts, num_samples=601, replicas=3, rank=rank) for rank in range(3)]
+    assert [len(part) for part in parts] == [201] * 3
+    together = [row for part in parts for row in part]
+    assert Counter(together) == Counter(ContextSampler(labels, contexts, num_samples=603))
+
+
+def test_it_serves_a_loader():
+    labels, contexts = (torch.from_numpy(part) for part in labels_and_contexts())
+    loader = DataLoader(
+        TensorDataset(labels, contexts), 60, sampler=context_sampler(labels, contexts, num_samples=1200)
+    )
+    drawn = torch.cat([4 * context + label for label, context in loader])
+    assert drawn.bincount().tolist() == [100] * 12
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"num_samples": 0}, "num_samples is 0"), ({"seed": -1}, "seed is -1"), ({"rank": 1}, "rank is 1; with 1 repl")],
+)
+def test_settings_that_make_no_sense_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        ContextSampler([0, 1], [0, 1], **settings)
+    with pytest.raises(ValueError, match="there are no samples to draw from"):
+        ContextSampler([], [])

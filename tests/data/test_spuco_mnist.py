@@ -1,0 +1,84 @@
+"""SpuCoMNIST is what its definition says."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pfdl.data import SpuCoMNIST
+from pfdl.data.digits import bundled_digits
+from pfdl.data.spuco_mnist import COLORS, MAGNITUDES
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return bundled_digits()
+
+
+@pytest.mark.parametrize("magnitude", MAGNITUDES)
+def test_black_pixels_of_the_square_take_the_colour(digits, magnitude):
+    data = SpuCoMNIST(digits, magnitude=magnitude, strength=0.9, seed=4)
+    side = MAGNITUDES[magnitude]
+    grey = digits.held_out.images  # the test images keep their order
+    for image, digit, color in zip(data.test.images[:50], grey[:50], data.test.contexts[:50], strict=True):
+        expected = np.stack([digit] * 3).astype(int)
+        for row in range(side):
+            for column in range(side):
+                if digit[row, column] == 0:
+                    expected[:, row, column] = COLORS[color]
+        np.testing.assert_array_equal(image.numpy(), expected)
+
+
+@pytest.mark.parametrize("strength", [0.2, 0.8, 0.995, 1.0])
+def test_a_share_of_each_class_has_its_own_colour_and_the_others_are_even(digits, strength):
+    train = SpuCoMNIST(digits, strength=strength).train
+    for label in range(5):
+        colors = torch.bincount(train.contexts[train.labels == label], minlength=5).tolist()
+        total, own = sum(colors), colors.pop(label)
+        assert own == int(strength * total)
+        assert max(colors) - min(colors) <= 1
+
+
+def test_validation_and_test_have_all_groups_alike_and_no_digit_twice(digits):
+    data = SpuCoMNIST(digits, strength=0.95)
+    for part in (data.validation, data.test):
+        for label in range(5):
+            colors = torch.bincount(part.contexts[part.labels == label], minlength=5)
+            assert colors.max() - colors.min() <= 1
+    assert len(data.train) + len(data.validation) == len(digits.train) + len(digits.test)
+    image, label, context = data.train[3]
+    assert image.shape == (3, 28, 28)
+    assert image.dtype == torch.uint8
+    assert (label, context) == (data.train.labels[3], data.train.contexts[3])
+
+
+def test_the_draw_follows_from_the_seed(digits):
+    first, again, other = (SpuCoMNIST(digits, seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(first.train.images, again.train.images)
+    assert not torch.equal(first.train.labels, other.train.labels)
+    assert len(SpuCoMNIST(digits, max_train=100).train) == 100
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"magnitude": "huge"}, "magnitude is 'huge'"),
+        ({"strength": 0.1}, "strength is 0.1"),
+        ({"strength": float("nan")}, "strength is nan"),
+        ({"max_train": 2}, "max_train is 2"),
+    ],
+)
+def test_settings_out_of_range_are_refused(digits, settings, message):
+    with pytest.raises(ValueError, match=message):
+        SpuCoMNIST(digits, **settings)
+
+
+def test_mnist_itself_has_the_sizes_of_the_benchmark():
+    folder = os.environ.get("PFDL_MNIST")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("PFDL_MNIST does not name the folder of the MNIST files")
+    data = SpuCoMNIST(folder, strength=0.995)
+    assert (len(data.train), len(data.validation), len(data.test)) == (48_000, 12_000, 10_000)
+    assert int((data.train.labels != data.train.contexts).sum()) == pytest.approx(240, abs=5)
