@@ -69,8 +69,9 @@ def _check_summary(path: Path, state: Mapping[str, Any]) -> None:
         isinstance(state["finished"], bool)
         and (state["best_score"] is None or _is_number(state["best_score"]))
         and isinstance(history, list)
-        and all(isinstance(row, dict) and row.get("epoch") == number for number, row in enumerate(history))
+        and all(isinstance(row, dict) for row in history)
         and all(isinstance(name, str) and _is_number(value) for row in history for name, value in row.items())
+        and all(row.get("epoch") == number for number, row in enumerate(history))  # numbers by now, and no tensors
     )
     if not sound:
         raise ValueError(f"{path} is not a whole training state (its parts are of other kinds).")
