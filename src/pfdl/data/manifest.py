@@ -59,11 +59,11 @@ class Manifest:
         for row in self.rows:
             _check_row(row)
         if repeated := _repeated(row.path for row in self.rows):
-            raise ValueError(f"the manifest names {repeated!r} twice; make it anew with pfdl split.")
+            raise ValueError(f"the manifest names {repeated!r} twice; make it again with pfdl split.")
         if leaks := find_leaks(self.rows):
             raise ValueError(
                 f"{len(leaks)} image(s) are on the training side and on the test side, such as {leaks[0][0]!r} and "
-                f"{leaks[0][1]!r}, which have the same content; make the manifest anew with pfdl split."
+                f"{leaks[0][1]!r}, which have the same content; make the manifest again with pfdl split."
             )
 
     @property
@@ -164,14 +164,14 @@ def read_manifest(path: str | Path) -> Manifest:
     if hash_bytes(content) != parameters.pop("csv_sha256", None):
         raise ValueError(
             f"{csv_path} is not the table that {json_path.name} was written with; restore the pair, "
-            "or make it anew with pfdl split."
+            "or make it again with pfdl split."
         )
     try:
         table = list(csv.reader(io.StringIO(content.decode(), newline=""), strict=True))
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{csv_path} is not a CSV file in UTF-8 ({error}).") from error
     if not table or tuple(table[0]) != COLUMNS or any(len(line) != len(COLUMNS) for line in table):
-        raise ValueError(f"{csv_path} does not have the columns {', '.join(COLUMNS)}; make it anew with pfdl split.")
+        raise ValueError(f"{csv_path} does not have the columns {', '.join(COLUMNS)}; make it again with pfdl split.")
     try:
         return Manifest(tuple(_parse_row(*line) for line in table[1:]), parameters)
     except ValueError as error:
@@ -272,7 +272,7 @@ def _parse_parameters(path: Path) -> dict[str, Any]:
     if not isinstance(dominant, dict) or not all(isinstance(context, str) for context in dominant.values()):
         raise ValueError(f"{path} does not say which context is dominant in which class.")
     if not isinstance(notes, list) or not all(isinstance(note, str) for note in notes):
-        raise ValueError(f"{path} has notes that are no list of sentences; make the manifest anew with pfdl split.")
+        raise ValueError(f"{path} has notes that are no list of sentences; make the manifest again with pfdl split.")
     if not isinstance(parameters.get("source", {}), dict):
-        raise ValueError(f"{path} does not say where its images come from; make the manifest anew with pfdl split.")
+        raise ValueError(f"{path} does not say where its images come from; make the manifest again with pfdl split.")
     return parameters

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import io
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -18,6 +20,7 @@ from torch import Tensor, nn
 from pfdl._internal.files import write_atomically, write_bytes_atomically
 from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice
+from pfdl.contexts import worst_group_accuracy
 from pfdl.data import ContextFolder, make_split
 from pfdl.data.context_images import HIDDEN_CONTEXT
 from pfdl.data.manifest import Manifest, read_groups
@@ -214,13 +217,11 @@ class _Judge:
     def accuracies(self, model: nn.Module) -> dict[str, float]:
         """Accuracy in percent at the seven ratios, on the whole test side, and of the worst group."""
         labels, contexts = self.test.labels.cpu(), self.test.contexts.cpu()
-        right = (predict(model, self.test.inputs, device=self.device) == labels).double()
-        groups = labels * (int(contexts.max()) + 1) + contexts
-        by_group = [float(right[groups == group].mean()) for group in set(groups.tolist())]
+        predicted = predict(model, self.test.inputs, device=self.device)
+        right = (predicted == labels).double()
         found = {ratio: float(right[rows].mean()) for ratio, rows in self.sets.items()}
-        return {
-            name: 100 * value for name, value in {**found, WHOLE: float(right.mean()), WORST: min(by_group)}.items()
-        }
+        found |= {WHOLE: float(right.mean()), WORST: worst_group_accuracy(predicted, labels, contexts)}
+        return {name: 100 * value for name, value in found.items()}
 
     def _probe(self, progress: Progress) -> dict[str, float]:
         penalties = [part for part in progress.objective.penalties if isinstance(part, PartialDecorrelation)]
@@ -245,9 +246,6 @@ def store_images(data: Path, size: int, path: Path) -> Path:
     expected = (len(source.samples), 3, size, size)
     if path.exists() and np.load(path, mmap_mode="r", allow_pickle=False).shape == expected:
         return path
-    import io
-    from concurrent.futures import ThreadPoolExecutor
-
     with ThreadPoolExecutor(8) as pool:
         loaded = list(pool.map(lambda sample: source.load(sample.path, size, sample.sha256).numpy(), source.samples))
     buffer = io.BytesIO()
