@@ -1,0 +1,54 @@
+"""The first path of docs/quickstart.md, command for command: a folder, a model, a diagnosis, a better model, ONNX."""
+
+import re
+import runpy
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pfdl.cli.main import app
+from pfdl.vision.evaluation import read_evaluations
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
+
+
+def walk(folder):
+    """Run every line of the page's first path in an empty folder; return what the commands printed, by their names."""
+    path = PAGE.partition("## From a folder of photos to a better model")[2]
+    lines = re.search(r"^```\n(.*?)^```", path, flags=re.DOTALL | re.MULTILINE).group(1).splitlines()
+    printed = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for line in lines:
+            program, *arguments = shlex.split(line, comments=True)
+            if program == "python":
+                runpy.run_path(str(ROOT / arguments[0]), run_name="__main__")
+                continue
+            assert program == "pfdl"
+            result = CliRunner().invoke(app, arguments)
+            assert result.exit_code == 0, f"{line}\n{result.output}"
+            printed.setdefault(arguments[0], []).append(result.output)
+    return printed
+
+
+def test_the_quick_start_ends_with_a_better_model_a_report_and_onnx(tmp_path):
+    printed = walk(tmp_path)
+    assert list(printed) == ["train", "diagnose", "report", "export"]
+    assert "Sets, as the data has them: train 360, validation 40, test 200." in printed["train"][0]
+    first, compared = printed["diagnose"]
+    assert "Does erm rely on the context? YES" in first
+    assert "--objective groupdro --contexts inferred" in first  # what to try next is what the page does next
+    assert "Found 2 contexts" in printed["train"][1]
+    assert "erm relies more on the context than groupdro" in compared
+
+    accuracy = {}
+    for name in ("erm", "groupdro"):
+        (evaluation,) = read_evaluations(tmp_path / "runs" / name, []).values()
+        accuracy[name] = evaluation.overall
+    assert accuracy["groupdro"] > accuracy["erm"] + 0.1
+    assert (tmp_path / "runs" / "groupdro" / "export" / "model.onnx").is_file()
+    report = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "groupdro" in report
