@@ -44,7 +44,7 @@ def demo(
         "runs/demo"
     ),
 ) -> None:
-    """Show all three experiments in small: about six minutes on two cores, no data, no GPU, one page at the end.
+    """Show all three experiments in small: about three minutes on two cores, no data, no GPU, one page at the end.
 
     An interrupted demonstration resumes when started again. The page opens in a browser if the session is interactive.
     """
@@ -52,6 +52,7 @@ def demo(
 
     with answering_mistakes():
         from pfdl.experiments import demo as demonstration
+        from pfdl.report.terminal import print_glance
         from pfdl.vision.stopping import TrainingStoppedError
 
         try:
@@ -61,8 +62,8 @@ def demo(
                 f"Stopped. All that was done is saved in {output}; the same command resumes from there.", err=True
             )
             raise typer.Exit(130) from None
-        for title, finding in written.findings.items():
-            typer.echo(f"{title}\n  {finding}\n")
+        for title, glance in written.glances.items():
+            print_glance(title, glance)
         open_in_browser(page)
         typer.echo(page)
 

@@ -8,7 +8,10 @@ from pathlib import Path
 import joblib
 from rich.console import Console
 
+from pfdl.data.mmads import SETTINGS
 from pfdl.experiments.colored_mnist import run as colored_mnist
+from pfdl.experiments.colored_mnist.mended import OBJECTIVE
+from pfdl.experiments.colored_mnist.rows import WITHOUT_LABELS
 from pfdl.experiments.contexts import run as contexts
 from pfdl.experiments.mmads import run as mmads
 from pfdl.experiments.reporting import Written, write_report
@@ -24,18 +27,33 @@ MAX_TRAININGS = 4
 """At a time: each needs more than a gigabyte of memory."""
 
 
-DIGITS = replace(colored_mnist.QUICK, rows=("grayscale", "erm", "erm-pfdl", "irm", "irm-pfdl-1"))
-IMAGES = replace(contexts.QUICK, rows=("resnet", "pfdl"), per_cell=60, batch_size=32, epochs=5, decay_every=4, seeds=3)
+TABLES = replace(mmads.QUICK, cells=(mmads.FIGURE_CELL,), settings=SETTINGS[:1], seeds=4)
+"""The paper's own setting, in the cell of its figure."""
+
+DIGITS = replace(
+    colored_mnist.QUICK, rows=("grayscale", "erm", "irm", "irm-pfdl-1", *(row.key for row in WITHOUT_LABELS[OBJECTIVE]))
+)
+IMAGES = replace(
+    contexts.QUICK,
+    resnet="small",
+    rows=("resnet", "pfdl"),
+    per_cell=60,
+    batch_size=32,
+    epochs=12,
+    decay_every=8,
+    seeds=3,
+)
 """Larger than quick, until plain training learnt something and lost it where backgrounds change, whatever PFDL did."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large the three experiments are."""
+    """How large the three experiments are, and how many processes they may use (joblib's counting)."""
 
-    tables: mmads.MMADSConfig = mmads.QUICK
+    tables: mmads.MMADSConfig = TABLES
     digits: colored_mnist.ColoredMNISTConfig = DIGITS
     images: contexts.ContextsConfig = IMAGES
+    n_jobs: int = -1
 
 
 def run(folder: Path, console: Console, sizes: Sizes | None = None) -> tuple[Path, Written]:
@@ -55,11 +73,13 @@ def run(folder: Path, console: Console, sizes: Sizes | None = None) -> tuple[Pat
     sizes = sizes or Sizes()
     parts = [folder / name for name in ("mmads", "colored-digits", "contexts")]
     console.print("1 of 3: linear models on tables that were selected with a bias (MMADS)")
-    mmads.run(sizes.tables, parts[0], console=console, command=COMMAND)
+    mmads.run(sizes.tables, parts[0], n_jobs=sizes.n_jobs, console=console, command=COMMAND)
     console.print("2 of 3: digits whose colours turn round (scikit-learn's, in place of MNIST)")
-    colored_mnist.run(sizes.digits, parts[1], folder=None, device="cpu", n_jobs=-1, console=console, command=COMMAND)
-    console.print("3 of 3: generated shapes whose backgrounds change, with and without PFDL (the longest part)")
-    at_once = min(MAX_TRAININGS, joblib.cpu_count())
+    colored_mnist.run(
+        sizes.digits, parts[1], folder=None, device="cpu", n_jobs=sizes.n_jobs, console=console, command=COMMAND
+    )
+    console.print("3 of 3: generated shapes whose backgrounds change, with and without PFDL")
+    at_once = min(MAX_TRAININGS, joblib.effective_n_jobs(sizes.n_jobs))
     contexts.run(sizes.images, contexts.Images(), parts[2], n_jobs=at_once, console=console, command=COMMAND)
     page = folder / "report.html"
     return page, write_report(parts, page, title=TITLE, preface=PREFACE)

@@ -17,7 +17,7 @@ from pfdl.experiments.mmads import section as mmads
 from pfdl.experiments.study import section as study
 from pfdl.experiments.table_ii import section as table_ii
 from pfdl.report import markdown
-from pfdl.report.blocks import Block, Page, Section, Text
+from pfdl.report.blocks import Block, Glance, Page, Section, Text
 from pfdl.report.page import render
 from pfdl.report.reading import RESULTS, find_runs
 from pfdl.report.sections import other, provenance, training
@@ -35,11 +35,11 @@ class Written(NamedTuple):
 
     Attributes:
         problems: A sentence for everything that could not be read; the page has them, too.
-        findings: For each section that has one, its title and what the reader should take home.
+        glances: For each section that has one, its title and the section in short.
     """
 
     problems: list[str]
-    findings: dict[str, str]
+    glances: dict[str, Glance]
 
 
 def write_report(paths: Sequence[Path], output: Path, *, title: str = "pfdl report", preface: str = "") -> Written:
@@ -74,7 +74,7 @@ def write_report(paths: Sequence[Path], output: Path, *, title: str = "pfdl repo
         introduction = [*([Text(preface)] if preface else []), *_introduction(found.runs, problems)]
         page = Page(title, introduction, sections, f"{made} This file needs nothing from the network.")
         write_atomically(output, render(page))
-    return Written(problems, {section.title: section.finding for section in sections if section.finding})
+    return Written(problems, {section.title: section.glance for section in sections if section.glance})
 
 
 def write_below_mark(sections: Sequence[Section], page: Path, command: str, problems: Sequence[str] = ()) -> None:

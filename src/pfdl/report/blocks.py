@@ -87,6 +87,21 @@ Block = Text | Heading | Table | Plot | Heatmap | SideBySide | Listing | Facts |
 
 
 @dataclass(frozen=True)
+class Glance:
+    """An experiment in short: a page of several experiments opens with these, and a terminal ends with them.
+
+    Args:
+        sentence: What was found, in plain words.
+        table: The figures behind it, small enough for a terminal.
+        picture: What it looks like.
+    """
+
+    sentence: str
+    table: Table
+    picture: Block
+
+
+@dataclass(frozen=True)
 class Section:
     """A part of the page.
 
@@ -94,11 +109,13 @@ class Section:
         title: Its heading, which the list of contents names.
         blocks: What it holds.
         finding: What the reader should take home; it also stands at the top of the page.
+        glance: The whole section in short, where there is enough for it.
     """
 
     title: str
     blocks: Sequence[Block] = ()
     finding: str = ""
+    glance: Glance | None = None
 
     def flat(self) -> Iterator[Block]:
         """Yield the blocks one by one, those that stand side by side too."""

@@ -26,6 +26,7 @@ from pfdl.contexts.quality import worst_group_accuracy
 from pfdl.data.colored_mnist import TRAIN_COLOR_FLIPS, ColoredMNIST
 from pfdl.data.digits import DigitSource, find_digits
 from pfdl.experiments.colored_mnist.data import StackedColoredMNIST, draw_environments, store_contexts
+from pfdl.experiments.colored_mnist.mended import ANSWERS, Answers, store_answers, write_mended
 from pfdl.experiments.colored_mnist.rows import DEFAULT_ROWS, PENALTY, ROWS, ColoredMNISTRow
 from pfdl.experiments.colored_mnist.selection import WORST_GROUP
 from pfdl.experiments.colored_mnist.stacked import StackedMLPs, measure, train_restarts
@@ -114,16 +115,24 @@ def run(
             contexts = output / "contexts"
             at_once = min(config.restarts, joblib.cpu_count())  # the GPU plays no part in it
             store_contexts(source, config.seeds, config.max_train, contexts, n_jobs=at_once)
-        function = partial(run_task, folder=folder, device=device, contexts=contexts)
+        function = partial(run_task, folder=folder, device=device, contexts=contexts, answers=output / ANSWERS)
         results = run_grid(function, tasks(source, config), output / "cells", n_jobs=n_jobs, console=console)
         write_atomically(output / "results.csv", results.to_csv(index=False))
         first = ColoredMNIST(source, seed=config.seed, max_train=config.max_train)
         write_bytes_atomically(output / PICTURE, draw_environments(first))
+        write_mended(output, results, first)
     return results
 
 
 def run_task(
-    row: str, digits: str, *, folder: str | None, device: str, contexts: Path | None = None, **config: Any
+    row: str,
+    digits: str,
+    *,
+    folder: str | None,
+    device: str,
+    contexts: Path | None = None,
+    answers: Path | None = None,
+    **config: Any,
 ) -> list[dict[str, Any]]:
     """Train and measure all restarts of one row.
 
@@ -133,6 +142,7 @@ def run_task(
         folder: Folder of the MNIST files, or ``None`` for scikit-learn's digits.
         device: Where to compute.
         contexts: Folder of the inferred contexts, for rows that need them.
+        answers: Folder for the answers of the first restart to the test rows, see :mod:`.mended`.
         **config: What :class:`ColoredMNISTConfig` takes, except ``rows``.
 
     Returns:
@@ -144,7 +154,11 @@ def run_task(
     data = stacked_environments(folder, size, device, contexts if ROWS[row].contexts == "inferred" else None)
     if data.digits != digits:
         raise ValueError(f"the task is for {digits} but {folder or 'without a folder'} gives {data.digits}.")
-    return run_row(_scaled(ROWS[row], size), data, size)
+    given: Answers = {}
+    lines = run_row(_scaled(ROWS[row], size), data, size, given)
+    if answers is not None:
+        store_answers(answers, row, given)
+    return lines
 
 
 @lru_cache(maxsize=1)
@@ -155,8 +169,20 @@ def stacked_environments(
     return StackedColoredMNIST(find_digits(folder), config.seeds, config.max_train, device, contexts)
 
 
-def run_row(row: ColoredMNISTRow, data: StackedColoredMNIST, config: ColoredMNISTConfig) -> list[dict[str, Any]]:
-    """Train and measure all restarts of one row on data that is there already; see :func:`run_task`."""
+def run_row(
+    row: ColoredMNISTRow, data: StackedColoredMNIST, config: ColoredMNISTConfig, answers: Answers | None = None
+) -> list[dict[str, Any]]:
+    """Train and measure all restarts of one row on data that is there already; see :func:`run_task`.
+
+    Args:
+        row: What to train.
+        data: The environments.
+        config: How large the experiment is.
+        answers: Where to put the answers of the first restart to the test rows, by the step.
+
+    Returns:
+        See :func:`run_task`.
+    """
 
     def inputs(images: Tensor) -> Tensor:
         return images.sum(2) if row.grayscale else images.flatten(2)
@@ -186,6 +212,8 @@ def run_row(row: ColoredMNISTRow, data: StackedColoredMNIST, config: ColoredMNIS
             columns[f"held_out_risk_{flip}"] = risk
         if row.contexts == "inferred":
             columns[WORST_GROUP] = _percent(_worst_groups(stacked, data, inputs))
+        if answers is not None:
+            answers[step] = _answers(stacked, inputs(data.test[0]))[0].cpu().numpy()
         for restart, values in enumerate(zip(*columns.values(), strict=True)):
             lines.append({"restart": restart, "step": step, **dict(zip(columns, values, strict=True))})
 
@@ -221,9 +249,13 @@ def _worst_groups(stacked: StackedMLPs, data: StackedColoredMNIST, inputs: Any) 
     """Return the accuracy of each restart in its worst group of held-out rows: one class in one inferred context."""
     assert data.contexts is not None
     images, labels = (torch.cat(parts, dim=1) for parts in zip(*data.held_out, strict=True))
-    with torch.no_grad():
-        answers = (stacked(inputs(images)).logits > 0).long()
+    answers = _answers(stacked, inputs(images)).long()
     return [worst_group_accuracy(*one) for one in zip(answers, labels.long(), data.contexts.held_out, strict=True)]
+
+
+@torch.no_grad()
+def _answers(stacked: StackedMLPs, inputs: Tensor) -> Tensor:
+    return stacked(inputs).logits > 0
 
 
 def _percent(shares: Sequence[float]) -> list[float]:

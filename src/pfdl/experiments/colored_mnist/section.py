@@ -8,6 +8,7 @@ import pandas as pd
 
 from pfdl._internal.runs import Run
 from pfdl.data.colored_mnist import TRAIN_COLOR_FLIPS
+from pfdl.experiments.colored_mnist.mended import OBJECTIVE, Mended, read_mended
 from pfdl.experiments.colored_mnist.rows import (
     CANDIDATES,
     ERM,
@@ -32,7 +33,7 @@ from pfdl.experiments.colored_mnist.selection import (
 )
 from pfdl.experiments.pairing import paired
 from pfdl.experiments.statistics import difference_cell, mean_cell, mean_series, verdict
-from pfdl.report.blocks import Block, Gallery, Heading, Section, Text, Thumbnail
+from pfdl.report.blocks import Block, Gallery, Glance, Heading, Section, Text, Thumbnail
 from pfdl.report.plots import Plot, Series
 from pfdl.report.reading import read_results
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
@@ -77,15 +78,6 @@ def build(run: Run, problems: list[str]) -> Section:
         done = len(planned) - len(undone)
         blocks.append(Text(f"Unfinished: {done} of {len(planned)} rows of the table are done.", "warning"))
     chosen = _chosen(ends)
-    blocks += [
-        _main_table(ends, {*planned, *present}, chosen),
-        Text(TUNED_ON_TEST),
-        *([Text(CRITERION)] if chosen else []),
-    ]
-    if pairs := [(row.title, row, base) for row, base in PAIRS if {row.key, base.key} <= present]:
-        pairs += [(title, row, base) for title, (row, base) in chosen.items()]
-        blocks.append(_difference_table(ends, pairs))
-    blocks += _without_labels(results, ends)
     if (picture := run.folder / PICTURE).is_file():
         alt = "Digits of the two training environments and, in the last row, of the test environment"
         blocks.append(
@@ -94,8 +86,18 @@ def build(run: Run, problems: list[str]) -> Section:
                 [Thumbnail(picture.read_bytes(), alt)],
             )
         )
-    blocks += [*([_plane(ends)] if present else []), *_trade_off(ends)]
-    return Section(TITLE, blocks, _finding(ends))
+    blocks += [
+        *([_plane(ends)] if present else []),
+        _main_table(ends, {*planned, *present}, chosen),
+        Text(TUNED_ON_TEST),
+        *([Text(CRITERION)] if chosen else []),
+    ]
+    if pairs := [(row.title, row, base) for row, base in PAIRS if {row.key, base.key} <= present]:
+        pairs += [(title, row, base) for title, (row, base) in chosen.items()]
+        blocks.append(_difference_table(ends, pairs))
+    blocks += [*_without_labels(results, ends), *_trade_off(ends)]
+    mended = read_mended(run.folder)
+    return Section(TITLE, blocks, _finding(ends), None if mended is None else _glance(results, ends, mended))
 
 
 def _introduction(run: Run) -> str:
@@ -130,6 +132,32 @@ def _finding(ends: pd.DataFrame) -> str:
         if difference is not None:
             sentences.append(verdict(f"{base.title}+PFDL", base.title, {"the test environment": difference}))
     return " ".join(sentences)
+
+
+def _glance(results: pd.DataFrame, ends: pd.DataFrame, mended: Mended) -> Glance:
+    """Show digits that ERM gets wrong and an objective that knows no environment gets right."""
+    inferred = choose_by_worst_group(results, WITHOUT_LABELS[OBJECTIVE])
+    title = f"{OBJECTIVE}, inferred contexts"
+    figures = {
+        row.title: [_accuracies(ends, row, split) for split in SPLITS]
+        for row in MAIN_ROWS
+        if row.key in set(ends["row"])
+    }
+    figures[title] = [inferred[f"{split}_accuracy"] for split in SPLITS]
+    rows = [Row(name, tuple(mean_cell(one, 1, deviation=True) for one in both)) for name, both in figures.items()]
+    test = inferred["test_accuracy"].mean()
+    sentence = (
+        f"ERM learns the colour: {figures[ERM.title][0].mean():.0f} % right in training, "
+        f"{figures[ERM.title][1].mean():.0f} % where the colours turn round; {title} reaches {test:.0f} % there. Of "
+        f"{mended.digits} test digits ERM gets {mended.wrong} wrong; {OBJECTIVE} gets {mended.mended} of these right, "
+        f"and {mended.spoilt} wrong that ERM had right (one restart)."
+    )
+    picture = Gallery(
+        f"Test digits that ERM gets wrong and {OBJECTIVE} with inferred contexts gets right",
+        [Thumbnail(mended.picture, "Coloured digits of the test environment")],
+    )
+    table = Table("Accuracy in percent", "method", SPLITS, rows, error_name="standard deviation")
+    return Glance(sentence, table, picture)
 
 
 def _chosen(ends: pd.DataFrame) -> Chosen:

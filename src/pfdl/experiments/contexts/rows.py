@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pfdl.experiments.objectives import weighs_samples
 
@@ -32,6 +32,12 @@ class ContextsRow:
     baseline: str | None = None
     paper: tuple[float | None, ...] | None = None
     contexts: str = "hidden"
+
+    def for_network(self, network: str) -> ContextsRow:
+        """Return the row with the title that it has where another network stands in for the ResNet."""
+        if network.startswith(RESNET):
+            return self
+        return replace(self, title=self.title.replace("ResNet", f"{network.capitalize()} network"))
 
     @property
     def is_weighting(self) -> bool:

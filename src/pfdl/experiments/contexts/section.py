@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from pfdl._internal.runs import Run
 from pfdl.experiments.contexts.rows import RATIOS, RESNET, ROWS, ContextsRow
 from pfdl.experiments.pairing import PairedDifference, paired
 from pfdl.experiments.statistics import difference_cell, standard_error, verdict
-from pfdl.report.blocks import Block, Heading, Section, Text
+from pfdl.report.blocks import Block, Glance, Heading, Section, Text
 from pfdl.report.plots import Plot, Series
 from pfdl.report.reading import read_metrics, read_results, runs_within
 from pfdl.report.sections.curves import curve_plots
@@ -47,6 +48,9 @@ class Line(NamedTuple):
 Summary = dict[tuple[str, str], Line]
 """By the key of the row and the name of the test."""
 
+Rows = Mapping[str, ContextsRow]
+"""The rows by their keys, titled after the network of the run."""
+
 PAPER_SCHEDULE = (160, "resnet50")
 PAPER_NOTE = (
     "Rows in the paper are the paper's figures on NICO, for orientation where the images are others. The paper's "
@@ -70,7 +74,8 @@ def build(run: Run, problems: list[str]) -> Section:
         keys = ["row", "seed", "test"]
         results = read_results(run, ["row", "test"], ["seed", "accuracy"], keys, problems)
         summary, done = summarise(results), len(results[["row", "seed"]].drop_duplicates())
-    rows = [row for key, row in ROWS.items() if key in (run.settings.get("rows") or ROWS)]
+    titled = {key: row.for_network(str(run.settings.get("resnet", RESNET))) for key, row in ROWS.items()}
+    rows = [row for key, row in titled.items() if key in (run.settings.get("rows") or ROWS)]
     planned = len(rows) * run.settings.get("seeds", 0)
     trainings = _trainings(run, problems)
     blocks: list[Block] = [Text(_introduction(run))]
@@ -79,13 +84,17 @@ def build(run: Run, problems: list[str]) -> Section:
         more = f"; {begun} more {'has' if begun == 1 else 'have'} begun" if begun > 0 else ""
         blocks.append(Text(f"Unfinished: {done} of {planned} trainings are done{more}.", "warning"))
     if summary:
-        blocks += [_accuracy_plot(summary), _accuracy_table(rows, summary, trainings), *_differences(summary)]
+        blocks += [
+            _accuracy_plot(summary, titled),
+            _accuracy_table(rows, summary, trainings),
+            *_differences(summary, titled),
+        ]
     if trainings:
         blocks.append(Heading("Training curves"))
         blocks.append(Text("Mean over the seeds of a method; an epoch that only some reached is the mean of those."))
-        titles = {ROWS[key].title: curves for key, curves in trainings.items()}
-        blocks.append(curve_plots(titles, {row.title: number for number, row in enumerate(ROWS.values())}))
-    return Section(TITLE, blocks, _finding(summary))
+        titles = {titled[key].title: curves for key, curves in trainings.items()}
+        blocks.append(curve_plots(titles, {row.title: number for number, row in enumerate(titled.values())}))
+    return Section(TITLE, blocks, _finding(summary, titled), _glance(summary, titled) if summary else None)
 
 
 def summarise(results: pd.DataFrame) -> Summary:
@@ -114,7 +123,9 @@ def _introduction(run: Run) -> str:
         source = f"Images: the folder {', '.join(name for name in names if name)}."
     stem = "its stock stem" if settings.get("small_stem") is False else "a 3×3 stem"
     rows = [ROWS[key] for key in settings.get("rows") or ROWS if key in ROWS]
-    network = f" {settings.get('resnet')} with {stem}," if any(row.backbone == RESNET for row in rows) else ""
+    name = str(settings.get("resnet"))
+    network = f"{name} with {stem}" if name.startswith(RESNET) else f"the network {name!r} in place of a ResNet"
+    network = f" {network}," if any(row.backbone == RESNET for row in rows) else ""
     how = (
         f" Trained from scratch with the dominant context at 5:1, tested at seven ratios: {settings.get('image_size')} "
         f"pixels, {settings.get('epochs')} epochs, learning rate 0.01 and a tenth of it after every "
@@ -127,29 +138,40 @@ def _introduction(run: Run) -> str:
     return source + how
 
 
-def _finding(summary: Summary) -> str:
+def _finding(summary: Summary, titled: Rows) -> str:
     sentences = [
         verdict(row.title, "plain training of the same network", _paired_with_baseline(summary, row))
-        for row in ROWS.values()
+        for row in titled.values()
         if row.baseline is not None and "pfdl" in row.objective
     ]
-    shift = _context_shift(summary)
+    shift = _context_shift(summary, titled)
     return " ".join([*shift, *(one for one in sentences if "no finished repetition" not in one)])
 
 
-def _context_shift(summary: Summary) -> list[str]:
+def _glance(summary: Summary, titled: Rows) -> Glance:
+    """Show accuracy against the shift, for the rows that were run."""
+    plot = _accuracy_plot(summary, titled)
+    shown = [row for row in titled.values() if (row.key, RATIOS[0]) in summary]
+    columns = ["5:1", "1:1", "1:5", "worst group"]
+    lines = [Row(row.title, tuple(_mean_cell(summary.get((row.key, test))) for test in columns)) for row in shown]
+    caption = "Accuracy in percent by the ratio of usual to other backgrounds; training has 5:1"
+    picture = replace(plot, title="Accuracy against the shift of the backgrounds", with_table=False)
+    return Glance(_finding(summary, titled), Table(caption, "method", columns, lines), picture)
+
+
+def _context_shift(summary: Summary, titled: Rows) -> list[str]:
     """Say how much plain training loses where the contexts change."""
     plain = [key for key, row in ROWS.items() if row.baseline is None and {(key, "1:5"), (key, "5:1")} <= set(summary)]
     if not plain:
         return []
     key = "resnet" if "resnet" in plain else plain[0]
     home, away = summary[key, "5:1"].accuracy, summary[key, "1:5"].accuracy
-    return [f"{ROWS[key].title} falls from {home:.1f} % at 5:1, as in training, to {away:.1f} % at 1:5."]
+    return [f"{titled[key].title} falls from {home:.1f} % at 5:1, as in training, to {away:.1f} % at 1:5."]
 
 
-def _accuracy_plot(summary: Summary) -> Plot:
+def _accuracy_plot(summary: Summary, titled: Rows) -> Plot:
     series = []
-    for number, row in enumerate(ROWS.values()):
+    for number, row in enumerate(titled.values()):
         ours = {ratio: summary[row.key, ratio] for ratio in RATIOS if (row.key, ratio) in summary}
         if ours:
             errors = [line.error for line in ours.values()]
@@ -165,16 +187,19 @@ def _accuracy_plot(summary: Summary) -> Plot:
 
 def _accuracy_table(rows: Sequence[ContextsRow], summary: Summary, trainings: dict[str, list[pd.DataFrame]]) -> Table:
     lines = []
+    with_ess = any(row.is_weighting for row in rows)
     for row in rows:
         cells = [_mean_cell(summary.get((row.key, test))) for test in COLUMNS]
-        lines.append(Row(row.title, (*cells, _ess_cell(row, trainings.get(row.key, [])))))
+        cells += [_ess_cell(row, trainings.get(row.key, []))] if with_ess else []
+        lines.append(Row(row.title, tuple(cells)))
         if row.paper is not None:
             absent = Missing("not in the paper")
             paper = [absent if value is None else Number(value, digits=2) for value in row.paper]
-            rest = [absent] * (len(COLUMNS) + 1 - len(paper))
+            rest = [absent] * (len(cells) - len(paper))
             lines.append(Row("in the paper, on NICO", (*paper, *rest), quiet=True))
     caption = "Accuracy in percent by dominant ratio"
-    return Table(caption, "method", [*COLUMNS, ESS], lines, note=PAPER_NOTE + ESS_NOTE)
+    columns = [*COLUMNS, ESS] if with_ess else COLUMNS
+    return Table(caption, "method", columns, lines, note=PAPER_NOTE + (ESS_NOTE if with_ess else ""))
 
 
 def _mean_cell(line: Line | None) -> Cell:
@@ -192,14 +217,14 @@ def _ess_cell(row: ContextsRow, trainings: list[pd.DataFrame]) -> Cell:
     return f"{mean:.4f}, did not act" if mean > ACTS_BELOW else Number(mean, digits=2)
 
 
-def _differences(summary: Summary) -> list[Table]:
+def _differences(summary: Summary, titled: Rows) -> list[Table]:
     lines = []
-    for row in ROWS.values():
+    for row in titled.values():
         if row.baseline is not None:
             differences = _paired_with_baseline(summary, row)
             if any(one is not None for one in differences.values()):
                 cells = tuple(difference_cell(differences[test], 1) for test in COLUMNS)
-                lines.append(Row(f"{row.title} − {ROWS[row.baseline].title}", cells))
+                lines.append(Row(f"{row.title} − {titled[row.baseline].title}", cells))
     caption = "Differences to plain training of the same backbone, in points, over paired seeds"
     return [Table(caption, "difference", COLUMNS, lines)] if lines else []
 

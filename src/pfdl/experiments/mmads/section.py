@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
@@ -13,7 +13,7 @@ from pfdl.experiments.mmads.paper import CELLS, METRICS, PAPER
 from pfdl.experiments.mmads.run import FIGURE_CELL, METHODS, TEST_RATES
 from pfdl.experiments.pairing import paired
 from pfdl.experiments.statistics import difference_cell, mean_cell, mean_series, verdict
-from pfdl.report.blocks import Block, Heading, Section, Text
+from pfdl.report.blocks import Block, Glance, Heading, Section, Text
 from pfdl.report.plots import Plot, Series
 from pfdl.report.reading import read_results
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
@@ -29,6 +29,7 @@ SETTING_NAMES = {
 FEW, MANY = CELLS[0], CELLS[2]
 """The cells that differ in n alone, by a factor of four."""
 
+GLANCE_METHODS = ("OLS", "DWR", "PFDL", "Screened OLS")
 _ZERO = 1e-9
 _TableCell = tuple[int, int, float]
 
@@ -51,16 +52,18 @@ def build(run: Run, problems: list[str]) -> Section:
     for setting in [name for name in SETTINGS if name in set(results["setting"])]:
         part = results[results["setting"] == setting]
         blocks.append(Heading(SETTING_NAMES[setting]))
-        blocks += [_metric_table(part, setting, metric, _columns(run, part, setting)) for metric in METRICS]
-        blocks += _stability(part, setting)
         drawn = _figure_cell(part)
         blocks.append(_rmse_plot(_at(part, drawn), setting, drawn))
-        if part["metric"].str.startswith("beta[").any():
-            at_figure = _at(part, FIGURE_CELL)
-            blocks += [_coefficient_plot(at_figure, setting), _kept_table(at_figure, setting)]
+        has_coefficients = part["metric"].str.startswith("beta[").any()
+        if has_coefficients:
+            blocks.append(_coefficient_plot(_at(part, FIGURE_CELL), setting))
+        blocks += [_metric_table(part, setting, metric, _columns(run, part)) for metric in METRICS]
+        blocks += _stability(part, setting)
+        if has_coefficients:
+            blocks.append(_kept_table(_at(part, FIGURE_CELL), setting))
         if setting == SETTINGS[0]:
             blocks += agreement(part, METRIC_NAMES)
-    return Section(TITLE, blocks, _finding(results))
+    return Section(TITLE, blocks, _finding(results), _glance(results))
 
 
 def _introduction(run: Run, results: pd.DataFrame) -> str:
@@ -92,6 +95,47 @@ def _finding(results: pd.DataFrame) -> str:
         if any(one is not None for one in differences.values()):
             sentences.append(verdict(method, "OLS", differences, unit="of RMSE", digits=3, lower_is_better=True))
     return f"Average error, S ⊥ V: {' '.join(sentences)}" if sentences else ""
+
+
+def _glance(results: pd.DataFrame) -> Glance | None:
+    """Show the coefficients that should be 0, in the paper's setting and the cell of its figure."""
+    part = _at(results[results["setting"] == SETTINGS[0]], FIGURE_CELL)
+    if not part["metric"].str.startswith("beta[").any():
+        return None
+    metrics = ("beta_v_error", "ae", "se")
+    rows = [
+        Row(method, tuple(mean_cell(_values(part, method, metric), 3, deviation=True) for metric in metrics))
+        for method in GLANCE_METHODS
+    ]
+    useless = [name for name in _column_names(part) if name[0] == "V"]
+    series = [
+        mean_series(method, {name: _values(part, method, f"beta[{name}]") for name in useless}, number, "markers")
+        for number, method in enumerate(METHODS)
+        if method in GLANCE_METHODS
+    ]
+    means = {method: float(_values(part, method, "beta_v_error").mean()) for method in GLANCE_METHODS}
+    sentence = (
+        "Columns V do not act on y, but the rows were selected so that they seem to. Least squares gives them "
+        f"coefficients of {means['OLS']:.3f} on average, PFDL {means['PFDL']:.3f}, our screening of columns "
+        f"{means['Screened OLS']:.3f}; right would be 0."
+    )
+    lines = [one for one in series if one is not None]
+    plot = Plot(
+        "Coefficients that should be 0",
+        f"Mean over the seeds, trained at {_name(FIGURE_CELL)}.",
+        "column",
+        "coefficient",
+        lines,
+        digits=3,
+        grouped=True,
+        with_table=False,
+    )
+    columns = ["β_V error", "mean RMSE (AE)", "its spread (SE)"]
+    return Glance(sentence, Table("Smaller is better", "method", columns, rows, error_name="standard deviation"), plot)
+
+
+def _values(part: pd.DataFrame, method: str, metric: str) -> pd.Series[float]:
+    return part.loc[(part["method"] == method) & (part["metric"] == metric), "value"]
 
 
 def _metric_table(part: pd.DataFrame, setting: str, metric: str, cells: Sequence[_TableCell]) -> Table:
@@ -202,16 +246,19 @@ def _column_names(part: pd.DataFrame) -> list[str]:
     return sorted(names, key=lambda name: (name[0], int(name[1:])))
 
 
-def _columns(run: Run, part: pd.DataFrame, setting: str) -> list[_TableCell]:
-    """Return the cells of the paper where it has figures, those that were planned, and those that there are."""
+def _columns(run: Run, part: pd.DataFrame) -> list[_TableCell]:
+    """Return the cells that were planned, and those that there are."""
     planned = [(int(n), int(p), float(r)) for n, p, r in run.settings.get("cells", [])]
-    printed = CELLS if setting == SETTINGS[0] else ()
-    return list(dict.fromkeys([*printed, *planned, *_sorted_cells(part)]))
+    return _in_order({*planned, *_sorted_cells(part)})
 
 
 def _sorted_cells(part: pd.DataFrame) -> list[_TableCell]:
     found = [(int(n), int(p), float(r)) for n, p, r in part[["n", "p", "r"]].drop_duplicates().to_numpy()]
-    return sorted(found, key=lambda cell: CELLS.index(cell) if cell in CELLS else len(CELLS))
+    return _in_order(found)
+
+
+def _in_order(cells: Iterable[_TableCell]) -> list[_TableCell]:
+    return sorted(cells, key=lambda cell: (CELLS.index(cell) if cell in CELLS else len(CELLS), cell))
 
 
 def _figure_cell(part: pd.DataFrame) -> _TableCell:
