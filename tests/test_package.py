@@ -19,7 +19,7 @@ def modules_after(statement):
     "statement", ["import pfdl", "import pfdl.cli.main; pfdl.cli.main.app(['train', '--help'], standalone_mode=False)"]
 )
 def test_names_and_help_do_not_wait_for_pytorch(statement):
-    slow = {"torch", "sklearn", "pandas", "numpy", "scipy", "matplotlib", "lightning", "plotly"}
+    slow = {"torch", "sklearn", "pandas", "numpy", "scipy", "matplotlib", "lightning"}
     assert not modules_after(statement) & slow
 
 

@@ -52,9 +52,10 @@ def page_of_images(tmp_path_factory):
 def test_images_heatmaps_and_curves_are_drawn_quietly(visit, page_of_images):  # noqa: F811
     seen = visit(page_of_images)
     page = seen.page
-    page.wait_for_selector(".plot .main-svg")
-    assert page.locator(".plot .heatmaplayer image").count() == 4
-    assert page.locator(".plot .scatterlayer .trace").count() == 6  # two of the shift, four of the features
+    page.wait_for_selector(".plot svg")
+    assert page.locator(".plot .heatmap canvas").count() == 4
+    assert page.locator(".plot .trace").count() == 6  # two of the shift, four of the features
+    assert page.locator(".plot .band").count() == 2
     widths = page.locator(".gallery img").evaluate_all("pictures => pictures.map(picture => picture.naturalWidth)")
     assert widths == [8] * (48 + 20)  # ten examples of the worst group of each
     assert page.locator("td, th", has_text=HOSTILE).count() > 0
@@ -76,9 +77,9 @@ def test_the_answer_comes_first_and_in_its_colour(visit, page_of_images):  # noq
 def test_heatmaps_stand_side_by_side_or_below_each_other(visit, page_of_images):  # noqa: F811
     def tops(width):
         page = visit(page_of_images, viewport={"width": width, "height": 900}).page
-        page.wait_for_selector(".plot .main-svg")
+        page.wait_for_selector(".plot svg")
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-        places = page.locator(".plot:has(.heatmaplayer image)").evaluate_all(
+        places = page.locator(".plot:has(.heatmap canvas)").evaluate_all(
             "plots => plots.map(plot => plot.parentElement.getBoundingClientRect().top)"
         )
         return places[:2]
@@ -90,14 +91,19 @@ def test_heatmaps_stand_side_by_side_or_below_each_other(visit, page_of_images):
 
 def test_heatmaps_change_colours_with_the_page(visit, page_of_images):  # noqa: F811
     page = visit(page_of_images, color_scheme="light").page
-    page.wait_for_selector(".plot .main-svg")
-    picture = page.locator(".plot .heatmaplayer image").first
-    light = picture.get_attribute("href")
+    page.wait_for_selector(".plot svg")
+    pixels = "() => document.querySelector('.heatmap canvas').toDataURL()"
+    light = page.evaluate(pixels)
     page.locator("#theme").click()
-    page.wait_for_function(
-        "before => document.querySelector('.heatmaplayer image').getAttribute('href') !== before", arg=light
-    )
-    assert picture.get_attribute("href") != light
+    assert page.evaluate(pixels) != light
+
+
+def test_a_cell_of_a_heatmap_tells_its_features_and_their_correlation(visit, page_of_images):  # noqa: F811
+    page = visit(page_of_images).page
+    page.locator(".plot .frames").first.hover(position={"x": 3, "y": 3})
+    words = page.locator(".plot .tooltip:not([hidden])").text_content()
+    assert words.startswith("feature ")
+    assert words.endswith("1.00")  # a feature with itself
 
 
 def test_a_point_of_a_table_tells_its_column(visit, tmp_path):  # noqa: F811
@@ -109,6 +115,6 @@ def test_a_point_of_a_table_tells_its_column(visit, tmp_path):  # noqa: F811
     page = seen.page
     page.locator(".plot").scroll_into_view_if_needed()
     page.locator(".plot .trace >> nth=0").locator(".points path >> nth=0").hover(force=True)
-    assert HOSTILE in page.locator(".hoverlayer .hovertext").text_content()
+    assert HOSTILE in page.locator(".tooltip").text_content()
     assert page.evaluate("window.hacked") is None
     assert seen.complaints == []

@@ -26,7 +26,7 @@ def test_a_wide_network_is_drawn_small_with_its_clusters_framed():
     assert "feature 7" not in before.names
     after = draw_correlation(drawn_from(found), after=True, title="after")
     assert after.values.mean() < before.values.mean()
-    assert len(after.drawing["data"][0]["x"]) == MOST_CELLS
+    assert after.drawing["size"] == MOST_CELLS
 
 
 def test_a_narrow_one_is_drawn_feature_by_feature():

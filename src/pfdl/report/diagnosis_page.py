@@ -95,8 +95,11 @@ def _shift(named: Named) -> list[Section]:
             curve.shift.round(3).tolist(),
             (100 * curve.accuracy).round(3).tolist(),
             (100 * SHOWN_ERRORS * curve.standard_error).round(3).tolist(),
+            style="lines",
+            colour=number + 1,
+            band=True,
         )
-        for name, one in named
+        for number, (name, one) in enumerate(named)
         if (curve := one.found.shift) is not None and one.found.reliance is not None
     ]
     if not series:

@@ -1,6 +1,6 @@
 """Draw a plot as a PNG file, for Markdown pages.
 
-Plotly needs a browser to make an image, so this is Matplotlib, from the same :class:`~pfdl.report.plots.Plot`.
+The page draws its plots in the browser; this is Matplotlib, from the same :class:`~pfdl.report.plots.Plot`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,19 @@ def draw(plot: Plot) -> bytes:
         places = [names.index(place) if isinstance(place, str) else place for place in one.x]
         if plot.grouped:
             places = [place + 0.8 * ((number + 0.5) / len(plot.series) - 0.5) for place in places]
+        if one.band and one.error is not None:
+            axis.fill_between(
+                places,
+                [y - error for y, error in zip(one.y, one.error, strict=True)],
+                [y + error for y, error in zip(one.y, one.error, strict=True)],
+                color=f"C{colour % 10}",
+                alpha=0.15,
+                linewidth=0,
+            )
         axis.errorbar(
             places,
             one.y,
-            one.error,
+            None if one.band else one.error,
             label=one.name,
             color=f"C{colour % 10}",
             linestyle=_LINES[colour % len(_LINES)] if "lines" in one.style else "none",

@@ -9,11 +9,8 @@ from importlib.resources import files
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from plotly.offline import get_plotlyjs
 
 from pfdl.report.blocks import Block, Page, Section, Text
-from pfdl.report.heatmaps import Heatmap
-from pfdl.report.plots import Plot
 from pfdl.report.tables import Missing, Number
 
 __all__ = ["Block", "Page", "Section", "Text", "render"]
@@ -21,9 +18,7 @@ __all__ = ["Block", "Page", "Section", "Text", "render"]
 
 def render(page: Page) -> str:
     """Return the page as one HTML file. All content is text: nothing that a name or a cell holds is read as HTML."""
-    scripts = [_asset("page.js")]
-    if any(isinstance(block, Plot | Heatmap) for section in page.sections for block in section.flat()):
-        scripts.insert(0, get_plotlyjs())
+    scripts = [_asset("plots.js"), _asset("page.js")]
     return (
         _environment()
         .get_template("page.html")

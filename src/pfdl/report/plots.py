@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import html
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import plotly.graph_objects as go
 
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
 
@@ -18,9 +14,6 @@ MAX_COLUMNS = 40
 
 MAX_TICKS = 12
 """Up to so many numbers on the horizontal axis each have a tick of their own."""
-
-_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
-_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross", "star", "triangle-down", "pentagon", "hexagon")
 
 
 @dataclass(frozen=True)
@@ -35,6 +28,7 @@ class Series:
         style: ``"lines"``, ``"markers"`` or ``"lines+markers"``.
         colour: Number of its colour and dash; by default its place in the plot.
         labels: What each point is called when the pointer rests on it; by default the name of the series.
+        band: Whether the errors are a filled band along the line instead of bars.
     """
 
     name: str
@@ -44,6 +38,7 @@ class Series:
     style: str = "lines+markers"
     colour: int | None = None
     labels: Sequence[str] | None = None
+    band: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,43 +81,29 @@ class Plot:
 
     @property
     def drawing(self) -> dict[str, Any]:
-        """What Plotly draws: data and layout. Colours are added by the page, which knows whether it is dark."""
-        # Plotly reads names as markup of its own: what a user calls a thing must not be read so.
-        traces = [self._trace(number, one) for number, one in enumerate(self.series)]
-        axis: dict[str, Any] = {"type": "log"} if self.log_x else {}
-        if self.ticks:
-            axis |= {"tickvals": self.ticks, "ticktext": [f"{place:g}" for place in self.ticks]}
-        if self.names:  # names that look like numbers are names all the same
-            order = [html.escape(name) for name in self.names]
-            axis = {"type": "category", "categoryorder": "array", "categoryarray": order}
-        layout = go.Layout(
-            xaxis={"title": {"text": html.escape(self.x)}, "automargin": True, **axis},
-            yaxis={"title": {"text": html.escape(self.y), "standoff": 12}, "automargin": True},
-            hovermode="closest",
-            **({"scattermode": "group", "scattergap": 0.25} if self.grouped else {}),
-        )
-        drawing: dict[str, Any] = json.loads(go.Figure(traces, layout).to_json())
-        drawing["layout"].pop("template", None)
-        return drawing
+        """What ``templates/plots.js`` draws. It has no colours: those are the page's."""
+        return {
+            "x": self.x,
+            "y": self.y,
+            "digits": self.digits,
+            "log": self.log_x,
+            "grouped": self.grouped,
+            "names": self.names,
+            "ticks": self.ticks,
+            "series": [self._drawn(number, one) for number, one in enumerate(self.series)],
+        }
 
-    def _trace(self, number: int, series: Series) -> go.Scatter:
-        colour = number if series.colour is None else series.colour
-        has_error = series.error is not None
-        bar = {"type": "data", "array": list(series.error), "thickness": 1, "width": 3} if series.error else None
-        shown = f"%{{y:.{self.digits}f}}" + (f" ± %{{error_y.array:.{self.digits}f}}" if has_error else "")
-        title = "%{fullData.name}" if series.labels is None else "%{text}"
-        return go.Scatter(
-            name=html.escape(series.name),
-            text=None if series.labels is None else [html.escape(label) for label in series.labels],
-            x=[html.escape(place) if isinstance(place, str) else place for place in series.x],
-            y=list(series.y),
-            error_y=bar,
-            mode=series.style,
-            meta={"colour": colour},
-            line={"dash": _DASHES[colour % len(_DASHES)], "width": 2},
-            marker={"symbol": _SYMBOLS[colour % len(_SYMBOLS)], "size": 7},
-            hovertemplate=f"{title}<br>{html.escape(self.x)} %{{x}}<br><b>{shown}</b><extra></extra>",
-        )
+    def _drawn(self, number: int, series: Series) -> dict[str, Any]:
+        return {
+            "name": series.name,
+            "x": list(series.x),
+            "y": [None if math.isnan(y) else y for y in series.y],
+            "error": None if series.error is None else [0.0 if math.isnan(one) else one for one in series.error],
+            "band": series.band,
+            "style": series.style,
+            "colour": number if series.colour is None else series.colour,
+            "labels": None if series.labels is None else list(series.labels),
+        }
 
     @property
     def table(self) -> Table | None:

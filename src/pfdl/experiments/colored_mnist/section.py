@@ -137,7 +137,7 @@ def _finding(ends: pd.DataFrame) -> str:
 def _glance(results: pd.DataFrame, ends: pd.DataFrame, mended: Mended) -> Glance:
     """Show digits that ERM gets wrong and an objective that knows no environment gets right."""
     inferred = choose_by_worst_group(results, WITHOUT_LABELS[OBJECTIVE])
-    title = f"{OBJECTIVE}, inferred contexts"
+    title = f"{OBJECTIVE} with inferred contexts"
     figures = {
         row.title: [_accuracies(ends, row, split) for split in SPLITS]
         for row in MAIN_ROWS

@@ -4,10 +4,9 @@
   const systemDark = window.matchMedia("(prefers-color-scheme: dark)");
   const toggle = document.getElementById("theme");
   const probe = document.getElementById("announcer");
-  const plots = [];
+  const drawn = [];
   const KEY = "pfdl-report-theme";
   const PRINT_WIDTH = 660;
-  const touched = window.matchMedia("(pointer: coarse)").matches;
   root.classList.add("live");
 
   // A private window or a strict browser may refuse storage; the page then forgets the choice and works all the same.
@@ -25,55 +24,18 @@
     root.dataset.theme = theme;
     toggle.textContent = theme === "dark" ? "Light" : "Dark";
     toggle.setAttribute("aria-label", theme === "dark" ? "Light colours" : "Dark colours");
-    plots.forEach(draw);
+    drawn.forEach(draw);
   }
   const currentTheme = () => chosen ?? (systemDark.matches ? "dark" : "light");
 
-  function draw(plot) {
-    const colour = (name) => {
-      probe.style.color = `var(${name})`;  // resolves light-dark(), which a custom property by itself does not
-      return window.getComputedStyle(probe).color;
-    };
-    const [ink, soft, line] = ["--ink", "--soft", "--line"].map(colour);
-    const paper = plot.place.closest(".side-by-side") ? PRINT_WIDTH / 2 - 20 : PRINT_WIDTH;
-    const width = plot.printing ? paper : plot.place.clientWidth;
-    const data = plot.drawing.data.map((trace) => {
-      if (trace.type === "heatmap") {
-        return { ...trace, colorscale: [[0, colour("--page")], [0.5, colour("--c1")], [1, ink]] };
-      }
-      if (trace.meta?.colour === undefined) return trace;
-      const own = colour(`--c${trace.meta.colour % 10}`);
-      const bars = trace.error_y ? { error_y: { ...trace.error_y, color: own } } : {};
-      return { ...trace, line: { ...trace.line, color: own }, marker: { ...trace.marker, color: own }, ...bars };
-    });
-    const perLine = Math.max(1, Math.floor(width / 190));
-    const legendHeight = data.length > 1 ? 20 * Math.ceil(data.length / perLine) + 8 : 0;
-    const axis = { gridcolor: line, linecolor: line, zerolinecolor: soft, tickcolor: line, exponentformat: "power" };
-    const given = plot.drawing.layout;
-    const layout = {
-      ...given,
-      xaxis: { ...axis, ...given.xaxis },
-      yaxis: { ...axis, ...given.yaxis },
-      width,
-      height: given.meta?.square ? Math.min(width, 560) : (width < 500 ? 280 : 360) + legendHeight,
-      margin: given.meta?.square ? { l: 10, r: 10, t: 14, b: 14 } : { l: 10, r: 14, t: 14, b: 56 + legendHeight },
-      font: { family: "system-ui, sans-serif", size: 13, color: ink },
-      legend: { orientation: "h", x: 0, xanchor: "left", y: 0, yref: "container", yanchor: "bottom" },
-      showlegend: data.length > 1,
-      paper_bgcolor: "rgba(0,0,0,0)",
-      plot_bgcolor: "rgba(0,0,0,0)",
-      hoverlabel: { bgcolor: colour("--shade"), bordercolor: line, font: { color: ink } },
-      dragmode: touched ? false : "zoom",  // a finger that scrolls the page must not zoom a plot
-    };
-    const config = {
-      displaylogo: false, displayModeBar: touched ? false : "hover", modeBarButtons: [["toImage", "resetScale2d"]],
-    };
-    window.Plotly.react(plot.place, data, layout, config);
-    // One picture with the caption as its text; ticks and legends read one by one would tell nothing.
-    const [first, ...others] = plot.place.querySelectorAll("svg.main-svg");
-    first.setAttribute("role", "img");
-    first.setAttribute("aria-labelledby", plot.place.dataset.caption);
-    others.forEach((layer) => layer.setAttribute("aria-hidden", "true"));
+  function colour(name) {
+    probe.style.color = `var(${name})`;  // resolves light-dark(), which a custom property by itself does not
+    return window.getComputedStyle(probe).color;
+  }
+
+  function draw({ place, drawing, printing }) {
+    const paper = place.closest(".side-by-side, .glances") ? PRINT_WIDTH / 2 - 20 : PRINT_WIDTH;
+    plots(place, drawing, printing ? paper : place.clientWidth, colour);
   }
 
   async function copy(text) {
@@ -104,11 +66,9 @@
     });
   }
 
-  if (window.Plotly) {
-    for (const place of document.querySelectorAll(".plot")) {
-      const drawing = JSON.parse(place.parentElement.querySelector(":scope > script").textContent);
-      plots.push({ place, drawing, printing: false });
-    }
+  for (const place of document.querySelectorAll(".plot")) {
+    const drawing = JSON.parse(place.parentElement.querySelector(":scope > script").textContent);
+    drawn.push({ place, drawing, printing: false });
   }
   toggle.hidden = false;
   toggle.addEventListener("click", () => {
@@ -125,12 +85,12 @@
     if (window.innerWidth === widthBefore) return;  // a phone's address bar comes and goes
     widthBefore = window.innerWidth;
     window.clearTimeout(waiting);
-    waiting = window.setTimeout(() => plots.forEach(draw), 150);
+    waiting = window.setTimeout(() => drawn.forEach(draw), 150);
   });
 
   const folded = [];
   const prepareForPaper = (printing) => {
-    plots.forEach((plot) => { plot.printing = printing; });
+    drawn.forEach((plot) => { plot.printing = printing; });
     if (printing) {
       for (const details of document.querySelectorAll("details.facts:not([open])")) {
         details.open = true;
