@@ -276,3 +276,17 @@ def test_how_a_run_was_made(tmp_path):
 def test_seeds_however_a_run_calls_them(tmp_path, settings, seeds):
     section = provenance.build([read_run(write_config(tmp_path, "x", settings))], [])
     assert dict(section.blocks[2].facts)["seeds"] == seeds
+
+
+def test_trainings_say_what_contexts_were_inferred_and_why(tmp_path):
+    for name in ("plain", "balanced", "torn"):
+        make_training(tmp_path / name)
+    (tmp_path / "balanced" / "contexts.json").write_text(json.dumps({"sentence": "Found 2 contexts, because."}))
+    (tmp_path / "torn" / "contexts.json").write_text("[]")
+    problems = []
+    section = training.build([read_run(tmp_path / name) for name in ("plain", "balanced", "torn")], problems)
+    texts = [block.text for block in section.flat() if isinstance(block, Text)]
+    assert "Contexts of balanced. Found 2 contexts, because." in texts
+    assert not any("Contexts of plain" in text for text in texts)
+    assert [problem for problem in problems if "torn/contexts.json was left out" in problem] == problems
+    assert len(problems) == 1

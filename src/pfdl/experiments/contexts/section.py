@@ -155,7 +155,12 @@ def _glance(summary: Summary, titled: Rows) -> Glance:
     columns = ["5:1", "1:1", "1:5", "worst group"]
     lines = [Row(row.title, tuple(_mean_cell(summary.get((row.key, test))) for test in columns)) for row in shown]
     caption = "Accuracy in percent by the ratio of usual to other backgrounds; training has 5:1"
-    picture = replace(plot, title="Accuracy against the shift of the backgrounds", with_table=False)
+    picture = replace(
+        plot,
+        title="Accuracy against the shift of the backgrounds",
+        summary="Mean over the seeds, with standard errors.",
+        with_table=False,
+    )
     return Glance(_finding(summary, titled), Table(caption, "method", columns, lines), picture)
 
 

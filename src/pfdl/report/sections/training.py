@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from pfdl._internal.files import read_json
 from pfdl._internal.runs import Run
 from pfdl.report.blocks import Block, Heading, Section, Text
 from pfdl.report.plots import Plot, Series
@@ -14,6 +15,9 @@ from pfdl.report.reading import read_metrics
 from pfdl.report.sections.curves import curve_plots
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
 from pfdl.vision.evaluation import Evaluation, read_evaluations
+
+WHY_CONTEXTS = "contexts.json"
+"""What :mod:`pfdl.vision.training` writes beside inferred contexts."""
 
 KIND = "training"
 TITLE = "Trainings"
@@ -29,6 +33,7 @@ def build(runs: Sequence[Run], problems: list[str]) -> Section:
             "looked at once, at the end. One seed each: differences between single trainings may be chance."
         ),
         _overview(dict(zip(names, runs, strict=True)), curves),
+        *_inferred(dict(zip(names, runs, strict=True)), problems),
     ]
     evaluations = {name: read_evaluations(run.folder, problems) for name, run in zip(names, runs, strict=True)}
     for same_data in _by_data(evaluations):
@@ -37,6 +42,20 @@ def build(runs: Sequence[Run], problems: list[str]) -> Section:
     if logged:
         blocks += [Heading("Training curves"), curve_plots(logged)]
     return Section(TITLE, blocks)
+
+
+def _inferred(runs: Mapping[str, Run], problems: list[str]) -> list[Block]:
+    """Say for each run with inferred contexts what was tried, what was found, and why it is believed."""
+    found: list[Block] = []
+    for name, run in runs.items():
+        path = run.folder / WHY_CONTEXTS
+        try:
+            found.append(Text(f"Contexts of {name}. {read_json(path)['sentence']}"))
+        except FileNotFoundError:
+            continue
+        except (KeyError, OSError, TypeError, ValueError) as error:
+            problems.append(f"{path} was left out: {error!r}.")
+    return [Heading("Inferred contexts"), *found] if found else []
 
 
 def _by_data(evaluations: Mapping[str, Mapping[str, Evaluation]]) -> list[dict[str, Evaluation]]:
