@@ -13,7 +13,7 @@ author = "The pfdl developers"
 release = pfdl.__version__
 language = "en"
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 exclude_patterns = ["results/*/*"]
 html_theme = "furo"
 html_title = f"pfdl {release}"
@@ -27,6 +27,11 @@ html_theme_options = {"top_of_page_buttons": []}
 myst_heading_anchors = 3
 # ``python notest`` blocks are Python; tests/test_docs.py does not run them.
 myst_number_code_blocks = []
+nb_execution_mode = "force"  # the notebooks hold no outputs: they run whenever the pages are built
+nb_execution_in_temp = True
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300
+nb_merge_streams = True
 suppress_warnings = ["myst.header"]  # a page that is included from elsewhere begins where it likes
 
 autodoc_member_order = "bysource"
