@@ -18,9 +18,8 @@ from pfdl.experiments.reporting import Written, write_report
 
 TITLE = "PFDL where correlations break"
 PREFACE = (
-    "A demonstration in minutes on a processor: fewer repetitions, smaller networks and other images than the paper's. "
-    "It shows what each experiment is, and how far so small a run can tell methods apart. The commands pfdl reproduce "
-    "without --quick run the published protocols."
+    "The paper's three experiments in small: fewer repetitions, smaller networks and other images than the paper's. "
+    "The commands pfdl reproduce without --quick run the published protocols."
 )
 COMMAND = "pfdl demo"
 MAX_TRAININGS = 4

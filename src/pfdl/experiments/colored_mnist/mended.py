@@ -21,7 +21,7 @@ OBJECTIVE = "GroupDRO"
 """The row without environment labels that plain training is compared with."""
 
 DIGITS_SHOWN = 24
-DIGITS_IN_A_ROW = 12
+DIGITS_IN_A_ROW = 8
 
 Answers = dict[int, np.ndarray[Any, np.dtype[np.bool_]]]
 """The answers of the first restart to the test rows, by the step after which they were given."""
