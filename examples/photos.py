@@ -20,7 +20,7 @@ def draw(animal: str, ground: str, rng: np.random.Generator) -> Image.Image:
     pixels = rng.normal(GROUNDS[ground], 30, (SIZE, SIZE, 3))
     body = np.full((BODY, BODY, 1), rng.uniform(60, 200))
     if animal == "zebra":
-        body = body + 18 * np.sign(np.sin(np.arange(BODY)[:, None, None] * np.pi / 2 + rng.uniform(0, 3)))
+        body = body + 15 * np.sign(np.sin(np.arange(BODY)[:, None, None] * np.pi / 2 + rng.uniform(0, 3)))
     top, left = rng.integers(2, SIZE - BODY - 2, 2)
     pixels[top : top + BODY, left : left + BODY] = body + rng.normal(0, 20, (BODY, BODY, 3))
     return Image.fromarray(pixels.clip(0, 255).astype(np.uint8))

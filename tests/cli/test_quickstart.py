@@ -48,7 +48,7 @@ def test_the_quick_start_ends_with_a_better_model_a_report_and_onnx(tmp_path):
     for name in ("erm", "groupdro"):
         (evaluation,) = read_evaluations(tmp_path / "runs" / name, []).values()
         accuracy[name] = evaluation.overall
-    assert accuracy["groupdro"] > accuracy["erm"] + 0.1
+    assert accuracy["groupdro"] > accuracy["erm"] + 0.2
     assert (tmp_path / "runs" / "groupdro" / "export" / "model.onnx").is_file()
     report = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "Contexts of groupdro. Found 2 contexts" in report

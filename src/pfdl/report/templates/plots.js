@@ -33,6 +33,7 @@ const plots = (() => {
     const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
     const ticks = [];
     for (let number = Math.ceil(low / step - 1e-9); number * step <= high + step * 1e-9; number += 1) ticks.push(number * step);
+    if (ticks.length < 3 && most < 20) return niceTicks(low, high, most + 2);  // the next step may be too wide
     return ticks.map((value) => ({ value, text: shown(value, digits) }));
   }
 
