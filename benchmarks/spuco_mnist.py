@@ -114,6 +114,7 @@ def recorded(
 ) -> Callable[[Tensor], None]:
     """Record a step as a CUDA graph, since launching it takes longer than running it; the network stays as it was."""
     before = [parameter.detach().clone() for parameter in model.parameters()]
+    torch.cuda.synchronize()  # the other stream must find its inputs complete
     with torch.cuda.stream(torch.cuda.Stream()):
         for _ in range(3):
             step(rows)
