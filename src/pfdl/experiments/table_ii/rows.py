@@ -47,10 +47,10 @@ ROWS: dict[str, TableRow] = {
     "level": TableRow("Level penalty (no g)", "level"),
     "pfdl-indexed": _pfdl("PFDL, indexed g", sharing="indexed"),
     "pfdl-centred": _pfdl("PFDL, centred", center="batch"),
-    "mean": TableRow("g replaced by the mean of the other features", "mean-decorrelation"),
-    "covariance": TableRow("covariance part, as strong as PFDL", MATCHED),
+    "mean": TableRow("Mean of the other features instead of g", "mean-decorrelation"),
+    "covariance": TableRow("Covariance part alone, as strong as PFDL", MATCHED),
     "covariance-indexed": TableRow(
-        "covariance part, as strong as PFDL, indexed g", MATCHED, {MATCHED: {"sharing": "indexed"}}
+        "Covariance part alone, as strong as PFDL, indexed g", MATCHED, {MATCHED: {"sharing": "indexed"}}
     ),
     "standardised": _pfdl("PFDL on standardised features", standardize=True),
     "standardised-indexed": _pfdl("PFDL on standardised features, indexed g", standardize=True, sharing="indexed"),

@@ -26,6 +26,8 @@ PROBES = {
     "covariance_gradient": "covariance part's gradient, share",
     "R2": "R² of g",
 }
+SHOWN = (1, 2, 5, 10, 20, 40, 60, 80, 90, 120, 140, 160)
+"""A dozen epochs of the tables along the training; the plots have all."""
 EPOCHS = {LAST: "at the last epoch", CHOSEN: "at the epoch that validation images choose"}
 
 
@@ -158,7 +160,7 @@ def _probes(part: pd.DataFrame) -> list[Block]:
         measured = {name: _along(part, row, name) for name in PROBES}
         if not measured["L_decorr"]:
             continue
-        for epoch in measured["L_decorr"]:
+        for epoch in (epoch for epoch in measured["L_decorr"] if epoch in SHOWN):
             cells = [
                 Number(float(np.mean(values[epoch])), digits=_digits(name)) if epoch in values else Missing()
                 for name, values in measured.items()
@@ -177,7 +179,22 @@ def _probes(part: pd.DataFrame) -> list[Block]:
         blocks.append(Plot("Direction of the penalty's gradient", summary, "epoch", "cosine", series, digits=2))
         caption = "What the penalty is made of along the training; mean over the seeds"
         blocks.append(Table(caption, "row, epoch", list(PROBES.values()), lines))
-    return blocks
+    return [*blocks, *_matching_weights(part)]
+
+
+def _matching_weights(part: pd.DataFrame) -> list[Block]:
+    """Show the λ at which the covariance part's gradient would be as long as that of L_decorr."""
+    found = {row: _along(part, row, "matched_weight") for row in _rows(part)}
+    lines = [
+        Row(ROWS[row].title, tuple(mean_cell(pd.Series(values[epoch]), 0) for epoch in values if epoch in SHOWN))
+        for row, values in found.items()
+        if values
+    ]
+    if not lines:
+        return []
+    epochs = [f"epoch {epoch}" for epoch in _epochs(part) if epoch in SHOWN]
+    caption = "λ at which the covariance part alone is as strong as PFDL; mean over the epoch and the seeds"
+    return [Table(caption, "row", epochs, lines)]
 
 
 def _along(part: pd.DataFrame, row: str, name: str) -> dict[int, list[float]]:
