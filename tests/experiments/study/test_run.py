@@ -14,6 +14,7 @@ import pfdl
 from pfdl._internal.runs import read_run
 from pfdl.cli.main import app
 from pfdl.contexts.statistics import image_statistics
+from pfdl.experiments.images import store_images
 from pfdl.experiments.reporting import write_tables
 from pfdl.experiments.study import data as study_data
 from pfdl.experiments.study import run as study
@@ -131,12 +132,13 @@ def test_the_report_reads_a_study_that_was_stopped(digits, tmp_path):
     assert [row.header for row in table.rows] == ["ERM", "balance, true contexts (oracle)"]
 
 
-def test_a_folder_is_trained_on_pixels_or_on_stored_features(folder, monkeypatch):
+def test_a_folder_is_trained_on_pixels_or_on_stored_features(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(study_data, "IMAGE_SIZE", 8)
-    pixels = StudyData(str(folder)).split(0)
+    images = store_images(StudyData(str(folder)).open(), tmp_path / "images", 8)
+    pixels = StudyData(str(folder)).split(0, images)
     assert pixels.train.inputs.dtype == torch.uint8
     assert list(pixels.tests) == list(TESTS)
-    stored = StudyData(str(folder), features=str(folder.with_suffix(".safetensors"))).split(0)
+    stored = StudyData(str(folder), features=str(folder.with_suffix(".safetensors"))).split(0, images)
     torch.testing.assert_close(stored.train.inputs.mean(0), torch.zeros(12), atol=1e-5, rtol=0)
     assert torch.equal(stored.train.labels, pixels.train.labels)
     assert torch.equal(stored.train.contexts, pixels.train.contexts)
@@ -148,11 +150,12 @@ def test_a_folder_is_trained_on_pixels_or_on_stored_features(folder, monkeypatch
 
 def test_inferred_contexts_are_counted_and_compared_with_the_true_ones(digits, monkeypatch):
     monkeypatch.setattr(study_data, "COLORED_DIGITS", 1200)  # fewer confirm nothing
-    lines = study.run_task("balance", 0, device="cpu", epochs=1, learning_rate=0.01, **dataclasses.asdict(digits))
+    how = {"device": "cpu", "images": {}, "epochs": 1, "learning_rate": 0.01}
+    lines = study.run_task("balance", 0, **how, **digits.task)
     values = {line["test"]: line["value"] for line in lines}
     assert values[study.NUMBER] == 2  # two colours
     assert values[study.AGREEMENT] == 1.0
-    hidden = study.run_task("erm", 0, device="cpu", epochs=1, learning_rate=0.01, **dataclasses.asdict(digits))
+    hidden = study.run_task("erm", 0, **how, **digits.task)
     assert study.NUMBER not in {line["test"] for line in hidden}
 
 
@@ -175,7 +178,7 @@ def test_only_an_oracle_sees_the_true_contexts(digits):
 
 
 def test_the_backgrounds_of_the_shapes_can_be_weaker():
-    assert study_data.open_source("shapes-0.5").strength == 0.5
+    assert StudyData("shapes-0.5").open().strength == 0.5
     assert [StudyData(name).is_generated for name in ("shapes", "colored-mnist", "shapes/x")] == [True, True, False]
 
 
