@@ -46,6 +46,7 @@ def shared_gpu(say: Callable[[str], None]) -> Iterator[None]:
             yield
             return
         say("Started NVIDIA's MPS: these trainings share the GPU and compute at the same time.")
+        _end_workers()  # those that are there already would not know of it
         try:
             yield
         finally:
