@@ -51,6 +51,13 @@ def find_device(device: str, backend: str, gpus_per_task: float | None) -> str:
     return resolve_device(device)
 
 
+def share_cores(jobs: int, backend: str) -> int:
+    """Return how many threads each training may use, so that those on this machine share its cores."""
+    import joblib
+
+    return 1 if backend == "ray" else max(1, joblib.cpu_count() // joblib.effective_n_jobs(jobs))
+
+
 @contextmanager
 def make_workers(
     jobs: int, backend: str, gpus_per_task: float | None, device: str, console: Console, *, threads: int = 1
