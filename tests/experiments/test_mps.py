@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pfdl.cli.workers import find_device, make_workers
+from pfdl.cli.workers import Parallel
 from pfdl.experiments.mps import CONTROL, LOGS, PIPES
 from pfdl.experiments.workers import Workers
 
@@ -55,7 +55,7 @@ def environment(number: int) -> str:
 def shared(jobs=2, device="cuda", backend="joblib", run=False):
     """What was said, the folder of pipes meanwhile, and those that the workers saw."""
     stream = io.StringIO()
-    with make_workers(jobs, backend, None, device, Console(file=stream, width=500)) as workers:
+    with Parallel(jobs, backend).workers(device, Console(file=stream, width=500)) as workers:
         seen = [found for _, found in workers.run(environment, [{"number": n} for n in (1, 2)])] if run else []
         meanwhile = os.environ.get(PIPES)
     return stream.getvalue(), meanwhile, seen
@@ -104,18 +104,18 @@ def test_mps_is_for_several_trainings_of_this_machine_on_one_gpu(control, option
 
 def test_gpus_are_asked_for_by_fraction(monkeypatch):
     console = Console(file=io.StringIO())
-    with make_workers(1, "ray", 0.1, "cuda", console) as workers:
+    with Parallel(1, "ray", 0.1).workers("cuda", console) as workers:
         assert workers == Workers(1, "ray", 0.1)
-    with make_workers(1, "ray", None, "cuda", console) as workers:
+    with Parallel(1, "ray").workers("cuda", console) as workers:
         assert workers.gpus_per_task == 1.0
-    with make_workers(1, "ray", None, "cpu", console) as workers:
+    with Parallel(1, "ray").workers("cpu", console, share_cores=True) as workers:
         assert workers.gpus_per_task == 0.0
-    for options, message in (((2, "joblib", 0.1, "cuda"), "is for --backend ray"), ((1, "ray", 0.0, "cuda"), "is 0")):
-        with pytest.raises(ValueError, match=message), make_workers(*options, console):
+    for options, message in (((2, "joblib", 0.1), "is for --backend ray"), ((1, "ray", 0.0), "is 0")):
+        with pytest.raises(ValueError, match=message), Parallel(*options).workers("cuda", console):
             pass
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert find_device("cuda", "ray", None) == "cuda"  # the machines of the cluster may have what this one lacks
-    assert find_device("auto", "ray", 0.5) == "cuda"
-    assert find_device("auto", "ray", None) == "cpu"
+    assert Parallel(1, "ray", None).find_device("cuda") == "cuda"  # others of the cluster may have it
+    assert Parallel(1, "ray", 0.5).find_device("auto") == "cuda"
+    assert Parallel(1, "ray", None).find_device("auto") == "cpu"
     with pytest.raises(ValueError, match="'cuda' is not available here"):
-        find_device("cuda", "joblib", None)
+        Parallel(1, "joblib", None).find_device("cuda")

@@ -11,7 +11,7 @@ import typer
 from pfdl.cli.command import this_command
 from pfdl.cli.common import Device, answering_mistakes
 from pfdl.cli.table_ii import table_ii
-from pfdl.cli.workers import PANEL, Backend, GpusPerTask, Jobs, find_device, make_workers
+from pfdl.cli.workers import PANEL, Backend, GpusPerTask, Jobs, Parallel
 
 Quick = Annotated[bool, typer.Option("--quick", help="A small version: minutes on two cores.")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Run folder, with results.csv, table.md and figures.")]
@@ -41,7 +41,7 @@ def mmads(
 
         console = Console(stderr=True)
         config = QUICK if quick else FULL
-        with make_workers(jobs, backend, None, "cpu", console) as workers:
+        with Parallel(jobs, backend).workers("cpu", console) as workers:
             run(config, output, workers=workers, console=console, command=this_command())
         _write_tables(output)
 
@@ -79,12 +79,12 @@ def colored_mnist(
         source = find_digits(mnist, download=download)
         config = experiment.QUICK if quick else experiment.FULL
         config = replace(config, restarts=restarts or config.restarts, rows=_keys(rows) or config.rows)
-        place = find_device(device, backend, gpus_per_task)
+        place = Parallel(backend=backend, gpus_per_task=gpus_per_task).find_device(device)
         console.print(f"Digits: {source.name}. Computing on {place}.")
         if place == "cpu" and not quick and source.is_mnist:
             console.print("The published protocol takes hours without a GPU; --quick takes minutes.")
-        jobs = jobs or (-1 if place == "cpu" else 4)
-        with make_workers(jobs, backend, gpus_per_task, place, console) as workers:
+        parallel = Parallel(jobs or (-1 if place == "cpu" else 4), backend, gpus_per_task)
+        with parallel.workers(place, console) as workers:
             experiment.run(
                 config,
                 output,
@@ -151,9 +151,10 @@ def contexts(
         changes = {name: value for name, value in given.items() if value is not None}
         config = replace(experiment.QUICK if quick else experiment.FULL, **changes)  # type: ignore[arg-type]
         images = experiment.Images(data, superclass, on_bad_image, group_by)
-        place, console = find_device(device, backend, gpus_per_task), Console(stderr=True)
+        parallel, console = Parallel(jobs, backend, gpus_per_task), Console(stderr=True)
+        place = parallel.find_device(device)
         try:
-            with make_workers(jobs, backend, gpus_per_task, place, console) as workers:
+            with parallel.workers(place, console) as workers:
                 experiment.run(
                     config, images, output, device=place, workers=workers, console=console, command=this_command()
                 )

@@ -20,7 +20,7 @@ from pfdl.cli.common import (
     SplitColumn,
     answering_mistakes,
 )
-from pfdl.cli.workers import Backend, GpusPerTask, Jobs, find_device, make_workers
+from pfdl.cli.workers import Backend, GpusPerTask, Jobs, Parallel
 
 if TYPE_CHECKING:
     from pfdl.experiments.study.data import StudyData
@@ -101,8 +101,9 @@ def study(
             "group_column": group_column,
         }
         datasets = make_study_data(data, features or [], group_by or [], mnist, network, columns)
-        place, console = find_device(device, backend, gpus_per_task), Console(stderr=True)
-        with make_workers(jobs, backend, gpus_per_task, place, console) as workers:
+        parallel, console = Parallel(jobs, backend, gpus_per_task), Console(stderr=True)
+        place = parallel.find_device(device)
+        with parallel.workers(place, console) as workers:
             experiment.run(
                 config, datasets, output, device=place, workers=workers, console=console, command=this_command()
             )

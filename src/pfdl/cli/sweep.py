@@ -21,7 +21,7 @@ from pfdl.cli.common import (
     answering_mistakes,
 )
 from pfdl.cli.images import open_source
-from pfdl.cli.workers import Backend, GpusPerTask, Jobs, find_device, make_workers, share_cores
+from pfdl.cli.workers import Backend, GpusPerTask, Jobs, Parallel
 
 
 def sweep(
@@ -81,7 +81,8 @@ def sweep(
         from pfdl.vision.stopping import TrainingStoppedError
 
         config = SweepConfig(parse_grid(setting), select, seeds, first_seed)
-        console, place = Console(stderr=True), find_device(device, backend, gpus_per_task)
+        parallel, console = Parallel(jobs, backend, gpus_per_task), Console(stderr=True)
+        place = parallel.find_device(device)
         columns = {
             "path_column": path_column,
             "label_column": label_column,
@@ -93,9 +94,8 @@ def sweep(
         typer.echo(describe_images(source), err=True)
         count = len(config.candidates())
         typer.echo(f"Candidates: {count}, with {seeds} seeds each: {count * seeds} trainings.", err=True)
-        threads = share_cores(jobs, backend)
         try:
-            with make_workers(jobs, backend, gpus_per_task, place, console, threads=threads) as workers:
+            with parallel.workers(place, console, share_cores=True) as workers:
                 _, choice = run(
                     config,
                     source,

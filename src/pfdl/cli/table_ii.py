@@ -9,7 +9,7 @@ import typer
 
 from pfdl.cli.command import this_command
 from pfdl.cli.common import Device, answering_mistakes
-from pfdl.cli.workers import Backend, GpusPerTask, Jobs, find_device, make_workers
+from pfdl.cli.workers import Backend, GpusPerTask, Jobs, Parallel
 
 
 def table_ii(
@@ -55,8 +55,9 @@ def table_ii(
             epochs=epochs,
             decay_every=decay_every,
         )
-        place, console = find_device(device, backend, gpus_per_task), Console(stderr=True)
-        with make_workers(jobs, backend, gpus_per_task, place, console) as workers:
+        parallel, console = Parallel(jobs, backend, gpus_per_task), Console(stderr=True)
+        place = parallel.find_device(device)
+        with parallel.workers(place, console) as workers:
             run(
                 config,
                 data,

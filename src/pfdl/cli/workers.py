@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -33,65 +34,68 @@ GpusPerTask = Annotated[
 ]
 
 
-def find_device(device: str, backend: str, gpus_per_task: float | None) -> str:
-    """Return the device that tasks compute on; on a cluster this machine need not have it.
+@dataclass(frozen=True)
+class Parallel:
+    """What a user typed of these options.
 
     Args:
-        device: What the user typed: cpu, cuda or auto.
-        backend: joblib or ray.
-        gpus_per_task: What the user typed, if anything.
-
-    Raises:
-        ValueError: If there is no such device here.
-    """
-    from pfdl._internal.devices import resolve_device
-
-    if backend == "ray" and (device == "cuda" or (device == "auto" and gpus_per_task)):
-        return "cuda"
-    return resolve_device(device)
-
-
-def share_cores(jobs: int, backend: str) -> int:
-    """Return how many threads each training may use, so that those on this machine share its cores."""
-    import joblib
-
-    return 1 if backend == "ray" else max(1, joblib.cpu_count() // joblib.effective_n_jobs(jobs))
-
-
-@contextmanager
-def make_workers(
-    jobs: int, backend: str, gpus_per_task: float | None, device: str, console: Console, *, threads: int = 1
-) -> Iterator[Workers]:
-    """Turn the options into workers, who share a GPU by NVIDIA's MPS where that can be started.
-
-    Args:
-        jobs: Tasks at a time.
+        jobs: Tasks at a time on this machine.
         backend: joblib or ray.
         gpus_per_task: With ray, the part of a GPU that each asks for; by default a whole one if it computes on one.
-        device: What :func:`find_device` returned.
-        console: Where to say how the GPU is shared.
-        threads: Threads of each task.
-
-    Yields:
-        The workers.
-
-    Raises:
-        ValueError: If the options do not go together.
     """
-    from pfdl.experiments.mps import shared_gpu
-    from pfdl.experiments.workers import Workers
 
-    if gpus_per_task is not None and backend != "ray":
-        raise ValueError(
-            "--gpus-per-task is for --backend ray; on this machine alone --jobs says how many share the GPU."
-        )
-    on_gpu = device.startswith("cuda")
-    share = float(on_gpu) if gpus_per_task is None else gpus_per_task
-    if on_gpu and not share:
-        raise ValueError("--gpus-per-task is 0, but the tasks compute on a GPU; give a part of one, or --device cpu.")
-    workers = Workers(jobs, backend, share, threads)
-    if on_gpu and backend == "joblib" and jobs != 1:
-        with shared_gpu(lambda sentence: console.print(sentence, highlight=False)):
+    jobs: int = 1
+    backend: str = "joblib"
+    gpus_per_task: float | None = None
+
+    def find_device(self, device: str) -> str:
+        """Return the device that tasks compute on; on a cluster this machine need not have it.
+
+        Args:
+            device: What the user typed: cpu, cuda or auto.
+
+        Raises:
+            ValueError: If there is no such device here.
+        """
+        from pfdl._internal.devices import resolve_device
+
+        if self.backend == "ray" and (device == "cuda" or (device == "auto" and self.gpus_per_task)):
+            return "cuda"
+        return resolve_device(device)
+
+    @contextmanager
+    def workers(self, device: str, console: Console, *, share_cores: bool = False) -> Iterator[Workers]:
+        """Turn the options into workers, who share a GPU by NVIDIA's MPS where that can be started.
+
+        Args:
+            device: What :meth:`find_device` returned.
+            console: Where to say how the GPU is shared.
+            share_cores: Whether tasks on this machine share its cores; otherwise each has one thread.
+
+        Yields:
+            The workers.
+
+        Raises:
+            ValueError: If the options do not go together.
+        """
+        import joblib
+
+        from pfdl.experiments.mps import shared_gpu
+        from pfdl.experiments.workers import Workers
+
+        on_gpu, on_ray = device.startswith("cuda"), self.backend == "ray"
+        if self.gpus_per_task is not None and not on_ray:
+            raise ValueError(
+                "--gpus-per-task is for --backend ray; on this machine alone --jobs says how many share the GPU."
+            )
+        gpus = float(on_gpu) if self.gpus_per_task is None else self.gpus_per_task
+        if on_gpu and not gpus:
+            raise ValueError("--gpus-per-task is 0, but tasks compute on a GPU; give a part of one, or --device cpu.")
+        workers = Workers(self.jobs, self.backend, gpus)
+        if share_cores and not on_ray:
+            workers = replace(workers, threads=max(1, joblib.cpu_count() // joblib.effective_n_jobs(self.jobs)))
+        if on_gpu and not on_ray and self.jobs != 1:
+            with shared_gpu(lambda sentence: console.print(sentence, highlight=False)):
+                yield workers
+        else:
             yield workers
-    else:
-        yield workers
