@@ -26,6 +26,7 @@ def cluster():
     machine = {"num_cpus": 1, "include_dashboard": False}
     with pytest.MonkeyPatch.context() as patch:
         root = str(Path(__file__).parents[2])
+        patch.setenv("SLURM_NTASKS", "2")  # as if srun had started Ray
         patch.setenv("PYTHONPATH", os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]))
         cluster = Cluster(initialize_head=True, connect=True, head_node_args=machine)
         cluster.add_node(**machine, num_gpus=1)
@@ -37,7 +38,8 @@ def cluster():
 def dies_once(number: int, folder: str) -> list[dict[str, object]]:
     """Two rows. 0 and 1 wait for each other, so that both machines work; the first attempt at 3 kills its worker."""
     attempt = Path(folder) / f"{number}.{os.getpid()}"
-    attempt.write_text(json.dumps({"node": ray.get_runtime_context().get_node_id(), "folder": str(Path.cwd())}))
+    facts = {"node": ray.get_runtime_context().get_node_id(), "folder": str(Path.cwd())}
+    attempt.write_text(json.dumps({**facts, "slurm": "SLURM_NTASKS" in os.environ}))
     while number < 2 and not list(Path(folder).glob(f"{1 - number}.*")):
         time.sleep(0.05)
     if number == 3 and list(Path(folder).glob("3.*")) == [attempt]:
@@ -63,6 +65,7 @@ def test_a_killed_worker_costs_nothing(cluster, tmp_path, monkeypatch):
     attempts = [(path.name.partition(".")[0], json.loads(path.read_text())) for path in Path("attempts").iterdir()]
     assert sorted(number for number, _ in attempts) == list("0123345")
     assert {facts["folder"] for _, facts in attempts} == {str(tmp_path)}  # so that relative paths hold
+    assert not any(facts["slurm"] for _, facts in attempts)  # each task trains by itself
     assert {facts["node"] for _, facts in attempts} == {node["NodeID"] for node in ray.nodes()}
     expected = run_grid(dies_once, grid, tmp_path / "joblib")
     pd.testing.assert_frame_equal(found, expected)

@@ -95,7 +95,7 @@ class Parallel:
         if share_cores and not on_ray:
             workers = replace(workers, threads=max(1, joblib.cpu_count() // joblib.effective_n_jobs(self.jobs)))
         if on_gpu and not on_ray and self.jobs != 1:
-            with shared_gpu(lambda sentence: console.print(sentence, highlight=False)):
+            with shared_gpu(lambda sentence: console.print(sentence, soft_wrap=True)):
                 yield workers
         else:
             yield workers

@@ -136,7 +136,12 @@ def _call(function: Function, task: Task, threads: int) -> tuple[Task, Any]:
 
 
 def _call_in(folder: str, function: Function, task: Task, threads: int) -> tuple[Task, Any]:
-    """Run one task in a folder of the file system that all machines share, so that relative paths hold."""
+    """Run one task in a folder of the file system that all machines share, so that relative paths hold.
+
+    Where srun started Ray, its variables say that there are many tasks; a trainer would wait for the others.
+    """
+    for name in [name for name in os.environ if name.startswith("SLURM_")]:
+        del os.environ[name]
     try:
         os.chdir(folder)
     except OSError as error:

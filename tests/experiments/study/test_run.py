@@ -26,6 +26,7 @@ from pfdl.objectives import make_objective, registry
 from pfdl.objectives.penalties import Penalty
 from pfdl.objectives.weightings import Weighting
 from pfdl.report.markdown import render
+from tests.data.image_files import make_folder
 
 
 @pytest.fixture
@@ -146,6 +147,64 @@ def test_a_folder_is_trained_on_pixels_or_on_stored_features(folder, tmp_path, m
     assert pixels.make_model(4).fc[-1].in_features == 4
     assert torch.equal(stored.context_features(), stored.train.inputs)
     assert torch.equal(pixels.context_features(), image_statistics(pixels.train.inputs))
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Pictures so small that a perceptron in the place of a ResNet trains on them at once."""
+    monkeypatch.setattr(study_data, "IMAGE_SIZE", 8)
+
+
+def accuracies_of(results):
+    return list(dict.fromkeys(test for test in results["test"] if test not in study.NOT_ACCURACY))
+
+
+def test_images_without_contexts_get_a_plain_split_and_plain_metrics(small, tmp_path, monkeypatch):
+    monkeypatch.setattr(study, "infer_contexts", lambda features, labels, seed: (labels.numpy() + 1) % 2)  # at once
+    photos = make_folder(tmp_path / "photos", {"cat": 30, "dog": 30})
+    arguments = ["study", str(photos), "--network", "mlp", "--rows", "erm,balance,balance-known", "--seeds", "2"]
+    result = CliRunner().invoke(app, [*arguments, "--epochs", "1", "--device", "cpu", "-o", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    assert f"{photos} has no contexts; left out there: balance-known." in result.output
+    results = pd.read_csv(tmp_path / "out" / "results.csv")
+    assert set(results["row"]) == {"erm", "balance"}
+    assert accuracies_of(results) == ["test", "worst class"]
+    assert study.AGREEMENT not in set(results["test"])  # with what?
+    page = (tmp_path / "out" / "table.md").read_text()
+    assert "On the test images" in page
+    assert "where contexts shift most" not in page
+    assert "true contexts not known" in page
+    assert not (tmp_path / "out" / "images").exists()
+
+
+def test_a_table_of_images_with_sets_of_its_own_is_tested_on_its_test_set(small, tmp_path):
+    photos = make_folder(tmp_path / "photos", {"a": 24})
+    lines = ["file,what,where,part"]
+    for number in range(24):
+        what, where, part = ("dog", "cat")[number % 2], ("sand", "sea", "sea")[number % 3], 2 * (number > 11)
+        lines.append(f"a/{number:03d}.png,{what},{where},{part}")
+    table = photos / "images.csv"
+    table.write_text("\n".join(lines))
+    columns = ["--path-column", "file", "--label-column", "what", "--context-column", "where", "--split-column", "part"]
+    arguments = ["study", str(table), *columns, "--network", "mlp", "--rows", "erm,groupdro-known", "--seeds", "2"]
+    result = CliRunner().invoke(app, [*arguments, "--epochs", "1", "--device", "cpu", "-o", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    results = pd.read_csv(tmp_path / "out" / "results.csv")
+    assert set(results["dataset"]) == {"images, mlp"}
+    assert set(results["row"]) == {"erm", "groupdro-known"}
+    assert accuracies_of(results) == ["test", "worst group"]
+
+
+def test_what_cannot_be_split_is_refused_before_anything_is_written(tmp_path):
+    photos = make_folder(tmp_path / "photos", {"cat/sea": 3, "cat/sand": 3, "dog/sea": 3, "dog/sand": 3})
+    result = CliRunner().invoke(app, ["study", str(photos), "--rows", "erm", "-o", str(tmp_path / "out")])
+    assert result.exit_code == 2
+    assert "the images do not suffice for a training set at 5:1" in result.output
+    plain = make_folder(tmp_path / "plain", {"cat": 4, "dog": 4})
+    result = CliRunner().invoke(app, ["study", str(plain), "--rows", "balance-known", "-o", str(tmp_path / "out")])
+    assert result.exit_code == 2
+    assert "has no contexts, which balance-known needs" in result.output
+    assert not (tmp_path / "out").exists()
 
 
 def test_inferred_contexts_are_counted_and_compared_with_the_true_ones(digits, monkeypatch):

@@ -128,7 +128,7 @@ def _rows_for(
     if left_out and not kept:
         raise ValueError(f"{dataset.data} has no contexts, which {', '.join(left_out)} needs; name other rows.")
     if left_out and console is not None:
-        console.print(f"{dataset.data} has no contexts; left out there: {', '.join(left_out)}.", highlight=False)
+        console.print(f"{dataset.data} has no contexts; left out there: {', '.join(left_out)}.", soft_wrap=True)
     return kept
 
 
