@@ -101,7 +101,8 @@ def _plot(results: pd.DataFrame, select: str, rule: str) -> Plot | None:
         return None
     means = {name: float(one.mean()) for name, one in values.items()}
     best, worst = max(means, key=means.__getitem__), min(means, key=means.__getitem__)
-    summary = f"From {means[worst]:.1f} % ({worst}) to {means[best]:.1f} % ({best})."
+    spread = f"From {means[worst]:.1f} % ({worst}) to {means[best]:.1f} % ({best})."
+    summary = spread if means[best] > means[worst] else f"All candidates have {means[best]:.1f} %."
     title = f"Validation: {rule} of every candidate, with standard errors"
     return Plot(title, summary, "", f"{rule}, %", [series], with_table=False)
 
