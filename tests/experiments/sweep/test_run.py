@@ -11,6 +11,7 @@ from pfdl.experiments.reporting import write_report
 from pfdl.experiments.sweep import run as sweep
 from pfdl.experiments.sweep.config import SweepConfig
 from pfdl.vision.metrics import SELECTIONS
+from pfdl.vision.stopping import TrainingStoppedError
 from tests.data.image_files import make_folder
 from tests.vision.tiny_images import TinySource
 
@@ -78,6 +79,25 @@ def test_a_finished_sweep_trains_and_tests_nothing_again(swept, monkeypatch):
     monkeypatch.setattr(sweep, "train", None)
     monkeypatch.setattr(sweep, "evaluate", None)
     again, same = sweep.run(CONFIG, TinySource(), folder, ratio="2:1", command="pfdl sweep tiny")
+    pd.testing.assert_frame_equal(again, results)
+    assert same == choice
+
+
+def test_a_stopped_sweep_resumes_and_ends_the_same(swept, tmp_path, monkeypatch):
+    _, results, choice = swept
+    train, calls = sweep.train, []
+
+    def stop_at_third(*arguments, **settings):
+        calls.append(arguments)
+        if len(calls) == 3:
+            raise TrainingStoppedError("stopped")
+        return train(*arguments, **settings)
+
+    monkeypatch.setattr(sweep, "train", stop_at_third)
+    with pytest.raises(TrainingStoppedError):
+        sweep.run(CONFIG, TinySource(), tmp_path / "run", ratio="2:1")
+    again, same = sweep.run(CONFIG, TinySource(), tmp_path / "run", ratio="2:1")
+    assert len(calls) == 7  # two done, one stopped, four more
     pd.testing.assert_frame_equal(again, results)
     assert same == choice
 
