@@ -38,10 +38,12 @@ class Written(NamedTuple):
 
     Attributes:
         problems: A sentence for everything that could not be read; the page has them, too.
+        findings: For each section that has one, its title and what the reader should take home.
         glances: For each section that has one, its title and the section in short.
     """
 
     problems: list[str]
+    findings: dict[str, str]
     glances: dict[str, Glance]
 
 
@@ -77,7 +79,11 @@ def write_report(paths: Sequence[Path], output: Path, *, title: str = "pfdl repo
         introduction = [*([Text(preface)] if preface else []), *_introduction(found.runs, problems)]
         page = Page(title, introduction, sections, f"{made} This file needs nothing from the network.")
         write_atomically(output, render(page))
-    return Written(problems, {section.title: section.glance for section in sections if section.glance})
+    return Written(
+        problems,
+        findings={section.title: section.finding for section in sections if section.finding},
+        glances={section.title: section.glance for section in sections if section.glance},
+    )
 
 
 def write_below_mark(sections: Sequence[Section], page: Path, command: str, problems: Sequence[str] = ()) -> None:
