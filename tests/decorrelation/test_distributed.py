@@ -10,7 +10,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from pfdl.decorrelation.distributed import Batch, world_size
+from pfdl._internal.processes import world_size
+from pfdl.decorrelation.distributed import Batch
 from pfdl.objectives.penalties import Level, MeanDecorrelation
 from tests.decorrelation.distributed_worker import OPTIONS, P, alone, everything, penalty
 
@@ -77,14 +78,14 @@ DIFFERENCES = ("hidden", "dtype", "optimiser", "learning rate")
 def test_what_one_process_cannot_use_stops_all_and_updates_none(processes, problem):
     messages, untouched = zip(*(rank["errors"][problem] for rank in processes), strict=True)
     assert re.search(PROBLEMS[problem], messages[0])
-    assert all("process 0 cannot use its features" in message for message in messages[1:])
+    assert all("process 0 cannot use its batch" in message for message in messages[1:])
     assert all(untouched)
 
 
 @pytest.mark.parametrize("difference", DIFFERENCES)
 def test_processes_that_differ_stop_together(processes, difference):
     messages, untouched = zip(*(rank["errors"][difference] for rank in processes), strict=True)
-    assert all("the processes have built their penalties differently" in message for message in messages)
+    assert all("the processes do not train alike" in message for message in messages)
     assert all(untouched)
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import cast
 
+import torch
 from torch import Tensor, nn
 
 from pfdl._internal.modules import AtomicModule
+from pfdl._internal.processes import world_size
+from pfdl.decorrelation.distributed import meet
 from pfdl.objectives.base import Part
 from pfdl.objectives.risk import sample_risks
+from pfdl.objectives.union import Tensors, Union
 from pfdl.objectives.weightings import Uniform, Weighting
 
 
@@ -22,10 +26,15 @@ class Objective(AtomicModule):
     If a penalty asks for it (:meth:`pfdl.objectives.penalties.Penalty.divisor`), everything is divided by its weight,
     as in the published code of IRM: otherwise the gradient would jump when a large weight takes effect.
 
+    Under ``torch.distributed`` the loss and its gradient are those of the union of all processes' batches, whatever
+    the parts (``docs/distributed.md``).
+
     Args:
         penalties: What is added to the risk; each penalty carries its own weight.
         weighting: How much each sample counts in the risk; all the same by default.
         label_smoothing: Share of the target that is spread over all classes, from 0 to below 1.
+        synchronize: Under ``torch.distributed``, take all processes' batches for one while training. All processes
+            must then call alike.
 
     Raises:
         TypeError: If a penalty does not say what it ``needs``.
@@ -40,12 +49,18 @@ class Objective(AtomicModule):
     """
 
     def __init__(
-        self, penalties: Iterable[nn.Module] = (), weighting: Weighting | None = None, *, label_smoothing: float = 0.0
+        self,
+        penalties: Iterable[nn.Module] = (),
+        weighting: Weighting | None = None,
+        *,
+        label_smoothing: float = 0.0,
+        synchronize: bool = True,
     ) -> None:
         super().__init__()
         if not 0 <= label_smoothing < 1:
             raise ValueError(f"label_smoothing is {label_smoothing}; give a number from 0 to below 1.")
         self.label_smoothing = label_smoothing
+        self.synchronize = synchronize
         self.penalties = nn.ModuleList(penalties)
         self.weighting = weighting or Uniform()
         for penalty in self.penalties:
@@ -80,19 +95,47 @@ class Objective(AtomicModule):
             ValueError: If something that a part needs was not given.
         """
         divisor = self.divisor()
-        risks = sample_risks(logits, labels, self.label_smoothing)
-        batch = {
-            "risks": risks,
-            "features": features,
+        batch: dict[str, Tensor | None] = {
             "logits": logits,
             "labels": labels,
+            "features": features,
             "environments": environments,
         }
-        weights: Tensor = self.weighting(*(tensor.detach() for tensor in _needed(self.weighting, batch)))
-        loss: Tensor = (weights * risks).mean()
-        for penalty in self._penalties():
-            loss = loss + penalty(*_needed(penalty, batch))
+        union = self._join(batch)
+        risks = batch["risks"]
+        assert risks is not None  # _join has put them there
+        with union.same_draws():
+            weights: Tensor = self.weighting(*(tensor.detach() for tensor in _needed(self.weighting, union)))
+            loss = union.mean(union.own(weights) * risks)
+            for penalty in self._penalties():
+                loss = loss + penalty(*_needed(penalty, union))
         return loss / divisor
+
+    def _join(self, batch: dict[str, Tensor | None]) -> Union:
+        """Add the risks to a batch and join it with those of the other processes, after a look at all of them."""
+        parts: list[Part] = [self.weighting, *self._penalties()]
+        if not (self.synchronize and self.training and world_size() > 1):
+            self._complete(batch, parts)
+            return Union(batch, (), None)
+        rows, problem, signature = 0, None, ""
+        try:
+            rows = self._complete(batch, parts)
+            signature = _signature(parts, batch)
+        except Exception as error:
+            problem = error
+        meeting = meet(rows, problem, signature, int(torch.randint(2**31, ())))
+        meeting.batch()  # raises if nobody has a sample
+        return Union(batch, {name for part in parts if not _joins_itself(part) for name in part.needs}, meeting)
+
+    def _complete(self, batch: dict[str, Tensor | None], parts: Iterable[Part]) -> int:
+        """Add the risks to a batch, raise unless it has what all parts need, and return the number of its samples."""
+        logits, labels = cast(tuple[Tensor, Tensor], (batch["logits"], batch["labels"]))
+        batch["risks"] = sample_risks(logits, labels, self.label_smoothing)
+        for part in parts:
+            for name in part.needs:
+                if batch[name] is None:
+                    raise ValueError(f"{type(part).__name__} needs {name}; pass {name}=... to the objective.")
+        return len(labels)
 
     def divisor(self) -> float:
         """Return what the next call divides its loss by; divide a regulariser that is added outside by it, too."""
@@ -118,12 +161,27 @@ class Objective(AtomicModule):
         return [cast(Part, penalty) for penalty in self.penalties]
 
 
-def _needed(part: Part, batch: Mapping[str, Tensor | None]) -> list[Tensor]:
-    """Return those tensors of the batch that a penalty or weighting reads."""
-    tensors = []
-    for name in part.needs:
-        tensor = batch[name]
-        if tensor is None:
-            raise ValueError(f"{type(part).__name__} needs {name}; pass {name}=... to the objective.")
-        tensors.append(tensor)
-    return tensors
+def _joins_itself(part: Part) -> bool:
+    """Whether a part sums over processes itself, which it says by having a switch for it."""
+    return hasattr(part, "synchronize")
+
+
+def _needed(part: Part, union: Union) -> list[Tensor]:
+    """Return the tensors that a penalty or weighting reads."""
+    tensors = union.here if _joins_itself(part) else union.everywhere
+    return [cast(Tensor, tensors[name]) for name in part.needs]
+
+
+def _signature(parts: Iterable[Part], batch: Tensors) -> str:
+    """Say what must be the same in all processes; a part that joins them itself looks at its own settings."""
+    settings = {
+        type(part).__name__: {
+            name: value
+            for name, value in vars(part).items()
+            if isinstance(value, (int, float, str)) and name != "training" and not name.startswith("_")
+        }
+        for part in parts
+        if not _joins_itself(part)
+    }
+    forms = {name: f"{one.dtype} {tuple(one.shape[1:])}" for name, one in batch.items() if one is not None}
+    return f"the parts {settings} and the tensors {forms}"
