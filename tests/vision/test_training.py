@@ -178,12 +178,6 @@ def test_without_a_terminal_progress_is_one_line_per_epoch(tmp_path, capsys):
     assert second.startswith("epoch 2/2: ")
 
 
-def test_several_processes_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ValueError, match=r"there are 2 training processes .* without torchrun"):
-        train(TINY, *tiny_data(), tmp_path / "run", device="cpu")
-
-
 def test_local_weights_are_the_start_and_part_of_the_run(tmp_path):
     torch.manual_seed(3)
     stock = make_backbone("mlp", 5, image_size=8)

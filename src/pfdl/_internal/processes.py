@@ -70,6 +70,13 @@ def anybody(wish: bool) -> bool:
     return wish if world_size() == 1 else any(theirs for (theirs,) in gather_numbers(int(wish)))
 
 
+def is_lost(error: RuntimeError) -> bool:
+    """Return whether an exchange failed because another process is gone."""
+    return not isinstance(error, OtherProcessError) and (
+        isinstance(error, dist.DistError) or any(word in str(error) for word in ("gloo", "Connection closed", "NCCL"))
+    )
+
+
 def from_first(work: Callable[[], Result]) -> Result:
     """Do some work in the first process alone and give its result to all.
 

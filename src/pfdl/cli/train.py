@@ -113,7 +113,9 @@ def train(
     epochs: Annotated[
         int, typer.Option(min=1, help="Passes over the training images.", rich_help_panel=OPTIMISATION)
     ] = 160,
-    batch_size: Annotated[int, typer.Option(min=2, help="Images per step.", rich_help_panel=OPTIMISATION)] = 64,
+    batch_size: Annotated[
+        int, typer.Option(min=2, help="Images per step, over all devices.", rich_help_panel=OPTIMISATION)
+    ] = 64,
     image_size: Annotated[
         int, typer.Option(min=1, help="Images are scaled and cut to this square.", rich_help_panel=OPTIMISATION)
     ] = 64,
@@ -149,8 +151,31 @@ def train(
     ] = 1,
     precision: Annotated[str, typer.Option(help="32, or bf16 for mixed precision.", rich_help_panel=RUN)] = "32",
     device: Device = "auto",
+    devices: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Devices on each node, with a process for each; under torchrun or srun, leave it out.",
+            rich_help_panel=RUN,
+        ),
+    ] = None,
+    nodes: Annotated[
+        int | None, typer.Option(min=1, help="Number of machines that train together.", rich_help_panel=RUN)
+    ] = None,
+    strategy: Annotated[
+        str,
+        typer.Option(
+            help="How several devices share the model: ddp, a whole one on each; fsdp, a part on each; auto is ddp.",
+            rich_help_panel=RUN,
+        ),
+    ] = "auto",
     workers: Annotated[
-        int, typer.Option(min=0, help="Processes that load images; 0 is right for cached sets.", rich_help_panel=RUN)
+        int,
+        typer.Option(
+            min=0,
+            help="Processes that load images, for each device; 0 is right for cached sets.",
+            rich_help_panel=RUN,
+        ),
     ] = 0,
     logger: Annotated[
         list[str] | None,
@@ -174,17 +199,22 @@ def train(
     Data with a test set of its own keeps it, and --test names one; other data is split. The model that is kept is the
     best on validation images of the training distribution; test images play no part.
     After Ctrl-C or a crash the same command resumes the training.
+    With --devices, or under torchrun or srun, several processes train together in one run folder.
 
         pfdl train shapes --backbone cn --epochs 5
 
         pfdl train photos/ --backbone resnet50 --objective pfdl --patience 20
 
         pfdl train photos/ --objective groupdro --contexts inferred --seeds 3
+
+        pfdl train photos/ --devices 4
     """
     with answering_mistakes():
         from pfdl._internal.devices import resolve_device
+        from pfdl._internal.processes import OtherProcessError, rank
         from pfdl.data import make_split, read_manifest
         from pfdl.vision.checkpoint import load_model
+        from pfdl.vision.launching import choose_devices
         from pfdl.vision.training import TrainingConfig, TrainingStoppedError
         from pfdl.vision.training import train as run
 
@@ -214,6 +244,8 @@ def train(
             precision=precision,
             seed=seed,
         )
+        choose_devices(device, devices, nodes, strategy).start()  # before images are read, which each process does
+        is_first = rank() == 0
         base = output or Path("runs") / f"train-{backbone.replace('/', '-')}-{objective}-{seed}"
         given = None if manifest is None else read_manifest(manifest)
         columns = {
@@ -228,19 +260,38 @@ def train(
         for number in range(seed, seed + seeds):
             folder = runs[number] = base if seeds == 1 else base / f"seed-{number}"
             split = given or make_split(source, ratio=ratio, seed=number)
-            print_understood(source, split)
+            if is_first:
+                print_understood(source, split)
             one = replace(config, seed=number)
             try:
-                run(one, source, split, folder, device=device, num_workers=workers, loggers=logger, progress=True)
+                run(
+                    one,
+                    source,
+                    split,
+                    folder,
+                    device=device,
+                    devices=devices,
+                    nodes=nodes,
+                    strategy=strategy,
+                    num_workers=workers,
+                    loggers=logger,
+                    progress=True,
+                )
             except TrainingStoppedError as stopped:
+                if not is_first:
+                    raise typer.Exit from None  # the first process speaks for all
                 typer.echo(stopped, err=True)
                 raise typer.Exit(130) from None
+            except OtherProcessError:
+                raise typer.Exit(1) from None
+            if not is_first:
+                continue
             trained = load_model(folder)
             evaluate_and_print(trained, source, split, device)
             typer.echo(folder / "model.safetensors")
             if export:
                 _export_if_possible(trained)
-        if seeds > 1:
+        if seeds > 1 and is_first:
             print_seeds(runs, base)
 
 

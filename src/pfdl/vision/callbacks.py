@@ -11,6 +11,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from pfdl._internal.processes import from_first
 from pfdl.contexts import InferredContexts, find_contexts
 from pfdl.decorrelation import PartialDecorrelation
 from pfdl.vision.features import FeatureTap, attach
@@ -156,7 +157,10 @@ class ContextCallback(Callback):
         samples: Any = self.dataset
         self._labels = torch.tensor([int(samples[index][1]) for index in range(self.sampler.size)])
         if self.contexts is None:
-            self.inferred = find_contexts(self.dataset, self._labels, describe=self.describe, seed=self.seed)
+            labels = self._labels
+            self.inferred = from_first(
+                lambda: find_contexts(self.dataset, labels, describe=self.describe, seed=self.seed)
+            )
             self.contexts = torch.tensor(self.inferred.contexts).long()
         elif self.contexts.shape != self._labels.shape:
             raise ValueError(

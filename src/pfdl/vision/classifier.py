@@ -12,8 +12,10 @@ import torch
 from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.data.distributed import DistributedSampler
 
 from pfdl._internal.loading import AtomicLoading
+from pfdl._internal.processes import gather_objects, world_size
 from pfdl._internal.validation import check_choice, check_count
 from pfdl.contexts import worst_group_accuracy
 from pfdl.objectives import Objective, make_objective
@@ -121,7 +123,7 @@ class ImageClassifier(AtomicLoading, LightningModule):
         self.decay_every = decay_every
         self.augment = augment
         self.means = RunningMeans()
-        self._validated: list[Tensor] = []
+        self._validated: list[tuple[Tensor, Tensor]] = []
 
     @property
     def num_features(self) -> int:
@@ -154,7 +156,7 @@ class ImageClassifier(AtomicLoading, LightningModule):
     def training_step(self, batch: Sequence[Tensor], batch_idx: int) -> Tensor | None:
         """Return the objective on one batch."""
         images, labels, *environments = batch
-        if len(labels) < 2:
+        if len(labels) < 2 and world_size() == 1:
             warnings.warn("a batch of one image is skipped; drop_last=True in the loader avoids it.", stacklevel=1)
             return None
         logits = self(AUGMENTATIONS[self.augment](images))
@@ -172,7 +174,7 @@ class ImageClassifier(AtomicLoading, LightningModule):
     def on_train_epoch_end(self) -> None:
         """Log the means of the epoch."""
         for name, mean in self.means.compute().items():
-            self.log(name, mean, prog_bar=name.startswith("train_"))
+            self.log(name, mean.to(self.device), prog_bar=name.startswith("train_"), sync_dist=True)
         self._log_epoch()
         self.means.reset()
 
@@ -182,23 +184,41 @@ class ImageClassifier(AtomicLoading, LightningModule):
         logits = self(images)
         predictions = logits.argmax(1)
         context = environments[0] if environments else torch.full_like(labels, -1)
-        self._validated.append(torch.stack([predictions, labels.long(), context.long()]))
-        self._log_validation("val_loss", F.cross_entropy(logits.float(), labels), len(labels))
-        self._log_validation(ACCURACY, (predictions == labels).float().mean(), len(labels))
+        numbers = torch.stack([predictions, labels.long(), context.long()])
+        self._validated.append((numbers, F.cross_entropy(logits.float(), labels, reduction="none")))
 
     def on_validation_epoch_end(self) -> None:
-        """Log the accuracy of the worst class, and of the worst group where contexts are known or inferred."""
+        """Log loss and accuracy, that of the worst class, and of the worst group where contexts are known or inferred.
+
+        All processes log the same: what holds for the images of all of them.
+        """
         if not self._validated:
             return
-        predictions, labels, contexts = torch.cat(self._validated, 1)
+        numbers, losses = (self._of_all_processes(torch.cat(parts, -1)) for parts in zip(*self._validated, strict=True))
+        predictions, labels, contexts = numbers
         self._validated = []
-        groups = {WORST_CLASS: torch.zeros_like(labels)}
+        found = {
+            "val_loss": losses.mean(),
+            ACCURACY: (predictions == labels).float().mean(),
+            WORST_CLASS: worst_group_accuracy(predictions, labels, torch.zeros_like(labels)),
+        }
         if bool((contexts >= 0).all()):
-            groups[WORST_GROUP] = contexts
-        for name, context in groups.items():
-            worst = worst_group_accuracy(predictions, labels, context)
-            self._log_validation(name, torch.tensor(worst, device=self.device, dtype=torch.float32), len(labels))
+            found[WORST_GROUP] = worst_group_accuracy(predictions, labels, contexts)
+        for name, value in found.items():
+            number = torch.as_tensor(value, device=self.device, dtype=torch.float32)
+            self.log(name, number, prog_bar=name != WORST_CLASS, batch_size=len(labels), sync_dist=True)
         self._log_epoch()
+
+    def _of_all_processes(self, mine: Tensor) -> Tensor:
+        """Return what all processes have, without the images that a sampler repeats so that all have as many."""
+        if world_size() == 1:
+            return mine
+        parts = gather_objects(mine.cpu())
+        sampler = getattr(self.trainer.val_dataloaders, "sampler", None)
+        if not isinstance(sampler, DistributedSampler) or len({part.shape for part in parts}) > 1:
+            return torch.cat(parts, -1)
+        in_order = torch.stack(parts, -1).flatten(-2)  # such a sampler gives images to processes in turns
+        return in_order[..., : len(sampler.dataset)]  # type: ignore[arg-type]
 
     def configure_optimizers(self) -> Any:
         """Return the optimiser of the backbone and the schedule; g has an optimiser of its own."""
@@ -232,11 +252,7 @@ class ImageClassifier(AtomicLoading, LightningModule):
 
     def _log_epoch(self) -> None:
         """Make the epoch the x axis of loggers; the number of steps would start at 0 again after a stop."""
-        self.log("step", float(self.current_epoch), on_step=False, on_epoch=True)
-
-    def _log_validation(self, name: str, value: Tensor, samples: int) -> None:
-        # In sync, because all processes must decide alike when to stop.
-        self.log(name, value, on_epoch=True, prog_bar=name != WORST_CLASS, batch_size=samples, sync_dist=True)
+        self.log("step", float(self.current_epoch), on_step=False, on_epoch=True, sync_dist=True)
 
     def _try_out(self, name: str, image_size: int) -> None:
         """Raise unless the backbone takes images of this size and its features can be read."""

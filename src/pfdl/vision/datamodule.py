@@ -9,7 +9,9 @@ import torch
 from lightning.pytorch import LightningDataModule
 from torch import Tensor
 from torch.utils.data import ConcatDataset, DataLoader, Dataset
+from torch.utils.data.distributed import DistributedSampler
 
+from pfdl._internal.processes import from_first
 from pfdl._internal.validation import check_choice, check_count
 from pfdl.contexts import InferredContexts, find_contexts
 from pfdl.data.context_images import ContextImages
@@ -32,7 +34,8 @@ class ContextDataModule(LightningDataModule):
         source: Where the images come from.
         manifest: Which image is in which set.
         image_size: Height and width.
-        batch_size: Images per batch; what does not fill a last batch is left for another epoch.
+        batch_size: Images per step, of all processes together; what does not fill a last step is left for another
+            epoch. The batches of several processes together are the batch of one.
         num_workers: Processes that load images; 0 loads in the training process, which is fastest for a cached set.
         cache: Whether to keep decoded images in memory; by default sets up to 2 GB.
         contexts: What training may know of contexts: ``"hidden"``, nothing, as in the protocol of the paper;
@@ -114,12 +117,15 @@ class ContextDataModule(LightningDataModule):
         if self.contexts == "inferred":
             names = [name for name in self._sets if name == TRAIN or self.validation_contexts]
             sets = [self._sets[name] for name in names]
-            self.inferred = self.infer(sets)
+            self.inferred = from_first(lambda: self.infer(sets))
             contexts = torch.tensor(self.inferred.contexts).long()
             self._contexts.update(zip(names, torch.split(contexts, [len(one) for one in sets]), strict=True))
 
     def infer(self, sets: Sequence[ContextImages]) -> InferredContexts:
-        """Infer the contexts of the images of some sets, in their order; override it to bring your own."""
+        """Infer the contexts of the images of some sets, in their order; override it to bring your own.
+
+        Of several processes the first one does it, and tells the others.
+        """
         labels = torch.cat([images.labels for images in sets])
         return find_contexts(ConcatDataset(sets), labels, describe=self.describe, seed=self.seed)
 
@@ -136,20 +142,35 @@ class ContextDataModule(LightningDataModule):
     def train_dataloader(self) -> DataLoader[Any]:
         """Return batches of one size, in an order that the seed and the epoch decide."""
         images = _Labelled(self._sets[TRAIN], self._contexts[TRAIN])
-        processes, rank = (self.trainer.world_size, self.trainer.global_rank) if self.trainer else (1, 0)
+        processes, rank = self._place()
         order = None
         if self.sampler == "groups":
             order = balanced_order(self.train_set.labels, self.train_contexts, self.seed)
-        sampler = EpochSampler(images, processes, rank, seed=self.seed, order=order)
-        drop_last = len(images) // processes >= self.batch_size
-        return ResumableLoader(images, self.batch_size, sampler=sampler, drop_last=drop_last, **self._settings())
+        length = len(images) // self.batch_size * self.batch_size
+        sampler = EpochSampler(images, processes, rank, seed=self.seed, order=order, length=length or None)
+        return ResumableLoader(images, self._share(processes), sampler=sampler, **self._settings())
 
     def val_dataloader(self) -> DataLoader[Any] | list[DataLoader[Any]]:
         """Return the validation set in order; nothing if the manifest holds none out."""
         if VALIDATION not in self._sets:
             return []
         images = _Labelled(self._sets[VALIDATION], self._contexts[VALIDATION])
-        return DataLoader(images, self.batch_size, generator=torch.Generator(), **self._settings())
+        processes, rank = self._place()
+        sampler: DistributedSampler[Any] | None = None
+        if processes > 1:
+            sampler = DistributedSampler(images, processes, rank, shuffle=False)
+        return DataLoader(
+            images, self._share(processes), sampler=sampler, generator=torch.Generator(), **self._settings()
+        )
+
+    def _place(self) -> tuple[int, int]:
+        """Return the number of processes and which of them this is."""
+        return (self.trainer.world_size, self.trainer.global_rank) if self.trainer else (1, 0)
+
+    def _share(self, processes: int) -> int:
+        """Return the images of one process in a step."""
+        check_share(self.batch_size, processes)
+        return self.batch_size // processes
 
     def _settings(self) -> dict[str, Any]:
         return {
@@ -157,6 +178,15 @@ class ContextDataModule(LightningDataModule):
             "persistent_workers": self.num_workers > 0,
             "pin_memory": torch.cuda.is_available(),
         }
+
+
+def check_share(batch_size: int, processes: int) -> None:
+    """Raise unless processes can share the images of a step evenly."""
+    if batch_size % processes:
+        raise ValueError(
+            f"batch_size is {batch_size}, the images of a step over all {processes} processes; give a multiple of "
+            f"{processes}."
+        )
 
 
 class _Labelled(Dataset[tuple[Tensor, int, int]]):
