@@ -230,7 +230,7 @@ def write_run(folder):
     folder.mkdir()
     with claim(folder, "training", {"model": asdict(ModelConfig("mlp", ("a", "b"), 8)), "training": {}}):
         pass
-    save_weights(folder / WEIGHTS, make_backbone("mlp", 2, image_size=8))
+    save_weights(folder / WEIGHTS, make_backbone("mlp", 2, image_size=8).state_dict())
     return folder
 
 
@@ -242,7 +242,7 @@ def test_damaged_runs_are_sentences(tmp_path):
     (run / WEIGHTS).write_bytes(b"\x80\x04 not tensors")
     with pytest.raises(ValueError, match="does not hold the weights of a mlp"):
         load_model(run)
-    save_weights(run / WEIGHTS, make_backbone("mlp", 3, image_size=8))
+    save_weights(run / WEIGHTS, make_backbone("mlp", 3, image_size=8).state_dict())
     with pytest.raises(ValueError, match="does not hold the weights of a mlp"):
         load_model(run)
     (run / WEIGHTS).unlink()

@@ -23,6 +23,7 @@ from pfdl.vision.backbones import make_backbone
 from pfdl.vision.features import attach
 from pfdl.vision.metrics import ACCURACY, WORST_CLASS, WORST_GROUP, RunningMeans
 from pfdl.vision.pixels import AUGMENTATIONS, normalise
+from pfdl.vision.sharding import is_sharded, shard, share_buffers
 
 OPTIMIZERS, SCHEDULES = ("sgd", "adamw"), ("step", "cosine")
 
@@ -148,9 +149,14 @@ class ImageClassifier(AtomicLoading, LightningModule):
         if "environments" in self.objective.weighting.needs:
             self.objective.weighting.prepare(labels, contexts)
 
+    def configure_model(self) -> None:
+        """Under ``ModelParallelStrategy``, let each process hold a part of the backbone."""
+        if self.device_mesh is not None and not is_sharded(self.backbone):
+            shard(self.backbone, self.device_mesh["data_parallel"])
+
     def on_fit_start(self) -> None:
         """On a GPU, lay out convolutions as its tensor cores read them."""
-        if self.device.type == "cuda":
+        if self.device.type == "cuda" and not is_sharded(self.backbone):
             self.backbone.to(memory_format=torch.channels_last)
 
     def training_step(self, batch: Sequence[Tensor], batch_idx: int) -> Tensor | None:
@@ -177,6 +183,11 @@ class ImageClassifier(AtomicLoading, LightningModule):
             self.log(name, mean.to(self.device), prog_bar=name.startswith("train_"), sync_dist=True)
         self._log_epoch()
         self.means.reset()
+
+    def on_validation_start(self) -> None:
+        """Validate the same model in all processes."""
+        if is_sharded(self.backbone):
+            share_buffers(self.backbone)
 
     def validation_step(self, batch: Sequence[Tensor], batch_idx: int) -> None:
         """Log plain cross-entropy and accuracy, whatever the objective."""

@@ -13,15 +13,16 @@ import pandas as pd
 import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint
+from torch import Tensor
 
 from pfdl._internal.files import write_atomically
-from pfdl._internal.optimizer_state import load_optimizer_state
 from pfdl._internal.processes import anybody, from_first, gather_objects, rank
 from pfdl._internal.runs import CONFIG, set_aside
 from pfdl._internal.state import load_state, save_state
 from pfdl.vision.checkpoint import WEIGHTS, check_weights, save_weights
 from pfdl.vision.classifier import ImageClassifier
 from pfdl.vision.loading import ResumableLoader
+from pfdl.vision.sharding import load_module, load_optimizer, whole
 from pfdl.vision.stopping import StopRequest, TrainingStoppedError
 
 STATE = "resume.safetensors"
@@ -206,7 +207,8 @@ class ResumeCallback(Checkpoint):
         if is_best:
             self.best_score = score
         self.history.append({"epoch": trainer.current_epoch, "learning_rate": self._learning_rate, **logged})
-        from_first(lambda: self._write_epoch(is_best))
+        weights = whole(self.model.backbone.state_dict()) if is_best else None
+        from_first(lambda: self._write_epoch(weights))
         if self.patience is not None and self._epochs_since_best() >= self.patience:
             trainer.should_stop = True
         if self.report is not None:
@@ -216,11 +218,11 @@ class ResumeCallback(Checkpoint):
         """Save the end, from which nothing is left to do."""
         self._save(trainer, trainer.current_epoch, batch=0, finished=True)
 
-    def _write_epoch(self, is_best: bool) -> None:
+    def _write_epoch(self, weights: Mapping[str, Tensor] | None) -> None:
         check_folder(self.folder)
-        if is_best:
+        if weights is not None:
             # Before the state: killed in between, the epoch is done again and writes the same weights.
-            save_weights(self.folder / WEIGHTS, self.model.backbone)
+            save_weights(self.folder / WEIGHTS, weights)
         write_metrics(self.folder, self.history)
 
     def _epochs_since_best(self) -> int:
@@ -236,8 +238,8 @@ class ResumeCallback(Checkpoint):
             "best_score": self.best_score,
             "history": self.history,
             **{_means_of(number): one for number, one in enumerate(means)},
-            "module": self.model.state_dict(),
-            "optimizer": trainer.optimizers[0].state_dict(),
+            "module": whole(self.model.state_dict()),
+            "optimizer": whole(trainer.optimizers[0].state_dict()),
         }
         from_first(lambda: self._write_state(state))
         self._saved_at = time.monotonic()
@@ -254,9 +256,9 @@ class ResumeCallback(Checkpoint):
         if type(batch) is not int or not 0 <= batch <= len(loader):
             raise ValueError(f"its batch is {batch!r}, and an epoch has {len(loader)}")
         self.model.means.load_state_dict(state[_means_of(rank())])
-        self.model.load_state_dict(state["module"])
+        load_module(self.model, state["module"])
         (optimizer,) = trainer.optimizers
-        load_optimizer_state(optimizer, state["optimizer"])
+        load_optimizer(optimizer, state["optimizer"])
         self.best_score, self.history = state["best_score"], state["history"]
         for config in trainer.lr_scheduler_configs:
             scheduler = cast(torch.optim.lr_scheduler.LambdaLR, config.scheduler)
