@@ -16,6 +16,7 @@ from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvir
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy, Strategy
 
+from pfdl._internal.processes import world_size
 from pfdl._internal.validation import check_choice, check_count
 from pfdl.vision.progress import quiet_lightning
 
@@ -53,8 +54,13 @@ class Devices:
         this call.
 
         Raises:
-            ValueError: If they cannot be started from here.
+            ValueError: If they cannot be started from here, or another number of processes is connected already.
         """
+        if world_size() > 1 and world_size() != self.processes:
+            raise ValueError(
+                f"{world_size()} processes are connected already, and devices × nodes is {self.processes}; "
+                "give the same."
+            )
         if self.processes == 1 or dist.is_initialized():
             return
         try:
