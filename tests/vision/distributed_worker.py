@@ -10,7 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
+import lightning
 from pfdl._internal.processes import anybody, from_first, gather_objects, rank, world_size
 from pfdl.cli.main import app
 from pfdl.vision import resume, training
@@ -18,7 +20,7 @@ from pfdl.vision.launching import choose_devices
 from pfdl.vision.resume import ResumeCallback
 from pfdl.vision.stopping import TrainingStoppedError
 from pfdl.vision.training import TrainingConfig, train
-from tests.vision.lightning_worker import Module, trainer
+from tests.decorrelation.distributed_worker import model, penalty
 from tests.vision.tiny_images import tiny_data
 
 EVERYTHING = TrainingConfig(
@@ -40,6 +42,34 @@ COMMAND = (
     "--backbone small --image-size 8 --epochs 3 --batch-size 16 --ratio natural --device cpu --devices 2 --logger csv "
     "--no-export"
 )
+
+
+class Module(lightning.LightningModule):
+    """The user's own module: its training step knows nothing of processes."""
+
+    def __init__(self):
+        super().__init__()
+        self.model, self.penalty = model(), penalty({})
+
+    def training_step(self, batch, _):
+        return self.penalty(self.model(batch[0]))
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    def train_dataloader(self):
+        """Eight rows at a time, in order, whoever has them."""
+        x = torch.randn(24, 4, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+        world, rank = self.trainer.world_size, self.trainer.global_rank
+        sampler = DistributedSampler(x, world, rank, shuffle=False)
+        return DataLoader(TensorDataset(x), batch_size=8 // world, sampler=sampler)
+
+
+def trainer(**options):
+    return lightning.Trainer(
+        max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False, use_distributed_sampler=False, **options,
+    )  # fmt: skip
 
 
 def run(folder, config=EVERYTHING, **settings):

@@ -6,7 +6,9 @@ must call the same functions in the same order.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -70,11 +72,18 @@ def anybody(wish: bool) -> bool:
     return wish if world_size() == 1 else any(theirs for (theirs,) in gather_numbers(int(wish)))
 
 
-def is_lost(error: RuntimeError) -> bool:
-    """Return whether an exchange failed because another process is gone."""
-    return not isinstance(error, OtherProcessError) and (
-        isinstance(error, dist.DistError) or any(word in str(error) for word in ("gloo", "Connection closed", "NCCL"))
-    )
+@contextmanager
+def noticing_loss() -> Iterator[None]:
+    """Raise ConnectionError, with a sentence, where an exchange fails because another process is gone."""
+    try:
+        yield
+    except RuntimeError as error:
+        is_lost = isinstance(error, dist.DistError) or re.search(r"gloo|Connection closed|NCCL", str(error))
+        if world_size() == 1 or not is_lost or isinstance(error, OtherProcessError):
+            raise
+        raise ConnectionError(
+            f"another process of this training ended, so that process {rank()} stops; the same command resumes it."
+        ) from error
 
 
 def from_first(work: Callable[[], Result]) -> Result:

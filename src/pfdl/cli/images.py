@@ -42,11 +42,12 @@ def open_source(
     """
     from rich.console import Console
 
+    from pfdl._internal.processes import rank
     from pfdl._internal.progress import counting
     from pfdl.data import open_images
     from pfdl.data.sources import FileSource, describe_bad_images
 
-    with counting("checking images", Console(stderr=True)) as show:
+    with counting("checking images", None if rank() else Console(stderr=True)) as show:
         source = open_images(
             data,
             **(columns or {}),
@@ -58,7 +59,7 @@ def open_source(
         )
         if split is None:
             _ = source.samples  # reads every image
-    if split is None and isinstance(source, FileSource) and source.bad_images:
+    if split is None and isinstance(source, FileSource) and source.bad_images and rank() == 0:
         typer.echo(describe_bad_images(source.root, source.bad_images) + "\nThey are left out.", err=True)
     return source
 

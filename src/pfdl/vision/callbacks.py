@@ -11,7 +11,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from pfdl._internal.processes import from_first
+from pfdl._internal.processes import from_first, world_size
 from pfdl.contexts import InferredContexts, find_contexts
 from pfdl.decorrelation import PartialDecorrelation
 from pfdl.vision.features import FeatureTap, attach
@@ -100,7 +100,7 @@ class PFDLCallback(Callback):
         if self.decorrelate is None or self._tap is None:
             raise AssertionError("setup() makes both before it wraps training_step")
         features = self._tap.features
-        if len(features) < 2:
+        if len(features) < 2 and world_size() == 1:
             warnings.warn("a batch of one sample is trained without the penalty of PFDL.", stacklevel=1)
             return features.new_zeros(())
         penalty: Tensor = self.decorrelate(features)

@@ -15,7 +15,7 @@ from lightning.pytorch import Callback, Trainer
 from torch import Tensor
 
 from pfdl._internal.files import read_json, read_table, write_atomically, write_json
-from pfdl._internal.processes import from_first, is_lost, rank
+from pfdl._internal.processes import from_first, noticing_loss, rank
 from pfdl._internal.runs import claim, set_aside
 from pfdl.contexts import InferredContexts
 from pfdl.data.context_images import ContextImages
@@ -91,7 +91,7 @@ def train(
     check_share(config.batch_size, place.processes)
     place.start()
     shows = progress and rank() == 0
-    with StopRequest() as stop, ExitStack() as held:
+    with noticing_loss(), StopRequest() as stop, ExitStack() as held:
         torch.manual_seed(config.seed)
         model = _make_classifier(config, manifest)
         check_contexts(config, model.objective, manifest)
@@ -248,11 +248,4 @@ def _fit(
             trainer.fit(model, data)
         except OSError:
             check_folder(resume.folder)  # without it a logger fails first, and less clearly
-            raise
-        except RuntimeError as error:
-            if place.processes > 1 and is_lost(error):
-                raise ConnectionError(
-                    f"another process of this training ended, so that process {rank()} stops; the same command resumes "
-                    "it."
-                ) from error
             raise
