@@ -104,7 +104,7 @@ def test_processes_share_an_epoch():
 @pytest.mark.parametrize("sampler", ["shuffle", "groups"])
 def test_the_batches_of_processes_together_are_those_of_one(sampler):
     def batches(processes, rank):
-        data = make(seed=1, sampler=sampler, contexts="known", batch_size=8)
+        data = make(seed=1, sampler=sampler, contexts="known")
         data.trainer = SimpleNamespace(world_size=processes, global_rank=rank)
         return [sorted(images.sum((1, 2, 3)).tolist()) for images, *_ in data.train_dataloader()]
 

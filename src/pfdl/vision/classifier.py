@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule
+from lightning.pytorch.strategies import FSDPStrategy
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data.distributed import DistributedSampler
@@ -148,6 +149,19 @@ class ImageClassifier(AtomicLoading, LightningModule):
         """
         if "environments" in self.objective.weighting.needs:
             self.objective.weighting.prepare(labels, contexts)
+
+    def setup(self, stage: str) -> None:
+        """Refuse a strategy that would take g apart.
+
+        Raises:
+            ValueError: If the trainer's strategy is Lightning's older FSDP.
+        """
+        if isinstance(self.trainer.strategy, FSDPStrategy):
+            raise ValueError(
+                "strategy='fsdp' of Lightning shards the whole module, and g, which has an optimiser of its own, with "
+                "it; use ModelParallelStrategy(data_parallel_size=..., tensor_parallel_size=1), which shards the "
+                "backbone alone."
+            )
 
     def configure_model(self) -> None:
         """Under ``ModelParallelStrategy``, let each process hold a part of the backbone."""
