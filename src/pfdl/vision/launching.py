@@ -66,7 +66,7 @@ class Devices:
         try:
             with quiet_lightning():
                 Fabric(strategy="ddp", **self._where()).launch()
-        except MisconfigurationException as error:
+        except (MisconfigurationException, RuntimeError) as error:
             raise ValueError(f"{self.processes} processes cannot be started from here: {error}") from error
 
     def for_trainer(self) -> dict[str, Any]:
@@ -85,6 +85,7 @@ class Devices:
         if self.launcher == TORCHRUN:
             return TorchElasticEnvironment()
         if self.launcher == SRUN:
+            os.environ.setdefault("SLURM_NTASKS_PER_NODE", str(self.per_node))  # Lightning insists on it
             return SLURMEnvironment(auto_requeue=False)  # a run folder resumes by itself
         return LightningEnvironment()  # without it Lightning would take a single process in a Slurm job for one of many
 
