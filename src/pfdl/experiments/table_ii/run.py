@@ -224,7 +224,7 @@ class _Judge:
         return {name: 100 * value for name, value in found.items()}
 
     def _probe(self, progress: Progress) -> dict[str, float]:
-        penalties = [part for part in progress.objective.penalties if isinstance(part, PartialDecorrelation)]
+        penalties = [part for part in progress.objective.modules() if isinstance(part, PartialDecorrelation)]
         if not penalties or self.probed is None:
             return {}
         state = copy.deepcopy(dict(progress.model.named_buffers()))
