@@ -27,8 +27,8 @@ class PFDLCallback(Callback):
 
     The features are the input of the module's last linear layer, or of the layer you name. In each training step g is
     fitted to them and λ·L_decorr is added to the loss that ``training_step`` returned. ``L_g``, ``L_decorr`` and
-    ``R2`` are logged. A batch of one sample has no correlation: its loss stays as it is, with a warning. The state of g
-    is part of Lightning's checkpoints; the weights of your module do not contain g.
+    ``R2`` are logged. A batch of one sample, where no other process has more, has no correlation: its loss stays as it
+    is, with a warning. The state of g is part of Lightning's checkpoints; the weights of your module do not contain g.
 
     Args:
         weight: λ.

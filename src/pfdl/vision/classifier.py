@@ -34,9 +34,9 @@ class ImageClassifier(AtomicLoading, LightningModule):
 
     The backbone stays a plain classifier: its features are read where they enter its last linear layer. Batches are
     (images, labels) or (images, labels, environments); images of bytes are normalised here, others are taken as they
-    are. A batch of one image is skipped with a warning. The default schedule is the paper's: SGD with a learning rate
-    of 0.01, a tenth of it after every 80 epochs. The paper names neither momentum nor weight decay; the defaults are
-    those of the ResNet paper.
+    are. A batch of one image is skipped with a warning, unless other processes train with it. The default schedule is
+    the paper's: SGD with a learning rate of 0.01, a tenth of it after every 80 epochs. The paper names neither momentum
+    nor weight decay; the defaults are those of the ResNet paper.
 
     Logged at the end of each epoch: ``train_loss``, ``train_accuracy``, ``effective_sample_size`` (of a batch, under
     the objective's weighting), ``val_loss``, ``val_accuracy``, ``val_worst_class`` and, where the contexts of the
