@@ -126,15 +126,7 @@ def test_without_synchronising_and_in_eval_mode_each_process_is_by_itself(proces
         torch.testing.assert_close(rank["eval"], expected)
 
 
-def test_outside_distributed_there_is_one_process():
-    from pfdl._internal import processes
-
-    assert (processes.world_size(), processes.rank()) == (1, 0)
-    assert processes.anybody(True)
-    assert not processes.anybody(False)
-    assert processes.gather_objects("mine") == ["mine"]
-    assert processes.gather_numbers(3, 4) == [[3, 4]]
-    assert processes.from_first(lambda: "result") == "result"
+def test_the_batch_of_one_process_is_left_as_it_is():
     batch = Batch(3)
     assert (batch.processes, batch.total) == (1, 3)
     value = torch.ones(2)

@@ -79,6 +79,15 @@ def shared(name, rank, world):
     return found, objective.state_dict()
 
 
+def sampled(rows, part=slice(None)):
+    """The loss where an objective gets the features of some samples only, each process of another number."""
+    _, features, labels, _ = next(iter(batches()))
+    leaf = features.clone().requires_grad_()
+    loss = make("pfdl+spread")((leaf @ head())[part], labels[part], features=leaf[rows])
+    (gradient,) = torch.autograd.grad(loss, leaf)
+    return loss.detach(), gradient
+
+
 def asked(name, change, rank):
     """What a step says if the second process has something else, and whether it changed anything."""
     objective = make(name)
@@ -123,6 +132,7 @@ def main():
         make("erm")(*empty)
     except ValueError as error:
         results["all are empty"] = str(error)
+    results["sampled features"] = sampled(slice(0, 3) if rank == 0 else slice(3, 5), slice(6 * rank, 6 * rank + 6))
     single = make("irm")
     single.synchronize = False
     _, features, labels, environments = next(iter(batches()))

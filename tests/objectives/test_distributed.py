@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from tests.objectives.distributed_worker import CHANGES, NAMES, alone, batches, loss_and_gradients, make
+from tests.objectives.distributed_worker import CHANGES, NAMES, alone, batches, loss_and_gradients, make, sampled
 from tests.processes import run
 
 pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="gloo is not available")
@@ -69,6 +69,13 @@ def test_what_one_process_cannot_use_stops_all_with_a_sentence(processes, change
 def test_a_batch_that_is_empty_everywhere_is_refused(processes):
     for results in processes:
         assert results["all are empty"] == "all processes together have a batch of 0; give at least 1 samples."
+
+
+def test_a_process_may_show_the_features_of_some_samples_only(processes):
+    loss, gradient = sampled(slice(0, 5))
+    for results in processes:
+        torch.testing.assert_close(results["sampled features"][0], loss)
+    torch.testing.assert_close(sum(results["sampled features"][1] for results in processes) / 2, gradient)
 
 
 def test_without_synchronising_each_process_is_by_itself(processes):

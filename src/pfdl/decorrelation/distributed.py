@@ -65,10 +65,10 @@ class Batch:
 
 
 class Meeting(NamedTuple):
-    """What the processes told each other: how many samples each of them has, and a number of each."""
+    """What the processes told each other: how many samples each of them has, and for each further number all of it."""
 
     rows: list[int]
-    numbers: list[int]
+    numbers: list[list[int]]
 
     def batch(self, least: int = 1) -> Batch:
         """Return the union of their batches; raise ValueError if it has fewer samples than ``least``."""
@@ -77,7 +77,7 @@ class Meeting(NamedTuple):
         return Batch(sum(self.rows), len(self.rows))
 
 
-def meet(rows: int, problem: Exception | None, signature: str, number: int = 0) -> Meeting:
+def meet(rows: int, problem: Exception | None, signature: str, *numbers: int) -> Meeting:
     """Let all processes go on, or stop, together; nobody waits for a GPU.
 
     A process that raised alone would leave the others waiting for it.
@@ -86,14 +86,14 @@ def meet(rows: int, problem: Exception | None, signature: str, number: int = 0) 
         rows: Samples of this process.
         problem: Why this process cannot use its batch; None if it can.
         signature: What must be the same in all processes.
-        number: A number that all are told.
+        *numbers: What all are told.
 
     Raises:
         Exception: ``problem``, if there is one.
         ValueError: If another process has a problem, or another signature.
     """
-    everyone = gather_numbers(rows, problem is not None, zlib.crc32(signature.encode()), number)
-    counts, problems, signatures, numbers = (list(column) for column in zip(*everyone, strict=True))
+    everyone = gather_numbers(rows, problem is not None, zlib.crc32(signature.encode()), *numbers)
+    counts, problems, signatures, *told = (list(column) for column in zip(*everyone, strict=True))
     if any(problems):
         reasons = gather_objects(None if problem is None else str(problem))
         if problem is not None:
@@ -110,7 +110,7 @@ def meet(rows: int, problem: Exception | None, signature: str, number: int = 0) 
             f"the processes do not train alike: process 0 has {texts[0]}; process {other} has {texts[other]}. Build "
             "all of them alike. Nothing was updated."
         )
-    return Meeting(counts, numbers)
+    return Meeting(counts, told)
 
 
 def share_from_first(tensors: Iterable[Tensor]) -> None:

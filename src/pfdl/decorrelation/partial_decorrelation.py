@@ -303,7 +303,7 @@ class PartialDecorrelation(TrainedDecomposition):
         """Join the batches of all processes; the first time, g becomes that of the first process everywhere."""
         meeting = meet(rows, problem, self._signature(), self.is_shared)
         batch = meeting.batch(least=2)  # one sample has no correlation
-        if not all(meeting.numbers):
+        if not all(meeting.numbers[0]):
             share_from_first(self.decomposition.parameters())
             self.is_shared = True
         return batch

@@ -102,8 +102,7 @@ class Objective(AtomicModule):
             "environments": environments,
         }
         union = self._join(batch)
-        risks = batch["risks"]
-        assert risks is not None  # _join has put them there
+        risks = cast(Tensor, union.here["risks"])
         with union.same_draws():
             weights: Tensor = self.weighting(*(tensor.detach() for tensor in _needed(self.weighting, union)))
             loss = union.mean(union.own(weights) * risks)
@@ -123,7 +122,9 @@ class Objective(AtomicModule):
             signature = _signature(parts, batch)
         except Exception as error:
             problem = error
-        meeting = meet(rows, problem, signature, int(torch.randint(2**31, ())))
+        features = batch["features"]
+        rows_of_features = len(features) if isinstance(features, Tensor) and features.ndim else 0
+        meeting = meet(rows, problem, signature, int(torch.randint(2**31, ())), rows_of_features)
         meeting.batch()  # raises if nobody has a sample
         return Union(batch, {name for part in parts if not _joins_itself(part) for name in part.needs}, meeting)
 

@@ -24,7 +24,8 @@ class Union:
     Args:
         here: The tensors of this process by name, one row per sample.
         wanted: Names of the tensors that are gathered.
-        meeting: How many rows every process has, and a number of each; None for this process alone.
+        meeting: How many rows every process has; a number to draw from; and how many rows of features every process
+            has, which may be a sample of its rows. None for this process alone.
 
     Attributes:
         here: The tensors of this process.
@@ -52,12 +53,12 @@ class Union:
             return
         devices = {tensor.device for tensor in self.here.values() if tensor is not None and tensor.is_cuda}
         with torch.random.fork_rng(devices):
-            torch.manual_seed(self._meeting.numbers[0])
+            torch.manual_seed(self._meeting.numbers[0][0])
             yield
 
     def _gathered(self, wanted: Collection[str], meeting: Meeting) -> Tensors:
         return {
-            name: gather_rows(tensor, meeting.rows, rank())
+            name: gather_rows(tensor, meeting.numbers[1] if name == "features" else meeting.rows, rank())
             for name, tensor in self.here.items()
             if name in wanted and tensor is not None
         }

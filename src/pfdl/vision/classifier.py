@@ -13,16 +13,15 @@ from lightning.pytorch import LightningModule
 from lightning.pytorch.strategies import FSDPStrategy
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.data.distributed import DistributedSampler
 
 from pfdl._internal.loading import AtomicLoading
-from pfdl._internal.processes import gather_objects, world_size
+from pfdl._internal.processes import world_size
 from pfdl._internal.validation import check_choice, check_count
 from pfdl.contexts import worst_group_accuracy
 from pfdl.objectives import Objective, make_objective
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.features import attach
-from pfdl.vision.metrics import ACCURACY, WORST_CLASS, WORST_GROUP, RunningMeans
+from pfdl.vision.metrics import ACCURACY, WORST_CLASS, WORST_GROUP, RunningMeans, of_all_processes
 from pfdl.vision.pixels import AUGMENTATIONS, normalise
 from pfdl.vision.sharding import is_sharded, shard, share_buffers
 
@@ -219,7 +218,10 @@ class ImageClassifier(AtomicLoading, LightningModule):
         """
         if not self._validated:
             return
-        numbers, losses = (self._of_all_processes(torch.cat(parts, -1)) for parts in zip(*self._validated, strict=True))
+        loader = self.trainer.val_dataloaders
+        numbers, losses = (
+            of_all_processes(torch.cat(parts, -1), loader) for parts in zip(*self._validated, strict=True)
+        )
         predictions, labels, contexts = numbers
         self._validated = []
         found = {
@@ -233,17 +235,6 @@ class ImageClassifier(AtomicLoading, LightningModule):
             number = torch.as_tensor(value, device=self.device, dtype=torch.float32)
             self.log(name, number, prog_bar=name != WORST_CLASS, batch_size=len(labels), sync_dist=True)
         self._log_epoch()
-
-    def _of_all_processes(self, mine: Tensor) -> Tensor:
-        """Return what all processes have, without the images that a sampler repeats so that all have as many."""
-        if world_size() == 1:
-            return mine
-        parts = gather_objects(mine.cpu())
-        sampler = getattr(self.trainer.val_dataloaders, "sampler", None)
-        if not isinstance(sampler, DistributedSampler) or len({part.shape for part in parts}) > 1:
-            return torch.cat(parts, -1)
-        in_order = torch.stack(parts, -1).flatten(-2)  # such a sampler gives images to processes in turns
-        return in_order[..., : len(sampler.dataset)]  # type: ignore[arg-type]
 
     def configure_optimizers(self) -> Any:
         """Return the optimiser of the backbone and the schedule; g has an optimiser of its own."""
