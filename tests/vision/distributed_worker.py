@@ -36,7 +36,9 @@ EVERYTHING = TrainingConfig(
     seed=7,
 )
 """With all that could differ between processes: batch norm, augmentation, a memory, inferred contexts."""
-PLAIN = replace(EVERYTHING, backbone="mlp", objective="irm+coral+pfdl", objective_settings={}, augment="none")
+PLAIN = replace(
+    EVERYTHING, backbone="mlp", objective="irm+coral+pfdl", contexts="known", objective_settings={}, augment="none"
+)
 """With nothing that depends on the process, so that two give what one gives."""
 COMMAND = (
     "--backbone small --image-size 8 --epochs 3 --batch-size 16 --ratio natural --device cpu --devices 2 --logger csv "

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable
+from functools import cache
 from typing import cast
 
 import torch
@@ -173,13 +175,18 @@ def _needed(part: Part, union: Union) -> list[Tensor]:
     return [cast(Tensor, tensors[name]) for name in part.needs]
 
 
+@cache
+def _setting_names(kind: type) -> tuple[str, ...]:
+    return tuple(inspect.signature(kind).parameters)
+
+
 def _signature(parts: Iterable[Part], batch: Tensors) -> str:
     """Say what must be the same in all processes; a part that joins them itself looks at its own settings."""
     settings = {
         type(part).__name__: {
-            name: value
-            for name, value in vars(part).items()
-            if isinstance(value, (int, float, str)) and name != "training" and not name.startswith("_")
+            name: getattr(part, name)
+            for name in _setting_names(type(part))
+            if isinstance(getattr(part, name, None), (int, float, str))
         }
         for part in parts
         if not _joins_itself(part)
