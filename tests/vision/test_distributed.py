@@ -10,8 +10,10 @@ import torch
 import torch.distributed as dist
 from PIL import Image
 from safetensors.torch import load_file
+from typer.testing import CliRunner
 
 from pfdl._internal.runs import read_run
+from pfdl.cli.main import app
 from pfdl.vision.checkpoint import WEIGHTS
 from pfdl.vision.launching import choose_devices
 from pfdl.vision.resume import METRICS
@@ -123,6 +125,7 @@ SRUN = {"SLURM_STEP_NUM_TASKS": "6", "SLURM_STEP_NUM_NODES": "2", "SLURM_PROCID"
         (TORCHRUN, {"devices": 4, "nodes": 2}, "torchrun", (4, 2)),
         ({"RANK": "0", "WORLD_SIZE": "2"}, {}, "torchrun", (2, 1)),
         (SRUN, {}, "srun", (3, 2)),
+        (SRUN, {"devices": 1, "nodes": 1}, "pfdl", (1, 1)),  # one worker of many, which trains alone
         ({"SLURM_NTASKS": "8", "SLURM_PROCID": "0"}, {}, "pfdl", (1, 1)),  # a batch script without srun
         ({"MASTER_ADDR": "a", "MASTER_PORT": "1", "NODE_RANK": "0"}, {"nodes": 2, "devices": 2}, "pfdl", (2, 2)),
     ],
@@ -159,3 +162,10 @@ def test_a_step_that_processes_cannot_share_is_refused_before_they_start(tmp_pat
     with pytest.raises(ValueError, match="batch_size is 16, the images of a step over all 3 processes"):
         train(PLAIN, *tiny_data(), tmp_path / "run", device="cpu", devices=3)
     assert not (tmp_path / "run").exists()
+
+
+def test_side_by_side_and_together_are_not_both_possible():
+    asked = ["train", "shapes", "--device", "cpu", "--devices", "2", "--jobs", "2"]
+    result = CliRunner().invoke(app, asked)
+    assert result.exit_code == 2
+    assert "run trainings side by side, each in one process, but there are 2 for one training" in result.output

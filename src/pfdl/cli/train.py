@@ -22,7 +22,8 @@ from pfdl.cli.common import (
     answering_mistakes,
 )
 from pfdl.cli.images import evaluate_and_print, open_source, print_understood
-from pfdl.cli.seeds import print_seeds
+from pfdl.cli.seeds import print_seeds, train_side_by_side
+from pfdl.cli.workers import Backend, GpusPerTask, Jobs, Parallel
 
 if TYPE_CHECKING:
     from pfdl.vision.checkpoint import TrainedModel
@@ -185,6 +186,9 @@ def train(
             rich_help_panel=RUN,
         ),
     ] = None,
+    jobs: Jobs = 1,
+    backend: Backend = "joblib",
+    gpus_per_task: GpusPerTask = None,
     path_column: PathColumn = None,
     label_column: LabelColumn = None,
     context_column: ContextColumn = None,
@@ -210,15 +214,14 @@ def train(
         pfdl train photos/ --devices 4
     """
     with answering_mistakes():
-        from pfdl._internal.devices import resolve_device
         from pfdl._internal.processes import OtherProcessError, rank
         from pfdl.data import make_split, read_manifest
         from pfdl.vision.checkpoint import load_model
-        from pfdl.vision.launching import choose_devices
         from pfdl.vision.training import TrainingConfig, TrainingStoppedError
         from pfdl.vision.training import train as run
 
-        device = resolve_device(device)
+        parallel = Parallel(jobs, backend, gpus_per_task)
+        device = parallel.find_device(device)
         config = TrainingConfig(
             backbone=backbone,
             objective=objective,
@@ -244,7 +247,7 @@ def train(
             precision=precision,
             seed=seed,
         )
-        choose_devices(device, devices, nodes, strategy).start()  # before images are read, which each process does
+        _start_processes(parallel, device, devices, nodes, strategy)  # before images are read, which each does
         is_first = rank() == 0
         base = output or Path("runs") / f"train-{backbone.replace('/', '-')}-{objective}-{seed}"
         given = None if manifest is None else read_manifest(manifest)
@@ -256,6 +259,29 @@ def train(
             "group_column": group_column,
         }
         source = open_source(data, superclass, on_bad_image, given, columns=columns, test=test)
+        if parallel != Parallel():
+            splits = {
+                number: given or make_split(source, ratio=ratio, seed=number) for number in range(seed, seed + seeds)
+            }
+            for split in splits.values():
+                print_understood(source, split)
+            runs = train_side_by_side(
+                splits,
+                base,
+                device,
+                parallel,
+                config=config,
+                images={"data": data, **columns, "superclass": superclass, "on_bad_image": on_bad_image, "test": test},
+                num_workers=workers,
+                loggers=logger,
+            )
+            for folder in runs.values():
+                typer.echo(folder / "model.safetensors")
+                if export:
+                    _export_if_possible(load_model(folder))
+            if seeds > 1:
+                print_seeds(runs, base)
+            return
         runs = {}
         for number in range(seed, seed + seeds):
             folder = runs[number] = base if seeds == 1 else base / f"seed-{number}"
@@ -293,6 +319,19 @@ def train(
                 _export_if_possible(trained)
         if seeds > 1 and is_first:
             print_seeds(runs, base)
+
+
+def _start_processes(parallel: Parallel, device: str, devices: int | None, nodes: int | None, strategy: str) -> None:
+    """Start the processes that train together; trainings side by side have one each."""
+    from pfdl.vision.launching import choose_devices
+
+    if parallel == Parallel():
+        choose_devices(device, devices, nodes, strategy).start()
+    elif (processes := choose_devices("cpu", devices, nodes, strategy).processes) > 1:
+        raise ValueError(
+            f"--jobs, --backend and --gpus-per-task run trainings side by side, each in one process, but there are "
+            f"{processes} for one training; leave those options out, or --devices, --nodes, torchrun and srun."
+        )
 
 
 def _parse_settings(objective: str, settings: list[str]) -> dict[str, dict[str, Any]]:

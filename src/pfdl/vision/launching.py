@@ -105,7 +105,8 @@ def choose_devices(
     Args:
         device: ``"cpu"``, ``"cuda"``, or ``"auto"`` for GPUs where there are some.
         devices: Devices on each node; None for as many processes as torchrun or srun started there, else one.
-        nodes: Number of machines; None for as many as torchrun or srun uses, else one.
+        nodes: Number of machines; None for as many as torchrun or srun uses, else one. One device on one node is a
+            process by itself, whatever started it.
         strategy: ``"ddp"``: every process has the whole model. ``"fsdp"``: each holds a part of the weights and of the
             optimiser's state. ``"auto"``: ``"ddp"`` for several processes.
 
@@ -117,7 +118,8 @@ def choose_devices(
     for name, value in {"devices": devices, "nodes": nodes}.items():
         if value is not None:
             check_count(name, value, 1)
-    launcher, started = _launched()
+    # A worker that trains alone may live in a job of many tasks, as those of Ray do.
+    launcher, started = (OURSELVES, None) if devices == nodes == 1 else _launched()
     per_node, on_nodes = started or (devices or 1, nodes or 1)
     for name, wanted, found in (("devices", devices, per_node), ("nodes", nodes, on_nodes)):
         if wanted not in (None, found):

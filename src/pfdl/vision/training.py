@@ -68,7 +68,8 @@ def train(
         device: ``"cpu"``, ``"cuda"``, or ``"auto"`` for a GPU where there is one.
         devices: Devices on each node, with a process for each (``docs/distributed.md``); by default one, or as many
             processes as torchrun or srun started. The first process alone writes to the folder.
-        nodes: Number of machines; by default one, or as many as torchrun or srun uses.
+        nodes: Number of machines; by default one, or as many as torchrun or srun uses. With one device on one node,
+            both given, this process trains by itself, whatever started it.
         strategy: How processes share the model: ``"ddp"``, ``"fsdp"``, or ``"auto"`` for the first.
         num_workers: Processes that load images, for each device.
         loggers: Where to log beside ``metrics.csv``: ``"tensorboard"``, ``"wandb"``, ``"mlflow"``; by default
