@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
-from typing import cast
+from typing import Any, TypeGuard, cast
 
 from torch import Tensor, nn
 
@@ -77,7 +78,7 @@ class Objective(AtomicModule):
             A scalar.
 
         Raises:
-            ValueError: If something that a part needs was not given.
+            ValueError: If something that a part needs was not given, or a part cannot use it. No part has changed then.
         """
         divisor = self.divisor()
         risks = sample_risks(logits, labels, self.label_smoothing)
@@ -88,11 +89,35 @@ class Objective(AtomicModule):
             "labels": labels,
             "environments": environments,
         }
-        weights: Tensor = self.weighting(*(tensor.detach() for tensor in _needed(self.weighting, batch)))
+        weights, *penalties = self._call_parts(batch)
         loss: Tensor = (weights * risks).mean()
-        for penalty in self._penalties():
-            loss = loss + penalty(*_needed(penalty, batch))
+        for penalty in penalties:
+            loss = loss + penalty
         return loss / divisor
+
+    def _call_parts(self, batch: Mapping[str, Tensor | None]) -> list[Tensor]:
+        """Return the weights and each penalty; if a part raises, all of them are as they were.
+
+        A part that raises has changed nothing of its own. What was called before it is put back from a copy; the part
+        with the most parameters, such as g of PFDL, is called last, so that it is never copied.
+        """
+        parts: list[Part] = [self.weighting, *self._penalties()]
+        needed = [_needed(part, batch) for part in parts]
+        needed[0] = [tensor.detach() for tensor in needed[0]]
+        order = sorted(range(len(parts)), key=lambda place: _num_parameters(parts[place]))
+        found: dict[int, Tensor] = {}
+        copies: list[tuple[nn.Module, Mapping[str, Any]]] = []
+        try:
+            for place in order:
+                part = parts[place]
+                if self.training and place != order[-1] and _has_state(part):
+                    copies.append((part, copy.deepcopy(part.state_dict())))
+                found[place] = part(*needed[place])
+        except BaseException:
+            for module, state in copies:
+                module.load_state_dict(state)
+            raise
+        return [found[place] for place in range(len(parts))]
 
     def divisor(self) -> float:
         """Return what the next call divides its loss by; divide a regulariser that is added outside by it, too."""
@@ -116,6 +141,18 @@ class Objective(AtomicModule):
 
     def _penalties(self) -> list[Part]:
         return [cast(Part, penalty) for penalty in self.penalties]
+
+
+def _num_parameters(part: Part) -> int:
+    return sum(parameter.numel() for parameter in part.parameters()) if isinstance(part, nn.Module) else 0
+
+
+def _has_state(part: Part) -> TypeGuard[nn.Module]:
+    if not isinstance(part, nn.Module):
+        return False
+    kinds = {type(module) for module in part.modules()}
+    extra = any(kind.get_extra_state is not nn.Module.get_extra_state for kind in kinds)
+    return extra or any(True for _ in part.parameters()) or any(True for _ in part.buffers())
 
 
 def _needed(part: Part, batch: Mapping[str, Tensor | None]) -> list[Tensor]:

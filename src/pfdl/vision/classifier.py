@@ -13,7 +13,7 @@ from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pfdl._internal.loading import AtomicLoading
+from pfdl._internal.modules import AtomicModule
 from pfdl._internal.validation import check_choice, check_count
 from pfdl.contexts import worst_group_accuracy
 from pfdl.objectives import Objective, make_objective
@@ -25,7 +25,7 @@ from pfdl.vision.pixels import AUGMENTATIONS, normalise
 OPTIMIZERS, SCHEDULES = ("sgd", "adamw"), ("step", "cosine")
 
 
-class ImageClassifier(AtomicLoading, LightningModule):
+class ImageClassifier(AtomicModule, LightningModule):
     """A backbone that is trained on an objective.
 
     The backbone stays a plain classifier: its features are read where they enter its last linear layer. Batches are

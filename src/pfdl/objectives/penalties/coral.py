@@ -7,7 +7,8 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from pfdl.objectives.penalties.environments import EnvironmentPenalty
+from pfdl._internal.validation import check_matrix
+from pfdl.objectives.penalties.environments import EnvironmentPenalty, check_environments
 
 
 class CORAL(EnvironmentPenalty):
@@ -25,6 +26,8 @@ class CORAL(EnvironmentPenalty):
 
     def compare(self, features: Tensor, environments: Tensor) -> Tensor:
         """The mean squared distance of the covariances, without the weight."""
+        check_matrix("features", features)
+        check_environments(environments, features.shape[:1])
         groups = [features[environments == environment] for environment in torch.unique(environments)]
         covariances = [torch.cov(group.T) for group in groups if len(group) > 1]
         distances = [(a - b).square().sum() for a, b in combinations(covariances, 2)]
