@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pfdl.contexts.groups import Accuracies, GroupAccuracy, Mixture, count_groups, measure_accuracy
 from pfdl.decorrelation.linear import predict_left_out
 from pfdl.diagnosis.clusters import cluster_features
 from pfdl.diagnosis.contexts import ContextReading, read_context
-from pfdl.diagnosis.groups import Accuracies, GroupAccuracy, Mixture, count_groups, measure_accuracy
 from pfdl.diagnosis.reliance import (
     Comparison,
     ContextReliance,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pfdl.diagnosis.groups import Accuracies, GroupAccuracy, Mixture, measure_accuracy
+from pfdl.contexts.groups import Accuracies, GroupAccuracy, Mixture, measure_accuracy
 
 FloatArray = NDArray[np.float64]
 

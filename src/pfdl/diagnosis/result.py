@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pfdl.contexts.groups import Accuracies
 from pfdl.diagnosis.clusters import NO_CLUSTER
 from pfdl.diagnosis.contexts import ContextReading
-from pfdl.diagnosis.groups import Accuracies
 from pfdl.diagnosis.reliance import CANNOT_TELL, NO, YES, ContextReliance
 from pfdl.diagnosis.shift import ShiftCurve
 
