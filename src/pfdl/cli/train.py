@@ -21,7 +21,7 @@ from pfdl.cli.common import (
     Superclass,
     answering_mistakes,
 )
-from pfdl.cli.images import evaluate_and_print, open_source, print_understood
+from pfdl.cli.images import evaluate_and_print, name_columns, open_source, print_understood
 from pfdl.cli.seeds import print_seeds
 
 if TYPE_CHECKING:
@@ -216,13 +216,7 @@ def train(
         )
         base = output or Path("runs") / f"train-{backbone.replace('/', '-')}-{objective}-{seed}"
         given = None if manifest is None else read_manifest(manifest)
-        columns = {
-            "path_column": path_column,
-            "label_column": label_column,
-            "context_column": context_column,
-            "split_column": split_column,
-            "group_column": group_column,
-        }
+        columns = name_columns(path_column, label_column, context_column, split_column, group_column)
         source = open_source(data, superclass, on_bad_image, given, columns=columns, test=test)
         runs = {}
         for number in range(seed, seed + seeds):

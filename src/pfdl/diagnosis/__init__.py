@@ -12,16 +12,10 @@ from pfdl.contexts.groups import Accuracies, GroupAccuracy, Mixture, count_group
 from pfdl.decorrelation.linear import predict_left_out
 from pfdl.diagnosis.clusters import cluster_features
 from pfdl.diagnosis.contexts import ContextReading, read_context
-from pfdl.diagnosis.reliance import (
-    Comparison,
-    ContextReliance,
-    compare_reliance,
-    goes_together,
-    measure_reliance,
-    usual_contexts_of,
-)
+from pfdl.diagnosis.reliance import compare_reliance, goes_together, measure_reliance, usual_contexts_of
 from pfdl.diagnosis.result import Diagnosis
 from pfdl.diagnosis.shift import ShiftCurve, accuracy_under_shift
+from pfdl.diagnosis.verdict import Comparison, ContextReliance
 
 __all__ = [
     "Accuracies",

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from pfdl.contexts.groups import Accuracies
 from pfdl.diagnosis.clusters import NO_CLUSTER
 from pfdl.diagnosis.contexts import ContextReading
-from pfdl.diagnosis.reliance import CANNOT_TELL, NO, YES, ContextReliance
 from pfdl.diagnosis.shift import ShiftCurve
+from pfdl.diagnosis.verdict import CANNOT_TELL, NO, YES, ContextReliance
 
 if TYPE_CHECKING:
     import pandas as pd

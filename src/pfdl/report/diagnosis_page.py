@@ -10,7 +10,7 @@ from PIL import Image
 
 from pfdl._internal.runs import read_run
 from pfdl.contexts.groups import GroupAccuracy
-from pfdl.diagnosis.reliance import CANNOT_TELL, NO, YES
+from pfdl.diagnosis.verdict import CANNOT_TELL, NO, YES
 from pfdl.report.blocks import Block, Gallery, Page, Section, SideBySide, Text, Thumbnail
 from pfdl.report.diagnosis_features import Named, build_clusters, build_correlations, build_features, show_number
 from pfdl.report.plots import Plot, Series
