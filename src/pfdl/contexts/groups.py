@@ -25,7 +25,7 @@ class GroupAccuracy:
 
     @property
     def variance(self) -> float:
-        """Squared standard error of the accuracy.
+        """Return the squared standard error of the accuracy.
 
         It is counted with one more right and one more wrong answer, so that ten right ones of ten are not taken for
         certainty.
@@ -56,7 +56,7 @@ class Accuracies:
 
     @property
     def average_over_groups(self) -> float:
-        """Mean of the groups' accuracies: every group counts alike, however few samples it has."""
+        """Return the mean of the groups' accuracies: every group counts alike, however few samples it has."""
         return float(np.mean([group.accuracy for group in self.groups]))
 
     def average_in(self, mixture: Mixture) -> float:

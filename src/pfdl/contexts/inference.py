@@ -70,7 +70,7 @@ class InferredContexts:
 
     @property
     def number(self) -> int:
-        """How many contexts there are."""
+        """Return how many contexts there are."""
         return int(self.contexts.max(initial=0)) + 1
 
 

@@ -174,7 +174,7 @@ def _table(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.in
 
 
 def _is_minority(y: NDArray[np.int64], context: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether a sample is outside its class's most frequent context."""
+    """Return whether a sample is outside its class's most frequent context."""
     usual: IndexArray = _table(y, context).argmax(axis=1)
     outside: NDArray[np.bool_] = usual[y] != context
     return outside

@@ -47,7 +47,7 @@ def diagnose(
     usual_contexts: Mapping[Any, Any] | None = None,
     seed: int = 0,
 ) -> Diagnosis:
-    """Say whether a model relies on the context, and how its features hang together.
+    """Say whether a model relies on the context, and how far its features predict each other.
 
     The answer comes from the predictions: is a class recognised worse outside the context that goes with it in
     training? Besides, every feature is predicted from all the others by ridge regression, on samples left out of the

@@ -31,7 +31,7 @@ class ClassReliance:
 
     @property
     def loss(self) -> float:
-        """What is lost outside the usual context."""
+        """Return what is lost outside the usual context."""
         return self.in_usual - self.elsewhere
 
 
@@ -73,7 +73,7 @@ class ContextReliance:
 
     @property
     def difference(self) -> float:
-        """Accuracy in the usual context minus accuracy elsewhere."""
+        """Return the accuracy in the usual context minus accuracy elsewhere."""
         return self.in_usual - self.elsewhere
 
     @property

@@ -130,13 +130,13 @@ class Objective(AtomicModule):
 
     @property
     def needs(self) -> set[str]:
-        """All that the parts of this objective read."""
+        """Return all that the parts of this objective read."""
         parts: list[Part] = [self.weighting, *self._penalties()]
         return {name for part in parts for name in part.needs} - {"risks"}
 
     @property
     def needs_contexts(self) -> bool:
-        """Whether some part reads the environment or context of each sample."""
+        """Return whether some part reads the environment or context of each sample."""
         return "environments" in self.needs
 
     def _penalties(self) -> list[Part]:

@@ -12,7 +12,7 @@ from pfdl.objectives.penalties.environments import EnvironmentPenalty, check_env
 
 
 class CORAL(EnvironmentPenalty):
-    r"""Deep CORAL (Sun and Saenko, 2016): the features' covariances shall agree between environments.
+    r"""Deep CORAL (Sun and Saenko, 2016): the features' covariances should agree between environments.
 
     .. math:: \operatorname*{mean}_{e < e'} \frac{1}{4p^2} \| C_e - C_{e'} \|_F^2
 
@@ -25,7 +25,7 @@ class CORAL(EnvironmentPenalty):
     needs = ("features", "environments")
 
     def compare(self, features: Tensor, environments: Tensor) -> Tensor:
-        """The mean squared distance of the covariances, without the weight."""
+        """Return the mean squared distance of the covariances, without the weight."""
         check_matrix("features", features)
         check_environments(environments, features.shape[:1])
         groups = [features[environments == environment] for environment in torch.unique(environments)]

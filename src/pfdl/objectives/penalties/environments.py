@@ -41,7 +41,7 @@ class EnvironmentPenalty(Penalty):
         self.completed_calls = 0
 
     def current_weight(self) -> float:
-        """The weight that the next call will use."""
+        """Return the weight that the next call will use."""
         return self.weight if self.completed_calls >= self.anneal else 1.0
 
     def divisor(self) -> float:
@@ -63,7 +63,7 @@ class EnvironmentPenalty(Penalty):
         return penalty
 
     def get_extra_state(self) -> dict[str, Any]:
-        """The count of training calls, for ``state_dict``."""
+        """Return the count of training calls, for ``state_dict``."""
         return {"completed_calls": self.completed_calls}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
@@ -94,7 +94,7 @@ def check_environments(environments: Tensor, shape: tuple[int, ...]) -> None:
 
 
 def environment_means(values: Tensor, environments: Tensor) -> Tensor:
-    """The mean of ``values`` in each environment that occurs.
+    """Return the mean of ``values`` in each environment that occurs.
 
     Args:
         values: One number per sample, shape (n,).
