@@ -97,7 +97,7 @@ class FiniteGuard:
 
     @staticmethod
     def serves(optimizer: Optimizer) -> bool:
-        """Return whether the optimiser can skip an update by a flag on the device, as fused Adam does for GradScaler."""
+        """Return whether the optimiser can skip an update by a flag on the device, as fused Adam can."""
         return isinstance(optimizer, (Adam, AdamW)) and all(group["fused"] for group in optimizer.param_groups)
 
     def marked(self, unexplained: Tensor, u: Tensor) -> Tensor:
