@@ -11,6 +11,7 @@ from pfdl.contexts.quality import (
     group_report,
     worst_group_accuracy,
 )
+from pfdl.contexts.refitting import Readout, refit_readout
 from pfdl.contexts.statistics import ImageStatistics, image_statistics
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "GroupReport",
     "ImageStatistics",
     "InferredContexts",
+    "Readout",
     "Trial",
     "choose_by_worst_group",
     "context_sampler",
@@ -31,5 +33,6 @@ __all__ = [
     "image_statistics",
     "infer_contexts",
     "measure_accuracy",
+    "refit_readout",
     "worst_group_accuracy",
 ]
