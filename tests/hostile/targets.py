@@ -521,8 +521,7 @@ def an_objective() -> Any:
 @target(lambda: (tampered(state_of_an_objective()),), share=0.5)
 def states_of_objectives(folder: Path, state: Any) -> None:
     objective = an_objective()
-    # A training that resumes turns all of these into a sentence: see resumed_trainings.
-    with contextlib.suppress(ValueError, RuntimeError, LookupError, TypeError):
+    with contextlib.suppress(ValueError, RuntimeError):  # as for penalties
         objective.load_state_dict(state)
     assert dict(objective.state_dict()).keys() == state_of_an_objective().keys()
 

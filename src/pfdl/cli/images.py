@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from pfdl.vision.evaluation import Evaluation
 
 
+def name_columns(
+    path: str | None, label: str | None, context: str | None, split: str | None, group: str | None = None
+) -> dict[str, str | None]:
+    """Return the columns of a table under the names by which :func:`pfdl.data.open_images` takes them."""
+    names = ("path_column", "label_column", "context_column", "split_column", "group_column")
+    return dict(zip(names, (path, label, context, split, group), strict=True))
+
+
 def open_source(
     data: str,
     superclass: str | None,

@@ -21,7 +21,7 @@ from pfdl.cli.common import (
     Superclass,
     answering_mistakes,
 )
-from pfdl.cli.images import evaluate_and_print, open_source, print_understood
+from pfdl.cli.images import evaluate_and_print, name_columns, open_source, print_understood
 from pfdl.cli.seeds import print_seeds, train_side_by_side
 from pfdl.cli.workers import Backend, GpusPerTask, Jobs, Parallel
 
@@ -251,13 +251,7 @@ def train(
         is_first = rank() == 0
         base = output or Path("runs") / f"train-{backbone.replace('/', '-')}-{objective}-{seed}"
         given = None if manifest is None else read_manifest(manifest)
-        columns = {
-            "path_column": path_column,
-            "label_column": label_column,
-            "context_column": context_column,
-            "split_column": split_column,
-            "group_column": group_column,
-        }
+        columns = name_columns(path_column, label_column, context_column, split_column, group_column)
         source = open_source(data, superclass, on_bad_image, given, columns=columns, test=test)
         if parallel != Parallel():
             splits = {

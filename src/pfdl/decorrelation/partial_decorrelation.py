@@ -31,7 +31,7 @@ class DataShape(Protocol):
 
     @property
     def num_features(self) -> int:
-        """The width of the embedding."""
+        """Return the width of the embedding."""
         ...
 
 

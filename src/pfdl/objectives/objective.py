@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import cast
+from typing import Any, TypeGuard, cast
 
 import torch
 from torch import Tensor, nn
@@ -94,7 +95,7 @@ class Objective(AtomicModule):
             A scalar.
 
         Raises:
-            ValueError: If something that a part needs was not given.
+            ValueError: If something that a part needs was not given, or a part cannot use it. No part has changed then.
         """
         divisor = self.divisor()
         batch: dict[str, Tensor | None] = {
@@ -104,12 +105,11 @@ class Objective(AtomicModule):
             "environments": environments,
         }
         union = self._join(batch)
-        risks = cast(Tensor, union.here["risks"])
         with union.same_draws():
-            weights: Tensor = self.weighting(*(tensor.detach() for tensor in _needed(self.weighting, union)))
-            loss = union.mean(union.own(weights) * risks)
-            for penalty in self._penalties():
-                loss = loss + penalty(*_needed(penalty, union))
+            weights, *penalties = self._call_parts(union)
+        loss = union.mean(union.own(weights) * cast(Tensor, union.here["risks"]))
+        for penalty in penalties:
+            loss = loss + penalty
         return loss / divisor
 
     def _join(self, batch: dict[str, Tensor | None]) -> Union:
@@ -140,6 +140,30 @@ class Objective(AtomicModule):
                     raise ValueError(f"{type(part).__name__} needs {name}; pass {name}=... to the objective.")
         return len(labels)
 
+    def _call_parts(self, union: Union) -> list[Tensor]:
+        """Return the weights and each penalty; if a part raises, all of them are as they were.
+
+        A part that raises has changed nothing of its own. What was called before it is put back from a copy; the part
+        with the most parameters, such as g of PFDL, is called last, so that it is never copied.
+        """
+        parts: list[Part] = [self.weighting, *self._penalties()]
+        needed = [_needed(part, union) for part in parts]
+        needed[0] = [tensor.detach() for tensor in needed[0]]
+        order = sorted(range(len(parts)), key=lambda place: _num_parameters(parts[place]))
+        found: dict[int, Tensor] = {}
+        copies: list[tuple[nn.Module, Mapping[str, Any]]] = []
+        try:
+            for place in order:
+                part = parts[place]
+                if self.training and place != order[-1] and _has_state(part):
+                    copies.append((part, copy.deepcopy(part.state_dict())))
+                found[place] = part(*needed[place])
+        except BaseException:
+            for module, state in copies:
+                module.load_state_dict(state)
+            raise
+        return [found[place] for place in range(len(parts))]
+
     def divisor(self) -> float:
         """Return what the next call divides its loss by; divide a regulariser that is added outside by it, too."""
         return max([1.0, *(penalty.divisor() for penalty in self._penalties())])
@@ -151,17 +175,29 @@ class Objective(AtomicModule):
 
     @property
     def needs(self) -> set[str]:
-        """All that the parts of this objective read."""
+        """Return all that the parts of this objective read."""
         parts: list[Part] = [self.weighting, *self._penalties()]
         return {name for part in parts for name in part.needs} - {"risks"}
 
     @property
     def needs_contexts(self) -> bool:
-        """Whether some part reads the environment or context of each sample."""
+        """Return whether some part reads the environment or context of each sample."""
         return "environments" in self.needs
 
     def _penalties(self) -> list[Part]:
         return [cast(Part, penalty) for penalty in self.penalties]
+
+
+def _num_parameters(part: Part) -> int:
+    return sum(parameter.numel() for parameter in part.parameters()) if isinstance(part, nn.Module) else 0
+
+
+def _has_state(part: Part) -> TypeGuard[nn.Module]:
+    if not isinstance(part, nn.Module):
+        return False
+    kinds = {type(module) for module in part.modules()}
+    extra = any(kind.get_extra_state is not nn.Module.get_extra_state for kind in kinds)
+    return extra or any(True for _ in part.parameters()) or any(True for _ in part.buffers())
 
 
 def _joins_itself(part: Part) -> bool:

@@ -14,7 +14,7 @@ from lightning.pytorch.strategies import FSDPStrategy
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pfdl._internal.loading import AtomicLoading
+from pfdl._internal.modules import AtomicModule
 from pfdl._internal.processes import world_size
 from pfdl._internal.validation import check_choice, check_count
 from pfdl.contexts import worst_group_accuracy
@@ -28,7 +28,7 @@ from pfdl.vision.sharding import is_sharded, shard, share_buffers
 OPTIMIZERS, SCHEDULES = ("sgd", "adamw"), ("step", "cosine")
 
 
-class ImageClassifier(AtomicLoading, LightningModule):
+class ImageClassifier(AtomicModule, LightningModule):
     """A backbone that is trained on an objective.
 
     The backbone stays a plain classifier: its features are read where they enter its last linear layer. Batches are

@@ -179,7 +179,10 @@ class ResumeCallback(Checkpoint):
         place = [self.seed, trainer.current_epoch, batch_idx]
         if rank():  # each process draws its own; the first draws what a single one would
             place.append(rank())
-        torch.manual_seed(int(np.random.SeedSequence(place).generate_state(1)[0]))
+        number = int(np.random.SeedSequence(place).generate_state(1)[0])
+        torch.default_generator.manual_seed(number)  # torch.manual_seed visits every kind of device: 0.3 ms a step
+        if pl_module.device.type == "cuda":
+            torch.cuda.manual_seed(number)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int

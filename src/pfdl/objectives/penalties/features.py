@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import torch
 from torch import Tensor
 
@@ -11,7 +13,7 @@ from pfdl.decorrelation.distributed import Batch, meet
 from pfdl.objectives.penalties.base import Penalty
 
 
-class FeaturePenalty(Penalty):
+class FeaturePenalty(Penalty, ABC):
     """A weight times a function of the features of a batch.
 
     While training under ``torch.distributed`` it is that of the union of all processes' batches, as for
@@ -55,9 +57,9 @@ class FeaturePenalty(Penalty):
         rows = len(features) if problem is None else 0
         return meet(rows, problem, f"{type(self).__name__}(weight={self.weight}) on features of {form}").batch(least=2)
 
+    @abstractmethod
     def measure(self, u: Tensor, batch: Batch) -> Tensor:
         """Return the penalty without its weight; how each subclass defines itself."""
-        raise NotImplementedError
 
     def metrics(self) -> dict[str, Tensor]:
         """Return the penalty of the last call, without its weight."""
