@@ -53,7 +53,11 @@ class Union:
             return
         devices = {tensor.device for tensor in self.here.values() if tensor is not None and tensor.is_cuda}
         with torch.random.fork_rng(devices):
-            torch.manual_seed(self._meeting.numbers[0][0])
+            seed = self._meeting.numbers[0][0]
+            torch.default_generator.manual_seed(seed)  # torch.manual_seed would visit every kind of device
+            for device in devices:
+                with torch.cuda.device(device):
+                    torch.cuda.manual_seed(seed)
             yield
 
     def _gathered(self, wanted: Collection[str], meeting: Meeting) -> Tensors:
