@@ -67,11 +67,18 @@ def test_a_constant_feature_gets_no_weight():
     assert bool(torch.isfinite(found.bias).all())
 
 
+def test_a_group_of_a_few_samples_is_left_out():
+    x, y, contexts = biased_features(400, 0.2)
+    contexts[:3] = 2  # found by chance, say
+    found = refit_readout(x, y, contexts, repetitions=2)
+    assert found.samples_per_group > 10
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
         (lambda x, y, c: (x, y, torch.zeros_like(c)), "one context"),
-        (lambda x, y, c: (x[:9], y[:9], torch.arange(9) % 5), "smallest group has"),
+        (lambda x, y, c: (x[:9], y[:9], torch.arange(9) % 5), "too few groups"),
         (lambda x, y, c: (x[:, 0], y, c), "give \\(n, p\\)"),
         (lambda x, y, c: (x[:-1], y, c), "give \\(n, p\\)"),
         (lambda x, y, c: (x * torch.nan, y, c), "NaN"),

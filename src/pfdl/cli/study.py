@@ -31,7 +31,8 @@ def study(
         list[str],
         typer.Argument(
             metavar="DATA…",
-            help="shapes, shapes-0.5 (backgrounds of that strength), colored-mnist, or images: folders class/image or "
+            help="shapes, shapes-0.5 (backgrounds of that strength), colored-mnist, spuco-mnist, "
+            "spuco-mnist-small-0.995 (size and strength of its colour), or images: folders class/image or "
             "class/context/image, with or without train and test above it, or tables with a line per image.",
         ),
     ],

@@ -18,6 +18,9 @@ from pfdl.contexts.quality import choose_by_worst_group, group_accuracy
 STRENGTHS = (1.0, 0.7, 0.3, 0.1, 0.07, 0.03, 0.01)
 """The inverse strengths of the l1 penalty among which DFR's authors choose."""
 
+SMALLEST = 4
+"""Smaller groups are left out: they would leave next to nothing of the others."""
+
 ITERATIONS = 500
 
 
@@ -56,7 +59,7 @@ def refit_readout(
     has learnt what it needs and uses it badly in its last layer. The new layer is a logistic regression with an l1
     penalty on standardised features, fitted on as many samples of every group (one class in one context) as the
     smallest has, and averaged over several draws. Its strength is chosen on one half of the samples, by the worst
-    group, with a fit on the other half.
+    group, with a fit on the other half. Groups of fewer than 4 samples are left out.
 
     Args:
         features: What enters the layer, shape (n, p); best of samples that the network was not trained on.
@@ -71,7 +74,7 @@ def refit_readout(
         The layer, for features as they were given.
 
     Raises:
-        ValueError: If the shapes do not fit, a group has fewer than 4 samples, or there is one context only.
+        ValueError: If the shapes do not fit, there is one context only, or too few groups are large enough.
     """
     check_count("repetitions", repetitions, 1)
     for strength in strengths:
@@ -89,18 +92,20 @@ def refit_readout(
     if context.max() == 0:
         raise ValueError("all samples are in one context, so there is nothing to balance.")
     classes = num_classes or int(y.max()) + 1
-    groups = np.unique(y.numpy() * (int(context.max()) + 1) + context, return_inverse=True)[1].astype(np.intp)
-    smallest = int(np.bincount(groups).min())
-    if smallest < 4:
+    groups = y.numpy() * (int(context.max()) + 1) + context
+    kept = np.flatnonzero(np.bincount(groups)[groups] >= SMALLEST)
+    if set(y[kept].tolist()) != set(y.tolist()) or len(np.unique(groups[kept])) < 3:
         raise ValueError(
-            f"the smallest group has {smallest} samples; refitting needs at least 4 of every class in every context "
-            "in which it occurs."
+            f"too few groups (one class in one context) have {SMALLEST} samples or more; refitting needs one of every "
+            "class, and one more."
         )
+    x, y, context = x[kept], y[kept], context[kept]
+    groups = np.unique(groups[kept], return_inverse=True)[1].astype(np.intp)
     chance = np.random.default_rng(seed)
     strength, worst = _choose(x, y, context, groups, classes, strengths, chance)
     fits = [_fit(x, y, _balanced(groups, chance), classes, strength) for _ in range(repetitions)]
     weight, bias = (torch.stack(parts).mean(0).float() for parts in zip(*fits, strict=True))
-    return Readout(weight, bias, strength, worst, smallest)
+    return Readout(weight, bias, strength, worst, int(np.bincount(groups).min()))
 
 
 def _choose(

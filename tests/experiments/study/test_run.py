@@ -57,7 +57,7 @@ def test_every_row_makes_an_objective_and_has_a_baseline():
     baselines = {row.baseline for row in ROWS.values()}
     for row in ROWS.values():
         assert make_objective(row.objective, 8, **row.settings) is not None
-        assert row.contexts in ("hidden", "one", "inferred", "known")
+        assert row.contexts in ("hidden", "one", "inferred", "errors", "known")
         assert make_objective(row.objective, 8).needs_contexts <= (row.contexts != "hidden")
     for key in set(FACTORS) - baselines:
         baseline = ROWS[ROWS[key].baseline]
@@ -160,7 +160,7 @@ def accuracies_of(results):
 
 
 def test_images_without_contexts_get_a_plain_split_and_plain_metrics(small, tmp_path, monkeypatch):
-    monkeypatch.setattr(study, "infer_contexts", lambda features, labels, seed: (labels.numpy() + 1) % 2)  # at once
+    monkeypatch.setattr(study, "infer_contexts", lambda features, labels, **_: (labels.numpy() + 1) % 2)  # at once
     photos = make_folder(tmp_path / "photos", {"cat": 30, "dog": 30})
     arguments = ["study", str(photos), "--network", "mlp", "--rows", "erm,balance,balance-known", "--seeds", "2"]
     result = CliRunner().invoke(app, [*arguments, "--epochs", "1", "--device", "cpu", "-o", str(tmp_path / "out")])

@@ -16,9 +16,10 @@ from torch import Tensor, nn
 
 from pfdl._internal.files import read_text_file
 from pfdl.contexts.statistics import image_statistics
-from pfdl.data import ColoredMNIST, Shapes, make_split, open_images
+from pfdl.data import ColoredMNIST, Shapes, SpuCoMNIST, make_split, open_images
 from pfdl.data.manifest import Manifest, read_groups
 from pfdl.data.sources import ContextSource
+from pfdl.data.spuco_mnist import COLORS, MAGNITUDES
 from pfdl.data.tables import TABLES
 from pfdl.experiments.images import StoredImages
 from pfdl.experiments.study.pretrained import BATCH, embed, fine_tuned, load_network
@@ -26,8 +27,9 @@ from pfdl.experiments.study.pretrained import NETWORK as PRETRAINED
 from pfdl.experiments.training import Samples
 from pfdl.vision.backbones import make_backbone
 
-COLORED_MNIST, SHAPES = "colored-mnist", "shapes"
+COLORED_MNIST, SPUCO_MNIST, SHAPES = "colored-mnist", "spuco-mnist", "shapes"
 RESNET = "resnet18"
+NUM_CLASSES = len(COLORS)
 IMAGE_SIZE, LARGE, HIDDEN_WIDTH, COLORED_DIGITS = 64, 96, 256, 10_000
 TESTS = ("1:5", "1:1", "5:1")
 SHIFTED, SAME = "shifted", "same"
@@ -60,9 +62,10 @@ class StudyData:
     """A data set and how its images are seen.
 
     Args:
-        data: ``"shapes"``, ``"shapes-0.5"`` (backgrounds of that strength), ``"colored-mnist"``, or images in any form
-            that :func:`pfdl.data.open_images` takes. Images in contexts are tested at three dominant ratios, others
-            and those with a test set of their own on the whole test set.
+        data: ``"shapes"``, ``"shapes-0.5"`` (backgrounds of that strength), ``"colored-mnist"``, ``"spuco-mnist"``,
+            ``"spuco-mnist-small-0.995"`` (size and strength of its colour; by default large and 0.95), or images in any
+            form that :func:`pfdl.data.open_images` takes. Images in contexts are tested at three dominant ratios,
+            others and those with a test set of their own on the whole test set.
         features: A file by ``pfdl study-features``, whose features are trained on instead of pixels.
         group_by: See :func:`pfdl.data.manifest.read_groups`; for folders.
         mnist: Folder of the MNIST files; without it scikit-learn's digits are coloured.
@@ -81,12 +84,23 @@ class StudyData:
     @property
     def is_generated(self) -> bool:
         """Whether there is no folder behind it."""
-        return self.data == COLORED_MNIST or re.fullmatch(rf"{SHAPES}(-[0-9.]+)?", self.data) is not None
+        return self.is_digits or re.fullmatch(rf"{SHAPES}(-[0-9.]+)?", self.data) is not None
+
+    @property
+    def is_digits(self) -> bool:
+        """Whether it is coloured digits, which each training makes for itself."""
+        return self.data == COLORED_MNIST or self._spuco is not None
+
+    @property
+    def _spuco(self) -> tuple[str, float] | None:
+        """The magnitude and the strength of the colour, if this is SpuCoMNIST."""
+        found = re.fullmatch(rf"{SPUCO_MNIST}(?:-({'|'.join(MAGNITUDES)}))?(?:-([0-9.]+))?", self.data)
+        return None if found is None else (found[1] or "large", float(found[2] or 0.95))
 
     @property
     def name(self) -> str:
         """What it is called in tables."""
-        if self.data == COLORED_MNIST:
+        if self.is_digits:
             return self.data
         kind = "pretrained features" if self.features else f"{self.network}{', fine-tuned' * self.is_fine_tuned}"
         name = Path(self.data).stem if Path(self.data).suffix.lower() in TABLES else Path(self.data).name
@@ -100,7 +114,7 @@ class StudyData:
     @property
     def image_size(self) -> int | None:
         """Height and width of the images that are trained on; None if it is not on images."""
-        if self.features is not None or self.data == COLORED_MNIST:
+        if self.features is not None or self.is_digits:
             return None
         return LARGE if self.is_fine_tuned else IMAGE_SIZE
 
@@ -110,8 +124,8 @@ class StudyData:
         return {name: value for name, value in asdict(self).items() if name != "columns" or value}
 
     def open(self, on_progress: Callable[[int, int], None] | None = None) -> ContextSource | None:
-        """Open the images; None for Colored-MNIST, which is made by each training. Unusable files are left out."""
-        if self.data == COLORED_MNIST:
+        """Open the images; None for digits, which each training makes for itself. Unusable files are left out."""
+        if self.is_digits:
             return None
         if self.is_generated:
             strength = self.data.removeprefix(SHAPES).removeprefix("-")
@@ -130,8 +144,10 @@ class StudyData:
         Args:
             seed: Of the split.
             images: Where :func:`pfdl.experiments.images.store_images` has put the images, in ``image_size``; for all
-                but Colored-MNIST.
+                but digits.
         """
+        if self._spuco is not None:
+            return _spuco_digits(self.mnist, *self._spuco, seed)
         if images is None:
             return _colored_digits(self.mnist, seed)
         source = StoredImages(images)
@@ -196,6 +212,42 @@ def _colored_digits(mnist: str | None, seed: int) -> Split:
         tests,
         lambda width: _perceptron(train.inputs.shape[1], 2, width, layers=2),
         lambda: image_statistics(train.inputs.view(-1, *shape)),
+    )
+
+
+def _spuco_digits(mnist: str | None, magnitude: str, strength: float, seed: int) -> Split:
+    """The colour goes with the class in training; in the test all groups are equally frequent."""
+    data = SpuCoMNIST(mnist, magnitude=magnitude, strength=strength, seed=seed, max_train=COLORED_DIGITS)
+    shape = data.train.images.shape[1:]
+    # Flat, so that training neither mirrors nor shifts them: digits are not symmetric.
+    train, test = (
+        Samples(part.images.flatten(1).float() / 255, part.labels, part.contexts) for part in (data.train, data.test)
+    )
+    return Split(
+        train,
+        True,
+        {WHOLE: test},
+        lambda width: _with_width(_lenet(shape), NUM_CLASSES, width),
+        lambda: image_statistics(data.train.images),
+    )
+
+
+def _lenet(shape: torch.Size) -> nn.Module:
+    """The network of SpuCo's benchmark, for flat images; how wide its maps end depends on their size."""
+    maps = nn.Sequential(
+        nn.Unflatten(1, shape),
+        nn.Conv2d(3, 6, 5, padding=2),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(6, 16, 5, padding=0 if shape[1] >= 16 else 2),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+    )
+    with torch.no_grad():
+        width = maps(torch.zeros(1, shape.numel())).shape[1]
+    return nn.Sequential(
+        maps, nn.Linear(width, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, NUM_CLASSES)
     )
 
 

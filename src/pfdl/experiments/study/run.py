@@ -13,13 +13,13 @@ import pandas as pd
 import torch
 from rich.console import Console
 from sklearn.metrics import normalized_mutual_info_score
-from torch import Tensor
+from torch import Tensor, nn
 
 from pfdl._internal.files import write_atomically
 from pfdl._internal.progress import counting
 from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_count
-from pfdl.contexts import worst_group_accuracy
+from pfdl.contexts import refit_readout, worst_group_accuracy
 from pfdl.contexts.inference import infer_contexts
 from pfdl.data.context_images import HIDDEN_CONTEXT
 from pfdl.data.sources import ContextSource
@@ -27,13 +27,17 @@ from pfdl.experiments.grid import run_grid, unfinished
 from pfdl.experiments.images import image_store
 from pfdl.experiments.study.data import WHOLE, Split, StudyData
 from pfdl.experiments.study.rows import find_row
-from pfdl.experiments.training import DivergedError, TrainingSettings, predict, train
+from pfdl.experiments.training import DivergedError, TrainingSettings, features_of, predict, train
 from pfdl.experiments.workers import Workers
+from pfdl.vision.refit import with_readout
 
 ESS, NUMBER, AGREEMENT = "effective sample size", "contexts found", "agreement with true contexts"
 DIVERGED = "diverged"
 NOT_ACCURACY = (ESS, NUMBER, AGREEMENT, DIVERGED)
 """What results.csv has in the column of tests that is no accuracy."""
+
+INFERRED = {"inferred": "auto", "errors": "errors"}
+"""How contexts are inferred, by what a row says of them."""
 
 COLUMNS = ("dataset", "row", "seed", "test", "value")
 """Of ``results.csv``."""
@@ -170,6 +174,7 @@ def run_task(
         epochs=epochs,
         batch_size=what.batch_size,
         learning_rate=learning_rate,
+        sampler=what.sampler,
         seed=seed,
     )
     _repeatable(device)
@@ -178,6 +183,8 @@ def run_task(
     values: dict[str, float] = {}
     try:
         metrics = train(settings, model, split.train, environments, device=device)
+        if what.refit and int(environments.max()) > 0:  # with one context there is nothing to balance
+            model = _refitted(model, split, environments, seed, device)
         values[ESS] = metrics.get("effective_sample_size", 1.0)
     except DivergedError:
         values[DIVERGED] = 1.0
@@ -187,20 +194,29 @@ def run_task(
         if name == WHOLE:
             worst = worst_group_accuracy(predicted, test.labels, test.contexts)
             values["worst group" if split.has_contexts else "worst class"] = 100 * worst
-    if what.contexts == "inferred":
+    if what.contexts in INFERRED:
         values[NUMBER] = len(set(environments.tolist()))
-    if what.contexts == "inferred" and split.has_contexts:
+    if what.contexts in INFERRED and split.has_contexts:
         values[AGREEMENT] = float(normalized_mutual_info_score(split.train.contexts, environments))
     return [{"dataset": place.name, "test": test, "value": value} for test, value in values.items()]
 
 
 def _environments(contexts: str, split: Split, seed: int) -> Tensor:
     """Return what the objective may know of the contexts."""
-    if contexts == "inferred":
-        return torch.from_numpy(infer_contexts(split.context_features(), split.train.labels, seed=seed))
+    if contexts in INFERRED:
+        features, labels = split.context_features(), split.train.labels
+        return torch.from_numpy(infer_contexts(features, labels, method=INFERRED[contexts], seed=seed))
     if contexts == "known":
         return split.train.contexts
     return torch.full_like(split.train.labels, 0 if contexts == "one" else HIDDEN_CONTEXT)
+
+
+def _refitted(model: nn.Module, split: Split, contexts: Tensor, seed: int, device: str) -> nn.Module:
+    """Return the network with its last layer refitted on training samples of which all groups count alike."""
+    features = features_of(model, split.train.inputs, device=device)
+    classes = int(split.train.labels.max()) + 1
+    readout = refit_readout(features, split.train.labels, contexts, num_classes=classes, seed=seed)
+    return with_readout(model, readout).to(device)
 
 
 def _repeatable(device: str) -> None:
