@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,6 @@ from sklearn.preprocessing import LabelEncoder
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
-    _check_feature_names_in,
     _check_sample_weight,
     check_consistent_length,
     check_is_fitted,
@@ -21,21 +20,17 @@ from sklearn.utils.validation import (
 
 from pfdl._internal.fitting import all_or_nothing
 from pfdl.tabular.columns import compare_table, screen_table
+from pfdl.tabular.explained import ExplainedScreening
 from pfdl.tabular.label import class_functions, number_functions
 from pfdl.tabular.network import NetworkTraining
-from pfdl.tabular.plot import ScreeningPlot
 from pfdl.tabular.safety import SafetyNet
-from pfdl.tabular.screening import Rules, Screening, linear_decomposer
+from pfdl.tabular.screening import Rules, linear_decomposer
 from pfdl.tabular.validation import check_rows, check_table, column_names
-from pfdl.tabular.words import explanation_frame, verdict_sentence
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 FloatArray = NDArray[np.float64]
 
 
-class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
+class SelectionScreen(ExplainedScreening, SelectorMixin, BaseEstimator):  # type: ignore[misc]
     """Leave out columns that follow y only because of how the rows were selected.
 
     It helps only if rows were *selected* by something near y. Selection that favours rows where a column V lies close
@@ -144,54 +139,12 @@ class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         check_rows(self, X)
         return super().transform(X)
 
-    def explain(self, input_features: Any = None) -> pd.DataFrame:
-        """Say why each column was kept or dropped.
-
-        Args:
-            input_features: Names of the columns, where ``fit`` saw none: behind a ``ColumnTransformer`` give its
-                ``get_feature_names_out()``.
-
-        Returns:
-            One row per column. ``decision`` and ``why``, a sentence; then the figures: ``m``, the share of the column
-            that the other columns explain; ``k``, the same once y is known; ``ratio`` = k/m; ``share``, how much of all
-            that can be explained of the column y explains alone; ``relevance``, p-value of "it adds nothing to the
-            other columns"; ``survival``, in which share of the halves of the rows it was found to follow y as well.
-        """
-        return explanation_frame(self._found(), self._names(input_features))
-
-    def plot(self, ax: Any = None, input_features: Any = None) -> Any:
-        """Draw m, k and the decision of each column. Returns the Matplotlib axes."""
-        return self.screening_plot(input_features).draw(ax)
-
-    def screening_plot(self, input_features: Any = None) -> ScreeningPlot:
-        """Return what `plot` draws."""
-        found = self._found()
-        return ScreeningPlot(
-            self.explain(input_features),
-            self.verdict(input_features),
-            self.ratio_threshold,
-            self.share_threshold,
-            round(found.rows),
-        )
-
-    def verdict(self, input_features: Any = None) -> str:
-        """Return the outcome in a sentence, with the names of the columns."""
-        return verdict_sentence(self._found(), self._names(input_features))
-
-    @property
-    def verdict_(self) -> str:
-        """The outcome in a sentence."""
-        return self.verdict()
-
-    def _found(self) -> Screening:
+    def _fitted_screen(self) -> SelectionScreen:
         check_is_fitted(self)
-        return self.screening_
-
-    def _names(self, input_features: Any) -> list[str]:
-        return [str(name) for name in _check_feature_names_in(self, input_features)]
+        return self
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
-        return self._found().kept
+        return self._fitted_screen().screening_.kept
 
     def _check_parameters(self) -> None:
         for name, choices in (("target", ("auto", "number", "class")), ("decomposition", ("linear", "network"))):
