@@ -19,7 +19,7 @@ from sklearn.utils.validation import (
 )
 
 from pfdl._internal.fitting import all_or_nothing
-from pfdl.tabular.columns import compare_table, screen_table
+from pfdl.tabular.columns import compare_table, identifying_columns, screen_table
 from pfdl.tabular.explained import ExplainedScreening
 from pfdl.tabular.label import class_functions, number_functions
 from pfdl.tabular.network import NetworkTraining
@@ -59,6 +59,7 @@ class SelectionScreen(ExplainedScreening, SelectorMixin, BaseEstimator):  # type
 
     Attributes:
         screening_: The evidence; `explain` shows it as a table, `plot` as a plot.
+        target_: What y was taken for, ``"number"`` or ``"class"``.
         verdict_: The outcome in a sentence.
         n_features_in_: Number of columns seen in ``fit``.
         feature_names_in_: Their names, if X had any.
@@ -113,6 +114,7 @@ class SelectionScreen(ExplainedScreening, SelectorMixin, BaseEstimator):  # type
         """
         self._check_parameters()
         X, y = check_table(self, X, y)
+        self.target_ = self._kind(y)
         label, goal = self._label(y)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         self.screening_ = screen_table(
@@ -121,6 +123,7 @@ class SelectionScreen(ExplainedScreening, SelectorMixin, BaseEstimator):  # type
             weight,
             goal=goal,
             protected=self._protected(),
+            identifiers=identifying_columns(X, column_names(self)),
             decompose=self._training() if self.decomposition == "network" else linear_decomposer,
             rules=Rules(self.alpha, self.share_threshold, self.ratio_threshold),
             net=SafetyNet(self.resamples, seed=int(check_random_state(self.random_state).randint(2**31 - 1))),
@@ -160,14 +163,18 @@ class SelectionScreen(ExplainedScreening, SelectorMixin, BaseEstimator):  # type
 
     def _label(self, y: Any) -> tuple[FloatArray, int]:
         """Return functions of the label, and how many of them are to be explained."""
-        values = np.asarray(y)
-        numeric = values.dtype.kind in "iuf"
-        if self.target == "number" or (self.target == "auto" and numeric and len(np.unique(values)) > 2):
-            return number_functions(values), 1
+        if self.target_ == "number":
+            return number_functions(y), 1
         check_classification_targets(y)
         encoder = LabelEncoder().fit(y)
         functions = class_functions(encoder.transform(y), len(encoder.classes_))
         return functions, functions.shape[1]
+
+    def _kind(self, y: Any) -> str:
+        if self.target != "auto":
+            return self.target
+        values = np.asarray(y)
+        return "number" if values.dtype.kind in "iuf" and len(np.unique(values)) > 2 else "class"
 
     def _protected(self) -> NDArray[np.bool_]:
         protected = np.zeros(self.n_features_in_, dtype=bool)
