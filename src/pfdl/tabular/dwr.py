@@ -12,12 +12,13 @@ from sklearn.linear_model import LinearRegression
 from pfdl._internal.fitting import all_or_nothing
 from pfdl.objectives.weightings.dwr import LearntWeights, decorrelating_weights, decorrelating_weights_by_lbfgs
 from pfdl.tabular.linear import LinearRegressorBase
-from pfdl.tabular.validation import check_table
+from pfdl.tabular.validation import check_table, column_names
 from pfdl.tabular.weights import warn_if_few_rows_count
 
 FloatArray = NDArray[np.float64]
 
 _MOST_STEPS = {"lbfgs": 200, "rmsprop": 5000}
+_LARGEST = 1e30
 _CELLS_IN_DOUBLE_PRECISION, _LARGEST_IN_SINGLE_PRECISION = 2_000_000, 1e6
 
 
@@ -83,6 +84,7 @@ class DWRRegressor(LinearRegressorBase):
         """Fit to columns X of shape (n, p) and a numeric label y of shape (n,)."""
         self._check_parameters()
         X, y = check_table(self, X, y, numeric_y=True)
+        self._check_size(X)
         learnt = self._learn_weights(X)
         self.loss_, self.n_iter_ = learnt.loss, learnt.steps
         weight = learnt.weights.double().numpy()
@@ -100,6 +102,15 @@ class DWRRegressor(LinearRegressorBase):
         if self.solver == "lbfgs":
             return decorrelating_weights_by_lbfgs(columns, steps=steps, tol=self.tol)
         return decorrelating_weights(columns, steps=steps, learning_rate=self.learning_rate, tol=self.tol)
+
+    def _check_size(self, X: FloatArray) -> None:
+        largest = np.abs(X).max(axis=0)
+        for j in np.flatnonzero(largest > _LARGEST).tolist():
+            raise ValueError(
+                f"column {column_names(self)[j]!r} holds values up to {largest[j]:.3g}, and the loss of DWR, which "
+                "takes columns as they are, would exceed the range of floats. Standardise the columns first "
+                "(sklearn.preprocessing.StandardScaler)."
+            )
 
     def _check_parameters(self) -> None:
         if self.solver not in _MOST_STEPS:
