@@ -66,11 +66,11 @@ def test_rmsprop_is_the_published_one():
     assert np.allclose(learnt.weights.numpy(), root**2, rtol=1e-9)
 
 
-def test_lbfgs_reaches_the_loss_of_the_published_solver_in_a_twentieth_of_its_steps():
+def test_lbfgs_reaches_the_loss_of_the_published_solver_in_a_tenth_of_its_steps():
     data = make_mmads(400, 10, 1.7, seed=0)
     published, ours = DWRRegressor(solver="rmsprop").fit(data.X, data.y), DWRRegressor().fit(data.X, data.y)
     assert published.n_iter_ == 5000
-    assert ours.n_iter_ <= 200
+    assert ours.n_iter_ <= 500
     assert ours.loss_ < published.loss_
     assert np.abs(ours.coef_ - published.coef_).max() < 0.1
     assert ours.effective_sample_size_ == pytest.approx(published.effective_sample_size_, rel=0.15)
