@@ -35,7 +35,12 @@ from pfdl.data import SpuCoMNIST
 
 OURS = ("auto", "pooled", "within", "early", "errors")
 PEERS = ("spare", "jtt", "eiil")
-ROWS = ("erm", *(f"{name} sampler" for name in ("auto", *PEERS, "true")), "auto weights", "true weights")
+ROWS = (
+    "erm",
+    *(f"{name} sampler" for name in ("auto", *PEERS, "true")),
+    "auto weights",
+    *(f"{name} sampler" for name in OURS[1:]),
+)
 NOT_INSTALLED = (
     "wilds",
     "umap",
@@ -51,6 +56,7 @@ PARTS = (".datasets", ".datasets.wilds_dataset", ".transforms", ".models", ".uti
 Job = tuple[argparse.Namespace, str, float, int, list[str]]  # settings, magnitude, strength, seed, rows
 KEYS = ("magnitude", "strength", "seed", "row")
 SCORES = ("ari", "accuracy", "worst_group_accuracy", "minority_precision", "minority_recall")
+QUALITY = ("contexts", *SCORES)
 RESULTS = ("last_worst", "last_average", "chosen_worst", "chosen_average", "chosen_epoch")
 
 
@@ -84,16 +90,48 @@ def train(
     optimizer = torch.optim.SGD(model.parameters(), settings.lr, momentum=0.9, weight_decay=5e-4)
     sampler = context_sampler(data.train.labels, groups, seed=seed) if how == "sampler" else None
     weights = context_weights(data.train.labels, groups).to(settings.device) if how == "weights" else None
+
+    def step(rows: Tensor) -> None:
+        loss = F.cross_entropy(model(images[rows].float() / 255), labels[rows], reduction="none")
+        loss = (loss if weights is None else loss * weights[rows]).mean()
+        optimizer.zero_grad(set_to_none=False)
+        loss.backward()
+        optimizer.step()
+
+    if images.is_cuda:
+        step = recorded(step, model, optimizer, torch.arange(settings.batch, device=images.device))
+    whole = len(labels) // settings.batch * settings.batch
     for epoch in range(epochs):
         shuffled = torch.randperm(len(labels), generator=torch.Generator().manual_seed(1000 * seed + epoch))
         order = shuffled if sampler is None else torch.tensor(list(sampler))
-        for rows in order.to(settings.device).split(settings.batch):
-            loss = F.cross_entropy(model(images[rows].float() / 255), labels[rows], reduction="none")
-            loss = (loss if weights is None else loss * weights[rows]).mean()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+        for rows in order[:whole].to(settings.device).split(settings.batch):
+            step(rows)
         yield model
+
+
+def recorded(
+    step: Callable[[Tensor], None], model: nn.Module, optimizer: torch.optim.Optimizer, rows: Tensor
+) -> Callable[[Tensor], None]:
+    """Record a step as a CUDA graph, since launching it takes longer than running it; the network stays as it was."""
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    torch.cuda.synchronize()  # the other stream must find its inputs complete
+    with torch.cuda.stream(torch.cuda.Stream()):
+        for _ in range(3):
+            step(rows)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step(rows)
+    with torch.no_grad():
+        for parameter, value in zip(model.parameters(), before, strict=True):
+            parameter.copy_(value)
+            optimizer.state[parameter]["momentum_buffer"].zero_()
+
+    def replay(new_rows: Tensor) -> None:
+        rows.copy_(new_rows)
+        graph.replay()
+
+    return replay
 
 
 def peer(folder: Path) -> object:
@@ -136,6 +174,11 @@ def make_groups(name: str, data: SpuCoMNIST, features: Tensor, settings: argpars
     return found.contexts
 
 
+def quality_of(contexts: np.ndarray, data: SpuCoMNIST) -> dict[str, object]:
+    scores = group_report(data.train.labels, contexts, data.train.contexts)
+    return {"contexts": len(np.unique(contexts)), **{name: round(getattr(scores, name), 4) for name in SCORES}}
+
+
 def quality(job: Job) -> Iterator[dict[str, object]]:
     settings, magnitude, strength, seed, rows = job
     data = SpuCoMNIST(
@@ -145,12 +188,11 @@ def quality(job: Job) -> Iterator[dict[str, object]]:
     for row in rows:
         start = time.perf_counter()
         contexts = make_groups(row, data, features, settings, seed)
-        scores = group_report(data.train.labels, contexts, data.train.contexts)
+        seconds = round(time.perf_counter() - start, 1)
         yield {
             **dict(zip(KEYS, (magnitude, strength, seed, row), strict=True)),
-            "contexts": len(np.unique(contexts)),
-            **{name: round(getattr(scores, name), 4) for name in SCORES},
-            "seconds": round(time.perf_counter() - start, 1),
+            **quality_of(contexts, data),
+            "seconds": seconds,
         }
 
 
@@ -179,18 +221,15 @@ def trainings(job: Job) -> Iterator[dict[str, object]]:
         yield {
             **dict(zip(KEYS, (magnitude, strength, seed, row), strict=True)),
             **dict(zip(RESULTS, [*(round(100 * value, 2) for value in values), chosen + 1], strict=True)),
+            **(quality_of(known[name], data) if how else dict.fromkeys(QUALITY, "")),
         }
 
 
 def work(make: Callable[[Job], Iterator[dict[str, object]]], job: Job) -> None:
     torch.set_num_threads(job[0].threads)
     for line in make(job):
-        new = not job[0].out.exists()
         with job[0].out.open("a", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, line, lineterminator="\n")
-            if new:
-                writer.writeheader()
-            writer.writerow(line)
+            csv.DictWriter(file, line, lineterminator="\n").writerow(line)
         print(", ".join(f"{key} {value}" for key, value in line.items()), flush=True)
 
 
@@ -222,6 +261,9 @@ def main() -> None:
     if settings.out.exists():
         with settings.out.open(encoding="utf-8") as file:
             done = {tuple(line[key] for key in KEYS) for line in csv.DictReader(file)}
+    else:
+        columns = (*KEYS, *QUALITY, "seconds") if settings.what == "groups" else (*KEYS, *RESULTS, *QUALITY)
+        settings.out.write_text(",".join(columns) + "\n", encoding="utf-8")
     jobs = []
     for seed, strength, magnitude in itertools.product(settings.seeds, settings.strengths, settings.magnitudes):
         rows = [row for row in every if (magnitude, str(strength), str(seed), row) not in done]

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 
+import joblib
 import pandas as pd
 import pytest
 import torch
@@ -234,6 +235,11 @@ def test_several_seeds_and_their_table(photos, tmp_path):
     values = table.query("test == 'all'")["accuracy"]
     assert "Accuracy (%) over 2 seeds, mean ± standard error:" in result.output
     assert f"all          {values.mean():5.1f} ± {values.sem():.1f}" in result.output
+    with joblib.parallel_config(backend="sequential"):  # as processes of their own they would only take longer
+        beside = runner.invoke(app, [*arguments, "--jobs", "2", "-o", str(tmp_path / "beside")])
+    assert beside.exit_code == 0, beside.output
+    assert "2 of 2 trainings done: seed 5" in beside.output
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "beside" / "seeds.csv"), table)
 
 
 STRANGER = """

@@ -18,6 +18,7 @@ from rich.console import Console
 
 from pfdl._internal.files import write_atomically
 from pfdl.experiments.grid import run_grid
+from pfdl.experiments.workers import WorkerLostError, Workers
 
 
 def squares(base: int, log: str) -> list[dict[str, object]]:
@@ -30,6 +31,12 @@ def squares(base: int, log: str) -> list[dict[str, object]]:
 def fails_at_three(base: int) -> list[dict[str, object]]:
     if base == 3:
         raise RuntimeError("three")
+    return [{"value": base}]
+
+
+def dies_at_nine(base: int) -> list[dict[str, object]]:
+    if base == 9:
+        os.kill(os.getpid(), signal.SIGKILL)
     return [{"value": base}]
 
 
@@ -65,7 +72,7 @@ def tasks(calls: Path, bases=(1, 2, 3)) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_rows_of_all_tasks_in_their_order(tmp_path, calls, n_jobs):
-    frame = run_grid(squares, tasks(calls), tmp_path / "out", n_jobs=n_jobs)
+    frame = run_grid(squares, tasks(calls), tmp_path / "out", workers=Workers(n_jobs))
     assert frame[["base", "power", "value"]].to_numpy().tolist() == [
         [1, 1, 1],
         [1, 2, 1],
@@ -134,10 +141,11 @@ def test_workers_end_with_the_process_they_work_for(tmp_path):
     script = textwrap.dedent(f"""
         from pathlib import Path
         from pfdl.experiments.grid import run_grid
+        from pfdl.experiments.workers import Workers
         from tests.experiments.test_grid import sleeps
 
         tasks = [{{"number": number, "folder": {str(tmp_path)!r}}} for number in range(2)]
-        run_grid(sleeps, tasks, Path({str(tmp_path / "out")!r}), n_jobs=2)
+        run_grid(sleeps, tasks, Path({str(tmp_path / "out")!r}), workers=Workers(2))
     """)
     process = subprocess.Popen([sys.executable, "-c", script], cwd=Path(__file__).parents[2])
     while len(pids := [path.read_text() for path in tmp_path.glob("*.pid")]) < 2 or "" in pids:
@@ -156,38 +164,38 @@ def test_workers_use_one_thread_and_give_the_others_back(tmp_path):
     assert torch.get_num_threads() == before
 
 
-def test_ray_gives_the_same_rows(tmp_path, calls, monkeypatch):
-    pytest.importorskip("ray")
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    expected = run_grid(squares, tasks(calls), tmp_path / "joblib")
-    found = run_grid(squares, tasks(calls), tmp_path / "ray", n_jobs=2, backend="ray")
-    assert found.equals(expected)
-    import ray
-
-    assert not ray.is_initialized()
+def test_a_killed_worker_gets_a_sentence_and_what_was_finished_is_kept(tmp_path):
+    grid = [{"base": base} for base in (1, 9)]
+    with pytest.raises(WorkerLostError, match="was killed, often because the memory did not suffice"):
+        run_grid(dies_at_nine, grid, tmp_path, workers=Workers(2))
+    assert [json.loads(path.read_text())["task"] for path in tmp_path.iterdir()] in ([], [{"base": 1}])
 
 
 def test_ray_that_is_not_installed_is_named(tmp_path, calls, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ModuleNotFoundError, match=r"pfdl\[cluster\]"):
-        run_grid(squares, tasks(calls), tmp_path / "out", backend="ray")
+        run_grid(squares, tasks(calls), tmp_path / "out", workers=Workers(backend="ray"))
 
 
-def test_progress_bar_on_a_terminal_only(tmp_path, calls):
+def test_progress_is_a_bar_on_a_terminal_and_a_line_per_task_elsewhere(tmp_path, calls):
     terminal, pipe = io.StringIO(), io.StringIO()
     run_grid(squares, tasks(calls), tmp_path / "a", console=Console(file=terminal, force_terminal=True))
     run_grid(squares, tasks(calls), tmp_path / "b", console=Console(file=pipe))
     assert "3/3" in terminal.getvalue()
-    assert pipe.getvalue() == ""
+    assert pipe.getvalue().splitlines() == [f"{done} of 3 tasks done" for done in (1, 2, 3)]
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"backend": "dask"}, "'dask': choose one of 'joblib', 'ray'"), ({"n_jobs": 0}, "n_jobs is 0")],
+    [
+        ({"backend": "dask"}, "backend is 'dask'; choose one of 'joblib', 'ray'"),
+        ({"n_jobs": 0}, "n_jobs is 0"),
+        ({"gpus_per_task": 1.5}, "gpus_per_task is 1.5; give a part of one GPU"),
+    ],
 )
-def test_mistakes_are_named(tmp_path, calls, options, message):
+def test_mistakes_are_named(options, message):
     with pytest.raises(ValueError, match=message):
-        run_grid(squares, tasks(calls), tmp_path / "out", **options)
+        Workers(**options)
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch):

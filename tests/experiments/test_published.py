@@ -1,5 +1,6 @@
 """Every page of results says what its CSV files say."""
 
+import importlib
 import re
 import shutil
 import sys
@@ -37,6 +38,12 @@ def test_a_page_is_what_its_command_makes_of_its_results(name, tmp_path, monkeyp
         assert (RESULTS / picture).is_file()
     tables = [path.relative_to(RESULTS.parents[1]).as_posix() for path in RESULTS.rglob("*.csv")]
     assert any(table.startswith(part) for table in tables for part in command), "a page without its figures as data"
+
+
+def test_the_page_of_inferred_contexts_has_the_tables_of_its_csv(monkeypatch):
+    monkeypatch.syspath_prepend(str(RESULTS.parents[1] / "benchmarks"))
+    page = (RESULTS / "contexts.md").read_text(encoding="utf-8")
+    assert importlib.import_module("spuco_mnist_page").tables() in page
 
 
 def test_figures_of_mmads_that_were_printed_once_are_those_of_the_csv():

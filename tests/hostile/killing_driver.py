@@ -38,6 +38,7 @@ from pfdl.experiments.contexts import run as contexts
 from pfdl.experiments.mmads import run as mmads
 from pfdl.experiments.study import data as study_data
 from pfdl.experiments.study import run as experiment
+from pfdl.experiments.workers import Workers
 from pfdl.vision import resume as run_keeper
 from pfdl.vision.resume import STATE
 from tests.vision.tiny_images import TinySource
@@ -71,7 +72,8 @@ def split(output: Path, data: Path) -> None:
 def reproduce_mmads(output: Path, data: Path) -> None:
     methods = ("OLS", "OLS on S (oracle)")  # quick ones: it is the files that are tested
     mmads.METHODS = {name: mmads.METHODS[name] for name in methods}
-    mmads.run(mmads.MMADSConfig(cells=((100, 10, 1.7),), settings=SETTINGS[:1], seeds=3, num_test=50), output, n_jobs=1)
+    config = mmads.MMADSConfig(cells=((100, 10, 1.7),), settings=SETTINGS[:1], seeds=3, num_test=50)
+    mmads.run(config, output, workers=Workers())
 
 
 def reproduce_colored_mnist(output: Path, data: Path) -> None:

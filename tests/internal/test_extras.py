@@ -51,10 +51,8 @@ found["objective"] = attempt(lambda: type(pfdl.make_objective("pfdl", 4)).__name
 found["lightning"] = attempt(lambda: importlib.import_module("pfdl.lightning"))
 found["train"] = run("train", "nowhere")
 found["list"] = run("list", "objectives")
-from pathlib import Path
-import tempfile
-from pfdl.experiments.grid import run_grid
-found["ray"] = attempt(lambda: run_grid(dict, [{{"a": 1}}], Path(tempfile.mkdtemp()), backend="ray"))
+from pfdl.experiments.workers import Workers
+found["ray"] = attempt(lambda: list(Workers(backend="ray").run(dict, [{{"a": 1}}])))
 print(json.dumps(found))
 """
     return with_blocked(EXTRAS, body)

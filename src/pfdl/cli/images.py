@@ -105,11 +105,12 @@ def evaluate_and_print(
         name = vision.name_evaluation(trained.folder, Path(data or "data").resolve().stem, result.data_sha256)
     result = replace(result, name=name or vision.OWN)
     path = vision.save_evaluation(trained.folder, result)
-    _print(result)
+    print_evaluation(result)
     return path
 
 
-def _print(result: Evaluation) -> None:
+def print_evaluation(result: Evaluation) -> None:
+    """Print the figures of an evaluation as tables and sentences."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

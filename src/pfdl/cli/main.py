@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pfdl.cli import diagnose, evaluate, export, listing, predict, report, reproduce, split, study, train
+from pfdl.cli import diagnose, evaluate, export, listing, predict, refit, report, reproduce, split, study, sweep, train
 
 app = typer.Typer(
     name="pfdl",
@@ -14,7 +14,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (train, evaluate, predict, diagnose, export, listing, split, reproduce, study, report):
+for group in (train, sweep, refit, evaluate, predict, diagnose, export, listing, split, reproduce, study, report):
     group.register(app)
 
 

@@ -11,6 +11,7 @@ import typer
 from pfdl.cli.command import this_command
 from pfdl.cli.common import Device, answering_mistakes
 from pfdl.cli.table_ii import table_ii
+from pfdl.cli.workers import PANEL, Backend, GpusPerTask, Jobs, Parallel
 
 Quick = Annotated[bool, typer.Option("--quick", help="A small version: minutes on two cores.")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Run folder, with results.csv, table.md and figures.")]
@@ -26,8 +27,8 @@ GroupBy = Annotated[
 def mmads(
     output: Output = Path("runs/mmads"),
     quick: Quick = False,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes; -1 for all cores.")] = -1,
-    backend: Annotated[str, typer.Option(help="joblib: this machine; ray: the cluster RAY_ADDRESS names.")] = "joblib",
+    jobs: Jobs = -1,
+    backend: Backend = "joblib",
 ) -> None:
     """Table I: coefficients and stability on MMADS, in the paper's setting and two more.
 
@@ -40,7 +41,8 @@ def mmads(
 
         console = Console(stderr=True)
         config = QUICK if quick else FULL
-        run(config, output, n_jobs=jobs, backend=backend, console=console, command=this_command())
+        with Parallel(jobs, backend).workers("cpu", console) as workers:
+            run(config, output, workers=workers, console=console, command=this_command())
         _write_tables(output)
 
 
@@ -55,8 +57,13 @@ def colored_mnist(
     restarts: Annotated[int | None, typer.Option(min=1, help="Restarts per method; 10, or 3 if quick.")] = None,
     device: Device = "auto",
     jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", help="Methods at a time; by default all cores, or 4 on a GPU.")
+        int | None,
+        typer.Option(
+            "--jobs", "-j", help="Methods at a time; by default all cores, or 4 on a GPU.", rich_help_panel=PANEL
+        ),
     ] = None,
+    backend: Backend = "joblib",
+    gpus_per_task: GpusPerTask = None,
 ) -> None:
     """Run the table of Colored-MNIST: ERM, IRM, IRM+PFDL and more, beside the published figures.
 
@@ -65,7 +72,6 @@ def colored_mnist(
     with answering_mistakes():
         from rich.console import Console
 
-        from pfdl._internal.devices import resolve_device
         from pfdl.data.digits import find_digits
         from pfdl.experiments.colored_mnist import run as experiment
 
@@ -73,26 +79,28 @@ def colored_mnist(
         source = find_digits(mnist, download=download)
         config = experiment.QUICK if quick else experiment.FULL
         config = replace(config, restarts=restarts or config.restarts, rows=_keys(rows) or config.rows)
-        place = resolve_device(device)
+        place = Parallel(backend=backend, gpus_per_task=gpus_per_task).find_device(device)
         console.print(f"Digits: {source.name}. Computing on {place}.")
         if place == "cpu" and not quick and source.is_mnist:
             console.print("The published protocol takes hours without a GPU; --quick takes minutes.")
-        experiment.run(
-            config,
-            output,
-            folder=None if mnist is None else str(mnist),
-            device=place,
-            n_jobs=jobs or (-1 if place == "cpu" else 4),
-            console=console,
-            command=this_command(),
-        )
+        parallel = Parallel(jobs or (-1 if place == "cpu" else 4), backend, gpus_per_task)
+        with parallel.workers(place, console) as workers:
+            experiment.run(
+                config,
+                output,
+                folder=None if mnist is None else str(mnist),
+                device=place,
+                workers=workers,
+                console=console,
+                command=this_command(),
+            )
         _write_tables(output)
 
 
 def contexts(
     data: Annotated[
-        Path | None,
-        typer.Option(help="Folder of NICO, or any class/context/image. Without it: the generated shapes."),
+        str | None,
+        typer.Option(help="NICO, or any images in contexts: a folder or a table. Without it: the generated shapes."),
     ] = None,
     superclass: Annotated[str | None, typer.Option(help="Top folder to use; Animal for the paper's table.")] = None,
     on_bad_image: Annotated[str, typer.Option(help="error: name unusable files and stop; skip: leave them out.")] = (
@@ -114,7 +122,9 @@ def contexts(
     decay_every: Annotated[int | None, typer.Option(min=1, help="Epochs per learning rate; 80, or 2 if quick.")] = None,
     precision: Annotated[str | None, typer.Option(help="32, or bf16 for mixed precision.")] = None,
     device: Device = "auto",
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Trainings at a time; on a large GPU 4 or more.")] = 1,
+    jobs: Jobs = 1,
+    backend: Backend = "joblib",
+    gpus_per_task: GpusPerTask = None,
 ) -> None:
     """Table II: CN, CN+BN, CNBB, ResNet, DWR, StableNet and PFDL at seven dominant ratios.
 
@@ -135,16 +145,19 @@ def contexts(
     with answering_mistakes():
         from rich.console import Console
 
-        from pfdl._internal.devices import resolve_device
         from pfdl.experiments.contexts import run as experiment
         from pfdl.vision.training import TrainingStoppedError
 
         changes = {name: value for name, value in given.items() if value is not None}
         config = replace(experiment.QUICK if quick else experiment.FULL, **changes)  # type: ignore[arg-type]
-        images = experiment.Images(None if data is None else str(data), superclass, on_bad_image, group_by)
-        place, console = resolve_device(device), Console(stderr=True)
+        images = experiment.Images(data, superclass, on_bad_image, group_by)
+        parallel, console = Parallel(jobs, backend, gpus_per_task), Console(stderr=True)
+        place = parallel.find_device(device)
         try:
-            experiment.run(config, images, output, device=place, n_jobs=jobs, console=console, command=this_command())
+            with parallel.workers(place, console) as workers:
+                experiment.run(
+                    config, images, output, device=place, workers=workers, console=console, command=this_command()
+                )
         except TrainingStoppedError as stopped:
             typer.echo(stopped, err=True)
             raise typer.Exit(130) from None

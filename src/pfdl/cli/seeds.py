@@ -1,15 +1,59 @@
-"""The table of several trainings that differ in their seed alone."""
+"""Several trainings that differ in their seed alone: side by side, and their table."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from pfdl.cli.images import print_evaluation
+from pfdl.cli.workers import Parallel
+
+if TYPE_CHECKING:
+    from pfdl.data.manifest import Manifest
+
 SEEDS = "seeds.csv"
+
+
+def train_side_by_side(
+    splits: Mapping[int, Manifest], base: Path, device: str, parallel: Parallel, **how: Any
+) -> dict[int, Path]:
+    """Train and test with every seed, several at a time, each in its own run folder, and print how they did.
+
+    Args:
+        splits: For each seed its split.
+        base: The folder of them all; of a single seed the run folder itself.
+        device: What :meth:`pfdl.cli.workers.Parallel.find_device` returned.
+        parallel: How many at a time, and where.
+        **how: What :func:`pfdl.experiments.seeds.train_seed` takes further.
+
+    Returns:
+        For each seed its run folder.
+    """
+    from rich.console import Console
+
+    from pfdl.experiments.seeds import train_seed
+    from pfdl.vision.evaluation import OWN, read_evaluations
+    from pfdl.vision.stopping import TrainingStoppedError
+
+    runs = {seed: base if len(splits) == 1 else base / f"seed-{seed}" for seed in splits}
+    tasks = [{"seed": seed, "split": split, "folder": runs[seed]} for seed, split in splits.items()]
+    function = partial(train_seed, device=device, **how)
+    try:
+        with parallel.workers(device, Console(stderr=True), share_cores=True) as workers:
+            for done, (task, _) in enumerate(workers.run(function, tasks), start=1):
+                typer.echo(f"{done} of {len(tasks)} trainings done: seed {task['seed']}", err=True)
+    except TrainingStoppedError as stopped:
+        typer.echo(stopped, err=True)
+        raise typer.Exit(130) from None
+    for run in runs.values():
+        print_evaluation(read_evaluations(run)[OWN])
+    return runs
 
 
 def print_seeds(runs: Mapping[int, Path], folder: Path) -> None:

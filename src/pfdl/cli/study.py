@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pfdl.cli.command import this_command
-from pfdl.cli.common import Device, answering_mistakes
+from pfdl.cli.common import (
+    DATA,
+    DATA_HELP,
+    ContextColumn,
+    Device,
+    GroupColumn,
+    LabelColumn,
+    PathColumn,
+    SplitColumn,
+    answering_mistakes,
+)
+from pfdl.cli.workers import Backend, GpusPerTask, Jobs, Parallel
 
 if TYPE_CHECKING:
     from pfdl.experiments.study.data import StudyData
@@ -19,7 +31,9 @@ def study(
         list[str],
         typer.Argument(
             metavar="DATA…",
-            help="shapes, shapes-0.5 (backgrounds of that strength), colored-mnist, or folders class/context/image.",
+            help="shapes, shapes-0.5 (backgrounds of that strength), colored-mnist, spuco-mnist, "
+            "spuco-mnist-small-0.995 (size and strength of its colour), or images: folders class/image or "
+            "class/context/image, with or without train and test above it, or tables with a line per image.",
         ),
     ],
     features: Annotated[
@@ -47,9 +61,19 @@ def study(
     ] = "resnet18",
     output: Annotated[Path, typer.Option("--output", "-o", help="Run folder.")] = Path("runs/study"),
     device: Device = "auto",
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Trainings at a time; -1 for all cores.")] = 1,
+    jobs: Jobs = 1,
+    backend: Backend = "joblib",
+    gpus_per_task: GpusPerTask = None,
+    path_column: PathColumn = None,
+    label_column: LabelColumn = None,
+    context_column: ContextColumn = None,
+    split_column: SplitColumn = None,
+    group_column: GroupColumn = None,
 ) -> None:
-    """Compare methods by very many small trainings on paired seeds, trained at 5:1 and tested where it shifts.
+    """Compare methods by very many small trainings on paired seeds.
+
+    Images in contexts are trained on at 5:1 and tested where the contexts shift; images without contexts, or with a
+    test set of their own, are tested on their whole test set.
 
     An interrupted study resumes when started again with the same output folder.
 
@@ -60,7 +84,6 @@ def study(
     with answering_mistakes():
         from rich.console import Console
 
-        from pfdl._internal.devices import resolve_device
         from pfdl.experiments.reporting import write_tables
         from pfdl.experiments.study import run as experiment
 
@@ -71,9 +94,20 @@ def study(
             epochs=epochs,
             learning_rate=learning_rate,
         )
-        datasets = make_study_data(data, features or [], group_by or [], mnist, network)
-        place, console = resolve_device(device), Console(stderr=True)
-        experiment.run(config, datasets, output, device=place, n_jobs=jobs, console=console, command=this_command())
+        columns = {
+            "path_column": path_column,
+            "label_column": label_column,
+            "context_column": context_column,
+            "split_column": split_column,
+            "group_column": group_column,
+        }
+        datasets = make_study_data(data, features or [], group_by or [], mnist, network, columns)
+        parallel, console = Parallel(jobs, backend, gpus_per_task), Console(stderr=True)
+        place = parallel.find_device(device)
+        with parallel.workers(place, console) as workers:
+            experiment.run(
+                config, datasets, output, device=place, workers=workers, console=console, command=this_command()
+            )
         for path in write_tables(output):
             typer.echo(path)
 
@@ -124,20 +158,20 @@ def study_table(
 
 
 def study_features(
-    data: Annotated[Path, typer.Argument(metavar="DIR", help="A folder class/context/image.")],
+    data: Annotated[str, typer.Argument(metavar=DATA, help=DATA_HELP)],
     output: Annotated[Path, typer.Option("--output", "-o", help="The safetensors file to write.")] = Path(
         "features.safetensors"
     ),
     image_size: Annotated[int, typer.Option(min=1, help="Height and width the images are read at.")] = 96,
     device: Device = "auto",
 ) -> None:
-    """Embed every image of a folder by EfficientNet-lite0, whose weights come with the extra 'pretrained'."""
+    """Embed every image by EfficientNet-lite0, whose weights come with the extra 'pretrained'."""
     with answering_mistakes():
         from pfdl._internal.devices import resolve_device
-        from pfdl.data import ContextFolder
+        from pfdl.data import open_images
         from pfdl.experiments.study.pretrained import write_features
 
-        source = ContextFolder(data, on_bad_image="skip")
+        source = open_images(data, on_bad_image="skip")
         typer.echo(write_features(source, output, image_size=image_size, device=resolve_device(device)))
 
 
@@ -156,7 +190,12 @@ def _row_keys(rows: str) -> tuple[str, ...]:
 
 
 def make_study_data(
-    data: list[str], features: list[Path], group_by: list[str], mnist: Path | None, network: str
+    data: list[str],
+    features: list[Path],
+    group_by: list[str],
+    mnist: Path | None,
+    network: str,
+    columns: Mapping[str, str | None] | None = None,
 ) -> list[StudyData]:
     """Return the data sets that the options of ``pfdl study`` name."""
     from pfdl.experiments.study.data import StudyData
@@ -171,4 +210,8 @@ def make_study_data(
         )
     embedded = dict(zip(folders, map(str, features), strict=False))
     digits = None if mnist is None else str(mnist)
-    return [StudyData(name, embedded.get(name), groups.get(name), digits, network) for name in data]
+    named = tuple((column, name) for column, name in (columns or {}).items() if name is not None)
+    return [
+        StudyData(name, embedded.get(name), groups.get(name), digits, network, named if name in folders else ())
+        for name in data
+    ]

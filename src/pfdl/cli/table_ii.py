@@ -9,10 +9,13 @@ import typer
 
 from pfdl.cli.command import this_command
 from pfdl.cli.common import Device, answering_mistakes
+from pfdl.cli.workers import Backend, GpusPerTask, Jobs, Parallel
 
 
 def table_ii(
-    data: Annotated[Path, typer.Argument(metavar="DIR", help="A folder class/context/image, such as NICO's Animal.")],
+    data: Annotated[
+        Path, typer.Argument(metavar="DIR|TABLE", help="Images in contexts, such as the folder Animal of NICO.")
+    ],
     rows: Annotated[
         str, typer.Option(help="Keys with commas; an unknown one is answered with the list.")
     ] = "erm,pfdl,level",
@@ -27,7 +30,9 @@ def table_ii(
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Run folder.")] = Path("runs/table-ii"),
     device: Device = "auto",
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Trainings at a time; on a large GPU 12.")] = 1,
+    jobs: Jobs = 1,
+    backend: Backend = "joblib",
+    gpus_per_task: GpusPerTask = None,
 ) -> None:
     """Train ERM, PFDL and controls on the paper's backbone and schedule, with paired seeds.
 
@@ -39,7 +44,6 @@ def table_ii(
     with answering_mistakes():
         from rich.console import Console
 
-        from pfdl._internal.devices import resolve_device
         from pfdl.experiments.table_ii.run import TableConfig, run
 
         config = TableConfig(
@@ -51,15 +55,17 @@ def table_ii(
             epochs=epochs,
             decay_every=decay_every,
         )
-        command = this_command()
-        run(
-            config,
-            data,
-            output,
-            group_by=group_by,
-            device=resolve_device(device),
-            n_jobs=jobs,
-            console=Console(stderr=True),
-            command=command,
-        )
+        parallel, console = Parallel(jobs, backend, gpus_per_task), Console(stderr=True)
+        place = parallel.find_device(device)
+        with parallel.workers(place, console) as workers:
+            run(
+                config,
+                data,
+                output,
+                group_by=group_by,
+                device=place,
+                workers=workers,
+                console=console,
+                command=this_command(),
+            )
         typer.echo(output / "results.csv")

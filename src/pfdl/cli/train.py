@@ -22,7 +22,8 @@ from pfdl.cli.common import (
     answering_mistakes,
 )
 from pfdl.cli.images import evaluate_and_print, open_source, print_understood
-from pfdl.cli.seeds import print_seeds
+from pfdl.cli.seeds import print_seeds, train_side_by_side
+from pfdl.cli.workers import Backend, GpusPerTask, Jobs, Parallel
 
 if TYPE_CHECKING:
     from pfdl.vision.checkpoint import TrainedModel
@@ -160,6 +161,9 @@ def train(
             rich_help_panel=RUN,
         ),
     ] = None,
+    jobs: Jobs = 1,
+    backend: Backend = "joblib",
+    gpus_per_task: GpusPerTask = None,
     path_column: PathColumn = None,
     label_column: LabelColumn = None,
     context_column: ContextColumn = None,
@@ -182,13 +186,13 @@ def train(
         pfdl train photos/ --objective groupdro --contexts inferred --seeds 3
     """
     with answering_mistakes():
-        from pfdl._internal.devices import resolve_device
         from pfdl.data import make_split, read_manifest
         from pfdl.vision.checkpoint import load_model
         from pfdl.vision.training import TrainingConfig, TrainingStoppedError
         from pfdl.vision.training import train as run
 
-        device = resolve_device(device)
+        parallel = Parallel(jobs, backend, gpus_per_task)
+        device = parallel.find_device(device)
         config = TrainingConfig(
             backbone=backbone,
             objective=objective,
@@ -224,6 +228,29 @@ def train(
             "group_column": group_column,
         }
         source = open_source(data, superclass, on_bad_image, given, columns=columns, test=test)
+        if parallel != Parallel():
+            splits = {
+                number: given or make_split(source, ratio=ratio, seed=number) for number in range(seed, seed + seeds)
+            }
+            for split in splits.values():
+                print_understood(source, split)
+            runs = train_side_by_side(
+                splits,
+                base,
+                device,
+                parallel,
+                config=config,
+                images={"data": data, **columns, "superclass": superclass, "on_bad_image": on_bad_image, "test": test},
+                num_workers=workers,
+                loggers=logger,
+            )
+            for folder in runs.values():
+                typer.echo(folder / "model.safetensors")
+                if export:
+                    _export_if_possible(load_model(folder))
+            if seeds > 1:
+                print_seeds(runs, base)
+            return
         runs = {}
         for number in range(seed, seed + seeds):
             folder = runs[number] = base if seeds == 1 else base / f"seed-{number}"

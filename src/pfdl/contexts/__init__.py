@@ -11,6 +11,7 @@ from pfdl.contexts.quality import (
     group_report,
     worst_group_accuracy,
 )
+from pfdl.contexts.refitting import Readout, refit_readout
 from pfdl.contexts.statistics import ImageStatistics, image_statistics
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "GroupReport",
     "ImageStatistics",
     "InferredContexts",
+    "Readout",
     "Trial",
     "choose_by_worst_group",
     "context_sampler",
@@ -28,5 +30,6 @@ __all__ = [
     "group_report",
     "image_statistics",
     "infer_contexts",
+    "refit_readout",
     "worst_group_accuracy",
 ]

@@ -65,7 +65,8 @@ class ContextImages(Dataset[tuple[Tensor, int, int]]):
             self.contexts.fill_(HIDDEN_CONTEXT)
         self.paths = [row.path for row in self._rows]
         if cache is None:
-            cache = len(self._rows) * 3 * size**2 <= CACHE_LIMIT
+            is_decoded = getattr(source, "is_decoded", False)  # then a cache would only be a second copy
+            cache = not is_decoded and len(self._rows) * 3 * size**2 <= CACHE_LIMIT
         self._cache = self._load_all() if cache else None
 
     def __len__(self) -> int:

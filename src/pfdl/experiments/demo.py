@@ -12,6 +12,7 @@ from pfdl.experiments.colored_mnist import run as colored_mnist
 from pfdl.experiments.contexts import run as contexts
 from pfdl.experiments.mmads import run as mmads
 from pfdl.experiments.reporting import Written, write_report
+from pfdl.experiments.workers import Workers
 
 TITLE = "PFDL where correlations break"
 PREFACE = (
@@ -57,9 +58,11 @@ def run(folder: Path, console: Console, sizes: Sizes | None = None) -> tuple[Pat
     console.print("1 of 3: linear models on tables that were selected with a bias (MMADS)")
     mmads.run(sizes.tables, parts[0], console=console, command=COMMAND)
     console.print("2 of 3: digits whose colours turn round (scikit-learn's, in place of MNIST)")
-    colored_mnist.run(sizes.digits, parts[1], folder=None, device="cpu", n_jobs=-1, console=console, command=COMMAND)
+    colored_mnist.run(
+        sizes.digits, parts[1], folder=None, device="cpu", workers=Workers(-1), console=console, command=COMMAND
+    )
     console.print("3 of 3: generated shapes whose backgrounds change, with and without PFDL (the longest part)")
     at_once = min(MAX_TRAININGS, joblib.cpu_count())
-    contexts.run(sizes.images, contexts.Images(), parts[2], n_jobs=at_once, console=console, command=COMMAND)
+    contexts.run(sizes.images, contexts.Images(), parts[2], workers=Workers(at_once), console=console, command=COMMAND)
     page = folder / "report.html"
     return page, write_report(parts, page, title=TITLE, preface=PREFACE)

@@ -15,6 +15,7 @@ from pfdl.experiments.colored_mnist import section as colored_mnist
 from pfdl.experiments.contexts import section as contexts
 from pfdl.experiments.mmads import section as mmads
 from pfdl.experiments.study import section as study
+from pfdl.experiments.sweep import section as sweep
 from pfdl.experiments.table_ii import section as table_ii
 from pfdl.report import markdown
 from pfdl.report.blocks import Block, Page, Section, Text
@@ -24,7 +25,9 @@ from pfdl.report.sections import other, provenance, training
 
 Builder = Callable[[Run, list[str]], Section]
 
-SECTIONS: Mapping[str, Builder] = {one.KIND: one.build for one in (mmads, colored_mnist, contexts, study, table_ii)}
+SECTIONS: Mapping[str, Builder] = {
+    one.KIND: one.build for one in (mmads, colored_mnist, contexts, study, table_ii, sweep)
+}
 """From the kind of a run to what makes its section; a builder adds a sentence to its list for what it cannot read."""
 
 TABLE = "table.md"

@@ -16,10 +16,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pfdl._internal.validation import check_count
+from pfdl._internal.validation import check_choice, check_count
+from pfdl.contexts import ContextSampler, context_sampler
 from pfdl.objectives import Objective, make_objective
 from pfdl.vision.features import FeatureTap, attach
 from pfdl.vision.pixels import mirror_and_shift, normalise
+
+SAMPLERS = ("shuffle", "groups")
 
 
 class Samples(NamedTuple):
@@ -51,6 +54,8 @@ class TrainingSettings:
         learning_rate: Of SGD, at the start.
         momentum: Of SGD.
         weight_decay: Of SGD.
+        sampler: ``"shuffle"``, every sample once an epoch; or ``"groups"``, which draws all groups (one class in one
+            environment) equally often.
         seed: Of the first weights, the order and the augmentation.
     """
 
@@ -64,11 +69,13 @@ class TrainingSettings:
     learning_rate: float = 0.01
     momentum: float = 0.9
     weight_decay: float = 1e-4
+    sampler: str = "shuffle"
     seed: int = 0
 
     def __post_init__(self) -> None:
         check_count("epochs", self.epochs, 1)
         check_count("batch_size", self.batch_size, 2)
+        check_choice("sampler", self.sampler, SAMPLERS)
 
 
 class Progress(NamedTuple):
@@ -132,9 +139,13 @@ def train(
     data = [part.to(device) for part in (samples.inputs, samples.labels, environments)]
     objective.weighting.prepare(*data[1:])
     metrics: dict[str, float] = {}
+    grouped = (
+        context_sampler(samples.labels, environments, seed=settings.seed) if settings.sampler == "groups" else None
+    )
     with attach(model, layer) as tap:
         for epoch in range(settings.epochs):
-            metrics = _pass(settings, epoch, model, tap, objective, optimizer, *data)
+            order = _order(settings, epoch, len(samples.labels), grouped).to(device)
+            metrics = _pass(settings, epoch, model, tap, objective, optimizer, order, *data)
             schedule.step()
             if after_epoch is not None:
                 after_epoch(Progress(epoch + 1, model, objective, tap, metrics))
@@ -150,14 +161,13 @@ def _pass(
     tap: FeatureTap,
     objective: Objective,
     optimizer: torch.optim.Optimizer,
+    order: Tensor,
     inputs: Tensor,
     labels: Tensor,
     environments: Tensor,
 ) -> dict[str, float]:
     """Train one epoch and return the means of what the objective reports."""
     model.train()
-    generator = torch.Generator().manual_seed(1_000_003 * settings.seed + epoch)
-    order = torch.randperm(len(labels), generator=generator).to(labels.device)
     whole = max(1, len(order) // settings.batch_size)
     reported: dict[str, list[Tensor]] = defaultdict(list)
     for rows in torch.split(order[: whole * settings.batch_size], settings.batch_size):
@@ -181,6 +191,15 @@ def _pass(
     return {name: float(torch.stack(values).float().mean()) for name, values in reported.items()}
 
 
+def _order(settings: TrainingSettings, epoch: int, samples: int, grouped: ContextSampler | None) -> Tensor:
+    """Return which sample comes when in an epoch, as the seed and the epoch alone decide."""
+    if grouped is not None:
+        grouped.set_epoch(epoch)
+        return torch.tensor(list(grouped))
+    generator = torch.Generator().manual_seed(1_000_003 * settings.seed + epoch)
+    return torch.randperm(samples, generator=generator)
+
+
 def logits_of(model: nn.Module, batch: Tensor) -> Tensor:
     """Return the logits of images as bytes, or of other inputs, on their device; on a GPU in bfloat16."""
     pixels = normalise(batch)
@@ -189,6 +208,20 @@ def logits_of(model: nn.Module, batch: Tensor) -> Tensor:
     with torch.autocast(pixels.device.type, torch.bfloat16, enabled=pixels.is_cuda):
         logits: Tensor = model(pixels)
     return logits
+
+
+@torch.no_grad()
+def features_of(model: nn.Module, inputs: Tensor, *, device: str = "cpu", batch_size: int = 512) -> Tensor:
+    """Return what enters the last linear layer for each input, shape (n, p), on the CPU; the model keeps its mode."""
+    training = model.training
+    model.eval()
+    found = []
+    with attach(model) as tap:
+        for batch in torch.split(inputs, batch_size):
+            logits_of(model, batch.to(device))
+            found.append(tap.features.float().cpu())
+    model.train(training)
+    return torch.cat(found)
 
 
 @torch.no_grad()

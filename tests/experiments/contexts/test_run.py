@@ -31,8 +31,12 @@ def tiny(monkeypatch):
     return small
 
 
-def test_every_row_of_a_seed_is_trained_on_the_same_split_and_tested_at_seven_ratios(tiny, tmp_path):
+def test_every_row_of_a_seed_is_trained_on_the_same_split_and_tested_at_seven_ratios(tiny, tmp_path, monkeypatch):
+    loaded, load = [], TinySource.load
+    monkeypatch.setattr(TinySource, "load", lambda self, path, *rest: loaded.append(path) or load(self, path, *rest))
     results = contexts.run(TINY, Images(), tmp_path)
+    assert sorted(loaded) == [sample.path for sample in TinySource().samples]  # once, for all trainings and tests
+    assert not (tmp_path / "images").exists()
     assert set(results["test"]) == {*RATIOS, "all", "worst group"}
     counts = results.groupby(["row", "seed"]).size()
     assert dict(counts) == {(row, seed): 9 for row in tiny for seed in (0, 1)}

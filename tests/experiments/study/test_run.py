@@ -14,6 +14,7 @@ import pfdl
 from pfdl._internal.runs import read_run
 from pfdl.cli.main import app
 from pfdl.contexts.statistics import image_statistics
+from pfdl.experiments.images import store_images
 from pfdl.experiments.reporting import write_tables
 from pfdl.experiments.study import data as study_data
 from pfdl.experiments.study import run as study
@@ -25,6 +26,7 @@ from pfdl.objectives import make_objective, registry
 from pfdl.objectives.penalties import Penalty
 from pfdl.objectives.weightings import Weighting
 from pfdl.report.markdown import render
+from tests.data.image_files import make_folder
 
 
 @pytest.fixture
@@ -55,7 +57,7 @@ def test_every_row_makes_an_objective_and_has_a_baseline():
     baselines = {row.baseline for row in ROWS.values()}
     for row in ROWS.values():
         assert make_objective(row.objective, 8, **row.settings) is not None
-        assert row.contexts in ("hidden", "one", "inferred", "known")
+        assert row.contexts in ("hidden", "one", "inferred", "errors", "known")
         assert make_objective(row.objective, 8).needs_contexts <= (row.contexts != "hidden")
     for key in set(FACTORS) - baselines:
         baseline = ROWS[ROWS[key].baseline]
@@ -131,12 +133,13 @@ def test_the_report_reads_a_study_that_was_stopped(digits, tmp_path):
     assert [row.header for row in table.rows] == ["ERM", "balance, true contexts (oracle)"]
 
 
-def test_a_folder_is_trained_on_pixels_or_on_stored_features(folder, monkeypatch):
+def test_a_folder_is_trained_on_pixels_or_on_stored_features(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(study_data, "IMAGE_SIZE", 8)
-    pixels = StudyData(str(folder)).split(0)
+    images = store_images(StudyData(str(folder)).open(), tmp_path / "images", 8)
+    pixels = StudyData(str(folder)).split(0, images)
     assert pixels.train.inputs.dtype == torch.uint8
     assert list(pixels.tests) == list(TESTS)
-    stored = StudyData(str(folder), features=str(folder.with_suffix(".safetensors"))).split(0)
+    stored = StudyData(str(folder), features=str(folder.with_suffix(".safetensors"))).split(0, images)
     torch.testing.assert_close(stored.train.inputs.mean(0), torch.zeros(12), atol=1e-5, rtol=0)
     assert torch.equal(stored.train.labels, pixels.train.labels)
     assert torch.equal(stored.train.contexts, pixels.train.contexts)
@@ -146,13 +149,72 @@ def test_a_folder_is_trained_on_pixels_or_on_stored_features(folder, monkeypatch
     assert torch.equal(pixels.context_features(), image_statistics(pixels.train.inputs))
 
 
+@pytest.fixture
+def small(monkeypatch):
+    """Pictures so small that a perceptron in the place of a ResNet trains on them at once."""
+    monkeypatch.setattr(study_data, "IMAGE_SIZE", 8)
+
+
+def accuracies_of(results):
+    return list(dict.fromkeys(test for test in results["test"] if test not in study.NOT_ACCURACY))
+
+
+def test_images_without_contexts_get_a_plain_split_and_plain_metrics(small, tmp_path, monkeypatch):
+    monkeypatch.setattr(study, "infer_contexts", lambda features, labels, **_: (labels.numpy() + 1) % 2)  # at once
+    photos = make_folder(tmp_path / "photos", {"cat": 30, "dog": 30})
+    arguments = ["study", str(photos), "--network", "mlp", "--rows", "erm,balance,balance-known", "--seeds", "2"]
+    result = CliRunner().invoke(app, [*arguments, "--epochs", "1", "--device", "cpu", "-o", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    assert f"{photos} has no contexts; left out there: balance-known." in result.output
+    results = pd.read_csv(tmp_path / "out" / "results.csv")
+    assert set(results["row"]) == {"erm", "balance"}
+    assert accuracies_of(results) == ["test", "worst class"]
+    assert study.AGREEMENT not in set(results["test"])  # with what?
+    page = (tmp_path / "out" / "table.md").read_text()
+    assert "On the test images" in page
+    assert "where contexts shift most" not in page
+    assert "true contexts not known" in page
+    assert not (tmp_path / "out" / "images").exists()
+
+
+def test_a_table_of_images_with_sets_of_its_own_is_tested_on_its_test_set(small, tmp_path):
+    photos = make_folder(tmp_path / "photos", {"a": 24})
+    lines = ["file,what,where,part"]
+    for number in range(24):
+        what, where, part = ("dog", "cat")[number % 2], ("sand", "sea", "sea")[number % 3], 2 * (number > 11)
+        lines.append(f"a/{number:03d}.png,{what},{where},{part}")
+    table = photos / "images.csv"
+    table.write_text("\n".join(lines))
+    columns = ["--path-column", "file", "--label-column", "what", "--context-column", "where", "--split-column", "part"]
+    arguments = ["study", str(table), *columns, "--network", "mlp", "--rows", "erm,groupdro-known", "--seeds", "2"]
+    result = CliRunner().invoke(app, [*arguments, "--epochs", "1", "--device", "cpu", "-o", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    results = pd.read_csv(tmp_path / "out" / "results.csv")
+    assert set(results["dataset"]) == {"images, mlp"}
+    assert set(results["row"]) == {"erm", "groupdro-known"}
+    assert accuracies_of(results) == ["test", "worst group"]
+
+
+def test_what_cannot_be_split_is_refused_before_anything_is_written(tmp_path):
+    photos = make_folder(tmp_path / "photos", {"cat/sea": 3, "cat/sand": 3, "dog/sea": 3, "dog/sand": 3})
+    result = CliRunner().invoke(app, ["study", str(photos), "--rows", "erm", "-o", str(tmp_path / "out")])
+    assert result.exit_code == 2
+    assert "the images do not suffice for a training set at 5:1" in result.output
+    plain = make_folder(tmp_path / "plain", {"cat": 4, "dog": 4})
+    result = CliRunner().invoke(app, ["study", str(plain), "--rows", "balance-known", "-o", str(tmp_path / "out")])
+    assert result.exit_code == 2
+    assert "has no contexts, which balance-known needs" in result.output
+    assert not (tmp_path / "out").exists()
+
+
 def test_inferred_contexts_are_counted_and_compared_with_the_true_ones(digits, monkeypatch):
     monkeypatch.setattr(study_data, "COLORED_DIGITS", 1200)  # fewer confirm nothing
-    lines = study.run_task("balance", 0, device="cpu", epochs=1, learning_rate=0.01, **dataclasses.asdict(digits))
+    how = {"device": "cpu", "images": {}, "epochs": 1, "learning_rate": 0.01}
+    lines = study.run_task("balance", 0, **how, **digits.task)
     values = {line["test"]: line["value"] for line in lines}
     assert values[study.NUMBER] == 2  # two colours
     assert values[study.AGREEMENT] == 1.0
-    hidden = study.run_task("erm", 0, device="cpu", epochs=1, learning_rate=0.01, **dataclasses.asdict(digits))
+    hidden = study.run_task("erm", 0, **how, **digits.task)
     assert study.NUMBER not in {line["test"] for line in hidden}
 
 
@@ -175,7 +237,7 @@ def test_only_an_oracle_sees_the_true_contexts(digits):
 
 
 def test_the_backgrounds_of_the_shapes_can_be_weaker():
-    assert study_data.open_source("shapes-0.5").strength == 0.5
+    assert StudyData("shapes-0.5").open().strength == 0.5
     assert [StudyData(name).is_generated for name in ("shapes", "colored-mnist", "shapes/x")] == [True, True, False]
 
 

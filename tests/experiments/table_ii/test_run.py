@@ -11,6 +11,7 @@ from pfdl.cli.main import app
 from pfdl.experiments.table_ii import run as table
 from pfdl.experiments.table_ii import section
 from pfdl.experiments.table_ii.run import CHOSEN, LAST, TableConfig
+from pfdl.report.tables import Missing, Table
 
 
 @pytest.fixture(scope="module")
@@ -111,3 +112,18 @@ def test_the_command_writes_a_run_folder(folder, tmp_path):
     assert done.exit_code == 0, done.output
     assert json.loads((tmp_path / "run" / "config.json").read_text())["kind"] == "table-ii"
     assert set(pd.read_csv(tmp_path / "run" / "results.csv")["row"]) == {"erm"}
+
+
+def test_a_weighting_that_did_nothing_is_said_to_have_done_nothing(tmp_path):
+    lines = []
+    for row, share in (("erm", 1.0), ("dwr", 0.99995), ("dwr-0.1", 0.7)):
+        lines += [["data", "resnet50", row, 1, "last", test, 50.0] for test in section.TESTS]
+        lines += [["data", "resnet50", row, 1, epoch, "effective_share", share] for epoch in ("1", "2")]
+    pd.DataFrame(lines, columns=list(table.COLUMNS)).to_csv(tmp_path / "results.csv", index=False)
+    built = section.build(Run(tmp_path, "table-ii", {}, {}), [])
+    accuracies = next(block for block in built.blocks if isinstance(block, Table))
+    found = {line.header: line.cells[1] for line in accuracies.rows if not line.quiet}
+    assert found["DWR, as published"].remark == "did not act"
+    assert found["DWR, learning rate 0.1"].remark == ""
+    assert found["DWR, learning rate 0.1"].value == 0.7
+    assert isinstance(found["ERM"], Missing)

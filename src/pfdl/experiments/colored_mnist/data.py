@@ -78,8 +78,8 @@ def store_contexts(
         n_jobs: Restarts at a time.
     """
     missing = [seed for seed in seeds if not _stored(folder, seed).exists()]
-    parallel = joblib.Parallel(n_jobs=n_jobs)
-    parallel(joblib.delayed(_store)(source, seed, max_train, _stored(folder, seed)) for seed in missing)
+    with joblib.parallel_config("loky", n_jobs=n_jobs, inner_max_num_threads=1):
+        joblib.Parallel()(joblib.delayed(_store)(source, seed, max_train, _stored(folder, seed)) for seed in missing)
 
 
 def draw_environments(data: ColoredMNIST, columns: int = 12, scale: int = 3) -> bytes:

@@ -30,6 +30,7 @@ from pfdl.experiments.colored_mnist.rows import DEFAULT_ROWS, PENALTY, ROWS, Col
 from pfdl.experiments.colored_mnist.selection import WORST_GROUP
 from pfdl.experiments.colored_mnist.stacked import StackedMLPs, measure, train_restarts
 from pfdl.experiments.grid import run_grid
+from pfdl.experiments.workers import Workers
 from pfdl.objectives import make_objective
 from pfdl.vision.backbones import MLP
 
@@ -83,7 +84,7 @@ def run(
     *,
     folder: str | None,
     device: str,
-    n_jobs: int = 1,
+    workers: Workers | None = None,
     console: Console | None = None,
     command: str | None = None,
 ) -> pd.DataFrame:
@@ -94,8 +95,8 @@ def run(
         output: The run folder, see :mod:`pfdl._internal.runs`; finished rows are kept in its ``cells``.
         folder: Folder of the MNIST files, or ``None`` for scikit-learn's digits.
         device: Where to compute.
-        n_jobs: How many rows at a time, see :func:`pfdl.experiments.grid.run_grid`.
-        console: Where to draw the progress bar.
+        workers: Where the rows are trained, and how many at a time; by default one after the other.
+        console: Where to show progress.
         command: What a user typed to start this, for the record.
 
     Returns:
@@ -115,7 +116,7 @@ def run(
             at_once = min(config.restarts, joblib.cpu_count())  # the GPU plays no part in it
             store_contexts(source, config.seeds, config.max_train, contexts, n_jobs=at_once)
         function = partial(run_task, folder=folder, device=device, contexts=contexts)
-        results = run_grid(function, tasks(source, config), output / "cells", n_jobs=n_jobs, console=console)
+        results = run_grid(function, tasks(source, config), output / "cells", workers=workers, console=console)
         write_atomically(output / "results.csv", results.to_csv(index=False))
         first = ColoredMNIST(source, seed=config.seed, max_train=config.max_train)
         write_bytes_atomically(output / PICTURE, draw_environments(first))

@@ -20,12 +20,14 @@ from pfdl._internal.files import write_atomically
 from pfdl._internal.progress import counting
 from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice
-from pfdl.data import ContextFolder, Shapes, make_split, read_manifest
+from pfdl.data import Shapes, make_split, open_images, read_manifest
 from pfdl.data.images import hash_bytes
 from pfdl.data.manifest import read_groups
 from pfdl.data.sources import ContextSource
 from pfdl.experiments.contexts.rows import RATIOS, RESNET, ROWS
-from pfdl.experiments.grid import run_grid
+from pfdl.experiments.grid import run_grid, unfinished
+from pfdl.experiments.images import StoredImages, image_store
+from pfdl.experiments.workers import Workers
 from pfdl.vision.checkpoint import load_model
 from pfdl.vision.evaluation import evaluate
 from pfdl.vision.resume import shed_state
@@ -74,9 +76,10 @@ class Images:
     """Where the images are.
 
     Args:
-        folder: A context folder, or None for the generated shapes.
+        folder: Images in contexts in any form that :func:`pfdl.data.open_images` takes, or None for the generated
+            shapes.
         superclass: Top folder to use, as in NICO.
-        on_bad_image: See :class:`pfdl.data.ContextFolder`.
+        on_bad_image: See :func:`pfdl.data.open_images`.
         group_by: See :func:`pfdl.data.manifest.read_groups`.
     """
 
@@ -86,10 +89,10 @@ class Images:
     group_by: str | None = None
 
     def open(self, config: ContextsConfig, on_progress: Callable[[int, int], None] | None = None) -> ContextSource:
-        """The source of the images; nothing is read yet."""
+        """Open the images; nothing is read yet."""
         if self.folder is None:
             return Shapes(config.per_cell)
-        return ContextFolder(
+        return open_images(
             self.folder, superclass=self.superclass, on_bad_image=self.on_bad_image, on_progress=on_progress
         )
 
@@ -100,7 +103,7 @@ def run(
     output: Path,
     *,
     device: str = "cpu",
-    n_jobs: int = 1,
+    workers: Workers | None = None,
     console: Console | None = None,
     command: str | None = None,
 ) -> pd.DataFrame:
@@ -112,8 +115,8 @@ def run(
         output: The run folder, with ``splits`` (a manifest per seed), ``runs`` (a run folder per row and seed),
             ``cells`` (finished ones) and ``results.csv``. An interrupted run resumes, in the middle of a training too.
         device: Where to compute.
-        n_jobs: How many trainings at a time, see :func:`pfdl.experiments.grid.run_grid`.
-        console: Where to draw the progress bar.
+        workers: Where the trainings run, and how many at a time; by default one after the other.
+        console: Where to show progress.
         command: What a user typed to start this, for the record.
 
     Returns:
@@ -128,11 +131,17 @@ def run(
     settings = {**asdict(config), **asdict(images), "device": device, "command": command}
     may_change = ("seeds", "rows", "folder", "on_bad_image", "device", "command")
     with claim(output, "contexts", settings, may_change=may_change):
-        return _run(config, images, output, device=device, n_jobs=n_jobs, console=console)
+        return _run(config, images, output, device=device, workers=workers, console=console)
 
 
 def _run(
-    config: ContextsConfig, images: Images, output: Path, *, device: str, n_jobs: int, console: Console | None
+    config: ContextsConfig,
+    images: Images,
+    output: Path,
+    *,
+    device: str,
+    workers: Workers | None,
+    console: Console | None,
 ) -> pd.DataFrame:
     groups = None if images.group_by is None else read_groups(images.group_by)
     with counting("checking images", console) as show:
@@ -144,8 +153,11 @@ def _run(
         for row in config.rows
         for seed, split in enumerate(splits)
     ]
-    function = partial(run_task, images=images, output=output, device=device)
-    results = run_grid(function, tasks, output / "cells", n_jobs=n_jobs, console=console)
+    with image_store(output / "images") as store:
+        if unfinished(tasks, output / "cells"):
+            store(source, config.image_size, "all")
+        function = partial(run_task, images=output / "images" / "all", output=output, device=device)
+        results = run_grid(function, tasks, output / "cells", workers=workers, console=console)
     for folder in (output / "runs").glob("*/*"):
         shed_state(folder)
     columns = ["row", "seed", "test", "accuracy"]
@@ -154,7 +166,7 @@ def _run(
 
 
 def run_task(
-    row: str, seed: int, split: str, config: Mapping[str, Any], *, images: Images, output: Path, device: str
+    row: str, seed: int, split: str, config: Mapping[str, Any], *, images: Path, output: Path, device: str
 ) -> list[dict[str, Any]]:
     """Train one row with one seed and test it.
 
@@ -163,7 +175,7 @@ def run_task(
         seed: Of the split and the training.
         split: Hash of the split, which tells results on other images apart.
         config: What :class:`ContextsConfig` takes, except ``seeds`` and ``rows``.
-        images: Where the images are.
+        images: Where the decoded images are, see :class:`pfdl.experiments.images.StoredImages`.
         output: The run folder of the experiment.
         device: Where to compute.
 
@@ -186,7 +198,7 @@ def run_task(
         precision=size.precision,
         seed=seed,
     )
-    source = images.open(size)
+    source = StoredImages(images)
     folder = train(training, source, manifest, output / "runs" / row / f"seed-{seed}-{split[:8]}", device=device)
     result = evaluate(load_model(folder), source, manifest, device=device)
     shares = {**result.by_ratio, "all": result.overall, "worst group": result.worst_group.accuracy}

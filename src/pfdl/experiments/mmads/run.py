@@ -22,6 +22,7 @@ from pfdl._internal.runs import claim
 from pfdl.data.mmads import MMADS, SETTINGS, Setting, make_mmads
 from pfdl.experiments.grid import run_grid
 from pfdl.experiments.mmads.paper import CELLS
+from pfdl.experiments.workers import Workers
 from pfdl.tabular import DWRRegressor, PFDLRegressor, ScreenedRegressor, SRDORegressor
 from pfdl.tabular.metrics import average_error, beta_error, rmse, stability_error
 from pfdl.tabular.weights import EffectiveSampleSizeWarning
@@ -88,8 +89,7 @@ def run(
     config: MMADSConfig,
     folder: Path,
     *,
-    n_jobs: int = -1,
-    backend: str = "joblib",
+    workers: Workers | None = None,
     console: Console | None = None,
     command: str | None = None,
 ) -> pd.DataFrame:
@@ -98,9 +98,8 @@ def run(
     Args:
         config: ``FULL``, ``QUICK`` or one of your own.
         folder: Run folder, see :mod:`pfdl._internal.runs`; finished tasks are kept in its ``tasks``.
-        n_jobs: Processes, see :func:`pfdl.experiments.grid.run_grid`.
-        backend: ``"joblib"`` or ``"ray"``, see :func:`pfdl.experiments.grid.run_grid`.
-        console: Where to draw the progress bar.
+        workers: Where the tasks run, and how many at a time; by default all cores of this machine.
+        console: Where to show progress.
         command: What a user typed to start this, for the record.
 
     Returns:
@@ -111,7 +110,8 @@ def run(
     """
     settings = {**asdict(config), "command": command}
     with claim(folder, "mmads", settings, may_change=("seeds", "command")):
-        results = run_grid(run_task, config.tasks(), folder / "tasks", n_jobs=n_jobs, backend=backend, console=console)
+        workers = workers or Workers(n_jobs=-1)
+        results = run_grid(run_task, config.tasks(), folder / "tasks", workers=workers, console=console)
         columns = ["setting", "n", "p", "r", "method", "seed", "metric", "value"]
         write_atomically(folder / "results.csv", results[columns].to_csv(index=False))
     return results

@@ -20,7 +20,10 @@ class StudyRow:
         objective: A name for :func:`pfdl.make_objective`.
         settings: The settings of the objective's parts, by their names.
         contexts: What the objective may know of contexts: ``"hidden"`` (nothing), ``"one"`` (that all samples share
-            one), ``"inferred"`` (what :func:`pfdl.infer_contexts` finds) or ``"known"`` (the truth: an oracle).
+            one), ``"inferred"`` (what :func:`pfdl.infer_contexts` finds), ``"errors"`` (what a short training gets
+            wrong, as in JTT) or ``"known"`` (the truth: an oracle).
+        sampler: ``"shuffle"``; or ``"groups"``, which draws all groups equally often.
+        refit: Whether the last layer is refitted on balanced groups afterwards (DFR), on the training samples.
         baseline: Key of the plain training to compare with.
         batch_size: Samples per step.
         layer: The linear layer whose input the objective sees as features, see
@@ -34,6 +37,8 @@ class StudyRow:
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     contexts: str = "hidden"
     baseline: str = "erm"
+    sampler: str = "shuffle"
+    refit: bool = False
     batch_size: int = 64
     layer: int = -1
     class_centred: bool = False
@@ -67,6 +72,11 @@ METHODS: dict[str, StudyRow] = {
         "balance, inferred contexts, classes weighted equally too", "balance", _EQUAL, "inferred", "erm-classes"
     ),
     "balance-known": StudyRow("balance, true contexts (oracle)", "balance", contexts="known"),
+    "sampler": StudyRow("groups drawn alike, inferred contexts", "erm", contexts="inferred", sampler="groups"),
+    "sampler-known": StudyRow("groups drawn alike, true contexts (oracle)", "erm", contexts="known", sampler="groups"),
+    "jtt": StudyRow("JTT: drawn alike, what a short training gets wrong", "erm", contexts="errors", sampler="groups"),
+    "dfr": StudyRow("DFR: last layer refitted, inferred contexts", "erm", contexts="inferred", refit=True),
+    "dfr-known": StudyRow("DFR: last layer refitted, true contexts (oracle)", "erm", contexts="known", refit=True),
 }
 
 _BATCH_16 = {"batch_size": 16, "baseline": "erm-batch-16"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -13,22 +13,31 @@ import pandas as pd
 import torch
 from rich.console import Console
 from sklearn.metrics import normalized_mutual_info_score
-from torch import Tensor
+from torch import Tensor, nn
 
 from pfdl._internal.files import write_atomically
+from pfdl._internal.progress import counting
 from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_count
+from pfdl.contexts import refit_readout, worst_group_accuracy
 from pfdl.contexts.inference import infer_contexts
 from pfdl.data.context_images import HIDDEN_CONTEXT
-from pfdl.experiments.grid import run_grid
-from pfdl.experiments.study.data import Split, StudyData
+from pfdl.data.sources import ContextSource
+from pfdl.experiments.grid import run_grid, unfinished
+from pfdl.experiments.images import image_store
+from pfdl.experiments.study.data import WHOLE, Split, StudyData
 from pfdl.experiments.study.rows import find_row
-from pfdl.experiments.training import DivergedError, TrainingSettings, predict, train
+from pfdl.experiments.training import DivergedError, TrainingSettings, features_of, predict, train
+from pfdl.experiments.workers import Workers
+from pfdl.vision.refit import with_readout
 
 ESS, NUMBER, AGREEMENT = "effective sample size", "contexts found", "agreement with true contexts"
 DIVERGED = "diverged"
 NOT_ACCURACY = (ESS, NUMBER, AGREEMENT, DIVERGED)
 """What results.csv has in the column of tests that is no accuracy."""
+
+INFERRED = {"inferred": "auto", "errors": "errors"}
+"""How contexts are inferred, by what a row says of them."""
 
 COLUMNS = ("dataset", "row", "seed", "test", "value")
 """Of ``results.csv``."""
@@ -59,7 +68,7 @@ def run(
     output: Path,
     *,
     device: str = "cpu",
-    n_jobs: int = 1,
+    workers: Workers | None = None,
     console: Console | None = None,
     command: str | None = None,
 ) -> pd.DataFrame:
@@ -70,8 +79,8 @@ def run(
         datasets: The data sets.
         output: The run folder, with ``cells`` (finished trainings) and ``results.csv``.
         device: Where to compute.
-        n_jobs: Trainings at a time, see :func:`pfdl.experiments.grid.run_grid`.
-        console: Where to draw the progress bar.
+        workers: Where the trainings run, and how many at a time; by default one after the other.
+        console: Where to show progress, and to say what is left out.
         command: What a user typed to start this, for the record.
 
     Returns:
@@ -83,13 +92,9 @@ def run(
     for row in config.rows:
         find_row(row)
     check_count("seeds", config.seeds, 2)
-    how = {name: value for name, value in asdict(config).items() if name not in ("rows", "seeds", "first_seed")}
-    tasks = [
-        {**asdict(dataset), "row": row, "seed": seed, **how}
-        for seed in range(config.first_seed, config.first_seed + config.seeds)
-        for dataset in datasets
-        for row in config.rows
-    ]
+    with counting("checking images", console) as show:
+        sources = [dataset.open(show) for dataset in datasets]
+        rows = [_rows_for(config, *one, console) for one in zip(datasets, sources, strict=True)]
     settings = {
         **asdict(config),
         "datasets": [asdict(dataset) for dataset in datasets],
@@ -97,15 +102,49 @@ def run(
         "command": command,
     }
     may_change = ("rows", "seeds", "first_seed", "datasets", "device", "command")
-    function = partial(run_task, device=device)
-    with claim(output, "study", settings, may_change=may_change):
-        results = run_grid(function, tasks, output / "cells", n_jobs=n_jobs, console=console)
+    how = {name: value for name, value in asdict(config).items() if name not in ("rows", "seeds", "first_seed")}
+    tasks = [
+        {**dataset.task, "row": row, "seed": seed, **how}
+        for seed in range(config.first_seed, config.first_seed + config.seeds)
+        for dataset, keys in zip(datasets, rows, strict=True)
+        for row in keys
+    ]
+    with claim(output, "study", settings, may_change=may_change), image_store(output / "images") as store:
+        images = {}
+        if unfinished(tasks, output / "cells"):
+            for number, (dataset, source) in enumerate(zip(datasets, sources, strict=True)):
+                if source is not None:
+                    images[dataset] = store(source, dataset.image_size, str(number))
+        function = partial(run_task, device=device, images=images)
+        results = run_grid(function, tasks, output / "cells", workers=workers, console=console)
         write_atomically(output / "results.csv", results[list(COLUMNS)].to_csv(index=False))
     return results
 
 
+def _rows_for(
+    config: StudyConfig, dataset: StudyData, source: ContextSource | None, console: Console | None
+) -> tuple[str, ...]:
+    """Return the rows that a data set allows: oracles need known contexts. What cannot be split is refused here."""
+    if source is None or dataset.make_manifest(source, config.first_seed).has_contexts:
+        return config.rows
+    kept = tuple(row for row in config.rows if find_row(row).contexts != "known")
+    left_out = [row for row in config.rows if row not in kept]
+    if left_out and not kept:
+        raise ValueError(f"{dataset.data} has no contexts, which {', '.join(left_out)} needs; name other rows.")
+    if left_out and console is not None:
+        console.print(f"{dataset.data} has no contexts; left out there: {', '.join(left_out)}.", soft_wrap=True)
+    return kept
+
+
 def run_task(
-    row: str, seed: int, *, device: str, epochs: int, learning_rate: float, **dataset: Any
+    row: str,
+    seed: int,
+    *,
+    device: str,
+    images: Mapping[StudyData, Path],
+    epochs: int,
+    learning_rate: float,
+    **dataset: Any,
 ) -> list[dict[str, Any]]:
     """Train one row with one seed and test it.
 
@@ -113,17 +152,19 @@ def run_task(
         row: Key of the row.
         seed: Of the split, the first weights and all that training draws.
         device: Where to compute.
+        images: For each data set of images, where they are stored.
         epochs: Passes over the training samples.
         learning_rate: Of SGD.
         **dataset: What :class:`pfdl.experiments.study.data.StudyData` takes.
 
     Returns:
-        Lines of ``dataset`` (its name), ``test`` and ``value``: accuracy in percent by test set, the effective sample
+        Lines of ``dataset`` (its name), ``test`` and ``value``: accuracy in percent by test set (of a whole test set
+        also that of its worst class or, with known contexts, its worst group), the effective sample
         size as a share of the batch (mean over the last epoch), where training diverged a 1 for that, and, where
         contexts were inferred, their number and their normalised mutual information with the true ones.
     """
     what, place = find_row(row), StudyData(**dataset)
-    split = place.split(seed)
+    split = place.split(seed, images.get(place))
     environments = _environments(what.contexts, split, seed)
     settings = TrainingSettings(
         objective=what.objective,
@@ -133,6 +174,7 @@ def run_task(
         epochs=epochs,
         batch_size=what.batch_size,
         learning_rate=learning_rate,
+        sampler=what.sampler,
         seed=seed,
     )
     _repeatable(device)
@@ -141,25 +183,40 @@ def run_task(
     values: dict[str, float] = {}
     try:
         metrics = train(settings, model, split.train, environments, device=device)
+        if what.refit and int(environments.max()) > 0:  # with one context there is nothing to balance
+            model = _refitted(model, split, environments, seed, device)
         values[ESS] = metrics.get("effective_sample_size", 1.0)
     except DivergedError:
         values[DIVERGED] = 1.0
     for name, test in split.tests.items():
-        right = predict(model, test.inputs, device=device) == test.labels
-        values[name] = 100 * float(right.double().mean())
-    if what.contexts == "inferred":
+        predicted = predict(model, test.inputs, device=device)
+        values[name] = 100 * float((predicted == test.labels).double().mean())
+        if name == WHOLE:
+            worst = worst_group_accuracy(predicted, test.labels, test.contexts)
+            values["worst group" if split.has_contexts else "worst class"] = 100 * worst
+    if what.contexts in INFERRED:
         values[NUMBER] = len(set(environments.tolist()))
+    if what.contexts in INFERRED and split.has_contexts:
         values[AGREEMENT] = float(normalized_mutual_info_score(split.train.contexts, environments))
     return [{"dataset": place.name, "test": test, "value": value} for test, value in values.items()]
 
 
 def _environments(contexts: str, split: Split, seed: int) -> Tensor:
     """Return what the objective may know of the contexts."""
-    if contexts == "inferred":
-        return torch.from_numpy(infer_contexts(split.context_features(), split.train.labels, seed=seed))
+    if contexts in INFERRED:
+        features, labels = split.context_features(), split.train.labels
+        return torch.from_numpy(infer_contexts(features, labels, method=INFERRED[contexts], seed=seed))
     if contexts == "known":
         return split.train.contexts
     return torch.full_like(split.train.labels, 0 if contexts == "one" else HIDDEN_CONTEXT)
+
+
+def _refitted(model: nn.Module, split: Split, contexts: Tensor, seed: int, device: str) -> nn.Module:
+    """Return the network with its last layer refitted on training samples of which all groups count alike."""
+    features = features_of(model, split.train.inputs, device=device)
+    classes = int(split.train.labels.max()) + 1
+    readout = refit_readout(features, split.train.labels, contexts, num_classes=classes, seed=seed)
+    return with_readout(model, readout).to(device)
 
 
 def _repeatable(device: str) -> None:

@@ -12,6 +12,7 @@ import pandas as pd
 
 from pfdl._internal.runs import Run
 from pfdl.experiments.pairing import PairedDifference, paired
+from pfdl.experiments.study.data import SHIFTED, TESTS
 from pfdl.experiments.study.rows import FACTORS, METHODS, StudyRow, find_row
 from pfdl.experiments.study.run import AGREEMENT, COLUMNS, DIVERGED, ESS, NOT_ACCURACY, NUMBER
 from pfdl.report.blocks import Block, Heading, Section, Text
@@ -83,9 +84,11 @@ def describe(results: pd.DataFrame, *, against: str | None = None, plots: bool =
         return Section(TITLE, [*blocks, Text("No finished results yet.", "warning")])
     findings = []
     factors = [row for row in rows_of(results) if row in FACTORS]
-    groups = {"Where contexts shift most": [row for row in rows_of(results) if row not in FACTORS]}
+    shift = any(_shifts(tests_of(part)[0]) for _, part in results.groupby("dataset"))
+    where = "Where contexts shift most" if shift else "On the test images"
+    groups = {where: [row for row in rows_of(results) if row not in FACTORS]}
     if factors:
-        groups["Variants of PFDL, where contexts shift most"] = [
+        groups[f"Variants of PFDL, {where[0].lower()}{where[1:]}"] = [
             "erm",
             *(["pfdl"] if against is None else []),
             *factors,
@@ -114,6 +117,11 @@ def rows_of(results: pd.DataFrame) -> list[str]:
 def tests_of(part: pd.DataFrame) -> list[str]:
     """Return the test sets in their order, the hardest first."""
     return [test for test in dict.fromkeys(part["test"]) if test not in NOT_ACCURACY]
+
+
+def _shifts(test: str) -> bool:
+    """Return whether a test has contexts in other proportions than training."""
+    return test in (*TESTS, SHIFTED)
 
 
 def _is_known(row: object) -> bool:
@@ -191,7 +199,8 @@ def _context_cells(part: pd.DataFrame, row: str) -> tuple[Cell, Cell]:
     number, agreement = (_cells(part, row, key) for key in (NUMBER, AGREEMENT))
     if not len(number):
         return Missing("not inferred"), Missing("not inferred")
-    return Number(number.mean(), digits=1), Number(agreement.mean(), digits=2)
+    agreed = Number(agreement.mean(), digits=2) if len(agreement) else Missing("true contexts not known")
+    return Number(number.mean(), digits=1), agreed
 
 
 def _ess_cell(part: pd.DataFrame, row: str) -> Cell:
@@ -241,7 +250,8 @@ def _plot(test: str, rival: str, differences: dict[str, PairedDifference]) -> Pl
     drawable = None if any(map(math.isnan, errors)) else errors
     means = [one.mean for one in differences.values()]
     line = Series(f"difference to {rival}", list(differences), means, drawable, style="markers")
-    title = f"Difference to {rival} at {test}, where contexts shift most, with standard errors"
+    where = f"at {test}, where contexts shift most" if _shifts(test) else "on the test images"
+    title = f"Difference to {rival} {where}, with standard errors"
     return Plot(title, summary, "", "difference, points", [line], with_table=False)
 
 

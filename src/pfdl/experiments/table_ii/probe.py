@@ -26,14 +26,15 @@ def probe(penalty: PartialDecorrelation, features: Tensor) -> dict[str, float]:
         gradient as a share of L_decorr's); ``norm_ratio`` (norm of the level penalty's gradient over L_decorr's).
     """
     u = features.detach().to(next(penalty.decomposition.parameters()).dtype).requires_grad_()
-    correlated = penalty.decomposition(u).detach()
-    parts = functional.decorrelation_parts(u.detach(), correlated)
+    seen = functional.standardize(u.detach()) if penalty.standardize else u.detach()
+    correlated = penalty.decomposition(seen).detach()
+    parts = functional.decorrelation_parts(seen, correlated)
     level_penalty = Level()(u)
     (level_gradient,) = torch.autograd.grad(level_penalty, u)
     gradients = penalty.gradient_parts(u)
     size = gradients.whole.norm().clamp(min=torch.finfo(u.dtype).tiny)
     return {
-        "L_decorr": float(functional.decorrelation_loss(u.detach(), correlated)),
+        "L_decorr": float(functional.decorrelation_loss(seen, correlated)),
         "level_part": float(parts.level),
         "covariance_part": float(parts.covariance),
         "level_penalty": float(level_penalty.detach()),

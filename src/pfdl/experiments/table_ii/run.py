@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 import copy
-import io
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from pfdl._internal.files import write_atomically, write_bytes_atomically
+from pfdl._internal.files import write_atomically
+from pfdl._internal.progress import counting
 from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice
 from pfdl.contexts import worst_group_accuracy
-from pfdl.data import ContextFolder, make_split
+from pfdl.data import make_split, open_images
 from pfdl.data.context_images import HIDDEN_CONTEXT
 from pfdl.data.manifest import Manifest, read_groups
-from pfdl.data.sources import ContextSource
 from pfdl.decorrelation import PartialDecorrelation
-from pfdl.experiments.grid import run_grid
+from pfdl.experiments.grid import run_grid, unfinished
+from pfdl.experiments.images import StoredImages, image_store
 from pfdl.experiments.table_ii.probe import probe
 from pfdl.experiments.table_ii.rows import RATIOS, ROWS
 from pfdl.experiments.training import DivergedError, Progress, Samples, TrainingSettings, logits_of, predict, train
+from pfdl.experiments.workers import Workers
 from pfdl.vision.backbones import make_backbone
 
 COLUMNS = ("data", "backbone", "row", "seed", "epoch", "test", "value")
@@ -74,7 +73,7 @@ def run(
     *,
     group_by: str | None = None,
     device: str = "cpu",
-    n_jobs: int = 1,
+    workers: Workers | None = None,
     console: Console | None = None,
     command: str | None = None,
 ) -> pd.DataFrame:
@@ -82,12 +81,12 @@ def run(
 
     Args:
         config: How.
-        data: A folder class/context/image.
+        data: Images in contexts, in any form that :func:`pfdl.data.open_images` takes.
         output: The run folder, with ``cells`` (finished trainings) and ``results.csv``.
         group_by: ``CSV:COLUMN``: images with the same entry stay on one side of the split.
         device: Where to compute.
-        n_jobs: Trainings at a time.
-        console: Where to draw the progress bar.
+        workers: Where the trainings run, and how many at a time; by default one after the other.
+        console: Where to show progress.
         command: What a user typed to start this, for the record.
 
     Returns:
@@ -105,10 +104,18 @@ def run(
         for row in config.rows
     ]
     settings = {**asdict(config), "data": data.name, "group_by": group_by, "command": command, "device": device}
-    with claim(output, "table-ii", settings, may_change=("rows", "seeds", "first_seed", "command", "device")):
-        images = store_images(data, config.image_size, output / "images.npy")
-        function = partial(run_task, folder=str(data), images=str(images), group_by=group_by, device=device)
-        results = run_grid(function, tasks, output / "cells", n_jobs=n_jobs, console=console)
+    with counting("checking images", console) as show:
+        source = open_images(data, on_bad_image="skip", on_progress=show)
+        if not any(sample.context for sample in source.samples):
+            raise ValueError(f"the images of {data} have no contexts, and the table is about contexts that shift.")
+    with (
+        claim(output, "table-ii", settings, may_change=("rows", "seeds", "first_seed", "command", "device")),
+        image_store(output / "images") as store,
+    ):
+        if unfinished(tasks, output / "cells"):
+            store(source, config.image_size, "all")
+        function = partial(run_task, images=output / "images" / "all", group_by=group_by, device=device)
+        results = run_grid(function, tasks, output / "cells", workers=workers, console=console)
         write_atomically(output / "results.csv", results[list(COLUMNS)].to_csv(index=False))
     return results
 
@@ -125,8 +132,7 @@ def run_task(
     validation_fraction: float,
     test_every: int,
     *,
-    folder: str,
-    images: str,
+    images: Path,
     group_by: str | None,
     device: str,
 ) -> list[dict[str, Any]]:
@@ -135,13 +141,11 @@ def run_task(
     Returns:
         Lines of ``epoch``, ``test`` and ``value``: accuracies in percent, and what the objective and the probe report.
     """
-    source = _open(folder)
+    source = StoredImages(images)
     groups = None if group_by is None else read_groups(group_by)
     manifest = make_split(source, seed=seed, validation_fraction=validation_fraction, groups=groups)
-    stored = np.load(images, mmap_mode="r", allow_pickle=False)
-    place = {sample.path: index for index, sample in enumerate(source.samples)}
-    train_set, validation = (_samples(manifest, name, stored, place) for name in ("train", "validation"))
-    judge = _Judge(manifest, stored, place, validation, test_every, epochs, device)
+    train_set, validation = (Samples(*source.part(manifest, name)) for name in ("train", "validation"))
+    judge = _Judge(manifest, source, validation, test_every, epochs, device)
     settings = TrainingSettings(
         objective=ROWS[row].objective,
         settings=ROWS[row].settings,
@@ -171,14 +175,13 @@ class _Judge:
     def __init__(
         self,
         manifest: Manifest,
-        stored: np.ndarray[Any, Any],
-        place: Mapping[str, int],
+        source: StoredImages,
         validation: Samples,
         test_every: int,
         epochs: int,
         device: str,
     ) -> None:
-        self.test = _to(_samples(manifest, "test", stored, place), device)
+        self.test = _to(Samples(*source.part(manifest, "test")), device)
         rows = {row.path: index for index, row in enumerate(manifest.rows_of("test"))}
         self.sets = {
             ratio: torch.tensor([rows[row.path] for row in manifest.rows_of(f"test-{ratio}")])
@@ -224,7 +227,7 @@ class _Judge:
         return {name: 100 * value for name, value in found.items()}
 
     def _probe(self, progress: Progress) -> dict[str, float]:
-        penalties = [part for part in progress.objective.penalties if isinstance(part, PartialDecorrelation)]
+        penalties = [part for part in progress.objective.modules() if isinstance(part, PartialDecorrelation)]
         if not penalties or self.probed is None:
             return {}
         state = copy.deepcopy(dict(progress.model.named_buffers()))
@@ -233,31 +236,6 @@ class _Judge:
             for name, value in progress.model.named_buffers():
                 value.copy_(state[name])
         return probe(penalties[0], progress.tap.features.float())
-
-
-@lru_cache(maxsize=2)
-def _open(folder: str) -> ContextSource:
-    return ContextFolder(folder, on_bad_image="skip")
-
-
-def store_images(data: Path, size: int, path: Path) -> Path:
-    """Decode all images of a folder once, in the order of its samples, for all trainings to share by memory map."""
-    source = _open(str(data))
-    expected = (len(source.samples), 3, size, size)
-    if path.exists() and np.load(path, mmap_mode="r", allow_pickle=False).shape == expected:
-        return path
-    with ThreadPoolExecutor(8) as pool:
-        loaded = list(pool.map(lambda sample: source.load(sample.path, size, sample.sha256).numpy(), source.samples))
-    buffer = io.BytesIO()
-    np.save(buffer, np.stack(loaded))
-    write_bytes_atomically(path, buffer.getvalue())
-    return path
-
-
-def _samples(manifest: Manifest, name: str, stored: np.ndarray[Any, Any], place: Mapping[str, int]) -> Samples:
-    labels, contexts = (torch.tensor(numbers) for numbers in manifest.numbers_of(name))
-    rows = [place[row.path] for row in manifest.rows_of(name)]
-    return Samples(torch.from_numpy(np.ascontiguousarray(stored[rows])), labels, contexts)
 
 
 def _to(samples: Samples, device: str) -> Samples:

@@ -26,6 +26,11 @@ PROBES = {
     "covariance_gradient": "covariance part's gradient, share",
     "R2": "R² of g",
 }
+SHOWN = (1, 2, 5, 10, 20, 40, 60, 80, 90, 120, 140, 160)
+"""A dozen epochs of the tables along the training; the plots have all."""
+WEIGHTINGS = ("dwr", "cnbb", "stablenet")
+DID_NOT_ACT = 0.9999
+"""An effective share from which on a weighting is plain training under another name."""
 EPOCHS = {LAST: "at the last epoch", CHOSEN: "at the epoch that validation images choose"}
 
 
@@ -71,15 +76,33 @@ def _rows(part: pd.DataFrame) -> list[str]:
 
 def _accuracies(part: pd.DataFrame, epoch: str, when: str) -> Table:
     lines = []
-    for row in _rows(part):
+    shares = {row: _last_share(part, row) for row in _rows(part)}
+    weighted = any(share is not None for share in shares.values())
+    for row, share in shares.items():
         cells: list[Cell] = [Number(len(_values(part, row, epoch, WHOLE)), digits=0)]
+        if weighted:
+            cells.append(Missing("no weights") if share is None else _acted(share))
         cells += [mean_cell(_values(part, row, epoch, test), 1) for test in TESTS]
         lines.append(Row(ROWS[row].title, tuple(cells)))
         if row in PAPER:
             absent = [Missing("not in the paper")] * (len(TESTS) - len(RATIOS))
             paper = [Number(value, digits=2) for value in PAPER[row]]
-            lines.append(Row("in the paper, on NICO", (Missing("not in the paper"), *paper, *absent), quiet=True))
-    return Table(f"Accuracy in percent {when}", "row", ["seeds", *TESTS], lines)
+            first = [Missing("not in the paper")] * (1 + weighted)
+            lines.append(Row("in the paper, on NICO", (*first, *paper, *absent), quiet=True))
+    columns = ["seeds", *(["n_eff / n"] if weighted else []), *TESTS]
+    return Table(f"Accuracy in percent {when}", "row", columns, lines)
+
+
+def _last_share(part: pd.DataFrame, row: str) -> float | None:
+    """Return the effective sample size over the batch size in the last epoch, for rows that weight samples."""
+    if ROWS[row].objective not in WEIGHTINGS:
+        return None
+    measured = _along(part, row, "effective_share")
+    return float(np.mean(measured[max(measured)])) if measured else None
+
+
+def _acted(share: float) -> Cell:
+    return Number(share, digits=4, remark="did not act" if share >= DID_NOT_ACT else "")
 
 
 def _differences(part: pd.DataFrame, epoch: str, when: str) -> Table:
@@ -158,7 +181,7 @@ def _probes(part: pd.DataFrame) -> list[Block]:
         measured = {name: _along(part, row, name) for name in PROBES}
         if not measured["L_decorr"]:
             continue
-        for epoch in measured["L_decorr"]:
+        for epoch in (epoch for epoch in measured["L_decorr"] if epoch in SHOWN):
             cells = [
                 Number(float(np.mean(values[epoch])), digits=_digits(name)) if epoch in values else Missing()
                 for name, values in measured.items()
@@ -177,7 +200,22 @@ def _probes(part: pd.DataFrame) -> list[Block]:
         blocks.append(Plot("Direction of the penalty's gradient", summary, "epoch", "cosine", series, digits=2))
         caption = "What the penalty is made of along the training; mean over the seeds"
         blocks.append(Table(caption, "row, epoch", list(PROBES.values()), lines))
-    return blocks
+    return [*blocks, *_matching_weights(part)]
+
+
+def _matching_weights(part: pd.DataFrame) -> list[Block]:
+    """Show the λ at which the covariance part's gradient would be as long as that of L_decorr."""
+    found = {row: _along(part, row, "matched_weight") for row in _rows(part)}
+    lines = [
+        Row(ROWS[row].title, tuple(mean_cell(pd.Series(values[epoch]), 0) for epoch in values if epoch in SHOWN))
+        for row, values in found.items()
+        if values
+    ]
+    if not lines:
+        return []
+    epochs = [f"epoch {epoch}" for epoch in _epochs(part) if epoch in SHOWN]
+    caption = "λ at which the covariance part alone is as strong as PFDL; mean over the epoch and the seeds"
+    return [Table(caption, "row", epochs, lines)]
 
 
 def _along(part: pd.DataFrame, row: str, name: str) -> dict[int, list[float]]:

@@ -1,0 +1,141 @@
+"""The command that tries settings of pfdl train and chooses one of them: parses, calls, prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pfdl.cli.command import this_command
+from pfdl.cli.common import (
+    ContextColumn,
+    Data,
+    Device,
+    GroupColumn,
+    LabelColumn,
+    OnBadImage,
+    PathColumn,
+    SplitColumn,
+    Superclass,
+    answering_mistakes,
+)
+from pfdl.cli.images import open_source
+from pfdl.cli.workers import Backend, GpusPerTask, Jobs, Parallel
+
+
+def sweep(
+    data: Data,
+    setting: Annotated[
+        list[str],
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE,VALUE",
+            help="A setting and the values to try; one value fixes it. Names are the options of 'pfdl train' and the "
+            "settings of objectives: --set objective=erm,pfdl --set pfdl.weight=0.1,1 --set epochs=20",
+        ),
+    ],
+    select: Annotated[
+        str, typer.Option(help="Which validation accuracy chooses: accuracy, worst-class or worst-group.")
+    ] = "accuracy",
+    seeds: Annotated[int, typer.Option(min=1, help="Trainings of every combination, on the same seeds.")] = 3,
+    first_seed: Annotated[int, typer.Option(min=0, help="The first of them.")] = 0,
+    test: Annotated[
+        str | None, typer.Option(help="Further images that are the test set; then all of DATA is trained on.")
+    ] = None,
+    ratio: Annotated[
+        str,
+        typer.Option(
+            help="Images of the dominant context to those of each other, in training; natural leaves them as they are."
+        ),
+    ] = "5:1",
+    output: Annotated[Path, typer.Option("--output", "-o", help="Run folder.")] = Path("runs/sweep"),
+    device: Device = "auto",
+    jobs: Jobs = 1,
+    backend: Backend = "joblib",
+    gpus_per_task: GpusPerTask = None,
+    path_column: PathColumn = None,
+    label_column: LabelColumn = None,
+    context_column: ContextColumn = None,
+    split_column: SplitColumn = None,
+    group_column: GroupColumn = None,
+    superclass: Superclass = None,
+    on_bad_image: OnBadImage = "error",
+) -> None:
+    """Train every combination of declared settings, and choose one by a declared score on validation images.
+
+    Only the chosen combination is tested, so that test images choose nothing. An interrupted sweep resumes when started
+    again with the same output folder.
+
+        pfdl sweep photos/ --set objective=erm,pfdl --set learning-rate=0.1,0.01 --set epochs=20
+
+        pfdl sweep photos/ --set objective=balance,groupdro --set contexts=inferred --select worst-group --jobs 4
+    """
+    with answering_mistakes():
+        from rich.console import Console
+
+        from pfdl.data import describe_images
+        from pfdl.experiments.reporting import write_tables
+        from pfdl.experiments.sweep.config import SweepConfig, parse_grid
+        from pfdl.experiments.sweep.run import run
+        from pfdl.vision.stopping import TrainingStoppedError
+
+        config = SweepConfig(parse_grid(setting), select, seeds, first_seed)
+        parallel, console = Parallel(jobs, backend, gpus_per_task), Console(stderr=True)
+        place = parallel.find_device(device)
+        columns = {
+            "path_column": path_column,
+            "label_column": label_column,
+            "context_column": context_column,
+            "split_column": split_column,
+            "group_column": group_column,
+        }
+        source = open_source(data, superclass, on_bad_image, None, columns=columns, test=test)
+        typer.echo(describe_images(source), err=True)
+        count = len(config.candidates())
+        typer.echo(f"Candidates: {count}, with {seeds} seeds each: {count * seeds} trainings.", err=True)
+        try:
+            with parallel.workers(place, console, share_cores=True) as workers:
+                _, choice = run(
+                    config,
+                    source,
+                    output,
+                    ratio=ratio,
+                    device=place,
+                    workers=workers,
+                    console=console,
+                    command=this_command(),
+                )
+        except TrainingStoppedError as stopped:
+            typer.echo(stopped, err=True)
+            raise typer.Exit(130) from None
+        _print(output, choice.candidate, select)
+        from dataclasses import asdict
+
+        from pfdl.experiments.sweep.section import describe_choice
+
+        typer.echo(describe_choice(asdict(choice)))
+        for path in write_tables(output):
+            typer.echo(path)
+
+
+def _print(output: Path, chosen: str, select: str) -> None:
+    """Print the validation score of every candidate, best first."""
+    import pandas as pd
+
+    results = pd.read_csv(output / "results.csv")
+    scores = results[results["score"] == select].groupby("candidate", sort=False)["value"]
+    table = pd.DataFrame({"mean": scores.mean(), "error": scores.sem()}).sort_values("mean", ascending=False)
+    typer.echo(f"Validation {select} (%), mean ± standard error over the seeds:")
+    for name, row in table.iterrows():
+        mark = "→" if name == chosen else " "
+        error = f" ± {row['error']:.1f}" if row["error"] == row["error"] else ""
+        typer.echo(f"{mark} {row['mean']:5.1f}{error}  {name}")
+    for name in results.loc[results["score"] == "failed", "candidate"].unique():
+        reason = results.loc[(results["candidate"] == name) & (results["score"] == "failed"), "reason"].iloc[0]
+        typer.echo(f"  failed: {name}: {reason}")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command()(sweep)

@@ -1,0 +1,101 @@
+"""The options of commands that run many trainings: how many at a time, where, and how they share GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from pfdl.experiments.workers import Workers
+
+PANEL = "Many at a time"
+Jobs = Annotated[
+    int,
+    typer.Option("--jobs", "-j", help="How many at a time on this machine; -1 for all cores.", rich_help_panel=PANEL),
+]
+Backend = Annotated[
+    str,
+    typer.Option(
+        help="joblib: processes of this machine; ray: the Ray cluster that RAY_ADDRESS names, else a local one.",
+        rich_help_panel=PANEL,
+    ),
+]
+GpusPerTask = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0, help="With ray, the part of a GPU that each asks for: 0.1 puts ten on one GPU.", rich_help_panel=PANEL
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """What a user typed of these options.
+
+    Args:
+        jobs: Tasks at a time on this machine.
+        backend: joblib or ray.
+        gpus_per_task: With ray, the part of a GPU that each asks for; by default a whole one if it computes on one.
+    """
+
+    jobs: int = 1
+    backend: str = "joblib"
+    gpus_per_task: float | None = None
+
+    def find_device(self, device: str) -> str:
+        """Return the device that tasks compute on; on a cluster this machine need not have it.
+
+        Args:
+            device: What the user typed: cpu, cuda or auto.
+
+        Raises:
+            ValueError: If there is no such device here.
+        """
+        from pfdl._internal.devices import resolve_device
+
+        if self.backend == "ray" and (device == "cuda" or (device == "auto" and self.gpus_per_task)):
+            return "cuda"
+        return resolve_device(device)
+
+    @contextmanager
+    def workers(self, device: str, console: Console, *, share_cores: bool = False) -> Iterator[Workers]:
+        """Turn the options into workers, who share a GPU by NVIDIA's MPS where that can be started.
+
+        Args:
+            device: What :meth:`find_device` returned.
+            console: Where to say how the GPU is shared.
+            share_cores: Whether tasks on this machine share its cores; otherwise each has one thread.
+
+        Yields:
+            The workers.
+
+        Raises:
+            ValueError: If the options do not go together.
+        """
+        import joblib
+
+        from pfdl.experiments.mps import shared_gpu
+        from pfdl.experiments.workers import Workers
+
+        on_gpu, on_ray = device.startswith("cuda"), self.backend == "ray"
+        if self.gpus_per_task is not None and not on_ray:
+            raise ValueError(
+                "--gpus-per-task is for --backend ray; on this machine alone --jobs says how many share the GPU."
+            )
+        gpus = float(on_gpu) if self.gpus_per_task is None else self.gpus_per_task
+        if on_gpu and not gpus:
+            raise ValueError("--gpus-per-task is 0, but tasks compute on a GPU; give a part of one, or --device cpu.")
+        workers = Workers(self.jobs, self.backend, gpus)
+        if share_cores and not on_ray:
+            workers = replace(workers, threads=max(1, joblib.cpu_count() // joblib.effective_n_jobs(self.jobs)))
+        if on_gpu and not on_ray and self.jobs != 1:
+            with shared_gpu(lambda sentence: console.print(sentence, soft_wrap=True)):
+                yield workers
+        else:
+            yield workers

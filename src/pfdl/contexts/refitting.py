@@ -1,0 +1,188 @@
+"""Refit the last layer of a trained network on data in which all groups are equally frequent (DFR)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from pfdl._internal.validation import check_count, check_number
+from pfdl.contexts._arrays import IndexArray, as_array, as_numbers
+from pfdl.contexts.quality import choose_by_worst_group, group_accuracy
+
+STRENGTHS = (1.0, 0.7, 0.3, 0.1, 0.07, 0.03, 0.01)
+"""The inverse strengths of the l1 penalty among which DFR's authors choose."""
+
+SMALLEST = 4
+"""Smaller groups are left out: they would leave next to nothing of the others."""
+
+ITERATIONS = 500
+
+
+@dataclass(frozen=True, eq=False)
+class Readout:
+    """A last layer.
+
+    Attributes:
+        weight: Shape (classes, features).
+        bias: Shape (classes,).
+        strength: The inverse strength of the l1 penalty that was chosen.
+        held_out_worst: Accuracy in the worst group of the half that chose it.
+        samples_per_group: How many of each group every fit saw.
+    """
+
+    weight: Tensor
+    bias: Tensor
+    strength: float
+    held_out_worst: float
+    samples_per_group: int
+
+
+def refit_readout(
+    features: Any,
+    labels: Any,
+    contexts: Any,
+    *,
+    num_classes: int | None = None,
+    strengths: Sequence[float] = STRENGTHS,
+    repetitions: int = 20,
+    seed: int = 0,
+) -> Readout:
+    """Fit a linear layer on features so that all groups count alike.
+
+    This is Deep Feature Reweighting (DFR; Kirichenko et al., 2023). A network trained by plain risk minimisation often
+    has learnt what it needs and uses it badly in its last layer. The new layer is a logistic regression with an l1
+    penalty on standardised features, fitted on as many samples of every group (one class in one context) as the
+    smallest has, and averaged over several draws. Its strength is chosen on one half of the samples, by the worst
+    group, with a fit on the other half. Groups of fewer than 4 samples are left out.
+
+    Args:
+        features: What enters the layer, shape (n, p); best of samples that the network was not trained on.
+        labels: The classes as numbers, shape (n,).
+        contexts: The context of each sample, known or inferred, shape (n,).
+        num_classes: How many classes the layer has; by default those among the labels.
+        strengths: Inverse strengths of the penalty to choose from (C in scikit-learn).
+        repetitions: Draws to average over.
+        seed: Of the draws.
+
+    Returns:
+        The layer, for features as they were given.
+
+    Raises:
+        ValueError: If the shapes do not fit, there is one context only, or too few groups are large enough.
+    """
+    check_count("repetitions", repetitions, 1)
+    for strength in strengths:
+        check_number("a strength", strength, torch.finfo(torch.float32).tiny)
+    x = torch.as_tensor(as_array(features)).double()
+    y = torch.as_tensor(as_array(labels)).long()
+    context = as_numbers("contexts", contexts)
+    if x.ndim != 2 or not len(x) == len(y) == len(context):
+        raise ValueError(
+            f"features have shape {tuple(x.shape)}, labels {tuple(y.shape)} and contexts {context.shape}; give (n, p), "
+            "(n,) and (n,)."
+        )
+    if not bool(torch.isfinite(x).all()):
+        raise ValueError("features have a NaN or an infinity among them; all must be finite.")
+    if context.max() == 0:
+        raise ValueError("all samples are in one context, so there is nothing to balance.")
+    classes = num_classes or int(y.max()) + 1
+    groups = y.numpy() * (int(context.max()) + 1) + context
+    kept = np.flatnonzero(np.bincount(groups)[groups] >= SMALLEST)
+    if set(y[kept].tolist()) != set(y.tolist()) or len(np.unique(groups[kept])) < 3:
+        raise ValueError(
+            f"too few groups (one class in one context) have {SMALLEST} samples or more; refitting needs one of every "
+            "class, and one more."
+        )
+    x, y, context = x[kept], y[kept], context[kept]
+    groups = np.unique(groups[kept], return_inverse=True)[1].astype(np.intp)
+    chance = np.random.default_rng(seed)
+    strength, worst = _choose(x, y, context, groups, classes, strengths, chance)
+    fits = [_fit(x, y, _balanced(groups, chance), classes, strength) for _ in range(repetitions)]
+    weight, bias = (torch.stack(parts).mean(0).float() for parts in zip(*fits, strict=True))
+    return Readout(weight, bias, strength, worst, int(np.bincount(groups).min()))
+
+
+def _choose(
+    x: Tensor,
+    y: Tensor,
+    context: IndexArray,
+    groups: IndexArray,
+    classes: int,
+    strengths: Sequence[float],
+    chance: np.random.Generator,
+) -> tuple[float, float]:
+    """Return the strength with the best worst group on one half of every group, and that group's accuracy."""
+    order = chance.permutation(len(groups))
+    first = np.zeros(len(groups), dtype=bool)
+    for group in np.unique(groups):
+        mine = order[groups[order] == group]
+        first[mine[: len(mine) // 2]] = True
+    fitted = np.flatnonzero(first)
+    rows = fitted[_balanced(groups[first], chance)]
+    candidates = []
+    for strength in strengths:
+        weight, bias = _fit(x, y, rows, classes, strength)
+        candidates.append((x[~first] @ weight.T + bias).argmax(1))
+    chosen = choose_by_worst_group(candidates, y[~first], context[~first])
+    return float(strengths[chosen]), group_accuracy(candidates[chosen], y[~first], context[~first]).worst
+
+
+def _balanced(groups: IndexArray, chance: np.random.Generator) -> IndexArray:
+    """Draw as many samples of every group as the smallest has."""
+    size = int(np.bincount(groups)[np.unique(groups)].min())
+    return np.concatenate(
+        [chance.choice(np.flatnonzero(groups == group), size, replace=False) for group in np.unique(groups)]
+    )
+
+
+def _fit(x: Tensor, y: Tensor, rows: IndexArray, classes: int, strength: float) -> tuple[Tensor, Tensor]:
+    """Fit on some samples, standardised over them; return weight and bias for features as they are."""
+    some, target = x[rows], y[rows]
+    mean = some.mean(0)
+    size = (some - mean).square().mean(0).sqrt()
+    size = torch.where(size > 1e-12 * size.max().clamp(min=1e-300), size, torch.inf)  # a constant feature says nothing
+    weight, bias = l1_logistic_regression((some - mean) / size, target, classes, strength)
+    weight = weight / size
+    return weight, bias - weight @ mean
+
+
+def l1_logistic_regression(
+    x: Tensor, y: Tensor, classes: int, strength: float, *, iterations: int = ITERATIONS
+) -> tuple[Tensor, Tensor]:
+    """Minimise ``strength`` × Σ cross-entropy + Σ|weight| by FISTA, as scikit-learn's C with an l1 penalty.
+
+    Args:
+        x: Standardised features, shape (n, p).
+        y: Classes, shape (n,).
+        classes: How many there are.
+        strength: C.
+        iterations: Most steps; it ends earlier when nothing changes any more.
+
+    Returns:
+        Weight, shape (classes, p), and bias, shape (classes,), which is not penalised.
+    """
+    n = len(x)
+    with_one = torch.cat([x, x.new_ones(n, 1)], 1)
+    # The Hessian of the mean cross-entropy is at most half the largest eigenvalue of the second moments.
+    step = 2.0 / float(torch.linalg.matrix_norm(with_one, 2).square() / n)
+    threshold = step / (strength * n)
+    target = F.one_hot(y, classes).to(x.dtype)
+    current = ahead = x.new_zeros(classes, x.shape[1] + 1)
+    momentum = 1.0
+    for _ in range(iterations):
+        gradient = ((ahead @ with_one.T).softmax(0) - target.T) @ with_one / n
+        new = ahead - step * gradient
+        new[:, :-1] = new[:, :-1].sign() * (new[:, :-1].abs() - threshold).clamp(min=0)
+        following = (1 + (1 + 4 * momentum**2) ** 0.5) / 2
+        ahead = new + (momentum - 1) / following * (new - current)
+        change = float((new - current).abs().max())
+        current, momentum = new, following
+        if change <= 1e-7:
+            break
+    return current[:, :-1].clone(), current[:, -1].clone()

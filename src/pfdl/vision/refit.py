@@ -1,0 +1,140 @@
+"""Refit the last layer of a finished run on images in which all groups are equally frequent."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import ConcatDataset
+
+from pfdl._internal.files import write_json
+from pfdl._internal.runs import claim, read_run
+from pfdl._internal.validation import check_choice
+from pfdl.contexts import Readout, find_contexts, refit_readout
+from pfdl.data.context_images import ContextImages
+from pfdl.data.images import hash_bytes
+from pfdl.data.manifest import Manifest
+from pfdl.data.sources import ContextSource
+from pfdl.vision.checkpoint import WEIGHTS, TrainedModel, save_weights
+from pfdl.vision.features import attach
+from pfdl.vision.predict import run_model
+
+MANIFEST, REFIT, WHY_CONTEXTS = "manifest.csv", "refit.json", "contexts.json"
+SETS = ("validation", "train")
+KNOWN_CONTEXTS = ("known", "inferred")
+
+
+class Refitted(NamedTuple):
+    """A run whose last layer was refitted.
+
+    Attributes:
+        folder: The new run folder, which :func:`pfdl.vision.checkpoint.load_model` reads as any other.
+        readout: The layer.
+        sentence: Which contexts were balanced, and why they are believed.
+    """
+
+    folder: Path
+    readout: Readout
+    sentence: str
+
+
+def refit(
+    trained: TrainedModel,
+    source: ContextSource,
+    manifest: Manifest,
+    folder: Path,
+    *,
+    on: str = "validation",
+    contexts: str = "inferred",
+    device: str = "cpu",
+    seed: int = 0,
+) -> Refitted:
+    """Refit the last layer of a trained network so that all groups count alike, and write it as a run of its own.
+
+    The network stays as it is up to its last layer; see :func:`pfdl.contexts.refit_readout`. No test image is read.
+
+    Args:
+        trained: The network.
+        source: Where its images come from.
+        manifest: The split it was trained with.
+        folder: The new run folder.
+        on: Which images to refit on: ``"validation"``, which the network was not trained on, or ``"train"``.
+        contexts: ``"known"``, those of the data, or ``"inferred"``, what :func:`pfdl.contexts.find_contexts` finds in
+            the training and validation images.
+        device: Where to compute.
+        seed: Of the draws, and of inferring.
+
+    Returns:
+        What was made.
+
+    Raises:
+        ValueError: If there is no such set, the data has no contexts or none are found, or a group is too small.
+        OSError: If the folder cannot be written to.
+    """
+    check_choice("on", on, SETS)
+    check_choice("contexts", contexts, KNOWN_CONTEXTS)
+    if on not in manifest.set_names:
+        raise ValueError(f"the run holds no {on} images out; refit on 'train' instead.")
+    if folder.resolve() == trained.folder.resolve():
+        raise ValueError(f"{folder} is the run itself; name another folder for the refitted one.")
+    images, numbers, sentence = _with_contexts(trained, source, manifest, on, contexts, seed)
+    _, features = run_model(trained.model, images, device=device, with_features=True)
+    readout = refit_readout(features, images.labels, numbers, num_classes=len(manifest.classes), seed=seed)
+    settings: dict[str, Any] = {
+        **read_run(trained.folder).settings,
+        "refit": {
+            "of": hash_bytes((trained.folder / WEIGHTS).read_bytes()),
+            "on": on,
+            "contexts": contexts,
+            "seed": seed,
+        },
+    }
+    with claim(folder, "training", settings):
+        manifest.save(folder / MANIFEST)
+        save_weights(folder / WEIGHTS, with_readout(trained.model, readout))
+        told = {name: value for name, value in asdict(readout).items() if not isinstance(value, Tensor)}
+        write_json(folder / REFIT, {**told, "sentence": sentence})
+        if contexts == "inferred":
+            number = int(numbers.max()) + 1
+            write_json(folder / WHY_CONTEXTS, {"number": number, "method": "auto", "sentence": sentence})
+    return Refitted(folder, readout, sentence)
+
+
+def with_readout(model: nn.Module, readout: Readout) -> nn.Module:
+    """Return a copy of a classifier with another last layer."""
+    changed = copy.deepcopy(model).cpu()
+    with attach(changed) as tap:
+        layer = changed.get_submodule(tap.layer_name)
+    weight, bias = layer.weight, getattr(layer, "bias", None)
+    if not isinstance(weight, Tensor) or not isinstance(bias, Tensor):
+        raise ValueError(f"the last layer {tap.layer_name!r} has no weight and bias to be refitted.")
+    with torch.no_grad():
+        weight.copy_(readout.weight.reshape(weight.shape))
+        bias.copy_(readout.bias)
+    return changed
+
+
+def _with_contexts(
+    trained: TrainedModel, source: ContextSource, manifest: Manifest, on: str, contexts: str, seed: int
+) -> tuple[ContextImages, Tensor, str]:
+    """Return the images to refit on, the context of each, and a sentence about them."""
+    size, known = trained.config.image_size, contexts == "known"
+    sets: dict[str, ContextImages] = {
+        name: ContextImages(source, manifest, name, size=size, reveal_contexts=known)
+        for name in ("train", "validation")
+        if name in manifest.set_names and (name == on or not known)
+    }
+    if known:
+        if len(manifest.contexts) < 2:
+            raise ValueError("the data has no contexts; let them be inferred: --contexts inferred.")
+        return sets[on], sets[on].contexts, f"The {len(manifest.contexts)} contexts are those of the data."
+    labels = torch.cat([images.labels for images in sets.values()])
+    found = find_contexts(ConcatDataset(sets.values()), labels, seed=seed)
+    if found.number < 2:
+        raise ValueError(f"there is nothing to balance, so nothing was refitted. {found.sentence}")
+    parts = torch.split(torch.from_numpy(found.contexts).long(), [len(images) for images in sets.values()])
+    return sets[on], dict(zip(sets, parts, strict=True))[on], found.sentence
