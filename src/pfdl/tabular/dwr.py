@@ -37,8 +37,8 @@ class DWRRegressor(LinearRegressorBase):
     loss.
 
     Args:
-        solver: ``"lbfgs"``, which comes in 500 steps about as far as the published solver in 5,000; or ``"rmsprop"``,
-            the published one.
+        solver: ``"lbfgs"``, at most 500 steps, which mostly end near or below the loss of the published solver, not
+            always (``docs/tabular.md``); or ``"rmsprop"``, the published one.
         learning_rate: Learning rate of stage one with ``"rmsprop"``; L-BFGS finds its own.
         max_iter: Most steps of stage one; by default 500 for L-BFGS, 5,000 for RMSProp.
         tol: Stage one stops when its loss changes by no more than this from one step to the next.
