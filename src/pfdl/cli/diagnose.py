@@ -139,6 +139,6 @@ def _diagnose_table(path: Path, target: str | None, output: Path) -> None:
     for note in table.notes:
         typer.echo(f"Note: {printable(note)}", err=True)
     typer.echo(printable_lines(screen.verdict_))
-    code = advice(screen, table.y)
+    code = advice(screen, path, target)
     typer.echo(printable_lines(code))
     write_atomically(output, render(build_page(screen.screening_plot(), path.name, target, table.notes, code)))
