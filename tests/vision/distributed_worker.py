@@ -9,10 +9,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import lightning
 import torch
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-import lightning
 from pfdl._internal.processes import anybody, from_first, gather_objects, rank, world_size
 from pfdl.cli.main import app
 from pfdl.vision import resume, training
