@@ -1,12 +1,15 @@
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
 from pfdl import context_sampler, infer_contexts
-from pfdl.contexts import find_contexts
+from pfdl.contexts import InferredContexts, find_contexts
 from pfdl.data.context_images import HIDDEN_CONTEXT
 from pfdl.lightning import ContextDataModule
+from pfdl.vision import datamodule
+from pfdl.vision.config import TrainingConfig
 from pfdl.vision.loading import EpochSampler
 from tests.vision.tiny_images import tiny_data
 
@@ -51,6 +54,22 @@ def test_contexts_are_inferred_once_from_what_describes_the_images():
     assert make().inferred is None
     with pytest.raises(ValueError, match="contexts is 'guessed'"):
         make(contexts="guessed")
+
+
+def test_the_way_of_inferring_can_be_chosen(monkeypatch):
+    asked = []
+
+    def find(images, labels, *, method, describe, seed):
+        asked.append(method)
+        return InferredContexts(np.zeros(len(labels), dtype=np.intp), method, "One context.", ())
+
+    monkeypatch.setattr(datamodule, "find_contexts", find)
+    make(contexts="inferred", infer_by="errors")
+    assert asked == ["errors"]
+    with pytest.raises(ValueError, match="infer_by"):
+        make(infer_by="guess")
+    with pytest.raises(ValueError, match="set contexts to 'inferred'"):
+        TrainingConfig(infer_by="errors")
 
 
 def test_contexts_of_validation_images_are_inferred_together_with_those_of_training():

@@ -61,6 +61,14 @@ def train(
             rich_help_panel=METHOD,
         ),
     ] = "hidden",
+    infer_by: Annotated[
+        str,
+        typer.Option(
+            help="How contexts are inferred: auto tries all; pooled, within (clusters), early (as SPARE does), errors "
+            "(as JTT does: what a short training gets wrong).",
+            rich_help_panel=METHOD,
+        ),
+    ] = "auto",
     setting: Annotated[
         list[str] | None,
         typer.Option(
@@ -226,6 +234,7 @@ def train(
             backbone=backbone,
             objective=objective,
             contexts=contexts,
+            infer_by=infer_by,
             objective_settings=_parse_settings(objective, setting or []),
             image_size=image_size,
             small_stem=small_stem,

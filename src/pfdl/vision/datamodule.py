@@ -14,6 +14,7 @@ from torch.utils.data.distributed import DistributedSampler
 from pfdl._internal.processes import from_first
 from pfdl._internal.validation import check_choice, check_count
 from pfdl.contexts import InferredContexts, find_contexts
+from pfdl.contexts.inference import METHODS
 from pfdl.data.context_images import ContextImages
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
@@ -41,6 +42,8 @@ class ContextDataModule(LightningDataModule):
         contexts: What training may know of contexts: ``"hidden"``, nothing, as in the protocol of the paper;
             ``"known"``, the truth; or ``"inferred"``, what :func:`pfdl.infer_contexts` finds in the training images.
             An objective such as ``balance``, ``groupdro`` or ``irm`` needs one of the latter two.
+        infer_by: How contexts are inferred: the ``method`` of :func:`pfdl.infer_contexts`, by default the best that is
+            confirmed.
         validation_contexts: Whether inferred contexts are those of the training and validation images together, for
             an accuracy of the worst group; by default the validation images play no part.
         sampler: ``"shuffle"``, every image once an epoch; or ``"groups"``, which draws all groups (one class in
@@ -67,6 +70,7 @@ class ContextDataModule(LightningDataModule):
         num_workers: int = 0,
         cache: bool | None = None,
         contexts: str = "hidden",
+        infer_by: str = "auto",
         validation_contexts: bool = False,
         sampler: str = "shuffle",
         describe: Callable[[Tensor], Tensor] | None = None,
@@ -74,6 +78,7 @@ class ContextDataModule(LightningDataModule):
     ) -> None:
         super().__init__()
         check_choice("contexts", contexts, CONTEXTS)
+        check_choice("infer_by", infer_by, METHODS)
         check_choice("sampler", sampler, SAMPLERS)
         check_count("batch_size", batch_size, 2)
         check_count("num_workers", num_workers, 0)
@@ -86,6 +91,7 @@ class ContextDataModule(LightningDataModule):
         self.num_workers = num_workers
         self.cache = cache
         self.contexts = contexts
+        self.infer_by = infer_by
         self.validation_contexts = validation_contexts
         self.sampler = sampler
         self.describe = describe
@@ -127,7 +133,7 @@ class ContextDataModule(LightningDataModule):
         Of several processes the first one does it, and tells the others.
         """
         labels = torch.cat([images.labels for images in sets])
-        return find_contexts(ConcatDataset(sets), labels, describe=self.describe, seed=self.seed)
+        return find_contexts(ConcatDataset(sets), labels, method=self.infer_by, describe=self.describe, seed=self.seed)
 
     @property
     def train_set(self) -> ContextImages:

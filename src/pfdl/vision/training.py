@@ -185,6 +185,7 @@ def _make_data(
         batch_size=config.batch_size,
         num_workers=num_workers,
         contexts=config.contexts,
+        infer_by=config.infer_by,
         validation_contexts=config.select == "worst-group",
         sampler=config.sampler,
         describe=describe,
