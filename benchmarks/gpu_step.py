@@ -63,7 +63,7 @@ def breakdown(n, p, hidden, most=14):
             step()
         torch.cuda.synchronize()
     events = sorted(profile.key_averages(), key=lambda event: -event.self_device_time_total)
-    print(f"\n### Kernels of one indexed step, n {n}, p {p}, h {hidden}\n")
+    print(f"\n### Kernels of one step with the shared g, n {n}, p {p}, h {hidden}\n")
     print("| kernel | launches | µs in all |")
     print("|---|---|---|")
     for event in events[:most]:

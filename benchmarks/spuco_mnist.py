@@ -215,9 +215,10 @@ def trainings(job: Job) -> Iterator[dict[str, object]]:
             scores.append(
                 [group_accuracy(p, part.labels, part.contexts) for p, (part, _) in zip(predicted, sides, strict=True)]
             )
-        chosen = max(range(len(scores)), key=lambda epoch: scores[epoch][0].worst)
-        values = [scores[-1][1].worst, scores[-1][1].group_average, scores[chosen][1].worst]
-        values.append(scores[chosen][1].group_average)
+        chosen = max(range(len(scores)), key=lambda epoch: scores[epoch][0].worst_group.accuracy)
+        last, best = scores[-1][1], scores[chosen][1]
+        values = [last.worst_group.accuracy, last.average_over_groups, best.worst_group.accuracy]
+        values.append(best.average_over_groups)
         yield {
             **dict(zip(KEYS, (magnitude, strength, seed, row), strict=True)),
             **dict(zip(RESULTS, [*(round(100 * value, 2) for value in values), chosen + 1], strict=True)),

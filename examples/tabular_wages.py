@@ -50,7 +50,7 @@ METHODS = {
     "Lasso": LassoCV(random_state=0),
     "Ridge": RidgeCV(),
     "gradient boosting": HistGradientBoostingRegressor(random_state=0),
-    "DWR": DWRRegressor(max_iter=1000),  # of the published 5000 steps, to keep this example short
+    "DWR": DWRRegressor(),
     "screened OLS": ScreenedRegressor(),
 }
 

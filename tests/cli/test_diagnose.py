@@ -1,8 +1,10 @@
 import re
+from typing import Any
 
 import pytest
 import torch
 from PIL import Image
+from sklearn.datasets import load_wine
 from typer.testing import CliRunner
 
 from pfdl.cli.main import app
@@ -118,17 +120,35 @@ def test_a_table(tmp_path):
     table = make_mmads(600, 10, 1.7, seed=0).frame()
     table.insert(0, EVIL, table["S1"] ** 2)
     table["word"] = "x"
+    table["nearly y"] = table["y"] * 2 + 1
+    table["row"] = table.index
     table.to_csv(tmp_path / "table.csv", index=False)
     output = tmp_path / "page.html"
     result = runner.invoke(app, ["diagnose", str(tmp_path / "table.csv"), "--target", "y", "-o", str(output)])
     assert result.exit_code == 0, result.output
     assert "V1 follows the label" in result.output
-    assert "pfdl.tabular.ScreenedRegressor().fit(" in result.output
+    assert "nearly y is nearly a copy of the label" in result.output
+    assert "Note: left out, as they number or identify the rows: 'row'." in result.output
+    code = next(line for line in result.stdout.splitlines() if "ScreenedRegressor().fit(" in line)
+    found: dict[str, Any] = {}
+    exec(code, found)  # the advice runs as it stands
+    assert "V1" not in found["model"].get_feature_names_out()
     assert "Note: left out, as they are not numeric: 'word'." in result.output
     html = output.read_text()
     for words in ("Diagnosis of table.csv", "m against k", "k = 0.6 m", "follows the label", "not numeric"):
         assert words in html
     assert EVIL not in html
+
+
+def test_a_table_of_classes_that_nobody_selected(tmp_path):
+    table = load_wine(as_frame=True).frame.assign(target=lambda wine: "kind " + wine["target"].astype(str))
+    path = tmp_path / "wine.csv"
+    table.to_csv(path, sep=";", decimal=",", index=False)
+    result = runner.invoke(app, ["diagnose", str(path), "--target", "target", "-o", str(tmp_path / "page.html")])
+    assert result.exit_code == 0, result.output
+    assert "every column is kept" in result.output
+    code = next(line for line in result.stdout.splitlines() if "LogisticRegression(" in line)
+    assert code.endswith("# nothing is left out")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 
 import joblib
@@ -16,6 +15,7 @@ from typer.testing import CliRunner
 import pfdl.experiments
 from pfdl.cli import train as cli_train
 from pfdl.cli.main import app
+from pfdl.objectives import registry
 from pfdl.vision.resume import ResumeCallback
 
 runner = CliRunner()
@@ -259,26 +259,23 @@ class Size(Penalty):
 """
 
 
-def test_an_installed_package_brings_an_objective_by_an_entry_point(photos, tmp_path):
+def test_an_installed_package_brings_an_objective_by_an_entry_point(photos, tmp_path, monkeypatch, request):
     package = tmp_path / "site"
     facts = package / "stranger-1.0.dist-info"
     facts.mkdir(parents=True)
     (package / "stranger.py").write_text(STRANGER)
     (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
     (facts / "entry_points.txt").write_text("[pfdl.objectives]\nstranger = stranger:Size\n")
-    path = os.pathsep.join([str(package), *filter(None, [os.environ.get("PYTHONPATH")])])
-
-    def pfdl(*arguments):
-        command = [sys.executable, "-m", "pfdl.cli.main", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
-
-    listed = pfdl("list", "objectives", "stranger").stdout
+    monkeypatch.syspath_prepend(package)
+    registry._load_entry_points.cache_clear()  # as in a process that starts after the installation
+    request.addfinalizer(registry._load_entry_points.cache_clear)
+    listed = runner.invoke(app, ["list", "objectives", "stranger"]).output
     assert "Penalise the mean squared feature" in listed
     assert "weight=0.25" in listed
     assert "A Stranger, 2026" in listed
     arguments = ["-O", "erm+stranger", "--set", "stranger.weight=2", "--ratio", "2:1", "--no-export"]
-    trained = pfdl("train", str(photos), *FAST, *arguments, "-o", str(tmp_path / "run"))
-    assert trained.returncode == 0, trained.stderr
+    trained = runner.invoke(app, ["train", str(photos), *FAST, *arguments, "-o", str(tmp_path / "run")])
+    assert trained.exit_code == 0, trained.output
     settings = json.loads((tmp_path / "run" / "config.json").read_text())["settings"]["training"]
     assert settings["objective_settings"] == {"stranger": {"weight": 2}}
 

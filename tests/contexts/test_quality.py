@@ -50,9 +50,9 @@ def test_accuracies_are_named_apart():
     labels, contexts = [0] * 6 + [1] * 4, ["a"] * 5 + ["b"] + ["b"] * 4
     predictions = [0] * 5 + [1] + [1, 1, 1, 0]
     found = group_accuracy(predictions, labels, contexts)
-    assert found.worst == 0.0
-    assert found.group_average == pytest.approx((1 + 0 + 0.75) / 3)
-    assert found.mixture_average == pytest.approx(0.8)
+    assert found.worst_group.accuracy == 0.0
+    assert found.average_over_groups == pytest.approx((1 + 0 + 0.75) / 3)
+    assert found.overall == pytest.approx(0.8)
     assert worst_group_accuracy(predictions, labels, contexts, min_samples=2) == 0.75
     assert worst_group_accuracy(predictions, labels, contexts, min_samples=50) == 1.0  # the largest stays
     scores = np.eye(2)[predictions]

@@ -1,4 +1,4 @@
-"""What each process of a distributed test runs; started by test_distributed.py, with torchrun's variables set."""
+"""What each process of a distributed test runs; started by test_distributed.py, in three processes."""
 
 import os
 import sys
@@ -15,15 +15,15 @@ from pfdl.objectives.penalties import Level, MeanDecorrelation
 
 P, H, STEPS = 6, 5, 10
 # Rows of each process, taken in turns: batches are uneven, and some are empty.
-SIZES = {2: [(5, 3), (4, 0)], 3: [(4, 2, 6), (3, 3, 1), (0, 5, 2)]}
+SIZES = [(4, 2, 6), (3, 3, 1), (0, 5, 2)]
 
 
-def everything(world):
+def everything():
     """The whole batches and how they are divided."""
     generator = torch.Generator().manual_seed(1)
     mixing = torch.randn(4, 4, generator=generator, dtype=torch.float64)
     for step in range(STEPS):
-        sizes = SIZES[world][step % len(SIZES[world])]
+        sizes = SIZES[step % len(SIZES)]
         yield sizes, torch.randn(sum(sizes), 4, generator=generator, dtype=torch.float64) @ mixing
 
 
@@ -69,17 +69,17 @@ def train(both, optimizer, batches):
     }
 
 
-def run(options, rank, world):
+def run(options, rank):
     both = Both(options, seed=rank)  # every process draws another g; the first one's counts
     both = DistributedDataParallel(both)
     optimizer = torch.optim.Adam(both.module.model.parameters(), lr=0.05)
-    mine = [torch.split(x, sizes)[rank] for sizes, x in everything(world)]
+    mine = [torch.split(x, sizes)[rank] for sizes, x in everything()]
     return train(both, optimizer, mine)
 
 
-def alone(options, world):
+def alone(options):
     both = Both(options, seed=0)
-    return train(both, torch.optim.Adam(both.model.parameters(), lr=0.05), [x for _, x in everything(world)])
+    return train(both, torch.optim.Adam(both.model.parameters(), lr=0.05), [x for _, x in everything()])
 
 
 OPTIONS = {
@@ -99,7 +99,7 @@ def outside_fsdp(rank, world):
     network, beside = model(), penalty({}, seed=rank)
     fully_shard(network, mesh=init_device_mesh("cpu", (world,)))
     optimizer = torch.optim.Adam(network.parameters(), lr=0.05)
-    for sizes, x in everything(world):
+    for sizes, x in everything():
         optimizer.zero_grad()
         beside(network(torch.split(x, sizes)[rank])).backward()
         optimizer.step()
@@ -155,7 +155,7 @@ def controls(rank, world):
     """The value and the gradient of penalties without a network, averaged as DistributedDataParallel does."""
     results = {}
     for kind in (Level, MeanDecorrelation):
-        sizes, x = next(iter(everything(world)))
+        sizes, x = next(iter(everything()))
         mine = torch.split(x, sizes)[rank].requires_grad_()
         value = kind(weight=2.0)(mine)
         value.backward()
@@ -163,8 +163,28 @@ def controls(rank, world):
     return results
 
 
-def gradient_parts(rank, world):
-    sizes, x = next(iter(everything(world)))
+def control_errors(rank):
+    """What a control says if the first process calls it otherwise than the others."""
+    x, first = random_features(rank), rank == 0
+
+    def said(control, features):
+        try:
+            control(features)
+        except (ValueError, TypeError) as error:
+            return str(error)
+        return "nothing"
+
+    return {
+        "dtype": said(Level(), x.float() if first else x),
+        "width": said(Level(), x[:, :3] if first else x),
+        "weight": said(Level(weight=3.0 if first else 1.0), x),
+        "no tensor": said(Level(), [1.0] if first else x),
+        "empty": said(Level(), x[:0]),
+    }
+
+
+def gradient_parts(rank):
+    sizes, x = next(iter(everything()))
     features = torch.cat([x, x[:, :2] ** 2], dim=1)
     parts = penalty({}).gradient_parts(torch.split(features, sizes)[rank])
     return parts.whole, parts.level, parts.covariance
@@ -174,11 +194,12 @@ def main():
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
-    results = {name: run(options, rank, world) for name, options in OPTIONS.items()}
+    results = {name: run(options, rank) for name, options in OPTIONS.items()}
     results["fsdp"] = outside_fsdp(rank, world)
     results["errors"] = errors_are_shared(rank)
     results["controls"] = controls(rank, world)
-    results["gradient parts"] = gradient_parts(rank, world)
+    results["control errors"] = control_errors(rank)
+    results["gradient parts"] = gradient_parts(rank)
     quiet = penalty({"synchronize": False}, seed=0)
     results["not synchronised"] = quiet.fit_step(torch.full((2, P), float(rank), dtype=torch.float64))
     results["eval"] = penalty({}).eval()(torch.full((2 + rank, P), rank + 1.0, dtype=torch.float64))

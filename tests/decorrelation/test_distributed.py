@@ -1,40 +1,30 @@
-"""Two and three gloo processes against one process on the union of their batches."""
+"""Three gloo processes against one process on the union of their batches."""
 
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
 
-from pfdl.decorrelation.distributed import Batch, world_size
+from pfdl.decorrelation.distributed import Batch
 from pfdl.objectives.penalties import Level, MeanDecorrelation
-from tests.decorrelation.distributed_worker import OPTIONS, P, alone, everything, penalty
-
-ROOT = Path(__file__).parents[2]
+from tests.decorrelation.distributed_worker import OPTIONS, SIZES, P, alone, everything, penalty
+from tests.processes import run
 
 pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="gloo is not available")
 
 
-@pytest.fixture(scope="module", params=[2, 3])
-def processes(request, tmp_path_factory):
-    """Run the worker under torchrun and return what each process saw."""
-    world, folder = request.param, tmp_path_factory.mktemp(f"world{request.param}")
-    finished = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world}",
-         "-m", "tests.decorrelation.distributed_worker", str(folder)],
-        cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert finished.returncode == 0, finished.stdout + finished.stderr
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory):
+    """Return what each process saw."""
+    world, folder = len(SIZES[0]), tmp_path_factory.mktemp("processes")
+    run(world, "-m", "tests.decorrelation.distributed_worker", str(folder))
     return [torch.load(folder / f"{rank}.pt") for rank in range(world)]
 
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_ddp_equals_one_process_on_the_union(processes, name):
-    wanted = alone(OPTIONS[name], len(processes))
+    wanted = alone(OPTIONS[name])
     for rank in processes:
         found = rank[name]
         torch.testing.assert_close(found["losses"], wanted["losses"], rtol=1e-7, atol=1e-12)
@@ -56,7 +46,7 @@ def test_g_is_the_same_in_all_processes_to_the_last_bit(processes, name):
 
 
 def test_fsdp_with_the_penalty_replicated_beside_it(processes):
-    wanted = alone({}, len(processes))
+    wanted = alone({})
     for rank in processes:
         for part in ("model", "g"):
             for key, value in wanted[part].items():
@@ -77,15 +67,31 @@ DIFFERENCES = ("hidden", "dtype", "optimiser", "learning rate")
 def test_what_one_process_cannot_use_stops_all_and_updates_none(processes, problem):
     messages, untouched = zip(*(rank["errors"][problem] for rank in processes), strict=True)
     assert re.search(PROBLEMS[problem], messages[0])
-    assert all("process 0 cannot use its features" in message for message in messages[1:])
+    assert all("process 0 cannot use its batch" in message for message in messages[1:])
     assert all(untouched)
 
 
 @pytest.mark.parametrize("difference", DIFFERENCES)
 def test_processes_that_differ_stop_together(processes, difference):
     messages, untouched = zip(*(rank["errors"][difference] for rank in processes), strict=True)
-    assert all("the processes have built their penalties differently" in message for message in messages)
+    assert all("the processes do not train alike" in message for message in messages)
     assert all(untouched)
+
+
+def test_controls_stop_together_too(processes):
+    for rank in processes:
+        found = rank["control errors"]
+        assert (
+            "the processes do not train alike: process 0 has Level(weight=1.0) on features of torch" in found["dtype"]
+        )
+        assert "Level(weight=1.0)" in found["weight"]
+        assert "Level(weight=3.0)" in found["weight"]
+        assert "columns" in found["width"]
+        assert found["empty"] == "all processes together have a batch of 0; give at least 2 samples."
+    messages = [rank["control errors"]["no tensor"] for rank in processes]
+    assert messages[0] == "features is a list; give a torch.Tensor of shape (batch, features)."
+    assert all(f"process 0 cannot use its batch, and no other goes on without it: {messages[0]}" in message
+               for message in messages[1:])  # fmt: skip
 
 
 def test_a_batch_that_is_empty_everywhere_is_refused(processes):
@@ -97,7 +103,7 @@ def test_a_batch_that_is_empty_everywhere_is_refused(processes):
 
 
 def test_controls_and_gradient_parts_are_those_of_the_union(processes):
-    sizes, x = next(iter(everything(len(processes))))
+    sizes, x = next(iter(everything()))
     x.requires_grad_()
     for kind in (Level, MeanDecorrelation):
         value = kind(weight=2.0)(x)
@@ -120,27 +126,7 @@ def test_without_synchronising_and_in_eval_mode_each_process_is_by_itself(proces
         torch.testing.assert_close(rank["eval"], expected)
 
 
-def test_lightning_with_two_processes(tmp_path):
-    """strategy="ddp" on the user's own module, against the same module trained by one process."""
-    pytest.importorskip("lightning")
-    from tests.vision.lightning_worker import Module, trainer
-
-    path = tmp_path / "module.pt"
-    finished = subprocess.run(
-        [sys.executable, "-m", "tests.vision.lightning_worker", str(path)],
-        cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert finished.returncode == 0, finished.stdout + finished.stderr
-    module = Module()
-    trainer().fit(module)
-    found = torch.load(path)
-    for key, value in module.state_dict().items():
-        if isinstance(value, torch.Tensor):
-            torch.testing.assert_close(found[key], value, rtol=1e-6, atol=1e-9)
-
-
-def test_outside_distributed_there_is_one_process():
-    assert world_size() == 1
+def test_the_batch_of_one_process_is_left_as_it_is():
     batch = Batch(3)
     assert (batch.processes, batch.total) == (1, 3)
     value = torch.ones(2)

@@ -15,7 +15,7 @@ from tests.objectives.penalties.small_batches import batch, make, same, snapshot
 PATHS = {"fused": {}, "plain": {"kernel": "plain"}, "several steps": {"fit_steps": 3}}
 
 
-def refused(penalty, features, message):
+def assert_refused(penalty, features, message):
     """Assert that a call raises and leaves everything as it was."""
     before = copy.deepcopy(penalty.state_dict())
     last = penalty.last
@@ -31,13 +31,13 @@ def refused(penalty, features, message):
 def test_features_whose_powers_overflow_are_refused(path, scale):
     penalty = make(**PATHS[path])
     penalty(batch())
-    refused(
+    assert_refused(
         penalty, scale * batch(seed=2), r"L_decorr takes the fourth power .* overflows in torch.float32 above 4.3e\+09"
     )
 
 
 def test_features_that_overflow_only_in_the_cast_are_refused_with_their_value():
-    refused(make(), batch().double() + 1e40, r"features\[0, 0\] is 1e\+40; .* above 4.3e\+09")
+    assert_refused(make(), batch().double() + 1e40, r"features\[0, 0\] is 1e\+40; .* above 4.3e\+09")
     assert make().double()(batch().double() + 1e40).isfinite()
 
 

@@ -3,9 +3,9 @@
 Usage: python -m tests.hostile.killing_driver FOLDER COMMAND…
 
 Every run is a process of its own, forked here after what is slow, and ended by a real SIGKILL: once in the middle
-of each of its writes, when half of the file lies there under its temporary name, and a few times at random. What it
-prints is JSON, by command: how many times it was killed, and which files differed from those of a
-run that nobody killed.
+of each of its writes, when half of the file lies there under its temporary name, and a few times at random. A training
+also gets a SIGTERM before it has set a handler for it. What is printed is JSON, by command: how many times it was
+killed and terminated, and which files differed from those of a run that nobody killed.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from pfdl.experiments.study import data as study_data
 from pfdl.experiments.study import run as experiment
 from pfdl.experiments.workers import Workers
 from pfdl.vision import resume as run_keeper
+from pfdl.vision import training
 from pfdl.vision.resume import STATE
 from tests.vision.tiny_images import TinySource
 
@@ -47,6 +48,7 @@ RANDOM_KILLS = 2
 TRAINING = (
     *("--backbone", "mlp", "--image-size", "8", "--epochs", "2", "--batch-size", "16", "--device", "cpu"),
     *("--ratio", "2:1", "--no-export"),
+    *("--objective", "stablenet+balance+pfdl", "--set", "stablenet.steps=2", "--contexts", "known"),  # all with a state
 )
 
 
@@ -112,8 +114,11 @@ COMMANDS: dict[str, Callable[[Path, Path], None]] = {
 }
 
 
-def start(command: str, output: Path, data: Path, log: Path, kill_at: int = 0) -> int:
-    """Run the command in a process of its own, which kills itself in the middle of its n-th write if told so."""
+def start(command: str, output: Path, data: Path, log: Path, kill_at: int = 0, early: bool = False) -> int:
+    """Run the command in a process of its own, which kills itself in the middle of its n-th write if told so.
+
+    With ``early`` it sends itself a SIGTERM before its training listens for one.
+    """
     if pid := os.fork():
         return pid
     status = 1
@@ -123,6 +128,8 @@ def start(command: str, output: Path, data: Path, log: Path, kill_at: int = 0) -
             os.dup2(stream.fileno(), 2)
         logging.getLogger("pfdl").addHandler(logging.StreamHandler())
         count_writes(output.with_suffix(".writes"), kill_at)
+        if early:  # checked first of all
+            training.check_loggers = lambda _: os.kill(os.getpid(), signal.SIGTERM)
         COMMANDS[command](output, data)
         status = 0
     except BaseException:
@@ -182,15 +189,18 @@ def kill_at_many_instants(command: str, scratch: Path) -> dict[str, Any]:
     chance = random.Random(0)
     instants = [("write", number) for number in range(1, writes + 1)]
     instants += [("time", chance.uniform(0.05, 0.9) * duration) for _ in range(RANDOM_KILLS)]
-    killed, different = 0, {}
+    instants += [("early", 0)] * (command == "train")
+    killed, terminated, different = 0, 0, {}
     for kind, when in instants:
         output = scratch / "killed"
         shutil.rmtree(output, ignore_errors=True)
-        pid = start(command, output, data, log, kill_at=when if kind == "write" else 0)
+        pid = start(command, output, data, log, kill_at=when if kind == "write" else 0, early=kind == "early")
         if kind == "time":
             time.sleep(when)
             os.kill(pid, signal.SIGKILL)  # not waited for yet, so that the number is still its own
-        killed += end_of(pid) == -signal.SIGKILL
+        ended = end_of(pid)
+        killed += ended == -signal.SIGKILL
+        terminated += ended == -signal.SIGTERM
         if command == "split":  # writes where the user wants, a place that nobody tidies
             for litter in output.glob(f"{_files.TEMPORARY}*"):
                 litter.unlink()
@@ -199,7 +209,13 @@ def kill_at_many_instants(command: str, scratch: Path) -> dict[str, Any]:
         elif (found := content(output)) != expected:
             names = {*found, *expected}
             different[f"{kind} {when}"] = sorted(name for name in names if found.get(name) != expected.get(name))
-    return {"writes": writes, "killed": killed, "files": sorted(expected), "different": different}
+    return {
+        "writes": writes,
+        "killed": killed,
+        "terminated": terminated,
+        "files": sorted(expected),
+        "different": different,
+    }
 
 
 if __name__ == "__main__":

@@ -258,6 +258,8 @@ def estimators() -> dict[str, type[BaseEstimator]]:
 @pytest.mark.parametrize("name", estimators())
 def test_a_fit_that_raises_leaves_the_fitted_estimator(name):
     estimator = estimators()[name]()
+    if name == "PFDLRegressor":
+        estimator.set_params(max_iter=20)  # 5,000 steps of g would show no more
     needs_groups = "groups" in inspect.signature(estimator.fit).parameters
 
     def fit(X: Any, y: Any) -> None:

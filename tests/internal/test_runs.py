@@ -161,8 +161,9 @@ def test_resuming_with_other_versions_is_said(tmp_path, caplog, monkeypatch):
 HOLD = """
 import sys
 from pathlib import Path
-from pfdl._internal.runs import claim
-with claim(Path(sys.argv[1]), "mmads", {}):
+from pfdl._internal import runs
+runs.describe_this_machine = dict  # slow: it imports PyTorch
+with runs.claim(Path(sys.argv[1]), "mmads", {}):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -191,7 +192,6 @@ RACE = """
 import os, sys, time
 from pathlib import Path
 from pfdl._internal import runs
-import torch
 start = time.monotonic() + 0.2
 runs.describe_this_machine = dict  # slow, and no part of the race
 children = []

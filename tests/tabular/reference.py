@@ -37,7 +37,9 @@ def evidence(X: np.ndarray, label: np.ndarray, j: int, dropped: list[int]) -> tu
     given = X[:, dropped]
     v_f, v_fy = residual_variance(X[:, j], given), residual_variance(X[:, j], np.hstack([given, label]))
     v_rest, v_rest_y = residual_variance(X[:, j], others), residual_variance(X[:, j], np.hstack([others, label]))
-    return 1 - v_rest / v_f, 1 - v_rest_y / v_fy, (v_f - v_fy) / (v_f - v_rest_y)
+    # Unbiased variances may say that everything together explains less than nothing; the label then none of it, or all.
+    share = (v_f - v_fy) / max(v_f - v_rest_y, np.finfo(float).tiny)
+    return 1 - v_rest / v_f, 1 - v_rest_y / v_fy, min(max(share, 0.0), 1.0)
 
 
 Draw = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray, np.ndarray]]

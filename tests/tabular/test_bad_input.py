@@ -30,9 +30,7 @@ REGRESSORS = [
 def fit_and_predict(model, X, y):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the classifier of SRDO, which need not converge on such tables
-        predicted = model.fit(X, y).predict(X)
-    assert np.isfinite(predicted).all()
-    return predicted
+        return model.fit(X, y).predict(X)
 
 
 @pytest.mark.parametrize("n", [30, 60, 200])
@@ -50,7 +48,8 @@ def test_exactly_linear_y_with_a_copy_in_every_regressor(model):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 4))
     X[:, 2] = X[:, 0]
-    fit_and_predict(model, X, X @ np.ones(4))
+    y = X @ np.ones(4)
+    assert np.allclose(fit_and_predict(model, X, y), y, atol=1e-6)
 
 
 @pytest.mark.parametrize("model", REGRESSORS)
@@ -68,12 +67,12 @@ def test_constant_y_is_said():
 def test_more_columns_than_rows(model):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((20, 50))
-    fit_and_predict(model, X, X[:, 0])
+    assert np.allclose(fit_and_predict(model, X, X[:, 0]), X[:, 0], atol=1e-6)  # enough columns to fit every row
 
 
 def test_more_columns_than_rows_are_too_few_to_judge():
     X = np.random.default_rng(0).standard_normal((20, 50))
-    model = ScreenedRegressor().fit(X, X[:, 0])
+    model = ScreenedRegressor().fit(X, X[:, 0] + X[:, 1])
     assert model.kept_.all()
     assert model.verdict_ == "20 rows of 50 columns are too few to judge: every column is kept."
 
@@ -104,9 +103,22 @@ def test_columns_of_very_different_size(scale):
     X = rng.standard_normal((200, 3))
     scaled = X * [1.0, scale, 1.0]
     y = X @ [1.0, 2.0, 3.0] + 0.1 * rng.standard_normal(200)
-    fit_and_predict(ScreenedRegressor(), scaled, y)
+    assert np.isfinite(fit_and_predict(ScreenedRegressor(), scaled, y)).all()
     ours, expected = (SelectionScreen().fit(table, y).explain() for table in (scaled, X))
     assert np.allclose(ours["m"], expected["m"])
+
+
+@pytest.mark.parametrize("scale", [1e99, 1e60, 1e-60])
+@pytest.mark.parametrize("model", REGRESSORS)
+def test_two_columns_at_the_edge_of_the_range_give_finite_predictions_or_are_named(model, scale):
+    table = pd.DataFrame(np.random.default_rng(0).standard_normal((60, 3)), columns=list("abc"))
+    y = table.sum(axis=1)
+    table[["b", "c"]] *= scale
+    if isinstance(model, DWRRegressor) and scale > 1:
+        with pytest.raises(ValueError, match=r"column 'b' holds values up to .* Standardise the columns first"):
+            fit_and_predict(model, table, y)
+    else:
+        assert np.isfinite(fit_and_predict(model, table, y)).all()
 
 
 @pytest.mark.parametrize("model", [*REGRESSORS, ScreenedClassifier()])
@@ -148,12 +160,13 @@ def test_one_class():
 
 def test_one_row_and_one_column():
     assert SelectionScreen().fit(np.arange(30.0)[:, None], np.arange(30.0)).get_support().tolist() == [True]
-    fit_and_predict(ScreenedRegressor(), np.arange(30.0)[:, None], np.arange(30.0))
+    predicted = fit_and_predict(ScreenedRegressor(), np.arange(30.0)[:, None], np.arange(30.0))
+    assert np.allclose(predicted, np.arange(30.0))
 
 
 def test_network_decomposition_with_few_rows_and_constant_columns():
     X = np.random.default_rng(0).standard_normal((60, 4))
     X[:, 1] = 2.0
     model = ScreenedRegressor(screen=SelectionScreen(decomposition="network", max_steps=3))
-    fit_and_predict(model, X, X[:, 0])
+    assert np.allclose(fit_and_predict(model, X, X[:, 0]), X[:, 0])
     assert model.kept_.all()

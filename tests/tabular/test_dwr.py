@@ -45,10 +45,11 @@ def test_weights_decorrelate_and_the_second_stage_is_weighted_least_squares():
     assert model.effective_sample_size_ < 400
 
 
-def test_stops_when_the_loss_rests():
+@pytest.mark.parametrize("solver", ["lbfgs", "rmsprop"])
+def test_stops_when_the_loss_rests(solver):
     X = np.random.default_rng(0).standard_normal((30, 3))
-    assert DWRRegressor(tol=1e6).fit(X, X[:, 0]).n_iter_ == 2
-    assert DWRRegressor(max_iter=7).fit(X, X[:, 0]).n_iter_ == 7
+    assert DWRRegressor(solver=solver, tol=1e6).fit(X, X[:, 0]).n_iter_ <= 2
+    assert DWRRegressor(solver=solver, max_iter=7).fit(X, X[:, 0]).n_iter_ == 7
 
 
 def test_rmsprop_is_the_published_one():
@@ -65,20 +66,33 @@ def test_rmsprop_is_the_published_one():
     assert np.allclose(learnt.weights.numpy(), root**2, rtol=1e-9)
 
 
-def test_adam_reaches_the_loss_of_the_published_solver_in_a_tenth_of_its_steps():
+def test_lbfgs_reaches_the_loss_of_the_published_solver_in_a_tenth_of_its_steps():
     data = make_mmads(400, 10, 1.7, seed=0)
     published, ours = DWRRegressor(solver="rmsprop").fit(data.X, data.y), DWRRegressor().fit(data.X, data.y)
-    assert (published.n_iter_, ours.n_iter_) == (5000, 500)
+    assert published.n_iter_ == 5000
+    assert ours.n_iter_ <= 500
     assert ours.loss_ < published.loss_
     assert np.abs(ours.coef_ - published.coef_).max() < 0.1
     assert ours.effective_sample_size_ == pytest.approx(published.effective_sample_size_, rel=0.15)
+    naive = dwr_loss_with_copies(torch.tensor(data.X), torch.tensor(ours.sample_weight_))
+    assert naive.item() < dwr_loss_with_copies(torch.tensor(data.X), torch.ones(400, dtype=torch.float64)).item() / 10
+
+
+def test_lbfgs_does_not_stall_on_many_rows():
+    """Steps of one size swing along the sum of the weights there: Adam ended at 150 where RMSProp reached 38."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((4000, 8)) @ (np.eye(8) + 0.2 * rng.standard_normal((8, 8)))
+    X /= X.std(axis=0)
+    model = DWRRegressor(max_iter=60).fit(X, X[:, 0])
+    start = dwr_loss_with_copies(torch.tensor(X), torch.ones(4000, dtype=torch.float64)).item()
+    assert model.loss_ < start / 50
 
 
 def test_single_precision_gives_the_same_on_a_large_table(monkeypatch):
-    X = np.random.default_rng(0).standard_normal((600, 8)) + 2.0
-    double = DWRRegressor(max_iter=60).fit(X, X[:, 0])
+    X = np.random.default_rng(0).standard_normal((600, 8)) + 1000.0
+    double = DWRRegressor(max_iter=30).fit(X, X[:, 0])
     monkeypatch.setattr("pfdl.tabular.dwr._CELLS_IN_DOUBLE_PRECISION", 100)
-    single = DWRRegressor(max_iter=60).fit(X, X[:, 0])
+    single = DWRRegressor(max_iter=30).fit(X, X[:, 0])
     assert np.allclose(single.sample_weight_, double.sample_weight_, atol=2e-2)
     assert not np.array_equal(single.sample_weight_, double.sample_weight_)
 
@@ -113,7 +127,7 @@ def test_reproduces_the_paper_better_than_ordinary_least_squares():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"solver": "sgd"}, "solver is 'sgd'; choose 'adam', 'rmsprop'"),
+        ({"solver": "sgd"}, "solver is 'sgd'; choose 'lbfgs', 'rmsprop'"),
         ({"learning_rate": 0}, "learning_rate is 0"),
         ({"max_iter": 0}, "max_iter is 0"),
         ({"tol": -1}, "tol is -1"),

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import sklearn
 from scipy import stats
 from sklearn.linear_model import LinearRegression
-from sklearn.model_selection import cross_validate
 
 from pfdl.data import make_mmads
 from pfdl.tabular import ICPRegressor, ScreenedClassifier, ScreenedRegressor, SelectionScreen
@@ -108,14 +106,6 @@ def test_too_few_environments_are_refused():
         SelectionScreen().fit(X, y, groups=["here"] * len(y))
     with pytest.raises(ValueError, match="inconsistent"):
         SelectionScreen().fit(X, y, groups=["here", "there"])
-
-
-def test_groups_are_routed_by_scikit_learn():
-    X, y, groups = changing_table(0)
-    with sklearn.config_context(enable_metadata_routing=True):
-        model = ScreenedRegressor().set_fit_request(groups=True)
-        found = cross_validate(model, X, y, params={"groups": groups}, cv=3, return_estimator=True)
-    assert len(found["estimator"]) == 3
 
 
 def test_icp_keeps_the_causes_whose_distribution_shifts():

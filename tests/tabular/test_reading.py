@@ -44,7 +44,7 @@ def test_parquet_is_read_or_the_package_is_named(tmp_path):
         frame.to_parquet(path)
     except ImportError:
         path.write_bytes(b"PAR1")
-        with pytest.raises(ImportError, match="needs pyarrow: pip install pyarrow"):
+        with pytest.raises(ImportError, match=r"needs pyarrow: pip install 'pfdl\[parquet\]'"):
             read_table(path, "y")
     else:
         assert read_table(path, "y").X["a"].tolist() == [1.0, 3.0, 2.0]

@@ -13,7 +13,7 @@ from pfdl.tabular.columns import screen_table
 from pfdl.tabular.label import class_functions, number_functions
 from pfdl.tabular.moments import Moments
 from pfdl.tabular.safety import SafetyNet, _halves, explained_share, screen_safely
-from pfdl.tabular.screening import NEAR_COPY, Outcome, Rules, screen
+from pfdl.tabular.screening import IDENTIFIER, NEAR_COPY, Outcome, Rules, screen
 from tests.tabular.reference import residual_variance
 
 SETTINGS = ["independent", "s_to_v", "v_to_s"]
@@ -97,8 +97,24 @@ def test_near_copies_of_y_are_flagged_and_kept(copy, data):
     assert screen.screening_.decision[0] == NEAR_COPY
     assert screen.get_support()[0]
     assert "leave it out yourself" in screen.explain()["why"].iloc[0]
+    assert "x0 is nearly a copy of the label" in screen.verdict_
     # The rest is judged as if it were not there.
     assert np.array_equal(screen.screening_.decision[1:], SelectionScreen().fit(data.X, data.y).screening_.decision)
+
+
+def test_identifiers_are_flagged_kept_and_do_not_disturb_the_rest(data):
+    table = data.frame().drop(columns="y")
+    keys = np.random.default_rng(0).permutation(5000)[:1000]
+    screen = SelectionScreen().fit(table.assign(rownames=np.arange(1000), patient_id=keys), data.y)
+    why = screen.explain()
+    assert why.loc[["rownames", "patient_id"], "decision"].tolist() == [IDENTIFIER, IDENTIFIER]
+    assert "number or identify the rows" in why.loc["rownames", "why"]
+    assert screen.verdict_.endswith("rownames and patient_id number the rows: leave out what only identifies.")
+    assert screen.get_support()[-2:].all()
+    alone = SelectionScreen().fit(table, data.y).explain()
+    assert why["decision"].iloc[:-2].equals(alone["decision"])
+    assert np.allclose(why["m"].iloc[:-2], alone["m"])
+    assert (screen.fit(table.assign(count=keys), data.y).explain()["decision"] != IDENTIFIER).all()
 
 
 def test_indicators_are_never_dropped(data):

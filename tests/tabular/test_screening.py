@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -38,6 +38,7 @@ def table_of_evidence(X: np.ndarray, label: np.ndarray) -> _Evidence:
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10_000), st.lists(st.integers(0, 4), unique=True, max_size=3))
+@example(seed=565, dropped=[0, 2, 3])  # there is nothing to explain of the columns left
 def test_m_k_and_share_equal_explicit_regressions(seed, dropped):
     X, y = correlated_table(seed)
     label = number_functions(y)
@@ -46,7 +47,7 @@ def test_m_k_and_share_equal_explicit_regressions(seed, dropped):
         m, k, share = evidence(X, label, j, dropped)
         assert found.m[j] == pytest.approx(m, abs=1e-6)
         assert found.k[j] == pytest.approx(k, abs=1e-6)
-        assert found.share[j] == pytest.approx(np.clip(share, 0, 1), abs=1e-5)
+        assert found.share[j] == pytest.approx(share, abs=1e-5)
 
 
 def test_relevance_is_the_t_test_of_ordinary_least_squares():

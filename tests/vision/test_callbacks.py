@@ -1,6 +1,3 @@
-import subprocess
-import sys
-
 import pytest
 import torch
 from lightning.pytorch import LightningModule, Trainer
@@ -182,13 +179,3 @@ def test_known_contexts_are_taken_and_kept_in_checkpoints(tmp_path):
     wrong = ContextCallback(data, contexts=colours[:3])
     with pytest.raises(ValueError, match=r"contexts have shape \(3,\) for 80 images"):
         trainer(wrong).fit(Pictures(), DataLoader(data, sampler=wrong.sampler))
-
-
-def test_without_the_extras_what_to_install_is_named():
-    code = (
-        "import sys; sys.modules['lightning'] = None\n"
-        "try:\n    import pfdl.lightning\nexcept ModuleNotFoundError as error:\n    print(error)"
-    )
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "pfdl.lightning needs the package lightning" in printed
-    assert "pip install 'pfdl[images]'" in printed

@@ -1,8 +1,10 @@
 import copy
+from types import SimpleNamespace
 
 import pytest
 import torch
 from lightning.pytorch import Trainer
+from lightning.pytorch.strategies import FSDPStrategy
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
@@ -215,3 +217,10 @@ def test_bf16_keeps_the_objective_in_full_precision():
 def test_parts_that_do_not_fit_are_sentences(arguments, message):
     with pytest.raises(ValueError, match=message):
         ImageClassifier(**arguments)
+
+
+def test_a_strategy_that_would_shard_g_is_refused():
+    model = ImageClassifier("mlp", num_classes=2, objective="pfdl", image_size=8)
+    model.trainer = SimpleNamespace(strategy=FSDPStrategy())
+    with pytest.raises(ValueError, match=r"shards the whole module, and g, .* use ModelParallelStrategy"):
+        model.setup("fit")

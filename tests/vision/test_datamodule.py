@@ -1,10 +1,15 @@
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 import torch
 
 from pfdl import context_sampler, infer_contexts
-from pfdl.contexts import find_contexts
+from pfdl.contexts import InferredContexts, find_contexts
 from pfdl.data.context_images import HIDDEN_CONTEXT
 from pfdl.lightning import ContextDataModule
+from pfdl.vision import datamodule
+from pfdl.vision.config import TrainingConfig
 from pfdl.vision.loading import EpochSampler
 from tests.vision.tiny_images import tiny_data
 
@@ -51,6 +56,22 @@ def test_contexts_are_inferred_once_from_what_describes_the_images():
         make(contexts="guessed")
 
 
+def test_the_way_of_inferring_can_be_chosen(monkeypatch):
+    asked = []
+
+    def find(images, labels, *, method, describe, seed):
+        asked.append(method)
+        return InferredContexts(np.zeros(len(labels), dtype=np.intp), method, "One context.", ())
+
+    monkeypatch.setattr(datamodule, "find_contexts", find)
+    make(contexts="inferred", infer_by="errors")
+    assert asked == ["errors"]
+    with pytest.raises(ValueError, match="infer_by"):
+        make(infer_by="guess")
+    with pytest.raises(ValueError, match="set contexts to 'inferred'"):
+        TrainingConfig(infer_by="errors")
+
+
 def test_contexts_of_validation_images_are_inferred_together_with_those_of_training():
     data = make(contexts="inferred", validation_contexts=True)
     contexts = torch.cat([data.train_contexts, *(contexts for *_, contexts in data.val_dataloader())])
@@ -67,7 +88,9 @@ def test_the_sampler_of_groups_is_that_of_the_library():
     loader.sampler.set_epoch(3)
     expected = context_sampler(data.train_set.labels, data.train_contexts, seed=2)
     expected.set_epoch(3)
-    assert list(loader.sampler) == list(expected)
+    drawn = list(loader.sampler)
+    assert drawn == list(expected)[: len(loader) * data.batch_size]
+    assert len(data.train_set) - data.batch_size < len(drawn) <= len(data.train_set)
 
 
 def test_an_epoch_can_begin_in_its_middle():
@@ -91,8 +114,23 @@ def test_processes_share_an_epoch():
     data = make(seed=1)
     parts = [list(EpochSampler(data.train_set, 2, rank, seed=1)) for rank in (0, 1)]
     assert sorted({*parts[0], *parts[1]}) == list(range(len(data.train_set)))
-    drawn = [list(EpochSampler(data.train_set, 2, rank, order=lambda epoch: range(10, 14))) for rank in (0, 1)]
-    assert drawn == [[10, 12], [11, 13]]
+    drawn = [
+        list(EpochSampler(data.train_set, 2, rank, order=lambda epoch: range(10, 15), length=7)) for rank in (0, 1)
+    ]
+    assert drawn == [[10, 12, 14, 11], [11, 13, 10, 12]]  # as many for each: the first ones come once more
+
+
+@pytest.mark.parametrize("sampler", ["shuffle", "groups"])
+def test_the_batches_of_processes_together_are_those_of_one(sampler):
+    def batches(processes, rank):
+        data = make(seed=1, sampler=sampler, contexts="known")
+        data.trainer = SimpleNamespace(world_size=processes, global_rank=rank)
+        return [sorted(images.sum((1, 2, 3)).tolist()) for images, *_ in data.train_dataloader()]
+
+    alone, *parts = batches(1, 0), batches(2, 0), batches(2, 1)
+    assert [sorted(here + there) for here, there in zip(*parts, strict=True)] == alone
+    with pytest.raises(ValueError, match="batch_size is 8, the images of a step over all 3 processes; give a multiple"):
+        batches(3, 0)
 
 
 def test_the_order_follows_from_seed_and_epoch_alone():

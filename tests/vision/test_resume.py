@@ -1,13 +1,13 @@
-"""A run that was stopped or killed resumes to the very weights of one that was not."""
+"""A run that was stopped or killed resumes to the very weights of one that was not.
+
+A real kill -9, in every write and at random, is in tests/hostile/test_killing.py.
+"""
 
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -188,36 +188,6 @@ def test_a_second_ctrl_c_does_not_wait(tmp_path, monkeypatch):
     finally:
         signal.signal(signal.SIGINT, before)
     assert not (tmp_path / "run" / STATE).exists()
-
-
-SCRIPT = """
-import time, torch
-torch.set_num_threads(1)
-from pathlib import Path
-from pfdl.vision.classifier import ImageClassifier
-from tests.vision.test_resume import run
-step = ImageClassifier.training_step
-def slowly(self, *args):  # so that the killer has time to aim
-    time.sleep(0.05)
-    return step(self, *args)
-ImageClassifier.training_step = slowly
-run(Path({folder!r}))
-"""
-
-
-def test_kill_9_costs_only_work(uninterrupted, tmp_path):
-    folder = tmp_path / "run"
-    for wanted in (1, 3):
-        process = subprocess.Popen(
-            [sys.executable, "-c", SCRIPT.format(folder=str(folder))], cwd=Path(__file__).parents[2]
-        )
-        while not (folder / METRICS).exists() or len(pd.read_csv(folder / METRICS)) < wanted:
-            assert process.poll() is None
-            time.sleep(0.005)
-        process.kill()
-        process.wait()
-        assert not (folder / STATE).exists() or not load_state(folder / STATE)["finished"]
-    assert_same_end(run(folder), uninterrupted)
 
 
 def test_a_finished_run_is_left_alone(uninterrupted, monkeypatch):

@@ -1,21 +1,20 @@
 import json
 import re
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 
 import pfdl
-from pfdl._internal.runs import CONFIG, claim, read_run
+from pfdl._internal.runs import read_run
 from pfdl.data import make_split
 from pfdl.objectives.penalties.base import Penalty
 from pfdl.objectives.weightings import Balance
 from pfdl.vision import loggers, training
 from pfdl.vision.backbones import make_backbone
-from pfdl.vision.checkpoint import WEIGHTS, ModelConfig, load_model, save_weights
+from pfdl.vision.checkpoint import WEIGHTS, ModelConfig, load_model
 from pfdl.vision.classifier import ImageClassifier
 from pfdl.vision.resume import STATE
 from pfdl.vision.training import INFERRED_CONTEXTS, TrainingConfig, train
@@ -178,12 +177,6 @@ def test_without_a_terminal_progress_is_one_line_per_epoch(tmp_path, capsys):
     assert second.startswith("epoch 2/2: ")
 
 
-def test_several_processes_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ValueError, match=r"there are 2 training processes .* without torchrun"):
-        train(TINY, *tiny_data(), tmp_path / "run", device="cpu")
-
-
 def test_local_weights_are_the_start_and_part_of_the_run(tmp_path):
     torch.manual_seed(3)
     stock = make_backbone("mlp", 5, image_size=8)
@@ -232,64 +225,6 @@ def test_a_wrong_config_is_a_sentence_before_anything_is_written(wrong, tmp_path
     assert not (tmp_path / "run").exists()
 
 
-def write_run(folder):
-    folder.mkdir()
-    with claim(folder, "training", {"model": asdict(ModelConfig("mlp", ("a", "b"), 8)), "training": {}}):
-        pass
-    save_weights(folder / WEIGHTS, make_backbone("mlp", 2, image_size=8))
-    return folder
-
-
-def test_damaged_runs_are_sentences(tmp_path):
-    run = write_run(tmp_path / "run")
-    load_model(run)
-    with pytest.raises(FileNotFoundError, match="there is no run"):
-        load_model(tmp_path / "nowhere")
-    (run / WEIGHTS).write_bytes(b"\x80\x04 not tensors")
-    with pytest.raises(ValueError, match="does not hold the weights of a mlp"):
-        load_model(run)
-    save_weights(run / WEIGHTS, make_backbone("mlp", 3, image_size=8))
-    with pytest.raises(ValueError, match="does not hold the weights of a mlp"):
-        load_model(run)
-    (run / WEIGHTS).unlink()
-    with pytest.raises(FileNotFoundError, match="not finished an epoch"):
-        load_model(run)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{", "not a whole JSON file"),
-        ("[]", "does not say what this run is"),
-        ('{"format": "pfdl-run-1", "model": {"backbone": "mlp"}, "training": {}}', "what this run is"),
-        ('{"format": "pfdl-run-2", "kind": "mmads", "settings": {}, "made_with": {}}', "holds no model"),
-    ],
-)
-def test_a_damaged_configuration_is_a_sentence(text, message, tmp_path):
-    run = write_run(tmp_path / "run")
-    (run / CONFIG).write_text(text)
-    with pytest.raises(ValueError, match=message):
-        load_model(run)
-    (run / CONFIG).unlink()
-    with pytest.raises(FileNotFoundError, match=r"no config\.json"):
-        load_model(run)
-
-
-def test_the_configuration_is_plain_json(tmp_path):
-    content = json.loads((write_run(tmp_path / "run") / CONFIG).read_text())
-    assert content["settings"]["model"] == {
-        "backbone": "mlp",
-        "classes": ["a", "b"],
-        "image_size": 8,
-        "small_stem": False,
-    }
-
-
-def test_reading_a_model_does_not_need_lightning(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "lightning", None)
-    assert isinstance(load_model(write_run(tmp_path / "run"))[0], torch.nn.Module)
-
-
 def test_inferred_contexts_are_kept_and_damage_is_mended(tmp_path, caplog):
     source, manifest = tiny_data()
     config = replace(TINY, objective="balance", contexts="inferred")
@@ -334,38 +269,3 @@ def test_contexts_are_inferred_from_a_network_that_has_learnt_something(tmp_path
     config = replace(TINY, contexts="inferred", weights=str(tmp_path / "weights.pth"))
     train(config, *tiny_data(), tmp_path / "run", device="cpu")
     assert set(described) == {"cpu"}
-
-
-def rewrite(run, change):
-    state = load_file(run / WEIGHTS)
-    change(state)
-    save_file(state, run / WEIGHTS)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda state: state["1.weight"].fill_(float("nan")), "not finite in '1.weight'"),
-        (lambda state: state.update({"1.bias": state["1.bias"].to(torch.int8)}), "'1.bias' is I8 of shape"),
-        (lambda state: state.update({"1.bias": state["1.bias"][:5].clone()}), r"F32 of shape \(5,\) there and"),
-        (lambda state: state.pop("5.bias"), "'5.bias' is missing there"),
-        (lambda state: state.update({"more": torch.ones(1)}), r"'more' is F32 of shape \(1,\) there and missing"),
-    ],
-)
-def test_wrong_weights_are_sentences(change, message, tmp_path):
-    run = write_run(tmp_path / "run")
-    rewrite(run, change)
-    with pytest.raises(ValueError, match=message):
-        load_model(run)
-
-
-@pytest.mark.parametrize("backbone", ["mlp", "cn"])
-def test_a_huge_image_size_is_compared_with_the_weights_before_memory_is_taken(backbone, tmp_path, monkeypatch):
-    run = write_run(tmp_path / "run")
-    content = json.loads((run / CONFIG).read_text())
-    content["settings"]["model"].update(backbone=backbone, image_size=16384)
-    (run / CONFIG).write_text(json.dumps(content))
-    with pytest.raises(
-        ValueError, match=f"does not hold the weights of a {backbone} for 2 classes and images of 16384"
-    ):
-        load_model(run)

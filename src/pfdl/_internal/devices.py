@@ -6,7 +6,7 @@ import torch
 
 
 def resolve_device(name: str) -> str:
-    """The device a user means: ``"auto"`` is a GPU where there is one.
+    """Return the device a user means: ``"auto"`` is a GPU where there is one.
 
     Raises:
         ValueError: If the device is not there.

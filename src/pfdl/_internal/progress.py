@@ -15,7 +15,7 @@ AFTER = 2.0
 
 @contextmanager
 def counting(description: str, console: Console | None) -> Iterator[Callable[[int, int], None]]:
-    """A bar for work that tells how much of it is done.
+    """Show a bar for work that tells how much of it is done.
 
     Args:
         description: What is done, for the left of the bar.

@@ -15,7 +15,7 @@ _CHECKOUT = Path(__file__).parents[2]
 
 
 def describe_this_machine() -> dict[str, Any]:
-    """What to write beside results, as JSON can hold it."""
+    """Return what to write beside results, as JSON can hold it."""
     versions = {name: found for name in PACKAGES if (found := version_of(name)) is not None}
     return {
         **versions,
@@ -27,7 +27,7 @@ def describe_this_machine() -> dict[str, Any]:
 
 
 def version_of(package: str) -> str | None:
-    """The version of an installed package, None if it is not installed."""
+    """Return the version of an installed package, None if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -35,7 +35,7 @@ def version_of(package: str) -> str | None:
 
 
 def git_revision(checkout: Path) -> str | None:
-    """The commit of a checkout, with ``-dirty`` if tracked files have changed since; None where there is none."""
+    """Return the commit of a checkout, with ``-dirty`` if tracked files have changed since; None if there is none."""
     if not (checkout / ".git").exists():  # an installed package may lie in a checkout of something else
         return None
     command = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def is_plain_tensor(value: object) -> TypeGuard[Tensor]:
-    """Whether a value is a tensor that has its numbers in memory, as a state must have them."""
+    """Return whether a value is a tensor that has its numbers in memory, as a state must have them."""
     return isinstance(value, Tensor) and value.layout is torch.strided and not (value.is_meta or value.is_quantized)
 
 

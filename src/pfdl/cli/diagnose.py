@@ -20,7 +20,7 @@ from pfdl.cli.common import (
     Superclass,
     answering_mistakes,
 )
-from pfdl.cli.images import open_source, print_understood
+from pfdl.cli.images import name_columns, open_source, print_understood
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".parquet")
 COLOURS = {"yes": typer.colors.RED, "no": typer.colors.GREEN, "cannot tell": typer.colors.BRIGHT_BLACK}
@@ -65,12 +65,7 @@ def diagnose(
         elif data is None:
             raise ValueError(f"say where the images of {run} are: pfdl diagnose {run} DIR (or the word shapes).")
         else:
-            columns = {
-                "path_column": path_column,
-                "label_column": label_column,
-                "context_column": context_column,
-                "split_column": split_column,
-            }
+            columns = name_columns(path_column, label_column, context_column, split_column)
             runs = [run] if compare is None else [run, compare]
             _diagnose_runs(runs, data, columns, superclass, device, output)
         typer.echo(output)
@@ -144,6 +139,6 @@ def _diagnose_table(path: Path, target: str | None, output: Path) -> None:
     for note in table.notes:
         typer.echo(f"Note: {printable(note)}", err=True)
     typer.echo(printable_lines(screen.verdict_))
-    code = advice(screen, table.y)
+    code = advice(screen, path, target)
     typer.echo(printable_lines(code))
     write_atomically(output, render(build_page(screen.screening_plot(), path.name, target, table.notes, code)))

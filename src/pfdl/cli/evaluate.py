@@ -18,7 +18,7 @@ from pfdl.cli.common import (
     Superclass,
     answering_mistakes,
 )
-from pfdl.cli.images import evaluate_and_print, open_source, print_understood
+from pfdl.cli.images import evaluate_and_print, name_columns, open_source, print_understood
 
 
 def evaluate(
@@ -54,12 +54,7 @@ def evaluate(
 
         device = resolve_device(device)
         trained = load_model(run)
-        columns = {
-            "path_column": path_column,
-            "label_column": label_column,
-            "context_column": context_column,
-            "split_column": split_column,
-        }
+        columns = name_columns(path_column, label_column, context_column, split_column)
         own = read_manifest(trained.folder / "manifest.csv")
         given = None if manifest is None else read_manifest(manifest)
         source = open_source(data, superclass, "skip", given or own, columns=columns)

@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from pfdl.vision.evaluation import Evaluation
 
 
+def name_columns(
+    path: str | None, label: str | None, context: str | None, split: str | None, group: str | None = None
+) -> dict[str, str | None]:
+    """Return the columns of a table under the names by which :func:`pfdl.data.open_images` takes them."""
+    names = ("path_column", "label_column", "context_column", "split_column", "group_column")
+    return dict(zip(names, (path, label, context, split, group), strict=True))
+
+
 def open_source(
     data: str,
     superclass: str | None,
@@ -42,11 +50,12 @@ def open_source(
     """
     from rich.console import Console
 
+    from pfdl._internal.processes import rank
     from pfdl._internal.progress import counting
     from pfdl.data import open_images
     from pfdl.data.sources import FileSource, describe_bad_images
 
-    with counting("checking images", Console(stderr=True)) as show:
+    with counting("checking images", None if rank() else Console(stderr=True)) as show:
         source = open_images(
             data,
             **(columns or {}),
@@ -58,7 +67,7 @@ def open_source(
         )
         if split is None:
             _ = source.samples  # reads every image
-    if split is None and isinstance(source, FileSource) and source.bad_images:
+    if split is None and isinstance(source, FileSource) and source.bad_images and rank() == 0:
         typer.echo(describe_bad_images(source.root, source.bad_images) + "\nThey are left out.", err=True)
     return source
 

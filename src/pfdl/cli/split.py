@@ -19,7 +19,7 @@ from pfdl.cli.common import (
     Superclass,
     answering_mistakes,
 )
-from pfdl.cli.images import open_source, print_understood
+from pfdl.cli.images import name_columns, open_source, print_understood
 
 if TYPE_CHECKING:
     from pfdl.data.manifest import Manifest
@@ -65,13 +65,7 @@ def split(
         from pfdl.data.manifest import read_groups
 
         groups = None if group_by is None else read_groups(group_by)
-        columns = {
-            "path_column": path_column,
-            "label_column": label_column,
-            "context_column": context_column,
-            "split_column": split_column,
-            "group_column": group_column,
-        }
+        columns = name_columns(path_column, label_column, context_column, split_column, group_column)
         source = open_source(data, superclass, on_bad_image, None, columns=columns)
         manifest = make_split(source, ratio=ratio, seed=seed, validation_fraction=validation, groups=groups)
         written = manifest.save(output)
@@ -87,7 +81,6 @@ def register(app: typer.Typer) -> None:
 
 
 def _print(manifest: Manifest) -> None:
-
     for name, context in manifest.dominant.items():
         if context:
             typer.echo(f"{printable(name)}: dominant context {printable(context)}")

@@ -21,7 +21,7 @@ from pfdl.cli.common import (
     Superclass,
     answering_mistakes,
 )
-from pfdl.cli.images import evaluate_and_print, open_source, print_understood
+from pfdl.cli.images import evaluate_and_print, name_columns, open_source, print_understood
 from pfdl.cli.seeds import print_seeds, train_side_by_side
 from pfdl.cli.workers import Backend, GpusPerTask, Jobs, Parallel
 
@@ -61,6 +61,14 @@ def train(
             rich_help_panel=METHOD,
         ),
     ] = "hidden",
+    infer_by: Annotated[
+        str,
+        typer.Option(
+            help="How contexts are inferred: auto tries all; pooled, within (clusters), early (as SPARE does), errors "
+            "(as JTT does: what a short training gets wrong).",
+            rich_help_panel=METHOD,
+        ),
+    ] = "auto",
     setting: Annotated[
         list[str] | None,
         typer.Option(
@@ -114,7 +122,9 @@ def train(
     epochs: Annotated[
         int, typer.Option(min=1, help="Passes over the training images.", rich_help_panel=OPTIMISATION)
     ] = 160,
-    batch_size: Annotated[int, typer.Option(min=2, help="Images per step.", rich_help_panel=OPTIMISATION)] = 64,
+    batch_size: Annotated[
+        int, typer.Option(min=2, help="Images per step, over all devices.", rich_help_panel=OPTIMISATION)
+    ] = 64,
     image_size: Annotated[
         int, typer.Option(min=1, help="Images are scaled and cut to this square.", rich_help_panel=OPTIMISATION)
     ] = 64,
@@ -150,8 +160,31 @@ def train(
     ] = 1,
     precision: Annotated[str, typer.Option(help="32, or bf16 for mixed precision.", rich_help_panel=RUN)] = "32",
     device: Device = "auto",
+    devices: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Devices on each node, with a process for each; under torchrun or srun, leave it out.",
+            rich_help_panel=RUN,
+        ),
+    ] = None,
+    nodes: Annotated[
+        int | None, typer.Option(min=1, help="Number of machines that train together.", rich_help_panel=RUN)
+    ] = None,
+    strategy: Annotated[
+        str,
+        typer.Option(
+            help="How several devices share the model: ddp, a whole one on each; fsdp, a part on each; auto is ddp.",
+            rich_help_panel=RUN,
+        ),
+    ] = "auto",
     workers: Annotated[
-        int, typer.Option(min=0, help="Processes that load images; 0 is right for cached sets.", rich_help_panel=RUN)
+        int,
+        typer.Option(
+            min=0,
+            help="Processes that load images, for each device; 0 is right for cached sets.",
+            rich_help_panel=RUN,
+        ),
     ] = 0,
     logger: Annotated[
         list[str] | None,
@@ -178,14 +211,18 @@ def train(
     Data with a test set of its own keeps it, and --test names one; other data is split. The model that is kept is the
     best on validation images of the training distribution; test images play no part.
     After Ctrl-C or a crash the same command resumes the training.
+    With --devices, or under torchrun or srun, several processes train together in one run folder.
 
         pfdl train shapes --backbone cn --epochs 5
 
         pfdl train photos/ --backbone resnet50 --objective pfdl --patience 20
 
         pfdl train photos/ --objective groupdro --contexts inferred --seeds 3
+
+        pfdl train photos/ --devices 4
     """
     with answering_mistakes():
+        from pfdl._internal.processes import OtherProcessError, rank
         from pfdl.data import make_split, read_manifest
         from pfdl.vision.checkpoint import load_model
         from pfdl.vision.training import TrainingConfig, TrainingStoppedError
@@ -197,6 +234,7 @@ def train(
             backbone=backbone,
             objective=objective,
             contexts=contexts,
+            infer_by=infer_by,
             objective_settings=_parse_settings(objective, setting or []),
             image_size=image_size,
             small_stem=small_stem,
@@ -218,15 +256,11 @@ def train(
             precision=precision,
             seed=seed,
         )
+        _start_processes(parallel, device, devices, nodes, strategy)  # before images are read, which each does
+        is_first = rank() == 0
         base = output or Path("runs") / f"train-{backbone.replace('/', '-')}-{objective}-{seed}"
         given = None if manifest is None else read_manifest(manifest)
-        columns = {
-            "path_column": path_column,
-            "label_column": label_column,
-            "context_column": context_column,
-            "split_column": split_column,
-            "group_column": group_column,
-        }
+        columns = name_columns(path_column, label_column, context_column, split_column, group_column)
         source = open_source(data, superclass, on_bad_image, given, columns=columns, test=test)
         if parallel != Parallel():
             splits = {
@@ -255,20 +289,52 @@ def train(
         for number in range(seed, seed + seeds):
             folder = runs[number] = base if seeds == 1 else base / f"seed-{number}"
             split = given or make_split(source, ratio=ratio, seed=number)
-            print_understood(source, split)
+            if is_first:
+                print_understood(source, split)
             one = replace(config, seed=number)
             try:
-                run(one, source, split, folder, device=device, num_workers=workers, loggers=logger, progress=True)
+                run(
+                    one,
+                    source,
+                    split,
+                    folder,
+                    device=device,
+                    devices=devices,
+                    nodes=nodes,
+                    strategy=strategy,
+                    num_workers=workers,
+                    loggers=logger,
+                    progress=True,
+                )
             except TrainingStoppedError as stopped:
+                if not is_first:
+                    raise typer.Exit from None  # the first process speaks for all
                 typer.echo(stopped, err=True)
                 raise typer.Exit(130) from None
+            except OtherProcessError:
+                raise typer.Exit(1) from None
+            if not is_first:
+                continue
             trained = load_model(folder)
             evaluate_and_print(trained, source, split, device)
             typer.echo(folder / "model.safetensors")
             if export:
                 _export_if_possible(trained)
-        if seeds > 1:
+        if seeds > 1 and is_first:
             print_seeds(runs, base)
+
+
+def _start_processes(parallel: Parallel, device: str, devices: int | None, nodes: int | None, strategy: str) -> None:
+    """Start the processes that train together; trainings side by side have one each."""
+    from pfdl.vision.launching import choose_devices
+
+    if parallel == Parallel():
+        choose_devices(device, devices, nodes, strategy).start()
+    elif (processes := choose_devices("cpu", devices, nodes, strategy).processes) > 1:
+        raise ValueError(
+            f"--jobs, --backend and --gpus-per-task run trainings side by side, each in one process, but there are "
+            f"{processes} for one training; leave those options out, or --devices, --nodes, torchrun and srun."
+        )
 
 
 def _parse_settings(objective: str, settings: list[str]) -> dict[str, dict[str, Any]]:

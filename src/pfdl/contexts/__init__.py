@@ -2,9 +2,9 @@
 
 from pfdl.contexts.balancing import ContextSampler, context_sampler, context_weights
 from pfdl.contexts.confirmation import Trial
+from pfdl.contexts.groups import Accuracies, GroupAccuracy, count_groups, measure_accuracy
 from pfdl.contexts.inference import InferredContexts, find_contexts, infer_contexts
 from pfdl.contexts.quality import (
-    GroupAccuracy,
     GroupReport,
     choose_by_worst_group,
     group_accuracy,
@@ -15,6 +15,7 @@ from pfdl.contexts.refitting import Readout, refit_readout
 from pfdl.contexts.statistics import ImageStatistics, image_statistics
 
 __all__ = [
+    "Accuracies",
     "ContextSampler",
     "GroupAccuracy",
     "GroupReport",
@@ -25,11 +26,13 @@ __all__ = [
     "choose_by_worst_group",
     "context_sampler",
     "context_weights",
+    "count_groups",
     "find_contexts",
     "group_accuracy",
     "group_report",
     "image_statistics",
     "infer_contexts",
+    "measure_accuracy",
     "refit_readout",
     "worst_group_accuracy",
 ]

@@ -117,7 +117,7 @@ class ContextSampler(Sampler[int]):
 
     @property
     def num_groups(self) -> int:
-        """How many groups have samples."""
+        """Return how many groups have samples."""
         return len(self._groups)
 
     def set_epoch(self, epoch: int) -> None:

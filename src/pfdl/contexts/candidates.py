@@ -38,11 +38,11 @@ class Candidate(Protocol):
 
     @property
     def method(self) -> str:
-        """The way in which they were found."""
+        """Return the way in which they were found."""
 
     @property
     def stability(self) -> float:
-        """How well contexts by halves of the features agree."""
+        """Return how well contexts by halves of the features agree."""
 
     def assign(self, z: FloatArray, y: IndexArray) -> IndexArray:
         """Return a number for each sample, shape (n,), from standardised features, shape (n, p)."""

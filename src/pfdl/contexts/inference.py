@@ -70,7 +70,7 @@ class InferredContexts:
 
     @property
     def number(self) -> int:
-        """How many contexts there are."""
+        """Return how many contexts there are."""
         return int(self.contexts.max(initial=0)) + 1
 
 
@@ -118,9 +118,9 @@ def infer_contexts(
 
     Example:
         >>> rng = np.random.default_rng(0)
-        >>> labels = rng.integers(2, size=2000)
-        >>> true = np.where(rng.random(2000) < 0.9, labels, 1 - labels)  # each class mostly in a context of its own
-        >>> features = rng.normal(size=(2000, 12))
+        >>> labels = rng.integers(2, size=600)
+        >>> true = np.where(rng.random(600) < 0.9, labels, 1 - labels)  # each class mostly in a context of its own
+        >>> features = rng.normal(size=(600, 12))
         >>> features[:, :6] += 3.0 * true[:, None]  # six features move with the context,
         >>> features[:, 6:] += 0.7 * labels[:, None]  # six a little with the class
         >>> found = infer_contexts(features, labels)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pfdl._internal.validation import check_count
 from pfdl.contexts._arrays import IndexArray, as_array, as_numbers
+from pfdl.contexts.groups import Accuracies, measure_accuracy
 
 
 @dataclass(frozen=True)
@@ -66,64 +67,44 @@ def group_report(labels: Any, contexts: Any, true_contexts: Any) -> GroupReport:
     classes = [y == label for label in range(int(y.max()) + 1)]
     varied = [mine for mine in classes if len(np.unique(true[mine])) > 1]
     ari = np.mean([adjusted_rand_score(true[mine], found[mine]) for mine in varied]) if varied else np.nan
-    group = y * (int(true.max()) + 1) + true
     minority, guessed = _is_minority(y, true), _is_minority(y, found)
     both = float((minority & guessed).sum())
     return GroupReport(
         ari=float(ari),
         accuracy=float(right.mean()),
-        worst_group_accuracy=float(min(right[group == number].mean() for number in np.unique(group))),
+        worst_group_accuracy=measure_accuracy(right, y, true).worst_group.accuracy,
         minority_precision=both / guessed.sum() if guessed.any() else float("nan"),
         minority_recall=both / minority.sum() if minority.any() else float("nan"),
     )
 
 
-@dataclass(frozen=True)
-class GroupAccuracy:
-    """Accuracy by groups, one class in one context each.
-
-    Attributes:
-        worst: In the group with the fewest right.
-        group_average: The mean over groups, each counting the same.
-        mixture_average: The mean over samples, so under the mixture of groups that these samples have.
-    """
-
-    worst: float
-    group_average: float
-    mixture_average: float
-
-
-def group_accuracy(predictions: Any, labels: Any, contexts: Any, *, min_samples: int = 1) -> GroupAccuracy:
-    """Return the accuracy of predicted classes in the worst group, over groups and over samples.
+def group_accuracy(predictions: Any, labels: Any, contexts: Any, *, min_samples: int = 1) -> Accuracies:
+    """Return the accuracy of predicted classes in every group, in the worst one and averaged in two ways.
 
     Args:
         predictions: The predicted classes, shape (n,), or scores of all classes, shape (n, classes).
         labels: The true classes, shape (n,), in the same numbers or names.
         contexts: The context of each sample, shape (n,), known or inferred.
-        min_samples: Groups with fewer samples are left out of ``worst`` and ``group_average``, because the accuracy of
-            a few samples is mostly chance. If all groups are that small, none is left out.
+        min_samples: Groups with fewer samples are left out of the worst group and of the average over groups, because
+            the accuracy of a few samples is mostly chance. If all groups are that small, none is left out.
 
     Returns:
-        The three accuracies, from 0 to 1.
+        The accuracies, from 0 to 1; ``worst_group.accuracy``, ``average_over_groups`` and ``overall`` are the usual
+        three.
 
     Raises:
         ValueError: If the shapes do not fit or there are no samples.
     """
     check_count("min_samples", min_samples, 1)
-    given, truth = as_array(predictions), as_array(labels)
+    given, truth, where = as_array(predictions), as_array(labels), as_array(contexts)
     if given.ndim == 2 and given.shape[1] > 1:
         given = given.argmax(axis=1)
     given = given.reshape(-1) if given.ndim == 2 else given
-    y, context = _numbers(labels=truth, contexts=contexts)
+    y, numbers = _numbers(labels=truth, contexts=where)
     if given.shape != y.shape:
         raise ValueError(f"predictions have shape {given.shape} and labels {y.shape}; give one prediction per sample.")
-    right = (given == truth.reshape(-1)).astype(np.float64)
-    group = y * (int(context.max()) + 1) + context
-    counts = np.bincount(group)
-    large = counts >= min(min_samples, int(counts.max()))
-    large &= counts > 0
-    accuracy = np.bincount(group, right)[large] / counts[large]
-    return GroupAccuracy(float(accuracy.min()), float(accuracy.mean()), float(right.mean()))
+    truth, where = (array if array.ndim == 1 else coded for array, coded in ((truth, y), (where, numbers)))
+    return measure_accuracy(np.asarray(given == truth), truth, where, min_samples=min_samples)
 
 
 def worst_group_accuracy(predictions: Any, labels: Any, contexts: Any, *, min_samples: int = 1) -> float:
@@ -145,7 +126,7 @@ def worst_group_accuracy(predictions: Any, labels: Any, contexts: Any, *, min_sa
         >>> worst_group_accuracy([0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 1], ["sea", "sea", "snow", "snow", "snow", "sea"])
         0.0
     """
-    return group_accuracy(predictions, labels, contexts, min_samples=min_samples).worst
+    return group_accuracy(predictions, labels, contexts, min_samples=min_samples).worst_group.accuracy
 
 
 def choose_by_worst_group(candidates: Sequence[Any], labels: Any, contexts: Any, *, min_samples: int = 1) -> int:
@@ -170,7 +151,10 @@ def choose_by_worst_group(candidates: Sequence[Any], labels: Any, contexts: Any,
     if not len(candidates):
         raise ValueError("there are no candidates to choose from; give the predictions of at least one.")
     scores = [group_accuracy(one, labels, contexts, min_samples=min_samples) for one in candidates]
-    return max(range(len(scores)), key=lambda number: (scores[number].worst, scores[number].group_average, -number))
+    return max(
+        range(len(scores)),
+        key=lambda number: (scores[number].worst_group.accuracy, scores[number].average_over_groups, -number),
+    )
 
 
 def _numbers(**columns: Any) -> list[NDArray[np.int64]]:
@@ -190,7 +174,7 @@ def _table(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.in
 
 
 def _is_minority(y: NDArray[np.int64], context: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether a sample is outside its class's most frequent context."""
+    """Return whether a sample is outside its class's most frequent context."""
     usual: IndexArray = _table(y, context).argmax(axis=1)
     outside: NDArray[np.bool_] = usual[y] != context
     return outside

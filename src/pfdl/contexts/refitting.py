@@ -130,7 +130,7 @@ def _choose(
         weight, bias = _fit(x, y, rows, classes, strength)
         candidates.append((x[~first] @ weight.T + bias).argmax(1))
     chosen = choose_by_worst_group(candidates, y[~first], context[~first])
-    return float(strengths[chosen]), group_accuracy(candidates[chosen], y[~first], context[~first]).worst
+    return float(strengths[chosen]), group_accuracy(candidates[chosen], y[~first], context[~first]).worst_group.accuracy
 
 
 def _balanced(groups: IndexArray, chance: np.random.Generator) -> IndexArray:

@@ -111,6 +111,6 @@ def color_digits(digits: Digits, color_flip: float, generator: torch.Generator) 
 
 
 def _color_pair(digits: Digits, generator: torch.Generator) -> tuple[Environment, Environment]:
-    """Even rows for the first training environment, odd rows for the second."""
+    """Take even rows for the first training environment, odd rows for the second."""
     first, second = (color_digits(digits[start::2], flip, generator) for start, flip in enumerate(TRAIN_COLOR_FLIPS))
     return first, second

@@ -80,7 +80,7 @@ class ContextImages(Dataset[tuple[Tensor, int, int]]):
 
     @property
     def images(self) -> Tensor:
-        """All images as bytes, shape (n, 3, size, size), without the transform: for loops that hold a set whole."""
+        """Return all images as bytes, shape (n, 3, size, size), without the transform."""
         return self._load_all() if self._cache is None else self._cache
 
     def _load(self, index: int) -> Tensor:

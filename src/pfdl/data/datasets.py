@@ -61,12 +61,12 @@ class DatasetSource:
 
     @property
     def description(self) -> Mapping[str, Any]:
-        """What these images are, for the manifest."""
+        """Return what these images are, for the manifest."""
         return {"kind": "dataset", "type": type(next(iter(self._parts.values()))).__name__}
 
     @property
     def samples(self) -> tuple[Sample, ...]:
-        """Every image, in the order of the sets and of their numbers.
+        """Return every image, in the order of the sets and of their numbers.
 
         Raises:
             ValueError: If an item is not what is described above.

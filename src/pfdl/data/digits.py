@@ -62,7 +62,7 @@ class DigitSource:
 
 
 def find_digits(folder: str | Path | None = None, *, download: bool = False) -> DigitSource:
-    """MNIST if it can be had, otherwise scikit-learn's digits.
+    """Return MNIST if it can be had, otherwise scikit-learn's digits.
 
     Args:
         folder: Where the four MNIST files are; by default what the environment variable ``PFDL_MNIST`` says.
@@ -109,7 +109,7 @@ def download_mnist(folder: Path) -> DigitSource:
     """Read MNIST from ``folder``, letting torchvision fetch it first if it is not there.
 
     Args:
-        folder: Where the files are or shall be.
+        folder: Where the files are, or will be.
 
     Returns:
         The digits.
@@ -132,7 +132,7 @@ def download_mnist(folder: Path) -> DigitSource:
 
 
 def bundled_digits() -> DigitSource:
-    """The 1,797 digits of 8×8 pixels that scikit-learn brings, enlarged threefold and framed to MNIST's 28×28."""
+    """Return scikit-learn's 1,797 digits of 8×8 pixels, enlarged threefold and framed to MNIST's 28×28."""
     from sklearn.datasets import load_digits
 
     small, labels = load_digits(return_X_y=True)

@@ -102,7 +102,7 @@ def _bricks(x: Array, y: Array, rng: np.random.Generator) -> Array:
 
 
 def clouds(x: Array, y: Array, rng: np.random.Generator) -> Array:
-    """Smooth random blots: a sum of waves in random directions."""
+    """Draw smooth random blots: a sum of waves in random directions."""
     total = np.zeros_like(x)
     for _ in range(5):
         kx, ky, phase = rng.normal(0, 4, (3, len(x), 1, 1)).astype(np.float32)

@@ -134,12 +134,12 @@ def to_tensor(image: Image.Image, size: int) -> Tensor:
 
 
 def hash_bytes(content: bytes) -> str:
-    """SHA-256 of a file's content, in hexadecimal."""
+    """Return the SHA-256 of a file's content, in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 
 def hash_pixels(image: Image.Image) -> str:
-    """SHA-256 of what an RGB image shows, the same for every lossless way of storing it."""
+    """Return the SHA-256 of what an RGB image shows, the same for every lossless way of storing it."""
     digest = hashlib.sha256(f"{image.size[0]}x{image.size[1]}:".encode())
     for box in _strips(image):
         digest.update(image.crop(box).tobytes())
@@ -147,7 +147,7 @@ def hash_pixels(image: Image.Image) -> str:
 
 
 def _strips(image: Image.Image) -> Iterator[tuple[int, int, int, int]]:
-    """Whole rows, so few at a time that copies of them do not count."""
+    """Yield whole rows, so few at a time that copies of them do not count."""
     width, height = image.size
     rows = max(1, _STRIP // width)
     for top in range(0, height, rows):

@@ -27,7 +27,7 @@ class JoinedSource:
 
     @cached_property
     def samples(self) -> tuple[Sample, ...]:
-        """Every image, in the order of the paths.
+        """Return every image, in the order of the paths.
 
         Raises:
             ValueError: If the test images have classes that the training images do not have.
@@ -51,7 +51,7 @@ class JoinedSource:
 
     @property
     def description(self) -> Mapping[str, Any]:
-        """What these images are, for the manifest."""
+        """Return what these images are, for the manifest."""
         parts = {name: dict(part.description) for name, part in self._parts.items()}
         notes = [note for part in parts.values() for note in part.get("notes", ())]
         left = sum(sample.split == "test" for sample in self._parts["train"].samples)

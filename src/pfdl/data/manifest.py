@@ -68,46 +68,46 @@ class Manifest:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Names of the classes, sorted; a label is a position in this tuple."""
+        """Return the names of the classes, sorted; a label is a position in this tuple."""
         return tuple(sorted({row.class_name for row in self.rows}))
 
     @property
     def has_contexts(self) -> bool:
-        """Whether the training images come with contexts (all images, if there is no training set)."""
+        """Return whether the training images come with contexts (all images, if there is no training set)."""
         trained = [row for row in self.rows if "train" in row.sets]
         return any(row.context for row in trained or self.rows)
 
     @property
     def contexts(self) -> tuple[str, ...]:
-        """Names of the contexts of all classes, sorted; a context label is a position in this tuple."""
+        """Return the names of the contexts of all classes, sorted; a context label is a position in this tuple."""
         return tuple(sorted({row.context for row in self.rows}))
 
     @property
     def dominant(self) -> Mapping[str, str]:
-        """The dominant context of every class."""
+        """Return the dominant context of every class."""
         dominant: Mapping[str, str] = self.parameters["dominant"]
         return dominant
 
     @property
     def notes(self) -> Sequence[str]:
-        """What a user should know about how the split came about."""
+        """Return what a user should know about how the split came about."""
         notes: Sequence[str] = self.parameters.get("notes", ())
         return notes
 
     @property
     def set_names(self) -> tuple[str, ...]:
-        """Names of the sets that have images: train, validation, test, then the tests by ratio."""
+        """Return the names of the sets that have images: train, validation, test, then the tests by ratio."""
         return tuple(sorted({name for row in self.rows for name in row.sets}, key=_set_order))
 
     def rows_of(self, set_name: str) -> tuple[ManifestRow, ...]:
-        """The images of a set, in the order of the paths; ValueError if there is no such set."""
+        """Return the images of a set, in the order of the paths; ValueError if there is no such set."""
         rows = tuple(row for row in self.rows if set_name in row.sets)
         if not rows:
             raise ValueError(f"the manifest has no set {set_name!r}; it has {', '.join(map(repr, self.set_names))}.")
         return rows
 
     def numbers_of(self, set_name: str) -> tuple[list[int], list[int]]:
-        """Of the images of a set, the places of their classes in ``classes`` and of their contexts in ``contexts``."""
+        """Return the places of a set's labels in ``classes`` and of its contexts in ``contexts``."""
         rows = self.rows_of(set_name)
         class_of = {name: number for number, name in enumerate(self.classes)}
         context_of = {name: number for number, name in enumerate(self.contexts)}
@@ -115,7 +115,7 @@ class Manifest:
 
     @property
     def sha256(self) -> str:
-        """Hash of the CSV file, the same for the same images in the same sets."""
+        """Return the hash of the CSV file, the same for the same images in the same sets."""
         return hash_bytes(self._table().encode())
 
     def save(self, path: str | Path) -> tuple[Path, Path]:
@@ -206,7 +206,7 @@ def read_groups(source: str) -> dict[str, str]:
 
 
 def find_leaks(rows: Sequence[ManifestRow]) -> list[tuple[str, str]]:
-    """Pairs of files on different sides with the same content, whatever their names: (training, test)."""
+    """Return the pairs of files on different sides with the same content, whatever their names: (training, test)."""
     trained = {row.sha256: row.path for row in rows if row.side == "train"}
     return [(trained[row.sha256], row.path) for row in rows if row.side == "test" and row.sha256 in trained]
 

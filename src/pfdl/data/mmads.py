@@ -55,11 +55,11 @@ class MMADS:
 
     @property
     def feature_names(self) -> list[str]:
-        """Names of the columns: S1, S2, …, V1, V2, …."""
+        """Return the names of the columns: S1, S2, …, V1, V2, …."""
         return [f"S{i + 1}" for i in range(len(self.stable))] + [f"V{i + 1}" for i in range(len(self.unstable))]
 
     def frame(self) -> pd.DataFrame:
-        """The columns and the outcome (last, named ``y``) as a pandas table."""
+        """Return the columns and the outcome (last, named ``y``) as a pandas table."""
         import pandas as pd
 
         return pd.DataFrame(self.X, columns=self.feature_names).assign(y=self.y)
@@ -151,7 +151,7 @@ def make_mmads(
 
 
 def true_coefficients(p: int) -> FloatArray:
-    """The linear coefficients β of p columns: the cycle 1/3, −2/3, 1, −1/3, 2/3, −1 on S, zero on V."""
+    """Return the linear coefficients β of p columns: the cycle 1/3, −2/3, 1, −1/3, 2/3, −1 on S, zero on V."""
     return np.concatenate([np.resize(_COEFFICIENT_CYCLE, p // 2), np.zeros(p // 2)])
 
 
@@ -216,7 +216,7 @@ _DRAW: dict[Setting, Callable[[np.random.Generator, int, int], FloatArray]] = {
 
 
 def _covariance(setting: Setting, p: int) -> FloatArray:
-    """Covariance of (S, V) before the selection."""
+    """Return the covariance of (S, V) before the selection."""
     half = p // 2
     identity, following = (
         np.eye(half),
@@ -262,12 +262,12 @@ class _BiasedGivenRest:
 
 
 def _log_halves(t: FloatArray, rate: float) -> tuple[FloatArray, FloatArray]:
-    """Logs of ∫ φ(e) exp(−rate |t − e|) de over e < t and over e > t (both times exp(−rate²/2))."""
+    """Return the logs of ∫ φ(e) exp(−rate |t − e|) de over e < t and over e > t (both times exp(−rate²/2))."""
     return -rate * t + log_ndtr(t - rate), rate * t + log_ndtr(-t - rate)
 
 
 def _log_tilted_mass(t: FloatArray, rate: float) -> FloatArray:
-    """Log of E exp(−rate |t − e|), e ~ N(0, 1), up to a constant; largest at t = 0."""
+    """Return the log of E exp(−rate |t − e|), e ~ N(0, 1), up to a constant; largest at t = 0."""
     total: FloatArray = np.asarray(logsumexp(np.stack(_log_halves(t, rate)), axis=0))
     return total
 

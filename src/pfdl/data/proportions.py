@@ -152,7 +152,7 @@ def _draw_dominant(samples: Iterable[Sample], seed: int) -> dict[str, str]:
 
 
 def _shuffle(samples: Iterable[Sample], sides: Mapping[str, str], side: str, seed: int) -> Order:
-    """One side's images of every cell in the order in which all sets draw them, so that test sets share images."""
+    """Order one side's images of every cell as all sets draw them, so that test sets share images."""
     order: Order = {}
     for sample in sorted(samples, key=lambda sample: _chance(seed, "order", sample.sha256)):
         cell = order.setdefault(_cell(sample), [])
@@ -162,7 +162,7 @@ def _shuffle(samples: Iterable[Sample], sides: Mapping[str, str], side: str, see
 
 
 def _count_rounds(order: Order, dominant: Mapping[str, str], ratio: Ratio) -> dict[str, Rounds]:
-    """How often a:b can be drawn in every class before a context runs out."""
+    """Return how often a:b can be drawn in every class before a context runs out."""
     rounds: dict[str, Rounds] = {}
     for (class_name, context), paths in sorted(order.items()):
         needed = ratio.dominant if context == dominant[class_name] else ratio.minor
@@ -172,7 +172,7 @@ def _count_rounds(order: Order, dominant: Mapping[str, str], ratio: Ratio) -> di
 
 
 def _describe_shortage(rounds: Mapping[str, Rounds]) -> str:
-    """Which classes do not suffice for one round, in words; empty if all do."""
+    """Say which classes do not suffice for one round, in words; empty if all do."""
     return "; ".join(
         f"class {name!r} has {limit.available} image(s) in context {limit.context!r} where {limit.needed} are needed"
         for name, limit in rounds.items()
@@ -191,7 +191,7 @@ def _draw(order: Order, dominant: Mapping[str, str], ratio: Ratio, rounds: Mappi
 def _draw_training(
     order: Order, dominant: Mapping[str, str], ratio: Ratio, validation_fraction: float
 ) -> dict[str, set[str]]:
-    """Whole rounds for training and whole rounds for validation: both have the proportions of the training set."""
+    """Draw whole rounds for training and whole rounds for validation: both have the proportions of the training set."""
     rounds = _count_rounds(order, dominant, ratio)
     if short := _describe_shortage(rounds):
         raise ValueError(
@@ -215,5 +215,5 @@ def _cell(sample: Sample) -> Cell:
 
 
 def _chance(seed: int, *parts: str) -> str:
-    """What a sort by it shuffles: a hash that depends on the seed and on what is shuffled, not on its position."""
+    """Return a hash to sort by, which shuffles: it depends on the seed and the item, not on its position."""
     return hashlib.sha256("\0".join([str(seed), *parts]).encode()).hexdigest()

@@ -70,14 +70,14 @@ class Shapes:
 
     @cached_property
     def images(self) -> Tensor:
-        """All images as bytes, shape (8 · 8 · per_cell, 3, 64, 64), in the order of ``samples``; drawn on first use."""
+        """Draw all images on first use: bytes, shape (8 · 8 · per_cell, 3, 64, 64), in the order of ``samples``."""
         with ThreadPoolExecutor(os.cpu_count()) as pool:  # NumPy works outside the interpreter lock
             cells = pool.map(self._draw_cell, *zip(*product(OUTLINES, TEXTURES), strict=True))
             return torch.from_numpy(np.concatenate(list(cells)))
 
     @cached_property
     def samples(self) -> tuple[Sample, ...]:
-        """Every image, in the order of the paths.
+        """Return every image, in the order of the paths.
 
         The hash is that of the recipe: pixels may differ by a rounding between processors, and splits must not.
         """
@@ -91,7 +91,7 @@ class Shapes:
 
     @property
     def description(self) -> Mapping[str, Any]:
-        """What these images are, for the manifest."""
+        """Return what these images are, for the manifest."""
         return {
             "kind": "shapes",
             "recipe": RECIPE,
@@ -101,7 +101,7 @@ class Shapes:
         }
 
     def load(self, path: str, size: int, sha256: str) -> Tensor:
-        """One image.
+        """Return one image.
 
         Args:
             path: ``class/context/number``.
@@ -131,7 +131,7 @@ class Shapes:
         return {sample.path: index for index, sample in enumerate(self.samples)}
 
     def _draw_cell(self, shape: str, texture: str) -> NDArray[np.uint8]:
-        """All images of a class in a context, in stacks that fit a processor's cache.
+        """Return all images of a class in a context, in stacks that fit a processor's cache.
 
         Every stack has its own streams of chance, for the background, the things before it and the noise: the first
         images stay what they are when there are to be more of them, the shapes when the strength changes.
@@ -150,7 +150,7 @@ class Shapes:
 
 
 def _grid(rng: np.random.Generator, turn: float, scale: tuple[float, float], shift: float) -> tuple[Array, Array]:
-    """Coordinates of every pixel of a stack of images, turned by up to ±turn, scaled and shifted at random."""
+    """Return the coordinates of a stack's pixels, turned by up to ±turn, scaled and shifted at random."""
     axis = np.linspace(-1, 1, SIZE, dtype=np.float32)
     angle, factor = _uniform(rng, -turn, turn), _uniform(rng, *scale)
     x = axis[None, None, :] - _uniform(rng, -shift, shift)

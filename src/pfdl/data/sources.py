@@ -48,14 +48,14 @@ class ContextSource(Protocol):
 
     @property
     def samples(self) -> Sequence[Sample]:
-        """Every usable image, in the order of the paths."""
+        """Return every usable image, in the order of the paths."""
 
     @property
     def description(self) -> Mapping[str, Any]:
-        """What these images are, for the manifest: entries that JSON can hold, the first of them ``kind``."""
+        """Return what these images are, for the manifest: entries that JSON can hold, the first of them ``kind``."""
 
     def load(self, path: str, size: int, sha256: str) -> Tensor:
-        """One image as bytes of shape (3, size, size); raises ValueError if its content has not this hash."""
+        """Return one image as bytes of shape (3, size, size); raises ValueError if its content has not this hash."""
 
 
 class BadImagesError(ValueError):
@@ -114,11 +114,11 @@ class FileSource(ABC):
     @property
     @abstractmethod
     def description(self) -> Mapping[str, Any]:
-        """What these images are, for the manifest; the place on this machine is no part of it."""
+        """Return what these images are, for the manifest; the place on this machine is no part of it."""
 
     @property
     def samples(self) -> tuple[Sample, ...]:
-        """Every usable image, in the order of the paths.
+        """Return every usable image, in the order of the paths.
 
         Raises:
             BadImagesError: If there are unusable files and they are not to be skipped.
@@ -128,7 +128,7 @@ class FileSource(ABC):
 
     @property
     def bad_images(self) -> tuple[BadImage, ...]:
-        """The files that were left out, and why; raises as ``samples`` does."""
+        """Return the files that were left out, and why; raises as ``samples`` does."""
         return self._scan()[1]
 
     def load(self, path: str, size: int, sha256: str) -> Tensor:
@@ -236,7 +236,7 @@ class ContextFolder(FileSource):
 
     @property
     def description(self) -> Mapping[str, Any]:
-        """What these images are, for the manifest."""
+        """Return what these images are, for the manifest."""
         notes = [
             f"{name} in the folder was not read: classes are the folders. Give the table itself to use it."
             for name in ("metadata.csv", "metadata.parquet")

@@ -56,7 +56,7 @@ class SpuCoMNIST:
 
     In the training images a share of each class, the strength, has the colour of its class; the rest has the other four
     colours in equal parts. In validation and test all 25 groups are alike. The smaller the coloured square, the harder
-    the colour is to see, for a model and for whoever looks for contexts.
+    the colour is to see, for a model and for the inference of contexts.
 
     Args:
         digits: Grey digits, or the folder of the four MNIST files, or nothing: then the environment variable

@@ -50,7 +50,7 @@ class Columns:
 
     @property
     def are_given(self) -> bool:
-        """Whether any column is named."""
+        """Return whether any column is named."""
         return any(value is not None for value in asdict(self).values())
 
     def find(self, table: Path, names: list[str], hints: Mapping[str, str] | None = None) -> Columns:
@@ -123,7 +123,7 @@ class MetadataTable(FileSource):
 
     @property
     def description(self) -> Mapping[str, Any]:
-        """What these images are, for the manifest: among others, which columns were read."""
+        """Return what these images are, for the manifest: among others, which columns were read."""
         left_out = self.left_out()  # reads the table, and so finds the columns
         return {
             "kind": "table",

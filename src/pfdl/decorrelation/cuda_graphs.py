@@ -1,7 +1,7 @@
 """Both steps of a mini-batch as one CUDA graph: fifty small launches become one.
 
 The kernels of a step take less time than Python takes to launch them. After a few batches of one shape the step is
-recorded and from then on replayed. It is recorded anew when anything changed that a record fixes: the shape, where
+recorded and from then on replayed. It is recorded again when anything changed that a record fixes: the shape, where
 g's parameters and their moments lie, or a number of the optimiser.
 """
 

@@ -200,7 +200,7 @@ class FeatureDecomposition(nn.Module):
         )
 
     def _visible_to_all(self, u: Tensor, conditioning: Tensor | None) -> Tensor | None:
-        """What the conditioning inputs add to the first layer's pre-activations, shape (n, h)."""
+        """Return what the conditioning inputs add to the first layer's pre-activations, shape (n, h)."""
         if self.conditioning_weight is None:
             if conditioning is not None:
                 raise ValueError(
@@ -218,7 +218,7 @@ class FeatureDecomposition(nn.Module):
         return nn.functional.linear(conditioning.to(u.dtype), self.conditioning_weight)
 
     def _activation(self) -> Callable[[Tensor], Tensor]:
-        """The activation with its parameters bound now, for recomputation may happen after they have changed."""
+        """Return the activation with its parameters bound now, for recomputation may happen after they have changed."""
         activation = self.activation
         if not isinstance(activation, nn.Module):
             return activation

@@ -32,7 +32,7 @@ class Diagnostics:
 
     @property
     def r2(self) -> Tensor | None:
-        """R² of g for each feature on the last batch it was fitted to, before the update.
+        """Return the R² of g for each feature on the last batch it was fitted to, before the update.
 
         1: wholly predictable from the others, 0: no better than its mean. NaN for a feature that was constant.
         """
@@ -42,7 +42,7 @@ class Diagnostics:
 
     @property
     def explained(self) -> Tensor | None:
-        """The share of all the features' variance that g explained on that batch.
+        """Return the share of all the features' variance that g explained on that batch.
 
         Not the mean of ``r2``: one nearly constant feature would drown the others.
         """
@@ -52,12 +52,12 @@ class Diagnostics:
 
     @property
     def level_part(self) -> Tensor | None:
-        """L_decorr with only its level terms, see :func:`pfdl.decorrelation.functional.decorrelation_parts`."""
+        """Return L_decorr with only its level terms, see :func:`pfdl.decorrelation.functional.decorrelation_parts`."""
         return None if self.levels is None else self.levels.square().mean()
 
     @property
     def covariance_part(self) -> Tensor | None:
-        """L_decorr with only its covariance terms, see :func:`pfdl.decorrelation.functional.decorrelation_parts`."""
+        """Return L_decorr with covariance terms only, see :func:`pfdl.decorrelation.functional.decorrelation_parts`."""
         return None if self.covariances is None else self.covariances.square().mean()
 
     def summary(self) -> dict[str, float]:

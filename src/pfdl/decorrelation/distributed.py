@@ -9,36 +9,26 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-
-def world_size() -> int:
-    """Return the number of processes that train together; 1 outside ``torch.distributed``."""
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+from pfdl._internal.processes import gather_numbers, gather_objects
 
 
 class Batch:
     """The batch of one process as a part of the batch of all of them.
 
     Args:
-        total: Samples of all processes; a tensor where counting them must not wait for a GPU.
+        total: Samples of all processes.
         processes: How many take part.
     """
 
-    def __init__(self, total: int | Tensor, processes: int = 1) -> None:
+    def __init__(self, total: int, processes: int = 1) -> None:
         self.total = total
         self.processes = processes
-
-    @classmethod
-    def of_all(cls, rows: int, device: torch.device) -> Batch:
-        """Count the samples of all processes without waiting for the device."""
-        total = torch.tensor(float(rows), device=device)
-        dist.all_reduce(total)
-        return cls(total, world_size())
 
     def sum(self, value: Tensor) -> Tensor:
         """Return the sum over all processes, with a gradient.
@@ -74,42 +64,53 @@ class Batch:
         return squares / self.total
 
 
-def meet(rows: int, device: torch.device, problem: Exception | None, signature: str, ready: bool) -> tuple[int, bool]:
-    """Let all processes go on, or stop, together. Waits for the device.
+class Meeting(NamedTuple):
+    """What the processes told each other: how many samples each of them has, and for each further number all of it."""
+
+    rows: list[int]
+    numbers: list[list[int]]
+
+    def batch(self, least: int = 1) -> Batch:
+        """Return the union of their batches; raise ValueError if it has fewer samples than ``least``."""
+        if sum(self.rows) < least:
+            raise ValueError(f"all processes together have a batch of {sum(self.rows)}; give at least {least} samples.")
+        return Batch(sum(self.rows), len(self.rows))
+
+
+def meet(rows: int, problem: Exception | None, signature: str, *numbers: int) -> Meeting:
+    """Let all processes go on, or stop, together; nobody waits for a GPU.
 
     A process that raised alone would leave the others waiting for it.
 
     Args:
         rows: Samples of this process.
-        device: Where the processes exchange numbers.
         problem: Why this process cannot use its batch; None if it can.
         signature: What must be the same in all processes.
-        ready: Whether this process has nothing to be given by the first.
-
-    Returns:
-        The samples of all processes, and whether all of them are ready.
+        *numbers: What all are told.
 
     Raises:
         Exception: ``problem``, if there is one.
         ValueError: If another process has a problem, or another signature.
     """
-    mine = torch.tensor([rows, problem is not None, zlib.crc32(signature.encode()), ready], device=device)
-    everyone = [torch.empty_like(mine) for _ in range(world_size())]
-    dist.all_gather(everyone, mine)
-    counts, problems, signatures, readies = torch.stack(everyone).T.tolist()
-    if problem is not None:
-        raise problem
+    everyone = gather_numbers(rows, problem is not None, zlib.crc32(signature.encode()), *numbers)
+    counts, problems, signatures, *told = (list(column) for column in zip(*everyone, strict=True))
     if any(problems):
+        reasons = gather_objects(None if problem is None else str(problem))
+        if problem is not None:
+            raise problem
+        which = problems.index(1)
         raise ValueError(
-            f"process {problems.index(1)} cannot use its features and says why; another process cannot go on without "
-            "it. Nothing was updated."
-        )
-    if len(set(signatures)) > 1:
-        raise ValueError(
-            f"the processes have built their penalties differently: this one has {signature}; build all of them alike. "
+            f"process {which} cannot use its batch, and no other goes on without it: {reasons[which]} "
             "Nothing was updated."
         )
-    return sum(counts), all(readies)
+    if len(set(signatures)) > 1:
+        texts = gather_objects(signature)
+        other = next(index for index, text in enumerate(texts) if text != texts[0])
+        raise ValueError(
+            f"the processes do not train alike: process 0 has {texts[0]}; process {other} has {texts[other]}. Build "
+            "all of them alike. Nothing was updated."
+        )
+    return Meeting(counts, told)
 
 
 def share_from_first(tensors: Iterable[Tensor]) -> None:
@@ -119,20 +120,16 @@ def share_from_first(tensors: Iterable[Tensor]) -> None:
             dist.broadcast(tensor.data, 0)
 
 
-def union_of(rows: int, device: torch.device, problem: Exception | None, signature: str) -> Batch:
-    """Join the batches of all processes; on a GPU without waiting for it, so that a problem stops this process only.
+def gather_rows(values: Tensor, rows: Sequence[int], rank: int) -> Tensor:
+    """Return the rows of all processes in their order, with a gradient that follows :meth:`Batch.sum`.
 
     Args:
-        rows: Samples of this process.
-        device: Where they are.
-        problem: Why this process cannot use its batch; None if it can.
-        signature: What must be the same in all processes.
+        values: The rows of this process; all processes have them in one dtype and width.
+        rows: How many each process has.
+        rank: Which process this is.
     """
-    if device.type != "cuda":
-        return Batch(meet(rows, device, problem, signature, True)[0], world_size())
-    if problem is not None:
-        raise problem
-    return Batch.of_all(rows, device)
+    result: Tensor = _Rows.apply(values, rows, rank)
+    return result
 
 
 class _Sum(torch.autograd.Function):
@@ -148,3 +145,21 @@ class _Sum(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         result: Tensor = _Sum.apply(gradient)
         return result
+
+
+class _Rows(torch.autograd.Function):
+    """The rows of all processes, of which each may have another number."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, rows: Sequence[int], rank: int) -> Tensor:
+        ctx.rows, ctx.rank = rows, rank
+        padded = values.new_zeros(max(rows), *values.shape[1:])  # an exchange takes tensors of one size
+        padded[: len(values)] = values
+        everyone = [torch.empty_like(padded) for _ in rows]
+        dist.all_gather(everyone, padded)
+        return torch.cat([theirs[:count] for theirs, count in zip(everyone, rows, strict=True)])
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        # All processes compute the same loss of the same rows: the sum of their gradients is a multiple of this one.
+        return len(ctx.rows) * torch.split(gradient, ctx.rows)[ctx.rank], None, None

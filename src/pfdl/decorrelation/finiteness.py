@@ -97,7 +97,7 @@ class FiniteGuard:
 
     @staticmethod
     def serves(optimizer: Optimizer) -> bool:
-        """Whether the optimiser can skip an update by a flag on the device, as the fused Adam does for GradScaler."""
+        """Return whether the optimiser can skip an update by a flag on the device, as fused Adam can."""
         return isinstance(optimizer, (Adam, AdamW)) and all(group["fused"] for group in optimizer.param_groups)
 
     def marked(self, unexplained: Tensor, u: Tensor) -> Tensor:
@@ -138,6 +138,6 @@ def largest_feature(dtype: torch.dtype) -> float:
 
 
 def _overflows(unexplained: Tensor, gradients: Sequence[Tensor]) -> Tensor:
-    """Whether L_g is not finite, or the squares of its gradient, which Adam takes, are not."""
+    """Return whether L_g is not finite, or the squares of its gradient, which Adam takes, are not."""
     squares = torch.stack([gradient.square().sum() for gradient in gradients]).sum()
     return torch.isfinite(squares + unexplained.mean()).logical_not_()

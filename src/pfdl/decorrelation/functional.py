@@ -49,7 +49,7 @@ def decomposition_loss(features: Tensor, correlated: Tensor) -> Tensor:
 
 
 def decorrelation_loss(features: Tensor, correlated: Tensor, *, form: str = "paper", center: str = "none") -> Tensor:
-    r"""Return how strongly the correlated part of each feature goes along with the other features.
+    r"""Return how strongly the correlated part of each feature is correlated with the other features.
 
     With :math:`C_{jk} = \frac1n \sum_i \tilde U_{ij} U_{ik}`, the two forms are
 

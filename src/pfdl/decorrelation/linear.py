@@ -8,7 +8,7 @@ matrix in blocks, one K answers for all p regressions and all n samples left out
 * leaving a sample out divides its residual by one minus its leverage.
 
 So the cost is O(n·p·min(n, p)), not that of n·p regressions. g is linear here, which is what makes it exact: no
-training, no seed, and no sample is spared. A network may find more, where features are not linear in each other.
+training, no seed, and no sample is held back. A network may find more, where features are not linear in each other.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def predict_left_out(features: FloatArray, groups: NDArray[np.intp] | None = Non
     Args:
         features: Shape (n, p).
         groups: For each sample the number of its group, shape (n,): every group has a mean of its own, so that what is
-            measured goes on within the groups. By default all samples are one group.
+            measured happens within the groups. By default all samples are one group.
 
     Returns:
         The predictions and their R². Features are scaled by all samples, which no fit leaves out.
@@ -117,7 +117,7 @@ class _Spectrum:
         return result
 
     def diagonal(self, penalty: float) -> FloatArray:
-        """The diagonal of K."""
+        """Return the diagonal of K."""
         result: FloatArray = 1 / penalty + self.vectors**2 @ self._beyond(penalty)
         return result
 
@@ -133,13 +133,13 @@ class _Spectrum:
         return coefficients, partial
 
     def _beyond(self, penalty: float) -> FloatArray:
-        """What K has in the directions of V beyond the 1/λ that it has everywhere."""
+        """Return what K has in the directions of V beyond the 1/λ that it has everywhere."""
         result: FloatArray = 1 / (self.values**2 + penalty) - 1 / penalty
         return result
 
 
 def group_means(features: FloatArray, groups: NDArray[np.intp], number: int | None = None) -> FloatArray:
-    """The mean of each group, shape (groups, p); zero for a group without samples.
+    """Return the mean of each group, shape (groups, p); zero for a group without samples.
 
     Args:
         features: Shape (n, p).

@@ -12,11 +12,12 @@ from typing import Any, Protocol, TypeVar, cast
 import torch
 from torch import Tensor
 
+from pfdl._internal.processes import world_size
 from pfdl._internal.validation import check_choice, check_count, check_features, check_matrix
 from pfdl.decorrelation.backend import StepBackend
 from pfdl.decorrelation.decomposition import FeatureDecomposition
 from pfdl.decorrelation.diagnostics import Diagnostics, GradientParts
-from pfdl.decorrelation.distributed import Batch, meet, share_from_first, world_size
+from pfdl.decorrelation.distributed import Batch, meet, share_from_first
 from pfdl.decorrelation.finiteness import Finiteness, WaitingCheck
 from pfdl.decorrelation.functional import CENTERINGS, FORMS, standardize_of
 from pfdl.decorrelation.steps import Algorithm, Steps
@@ -30,7 +31,7 @@ class DataShape(Protocol):
 
     @property
     def num_features(self) -> int:
-        """The width of the embedding."""
+        """Return the width of the embedding."""
         ...
 
 
@@ -286,7 +287,7 @@ class PartialDecorrelation(TrainedDecomposition):
                 if not together:
                     raise
                 problem = error
-            batch = self._union(rows, problem, finiteness) if together else Batch(rows)
+            batch = self._union(rows, problem) if together else Batch(rows)
             if self.standardize:
                 u = standardize_of(u, batch)
             yield self._backend.begin(algorithm, u, batch, finiteness, both=fits and penalises), weight
@@ -298,21 +299,14 @@ class PartialDecorrelation(TrainedDecomposition):
         elif finiteness is self._backend.guard:
             self._backend.guard.raise_if_seen()
 
-    def _union(self, rows: int, problem: Exception | None, finiteness: Finiteness) -> Batch:
+    def _union(self, rows: int, problem: Exception | None) -> Batch:
         """Join the batches of all processes; the first time, g becomes that of the first process everywhere."""
-        parameters = list(self.decomposition.parameters())
-        device = parameters[0].device
-        if finiteness is self._backend.guard and self.is_shared:
-            if problem is not None:
-                raise problem  # alone: the other processes do not wait for the GPU to hear of it
-            return Batch.of_all(rows, device)
-        total, everywhere = meet(rows, device, problem, self._signature(), self.is_shared)
-        if total < 2:
-            raise ValueError(f"all processes together have a batch of {total}; a correlation needs at least 2 samples.")
-        if not everywhere:
-            share_from_first(parameters)
+        meeting = meet(rows, problem, self._signature(), self.is_shared)
+        batch = meeting.batch(least=2)  # one sample has no correlation
+        if not all(meeting.numbers[0]):
+            share_from_first(self.decomposition.parameters())
             self.is_shared = True
-        return Batch(total, world_size())
+        return batch
 
     def _signature(self) -> str:
         """Say what must be the same in all processes."""

@@ -44,7 +44,7 @@ class TrainedDecomposition(AtomicModule):
         self.register_load_state_dict_post_hook(_let_optimizer_follow)  # type: ignore[no-untyped-call]
 
     def get_extra_state(self) -> dict[str, Any]:
-        """The optimiser of g and the count of fits, for ``state_dict``."""
+        """Return the optimiser of g and the count of fits, for ``state_dict``."""
         return {"optimizer": self.optimizer.state_dict(), "completed_fits": self.completed_fits}
 
     def set_extra_state(self, state: Mapping[str, Any]) -> None:

@@ -8,20 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pfdl.contexts.groups import Accuracies, GroupAccuracy, Mixture, count_groups, measure_accuracy
 from pfdl.decorrelation.linear import predict_left_out
 from pfdl.diagnosis.clusters import cluster_features
 from pfdl.diagnosis.contexts import ContextReading, read_context
-from pfdl.diagnosis.groups import Accuracies, GroupAccuracy, Mixture, count_groups, measure_accuracy
-from pfdl.diagnosis.reliance import (
-    Comparison,
-    ContextReliance,
-    compare_reliance,
-    goes_together,
-    measure_reliance,
-    usual_contexts_of,
-)
+from pfdl.diagnosis.reliance import compare_reliance, goes_together, measure_reliance, usual_contexts_of
 from pfdl.diagnosis.result import Diagnosis
 from pfdl.diagnosis.shift import ShiftCurve, accuracy_under_shift
+from pfdl.diagnosis.verdict import Comparison, ContextReliance
 
 __all__ = [
     "Accuracies",
@@ -53,7 +47,7 @@ def diagnose(
     usual_contexts: Mapping[Any, Any] | None = None,
     seed: int = 0,
 ) -> Diagnosis:
-    """Say whether a model relies on the context, and how its features hang together.
+    """Say whether a model relies on the context, and how far its features predict each other.
 
     The answer comes from the predictions: is a class recognised worse outside the context that goes with it in
     training? Besides, every feature is predicted from all the others by ridge regression, on samples left out of the

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pfdl.contexts.groups import Accuracies
 from pfdl.diagnosis.clusters import NO_CLUSTER
 from pfdl.diagnosis.contexts import ContextReading
-from pfdl.diagnosis.groups import Accuracies
-from pfdl.diagnosis.reliance import CANNOT_TELL, NO, YES, ContextReliance
 from pfdl.diagnosis.shift import ShiftCurve
+from pfdl.diagnosis.verdict import CANNOT_TELL, NO, YES, ContextReliance
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,24 +86,24 @@ class Diagnosis:
 
     @property
     def answer(self) -> str:
-        """Whether the model relies on the context: ``"yes"``, ``"no"`` or ``"cannot tell"``."""
+        """Return whether the model relies on the context: ``"yes"``, ``"no"`` or ``"cannot tell"``."""
         return CANNOT_TELL if self.reliance is None else self.reliance.answer
 
     @property
     def num_varying(self) -> int:
-        """Number of features that are not constant."""
+        """Return the number of features that are not constant."""
         return int(np.sum(self.clusters != NO_CLUSTER))
 
     def most_correlated_samples(self, count: int) -> IndexArray:
-        """The samples with the largest correlated part, largest first."""
+        """Return the samples with the largest correlated part, largest first."""
         return np.argsort(-self.correlated_part, kind="stable")[:count]
 
     def least_correlated_samples(self, count: int) -> IndexArray:
-        """The samples with the smallest correlated part, smallest first."""
+        """Return the samples with the smallest correlated part, smallest first."""
         return np.argsort(self.correlated_part, kind="stable")[:count]
 
     def frame(self) -> pd.DataFrame:
-        """One row per feature, the most predictable first."""
+        """Return one row per feature, the most predictable first."""
         import pandas as pd
 
         table = pd.DataFrame(
@@ -118,7 +118,7 @@ class Diagnosis:
         return table.iloc[self.ranking]
 
     def summary(self) -> dict[str, Any]:
-        """The figures that fit in a line each."""
+        """Return the figures that fit in a line each."""
         varying = self.clusters[self.clusters != NO_CLUSTER]
         off_diagonal = ~np.eye(len(self.order), dtype=bool)
         found: dict[str, Any] = {

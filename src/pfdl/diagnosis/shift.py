@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfdl._internal.validation import check_count
-from pfdl.diagnosis.groups import GroupAccuracy, Mixture
+from pfdl.contexts.groups import GroupAccuracy, Mixture
 
 FloatArray = NDArray[np.float64]
 

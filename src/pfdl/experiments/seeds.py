@@ -44,6 +44,8 @@ def train_seed(
         split,
         folder,
         device=device,
+        devices=1,
+        nodes=1,
         num_workers=num_workers,
         loggers=loggers,
     )

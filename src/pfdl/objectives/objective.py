@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 from collections.abc import Iterable, Mapping
-from typing import cast
+from functools import cache
+from typing import Any, TypeGuard, cast
 
+import torch
 from torch import Tensor, nn
 
 from pfdl._internal.modules import AtomicModule
+from pfdl._internal.processes import world_size
+from pfdl.decorrelation.distributed import meet
 from pfdl.objectives.base import Part
 from pfdl.objectives.risk import sample_risks
+from pfdl.objectives.union import Tensors, Union
 from pfdl.objectives.weightings import Uniform, Weighting
 
 
@@ -22,10 +29,15 @@ class Objective(AtomicModule):
     If a penalty asks for it (:meth:`pfdl.objectives.penalties.Penalty.divisor`), everything is divided by its weight,
     as in the published code of IRM: otherwise the gradient would jump when a large weight takes effect.
 
+    Under ``torch.distributed`` the loss and its gradient are those of the union of all processes' batches, whatever
+    the parts (``docs/distributed.md``).
+
     Args:
         penalties: What is added to the risk; each penalty carries its own weight.
         weighting: How much each sample counts in the risk; all the same by default.
         label_smoothing: Share of the target that is spread over all classes, from 0 to below 1.
+        synchronize: Under ``torch.distributed``, take all processes' batches for one while training. All processes
+            must then call alike.
 
     Raises:
         TypeError: If a penalty does not say what it ``needs``.
@@ -40,12 +52,18 @@ class Objective(AtomicModule):
     """
 
     def __init__(
-        self, penalties: Iterable[nn.Module] = (), weighting: Weighting | None = None, *, label_smoothing: float = 0.0
+        self,
+        penalties: Iterable[nn.Module] = (),
+        weighting: Weighting | None = None,
+        *,
+        label_smoothing: float = 0.0,
+        synchronize: bool = True,
     ) -> None:
         super().__init__()
         if not 0 <= label_smoothing < 1:
             raise ValueError(f"label_smoothing is {label_smoothing}; give a number from 0 to below 1.")
         self.label_smoothing = label_smoothing
+        self.synchronize = synchronize
         self.penalties = nn.ModuleList(penalties)
         self.weighting = weighting or Uniform()
         for penalty in self.penalties:
@@ -77,22 +95,74 @@ class Objective(AtomicModule):
             A scalar.
 
         Raises:
-            ValueError: If something that a part needs was not given.
+            ValueError: If something that a part needs was not given, or a part cannot use it. No part has changed then.
         """
         divisor = self.divisor()
-        risks = sample_risks(logits, labels, self.label_smoothing)
-        batch = {
-            "risks": risks,
-            "features": features,
+        batch: dict[str, Tensor | None] = {
             "logits": logits,
             "labels": labels,
+            "features": features,
             "environments": environments,
         }
-        weights: Tensor = self.weighting(*(tensor.detach() for tensor in _needed(self.weighting, batch)))
-        loss: Tensor = (weights * risks).mean()
-        for penalty in self._penalties():
-            loss = loss + penalty(*_needed(penalty, batch))
+        union = self._join(batch)
+        with union.same_draws():
+            weights, *penalties = self._call_parts(union)
+        loss = union.mean(union.own(weights) * cast(Tensor, union.here["risks"]))
+        for penalty in penalties:
+            loss = loss + penalty
         return loss / divisor
+
+    def _join(self, batch: dict[str, Tensor | None]) -> Union:
+        """Add the risks to a batch and join it with those of the other processes, after a look at all of them."""
+        parts: list[Part] = [self.weighting, *self._penalties()]
+        if not (self.synchronize and self.training and world_size() > 1):
+            self._complete(batch, parts)
+            return Union(batch, (), None)
+        rows, problem, signature = 0, None, ""
+        try:
+            rows = self._complete(batch, parts)
+            signature = _signature(parts, batch)
+        except Exception as error:
+            problem = error
+        features = batch["features"]
+        rows_of_features = len(features) if isinstance(features, Tensor) and features.ndim else 0
+        meeting = meet(rows, problem, signature, int(torch.randint(2**31, ())), rows_of_features)
+        meeting.batch()  # raises if nobody has a sample
+        return Union(batch, {name for part in parts if not _joins_itself(part) for name in part.needs}, meeting)
+
+    def _complete(self, batch: dict[str, Tensor | None], parts: Iterable[Part]) -> int:
+        """Add the risks to a batch, raise unless it has what all parts need, and return the number of its samples."""
+        logits, labels = cast(tuple[Tensor, Tensor], (batch["logits"], batch["labels"]))
+        batch["risks"] = sample_risks(logits, labels, self.label_smoothing)
+        for part in parts:
+            for name in part.needs:
+                if batch[name] is None:
+                    raise ValueError(f"{type(part).__name__} needs {name}; pass {name}=... to the objective.")
+        return len(labels)
+
+    def _call_parts(self, union: Union) -> list[Tensor]:
+        """Return the weights and each penalty; if a part raises, all of them are as they were.
+
+        A part that raises has changed nothing of its own. What was called before it is put back from a copy; the part
+        with the most parameters, such as g of PFDL, is called last, so that it is never copied.
+        """
+        parts: list[Part] = [self.weighting, *self._penalties()]
+        needed = [_needed(part, union) for part in parts]
+        needed[0] = [tensor.detach() for tensor in needed[0]]
+        order = sorted(range(len(parts)), key=lambda place: _num_parameters(parts[place]))
+        found: dict[int, Tensor] = {}
+        copies: list[tuple[nn.Module, Mapping[str, Any]]] = []
+        try:
+            for place in order:
+                part = parts[place]
+                if self.training and place != order[-1] and _has_state(part):
+                    copies.append((part, copy.deepcopy(part.state_dict())))
+                found[place] = part(*needed[place])
+        except BaseException:
+            for module, state in copies:
+                module.load_state_dict(state)
+            raise
+        return [found[place] for place in range(len(parts))]
 
     def divisor(self) -> float:
         """Return what the next call divides its loss by; divide a regulariser that is added outside by it, too."""
@@ -105,25 +175,57 @@ class Objective(AtomicModule):
 
     @property
     def needs(self) -> set[str]:
-        """All that the parts of this objective read."""
+        """Return all that the parts of this objective read."""
         parts: list[Part] = [self.weighting, *self._penalties()]
         return {name for part in parts for name in part.needs} - {"risks"}
 
     @property
     def needs_contexts(self) -> bool:
-        """Whether some part reads the environment or context of each sample."""
+        """Return whether some part reads the environment or context of each sample."""
         return "environments" in self.needs
 
     def _penalties(self) -> list[Part]:
         return [cast(Part, penalty) for penalty in self.penalties]
 
 
-def _needed(part: Part, batch: Mapping[str, Tensor | None]) -> list[Tensor]:
-    """Return those tensors of the batch that a penalty or weighting reads."""
-    tensors = []
-    for name in part.needs:
-        tensor = batch[name]
-        if tensor is None:
-            raise ValueError(f"{type(part).__name__} needs {name}; pass {name}=... to the objective.")
-        tensors.append(tensor)
-    return tensors
+def _num_parameters(part: Part) -> int:
+    return sum(parameter.numel() for parameter in part.parameters()) if isinstance(part, nn.Module) else 0
+
+
+def _has_state(part: Part) -> TypeGuard[nn.Module]:
+    if not isinstance(part, nn.Module):
+        return False
+    kinds = {type(module) for module in part.modules()}
+    extra = any(kind.get_extra_state is not nn.Module.get_extra_state for kind in kinds)
+    return extra or any(True for _ in part.parameters()) or any(True for _ in part.buffers())
+
+
+def _joins_itself(part: Part) -> bool:
+    """Whether a part sums over processes itself, which it says by having a switch for it."""
+    return hasattr(part, "synchronize")
+
+
+def _needed(part: Part, union: Union) -> list[Tensor]:
+    """Return the tensors that a penalty or weighting reads."""
+    tensors = union.here if _joins_itself(part) else union.everywhere
+    return [cast(Tensor, tensors[name]) for name in part.needs]
+
+
+@cache
+def _setting_names(kind: type) -> tuple[str, ...]:
+    return tuple(inspect.signature(kind).parameters)
+
+
+def _signature(parts: Iterable[Part], batch: Tensors) -> str:
+    """Say what must be the same in all processes; a part that joins them itself looks at its own settings."""
+    settings = {
+        type(part).__name__: {
+            name: getattr(part, name)
+            for name in _setting_names(type(part))
+            if isinstance(getattr(part, name, None), (int, float, str))
+        }
+        for part in parts
+        if not _joins_itself(part)
+    }
+    forms = {name: f"{one.dtype} {tuple(one.shape[1:])}" for name, one in batch.items() if one is not None}
+    return f"the parts {settings} and the tensors {forms}"

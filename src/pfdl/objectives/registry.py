@@ -132,7 +132,7 @@ def make_objective(
         num_features: p, the width of the embedding.
         num_classes: Number of classes, for parts that ask for it.
         num_contexts: Number of contexts, for parts that ask for it.
-        **settings: For each part of the name that shall not have its defaults, a mapping of its arguments:
+        **settings: For each part of the name with other settings than its defaults, a mapping of its arguments:
             ``irm={"weight": 1e4, "anneal": 200}``.
 
     Returns:

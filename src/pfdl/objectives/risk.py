@@ -35,7 +35,7 @@ def sample_risks(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -
 
 
 def scale_gradients(logits: Tensor, labels: Tensor) -> Tensor:
-    r"""How each sample's risk would change if its logits were scaled: :math:`\partial_s \ell(s z, y)` at s = 1.
+    r"""Return how each sample's risk would change if its logits were scaled: :math:`\partial_s \ell(s z, y)` at s = 1.
 
     In closed form it is :math:`\langle z, \nabla_z \ell(z, y) \rangle`, that is (σ(z) − y) z for two classes and
     Σ_c (softmax(z)_c − 1[y = c]) z_c for more, so that no second pass of automatic differentiation is needed.
@@ -59,7 +59,7 @@ def scale_gradients(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def is_binary(logits: Tensor) -> bool:
-    """Whether the logits are one score per sample."""
+    """Return whether the logits are one score per sample."""
     return logits.ndim == 1 or logits.shape[1] == 1
 
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from PIL import Image
 
 from pfdl._internal.runs import read_run
-from pfdl.diagnosis.groups import GroupAccuracy
-from pfdl.diagnosis.reliance import CANNOT_TELL, NO, YES
+from pfdl.contexts.groups import GroupAccuracy
+from pfdl.diagnosis.verdict import CANNOT_TELL, NO, YES
 from pfdl.report.blocks import Block, Gallery, Page, Section, SideBySide, Text, Thumbnail
 from pfdl.report.diagnosis_features import Named, build_clusters, build_correlations, build_features, show_number
 from pfdl.report.plots import Plot, Series

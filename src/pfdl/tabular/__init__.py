@@ -4,6 +4,7 @@ from pfdl.tabular.dwr import DWRRegressor
 from pfdl.tabular.icp import ICPRegressor
 from pfdl.tabular.pfdl import PFDLRegressor
 from pfdl.tabular.plot import ScreeningPlot
+from pfdl.tabular.reading import read_table
 from pfdl.tabular.screened import ScreenedClassifier, ScreenedRegressor
 from pfdl.tabular.selector import SelectionScreen
 from pfdl.tabular.srdo import SRDORegressor
@@ -17,4 +18,5 @@ __all__ = [
     "ScreenedRegressor",
     "ScreeningPlot",
     "SelectionScreen",
+    "read_table",
 ]

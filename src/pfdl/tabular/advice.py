@@ -4,35 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pfdl.tabular.screening import FOLLOWS_LABEL, Outcome
+from pfdl.tabular.screening import Outcome
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from pathlib import Path
 
     from pfdl.tabular.selector import SelectionScreen
 
 
-def advice(screen: SelectionScreen, y: pd.Series) -> str:
-    """Return the lines of code that act on the verdict of a fitted screen.
+def advice(screen: SelectionScreen, path: Path, target: str) -> str:
+    """Return lines of code that act on the verdict of a screen, and run as they are.
 
     Args:
-        screen: The screen, fitted to a frame.
-        y: The label it was fitted to, whose name and type decide what to fit.
+        screen: The screen, fitted to the table of a file as `read_table` reads it.
+        path: The file.
+        target: The column to be predicted.
     """
-    from pandas.api.types import is_bool_dtype, is_numeric_dtype
-
-    found = screen.screening_
-    number = is_numeric_dtype(y) and not is_bool_dtype(y)
-    model = "ScreenedRegressor" if number else "ScreenedClassifier"
-    drop = repr(str(y.name))
+    found, names = screen.screening_, screen.feature_names_in_
+    read = f"table = pfdl.tabular.read_table({str(path)!r}, {target!r})"
     if found.outcome is Outcome.SELECTION:
-        followers = [
-            name for name, made in zip(screen.feature_names_in_, found.decision, strict=True) if made == FOLLOWS_LABEL
-        ]
+        model = f"pfdl.tabular.Screened{'Regressor' if screen.target_ == 'number' else 'Classifier'}"
+        trusted = [str(name) for name in names[found.followers][:1]]
         return (
-            f"model = pfdl.tabular.{model}().fit(table.drop(columns={drop}), table[{drop}])\n"
-            "# to keep a column that you trust: "
-            f"pfdl.tabular.{model}(screen=pfdl.tabular.SelectionScreen(keep={[str(f) for f in followers[:1]]}))"
+            f"import pfdl.tabular; {read}; model = {model}().fit(table.X, table.y)\n"
+            f"# to keep a column that you trust: {model}(screen=pfdl.tabular.SelectionScreen(keep={trusted}))"
         )
-    model = "sklearn.linear_model.LinearRegression" if number else "sklearn.linear_model.LogisticRegression"
-    return f"model = {model}().fit(table.drop(columns={drop}), table[{drop}])  # nothing to screen out"
+    model = "LinearRegression()" if screen.target_ == "number" else "LogisticRegression(max_iter=1000)"
+    return (
+        f"import pfdl.tabular, sklearn.linear_model; {read}; "
+        f"model = sklearn.linear_model.{model}.fit(table.X, table.y)  # nothing is left out"
+    )

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pfdl.tabular.columns import identifies_rows
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -33,7 +35,7 @@ class TableFile:
     separator: str | None
 
 
-def read_table(path: Path, target: str) -> TableFile:
+def read_table(path: str | Path, target: str) -> TableFile:
     """Read a CSV file with a header, or a Parquet file, as a table that can be screened.
 
     Separators ``,`` ``;`` tab and ``|`` are recognised, with ``;`` also decimal commas.
@@ -52,6 +54,7 @@ def read_table(path: Path, target: str) -> TableFile:
     """
     import pandas as pd
 
+    path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}; give a CSV file with a header, or a Parquet file.")
     table, separator = _read(path)
@@ -83,25 +86,9 @@ def read_table(path: Path, target: str) -> TableFile:
 
 
 def is_identifier(column: pd.Series) -> bool:
-    """Whether a column numbers or identifies the rows: whole numbers, each once, without a gap or in order.
-
-    A quantity may be distinct in every row, too; what gives an identifier away is that its values rise (or fall) by the
-    same step, or that its name says so.
-    """
+    """Whether a column numbers or identifies the rows: whole numbers, each once, in even steps or named as a key."""
     values = column.to_numpy()
-    if values.dtype.kind not in "iuf" or len(values) < 3 or np.isnan(values.astype(float)).any():
-        return False
-    values = values.astype(float)
-    if (values != np.round(values)).any() or len(np.unique(values)) < len(values):
-        return False
-    steps = np.diff(values)
-    even = bool((steps == steps[0]).all())
-    name = str(column.name).strip().lower().replace(" ", "").replace("_", "").replace(".", "")
-    named = name in _IDENTIFIERS or name.endswith("id")
-    return even or named
-
-
-_IDENTIFIERS = {"id", "index", "row", "rownames", "rownumber", "rownum", "unnamed:0", "key", "obs", "case", "no"}
+    return values.dtype.kind in "iuf" and identifies_rows(values, str(column.name))
 
 
 def _read(path: Path) -> tuple[pd.DataFrame, str | None]:
@@ -111,7 +98,7 @@ def _read(path: Path) -> tuple[pd.DataFrame, str | None]:
         try:
             return pd.read_parquet(path), None
         except ImportError as error:
-            raise ImportError(f"reading {path} needs pyarrow: pip install pyarrow.") from error
+            raise ImportError(f"reading {path} needs pyarrow: pip install 'pfdl[parquet]'.") from error
         except (ValueError, OSError) as error:
             raise ValueError(f"{path} is not a Parquet file ({str(error).strip()}).") from error
     try:

@@ -2,73 +2,70 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from abc import abstractmethod
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neural_network import MLPRegressor
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from pfdl._internal.fitting import all_or_nothing
-from pfdl.tabular.screening import FOLLOWS_LABEL
+from pfdl.tabular.explained import ExplainedScreening
 from pfdl.tabular.selector import SelectionScreen
 from pfdl.tabular.validation import check_rows, check_table
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 FloatArray = NDArray[np.float64]
+Self = TypeVar("Self", bound="_Screened")
 
 
 def _fitted_has(name: str) -> Any:
-    def check(model: Any) -> bool:
+    def check(model: _Screened) -> bool:
         return hasattr(getattr(model, "estimator_", None) or model._base(), name)
 
     return check
 
 
-class _Screened(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class _Screened(ExplainedScreening, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Screen the columns, then fit an estimator to those that were kept."""
 
-    estimator: BaseEstimator | None
+    estimator: Any
     screen: SelectionScreen | None
     screen_: SelectionScreen
     estimator_: Any
 
-    def explain(self, input_features: Any = None) -> pd.DataFrame:
-        """Say why each column was kept or dropped; see `SelectionScreen.explain`."""
-        check_is_fitted(self)
-        return self.screen_.explain(input_features)
+    @all_or_nothing
+    def fit(self: Self, /, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, **fit_params: Any) -> Self:
+        """Screen the columns X of shape (n, p) by a label y of shape (n,), and fit the estimator to the kept ones.
 
-    def plot(self, ax: Any = None, input_features: Any = None) -> Any:
-        """Draw m, k and the decision of each column. Returns the Matplotlib axes."""
-        check_is_fitted(self)
-        return self.screen_.plot(ax, input_features)
+        With scikit-learn's metadata routing the estimator gets what it requests, as a step of a pipeline does, and the
+        screen what is requested of this object: ``ScreenedRegressor(Ridge().set_fit_request(sample_weight=True))
+        .set_fit_request(sample_weight=True, groups=True)``.
 
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Return the names of the columns that were kept."""
-        check_is_fitted(self)
-        names: NDArray[Any] = self.screen_.get_feature_names_out(input_features)
-        return names
-
-    @property
-    def verdict_(self) -> str:
-        """The outcome of the screening in a sentence."""
-        check_is_fitted(self)
-        return self.screen_.verdict_
-
-    @property
-    def kept_(self) -> NDArray[np.bool_]:
-        """Mask of the columns in use."""
-        check_is_fitted(self)
-        mask: NDArray[np.bool_] = self.screen_.get_support()
-        return mask
+        Args:
+            X: The columns.
+            y: The label.
+            sample_weight: Weight of each row, for the screen and the estimator. If the estimator is a pipeline, each of
+                its steps that takes weights gets them.
+            groups: Environment of each row, for the screen; see `SelectionScreen.fit`.
+            **fit_params: Passed on to the ``fit`` of the estimator.
+        """
+        table, label = self._check(X, y)
+        params = self._params_of_estimator(sample_weight, groups, fit_params)
+        screen = SelectionScreen() if self.screen is None else clone(self.screen)
+        if screen.target == "auto":
+            screen.set_params(target=self._target)
+        self.screen_ = screen.fit(X, label, sample_weight=sample_weight, groups=groups)
+        self._fit_estimator(table, label, params)
+        return self
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Predict y for the rows of X."""
@@ -76,30 +73,87 @@ class _Screened(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         predicted: NDArray[Any] = self.estimator_.predict(kept)
         return predicted
 
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Return the names of the columns that were kept."""
+        names: NDArray[Any] = self._fitted_screen().get_feature_names_out(input_features)
+        return names
+
+    @property
+    def kept_(self) -> NDArray[np.bool_]:
+        """Mask of the columns in use."""
+        mask: NDArray[np.bool_] = self._fitted_screen().get_support()
+        return mask
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return who gets ``sample_weight``, ``groups`` and the like: this object (for the screen) and the estimator.
+
+        Returns:
+            scikit-learn's description of it.
+        """
+        mapping = MethodMapping().add(caller="fit", callee="fit")
+        return MetadataRouter(owner=self).add_self_request(self).add(estimator=self._base(), method_mapping=mapping)
+
     def _base(self) -> Any:
-        raise NotImplementedError
+        """Return the estimator that is to be fitted."""
+        return self._default() if self.estimator is None else clone(self.estimator)
 
-    def _fit_screen(self, X: Any, y: Any, sample_weight: Any, groups: Any, target: str) -> None:
-        screen = SelectionScreen() if self.screen is None else clone(self.screen)
-        if screen.target == "auto":
-            screen.set_params(target=target)
-        self.screen_ = screen.fit(X, y, sample_weight=sample_weight, groups=groups)
+    @property
+    @abstractmethod
+    def _target(self) -> str:
+        """What kind of label the screen is told to expect."""
 
-    def _fit_base(self, kept: FloatArray, y: Any, sample_weight: Any) -> Any:
-        base = self._base()
+    @abstractmethod
+    def _check(self, X: Any, y: Any) -> tuple[FloatArray, Any]:
+        """Validate X and y for ``fit``."""
+
+    @abstractmethod
+    def _default(self) -> Any:
+        """Return the estimator that is fitted if the user gives none."""
+
+    def _fit_estimator(self, table: FloatArray, label: Any, params: dict[str, Any]) -> None:
+        self.estimator_ = self._base().fit(table[:, self.screen_.get_support()], label, **params)
+
+    def _params_of_estimator(self, sample_weight: Any, groups: Any, fit_params: dict[str, Any]) -> dict[str, Any]:
+        if get_config()["enable_metadata_routing"]:
+            known = {"sample_weight": sample_weight, "groups": groups}
+            given = {name: value for name, value in known.items() if value is not None}
+            routed: dict[str, Any] = process_routing(self, "fit", **given, **fit_params).estimator.fit
+            return routed
         if sample_weight is None:
-            return base.fit(kept, y)
-        sample_weight = _check_sample_weight(sample_weight, kept)
-        if isinstance(self.estimator, BaseEstimator) and not has_fit_parameter(base, "sample_weight"):
-            raise TypeError(f"{type(base).__name__} takes no sample_weight; fit without, or choose another estimator.")
-        if self.estimator is None and hasattr(base, "steps"):  # the default pipeline: both of its steps take weights
-            return base.fit(kept, y, **{f"{name}__sample_weight": sample_weight for name, _ in base.steps})
-        return base.fit(kept, y, sample_weight=sample_weight)
+            return fit_params
+        return {**_weights_for(self._base(), sample_weight), **fit_params}
+
+    def _fitted_screen(self) -> SelectionScreen:
+        check_is_fitted(self)
+        return self.screen_
 
     def _kept_columns(self, X: Any) -> FloatArray:
         check_is_fitted(self)
         kept: FloatArray = check_rows(self, X)[:, self.screen_.get_support()]
         return kept
+
+
+def _weights_for(estimator: Any, sample_weight: Any) -> dict[str, Any]:
+    """Return the arguments by which ``fit`` of an estimator, or of each step of a pipeline, gets the weights."""
+    steps = estimator.steps if isinstance(estimator, Pipeline) else [("", estimator)]
+    last = steps[-1][1]
+    if not has_fit_parameter(last, "sample_weight"):
+        raise TypeError(
+            f"{type(last).__name__} takes no sample_weight; fit without, or choose another estimator. (Nested "
+            "estimators get weights by scikit-learn's metadata routing.)"
+        )
+    return {
+        f"{name}__sample_weight" if name else "sample_weight": sample_weight
+        for name, step in steps
+        if has_fit_parameter(step, "sample_weight")
+    }
+
+
+def _requesting_weights(estimator: Any) -> Any:
+    """Let an estimator of ours ask for the weights where scikit-learn routes them."""
+    if get_config()["enable_metadata_routing"]:
+        estimator.set_fit_request(sample_weight=True)
+    return estimator
 
 
 class ScreenedRegressor(RegressorMixin, _Screened):  # type: ignore[misc]
@@ -146,34 +200,11 @@ class ScreenedRegressor(RegressorMixin, _Screened):  # type: ignore[misc]
         self.auxiliary = auxiliary
         self.random_state = random_state
 
-    @all_or_nothing
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> ScreenedRegressor:
-        """Fit to columns X of shape (n, p) and a numeric label y of shape (n,).
-
-        Args:
-            X: The columns.
-            y: The label.
-            sample_weight: Weight of each row, for the screen and the estimator.
-            groups: Environment of each row, for the screen; see `SelectionScreen.fit`.
-        """
-        table, numbers = check_table(self, X, y, numeric_y=True)
-        self._fit_screen(X, numbers, sample_weight, groups, "number")
-        kept = table[:, self.screen_.get_support()]
-        self.estimator_ = self._fit_base(kept, numbers, sample_weight)
-        self.__dict__.pop("auxiliary_network_", None)
-        followers = table[:, self.screen_.screening_.decision == FOLLOWS_LABEL]
-        if self.auxiliary and followers.shape[1]:
-            self._fit_auxiliary(kept, followers)
-            self.auxiliary_estimator_ = self._fit_base(self._with_auxiliary(kept), numbers, sample_weight)
-        return self
-
     def predict(self, X: Any) -> FloatArray:
         """Predict y for the rows of X."""
-        kept = self._kept_columns(X)
-        if hasattr(self, "auxiliary_network_"):
-            predicted: FloatArray = self.auxiliary_estimator_.predict(self._with_auxiliary(kept))
-        else:
-            predicted = self.estimator_.predict(kept)
+        if not hasattr(self, "auxiliary_network_"):
+            return super().predict(X)
+        predicted: FloatArray = self.auxiliary_estimator_.predict(self._with_auxiliary(self._kept_columns(X)))
         return predicted
 
     @property
@@ -189,8 +220,23 @@ class ScreenedRegressor(RegressorMixin, _Screened):  # type: ignore[misc]
         intercept: float = self.estimator_.intercept_
         return intercept
 
-    def _base(self) -> Any:
-        return LinearRegression() if self.estimator is None else clone(self.estimator)
+    @property
+    def _target(self) -> str:
+        return "number"
+
+    def _check(self, X: Any, y: Any) -> tuple[FloatArray, Any]:
+        return check_table(self, X, y, numeric_y=True)
+
+    def _default(self) -> Any:
+        return _requesting_weights(LinearRegression())
+
+    def _fit_estimator(self, table: FloatArray, label: Any, params: dict[str, Any]) -> None:
+        super()._fit_estimator(table, label, params)
+        self.__dict__.pop("auxiliary_network_", None)
+        kept, followers = table[:, self.screen_.get_support()], table[:, self.screen_.screening_.followers]
+        if self.auxiliary and followers.shape[1]:
+            self._fit_auxiliary(kept, followers)
+            self.auxiliary_estimator_ = self._base().fit(self._with_auxiliary(kept), label, **params)
 
     def _fit_auxiliary(self, kept: FloatArray, followers: FloatArray) -> None:
         self._scaler = StandardScaler().fit(kept)
@@ -235,27 +281,6 @@ class ScreenedClassifier(ClassifierMixin, _Screened):  # type: ignore[misc]
         self.estimator = estimator
         self.screen = screen
 
-    @all_or_nothing
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> ScreenedClassifier:
-        """Fit to columns X of shape (n, p) and classes y of shape (n,).
-
-        Args:
-            X: The columns.
-            y: The classes.
-            sample_weight: Weight of each row, for the screen and the estimator.
-            groups: Environment of each row, for the screen; see `SelectionScreen.fit`.
-        """
-        table, classes = check_table(self, X, y)
-        check_classification_targets(classes)
-        self.classes_ = np.unique(classes)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"There is one class only, {self.classes_.tolist()[0]!r}; a classifier needs at least two."
-            )
-        self._fit_screen(X, classes, sample_weight, groups, "class")
-        self.estimator_ = self._fit_base(table[:, self.screen_.get_support()], classes, sample_weight)
-        return self
-
     @available_if(_fitted_has("predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> FloatArray:
         """Predict class probabilities, of shape (n, classes)."""
@@ -270,7 +295,20 @@ class ScreenedClassifier(ClassifierMixin, _Screened):  # type: ignore[misc]
         values: FloatArray = self.estimator_.decision_function(kept)
         return values
 
-    def _base(self) -> Any:
-        if self.estimator is None:
-            return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-        return clone(self.estimator)
+    @property
+    def _target(self) -> str:
+        return "class"
+
+    def _check(self, X: Any, y: Any) -> tuple[FloatArray, Any]:
+        table, classes = check_table(self, X, y)
+        check_classification_targets(classes)
+        self.classes_ = np.unique(classes)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"There is one class only, {self.classes_.tolist()[0]!r}; a classifier needs at least two."
+            )
+        return table, classes
+
+    def _default(self) -> Any:
+        logistic = LogisticRegression(max_iter=1000)
+        return make_pipeline(_requesting_weights(StandardScaler()), _requesting_weights(logistic))

@@ -40,6 +40,7 @@ _COLLISION = 0.98
 
 KEPT, FOLLOWS_LABEL, ISOLATED = "kept", "follows the label", "isolated"
 CONSTANT, NEAR_COPY, CHANGES = "constant", "near copy of the label", "changes between environments"
+IDENTIFIER = "identifies the rows"
 
 
 class Outcome(enum.Enum):
@@ -66,7 +67,8 @@ class Rules:
         ratio_threshold: a suspect is dropped where k/m lies below this.
         least_m: a column is judged only if the others explain at least this share of it: of a column that they hardly
             explain, the label tells most whatever it is.
-        least_left: columns that must be left.
+        least_left: columns that must be left. With two, R's table of the movements of seals would lose a column (the
+            latitude to be predicted, ``delta_long`` dropped) though nobody selected its rows.
     """
 
     alpha: float = 0.01
@@ -119,8 +121,8 @@ class Screening:
         k: the same once the label is known.
         share: of all that can be explained of the column, how much the label explains alone.
         relevance: p-value of "given all other columns, this one and the label have nothing in common".
-        decision: ``KEPT``, ``FOLLOWS_LABEL``, ``ISOLATED``, ``CHANGES``, ``NEAR_COPY`` or ``CONSTANT``; the last two
-            are kept.
+        decision: ``KEPT``, ``FOLLOWS_LABEL``, ``ISOLATED``, ``CHANGES``, ``NEAR_COPY``, ``IDENTIFIER`` or
+            ``CONSTANT``; the last three are kept.
         suspect: mask of the columns that looked like followers of the label, whatever became of them.
         outcome: the verdict.
         rows: rows of the table; with weights, how many they are worth.

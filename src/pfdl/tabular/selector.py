@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,6 @@ from sklearn.preprocessing import LabelEncoder
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
-    _check_feature_names_in,
     _check_sample_weight,
     check_consistent_length,
     check_is_fitted,
@@ -20,22 +19,18 @@ from sklearn.utils.validation import (
 )
 
 from pfdl._internal.fitting import all_or_nothing
-from pfdl.tabular.columns import compare_table, screen_table
+from pfdl.tabular.columns import compare_table, identifying_columns, screen_table
+from pfdl.tabular.explained import ExplainedScreening
 from pfdl.tabular.label import class_functions, number_functions
 from pfdl.tabular.network import NetworkTraining
-from pfdl.tabular.plot import ScreeningPlot
 from pfdl.tabular.safety import SafetyNet
-from pfdl.tabular.screening import Rules, Screening, linear_decomposer
+from pfdl.tabular.screening import Rules, linear_decomposer
 from pfdl.tabular.validation import check_rows, check_table, column_names
-from pfdl.tabular.words import explanation_frame, verdict_sentence
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 FloatArray = NDArray[np.float64]
 
 
-class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
+class SelectionScreen(ExplainedScreening, SelectorMixin, BaseEstimator):  # type: ignore[misc]
     """Leave out columns that follow y only because of how the rows were selected.
 
     It helps only if rows were *selected* by something near y. Selection that favours rows where a column V lies close
@@ -64,6 +59,7 @@ class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
 
     Attributes:
         screening_: The evidence; `explain` shows it as a table, `plot` as a plot.
+        target_: What y was taken for, ``"number"`` or ``"class"``.
         verdict_: The outcome in a sentence.
         n_features_in_: Number of columns seen in ``fit``.
         feature_names_in_: Their names, if X had any.
@@ -118,6 +114,7 @@ class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         """
         self._check_parameters()
         X, y = check_table(self, X, y)
+        self.target_ = self._kind(y)
         label, goal = self._label(y)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         self.screening_ = screen_table(
@@ -126,6 +123,7 @@ class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             weight,
             goal=goal,
             protected=self._protected(),
+            identifiers=identifying_columns(X, column_names(self)),
             decompose=self._training() if self.decomposition == "network" else linear_decomposer,
             rules=Rules(self.alpha, self.share_threshold, self.ratio_threshold),
             net=SafetyNet(self.resamples, seed=int(check_random_state(self.random_state).randint(2**31 - 1))),
@@ -144,54 +142,12 @@ class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         check_rows(self, X)
         return super().transform(X)
 
-    def explain(self, input_features: Any = None) -> pd.DataFrame:
-        """Say why each column was kept or dropped.
-
-        Args:
-            input_features: Names of the columns, where ``fit`` saw none: behind a ``ColumnTransformer`` give its
-                ``get_feature_names_out()``.
-
-        Returns:
-            One row per column. ``decision`` and ``why``, a sentence; then the figures: ``m``, the share of the column
-            that the other columns explain; ``k``, the same once y is known; ``ratio`` = k/m; ``share``, how much of all
-            that can be explained of the column y explains alone; ``relevance``, p-value of "it adds nothing to the
-            other columns"; ``survival``, in which share of the halves of the rows it was found to follow y as well.
-        """
-        return explanation_frame(self._found(), self._names(input_features))
-
-    def plot(self, ax: Any = None, input_features: Any = None) -> Any:
-        """Draw m, k and the decision of each column. Returns the Matplotlib axes."""
-        return self.screening_plot(input_features).draw(ax)
-
-    def screening_plot(self, input_features: Any = None) -> ScreeningPlot:
-        """Return what `plot` draws."""
-        found = self._found()
-        return ScreeningPlot(
-            self.explain(input_features),
-            self.verdict(input_features),
-            self.ratio_threshold,
-            self.share_threshold,
-            round(found.rows),
-        )
-
-    def verdict(self, input_features: Any = None) -> str:
-        """Return the outcome in a sentence, with the names of the columns."""
-        return verdict_sentence(self._found(), self._names(input_features))
-
-    @property
-    def verdict_(self) -> str:
-        """The outcome in a sentence."""
-        return self.verdict()
-
-    def _found(self) -> Screening:
+    def _fitted_screen(self) -> SelectionScreen:
         check_is_fitted(self)
-        return self.screening_
-
-    def _names(self, input_features: Any) -> list[str]:
-        return [str(name) for name in _check_feature_names_in(self, input_features)]
+        return self
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
-        return self._found().kept
+        return self._fitted_screen().screening_.kept
 
     def _check_parameters(self) -> None:
         for name, choices in (("target", ("auto", "number", "class")), ("decomposition", ("linear", "network"))):
@@ -207,14 +163,18 @@ class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _label(self, y: Any) -> tuple[FloatArray, int]:
         """Return functions of the label, and how many of them are to be explained."""
-        values = np.asarray(y)
-        numeric = values.dtype.kind in "iuf"
-        if self.target == "number" or (self.target == "auto" and numeric and len(np.unique(values)) > 2):
-            return number_functions(values), 1
+        if self.target_ == "number":
+            return number_functions(y), 1
         check_classification_targets(y)
         encoder = LabelEncoder().fit(y)
         functions = class_functions(encoder.transform(y), len(encoder.classes_))
         return functions, functions.shape[1]
+
+    def _kind(self, y: Any) -> str:
+        if self.target != "auto":
+            return self.target
+        values = np.asarray(y)
+        return "number" if values.dtype.kind in "iuf" and len(np.unique(values)) > 2 else "class"
 
     def _protected(self) -> NDArray[np.bool_]:
         protected = np.zeros(self.n_features_in_, dtype=bool)

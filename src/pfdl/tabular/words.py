@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pfdl.tabular.screening import CHANGES, CONSTANT, FOLLOWS_LABEL, ISOLATED, KEPT, NEAR_COPY, Outcome, Screening
+from pfdl.tabular.screening import (
+    CHANGES,
+    CONSTANT,
+    FOLLOWS_LABEL,
+    IDENTIFIER,
+    ISOLATED,
+    KEPT,
+    NEAR_COPY,
+    Outcome,
+    Screening,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,6 +34,19 @@ def verdict_sentence(found: Screening, names: Sequence[str]) -> str:
     words = _verdict_of_sample(found, names)
     if found.environments is not None:
         words += f" {_verdict_of_environments(found.environments, names)}"
+    return words + _flags(found, names)
+
+
+def _flags(found: Screening, names: Sequence[str]) -> str:
+    """Name what the user should leave out by hand."""
+    copies = [name for name, made in zip(names, found.decision, strict=True) if made == NEAR_COPY]
+    keys = [name for name, made in zip(names, found.decision, strict=True) if made == IDENTIFIER]
+    words = ""
+    if copies:
+        verb = "are nearly copies" if len(copies) > 1 else "is nearly a copy"
+        words += f" {listed(copies)} {verb} of the label: leave out what was computed from it, or is known after it."
+    if keys:
+        words += f" {listed(keys)} {'number' if len(keys) > 1 else 'numbers'} the rows: leave out what only identifies."
     return words
 
 
@@ -112,6 +135,8 @@ def _why(found: Screening, j: int) -> str:
             "The label explains 97 % of it or more: if it was computed from the label, or is known only after it, "
             "leave it out yourself."
         )
+    if decision == IDENTIFIER:
+        return "Its values number or identify the rows, so they say nothing about new ones: leave it out yourself."
     if math.isnan(found.m[j]):
         if found.outcome in (Outcome.TOO_SMALL, Outcome.CONSTANT_LABEL):
             return "Not judged."

@@ -11,6 +11,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from pfdl._internal.processes import from_first, world_size
 from pfdl.contexts import InferredContexts, find_contexts
 from pfdl.decorrelation import PartialDecorrelation
 from pfdl.vision.features import FeatureTap, attach
@@ -26,8 +27,8 @@ class PFDLCallback(Callback):
 
     The features are the input of the module's last linear layer, or of the layer you name. In each training step g is
     fitted to them and λ·L_decorr is added to the loss that ``training_step`` returned. ``L_g``, ``L_decorr`` and
-    ``R2`` are logged. A batch of one sample has no correlation: its loss stays as it is, with a warning. The state of g
-    is part of Lightning's checkpoints; the weights of your module do not contain g.
+    ``R2`` are logged. A batch of one sample, where no other process has more, has no correlation: its loss stays as it
+    is, with a warning. The state of g is part of Lightning's checkpoints; the weights of your module do not contain g.
 
     Args:
         weight: λ.
@@ -99,7 +100,7 @@ class PFDLCallback(Callback):
         if self.decorrelate is None or self._tap is None:
             raise AssertionError("setup() makes both before it wraps training_step")
         features = self._tap.features
-        if len(features) < 2:
+        if len(features) < 2 and world_size() == 1:
             warnings.warn("a batch of one sample is trained without the penalty of PFDL.", stacklevel=1)
             return features.new_zeros(())
         penalty: Tensor = self.decorrelate(features)
@@ -156,7 +157,10 @@ class ContextCallback(Callback):
         samples: Any = self.dataset
         self._labels = torch.tensor([int(samples[index][1]) for index in range(self.sampler.size)])
         if self.contexts is None:
-            self.inferred = find_contexts(self.dataset, self._labels, describe=self.describe, seed=self.seed)
+            labels = self._labels
+            self.inferred = from_first(
+                lambda: find_contexts(self.dataset, labels, describe=self.describe, seed=self.seed)
+            )
             self.contexts = torch.tensor(self.inferred.contexts).long()
         elif self.contexts.shape != self._labels.shape:
             raise ValueError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import NamedTuple
@@ -9,7 +10,7 @@ from typing import NamedTuple
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
-from torch import nn
+from torch import Tensor, nn
 
 from pfdl._internal.files import write_bytes_atomically
 from pfdl._internal.runs import CONFIG, read_run
@@ -51,9 +52,8 @@ class TrainedModel(NamedTuple):
     folder: Path
 
 
-def save_weights(path: Path, model: nn.Module) -> None:
-    """Write a model's weights as safetensors, whole or not at all."""
-    state = model.state_dict()
+def save_weights(path: Path, state: Mapping[str, Tensor]) -> None:
+    """Write the weights that a model's ``state_dict()`` has as safetensors, whole or not at all."""
     write_bytes_atomically(path, save({name: value.cpu().contiguous().clone() for name, value in state.items()}))
 
 

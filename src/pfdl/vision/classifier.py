@@ -10,29 +10,32 @@ from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule
+from lightning.pytorch.strategies import FSDPStrategy
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pfdl._internal.loading import AtomicLoading
+from pfdl._internal.modules import AtomicModule
+from pfdl._internal.processes import world_size
 from pfdl._internal.validation import check_choice, check_count
 from pfdl.contexts import worst_group_accuracy
 from pfdl.objectives import Objective, make_objective
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.features import attach
-from pfdl.vision.metrics import ACCURACY, WORST_CLASS, WORST_GROUP, RunningMeans
+from pfdl.vision.metrics import ACCURACY, WORST_CLASS, WORST_GROUP, RunningMeans, of_all_processes
 from pfdl.vision.pixels import AUGMENTATIONS, normalise
+from pfdl.vision.sharding import is_sharded, shard, share_buffers
 
 OPTIMIZERS, SCHEDULES = ("sgd", "adamw"), ("step", "cosine")
 
 
-class ImageClassifier(AtomicLoading, LightningModule):
+class ImageClassifier(AtomicModule, LightningModule):
     """A backbone that is trained on an objective.
 
     The backbone stays a plain classifier: its features are read where they enter its last linear layer. Batches are
     (images, labels) or (images, labels, environments); images of bytes are normalised here, others are taken as they
-    are. A batch of one image is skipped with a warning. The default schedule is the paper's: SGD with a learning rate
-    of 0.01, a tenth of it after every 80 epochs. The paper names neither momentum nor weight decay; the defaults are
-    those of the ResNet paper.
+    are. A batch of one image is skipped with a warning, unless other processes train with it. The default schedule is
+    the paper's: SGD with a learning rate of 0.01, a tenth of it after every 80 epochs. The paper names neither momentum
+    nor weight decay; the defaults are those of the ResNet paper.
 
     Logged at the end of each epoch: ``train_loss``, ``train_accuracy``, ``effective_sample_size`` (of a batch, under
     the objective's weighting), ``val_loss``, ``val_accuracy``, ``val_worst_class`` and, where the contexts of the
@@ -121,7 +124,7 @@ class ImageClassifier(AtomicLoading, LightningModule):
         self.decay_every = decay_every
         self.augment = augment
         self.means = RunningMeans()
-        self._validated: list[Tensor] = []
+        self._validated: list[tuple[Tensor, Tensor]] = []
 
     @property
     def num_features(self) -> int:
@@ -146,15 +149,33 @@ class ImageClassifier(AtomicLoading, LightningModule):
         if "environments" in self.objective.weighting.needs:
             self.objective.weighting.prepare(labels, contexts)
 
+    def setup(self, stage: str) -> None:
+        """Refuse a strategy that would take g apart.
+
+        Raises:
+            ValueError: If the trainer's strategy is Lightning's older FSDP.
+        """
+        if isinstance(self.trainer.strategy, FSDPStrategy):
+            raise ValueError(
+                "strategy='fsdp' of Lightning shards the whole module, and g, which has an optimiser of its own, with "
+                "it; use ModelParallelStrategy(data_parallel_size=..., tensor_parallel_size=1), which shards the "
+                "backbone alone."
+            )
+
+    def configure_model(self) -> None:
+        """Under ``ModelParallelStrategy``, let each process hold a part of the backbone."""
+        if self.device_mesh is not None and not is_sharded(self.backbone):
+            shard(self.backbone, self.device_mesh["data_parallel"])
+
     def on_fit_start(self) -> None:
         """On a GPU, lay out convolutions as its tensor cores read them."""
-        if self.device.type == "cuda":
+        if self.device.type == "cuda" and not is_sharded(self.backbone):
             self.backbone.to(memory_format=torch.channels_last)
 
     def training_step(self, batch: Sequence[Tensor], batch_idx: int) -> Tensor | None:
         """Return the objective on one batch."""
         images, labels, *environments = batch
-        if len(labels) < 2:
+        if len(labels) < 2 and world_size() == 1:
             warnings.warn("a batch of one image is skipped; drop_last=True in the loader avoids it.", stacklevel=1)
             return None
         logits = self(AUGMENTATIONS[self.augment](images))
@@ -172,9 +193,14 @@ class ImageClassifier(AtomicLoading, LightningModule):
     def on_train_epoch_end(self) -> None:
         """Log the means of the epoch."""
         for name, mean in self.means.compute().items():
-            self.log(name, mean, prog_bar=name.startswith("train_"))
+            self.log(name, mean.to(self.device), prog_bar=name.startswith("train_"), sync_dist=True)
         self._log_epoch()
         self.means.reset()
+
+    def on_validation_start(self) -> None:
+        """Validate the same model in all processes."""
+        if is_sharded(self.backbone):
+            share_buffers(self.backbone)
 
     def validation_step(self, batch: Sequence[Tensor], batch_idx: int) -> None:
         """Log plain cross-entropy and accuracy, whatever the objective."""
@@ -182,22 +208,32 @@ class ImageClassifier(AtomicLoading, LightningModule):
         logits = self(images)
         predictions = logits.argmax(1)
         context = environments[0] if environments else torch.full_like(labels, -1)
-        self._validated.append(torch.stack([predictions, labels.long(), context.long()]))
-        self._log_validation("val_loss", F.cross_entropy(logits.float(), labels), len(labels))
-        self._log_validation(ACCURACY, (predictions == labels).float().mean(), len(labels))
+        numbers = torch.stack([predictions, labels.long(), context.long()])
+        self._validated.append((numbers, F.cross_entropy(logits.float(), labels, reduction="none")))
 
     def on_validation_epoch_end(self) -> None:
-        """Log the accuracy of the worst class, and of the worst group where contexts are known or inferred."""
+        """Log loss and accuracy, that of the worst class, and of the worst group where contexts are known or inferred.
+
+        All processes log the same: what holds for the images of all of them.
+        """
         if not self._validated:
             return
-        predictions, labels, contexts = torch.cat(self._validated, 1)
+        loader = self.trainer.val_dataloaders
+        numbers, losses = (
+            of_all_processes(torch.cat(parts, -1), loader) for parts in zip(*self._validated, strict=True)
+        )
+        predictions, labels, contexts = numbers
         self._validated = []
-        groups = {WORST_CLASS: torch.zeros_like(labels)}
+        found = {
+            "val_loss": losses.mean(),
+            ACCURACY: (predictions == labels).float().mean(),
+            WORST_CLASS: worst_group_accuracy(predictions, labels, torch.zeros_like(labels)),
+        }
         if bool((contexts >= 0).all()):
-            groups[WORST_GROUP] = contexts
-        for name, context in groups.items():
-            worst = worst_group_accuracy(predictions, labels, context)
-            self._log_validation(name, torch.tensor(worst, device=self.device, dtype=torch.float32), len(labels))
+            found[WORST_GROUP] = worst_group_accuracy(predictions, labels, contexts)
+        for name, value in found.items():
+            number = torch.as_tensor(value, device=self.device, dtype=torch.float32)
+            self.log(name, number, prog_bar=name != WORST_CLASS, batch_size=len(labels), sync_dist=True)
         self._log_epoch()
 
     def configure_optimizers(self) -> Any:
@@ -232,11 +268,7 @@ class ImageClassifier(AtomicLoading, LightningModule):
 
     def _log_epoch(self) -> None:
         """Make the epoch the x axis of loggers; the number of steps would start at 0 again after a stop."""
-        self.log("step", float(self.current_epoch), on_step=False, on_epoch=True)
-
-    def _log_validation(self, name: str, value: Tensor, samples: int) -> None:
-        # In sync, because all processes must decide alike when to stop.
-        self.log(name, value, on_epoch=True, prog_bar=name != WORST_CLASS, batch_size=samples, sync_dist=True)
+        self.log("step", float(self.current_epoch), on_step=False, on_epoch=True, sync_dist=True)
 
     def _try_out(self, name: str, image_size: int) -> None:
         """Raise unless the backbone takes images of this size and its features can be read."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pfdl._internal.validation import check_choice, check_count
+from pfdl.contexts.inference import METHODS
 from pfdl.data.manifest import Manifest
 from pfdl.objectives import Objective
 from pfdl.vision.backbones.zoo import check_backbone_name
@@ -27,6 +28,7 @@ class TrainingConfig:
         objective: A name for :func:`pfdl.make_objective`.
         contexts: What training may know of contexts: ``"hidden"``, ``"known"`` or ``"inferred"``, as in
             :class:`pfdl.lightning.ContextDataModule`; some objectives need one of the latter two.
+        infer_by: How contexts are inferred: the ``method`` of :func:`pfdl.infer_contexts`.
         objective_settings: Settings of the objective's parts, by their names.
         image_size: Height and width that images are scaled to.
         small_stem: For ResNets, a 3×3 stem without pooling, for images up to about 64×64.
@@ -56,6 +58,7 @@ class TrainingConfig:
     backbone: str = "resnet18"
     objective: str = "pfdl"
     contexts: str = "hidden"
+    infer_by: str = "auto"
     objective_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     image_size: int = 64
     small_stem: bool = False
@@ -80,6 +83,11 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         check_backbone_name(self.backbone)
         check_choice("contexts", self.contexts, CONTEXTS)
+        check_choice("infer_by", self.infer_by, METHODS)
+        if self.infer_by != "auto" and self.contexts != "inferred":
+            raise ValueError(
+                f"infer_by is {self.infer_by!r}, but contexts is {self.contexts!r}; set contexts to 'inferred'."
+            )
         check_choice("sampler", self.sampler, SAMPLERS)
         check_choice("optimizer", self.optimizer, OPTIMIZERS)
         check_choice("schedule", self.schedule, SCHEDULES)

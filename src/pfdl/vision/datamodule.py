@@ -9,9 +9,12 @@ import torch
 from lightning.pytorch import LightningDataModule
 from torch import Tensor
 from torch.utils.data import ConcatDataset, DataLoader, Dataset
+from torch.utils.data.distributed import DistributedSampler
 
+from pfdl._internal.processes import from_first
 from pfdl._internal.validation import check_choice, check_count
 from pfdl.contexts import InferredContexts, find_contexts
+from pfdl.contexts.inference import METHODS
 from pfdl.data.context_images import ContextImages
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
@@ -32,12 +35,15 @@ class ContextDataModule(LightningDataModule):
         source: Where the images come from.
         manifest: Which image is in which set.
         image_size: Height and width.
-        batch_size: Images per batch; what does not fill a last batch is left for another epoch.
+        batch_size: Images per step, of all processes together; what does not fill a last step is left for another
+            epoch. The batches of several processes together are the batch of one.
         num_workers: Processes that load images; 0 loads in the training process, which is fastest for a cached set.
         cache: Whether to keep decoded images in memory; by default sets up to 2 GB.
         contexts: What training may know of contexts: ``"hidden"``, nothing, as in the protocol of the paper;
             ``"known"``, the truth; or ``"inferred"``, what :func:`pfdl.infer_contexts` finds in the training images.
             An objective such as ``balance``, ``groupdro`` or ``irm`` needs one of the latter two.
+        infer_by: How contexts are inferred: the ``method`` of :func:`pfdl.infer_contexts`, by default the best that is
+            confirmed.
         validation_contexts: Whether inferred contexts are those of the training and validation images together, for
             an accuracy of the worst group; by default the validation images play no part.
         sampler: ``"shuffle"``, every image once an epoch; or ``"groups"``, which draws all groups (one class in
@@ -64,6 +70,7 @@ class ContextDataModule(LightningDataModule):
         num_workers: int = 0,
         cache: bool | None = None,
         contexts: str = "hidden",
+        infer_by: str = "auto",
         validation_contexts: bool = False,
         sampler: str = "shuffle",
         describe: Callable[[Tensor], Tensor] | None = None,
@@ -71,6 +78,7 @@ class ContextDataModule(LightningDataModule):
     ) -> None:
         super().__init__()
         check_choice("contexts", contexts, CONTEXTS)
+        check_choice("infer_by", infer_by, METHODS)
         check_choice("sampler", sampler, SAMPLERS)
         check_count("batch_size", batch_size, 2)
         check_count("num_workers", num_workers, 0)
@@ -83,6 +91,7 @@ class ContextDataModule(LightningDataModule):
         self.num_workers = num_workers
         self.cache = cache
         self.contexts = contexts
+        self.infer_by = infer_by
         self.validation_contexts = validation_contexts
         self.sampler = sampler
         self.describe = describe
@@ -114,14 +123,17 @@ class ContextDataModule(LightningDataModule):
         if self.contexts == "inferred":
             names = [name for name in self._sets if name == TRAIN or self.validation_contexts]
             sets = [self._sets[name] for name in names]
-            self.inferred = self.infer(sets)
+            self.inferred = from_first(lambda: self.infer(sets))
             contexts = torch.tensor(self.inferred.contexts).long()
             self._contexts.update(zip(names, torch.split(contexts, [len(one) for one in sets]), strict=True))
 
     def infer(self, sets: Sequence[ContextImages]) -> InferredContexts:
-        """Infer the contexts of the images of some sets, in their order; override it to bring your own."""
+        """Infer the contexts of the images of some sets, in their order; override it to bring your own.
+
+        Of several processes the first one does it, and tells the others.
+        """
         labels = torch.cat([images.labels for images in sets])
-        return find_contexts(ConcatDataset(sets), labels, describe=self.describe, seed=self.seed)
+        return find_contexts(ConcatDataset(sets), labels, method=self.infer_by, describe=self.describe, seed=self.seed)
 
     @property
     def train_set(self) -> ContextImages:
@@ -136,20 +148,35 @@ class ContextDataModule(LightningDataModule):
     def train_dataloader(self) -> DataLoader[Any]:
         """Return batches of one size, in an order that the seed and the epoch decide."""
         images = _Labelled(self._sets[TRAIN], self._contexts[TRAIN])
-        processes, rank = (self.trainer.world_size, self.trainer.global_rank) if self.trainer else (1, 0)
+        processes, rank = self._place()
         order = None
         if self.sampler == "groups":
             order = balanced_order(self.train_set.labels, self.train_contexts, self.seed)
-        sampler = EpochSampler(images, processes, rank, seed=self.seed, order=order)
-        drop_last = len(images) // processes >= self.batch_size
-        return ResumableLoader(images, self.batch_size, sampler=sampler, drop_last=drop_last, **self._settings())
+        length = len(images) // self.batch_size * self.batch_size
+        sampler = EpochSampler(images, processes, rank, seed=self.seed, order=order, length=length or None)
+        return ResumableLoader(images, self._share(processes), sampler=sampler, **self._settings())
 
     def val_dataloader(self) -> DataLoader[Any] | list[DataLoader[Any]]:
         """Return the validation set in order; nothing if the manifest holds none out."""
         if VALIDATION not in self._sets:
             return []
         images = _Labelled(self._sets[VALIDATION], self._contexts[VALIDATION])
-        return DataLoader(images, self.batch_size, generator=torch.Generator(), **self._settings())
+        processes, rank = self._place()
+        sampler: DistributedSampler[Any] | None = None
+        if processes > 1:
+            sampler = DistributedSampler(images, processes, rank, shuffle=False)
+        return DataLoader(
+            images, self._share(processes), sampler=sampler, generator=torch.Generator(), **self._settings()
+        )
+
+    def _place(self) -> tuple[int, int]:
+        """Return the number of processes and which of them this is."""
+        return (self.trainer.world_size, self.trainer.global_rank) if self.trainer else (1, 0)
+
+    def _share(self, processes: int) -> int:
+        """Return the images of one process in a step."""
+        check_share(self.batch_size, processes)
+        return self.batch_size // processes
 
     def _settings(self) -> dict[str, Any]:
         return {
@@ -157,6 +184,15 @@ class ContextDataModule(LightningDataModule):
             "persistent_workers": self.num_workers > 0,
             "pin_memory": torch.cuda.is_available(),
         }
+
+
+def check_share(batch_size: int, processes: int) -> None:
+    """Raise unless processes can share the images of a step evenly."""
+    if batch_size % processes:
+        raise ValueError(
+            f"batch_size is {batch_size}, the images of a step over all {processes} processes; give a multiple of "
+            f"{processes}."
+        )
 
 
 class _Labelled(Dataset[tuple[Tensor, int, int]]):

@@ -19,7 +19,8 @@ from pfdl.data.context_images import ContextImages
 from pfdl.data.manifest import Manifest, ManifestRow
 from pfdl.data.sources import ContextSource
 from pfdl.diagnosis import Comparison, Diagnosis, compare_reliance, count_groups, diagnose
-from pfdl.diagnosis.reliance import NO, YES, goes_together, usual_contexts_of
+from pfdl.diagnosis.reliance import goes_together, usual_contexts_of
+from pfdl.diagnosis.verdict import NO, YES
 from pfdl.vision.evaluation import check_classes, split_names, training_mixture
 from pfdl.vision.predict import BATCH, run_model
 

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from pfdl._internal.files import read_json, write_json
+from pfdl.contexts.groups import count_groups, measure_accuracy
 from pfdl.data.context_images import ContextImages
 from pfdl.data.manifest import Manifest, ManifestRow, read_manifest
 from pfdl.data.sources import ContextSource
 from pfdl.data.splits import make_test_set
-from pfdl.diagnosis.groups import count_groups, measure_accuracy
 from pfdl.vision.predict import BATCH, run_model
 
 if TYPE_CHECKING:

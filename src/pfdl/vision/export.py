@@ -42,7 +42,7 @@ def export(trained: TrainedModel, folder: Path) -> list[Path]:
     paths = [folder / ONNX, folder / PREPROCESSING, folder / PLAIN_WEIGHTS]
     write_bytes_atomically(paths[0], content)
     write_json(paths[1], describe_preprocessing(trained.config))
-    save_weights(paths[2], trained.model)
+    save_weights(paths[2], trained.model.state_dict())
     return paths
 
 

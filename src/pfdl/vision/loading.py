@@ -27,6 +27,8 @@ class EpochSampler(DistributedSampler[Any]):
         rank: Which of them this is.
         seed: Of the order.
         order: From the number of an epoch to its indices; by default a random permutation of all.
+        length: How many indices an epoch has over all processes; by default all. Each process gets as many: where they
+            do not come out even, the first indices come once more.
 
     Attributes:
         size: Number of samples in the data set.
@@ -41,27 +43,33 @@ class EpochSampler(DistributedSampler[Any]):
         *,
         seed: int = 0,
         order: Callable[[int], Sequence[int]] | None = None,
+        length: int | None = None,
     ) -> None:
         super().__init__(dataset, processes, rank, seed=seed * SEED_STRIDE)
         self.size = len(dataset)  # type: ignore[arg-type]
-        self.order = order
+        self.order = order or self._permutation
+        self.length = length
         self.skipped = 0
         self.share(processes, rank)
 
     def share(self, processes: int, rank: int) -> None:
         """Give each of several processes its own part of an epoch."""
         self.num_replicas, self.rank = processes, rank
-        self.num_samples = -(-self.size // processes)
+        self.num_samples = -(-(self.length or self.size) // processes)
         self.total_size = self.num_samples * processes
 
     def __iter__(self) -> Iterator[int]:
         """Return the rest of this epoch's indices for this process."""
-        if self.order is None:
-            indices = list(super().__iter__())
-        else:
-            drawn = list(self.order(self.epoch))
-            indices = drawn[self.rank : self.total_size : self.num_replicas]
-        return iter(indices[self.skipped :])
+        drawn = self.order(self.epoch)
+        # The processes take turns, so that their batches together are the batch that one process would have.
+        mine = range(self.rank, self.total_size, self.num_replicas)
+        return iter([drawn[index % len(drawn)] for index in mine][self.skipped :])
+
+    def _permutation(self, epoch: int) -> Sequence[int]:
+        order: list[int] = torch.randperm(
+            self.size, generator=torch.Generator().manual_seed(self.seed + epoch)
+        ).tolist()
+        return order
 
 
 class ResumableLoader(DataLoader[Any]):

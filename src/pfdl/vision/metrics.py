@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.utils.data.distributed import DistributedSampler
+
+from pfdl._internal.processes import gather_objects, world_size
 
 ACCURACY, WORST_CLASS, WORST_GROUP = "val_accuracy", "val_worst_class", "val_worst_group"
 SELECTIONS = {"accuracy": ACCURACY, "worst-class": WORST_CLASS, "worst-group": WORST_GROUP}
@@ -45,7 +49,7 @@ class RunningMeans:
 
     def state_dict(self) -> dict[str, Any]:
         """Return sums and numbers of samples, of tensors and plain values."""
-        return {name: {"sum": total, "samples": self._samples[name]} for name, total in self._sums.items()}
+        return {name: {"sum": total.cpu(), "samples": self._samples[name]} for name, total in self._sums.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take what :meth:`state_dict` returned.
@@ -62,3 +66,23 @@ class RunningMeans:
                 raise ValueError(f"the running mean of {name!r} is not a sum and a number of samples.")
             sums[str(name)], samples[str(name)] = total.detach().float(), count
         self._sums, self._samples = sums, samples
+
+
+def of_all_processes(mine: Tensor, loader: object) -> Tensor:
+    """Return what all processes have of each image, without the images that a sampler repeats to give all as many.
+
+    Args:
+        mine: What this process has, one column per image of its loader.
+        loader: The loader, which may have PyTorch's sampler for processes.
+
+    Returns:
+        One column per image of all processes, on the CPU if there are several.
+    """
+    if world_size() == 1:
+        return mine
+    parts = gather_objects(mine.cpu())
+    sampler = getattr(loader, "sampler", None)
+    if not isinstance(sampler, DistributedSampler) or len({part.shape for part in parts}) > 1:
+        return torch.cat(parts, -1)
+    in_order = torch.stack(parts, -1).flatten(-2)  # such a sampler gives images to processes in turns
+    return in_order[..., : len(sampler.dataset)]  # type: ignore[arg-type]

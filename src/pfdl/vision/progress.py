@@ -44,9 +44,10 @@ class ProgressBar(RichProgressBar):
 @contextmanager
 def quiet_lightning() -> Iterator[None]:
     """Silence the tips, and the warnings that do not apply here: small sets are fastest without workers."""
-    logger = logging.getLogger("lightning.pytorch")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    loggers = [logging.getLogger(f"lightning.{part}") for part in ("pytorch", "fabric")]
+    levels = {logger: logger.level for logger in loggers}
+    for logger in levels:
+        logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             for message in (
@@ -60,4 +61,5 @@ def quiet_lightning() -> Iterator[None]:
                 warnings.filterwarnings("ignore", message=message)
             yield
     finally:
-        logger.setLevel(level)
+        for logger, level in levels.items():
+            logger.setLevel(level)

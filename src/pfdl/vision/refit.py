@@ -95,7 +95,7 @@ def refit(
     }
     with claim(folder, "training", settings):
         manifest.save(folder / MANIFEST)
-        save_weights(folder / WEIGHTS, with_readout(trained.model, readout))
+        save_weights(folder / WEIGHTS, with_readout(trained.model, readout).state_dict())
         told = {name: value for name, value in asdict(readout).items() if not isinstance(value, Tensor)}
         write_json(folder / REFIT, {**told, "sentence": sentence})
         if contexts == "inferred":

@@ -13,14 +13,16 @@ import pandas as pd
 import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint
+from torch import Tensor
 
 from pfdl._internal.files import write_atomically
-from pfdl._internal.optimizer_state import load_optimizer_state
+from pfdl._internal.processes import anybody, from_first, gather_objects, rank
 from pfdl._internal.runs import CONFIG, set_aside
 from pfdl._internal.state import load_state, save_state
 from pfdl.vision.checkpoint import WEIGHTS, check_weights, save_weights
 from pfdl.vision.classifier import ImageClassifier
 from pfdl.vision.loading import ResumableLoader
+from pfdl.vision.sharding import load_module, load_optimizer, whole
 from pfdl.vision.stopping import StopRequest, TrainingStoppedError
 
 STATE = "resume.safetensors"
@@ -110,6 +112,9 @@ class ResumeCallback(Checkpoint):
     running means, the table so far; the learning rate follows from the epoch. After Ctrl-C or SIGTERM the current step
     is finished, saved, and :class:`TrainingStoppedError` raised.
 
+    Of several processes the first alone reads and writes the folder, and tells the others. They save together and stop
+    together, whichever of them was asked to.
+
     The trainer must load its training batches with a :class:`pfdl.vision.loading.ResumableLoader`. A Lightning
     ``Checkpoint``, because those run last, when the module has logged its epoch.
 
@@ -149,7 +154,7 @@ class ResumeCallback(Checkpoint):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Resume from the saved state, if there is one."""
-        state = read_state(self.folder)
+        state = from_first(lambda: read_state(self.folder))
         if state is not None:
             try:
                 self._restore(trainer, state)
@@ -157,33 +162,39 @@ class ResumeCallback(Checkpoint):
                 raise ValueError(
                     f"{self.folder / STATE} is not a state of this training ({error}); remove it to start again."
                 ) from error
-        self.stop.deferred = True
+        self.stop.defer()
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Save: here everything that belongs to the epoch before is done, the schedule and validation included."""
-        due = self.stop.requested or time.monotonic() - self._saved_at >= SAVE_EVERY
-        if trainer.current_epoch > self._first_epoch and due:
+        is_late = rank() == 0 and time.monotonic() - self._saved_at >= SAVE_EVERY
+        stops = anybody(self.stop.requested)
+        if trainer.current_epoch > self._first_epoch and (stops or anybody(is_late)):
             self._save(trainer, trainer.current_epoch, batch=0)
-            self._stop_if_requested(trainer)
+            self._stop_if(stops, trainer)
         self._learning_rate = float(trainer.optimizers[0].param_groups[0]["lr"])  # at its end it is the next epoch's
         self._epoch_began = time.monotonic()
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Fix what this step will draw."""
-        place = (self.seed, trainer.current_epoch, batch_idx)
-        torch.manual_seed(int(np.random.SeedSequence(place).generate_state(1)[0]))
+        place = [self.seed, trainer.current_epoch, batch_idx]
+        if rank():  # each process draws its own; the first draws what a single one would
+            place.append(rank())
+        number = int(np.random.SeedSequence(place).generate_state(1)[0])
+        torch.default_generator.manual_seed(number)  # torch.manual_seed visits every kind of device: 0.3 ms a step
+        if pl_module.device.type == "cuda":
+            torch.cuda.manual_seed(number)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Save in the middle of an epoch if somebody wants to stop."""
-        if self.stop.requested:
+        if anybody(self.stop.requested):
             self._save(trainer, trainer.current_epoch, batch=max(batch_idx + 1, _loader(trainer).first_batch))
-            self._stop_if_requested(trainer)
+            self._stop_if(True, trainer)
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Stop with a sentence if the folder is gone, before a logger writes to it from a thread of its own."""
-        check_folder(self.folder)
+        from_first(lambda: check_folder(self.folder))
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Keep the weights if they are the best so far, and write down what was logged."""
@@ -194,14 +205,13 @@ class ResumeCallback(Checkpoint):
                 f"training diverged in epoch {trainer.current_epoch + 1}: {wrong[0]} is {logged[wrong[0]]}; try a "
                 "smaller learning rate."
             )
-        check_folder(self.folder)
         score = logged.get(self.monitor) if self.monitor is not None else None
-        if self.monitor is None or (score is not None and (self.best_score is None or score > self.best_score)):
+        is_best = self.monitor is None or (score is not None and (self.best_score is None or score > self.best_score))
+        if is_best:
             self.best_score = score
-            # Before the state: killed in between, the epoch is done again and writes the same weights.
-            save_weights(self.folder / WEIGHTS, self.model.backbone)
         self.history.append({"epoch": trainer.current_epoch, "learning_rate": self._learning_rate, **logged})
-        write_metrics(self.folder, self.history)
+        weights = whole(self.model.backbone.state_dict()) if is_best else None
+        from_first(lambda: self._write_epoch(weights))
         if self.patience is not None and self._epochs_since_best() >= self.patience:
             trainer.should_stop = True
         if self.report is not None:
@@ -211,24 +221,35 @@ class ResumeCallback(Checkpoint):
         """Save the end, from which nothing is left to do."""
         self._save(trainer, trainer.current_epoch, batch=0, finished=True)
 
+    def _write_epoch(self, weights: Mapping[str, Tensor] | None) -> None:
+        check_folder(self.folder)
+        if weights is not None:
+            # Before the state: killed in between, the epoch is done again and writes the same weights.
+            save_weights(self.folder / WEIGHTS, weights)
+        write_metrics(self.folder, self.history)
+
     def _epochs_since_best(self) -> int:
         scores = [row[self.monitor] for row in self.history if self.monitor in row] if self.monitor else []
         return len(scores) - 1 - scores.index(max(scores)) if scores else 0
 
     def _save(self, trainer: Trainer, epoch: int, *, batch: int, finished: bool = False) -> None:
-        check_folder(self.folder)
+        means = gather_objects(self.model.means.state_dict())
         state = {
             "epoch": epoch,
             "batch": batch,
             "finished": finished,
             "best_score": self.best_score,
             "history": self.history,
-            "means": self.model.means.state_dict(),
-            "module": self.model.state_dict(),
-            "optimizer": trainer.optimizers[0].state_dict(),
+            **{_means_of(number): one for number, one in enumerate(means)},
+            "module": whole(self.model.state_dict()),
+            "optimizer": whole(trainer.optimizers[0].state_dict()),
         }
-        save_state(self.folder / STATE, state)
+        from_first(lambda: self._write_state(state))
         self._saved_at = time.monotonic()
+
+    def _write_state(self, state: Mapping[str, Any]) -> None:
+        check_folder(self.folder)
+        save_state(self.folder / STATE, state)
 
     def _restore(self, trainer: Trainer, state: dict[str, Any]) -> None:
         loader = _loader(trainer)
@@ -237,10 +258,10 @@ class ResumeCallback(Checkpoint):
             raise ValueError(f"its epoch is {epoch!r}, after {len(state['history'])} of {trainer.max_epochs} epochs")
         if type(batch) is not int or not 0 <= batch <= len(loader):
             raise ValueError(f"its batch is {batch!r}, and an epoch has {len(loader)}")
-        self.model.means.load_state_dict(state["means"])
-        self.model.load_state_dict(state["module"])
+        self.model.means.load_state_dict(state[_means_of(rank())])
+        load_module(self.model, state["module"])
         (optimizer,) = trainer.optimizers
-        load_optimizer_state(optimizer, state["optimizer"])
+        load_optimizer(optimizer, state["optimizer"])
         self.best_score, self.history = state["best_score"], state["history"]
         for config in trainer.lr_scheduler_configs:
             scheduler = cast(torch.optim.lr_scheduler.LambdaLR, config.scheduler)
@@ -254,12 +275,17 @@ class ResumeCallback(Checkpoint):
         progress.ready = progress.started = progress.processed = progress.completed = epoch
         loader.first_batch, self._first_epoch = batch, epoch
 
-    def _stop_if_requested(self, trainer: Trainer) -> None:
-        if self.stop.requested:
+    def _stop_if(self, requested: bool, trainer: Trainer) -> None:
+        if requested:
             raise TrainingStoppedError(
                 f"Stopped in epoch {trainer.current_epoch + 1}. All of it is saved in {self.folder}; "
                 "the same command resumes it."
             )
+
+
+def _means_of(process: int) -> str:
+    """Return the name under which a state has the running means of a process."""
+    return f"means.{process}" if process else "means"
 
 
 def _loader(trainer: Trainer) -> ResumableLoader:

@@ -41,6 +41,12 @@ class StopRequest:
         self._restore()
         self._previous = {}
 
+    def defer(self) -> None:
+        """Only note signals from now on; take them back from Lightning, whose handlers would wait for processes."""
+        self.deferred = True
+        for number in self._previous:
+            signal.signal(number, self._handle)
+
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.requested = True
         self._restore()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,18 +15,20 @@ from lightning.pytorch import Callback, Trainer
 from torch import Tensor
 
 from pfdl._internal.files import read_json, read_table, write_atomically, write_json
+from pfdl._internal.processes import from_first, noticing_loss, rank
 from pfdl._internal.runs import claim, set_aside
-from pfdl._internal.validation import check_choice
 from pfdl.contexts import InferredContexts
 from pfdl.data.context_images import ContextImages
 from pfdl.data.images import hash_bytes
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
+from pfdl.decorrelation.distributed import meet
 from pfdl.vision.checkpoint import ModelConfig
 from pfdl.vision.classifier import ImageClassifier
 from pfdl.vision.config import PRECISIONS, TrainingConfig, check_contexts, check_sets
-from pfdl.vision.datamodule import ContextDataModule
+from pfdl.vision.datamodule import ContextDataModule, check_share
 from pfdl.vision.features import embed
+from pfdl.vision.launching import Devices, choose_devices
 from pfdl.vision.loggers import check_loggers, make_loggers
 from pfdl.vision.metrics import SELECTIONS
 from pfdl.vision.progress import ProgressBar, quiet_lightning, report_epochs, say
@@ -46,6 +48,9 @@ def train(
     folder: Path,
     *,
     device: str = "auto",
+    devices: int | None = None,
+    nodes: int | None = None,
+    strategy: str = "auto",
     num_workers: int = 0,
     loggers: Sequence[str] | None = None,
     progress: bool = False,
@@ -61,7 +66,12 @@ def train(
         manifest: Which image is in which set; a copy is kept in the folder.
         folder: The run folder; if it holds a stopped run of the same config and manifest, that run resumes.
         device: ``"cpu"``, ``"cuda"``, or ``"auto"`` for a GPU where there is one.
-        num_workers: Processes that load images.
+        devices: Devices on each node, with a process for each (``docs/distributed.md``); by default one, or as many
+            processes as torchrun or srun started. The first process alone writes to the folder.
+        nodes: Number of machines; by default one, or as many as torchrun or srun uses. With one device on one node,
+            both given, this process trains by itself, whatever started it.
+        strategy: How processes share the model: ``"ddp"``, ``"fsdp"``, or ``"auto"`` for the first.
+        num_workers: Processes that load images, for each device.
         loggers: Where to log beside ``metrics.csv``: ``"tensorboard"``, ``"wandb"``, ``"mlflow"``; by default
             TensorBoard where it is installed.
         progress: Whether to show progress on standard error: a bar on a terminal, elsewhere one line per epoch.
@@ -71,59 +81,63 @@ def train(
 
     Raises:
         ValueError: If an argument cannot be used, the folder holds another run, or training diverges.
-        OSError: If the folder cannot be written to, or another process works in it.
+        OSError: If the folder cannot be written to, another training works in it, or a process of this one was lost.
+        OtherProcessError: In the other processes, if the first one raises one of these alone.
         ImportError: If a package that the config asks for is not installed.
         TrainingStoppedError: After Ctrl-C or SIGTERM; everything is saved.
     """
-    check_choice("device", device, ("auto", "cpu", "cuda"))
     check_loggers(loggers or ())
-    _check_processes()
+    place = choose_devices(device, devices, nodes, strategy)
     check_sets(config, manifest)
-    with StopRequest() as stop:
+    check_share(config.batch_size, place.processes)
+    place.start()
+    shows = progress and rank() == 0
+    with noticing_loss(), StopRequest() as stop, ExitStack() as held:
         torch.manual_seed(config.seed)
         model = _make_classifier(config, manifest)
         check_contexts(config, model.objective, manifest)
         data = _make_data(config, source, manifest, folder, num_workers, _describe_images(config, model, device))
-        with claim(folder, "training", _settings(config, manifest)):
-            manifest.save(folder / MANIFEST)
-            state = read_state(folder)
-            if state is not None and state["finished"]:
-                write_metrics(folder, state["history"])
-                return folder
-            data.setup("fit")
-            if progress and data.inferred is not None:
-                say(data.inferred.sentence)
-            model.prepare(data.train_set.labels, data.train_contexts)
-            resume = ResumeCallback(
-                model,
-                folder,
-                seed=config.seed,
-                monitor=SELECTIONS[config.select] if "validation" in manifest.set_names else None,
-                patience=config.patience,
-                stop=stop,
-                report=report_epochs(config.epochs) if progress and not sys.stderr.isatty() else None,
-            )
-            _fit(model, data, resume, config, device, loggers, show_bar=progress and sys.stderr.isatty())
+        settings = _settings(config, manifest, place.processes)
+        meet(len(manifest.classes), None, f"the settings {settings}")
+        if from_first(lambda: _open_folder(folder, settings, manifest, held)):
+            return folder
+        data.setup("fit")
+        if shows and data.inferred is not None:
+            say(data.inferred.sentence)
+        model.prepare(data.train_set.labels, data.train_contexts)
+        resume = ResumeCallback(
+            model,
+            folder,
+            seed=config.seed,
+            monitor=SELECTIONS[config.select] if "validation" in manifest.set_names else None,
+            patience=config.patience,
+            stop=stop,
+            report=report_epochs(config.epochs) if shows and not sys.stderr.isatty() else None,
+        )
+        _fit(model, data, resume, config, place, loggers, show_bar=shows and sys.stderr.isatty())
     return folder
 
 
-def _settings(config: TrainingConfig, manifest: Manifest) -> dict[str, Any]:
+def _settings(config: TrainingConfig, manifest: Manifest, processes: int) -> dict[str, Any]:
     """Return all that changes results, for the run folder."""
     model = ModelConfig(config.backbone, manifest.classes, config.image_size, config.small_stem)
-    settings = {"model": asdict(model), "training": asdict(config), "split": manifest.sha256}
+    settings: dict[str, Any] = {"model": asdict(model), "training": asdict(config), "split": manifest.sha256}
     if config.weights is not None:
         settings["weights"] = hash_bytes(Path(config.weights).read_bytes())
+    if processes > 1:  # each normalises its own part of a batch and draws its own augmentation
+        settings["processes"] = processes
     return settings
 
 
-def _check_processes() -> None:
-    """Refuse several processes: each would train the whole model, and all but one would find the folder in use."""
-    processes = os.environ.get("WORLD_SIZE", "1")
-    if processes not in ("", "1"):
-        raise ValueError(
-            f"there are {processes} training processes (WORLD_SIZE), and a run folder is trained by one; start it "
-            "without torchrun, or give pfdl.lightning.ImageClassifier to a Trainer of your own with several devices."
-        )
+def _open_folder(folder: Path, settings: Mapping[str, Any], manifest: Manifest, held: ExitStack) -> bool:
+    """Lock the run folder until ``held`` is closed; return whether the training in it is finished."""
+    held.enter_context(claim(folder, "training", settings))
+    manifest.save(folder / MANIFEST)
+    state = read_state(folder)
+    if state is None or not state["finished"]:
+        return False
+    write_metrics(folder, state["history"])
+    return True
 
 
 def _make_classifier(config: TrainingConfig, manifest: Manifest) -> ImageClassifier:
@@ -171,6 +185,7 @@ def _make_data(
         batch_size=config.batch_size,
         num_workers=num_workers,
         contexts=config.contexts,
+        infer_by=config.infer_by,
         validation_contexts=config.select == "worst-group",
         sampler=config.sampler,
         describe=describe,
@@ -211,7 +226,7 @@ def _fit(
     data: ContextDataModule,
     resume: ResumeCallback,
     config: TrainingConfig,
-    device: str,
+    place: Devices,
     loggers: Sequence[str] | None,
     *,
     show_bar: bool,
@@ -222,8 +237,6 @@ def _fit(
     with quiet_lightning():
         trainer = Trainer(
             max_epochs=config.epochs,
-            accelerator="gpu" if device == "cuda" else device,
-            devices=1,
             precision=PRECISIONS[config.precision],  # type: ignore[arg-type]
             callbacks=callbacks,
             logger=make_loggers(loggers, resume.folder),
@@ -231,6 +244,7 @@ def _fit(
             enable_model_summary=False,
             num_sanity_val_steps=0,
             log_every_n_steps=1,
+            **place.for_trainer(),
         )
         try:
             trainer.fit(model, data)

@@ -64,7 +64,7 @@ def _has_triton() -> bool:
 
 
 def _interpreting() -> bool:
-    """Whether Triton's interpreter stands in for a GPU, as in the tests of the kernels."""
+    """Return whether Triton's interpreter stands in for a GPU, as in the tests of the kernels."""
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 

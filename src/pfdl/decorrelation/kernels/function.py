@@ -88,7 +88,7 @@ class _OneHiddenFunction(torch.autograd.Function):
 def _differentiable_gradients(
     ctx: Any, u: Tensor, parameters: tuple[Tensor, ...], shared: Tensor | None, gradient: Tensor
 ) -> tuple[Tensor | None, ...]:
-    """The gradients with a graph of their own, for those who differentiate twice: by the slow path."""
+    """Return the gradients with a graph of their own, for those who differentiate twice: by the slow path."""
     inputs = (u, *parameters, shared)
     wanted = [x for x, needed in zip(inputs, ctx.needs_input_grad, strict=False) if needed and x is not None]
     with torch.enable_grad():

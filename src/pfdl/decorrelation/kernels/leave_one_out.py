@@ -125,7 +125,7 @@ def _predict_blocks(
     layers: Sequence[Layer],
     activation: Callable[[Tensor], Tensor],
 ) -> Tensor:
-    """The network's output for every feature of some blocks: (blocks, rows, block)."""
+    """Return the network's output for every feature of some blocks: (blocks, rows, block)."""
     count, rows, block = u.shape
     width = before.shape[-1]
     comes_before = torch.triu(u.new_ones(block, block), 1)[..., None]  # [k, j]: k < j

@@ -53,7 +53,7 @@ class OneHidden:
     shared: Tensor | None = None
 
     def rows(self, some: slice) -> OneHidden:
-        """The same network for some of the rows."""
+        """Return the same network for some of the rows."""
         return replace(self, u=self.u[some], shared=None if self.shared is None else self.shared[some])
 
 

@@ -99,7 +99,7 @@ class _Group:
 
 
 def _base(net: OneHidden) -> Tensor:
-    """What the walk along the features starts from, shape (n, h)."""
+    """Return what the walk along the features starts from, shape (n, h)."""
     base = net.u[:, 1:] @ net.weight if net.strict else net.u @ net.weight
     if net.strict:
         base += net.offset
@@ -151,6 +151,6 @@ def _delta(net: OneHidden, group: _Group, gradient: Tensor) -> Tensor:
 
 
 def _shifted(u: Tensor, features: slice) -> Tensor:
-    """The column after each of ``features``, shape (n, group), with zeros after the last."""
+    """Return the column after each of ``features``, shape (n, group), with zeros after the last."""
     following = u[:, features.start + 1 : features.stop + 1]
     return F.pad(following, (0, features.stop - features.start - following.shape[1]))

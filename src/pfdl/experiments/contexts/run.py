@@ -199,7 +199,8 @@ def run_task(
         seed=seed,
     )
     source = StoredImages(images)
-    folder = train(training, source, manifest, output / "runs" / row / f"seed-{seed}-{split[:8]}", device=device)
+    folder = output / "runs" / row / f"seed-{seed}-{split[:8]}"
+    train(training, source, manifest, folder, device=device, devices=1, nodes=1)
     result = evaluate(load_model(folder), source, manifest, device=device)
     shares = {**result.by_ratio, "all": result.overall, "worst group": result.worst_group.accuracy}
     return [{"test": test, "accuracy": 100 * share} for test, share in shares.items()]

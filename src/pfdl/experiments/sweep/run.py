@@ -181,7 +181,7 @@ def train_candidate(
     source, manifest = _open(output, config, seed)
     folder = _run_folder(output, settings, seed, split)
     try:
-        train(config, source, manifest, folder, device=device)
+        train(config, source, manifest, folder, device=device, devices=1, nodes=1)
     except ValueError as error:
         return [{"score": FAILED, "value": 1.0, "reason": str(error)}]
     logged = read_table(folder / METRICS)

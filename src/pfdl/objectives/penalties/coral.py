@@ -7,11 +7,12 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from pfdl.objectives.penalties.environments import EnvironmentPenalty
+from pfdl._internal.validation import check_matrix
+from pfdl.objectives.penalties.environments import EnvironmentPenalty, check_environments
 
 
 class CORAL(EnvironmentPenalty):
-    r"""Deep CORAL (Sun and Saenko, 2016): the features' covariances shall agree between environments.
+    r"""Deep CORAL (Sun and Saenko, 2016): the features' covariances should agree between environments.
 
     .. math:: \operatorname*{mean}_{e < e'} \frac{1}{4p^2} \| C_e - C_{e'} \|_F^2
 
@@ -24,7 +25,9 @@ class CORAL(EnvironmentPenalty):
     needs = ("features", "environments")
 
     def compare(self, features: Tensor, environments: Tensor) -> Tensor:
-        """The mean squared distance of the covariances, without the weight."""
+        """Return the mean squared distance of the covariances, without the weight."""
+        check_matrix("features", features)
+        check_environments(environments, features.shape[:1])
         groups = [features[environments == environment] for environment in torch.unique(environments)]
         covariances = [torch.cov(group.T) for group in groups if len(group) > 1]
         distances = [(a - b).square().sum() for a, b in combinations(covariances, 2)]

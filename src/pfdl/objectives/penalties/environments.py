@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -41,7 +41,7 @@ class EnvironmentPenalty(Penalty):
         self.completed_calls = 0
 
     def current_weight(self) -> float:
-        """The weight that the next call will use."""
+        """Return the weight that the next call will use."""
         return self.weight if self.completed_calls >= self.anneal else 1.0
 
     def divisor(self) -> float:
@@ -63,26 +63,38 @@ class EnvironmentPenalty(Penalty):
         return penalty
 
     def get_extra_state(self) -> dict[str, Any]:
-        """The count of training calls, for ``state_dict``."""
+        """Return the count of training calls, for ``state_dict``."""
         return {"completed_calls": self.completed_calls}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Take up what ``get_extra_state`` gave.
 
         Raises:
-            ValueError, TypeError: If it is not a count.
+            ValueError: If it is not a count.
         """
-        calls = state.get("completed_calls") if isinstance(state, Mapping) else state
-        check_count("completed_calls in the state", cast(int, calls), 0)
-        self.completed_calls = cast(int, calls)
+        calls = state.get("completed_calls") if isinstance(state, Mapping) else None
+        if isinstance(calls, bool) or not isinstance(calls, int) or calls < 0:
+            raise ValueError(f"completed_calls in the state is {calls!r}; it must be a whole number of at least 0.")
+        self.completed_calls = calls
 
     def extra_repr(self) -> str:
         """Show the settings."""
         return f"weight={self.weight}, anneal={self.anneal}"
 
 
+def check_environments(environments: Tensor, shape: tuple[int, ...]) -> None:
+    """Raise unless ``environments`` is a tensor of this shape, that of the samples."""
+    if not isinstance(environments, Tensor):
+        raise TypeError(f"environments are a {type(environments).__name__}; give a torch.Tensor.")
+    if environments.shape != shape:
+        raise ValueError(
+            f"environments have shape {tuple(environments.shape)} for {tuple(shape)} samples; "
+            "give one integer per sample."
+        )
+
+
 def environment_means(values: Tensor, environments: Tensor) -> Tensor:
-    """The mean of ``values`` in each environment that occurs.
+    """Return the mean of ``values`` in each environment that occurs.
 
     Args:
         values: One number per sample, shape (n,).
@@ -99,13 +111,7 @@ def environment_means(values: Tensor, environments: Tensor) -> Tensor:
         >>> environment_means(torch.tensor([1.0, 3.0, 5.0]), torch.tensor([7, 7, 2]))
         tensor([5., 2.])
     """
-    if not isinstance(environments, Tensor):
-        raise TypeError(f"environments are a {type(environments).__name__}; give a torch.Tensor.")
-    if environments.shape != values.shape:
-        raise ValueError(
-            f"environments have shape {tuple(environments.shape)} for {tuple(values.shape)} samples; "
-            "give one integer per sample."
-        )
+    check_environments(environments, values.shape)
     _, index, counts = torch.unique(environments, return_inverse=True, return_counts=True)
     # A product with the membership matrix, not a scatter: on a GPU its sums do not depend on the order of threads.
     means: Tensor = values @ F.one_hot(index).to(values.dtype) / counts

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import torch
 from torch import Tensor
 
+from pfdl._internal.processes import world_size
 from pfdl._internal.validation import check_features, check_matrix, check_number
-from pfdl.decorrelation.distributed import Batch, union_of, world_size
+from pfdl.decorrelation.distributed import Batch, meet
 from pfdl.objectives.penalties.base import Penalty
 
 
-class FeaturePenalty(Penalty):
+class FeaturePenalty(Penalty, ABC):
     """A weight times a function of the features of a batch.
 
     While training under ``torch.distributed`` it is that of the union of all processes' batches, as for
@@ -42,18 +45,21 @@ class FeaturePenalty(Penalty):
             if not together:
                 raise
             problem = error
-        on_device = isinstance(features, Tensor)
-        rows, device = (len(features), features.device) if on_device else (0, torch.device("cpu"))
-        batch = union_of(rows, device, problem, f"{type(self).__name__}({self.weight})") if together else Batch(rows)
+        batch = self._union(features, problem) if together else Batch(len(features))
         # The penalties are of the fourth order in the features: half precision would overflow.
         u = features.float() if features.dtype in (torch.float16, torch.bfloat16) else features
         value = self.measure(u, batch)
         self.value = value.detach()
         return self.weight * value
 
+    def _union(self, features: Tensor, problem: Exception | None) -> Batch:
+        form = f"{features.dtype} with {features.shape[-1]} columns" if problem is None else ""
+        rows = len(features) if problem is None else 0
+        return meet(rows, problem, f"{type(self).__name__}(weight={self.weight}) on features of {form}").batch(least=2)
+
+    @abstractmethod
     def measure(self, u: Tensor, batch: Batch) -> Tensor:
         """Return the penalty without its weight; how each subclass defines itself."""
-        raise NotImplementedError
 
     def metrics(self) -> dict[str, Tensor]:
         """Return the penalty of the last call, without its weight."""

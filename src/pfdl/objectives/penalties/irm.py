@@ -13,7 +13,7 @@ class IRM(EnvironmentPenalty):
 
     .. math:: \frac1E \sum_e \Big( \partial_s R_e(s \cdot z) \Big|_{s=1} \Big)^2
 
-    with the risk :math:`R_e` of environment e and the logits z: the same classifier, here a mere scale s, shall be
+    with the risk :math:`R_e` of environment e and the logits z: the same classifier, here a mere scale s, should be
     optimal in every environment at once. ``weight`` and ``anneal`` as in
     :class:`pfdl.objectives.penalties.environments.EnvironmentPenalty`.
 
@@ -28,5 +28,5 @@ class IRM(EnvironmentPenalty):
     reference = "Arjovsky et al., 2019"
 
     def compare(self, logits: Tensor, labels: Tensor, environments: Tensor) -> Tensor:
-        """The mean over environments of the squared derivative, without the weight."""
+        """Return the mean over environments of the squared derivative, without the weight."""
         return environment_means(scale_gradients(logits, labels), environments).square().mean()

@@ -27,5 +27,5 @@ class VREx(EnvironmentPenalty):
     reference = "Krueger et al., 2021"
 
     def compare(self, logits: Tensor, labels: Tensor, environments: Tensor) -> Tensor:
-        """The population variance of the environments' risks, without the weight."""
+        """Return the population variance of the environments' risks, without the weight."""
         return environment_means(sample_risks(logits, labels), environments).var(correction=0)

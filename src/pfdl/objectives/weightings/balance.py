@@ -22,7 +22,7 @@ class Balance(GroupWeighting):
     Args:
         smoothing: What is added to the count of each group, as a part of the mean count of its class's groups; with 0
             the balance is exact and a few stray samples may outweigh their class.
-        equal_classes: Whether the classes, too, shall have equal shares.
+        equal_classes: Whether the classes get equal shares, too.
     """
 
     def __init__(self, *, smoothing: float = SMOOTHING, equal_classes: bool = False) -> None:

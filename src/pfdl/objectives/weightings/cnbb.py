@@ -58,7 +58,7 @@ class CNBB(Weighting):
 
 
 def balance_loss(f: Tensor, weights: Tensor) -> Tensor:
-    """How differently treated and untreated samples look under weights, shape (n,), for features (n, p)."""
+    """Return how differently treated and untreated samples look under weights, shape (n,), for features (n, p)."""
     treated = (f > 0).to(f.dtype)
     size_treated = weights @ treated
     size_untreated = weights.sum() - size_treated

@@ -17,7 +17,7 @@ MOST_GROUPS = 10**7
 class GroupWeighting(Weighting):
     """A weighting that keeps one number per group in ``table``, shape (classes, contexts).
 
-    The table grows with the classes and contexts that are seen, so that neither must be known beforehand; it is part
+    The table grows with the classes and contexts that are seen, so that neither must be known in advance; it is part
     of ``state_dict()``. A context of −1 means that it is unknown: such samples are not part of any group.
     """
 

@@ -24,7 +24,7 @@ class Product(Weighting):
         self.needs = tuple(dict.fromkeys(name for factor in self._factors() for name in factor.needs))
 
     def forward(self, *tensors: Tensor) -> Tensor:
-        """One weight per sample, from the tensors that the factors need."""
+        """Return one weight per sample, from the tensors that the factors need."""
         batch = dict(zip(self.needs, tensors, strict=True))
         before = copy.deepcopy(self.state_dict())
         try:

@@ -25,7 +25,7 @@ class GroupAccuracy:
 
     @property
     def variance(self) -> float:
-        """Squared standard error of the accuracy.
+        """Return the squared standard error of the accuracy.
 
         It is counted with one more right and one more wrong answer, so that ten right ones of ten are not taken for
         certainty.
@@ -44,6 +44,7 @@ class Accuracies:
         by_label: For each class.
         by_context: For each context; empty if none are known.
         groups: For each class in each context, in the order of their names; without contexts for each class, in "".
+            Groups with too few samples may have been left out.
         worst_group: The one with the lowest accuracy; of equal ones, the one with the most samples.
     """
 
@@ -55,7 +56,7 @@ class Accuracies:
 
     @property
     def average_over_groups(self) -> float:
-        """Mean of the groups' accuracies: every group counts alike, however few samples it has."""
+        """Return the mean of the groups' accuracies: every group counts alike, however few samples it has."""
         return float(np.mean([group.accuracy for group in self.groups]))
 
     def average_in(self, mixture: Mixture) -> float:
@@ -94,13 +95,16 @@ def count_groups(labels: NDArray[Any], contexts: NDArray[Any] | None) -> dict[tu
     }
 
 
-def measure_accuracy(right: NDArray[np.bool_], labels: NDArray[Any], contexts: NDArray[Any] | None) -> Accuracies:
+def measure_accuracy(
+    right: NDArray[np.bool_], labels: NDArray[Any], contexts: NDArray[Any] | None, *, min_samples: int = 1
+) -> Accuracies:
     """Measure accuracy by class, by context and by both; without contexts the groups are the classes.
 
     Args:
         right: Whether each sample was recognised, shape (n,).
         labels: The class of each sample, shape (n,).
         contexts: The context of each sample, shape (n,), if known.
+        min_samples: Groups with fewer samples are left out of ``groups``, unless all are that small.
 
     Returns:
         The accuracies.
@@ -127,12 +131,14 @@ def measure_accuracy(right: NDArray[np.bool_], labels: NDArray[Any], contexts: N
             for name, some in chosen.items()
         }
 
+    least = min(min_samples, max(group.samples for group in groups))
+    large = tuple(group for group in groups if group.samples >= least)
     return Accuracies(
         overall=float(right.mean()),
         by_label=pool("label"),
         by_context={} if contexts is None else pool("context"),
-        groups=groups,
-        worst_group=min(groups, key=lambda group: (group.accuracy, -group.samples)),
+        groups=large,
+        worst_group=min(large, key=lambda group: (group.accuracy, -group.samples)),
     )
 
 

@@ -1,0 +1,201 @@
+"""Images per second of a training: a bare PyTorch loop, ``pfdl train`` and the in-memory trainer of the experiments.
+
+    python benchmarks/train_throughput.py --device cuda            ResNet-18 on 64×64 images, bfloat16
+    python benchmarks/train_throughput.py --device cpu --images 512 --cpu-time
+
+The images are files of noise that are made first. All three train the same network on the same objective, with the
+same augmentation, optimiser and precision; the bare loop and ``pfdl train`` have the same loader, of pictures that are
+decoded once and kept in memory, as ``pfdl train`` keeps sets of up to 2 GB. They take turns, one run of some epochs
+each, and a ratio is the median over the turns of the ratio inside a turn. The first epoch of a run is not counted.
+``pfdl train`` includes all that it does between epochs: logging, the table, the state to resume from.
+
+``--cpu-time`` counts the processor time of this process instead of the clock's, for a machine that others use too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+from machine import describe_machine
+from pfdl import make_objective
+from pfdl.data import Manifest, make_split, open_images
+from pfdl.data.sources import ContextSource
+from pfdl.experiments import training as in_memory
+from pfdl.vision.backbones import make_backbone
+from pfdl.vision.classifier import ImageClassifier
+from pfdl.vision.datamodule import ContextDataModule
+from pfdl.vision.features import attach
+from pfdl.vision.pixels import mirror_and_shift, normalise
+from pfdl.vision.training import TrainingConfig, train
+
+CLASSES = 8
+BARE, LIGHTNING, MEMORY = "bare loop", "`pfdl train`", "in-memory trainer"
+
+
+@dataclass
+class Clock:
+    """Note the time at the end of each epoch."""
+
+    device: str
+    read: Callable[[], float]
+
+    def __post_init__(self) -> None:
+        self.times: list[float] = []
+
+    def tick(self) -> None:
+        """Read the clock once the device has done its work."""
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+        self.times.append(self.read())
+
+    def seconds_per_epoch(self) -> float:
+        """Return the mean after the first epoch."""
+        return (self.times[-1] - self.times[0]) / (len(self.times) - 1)
+
+
+def write_images(folder: Path, count: int, size: int) -> None:
+    rng = np.random.default_rng(0)
+    for name, images in (("train", count), ("test", CLASSES)):
+        for number in range(images):
+            path = folder / name / f"class-{number % CLASSES}" / f"{number:06d}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(rng.integers(0, 256, (size, size, 3), dtype=np.uint8)).save(path, compress_level=1)
+
+
+def make_data(settings: argparse.Namespace, source: ContextSource, manifest: Manifest) -> ContextDataModule:
+    data = ContextDataModule(
+        source,
+        manifest,
+        image_size=settings.size,
+        batch_size=settings.batch_size,
+        num_workers=settings.workers,
+    )
+    data.setup("fit")
+    return data
+
+
+def bare_loop(settings: argparse.Namespace, data: ContextDataModule, clock: Clock) -> None:
+    """Train as a user would who has a loader and an objective, and no framework."""
+    device, bf16 = settings.device, settings.precision == "bf16"
+    torch.manual_seed(0)
+    model = make_backbone(settings.backbone, CLASSES, image_size=settings.size)
+    model.to(device).to(memory_format=torch.channels_last if device == "cuda" else torch.contiguous_format)
+    optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9, weight_decay=1e-4)
+    loader = data.train_dataloader()
+    with attach(model) as tap:
+        objective = make_objective(settings.objective, tap.num_features, num_classes=CLASSES).to(device)
+        for epoch in range(settings.epochs):
+            loader.sampler.set_epoch(epoch)
+            for batch in loader:
+                images, labels = (part.to(device, non_blocking=True) for part in batch[:2])
+                pixels = normalise(mirror_and_shift(images))
+                if device == "cuda":
+                    pixels = pixels.contiguous(memory_format=torch.channels_last)
+                with torch.autocast(device, torch.bfloat16, enabled=bf16):
+                    logits = model(pixels)
+                loss = objective(logits.float(), labels, features=tap.features.float())
+                optimizer.zero_grad(set_to_none=True)
+                loss.backward()
+                optimizer.step()
+            clock.tick()
+
+
+def lightning(settings: argparse.Namespace, source: ContextSource, manifest: Manifest, clock: Clock) -> None:
+    config = TrainingConfig(
+        settings.backbone,
+        settings.objective,
+        image_size=settings.size,
+        epochs=settings.epochs,
+        batch_size=settings.batch_size,
+        precision=settings.precision,
+    )
+    # From the first to the last end of an epoch's steps lies all that happens between epochs, too.
+    ImageClassifier.on_train_epoch_end, original = _ticking(clock), ImageClassifier.on_train_epoch_end
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            train(config, source, manifest, Path(folder) / "run", device=settings.device, num_workers=settings.workers)
+    finally:
+        ImageClassifier.on_train_epoch_end = original
+
+
+def _ticking(clock: Clock) -> Callable[[ImageClassifier], None]:
+    original = ImageClassifier.on_train_epoch_end
+
+    def on_train_epoch_end(self: ImageClassifier) -> None:
+        clock.tick()
+        original(self)
+
+    return on_train_epoch_end
+
+
+def memory(settings: argparse.Namespace, data: ContextDataModule, clock: Clock) -> None:
+    images = data.train_set
+    samples = in_memory.Samples(images.images, images.labels, images.contexts)
+    torch.manual_seed(0)
+    model = make_backbone(settings.backbone, CLASSES, image_size=settings.size)
+    how = in_memory.TrainingSettings(settings.objective, epochs=settings.epochs, batch_size=settings.batch_size)
+    in_memory.train(how, model, samples, images.contexts, device=settings.device, after_epoch=lambda _: clock.tick())
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--backbone", default="resnet18")
+    parser.add_argument("--objective", default="erm", help="one that needs no contexts")
+    parser.add_argument("--images", type=int, help="training images (512 on a CPU, 20000 on a GPU)")
+    parser.add_argument("--size", type=int, default=64)
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--workers", type=int, default=0, help="processes that load images")
+    parser.add_argument("--precision", choices=("32", "bf16"), help="bf16 on a GPU, which the in-memory trainer uses")
+    parser.add_argument("--epochs", type=int, default=4, help="of a run; the first one is not counted")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--cpu-time", action="store_true")
+    settings = parser.parse_args()
+    settings.images = settings.images or (20_000 if settings.device == "cuda" else 512)
+    settings.precision = settings.precision or ("bf16" if settings.device == "cuda" else "32")
+    return settings
+
+
+def main() -> None:
+    settings = parse()
+    read = time.process_time if settings.cpu_time else time.perf_counter
+    torch.backends.cudnn.benchmark = True
+    with tempfile.TemporaryDirectory() as name:
+        write_images(Path(name), settings.images, settings.size)
+        source = open_images(name)
+        manifest = make_split(source, validation_fraction=0.0)
+        data = make_data(settings, source, manifest)
+        images = len(data.train_set) // settings.batch_size * settings.batch_size
+        runs: dict[str, Callable[[Clock], None]] = {
+            BARE: lambda clock: bare_loop(settings, data, clock),
+            LIGHTNING: lambda clock: lightning(settings, source, manifest, clock),
+            MEMORY: lambda clock: memory(settings, data, clock),
+        }
+        speeds: dict[str, list[float]] = {name: [] for name in runs}
+        for _ in range(settings.turns):
+            for name, run in runs.items():
+                clock = Clock(settings.device, read)
+                run(clock)
+                speeds[name].append(images / clock.seconds_per_epoch())
+    print(describe_machine(), "\n")
+    shown = f"{settings.backbone}, {settings.objective}, {settings.images} images of {settings.size}², "
+    shown += f"batch {settings.batch_size}, {settings.precision}, {settings.workers} workers"
+    second = "second of processor time" if settings.cpu_time else "second"
+    print(f"| {shown} | images per {second} | of the bare loop |\n|---|---|---|")
+    for name, found in speeds.items():
+        ratio = statistics.median(mine / bare for mine, bare in zip(found, speeds[BARE], strict=True))
+        print(f"| {name} | {statistics.median(found):.0f} | {ratio:.2f} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""What is said of a model's reliance on the context: the figures, the answer and the sentences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+YES, NO, CANNOT_TELL = "yes", "no", "cannot tell"
+
+MATTERS = 0.05
+"""A difference of accuracy below this counts as none."""
+
+SURE = 2.0
+"""Standard errors by which a difference must be away from a limit."""
+
+_CAUTION = (
+    "Each context shows one class only, so that contexts which are hard in themselves cannot be ruled out as a cause."
+)
+
+
+@dataclass(frozen=True)
+class ClassReliance:
+    """One class: its usual context, and its accuracy there and elsewhere; NaN where there are no images."""
+
+    label: Any
+    usual_context: Any
+    in_usual: float
+    elsewhere: float
+
+    @property
+    def loss(self) -> float:
+        """Return what is lost outside the usual context."""
+        return self.in_usual - self.elsewhere
+
+
+@dataclass(frozen=True)
+class ContextReliance:
+    """Whether the answers of a model follow the context. Shares from 0 to 1.
+
+    The usual context of a class is the one that goes with it in training.
+
+    Attributes:
+        in_usual: Accuracy on images of a class in its usual context.
+        elsewhere: Accuracy on all other images.
+        standard_error: Of the difference of the two.
+        effect: The part of the difference that is left when each class and each context may be hard in itself: the
+            coefficient of "in the usual context" beside those of class and context in a least-squares fit. This decides
+            the answer. Where each context shows one class only, nothing can be allowed for, and it is the plain
+            difference. NaN if all classes have the same usual context, so that nothing goes with a class.
+        effect_error: Its standard error.
+        separable: Whether hard classes and contexts could be allowed for.
+        by_class: Each class, the largest loss first.
+        misled: Of the wrong answers to images in a context that is usual for other classes: the share that names one of
+            those classes. NaN if there are none.
+        misled_by_chance: What that share would be if wrong answers fell on all wrong classes alike.
+        wrong_answers: Number of those wrong answers.
+        samples_elsewhere: Number of images outside the usual context.
+    """
+
+    in_usual: float
+    elsewhere: float
+    standard_error: float
+    effect: float
+    effect_error: float
+    separable: bool
+    by_class: tuple[ClassReliance, ...]
+    misled: float
+    misled_by_chance: float
+    wrong_answers: int
+    samples_elsewhere: int
+
+    @property
+    def difference(self) -> float:
+        """Return the accuracy in the usual context minus accuracy elsewhere."""
+        return self.in_usual - self.elsewhere
+
+    @property
+    def answer(self) -> str:
+        """``"yes"``, ``"no"`` or ``"cannot tell"``.
+
+        Yes: the effect is at least 5 points and more than two standard errors above 0. No: it lies more than two
+        standard errors below 5 points. Where all classes have the same usual context, the plain difference may say no,
+        but never yes.
+        """
+        if np.isnan(self.effect):
+            return NO if self.difference + SURE * self.standard_error < MATTERS else CANNOT_TELL
+        if self.effect >= MATTERS and self.effect > SURE * self.effect_error:
+            return YES
+        return NO if self.effect + SURE * self.effect_error < MATTERS else CANNOT_TELL
+
+    def sentences(self) -> tuple[str, ...]:
+        """Say what was found: first the answer, then what supports it."""
+        figures = (
+            f"{100 * self.in_usual:.0f} % right in a class's usual context, {100 * self.elsewhere:.0f} % elsewhere "
+            f"(difference {_points(self.difference, self.standard_error)})"
+        )
+        adjusted = f"{_points(self.effect, self.effect_error)} once hard classes and contexts are allowed for"
+        differs = abs(self.effect - self.difference) > self.effect_error
+        if self.answer == YES:
+            more = f"; {adjusted}" if differs else ""
+            caution = () if self.separable else (_CAUTION,)
+            return (f"Yes, the model relies on the context: {figures}{more}.", *caution, *self._who(), *self._misled())
+        if self.answer == NO:
+            more = f"; {adjusted}" if differs else ""
+            return (
+                f"No, the model does not rely on the context: {figures}{more}. Less than {100 * MATTERS:.0f} points "
+                "count as none.",
+            )
+        begin = f"Cannot tell whether the model relies on the context: {figures}"
+        if np.isnan(self.effect):
+            return (
+                f"{begin}, but all classes have the same usual context in training, so that a model that relies on it "
+                "and contexts that are harder for every model look the same.",
+            )
+        needed = self.samples_elsewhere * (SURE * self.effect_error / MATTERS) ** 2
+        many = f"about {_rounded(needed)} would do" if needed > 1.5 * self.samples_elsewhere else "some more would do"
+        more = f", {adjusted}" if differs else ""
+        return (f"{begin}{more}. {self.samples_elsewhere} images outside usual contexts are too few; {many}.",)
+
+    def _who(self) -> tuple[str, ...]:
+        worst = [one for one in self.by_class if one.loss >= MATTERS][:3]
+        if not worst:
+            return ()
+        parts = ", ".join(
+            f"{one.label} ({100 * one.in_usual:.0f} % in {one.usual_context}, {100 * one.elsewhere:.0f} % elsewhere)"
+            for one in worst
+        )
+        return (f"Most affected: {parts}.",)
+
+    def _misled(self) -> tuple[str, ...]:
+        if not self.wrong_answers or self.misled <= self.misled_by_chance:
+            return ()
+        return (
+            f"Wrong answers follow the context: in contexts that are usual for other classes, {100 * self.misled:.0f} "
+            f"% of {self.wrong_answers} wrong answers name one of these classes; by chance it would be "
+            f"{100 * self.misled_by_chance:.0f} %.",
+        )
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Which of two models relies more on the context.
+
+    Attributes:
+        difference: The first one's effect minus the second one's, from −1 to 1.
+        standard_error: Of that; on the same images it is that of the paired difference.
+    """
+
+    difference: float
+    standard_error: float
+
+    def sentence(self, first: str, second: str) -> str:
+        """Say which model relies more.
+
+        Args:
+            first: Name of the first model.
+            second: Name of the second model.
+        """
+        if np.isnan(self.difference):
+            return f"Cannot tell which of {first} and {second} relies more on the context."
+        size = f"difference {_points(abs(self.difference), self.standard_error)}"
+        if abs(self.difference) <= SURE * self.standard_error:
+            return f"{first} and {second} rely on the context alike, within the error ({size})."
+        more, less = (first, second) if self.difference > 0 else (second, first)
+        return f"{more} relies more on the context than {less} ({size})."
+
+
+def _points(value: float, error: float) -> str:
+    return f"{100 * value:.1f} ± {100 * error:.1f} points"
+
+
+def _rounded(number: float) -> str:
+    digits = 10 ** max(int(np.log10(max(number, 1))) - 1, 0)
+    return f"{int(np.ceil(number / digits) * digits):,}"

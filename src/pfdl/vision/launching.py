@@ -1,0 +1,164 @@
+"""The processes of a training: one per device, started here, by torchrun or by srun, and connected."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from lightning.fabric import Fabric
+from lightning.fabric.plugins.environments.cluster_environment import ClusterEnvironment
+from lightning.fabric.plugins.environments.lightning import LightningEnvironment
+from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
+from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy, Strategy
+
+from pfdl._internal.processes import world_size
+from pfdl._internal.validation import check_choice, check_count
+from pfdl.vision.progress import quiet_lightning
+
+STRATEGIES = ("auto", "ddp", "fsdp")
+TORCHRUN, SRUN, OURSELVES = "torchrun", "srun", "pfdl"
+
+
+@dataclass(frozen=True)
+class Devices:
+    """Where a training runs; make it with :func:`choose_devices`.
+
+    Args:
+        device: ``"cpu"``, ``"cuda"`` or ``"auto"``.
+        per_node: Devices on each node, with one process for each.
+        nodes: Number of machines.
+        strategy: ``"ddp"`` or ``"fsdp"`` for several processes.
+        launcher: Who starts the processes.
+    """
+
+    device: str
+    per_node: int
+    nodes: int
+    strategy: str
+    launcher: str
+
+    @property
+    def processes(self) -> int:
+        """How many processes train together."""
+        return self.per_node * self.nodes
+
+    def start(self) -> None:
+        """Start the other processes, unless a launcher has, and connect all of them; once is enough.
+
+        Without a launcher the other processes run the command of this one, as Lightning has it, from its beginning to
+        this call.
+
+        Raises:
+            ValueError: If they cannot be started from here, or another number of processes is connected already.
+        """
+        if world_size() > 1 and world_size() != self.processes:
+            raise ValueError(
+                f"{world_size()} processes are connected already, and devices × nodes is {self.processes}; "
+                "give the same."
+            )
+        if self.processes == 1 or dist.is_initialized():
+            return
+        try:
+            with quiet_lightning():
+                Fabric(strategy="ddp", **self._where()).launch()
+        except (MisconfigurationException, RuntimeError) as error:
+            raise ValueError(f"{self.processes} processes cannot be started from here: {error}") from error
+
+    def for_trainer(self) -> dict[str, Any]:
+        """Return the arguments of Lightning's Trainer."""
+        return {**self._where(), "strategy": self._strategy(), "use_distributed_sampler": False}
+
+    def _where(self) -> dict[str, Any]:
+        return {
+            "accelerator": "gpu" if self.device == "cuda" else self.device,
+            "devices": self.per_node,
+            "num_nodes": self.nodes,
+            "plugins": [self._environment()],
+        }
+
+    def _environment(self) -> ClusterEnvironment:
+        if self.launcher == TORCHRUN:
+            return TorchElasticEnvironment()
+        if self.launcher == SRUN:
+            os.environ.setdefault("SLURM_NTASKS_PER_NODE", str(self.per_node))  # Lightning insists on it
+            return SLURMEnvironment(auto_requeue=False)  # a run folder resumes by itself
+        return LightningEnvironment()  # without it Lightning would take a single process in a Slurm job for one of many
+
+    def _strategy(self) -> Strategy | str:
+        if self.processes == 1:
+            return "auto"
+        if self.strategy == "fsdp":
+            return ModelParallelStrategy(data_parallel_size=self.processes, tensor_parallel_size=1)
+        return DDPStrategy()
+
+
+def choose_devices(
+    device: str, devices: int | None = None, nodes: int | None = None, strategy: str = "auto"
+) -> Devices:
+    """Find out how many processes train together, and who starts them.
+
+    Args:
+        device: ``"cpu"``, ``"cuda"``, or ``"auto"`` for GPUs where there are some.
+        devices: Devices on each node; None for as many processes as torchrun or srun started there, else one.
+        nodes: Number of machines; None for as many as torchrun or srun uses, else one. One device on one node is a
+            process by itself, whatever started it.
+        strategy: ``"ddp"``: every process has the whole model. ``"fsdp"``: each holds a part of the weights and of the
+            optimiser's state. ``"auto"``: ``"ddp"`` for several processes.
+
+    Raises:
+        ValueError: If this does not fit together, or there are fewer devices.
+    """
+    check_choice("device", device, ("auto", "cpu", "cuda"))
+    check_choice("strategy", strategy, STRATEGIES)
+    for name, value in {"devices": devices, "nodes": nodes}.items():
+        if value is not None:
+            check_count(name, value, 1)
+    # A worker that trains alone may live in a job of many tasks, as those of Ray do.
+    launcher, started = (OURSELVES, None) if devices == nodes == 1 else _launched()
+    per_node, on_nodes = started or (devices or 1, nodes or 1)
+    for name, wanted, found in (("devices", devices, per_node), ("nodes", nodes, on_nodes)):
+        if wanted not in (None, found):
+            raise ValueError(
+                f"{name} is {wanted}, but {launcher} started {found}; give --{name} {found} or leave it out."
+            )
+    chosen = Devices(device, per_node, on_nodes, strategy, launcher)
+    if chosen.processes == 1 and strategy == "fsdp":
+        raise ValueError("strategy is 'fsdp', which shares a model among several devices, and there is one; give more.")
+    if launcher == OURSELVES and on_nodes > 1 and not {"MASTER_ADDR", "MASTER_PORT", "NODE_RANK"} <= set(os.environ):
+        raise ValueError(
+            f"nodes is {on_nodes}: start the command on each node with srun or torchrun, or set MASTER_ADDR, "
+            "MASTER_PORT and NODE_RANK there."
+        )
+    _check_gpus(chosen)
+    return chosen
+
+
+def _launched() -> tuple[str, tuple[int, int] | None]:
+    """Return who started the processes, and how many on each of how many nodes; None if nobody did."""
+    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
+        processes = int(os.environ["WORLD_SIZE"])
+        per_node = int(os.environ.get("LOCAL_WORLD_SIZE", processes))
+        return TORCHRUN, (per_node, processes // per_node)
+    # Of the step, not of the job: a command in a batch script without srun is one process, whatever the job has.
+    processes = int(os.environ.get("SLURM_STEP_NUM_TASKS", 1))
+    if processes > 1 and "SLURM_PROCID" in os.environ:
+        on_nodes = int(os.environ.get("SLURM_STEP_NUM_NODES", 1))
+        if processes % on_nodes:
+            raise ValueError(f"srun started {processes} tasks on {on_nodes} nodes; give each node as many.")
+        return SRUN, (processes // on_nodes, on_nodes)
+    return OURSELVES, None
+
+
+def _check_gpus(chosen: Devices) -> None:
+    there = torch.cuda.device_count()
+    on_gpus = chosen.device == "cuda" or (chosen.device == "auto" and there > 0)
+    if on_gpus and chosen.per_node > there:
+        raise ValueError(
+            f"{chosen.per_node} processes on this machine need as many GPUs, and each sees {there}; give fewer "
+            "devices, or let each process see all GPUs (srun --gpu-bind=none)."
+        )

@@ -1,0 +1,346 @@
+"""Attacks on readers of tables, folders, results, configurations, weights and images."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import shutil
+import struct
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+from PIL import Image
+from safetensors.torch import load, save
+
+from pfdl._internal.runs import CONFIG, Run, claim, read_run
+from pfdl._internal.state import load_state
+from pfdl.cli.images import open_source
+from pfdl.data.idx import read_idx
+from pfdl.data.images import BadImageError, decode, hash_bytes, to_tensor
+from pfdl.data.manifest import COLUMNS, FORMAT, read_groups, read_manifest
+from pfdl.experiments.grid import _load, _path
+from pfdl.report.reading import METRICS, RESULTS, find_runs, read_metrics, read_results
+from pfdl.vision.backbones import make_backbone
+from pfdl.vision.checkpoint import WEIGHTS, check_weights, load_model, read_model_config
+from pfdl.vision.evaluation import read_evaluations
+from pfdl.vision.resume import STATE, read_state
+from tests.hostile.registry import answered, check_sentence, target
+from tests.hostile.state_targets import made_run
+from tests.hostile.tampering import records, tampered, values, words
+
+EVALUATION = "evaluations/test.json"
+
+headers = st.builds(
+    lambda dimensions, sizes: bytes([0, 0, 8, dimensions]) + b"".join(struct.pack(">I", size) for size in sizes),
+    st.integers(0, 4),
+    st.lists(st.sampled_from([0, 1, 2, 3, 255, 2**32 - 1]), max_size=4),
+)
+
+
+@target(
+    lambda: (st.builds(bytes.__add__, headers, st.binary(max_size=20)) | st.binary(max_size=40), st.booleans()),
+    lambda: [
+        (bytes([0, 0, 8, 3]) + struct.pack(">3I", 0, 2**32 - 1, 2**32 - 1), False),
+        (gzip.compress(b"")[:-9], True),
+    ],
+)
+def idx_files(folder: Path, content: bytes, compress: bool) -> None:
+    packed = gzip.compress(content)[: -1 if content[-1:] == b"\0" else None] if compress else content
+    (folder / "idx").write_bytes(packed)
+    array = answered(read_idx, folder / "idx", 3)
+    assert array is None or array.ndim == 3
+
+
+def as_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> bytes:
+    return "\n".join([",".join(heading), *(",".join(row) for row in rows)]).encode("utf-8", "surrogatepass")
+
+
+lines = st.tuples(words, words, words, st.just("a" * 64) | words, st.sampled_from(["train", "test"]) | words, words)
+HEADING = ",".join(COLUMNS).encode()
+SOUND = {"format": FORMAT, "dominant": {}, "notes": []}
+
+
+@target(
+    lambda: (
+        st.lists(lines, max_size=4).map(lambda rows: as_table(COLUMNS, rows)) | st.binary(max_size=60),
+        records(
+            format=st.just(FORMAT),
+            dominant=st.dictionaries(words, words, max_size=2),
+            notes=st.lists(words, max_size=2),
+            source=records(per_cell=st.integers(0, 5), temptation=st.floats(), seed=st.integers()),
+        )
+        | values,
+    ),
+    lambda: [
+        (HEADING + b"\na,b,c," + b"0" * 64 + b",test,test-1:0", SOUND),
+        (HEADING + b"\na,b,c," + b"0" * 64 + b",test,test-" + b"1" * 5000 + b":1", SOUND),
+        (HEADING, {"format": FORMAT, "dominant": {}}),
+        (HEADING, {**SOUND, "notes": 3}),
+        (HEADING, {**SOUND, "source": []}),
+        (HEADING, {**SOUND, "source": {"temptation": "x"}}),
+        (HEADING, {**SOUND, "source": {"per_cell": 2.5}}),
+    ],
+)
+def manifests(folder: Path, table: bytes, parameters: Any) -> None:
+    if isinstance(parameters, dict):
+        parameters = {**parameters, "csv_sha256": hash_bytes(table)}  # so that what comes after the check is reached
+    (folder / "m.csv").write_bytes(table)
+    (folder / "m.json").write_text(json.dumps(parameters))
+    manifest = answered(read_manifest, folder / "m.csv")
+    if manifest is not None:
+        assert not any(".." in row.path.split("/") or row.path.startswith("/") for row in manifest.rows)
+        assert all(isinstance(note, str) for note in manifest.notes)
+        assert set(manifest.dominant) is not None
+        assert all(isinstance(name, str) for name in manifest.set_names)
+        answered(open_source, "contexts", None, "error", manifest)
+
+
+@target(
+    lambda: (
+        st.binary(max_size=60)
+        | st.lists(st.lists(words, max_size=3), max_size=3).map(lambda rows: as_table(("path", "group"), rows)),
+    ),
+    lambda: [(b"group,path\nx",)],
+)
+def tables_of_groups(folder: Path, content: bytes) -> None:
+    (folder / "groups.csv").write_bytes(content)
+    groups = answered(read_groups, f"{folder / 'groups.csv'}:group")
+    assert groups is None or all(isinstance(text, str) for pair in groups.items() for text in pair)
+
+
+@target(
+    lambda: (values,),
+    lambda: [({"task": {"seed": 1}},), ({"task": {"seed": 1}, "rows": {}},), ({"task": {"seed": 1}, "rows": [[]]},)],
+)
+def stored_tasks(folder: Path, content: Any) -> None:
+    path = _path(folder, {"seed": 1})
+    path.write_text(json.dumps(content))
+    assert _load(folder, {"seed": 1}) is None
+
+
+@target(lambda: (st.binary(max_size=200),), lambda: [(b"[" * 100_000,), (b"\x80\x04\x95",), (b"," * 100_000,)])
+def bytes_in_the_place_of_any_file(folder: Path, content: bytes) -> None:
+    (folder / EVALUATION).parent.mkdir()
+    for name in (CONFIG, STATE, WEIGHTS, RESULTS, METRICS, EVALUATION, "m.csv", "m.json"):
+        (folder / name).write_bytes(content)
+    assert answered(read_run, folder) is None
+    assert answered(load_state, folder / STATE) is None
+    assert answered(load_model, folder) is None
+    assert answered(read_manifest, folder / "m.csv") is None
+    run, problems = Run(folder, "mmads", {}, {}), []
+    answered(read_results, run, ("method",), ("value",), (), problems)
+    read_metrics(run, problems)
+    assert read_evaluations(folder, problems) == {}
+    assert read_state(folder) is None
+    assert find_runs([folder]).runs == []
+
+
+def make_special(path: Path, kind: str) -> None:
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "loop":
+        path.symlink_to(path.name)
+    else:
+        path.symlink_to(f"/dev/{kind}")
+
+
+@target(
+    lambda: (
+        st.sampled_from([CONFIG, STATE, WEIGHTS, RESULTS, METRICS, EVALUATION, "m.csv", "m.json", "tasks/a.json"]),
+        st.sampled_from(["pipe", "folder", "loop", "zero", "null"]),
+    ),
+    share=0.4,
+)
+def special_files(folder: Path, name: str, kind: str) -> None:
+    """A pipe, a device or a folder where a file should be: nobody waits, and nobody reads without end."""
+    base = made_run()
+    shutil.copytree(base, folder, dirs_exist_ok=True)
+    (folder / EVALUATION).parent.mkdir(exist_ok=True)
+    for other in ("m.csv", "m.json", RESULTS, METRICS, EVALUATION):
+        (folder / other).write_text("a,b\n1,2\n")
+    (folder / "tasks").mkdir()
+    (folder / name).unlink(missing_ok=True)
+    make_special(folder / name, kind)
+    run, problems = Run(folder, "mmads", {}, {}), []
+    answered(read_run, folder)
+    answered(load_model, folder)
+    answered(check_weights, folder / WEIGHTS)
+    answered(read_manifest, folder / "m.csv")
+    answered(read_groups, f"{folder / 'm.csv'}:a")
+    answered(read_idx, folder / name, 1)
+    answered(load_state, folder / name)
+    read_results(run, ("method",), ("value",), (), problems)
+    read_metrics(run, problems)
+    read_evaluations(folder, problems)
+    find_runs([folder])
+    answered(read_state, folder)
+    answered(_claim_again, folder)
+
+
+def _claim_again(folder: Path) -> None:
+    with claim(folder, "training", {}):
+        pass
+
+
+cells = words | st.floats().map(str) | st.sampled_from(["1e999", "9" * 400, "-", '"', "True", "0x10", "1_0", "١"])
+rows_of_cells = st.lists(st.lists(cells, min_size=1, max_size=5), max_size=4)
+
+
+@target(
+    lambda: (
+        rows_of_cells.map(lambda rows: as_table(("method", "value", "seed"), rows)) | st.binary(max_size=60),
+        records(
+            task=records(method=words, seed=values), rows=st.lists(records(value=values, method=words), max_size=3)
+        ),
+    ),
+    lambda: [(b"method,value\nOLS,1\n", {"task": {}, "rows": [{"method": "a", "value": 10**400}]})],
+)
+def results(folder: Path, table: bytes, task: Any) -> None:
+    (folder / RESULTS).write_bytes(table)
+    (folder / "tasks").mkdir()
+    (folder / "tasks" / "a.json").write_text(json.dumps(task))
+    problems: list[str] = []
+    frame = read_results(Run(folder, "mmads", {}, {}), ("method",), ("value", "seed"), ("method", "seed"), problems)
+    assert {"method", "value", "seed"} <= set(frame.columns)
+    assert all("\n" not in problem for problem in problems)
+
+
+@target(
+    lambda: (
+        rows_of_cells.map(lambda rows: as_table(("epoch", "train_loss"), rows)) | st.binary(max_size=60),
+        records(
+            **{
+                name: st.dictionaries(words, st.floats(), max_size=2) for name in ("by_ratio", "by_class", "by_context")
+            },
+            overall=st.floats(),
+            calibration_error=st.floats(),
+            worst_group=records(accuracy=st.floats(), class_name=words, context=words, images=st.integers()),
+        )
+        | values,
+    ),
+)
+def metrics_and_evaluations(folder: Path, table: bytes, evaluation: Any) -> None:
+    (folder / METRICS).write_bytes(table)
+    (folder / EVALUATION).parent.mkdir()
+    (folder / EVALUATION).write_text(json.dumps(evaluation))
+    run, problems = Run(folder, "training", {}, {}), []
+    frame = read_metrics(run, problems)
+    assert frame is None or all(kind == float for kind in frame.dtypes)  # noqa: E721, pandas' dtypes equal Python's
+    read_evaluations(folder, problems)
+    assert all("\n" not in problem for problem in problems)
+
+
+MODEL = {"backbone": "mlp", "classes": ["a", "b"], "image_size": 8, "small_stem": False}
+
+
+def training(**changes: Any) -> dict[str, Any]:
+    return {"format": "pfdl-run-2", "kind": "training", "settings": {"model": {**MODEL, **changes}}, "made_with": {}}
+
+
+def write_run(folder: Path, content: Any, weights: bytes) -> None:
+    (folder / CONFIG).write_text(json.dumps(content))
+    (folder / WEIGHTS).write_bytes(weights)
+
+
+@cache
+def sound_weights() -> bytes:
+    torch.manual_seed(0)
+    return save(make_backbone("mlp", 2, image_size=8).state_dict())
+
+
+@target(
+    lambda: (
+        records(
+            format=st.sampled_from(["pfdl-run-1", "pfdl-run-2", "pfdl-run-3"]),
+            kind=st.sampled_from(["training", "mmads"]),
+            settings=records(
+                model=records(
+                    backbone=st.sampled_from(["mlp", "cn", "resnet18", "timm/x", "timm/hf-hub:a/b"]),
+                    classes=st.lists(words, min_size=1, max_size=3),
+                    image_size=st.integers(-1, 20) | st.sampled_from([2**14, 2**31, 2**63]),
+                    small_stem=st.booleans(),
+                ),
+                training=values,
+            ),
+            made_with=records(pfdl=words),
+        )
+        | tampered(training())
+        | values,
+    ),
+    lambda: [
+        (training(),),
+        (training(classes=3),),
+        (training(classes="ab"),),
+        (training(image_size="8"),),
+        (training(image_size=10**12),),
+        (training(image_size=16384),),
+        (training(image_size=16384, backbone="cn"),),
+        (training(image_size=True),),
+        (training(backbone=["mlp"]),),
+        (training(backbone="timm/hf-hub:somebody/something"),),
+    ],
+    share=0.5,
+)
+def configurations(folder: Path, content: Any) -> None:
+    text = json.dumps(content, default=str)
+    write_run(folder, json.loads(text), sound_weights())
+    answered(read_run, folder)
+    config = answered(read_model_config, folder)
+    assert config is None or all(isinstance(name, str) for name in config.classes)
+    answered(load_model, folder)
+
+
+@target(
+    lambda: (tampered(load(sound_weights())),),
+    lambda: [
+        ({name: torch.full_like(value, float("nan")) for name, value in load(sound_weights()).items()},),
+        ({name: value.to(torch.int8) for name, value in load(sound_weights()).items()},),
+    ],
+)
+def weights(folder: Path, state: dict[str, Any]) -> None:
+    kept = {str(name).encode("utf-8", "replace").decode(): one for name, one in state.items() if torch.is_tensor(one)}
+    kept.pop("__metadata__", None)  # safetensors' own name
+    write_run(folder, training(), save(kept))
+    trained = answered(load_model, folder)
+    if trained is not None:
+        assert trained.model(torch.zeros(1, 3, 8, 8)).isfinite().all()
+
+
+def picture(kind: str, mode: str = "RGB") -> bytes:
+    stream = io.BytesIO()
+    Image.effect_noise((9, 7), 60).convert(mode).save(stream, kind)
+    return stream.getvalue()
+
+
+@cache
+def pictures_of_all_kinds() -> list[bytes]:
+    found = [picture(kind) for kind in ("PNG", "JPEG", "BMP", "WEBP", "TIFF", "PPM", "JPEG2000")]
+    return [*found, picture("GIF", "P"), picture("PNG", "I;16"), picture("JPEG", "CMYK")]
+
+
+@target(
+    lambda: (
+        st.sampled_from(pictures_of_all_kinds()),
+        st.lists(st.tuples(st.integers(0, 2000), st.binary(max_size=4)), max_size=4),
+        st.integers(0, 60),
+    ),
+    share=2.0,
+)
+def pictures(folder: Path, original: bytes, changes: Sequence[tuple[int, bytes]], cut: int) -> None:
+    content = bytearray(original)
+    for place, new in changes:
+        content[place % len(content) : place % len(content) + len(new)] = new
+    try:
+        image = decode(bytes(content[: max(1, len(content) - cut)]))
+    except BadImageError as error:
+        check_sentence(error)
+    else:
+        assert to_tensor(image, 4).shape == (3, 4, 4)

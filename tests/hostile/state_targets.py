@@ -1,0 +1,235 @@
+"""Attacks on loaders of states, whose moments compiled kernels work on."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+from safetensors.torch import save
+
+from pfdl import PartialDecorrelation
+from pfdl._internal.optimizer_state import load_optimizer_state
+from pfdl._internal.state import FORMAT as STATE_FORMAT
+from pfdl._internal.state import load_state, save_state
+from pfdl.objectives import make_objective
+from pfdl.vision import resume
+from pfdl.vision.resume import STATE, read_state
+from pfdl.vision.training import TrainingConfig, train
+from tests.hostile.registry import answered, target
+from tests.hostile.tampering import tampered, values, words
+from tests.vision.tiny_images import tiny_data
+
+trees = st.recursive(
+    st.none() | st.integers() | st.just({"tensor": "a"}) | words,
+    lambda inner: st.sampled_from(["dict", "list", "tuple", "tensor", "float"]).flatmap(
+        lambda kind: st.lists(st.lists(inner, max_size=3) | inner, max_size=3).map(lambda items: {kind: items})
+    ),
+    max_leaves=6,
+)
+
+
+@target(
+    lambda: (trees | values,),
+    lambda: [
+        ([],),
+        ({"dict": [["finished", True]]},),
+        ({"dict": [[{"list": []}, 1]]},),
+        ({"dict": [["history", 3], ["finished", True], ["best_score", None]]},),
+        ({"tensor": "a"},),
+    ],
+)
+def trees_of_states(folder: Path, tree: Any) -> None:
+    tensors = {"a": torch.ones(2), "b": torch.ones((), dtype=torch.bfloat16)}
+    (folder / STATE).write_bytes(save(tensors, metadata={"format": STATE_FORMAT, "tree": json.dumps(tree)}))
+    state = answered(load_state, folder / STATE)
+    assert state is None or isinstance(state, dict)
+    state = read_state(folder)
+    assert state is None or isinstance(state["finished"], bool)
+
+
+WHOLE_STATE = save(
+    {"a": torch.ones(4)}, metadata={"format": STATE_FORMAT, "tree": '{"dict": [["a", {"tensor": "a"}]]}'}
+)
+
+
+@target(
+    lambda: (st.lists(st.tuples(st.integers(0, len(WHOLE_STATE) - 1), st.integers(0, 255)), min_size=1, max_size=4),),
+)
+def states_with_some_bytes_changed(folder: Path, changes: Sequence[tuple[int, int]]) -> None:
+    content = bytearray(WHOLE_STATE)
+    for place, byte in changes:
+        content[place] = byte
+    (folder / "some.safetensors").write_bytes(content)
+    state = answered(load_state, folder / "some.safetensors")
+    assert state is None or isinstance(state, dict)
+
+
+OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+    "adam": lambda parameters: torch.optim.Adam(parameters, fused=True),
+    "adam, not fused": torch.optim.Adam,
+    "amsgrad": lambda parameters: torch.optim.AdamW(parameters, amsgrad=True, fused=True),
+    "sgd": lambda parameters: torch.optim.SGD(parameters, 0.1, momentum=0.9, fused=True),
+    "sgd, not fused": lambda parameters: torch.optim.SGD(parameters, 0.1, momentum=0.9, nesterov=True),
+    "adagrad": lambda parameters: torch.optim.Adagrad(parameters, fused=True),
+}
+
+
+def a_step(kind: str) -> torch.optim.Optimizer:
+    """An optimiser that has taken one step, over a matrix and a vector."""
+    parameters = [torch.nn.Parameter(torch.ones(16, 32)), torch.nn.Parameter(torch.ones(32))]
+    optimizer = OPTIMIZERS[kind](parameters)
+    step(optimizer)
+    return optimizer
+
+
+def step(optimizer: torch.optim.Optimizer) -> None:
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+
+
+def short_moments(kind: str) -> dict[str, Any]:
+    state = copy.deepcopy(a_step(kind).state_dict())
+    for moments in state["state"].values():
+        for name in ("exp_avg", "exp_avg_sq", "momentum_buffer", "sum", "max_exp_avg_sq"):
+            if name in moments:
+                moments[name] = torch.zeros(1)
+    state["param_groups"][0]["fused"] = True
+    return state
+
+
+@target(
+    lambda: (
+        st.sampled_from(list(OPTIMIZERS)).flatmap(
+            lambda kind: st.tuples(st.just(kind), tampered(a_step(kind).state_dict()))
+        ),
+    ),
+    lambda: [((kind, short_moments(kind)),) for kind in OPTIMIZERS],
+    share=2.0,
+)
+def states_of_optimisers(folder: Path, case: tuple[str, Any]) -> None:
+    kind, state = case
+    optimizer = a_step(kind)
+    answered(load_optimizer_state, optimizer, state)
+    if len(optimizer.state) == 2:  # with moments for one of two parameters PyTorch's fused SGD refuses to step
+        step(optimizer)
+
+
+def a_penalty(hidden: int = 8) -> PartialDecorrelation:
+    torch.manual_seed(0)
+    penalty = PartialDecorrelation(12, hidden=hidden)
+    penalty(torch.randn(16, 12))
+    return penalty
+
+
+@cache
+def state_of_a_penalty() -> dict[str, Any]:
+    return dict(a_penalty().state_dict())
+
+
+@target(
+    lambda: (tampered(state_of_a_penalty()),),
+    lambda: [(dict(a_penalty(hidden=64).state_dict()),)],
+)
+def states_of_penalties(folder: Path, state: Any) -> None:
+    penalty = a_penalty()
+    with contextlib.suppress(ValueError, RuntimeError):  # torch refuses missing and unknown weights with RuntimeError
+        penalty.load_state_dict(state)
+    assert penalty(torch.randn(16, 12)).isfinite()
+
+
+OBJECTIVE = "stablenet+irm+pfdl"
+
+
+@cache
+def state_of_an_objective() -> dict[str, Any]:
+    return dict(an_objective().state_dict())
+
+
+def an_objective() -> Any:
+    torch.manual_seed(0)
+    return make_objective(OBJECTIVE, 12, num_classes=2, num_contexts=2)
+
+
+@target(lambda: (tampered(state_of_an_objective()),), share=0.5)
+def states_of_objectives(folder: Path, state: Any) -> None:
+    objective = an_objective()
+    with contextlib.suppress(ValueError, RuntimeError):  # as for penalties
+        objective.load_state_dict(state)
+    assert dict(objective.state_dict()).keys() == state_of_an_objective().keys()
+
+
+TINY = TrainingConfig(backbone="mlp", objective="pfdl", image_size=8, epochs=2, batch_size=16)
+
+
+@cache
+def made_run() -> Path:
+    """The folder of a training that was killed after its first epoch."""
+    folder = Path(os.environ["PFDL_HOSTILE_SCRATCH"]) / "made"
+    resume.SAVE_EVERY = 0.0
+    original, saved = resume.save_state, []
+
+    def spy(path: Path, state: dict[str, Any]) -> None:
+        original(path, state)
+        saved.append(path.read_bytes())
+
+    resume.save_state = spy
+    try:
+        train(TINY, *tiny_data(), folder / "run", device="cpu", loggers=[])
+    finally:
+        resume.save_state = original
+    (folder / "run" / STATE).write_bytes(saved[0])
+    return folder / "run"
+
+
+@cache
+def made_state() -> dict[str, Any]:
+    state = load_state(made_run() / STATE)
+    assert state["finished"] is False
+    return state
+
+
+def resume_cases() -> list[tuple[Any]]:
+    """How the interpreter was crashed once, and other parts that were believed."""
+    cases = []
+    for change in (
+        lambda state: _shorten(state["module"]["objective.penalties.0._extra_state"]["optimizer"]),
+        lambda state: _shorten(state["optimizer"]),
+        lambda state: state.update(batch=10**9),
+        lambda state: state.update(epoch=10**30),
+        lambda state: state.update(epoch=1e30),
+        lambda state: state.update(best_score="high"),
+        lambda state: state.update(history=[{"epoch": 0, "junk": "x"}]),
+    ):
+        state = copy.deepcopy(made_state())
+        change(state)
+        cases.append((state,))
+    return cases
+
+
+def _shorten(optimizer: dict[str, Any]) -> None:
+    for moments in optimizer["state"].values():
+        for name in moments:
+            moments[name] = torch.zeros(3 if name == "step" else 1)
+    optimizer["param_groups"][0]["fused"] = True
+
+
+@target(lambda: (tampered(made_state()),), resume_cases, share=0.1)
+def resumed_trainings(folder: Path, state: Any) -> None:
+    shutil.copytree(made_run(), folder, dirs_exist_ok=True)
+    try:
+        save_state(folder / STATE, state if isinstance(state, dict) else {"state": state})
+    except (TypeError, ValueError, OverflowError):
+        return  # nothing that a file can hold
+    source, manifest = tiny_data()
+    answered(lambda: train(TINY, source, manifest, folder, device="cpu", loggers=[]))

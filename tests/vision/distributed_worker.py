@@ -1,0 +1,144 @@
+"""What two processes train; test_distributed.py starts the first of them, and that one the other, as users do.
+
+All of it in one pair of processes, because to start one takes longer than to train it.
+"""
+
+import os
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import lightning
+import torch
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+from pfdl._internal.processes import anybody, from_first, gather_objects, rank, world_size
+from pfdl.cli.main import app
+from pfdl.vision import resume, training
+from pfdl.vision.launching import choose_devices
+from pfdl.vision.resume import ResumeCallback
+from pfdl.vision.stopping import TrainingStoppedError
+from pfdl.vision.training import TrainingConfig, train
+from tests.decorrelation.distributed_worker import model, penalty
+from tests.vision.tiny_images import tiny_data
+
+EVERYTHING = TrainingConfig(
+    backbone="small",
+    objective="stablenet+groupdro+pfdl",
+    contexts="inferred",
+    objective_settings={"stablenet": {"steps": 2}},
+    image_size=8,
+    epochs=3,
+    batch_size=16,
+    sampler="groups",
+    select="worst-group",
+    seed=7,
+)
+"""With all that could differ between processes: batch norm, augmentation, a memory, inferred contexts."""
+PLAIN = replace(
+    EVERYTHING, backbone="mlp", objective="irm+coral+pfdl", contexts="known", objective_settings={}, augment="none"
+)
+"""With nothing that depends on the process, so that two give what one gives."""
+COMMAND = (
+    "--backbone small --image-size 8 --epochs 3 --batch-size 16 --ratio natural --device cpu --devices 2 --logger csv "
+    "--no-export"
+)
+
+
+class Module(lightning.LightningModule):
+    """The user's own module: its training step knows nothing of processes."""
+
+    def __init__(self):
+        super().__init__()
+        self.model, self.penalty = model(), penalty({})
+
+    def training_step(self, batch, _):
+        return self.penalty(self.model(batch[0]))
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    def train_dataloader(self):
+        """Eight rows at a time, in order, whoever has them."""
+        x = torch.randn(24, 4, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+        world, rank = self.trainer.world_size, self.trainer.global_rank
+        sampler = DistributedSampler(x, world, rank, shuffle=False)
+        return DataLoader(TensorDataset(x), batch_size=8 // world, sampler=sampler)
+
+
+def trainer(**options):
+    return lightning.Trainer(
+        max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False, use_distributed_sampler=False, **options,
+    )  # fmt: skip
+
+
+def run(folder, config=EVERYTHING, **settings):
+    return train(config, *tiny_data(), folder, device="cpu", devices=2, **settings)
+
+
+class Interrupter(ResumeCallback):
+    """Send a signal to the second process in the second epoch."""
+
+    number = signal.SIGTERM
+
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        if rank() == 1 and (trainer.current_epoch, batch_idx) == (1, 1):
+            os.kill(os.getpid(), self.number)
+        super().on_train_batch_start(trainer, pl_module, batch, batch_idx)
+
+
+def stop_and_resume(folder, **settings):
+    """Return what both processes said when one of them was stopped."""
+    training.ResumeCallback = Interrupter
+    try:
+        run(folder, **settings)
+        said = "nothing"
+    except TrainingStoppedError as stopped:
+        said = str(stopped)
+    finally:
+        training.ResumeCallback = ResumeCallback
+    run(folder, **settings)
+    return said
+
+
+def sentence(action):
+    try:
+        action()
+    except Exception as error:  # whatever it is, both processes must say something
+        return f"{type(error).__name__}: {error}"
+    return "nothing"
+
+
+def fail():
+    raise OSError("the disk is full")
+
+
+def main():
+    folder = Path(sys.argv[1])
+    torch.set_num_threads(1)
+    choose_devices("cpu", devices=2).start()
+    resume.SAVE_EVERY = 0.0
+    said = {
+        "processes": (rank(), world_size(), anybody(rank() == 1), gather_objects(rank()), from_first(lambda: "same")),
+        "fails": sentence(lambda: from_first(fail)),
+    }
+    run(folder / "uninterrupted")
+    said["stopped"] = stop_and_resume(folder / "stopped")
+    said["stopped fsdp"] = stop_and_resume(folder / "fsdp", strategy="fsdp")
+    run(folder / "plain", PLAIN)
+    said["one device"] = sentence(lambda: train(PLAIN, *tiny_data(), folder / "one", device="cpu"))
+    said["another run"] = sentence(lambda: run(folder / "plain"))
+    said["another seed"] = sentence(lambda: run(folder / "seeds", replace(PLAIN, seed=rank())))
+    module, fit = Module(), trainer(strategy="ddp", devices=2)
+    fit.fit(module)
+    app(["train", str(folder / "images"), *COMMAND.split(), "-o", str(folder / "whole")], standalone_mode=False)
+    torch.save({**said, "module": module.state_dict()}, folder / f"{rank()}.pt")
+    Interrupter.number = signal.SIGKILL
+    training.ResumeCallback = Interrupter
+    app(["train", str(folder / "images"), *COMMAND.split(), "-o", str(folder / "killed")])
+
+
+if __name__ == "__main__":
+    main()

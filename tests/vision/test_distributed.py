@@ -1,0 +1,171 @@
+"""Trainings in two processes: against one process, stopped, killed, and as the command line starts them."""
+
+import os
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+import torch
+import torch.distributed as dist
+from PIL import Image
+from safetensors.torch import load_file
+from typer.testing import CliRunner
+
+from pfdl._internal.runs import read_run
+from pfdl.cli.main import app
+from pfdl.vision.checkpoint import WEIGHTS
+from pfdl.vision.launching import choose_devices
+from pfdl.vision.resume import METRICS
+from pfdl.vision.training import train
+from tests.processes import ROOT
+from tests.vision.distributed_worker import COMMAND, PLAIN, Module, trainer
+from tests.vision.tiny_images import TinySource, tiny_data
+
+needs_gloo = pytest.mark.skipif(not dist.is_gloo_available(), reason="gloo is not available")
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The folder in which two processes worked, and what each of them said."""
+    folder = tmp_path_factory.mktemp("trained")
+    for path, pixels in TinySource(per_cell=16).pictures.items():
+        file = folder / "images" / f"{path}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels.permute(1, 2, 0).numpy()).save(file)
+    finished = subprocess.run(
+        [sys.executable, "-m", "tests.vision.distributed_worker", str(folder)],
+        cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=170,
+    )  # fmt: skip
+    assert (folder / "1.pt").exists(), finished.stdout + finished.stderr
+    return folder, [torch.load(folder / f"{rank}.pt") for rank in range(2)], finished
+
+
+def same(here, there):
+    """Whether two runs ended with the same weights and the same table, to the last bit."""
+    return all((here / name).read_bytes() == (there / name).read_bytes() for name in (WEIGHTS, METRICS))
+
+
+def assert_close(here, there, **tolerance):
+    torch.testing.assert_close(load_file(here / WEIGHTS), load_file(there / WEIGHTS), **tolerance)
+    pd.testing.assert_frame_equal(pd.read_csv(here / METRICS), pd.read_csv(there / METRICS), rtol=1e-3, atol=1e-6)
+
+
+@needs_gloo
+def test_processes_agree_and_the_first_speaks_for_all(trained):
+    folder, said, _ = trained
+    for rank in range(2):
+        assert said[rank]["processes"] == (rank, 2, True, [0, 1], "same")
+        assert "2 processes are connected already, and devices × nodes is 1" in said[rank]["one device"]
+    assert said[0]["fails"] == "OSError: the disk is full"
+    assert said[1]["fails"] == "OtherProcessError: the first process stopped: the disk is full"
+    assert "holds another run (it differs in" in said[0]["another run"]
+    assert said[1]["another run"].startswith("OtherProcessError: the first process stopped: ")
+    assert "the processes do not train alike" in said[0]["another seed"]
+    assert said[0]["another seed"] == said[1]["another seed"]
+    assert not (folder / "seeds").exists()
+
+
+@needs_gloo
+def test_two_processes_train_what_one_trains(trained, tmp_path):
+    folder, _, _ = trained
+    alone = train(PLAIN, *tiny_data(), tmp_path / "alone", device="cpu")
+    assert_close(folder / "plain", alone, rtol=1e-4, atol=1e-6)
+    assert read_run(folder / "plain").settings["processes"] == 2
+
+
+@needs_gloo
+def test_a_process_that_is_asked_to_stop_stops_all_and_the_run_resumes_exactly(trained):
+    folder, said, _ = trained
+    for name in ("stopped", "stopped fsdp"):
+        assert "Stopped in epoch 2. All of it is saved in" in said[0][name]
+        assert said[0][name] == said[1][name]
+    assert same(folder / "stopped", folder / "uninterrupted")
+    assert_close(folder / "fsdp", folder / "uninterrupted", rtol=1e-4, atol=1e-5)
+
+
+@needs_gloo
+def test_your_own_module_under_ddp(trained):
+    module = Module()
+    trainer().fit(module)
+    for key, value in module.state_dict().items():
+        if isinstance(value, torch.Tensor):
+            torch.testing.assert_close(trained[1][0]["module"][key], value, rtol=1e-6, atol=1e-9)
+
+
+@needs_gloo
+def test_a_killed_process_ends_all_and_torchrun_resumes_to_the_same_weights(trained):
+    folder, _, killed = trained
+    assert killed.returncode != 0
+    assert not (folder / "killed" / "evaluations").exists()
+    finished = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
+         "-m", "pfdl.cli.main", "train", str(folder / "images"), *COMMAND.split(), "-o", str(folder / "killed")],
+        cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=170,
+    )  # fmt: skip
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert same(folder / "killed", folder / "whole")
+    assert finished.stdout.count("Accuracy on all") == 1
+    assert "epoch 1/3" not in finished.stderr
+    assert finished.stderr.count("epoch 3/3") == 1
+    assert finished.stderr.count("Images: 64") == 1
+
+
+TORCHRUN = {"RANK": "1", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4"}
+SRUN = {"SLURM_STEP_NUM_TASKS": "6", "SLURM_STEP_NUM_NODES": "2", "SLURM_PROCID": "0"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "settings", "launcher", "wanted"),
+    [
+        ({}, {}, "pfdl", (1, 1)),
+        ({}, {"devices": 3, "strategy": "fsdp"}, "pfdl", (3, 1)),
+        (TORCHRUN, {}, "torchrun", (4, 2)),
+        (TORCHRUN, {"devices": 4, "nodes": 2}, "torchrun", (4, 2)),
+        ({"RANK": "0", "WORLD_SIZE": "2"}, {}, "torchrun", (2, 1)),
+        (SRUN, {}, "srun", (3, 2)),
+        (SRUN, {"devices": 1, "nodes": 1}, "pfdl", (1, 1)),  # one worker of many, which trains alone
+        ({"SLURM_NTASKS": "8", "SLURM_PROCID": "0"}, {}, "pfdl", (1, 1)),  # a batch script without srun
+        ({"MASTER_ADDR": "a", "MASTER_PORT": "1", "NODE_RANK": "0"}, {"nodes": 2, "devices": 2}, "pfdl", (2, 2)),
+    ],
+)
+def test_processes_are_those_of_the_launcher_or_of_the_user(variables, settings, launcher, wanted, monkeypatch):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    found = choose_devices("cpu", **settings)
+    assert (found.launcher, (found.per_node, found.nodes)) == (launcher, wanted)
+    assert found.processes == wanted[0] * wanted[1]
+
+
+@pytest.mark.parametrize(
+    ("variables", "device", "settings", "message"),
+    [
+        (TORCHRUN, "cpu", {"devices": 2}, "devices is 2, but torchrun started 4; give --devices 4 or leave"),
+        (SRUN, "cpu", {"nodes": 3}, "nodes is 3, but srun started 2"),
+        ({**SRUN, "SLURM_STEP_NUM_TASKS": "5"}, "cpu", {}, "srun started 5 tasks on 2 nodes; give each node as many"),
+        ({}, "cpu", {"strategy": "fsdp"}, "'fsdp', which shares a model among several devices, and there is one"),
+        ({}, "cpu", {"nodes": 2}, "nodes is 2: start the command on each node with srun or torchrun"),
+        ({}, "cuda", {"devices": 99}, "99 processes on this machine need as many GPUs"),
+        ({}, "cpu", {"strategy": "pipeline"}, "strategy is 'pipeline'"),
+        ({}, "cpu", {"devices": 0}, "devices is 0"),
+    ],
+)
+def test_what_does_not_fit_together_is_a_sentence(variables, device, settings, message, monkeypatch):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=message):
+        choose_devices(device, **settings)
+
+
+def test_a_step_that_processes_cannot_share_is_refused_before_they_start(tmp_path):
+    with pytest.raises(ValueError, match="batch_size is 16, the images of a step over all 3 processes"):
+        train(PLAIN, *tiny_data(), tmp_path / "run", device="cpu", devices=3)
+    assert not (tmp_path / "run").exists()
+
+
+def test_side_by_side_and_together_are_not_both_possible():
+    asked = ["train", "shapes", "--device", "cpu", "--devices", "2", "--jobs", "2"]
+    result = CliRunner().invoke(app, asked)
+    assert result.exit_code == 2
+    assert "run trainings side by side, each in one process, but there are 2 for one training" in result.output
