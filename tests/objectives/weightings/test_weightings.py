@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from pfdl.objectives.weightings import CNBB, DWR, StableNet, Uniform
-from pfdl.objectives.weightings.cnbb import balance_loss
-from pfdl.objectives.weightings.dwr import dwr_loss
-from pfdl.objectives.weightings.stablenet import dependence, random_fourier_features
+from pfdl.objectives.weightings import CNBB, DWR, StableNet, Uniform, stablenet
+from pfdl.objectives.weightings.cnbb import balance_gradient, balance_loss
+from pfdl.objectives.weightings.dwr import dwr_loss, dwr_loss_and_gradient
+from pfdl.objectives.weightings.stablenet import dependence, dependence_gradient, random_fourier_features
 
 
 def features(n=12, p=4, seed=0):
@@ -71,6 +71,71 @@ def test_dependence_is_that_of_the_loops():
     fast, slow = dependence(mapped, logits.softmax(0)), naive_dependence(mapped, logits.softmax(0))
     torch.testing.assert_close(fast, slow)
     torch.testing.assert_close(torch.autograd.grad(fast, logits), torch.autograd.grad(slow, logits))
+
+
+@pytest.mark.parametrize("p", [4, 20])
+def test_the_gradient_of_dependence_is_that_of_autograd(p):
+    mapped = torch.randn(2, 12, p, dtype=torch.float64)
+    logits = weights_of().requires_grad_()
+    weights = logits.softmax(0)
+    (expected,) = torch.autograd.grad(naive_dependence(mapped, weights), logits, retain_graph=True)
+    (found,) = torch.autograd.grad(weights, logits, dependence_gradient(mapped, weights.detach()))
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("p", [4, 12, 20])
+def test_dwr_by_samples_and_by_features_is_the_loop(p):
+    x, w = features(12, p).double(), weights_of().requires_grad_()
+    loss, gradient = dwr_loss_and_gradient(x, w.detach())
+    expected = naive_dwr(x, w)
+    torch.testing.assert_close(loss, expected.detach())
+    torch.testing.assert_close(gradient, *torch.autograd.grad(expected, w))
+
+
+def test_the_gradient_of_balance_is_that_of_autograd():
+    f, w = features(15, 6).double(), weights_of(15).requires_grad_()
+    f[:, 2] = f[:, 2].abs() + 0.1  # always on: nothing to compare
+    torch.testing.assert_close(balance_gradient(f, w.detach()), *torch.autograd.grad(naive_balance(f, w), w))
+
+
+@pytest.mark.parametrize("batches", [1, 3])
+def test_stablenet_is_sgd_on_its_loss(batches, monkeypatch):
+    monkeypatch.setattr(stablenet, "MAPPED_AT_ONCE", 500)  # maps of a few steps at a time
+    weighting = StableNet(steps=6, learning_rate=5.0, functions=2, balance=0.5)
+    torch.manual_seed(3)
+    for batch in range(batches):
+        u = features(12, 5, seed=batch)
+        memory = weighting.memory_features.clone(), weighting.memory_weights.clone()
+        state = torch.get_rng_state()
+        found = weighting(u)
+        after = torch.get_rng_state()
+        torch.set_rng_state(state)
+        logits = torch.ones(12, requires_grad=True)
+        optimizer = torch.optim.SGD([logits], lr=5.0, momentum=0.9)
+        for step in range(6):
+            optimizer.param_groups[0]["lr"] = 5.0 if step < 3 else 0.5
+            together = torch.cat([u, memory[0]]) if memory[0].numel() else u
+            everyone = torch.cat([logits, memory[1]]).softmax(0)
+            mapped = random_fourier_features(together, 2)
+            loss = naive_dependence(mapped, everyone) / 0.5 + logits.softmax(0).square().sum()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        torch.testing.assert_close(found, 12 * logits.detach().softmax(0), atol=1e-5, rtol=1e-4)
+        assert torch.equal(torch.get_rng_state(), after)
+
+
+def test_cnbb_is_adam_on_its_loss():
+    f = features(20, 5)
+    logits = torch.zeros(20, requires_grad=True)
+    optimizer = torch.optim.Adam([logits], lr=0.05)
+    for _ in range(7):
+        weights = 20 * logits.softmax(0)
+        optimizer.zero_grad()
+        (naive_balance(f, weights) + 0.01 * weights.square().sum()).backward()
+        optimizer.step()
+    found = CNBB(steps=7, learning_rate=0.05, size_weight=0.01)(f)
+    torch.testing.assert_close(found, 20 * logits.detach().softmax(0), atol=1e-5, rtol=1e-4)
 
 
 def test_balance_ignores_features_that_are_always_on():

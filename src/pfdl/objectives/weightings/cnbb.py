@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from pfdl._internal.validation import check_count, check_matrix, check_number
 from pfdl.objectives.weightings.base import Weighting
+
+_MOMENTUM, _DECAY, _EPSILON = 0.9, 0.999, 1e-8  # Adam's
 
 
 class CNBB(Weighting):
@@ -45,27 +49,65 @@ class CNBB(Weighting):
     def forward(self, features: Tensor) -> Tensor:
         """Learn the weights of a batch of features, shape (n, p)."""
         check_matrix("features", features)
-        f = features.detach().float()
-        logits = f.new_zeros(len(f), requires_grad=True)
-        optimizer = torch.optim.Adam([logits], lr=self.learning_rate)
-        for _ in range(self.steps):
-            with torch.enable_grad():
-                weights = len(f) * logits.softmax(0)
-                loss = balance_loss(f, weights) + self.size_weight * weights.square().sum()
-            (logits.grad,) = torch.autograd.grad(loss, logits)
-            optimizer.step()
-        return self.finish(logits.detach().softmax(0))
+        return self.finish(self._learn(features.detach().float()).softmax(0))
+
+    @torch.no_grad()
+    def _learn(self, f: Tensor) -> Tensor:
+        """Run Adam on the logits, with the gradient in closed form: launching a backward pass took most of it."""
+        n = len(f)
+        logits = f.new_zeros(n)
+        momentum, mean_square = torch.zeros_like(logits), torch.zeros_like(logits)
+        for step in range(1, self.steps + 1):
+            weights = n * logits.softmax(0)
+            gradient = balance_gradient(f, weights) + 2 * self.size_weight * weights
+            gradient = weights * (gradient - weights @ gradient / n)  # through the softmax
+            momentum.lerp_(gradient, 1 - _MOMENTUM)
+            mean_square.lerp_(gradient.square(), 1 - _DECAY)
+            size = (mean_square / (1 - _DECAY**step)).sqrt() + _EPSILON
+            logits.addcdiv_(momentum, size, value=-self.learning_rate / (1 - _MOMENTUM**step))
+        return logits
 
 
 def balance_loss(f: Tensor, weights: Tensor) -> Tensor:
-    """Return how differently treated and untreated samples look under weights, shape (n,), for features (n, p)."""
-    treated = (f > 0).to(f.dtype)
-    size_treated = weights @ treated
-    size_untreated = weights.sum() - size_treated
-    comparable = (treated.sum(0) > 0) & (treated.sum(0) < len(f))
-    sum_treated = f.T @ (weights[:, None] * treated)  # [k, j]: feature k over the samples treated with j
-    sum_untreated = (f.T @ weights)[:, None] - sum_treated
-    safe_treated = torch.where(comparable, size_treated, 1)
-    safe_untreated = torch.where(comparable, size_untreated, 1)
-    difference = (sum_treated / safe_treated - sum_untreated / safe_untreated) * comparable
-    return (difference - difference.diagonal().diag_embed()).square().sum()
+    """How differently treated and untreated samples look under weights, shape (n,), for features (n, p)."""
+    return _compare(f, weights).difference.square().sum()
+
+
+def balance_gradient(f: Tensor, weights: Tensor) -> Tensor:
+    """Return the gradient of :func:`balance_loss` with respect to the weights, in closed form.
+
+    With D the differences, a sample treated with j adds Σ_k D_kj (f_ik − m_kj) / s_j, where m and s are the mean and
+    the size of the treated; an untreated one takes away the same of the untreated.
+    """
+    found = _compare(f, weights)
+    projected = f @ found.difference
+    treated = (projected - (found.difference * found.mean_treated).sum(0)) / found.size_treated
+    untreated = (projected - (found.difference * found.mean_untreated).sum(0)) / found.size_untreated
+    return 2 * torch.where(found.treated, treated, -untreated).sum(1)
+
+
+class _Comparison(NamedTuple):
+    """Treated against untreated samples: [k, j] is feature k among those treated with feature j."""
+
+    treated: Tensor
+    size_treated: Tensor
+    size_untreated: Tensor
+    mean_treated: Tensor
+    mean_untreated: Tensor
+    difference: Tensor
+
+
+def _compare(f: Tensor, weights: Tensor) -> _Comparison:
+    treated = f > 0
+    number = treated.sum(0)
+    comparable = (number > 0) & (number < len(f))
+    weighted = weights[:, None] * treated
+    size_treated = weighted.sum(0)
+    size_untreated = torch.where(comparable, weights.sum() - size_treated, 1)
+    size_treated = torch.where(comparable, size_treated, 1)
+    sum_treated = f.T @ weighted
+    mean_treated = sum_treated / size_treated
+    mean_untreated = ((f.T @ weights)[:, None] - sum_treated) / size_untreated
+    difference = (mean_treated - mean_untreated) * comparable
+    difference = difference - difference.diagonal().diag_embed()
+    return _Comparison(treated, size_treated, size_untreated, mean_treated, mean_untreated, difference)

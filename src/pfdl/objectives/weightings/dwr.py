@@ -136,22 +136,41 @@ def dwr_loss(x: Tensor, weights: Tensor) -> Tensor:
 def dwr_loss_and_gradient(x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """Return DWR's loss and its gradient with respect to the weights, in closed form.
 
-    With C the weighted covariance without its diagonal, D its rows scaled to length 2000/p, f the weighted mean of x
-    times t = Σw/n, the first term has the derivative (x_iᵀ D x_i − x_iᵀ (D + Dᵀ) f / t + fᵀ D f / t²) / n. Costs two
-    products of n·p² and keeps nothing for a backward pass.
+    With C the weighted covariance without its diagonal and D its rows scaled to length 2000/p, the first term has the
+    derivative (x_i − m)ᵀ D (x_i − m) / n, m being the weighted mean. Keeps nothing for a backward pass, and costs
+    O(n·p·min(n, p)).
     """
     n, p = x.shape
-    total = weights.sum() / n
-    first = x.T @ weights / n
+    excess = weights.sum() - n
+    lengths, quadratic = (_by_samples if n < p else _by_features)(x, weights)
+    gradient = quadratic / n + 2.0 * _SUM * excess + 2.0 * _SIZE * weights
+    loss = _BALANCE / p * lengths.sum() + _SUM * excess.square() + _SIZE * weights.square().sum()
+    return loss, gradient
+
+
+def _by_features(x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the lengths of C's rows and (x_i − m)ᵀ D (x_i − m) from p × p matrices, without a copy of x."""
+    p = x.shape[1]
+    mean = x.T @ weights / weights.sum()
     covariance = _covariance(x, weights)
     lengths = covariance.square().sum(1).clamp(min=torch.finfo(x.dtype).tiny).sqrt()
     direction = covariance * (_BALANCE / p / lengths)[:, None]
-    towards_mean = (direction + direction.T) @ first / total
     quadratic = torch.einsum("ij,ij->i", x @ direction, x)
-    gradient = (quadratic - x @ towards_mean + first @ direction @ first / total**2) / n
-    gradient = gradient + 2.0 * _SUM * (total * n - n) + 2.0 * _SIZE * weights
-    loss = _BALANCE / p * lengths.sum() + _SUM * (total * n - n).square() + _SIZE * weights.square().sum()
-    return loss, gradient
+    return lengths, quadratic - x @ ((direction + direction.T) @ mean) + mean @ direction @ mean
+
+
+def _by_samples(x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the same from n × n matrices, for a batch of fewer samples than features."""
+    n, p = x.shape
+    centred = x - weights @ x / weights.sum()
+    weighted = centred * weights[:, None]
+    products = centred @ centred.T
+    diagonal = (weighted * centred).sum(0) / n
+    squares = (weighted * (products @ weighted)).sum(0) / n**2 - diagonal.square()
+    lengths = squares.clamp(min=torch.finfo(x.dtype).tiny).sqrt()
+    scaled = centred * (_BALANCE / p / lengths)
+    quadratic = (products * (scaled @ centred.T)) @ weights / n
+    return lengths, quadratic - (scaled * centred) @ diagonal
 
 
 def _covariance(x: Tensor, weights: Tensor) -> Tensor:

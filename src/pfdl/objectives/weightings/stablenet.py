@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -10,6 +11,9 @@ from torch import Tensor
 
 from pfdl._internal.validation import check_count, check_matrix, check_number, describe_non_finite, is_plain_tensor
 from pfdl.objectives.weightings.base import Weighting, check_state
+
+MAPPED_AT_ONCE = 1 << 26
+"""Numbers of mapped features that are kept at a time."""
 
 WARM_BATCHES = 10
 """Batches over which the memory is a plain mean, before it becomes a moving average."""
@@ -24,7 +28,7 @@ class StableNet(Weighting):
     .. math:: \frac1\lambda \sum_z \sum_{j \ne k} \operatorname{cov}_w(z(U_j), z(U_k))^2 + \sum_i w_i^2.
 
     A memory of one batch, a moving average of the features and weights of the batches seen, takes part in the
-    covariances without being learnt; it is part of ``state_dict()``. Costs O(n·p²) a step.
+    covariances without being learnt; it is part of ``state_dict()``. Costs O(n·p·min(n, p)) a step.
 
     Known of it: the weights may stay at 1/n. Read ``effective_sample_size``.
 
@@ -76,23 +80,35 @@ class StableNet(Weighting):
         check_matrix("features", features)
         u = features.detach().float()
         self._check(u)
-        logits = torch.ones_like(u[:, 0]).requires_grad_()
-        optimizer = torch.optim.SGD([logits], lr=self.learning_rate, momentum=self.momentum)
-        with_memory = torch.cat([u, self.memory_features]) if self.memory_features.numel() else u
-        for step in range(self.steps):
-            if 2 * step == self.steps:
-                optimizer.param_groups[0]["lr"] *= 0.1
-            mapped = random_fourier_features(with_memory, self.functions)
-            with torch.enable_grad():
-                everyone = torch.cat([logits, self.memory_weights]).softmax(0)
-                loss = dependence(mapped, everyone) / self.balance + logits.softmax(0).square().sum()
-            (logits.grad,) = torch.autograd.grad(loss, logits)
-            optimizer.step()
+        logits = self._learn(u)
         if self.training:
             if problem := describe_non_finite("the weights of StableNet", logits[None]):
                 raise ValueError(problem)
-            self._remember(u, logits.detach())
-        return self.finish(logits.detach().softmax(0))
+            self._remember(u, logits)
+        return self.finish(logits.softmax(0))
+
+    @torch.no_grad()
+    def _learn(self, u: Tensor) -> Tensor:
+        """Run SGD with momentum on θ, with the gradient in closed form: launching a backward pass took most of it."""
+        logits = torch.ones_like(u[:, 0])
+        velocity = torch.zeros_like(logits)
+        with_memory = torch.cat([u, self.memory_features]) if self.memory_features.numel() else u
+        for step, mapped in enumerate(self._maps(with_memory)):
+            everyone = torch.cat([logits, self.memory_weights]).softmax(0)
+            gradient = dependence_gradient(mapped, everyone) / self.balance
+            own, weights = everyone[: len(u)], logits.softmax(0)
+            slope = own * (gradient[: len(u)] - everyone @ gradient)  # through the softmax over all
+            slope += 2 * weights * (weights - weights @ weights)
+            velocity.mul_(self.momentum).add_(slope)
+            logits.add_(velocity, alpha=-self.learning_rate * (1.0 if 2 * step < self.steps else 0.1))
+        return logits
+
+    def _maps(self, u: Tensor) -> Iterator[Tensor]:
+        """Yield the maps of each step; those of several steps are made at once, as far as memory allows."""
+        at_once = max(1, MAPPED_AT_ONCE // max(1, self.functions * u.numel()))
+        for start in range(0, self.steps, at_once):
+            draws = [draw_maps(u, self.functions) for _ in range(min(at_once, self.steps - start))]
+            yield from fourier_features(u, *(torch.stack(drawn) for drawn in zip(*draws, strict=True)))
 
     def _check(self, u: Tensor) -> None:
         """Refuse what would spoil the memory for all later batches."""
@@ -133,12 +149,21 @@ class StableNet(Weighting):
 
 def random_fourier_features(u: Tensor, functions: int) -> Tensor:
     """Map each feature by random functions: (n, p) to (functions, n, p)."""
+    return fourier_features(u, *draw_maps(u, functions))
+
+
+def draw_maps(u: Tensor, functions: int) -> tuple[Tensor, Tensor]:
+    """Draw a frequency for each function and a phase for each of its features."""
     frequency = torch.randn(functions, 1, 1, device=u.device, dtype=u.dtype)
-    phase = 2 * math.pi * torch.rand(functions, 1, u.shape[1], device=u.device, dtype=u.dtype)
+    return frequency, 2 * math.pi * torch.rand(functions, 1, u.shape[1], device=u.device, dtype=u.dtype)
+
+
+def fourier_features(u: Tensor, frequency: Tensor, phase: Tensor) -> Tensor:
+    """Map each feature, (n, p), by functions of shape (…, functions, 1, 1) and (…, functions, 1, p)."""
     angle = frequency * u + phase
-    angle = angle - angle.amin(2, keepdim=True)
-    angle = angle / angle.amax(2, keepdim=True).clamp(min=torch.finfo(u.dtype).tiny) * (math.pi / 2)
-    return math.sqrt(2 / functions) * (angle.cos() + angle.sin())
+    angle = angle - angle.amin(-1, keepdim=True)
+    angle = angle / angle.amax(-1, keepdim=True).clamp(min=torch.finfo(u.dtype).tiny) * (math.pi / 2)
+    return math.sqrt(2 / frequency.shape[-3]) * (angle.cos() + angle.sin())
 
 
 def dependence(mapped: Tensor, weights: Tensor) -> Tensor:
@@ -148,3 +173,21 @@ def dependence(mapped: Tensor, weights: Tensor) -> Tensor:
     covariance = mapped.transpose(1, 2) @ weighted - means[:, :, None] * means[:, None, :]
     diagonal = covariance.diagonal(dim1=1, dim2=2)
     return covariance.square().sum() - diagonal.square().sum()
+
+
+def dependence_gradient(mapped: Tensor, weights: Tensor) -> Tensor:
+    """Return the gradient of :func:`dependence` with respect to the weights, up to a constant.
+
+    With x_i the mapped features of a sample less their weighted mean and C the weighted covariance, it is
+    2 (x_iᵀ C x_i − Σ_j C_jj x_ij²); the constant does not pass a softmax. x_iᵀ C x_i is also Σ_k w_k (x_iᵀ x_k)²,
+    which is cheaper for fewer samples than features.
+    """
+    centred = mapped - (weights @ mapped)[:, None]
+    squares = centred.square()
+    if mapped.shape[1] <= mapped.shape[2]:
+        all_pairs = (centred @ centred.mT).square() @ weights
+    else:
+        covariance = centred.mT @ (centred * weights[:, None])
+        all_pairs = torch.linalg.vecdot(centred @ covariance, centred)
+    same = (squares @ (weights @ squares)[:, :, None])[:, :, 0]
+    return 2 * (all_pairs - same).sum(0)

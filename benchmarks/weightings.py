@@ -1,0 +1,95 @@
+"""The sample weights of one batch by StableNet, CNBB and DWR: ours against their loops with a backward pass each step.
+
+    python benchmarks/weightings.py [--device cuda] [--cpu-time]
+
+The loops are transcriptions: the same loss written out, automatic differentiation, PyTorch's optimiser. Both are given
+the same batch and the same random numbers, and the largest difference of the weights is printed beside the times.
+"""
+
+import argparse
+import time
+
+import torch
+
+from machine import describe_machine
+from pfdl.objectives.weightings import CNBB, DWR, StableNet
+from pfdl.objectives.weightings.cnbb import balance_loss
+from pfdl.objectives.weightings.dwr import dwr_loss
+from pfdl.objectives.weightings.stablenet import dependence, random_fourier_features
+
+
+def stablenet_loop(u):
+    ours = StableNet()
+    logits = torch.ones_like(u[:, 0]).requires_grad_()
+    optimizer = torch.optim.SGD([logits], lr=ours.learning_rate, momentum=ours.momentum)
+    for step in range(ours.steps):
+        optimizer.param_groups[0]["lr"] = ours.learning_rate * (1.0 if 2 * step < ours.steps else 0.1)
+        mapped = random_fourier_features(u, ours.functions)
+        loss = dependence(mapped, logits.softmax(0)) / ours.balance + logits.softmax(0).square().sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return len(u) * logits.detach().softmax(0)
+
+
+def cnbb_loop(f):
+    ours = CNBB()
+    logits = f.new_zeros(len(f), requires_grad=True)
+    optimizer = torch.optim.Adam([logits], lr=ours.learning_rate)
+    for _ in range(ours.steps):
+        weights = len(f) * logits.softmax(0)
+        optimizer.zero_grad()
+        (balance_loss(f, weights) + ours.size_weight * weights.square().sum()).backward()
+        optimizer.step()
+    return len(f) * logits.detach().softmax(0)
+
+
+def dwr_loop(x):
+    """TensorFlow 1's RMSProp, whose mean square begins at 1, as in the published code."""
+    ours = DWR()
+    root, mean_square = torch.ones_like(x[:, 0]).requires_grad_(), torch.ones_like(x[:, 0])
+    for _ in range(ours.steps):
+        (gradient,) = torch.autograd.grad(dwr_loss(x, root.square()), root)
+        mean_square = 0.9 * mean_square + 0.1 * gradient.square()
+        root = (root - ours.learning_rate * gradient / (mean_square + 1e-10).sqrt()).detach().requires_grad_()
+    weights = root.detach().square()
+    return weights / weights.mean()
+
+
+def best_ms(work, settings):
+    clock = time.process_time if settings.cpu_time else time.perf_counter
+    times = []
+    for _ in range(settings.turns + 1):
+        if settings.device == "cuda":
+            torch.cuda.synchronize()
+        begin = clock()
+        work()
+        if settings.device == "cuda":
+            torch.cuda.synchronize()
+        times.append(clock() - begin)
+    return 1e3 * min(times[1:])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--cpu-time", action="store_true", help="count processor time, on a machine with other work")
+    parser.add_argument("--turns", type=int, default=3)
+    settings = parser.parse_args()
+    print(describe_machine())
+    print("\n| weights | n | p | loop, ms | ours, ms | times faster | largest difference of a weight |")
+    print("|---|---|---|---|---|---|---|")
+    for n, p in ((64, 512), (128, 2048)):
+        u = torch.tanh(torch.randn(n, p, generator=torch.Generator().manual_seed(0))).to(settings.device)
+        for ours, loop in ((StableNet, stablenet_loop), (CNBB, cnbb_loop), (DWR, dwr_loop)):
+            torch.manual_seed(1)
+            expected = loop(u)
+            torch.manual_seed(1)
+            difference = float((ours().to(settings.device)(u) - expected).abs().max())
+            slow = best_ms(lambda loop=loop, u=u: loop(u), settings)
+            fast = best_ms(lambda ours=ours, u=u: ours().to(settings.device)(u), settings)
+            print(f"| {ours.__name__} | {n} | {p} | {slow:.1f} | {fast:.1f} | {slow / fast:.1f} | {difference:.0e} |")
+
+
+if __name__ == "__main__":
+    main()
