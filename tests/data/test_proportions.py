@@ -52,7 +52,7 @@ cell_counts = st.integers(2, 4).flatmap(
 ratios = st.builds(Ratio, st.integers(1, 6), st.integers(1, 6))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(cell_counts, ratios, st.integers(0, 10**6), st.sampled_from([0.0, 0.1, 0.3]))
 def test_every_set_has_its_proportions_until_a_context_runs_out(counts, ratio, seed, validation):
     cells = {(f"c{i}", f"x{j}"): n for i, row in enumerate(counts) for j, n in enumerate(row)}
@@ -79,7 +79,7 @@ def test_every_set_has_its_proportions_until_a_context_runs_out(counts, ratio, s
                     assert abs(share.popitem()[1] - validation * rounds) <= 1
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(cell_counts, st.integers(0, 10**6))
 def test_no_picture_is_in_training_and_validation_or_on_both_sides(counts, seed):
     cells = {(f"c{i}", f"x{j}"): n for i, row in enumerate(counts) for j, n in enumerate(row)}
@@ -91,7 +91,7 @@ def test_no_picture_is_in_training_and_validation_or_on_both_sides(counts, seed)
         assert {row.sha256 for row in manifest.rows_of(name)} <= hashes["test"]
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.integers(0, 10**6))
 def test_the_split_depends_on_contents_not_on_names_or_order(seed):
     samples = source_of(even(15)).samples
@@ -179,7 +179,7 @@ def test_a_picture_with_two_labels_is_left_out_and_told():
     assert "'class2/context0/contradiction'" in manifest.parameters["notes"][0]
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.integers(0, 10**6))
 def test_no_group_is_on_both_sides(seed):
     source = source_of(even(20))

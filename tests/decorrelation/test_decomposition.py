@@ -33,7 +33,7 @@ def assert_same(g, u, *more):
         torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-11)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     n=st.integers(1, 9),
     p=st.integers(2, 40),

@@ -52,7 +52,7 @@ def test_paper_form_cancels_where_the_pairwise_form_does_not():
     torch.testing.assert_close(decorrelation_loss(u, correlated, form="pairwise"), torch.tensor(2 / 3))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     n=st.integers(2, 7),
     p=st.integers(2, 7),
@@ -87,7 +87,7 @@ def test_gradcheck(shape, form, center):
     assert torch.autograd.gradcheck(lambda a, b: decorrelation_loss(a, b, form=form, center=center), (u, correlated))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(n=st.integers(2, 7), p=st.integers(2, 7), seed=st.integers(0, 10**6))
 def test_the_parts_and_their_gradients_are_those_of_the_loops(n, p, seed):
     generator = torch.Generator().manual_seed(seed)

@@ -36,7 +36,7 @@ def table_of_evidence(X: np.ndarray, label: np.ndarray) -> _Evidence:
     return _Evidence(moments, linear_decomposer(X, label, moments), alpha=0.01)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 10_000), st.lists(st.integers(0, 4), unique=True, max_size=3))
 @example(seed=565, dropped=[0, 2, 3])  # there is nothing to explain of the columns left
 def test_m_k_and_share_equal_explicit_regressions(seed, dropped):

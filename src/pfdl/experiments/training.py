@@ -111,6 +111,7 @@ def train(
     environments: Tensor,
     *,
     device: str = "cpu",
+    make: Callable[[int], Objective] | None = None,
     after_epoch: Callable[[Progress], None] | None = None,
 ) -> dict[str, float]:
     """Train a network in place; the last epoch counts, nothing is selected.
@@ -121,6 +122,7 @@ def train(
         samples: The training samples.
         environments: What the objective may know of each sample's context, shape (n,).
         device: Where to compute; on a GPU convolutions run in bfloat16.
+        make: Makes the objective from the width of the features, instead of the name and the settings.
         after_epoch: Called after every epoch; it may look, and must leave the network as it was.
 
     Returns:
@@ -133,7 +135,8 @@ def train(
     layer = [part for part in model.modules() if isinstance(part, nn.Linear)][settings.layer]
     torch.manual_seed(settings.seed)
     parts: dict[str, Any] = dict(settings.settings)
-    objective = make_objective(settings.objective, layer.in_features, **parts).to(device)
+    objective = make(layer.in_features) if make else make_objective(settings.objective, layer.in_features, **parts)
+    objective.to(device)
     optimizer = torch.optim.SGD(
         model.parameters(), settings.learning_rate, momentum=settings.momentum, weight_decay=settings.weight_decay
     )

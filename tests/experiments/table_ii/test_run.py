@@ -127,3 +127,10 @@ def test_a_weighting_that_did_nothing_is_said_to_have_done_nothing(tmp_path):
     assert found["DWR, learning rate 0.1"].remark == ""
     assert found["DWR, learning rate 0.1"].value == 0.7
     assert isinstance(found["ERM"], Missing)
+
+
+def test_the_control_without_a_name_trains_and_logs_its_factor(folder, tmp_path):
+    config = TableConfig(rows=("covariance",), seeds=1, backbone="mlp", image_size=8, epochs=1)
+    results = table.run(config, folder, tmp_path / "run")
+    assert {"matched_weight", "covariance_part", LAST} <= {*results["test"], *results["epoch"]}
+    assert (results.loc[results["test"] == "matched_weight", "value"] > 0).all()

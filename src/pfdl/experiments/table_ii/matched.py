@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from pfdl.decorrelation import PartialDecorrelation
-from pfdl.objectives import DataShape
 from pfdl.objectives.penalties import Penalty
 
 
@@ -29,11 +26,6 @@ class MatchedCovariance(Penalty):
         super().__init__()
         self.pfdl = PartialDecorrelation(num_features, sharing=sharing)
         self.factor: Tensor | None = None
-
-    @classmethod
-    def from_data(cls, shape: DataShape, **settings: Any) -> MatchedCovariance:
-        """Build the penalty for features of this width."""
-        return cls(shape.num_features, **settings)
 
     def forward(self, features: Tensor) -> Tensor:
         """Fit g, then return a scalar of value 0 whose gradient is the stretched one."""

@@ -161,7 +161,7 @@ def run_task(
     hidden = torch.full_like(train_set.labels, HIDDEN_CONTEXT)
     judge.probed = train_set.inputs[:batch_size]
     try:
-        train(settings, model, train_set, hidden, device=device, after_epoch=judge.look)
+        train(settings, model, train_set, hidden, device=device, make=ROWS[row].make, after_epoch=judge.look)
     except DivergedError:
         judge.note(LAST, {"diverged": 1.0})
     else:
