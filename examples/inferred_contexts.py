@@ -1,5 +1,7 @@
 """A plain PyTorch loop on images whose contexts nobody labelled: infer them, then draw all groups alike.
 
+The images were made so that this helps: an illustration, not a result.
+
 Run: python examples/inferred_contexts.py
 """
 
