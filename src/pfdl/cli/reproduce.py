@@ -112,7 +112,7 @@ def contexts(
     rows: Annotated[
         str | None, typer.Option(help="Only these of cn,cn-bn,cnbb,resnet,dwr,stablenet,pfdl,balance, with commas.")
     ] = None,
-    resnet: Annotated[str | None, typer.Option(help="Another ResNet than resnet50 (resnet18 if quick).")] = None,
+    backbone: Annotated[str | None, typer.Option(help="Of all rows but CN's; resnet50, or resnet18 if quick.")] = None,
     stock_stem: Annotated[
         bool, typer.Option("--stock-stem", help="The ResNet's own stem instead of one for small images.")
     ] = False,
@@ -134,7 +134,7 @@ def contexts(
     """
     given = {
         "rows": _keys(rows),
-        "resnet": resnet,
+        "resnet": backbone,
         "small_stem": False if stock_stem else None,
         "image_size": image_size,
         "seeds": seeds,

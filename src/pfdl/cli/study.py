@@ -55,7 +55,7 @@ def study(
     first_seed: Annotated[int, typer.Option(min=0, help="The first of them.")] = 0,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the training samples.")] = 30,
     learning_rate: Annotated[float, typer.Option(min=0.0, help="Of SGD.")] = 0.01,
-    network: Annotated[
+    backbone: Annotated[
         str,
         typer.Option(help="What is trained on pixels: see 'pfdl list', or efficientnet-lite0, which is fine-tuned."),
     ] = "resnet18",
@@ -101,7 +101,7 @@ def study(
             "split_column": split_column,
             "group_column": group_column,
         }
-        datasets = make_study_data(data, features or [], group_by or [], mnist, network, columns)
+        datasets = make_study_data(data, features or [], group_by or [], mnist, backbone, columns)
         parallel, console = Parallel(jobs, backend, gpus_per_task), Console(stderr=True)
         place = parallel.find_device(device)
         with parallel.workers(place, console) as workers:

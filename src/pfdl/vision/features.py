@@ -115,7 +115,7 @@ def _find(model: nn.Module, layer: str | nn.Module | None) -> tuple[str, nn.Modu
         if wanted is None:
             raise ValueError(
                 f"{type(model).__name__} has no linear layer whose input could be the features; "
-                "name the layer that takes them: attach(model, layer='its.name')."
+                "name the layer that takes them, attach(model, layer='its.name'), or choose another backbone."
             )
     if isinstance(wanted, str):
         if wanted not in modules:

@@ -162,7 +162,7 @@ def accuracies_of(results):
 def test_images_without_contexts_get_a_plain_split_and_plain_metrics(small, tmp_path, monkeypatch):
     monkeypatch.setattr(study, "infer_contexts", lambda features, labels, **_: (labels.numpy() + 1) % 2)  # at once
     photos = make_folder(tmp_path / "photos", {"cat": 30, "dog": 30})
-    arguments = ["study", str(photos), "--network", "mlp", "--rows", "erm,balance,balance-known", "--seeds", "2"]
+    arguments = ["study", str(photos), "--backbone", "mlp", "--rows", "erm,balance,balance-known", "--seeds", "2"]
     result = CliRunner().invoke(app, [*arguments, "--epochs", "1", "--device", "cpu", "-o", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
     assert f"{photos} has no contexts; left out there: balance-known." in result.output
@@ -186,7 +186,7 @@ def test_a_table_of_images_with_sets_of_its_own_is_tested_on_its_test_set(small,
     table = photos / "images.csv"
     table.write_text("\n".join(lines))
     columns = ["--path-column", "file", "--label-column", "what", "--context-column", "where", "--split-column", "part"]
-    arguments = ["study", str(table), *columns, "--network", "mlp", "--rows", "erm,groupdro-known", "--seeds", "2"]
+    arguments = ["study", str(table), *columns, "--backbone", "mlp", "--rows", "erm,groupdro-known", "--seeds", "2"]
     result = CliRunner().invoke(app, [*arguments, "--epochs", "1", "--device", "cpu", "-o", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
     results = pd.read_csv(tmp_path / "out" / "results.csv")
