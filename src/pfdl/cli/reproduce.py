@@ -30,7 +30,7 @@ def mmads(
     jobs: Jobs = -1,
     backend: Backend = "joblib",
 ) -> None:
-    """Table I: coefficients and stability on MMADS, in the paper's setting and two more.
+    """Rerun Table I: coefficients and stability on MMADS, in the paper's setting and two more.
 
     An interrupted run resumes when started again with the same output folder.
     """
@@ -126,7 +126,7 @@ def contexts(
     backend: Backend = "joblib",
     gpus_per_task: GpusPerTask = None,
 ) -> None:
-    """Table II: CN, CN+BN, CNBB, ResNet, DWR, StableNet and PFDL at seven dominant ratios.
+    """Rerun Table II: CN, CN+BN, CNBB, ResNet, DWR, StableNet and PFDL at seven dominant ratios.
 
     The paper's protocol on NICO: pfdl reproduce contexts --data NICO --superclass Animal --on-bad-image skip
 

@@ -182,7 +182,7 @@ def _lay_over(picture: Array, shape: str, radius: tuple[float, float], rng: np.r
 
 
 def _blend(pattern: Array, first: NDArray[Any], second: NDArray[Any]) -> Array:
-    """Colours (n, 3) mixed by a pattern (n, h, w), as an image (n, 3, h, w)."""
+    """Return colours (n, 3) mixed by a pattern (n, h, w), as an image (n, 3, h, w)."""
     one, two = (color.astype(np.float32)[:, :, None, None] for color in (first, second))
     return one + (two - one) * pattern[:, None]
 

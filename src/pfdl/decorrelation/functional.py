@@ -181,7 +181,7 @@ def standardize_of(u: Tensor, batch: Batch) -> Tensor:
 
 
 def _pairwise_form(u: Tensor, correlated: Tensor, batch: Batch) -> Tensor:
-    """(1/p) Σ_j Σ_{k≠j} C_jk², by the smaller of the two Gram matrices: Σ_jk C_jk² = ⟨ŨŨᵀ, UUᵀ⟩ / n²."""
+    """Return (1/p) Σ_j Σ_{k≠j} C_jk², by the smaller of the two Gram matrices: Σ_jk C_jk² = ⟨ŨŨᵀ, UUᵀ⟩ / n²."""
     n, p = u.shape
     if n < p and batch.processes == 1:
         all_pairs = ((correlated @ correlated.T) * (u @ u.T)).sum() / n**2

@@ -112,7 +112,7 @@ class _Spectrum:
         return cls(other, values, basis) if p <= n else cls(basis, values, other)
 
     def w(self, penalty: float) -> FloatArray:
-        """W = ZK."""
+        """Return W = ZK."""
         result: FloatArray = (self.left * (self.values / (self.values**2 + penalty))) @ self.vectors.T
         return result
 
@@ -122,7 +122,7 @@ class _Spectrum:
         return result
 
     def relations(self, penalty: float) -> tuple[FloatArray, FloatArray]:
-        """−K_kj / K_jj with zeros on the diagonal, and −K_jk / √(K_jj K_kk) with ones."""
+        """Return −K_kj / K_jj with zeros on the diagonal, and −K_jk / √(K_jj K_kk) with ones."""
         precision = (self.vectors * self._beyond(penalty)) @ self.vectors.T  # off the diagonal
         diagonal = self.diagonal(penalty)
         coefficients: FloatArray = -precision / diagonal

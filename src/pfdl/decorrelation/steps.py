@@ -145,7 +145,7 @@ class Steps:
         return Penalised(found.loss, levels, cross if self.algorithm.center == "batch" else cross - levels)
 
     def _fit_gradients(self, u: Tensor) -> list[Tensor]:
-        """L_g of each feature and the gradients of its mean, in the order of g's parameters: this process's share."""
+        """Return L_g of each feature and the gradients of its mean, in g's order: this process's share."""
         g = self.algorithm.decomposition
         if self.kernels is None:
             leaves = {name: value.detach().requires_grad_() for name, value in g.named_parameters()}

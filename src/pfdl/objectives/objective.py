@@ -201,7 +201,7 @@ def _has_state(part: Part) -> TypeGuard[nn.Module]:
 
 
 def _joins_itself(part: Part) -> bool:
-    """Whether a part sums over processes itself, which it says by having a switch for it."""
+    """Return whether a part sums over processes itself, which it says by having a switch for it."""
     return hasattr(part, "synchronize")
 
 

@@ -26,7 +26,7 @@ _FRAME_FROM = 0.02
 
 
 def build_features(named: Named) -> Section:
-    """R² of all features as a curve, and the first of them as a table."""
+    """Show the R² of all features as a curve, and the first of them as a table."""
     series = []
     for number, (name, one) in enumerate(named):
         for kind, values in (("", one.found.r2), (", within classes", one.found.r2_within_class)):
@@ -68,7 +68,7 @@ def _ranking(name: str, one: ImageDiagnosis) -> Table:
 
 
 def build_correlations(named: Named) -> Section:
-    """The heatmaps, before and after."""
+    """Show the heatmaps, before and after."""
     blocks: list[Block] = [
         SideBySide(
             [
@@ -82,7 +82,7 @@ def build_correlations(named: Named) -> Section:
 
 
 def draw_correlation(one: ImageDiagnosis, *, after: bool, title: str) -> Heatmap:
-    """|Correlations| of the features, or what is left of them, in the order of the clusters."""
+    """Draw |correlations| of the features, or what is left of them, in the order of the clusters."""
     found = one.found
     matrix = found.remaining_correlation if after else found.correlation
     order = found.order
@@ -117,7 +117,7 @@ def _called(features: list[int]) -> str:
 
 
 def build_clusters(named: Named) -> Section:
-    """The largest clusters."""
+    """Show the largest clusters."""
     blocks: list[Block] = [
         Text("Features are in one cluster where their correlations are, on average, stronger than 0.5, of either sign.")
     ]
@@ -144,7 +144,7 @@ def build_clusters(named: Named) -> Section:
 
 
 def show_number(value: float) -> Cell:
-    """A cell with four decimals, for R² may be close to 1; or a missing one."""
+    """Return a cell with four decimals, for R² may be close to 1; or a missing one."""
     return Missing("not known") if math.isnan(value) else Number(float(value), digits=4)
 
 

@@ -127,7 +127,7 @@ def _examples(named: Named) -> list[Section]:
 
 
 def name_runs(diagnoses: Sequence[ImageDiagnosis]) -> list[str]:
-    """Short names of the runs; the whole paths where the short ones are equal."""
+    """Return short names of the runs; the whole paths where the short ones are equal."""
     short = [one.folder.resolve().name for one in diagnoses]
     return short if len(set(short)) == len(short) else [str(one.folder) for one in diagnoses]
 

@@ -28,7 +28,7 @@ class Found:
 
 
 def find_runs(paths: Sequence[Path]) -> Found:
-    """The runs in some folders, each of which is a run or holds runs.
+    """Return the runs in some folders, each of which is a run or holds runs.
 
     Args:
         paths: Folders.
@@ -72,7 +72,7 @@ def _run_folders(folder: Path, depth: int, found: Found) -> list[Path]:
 
 
 def runs_within(run: Run, problems: list[str]) -> list[Run]:
-    """The trainings that an experiment keeps in its folder ``runs``."""
+    """Return the trainings that an experiment keeps in its folder ``runs``."""
     if not (run.folder / "runs").is_dir():
         return []
     found = find_runs([run.folder / "runs"])
@@ -149,7 +149,7 @@ def _numeric(column: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def read_metrics(run: Run, problems: list[str]) -> pd.DataFrame | None:
-    """The curves of a training, a line for each epoch; None where there are none yet."""
+    """Return the curves of a training, a line for each epoch; None where there are none yet."""
     path = run.folder / METRICS
     if not path.is_file():
         return None

@@ -116,7 +116,7 @@ class Table:
                 raise ValueError(f"the row {row.header!r} has {len(row.cells)} cells for {len(self.columns)} columns.")
 
     def has_words(self, place: int) -> bool:
-        """Whether the cells of a column are words, which are set from the left and may wrap."""
+        """Return whether the cells of a column are words, which are set from the left and may wrap."""
         return self.wide and any(isinstance(row.cells[place], str) for row in self.rows)
 
     @property
@@ -151,7 +151,7 @@ class Table:
 
 
 def escape_latex(text: str) -> str:
-    r"""Text that LaTeX prints as it stands.
+    r"""Return text that LaTeX prints as it stands.
 
     Example:
         >>> print(escape_latex("50 % of β_V"))

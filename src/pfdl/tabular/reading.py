@@ -86,7 +86,7 @@ def read_table(path: str | Path, target: str) -> TableFile:
 
 
 def is_identifier(column: pd.Series) -> bool:
-    """Whether a column numbers or identifies the rows: whole numbers, each once, in even steps or named as a key."""
+    """Return whether a column numbers the rows: whole numbers, each once, in even steps or named as a key."""
     values = column.to_numpy()
     return values.dtype.kind in "iuf" and identifies_rows(values, str(column.name))
 

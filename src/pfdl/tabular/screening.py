@@ -240,7 +240,7 @@ def drop(
 
 
 def _two_valued(X: FloatArray) -> NDArray[np.bool_]:
-    """Whether each column has two values only: an indicator cannot lie close to a label, and is never dropped."""
+    """Return whether each column has two values: an indicator cannot lie close to a label and is never dropped."""
     low, high = X.min(axis=0), X.max(axis=0)
     mask: NDArray[np.bool_] = ((low == X) | (high == X)).all(axis=0)
     return mask
@@ -325,7 +325,7 @@ class _Evidence:
     def _p_value(
         self, smaller: FloatArray, larger: FloatArray, added_inputs: int, *, inputs_of_label: bool
     ) -> FloatArray:
-        """F-test that the larger model explains no more than the smaller; both as unbiased residual variances."""
+        """Test by F that the larger model explains no more than the smaller; both as unbiased residual variances."""
         if self.unexplained.inputs:
             freedom = self.unexplained.rows - 1 - self.unexplained.inputs
             freedom -= len(self.moments.label) if inputs_of_label else 0

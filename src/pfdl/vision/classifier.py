@@ -163,12 +163,12 @@ class ImageClassifier(AtomicModule, LightningModule):
             )
 
     def configure_model(self) -> None:
-        """Under ``ModelParallelStrategy``, let each process hold a part of the backbone."""
+        """Let each process hold a part of the backbone, under ``ModelParallelStrategy``."""
         if self.device_mesh is not None and not is_sharded(self.backbone):
             shard(self.backbone, self.device_mesh["data_parallel"])
 
     def on_fit_start(self) -> None:
-        """On a GPU, lay out convolutions as its tensor cores read them."""
+        """Lay out convolutions as the tensor cores of a GPU read them."""
         if self.device.type == "cuda" and not is_sharded(self.backbone):
             self.backbone.to(memory_format=torch.channels_last)
 

@@ -42,7 +42,7 @@ class StopRequest:
         self._previous = {}
 
     def defer(self) -> None:
-        """Only note signals from now on; take them back from Lightning, whose handlers would wait for processes."""
+        """Note signals, and no more; take them back from Lightning, whose handlers would wait for processes."""
         self.deferred = True
         for number in self._previous:
             signal.signal(number, self._handle)

@@ -83,7 +83,7 @@ def test_agrees_with_the_calibrated_table_and_beats_it(monkeypatch):
             assert means["Screened OLS", metric] < min(paper, means["OLS", metric], means["Lasso", metric])
 
 
-def test_command_writes_the_folder_and_goes_on_where_it_was(tmp_path, monkeypatch, quick_methods):
+def test_command_writes_the_folder_and_resumes(tmp_path, monkeypatch, quick_methods):
     config = mmads.MMADSConfig(
         cells=(mmads.FIGURE_CELL,), settings=("independent", "v_to_s"), seeds=2, test_sets=2, num_test=25
     )

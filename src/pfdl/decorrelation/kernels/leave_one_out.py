@@ -107,7 +107,7 @@ def _in_blocks(coordinates: Tensor, block: int) -> Tensor:
 
 
 def _outside_blocks(u: Tensor, before: Tensor, after: Tensor) -> Tensor:
-    """For each block, what all coordinates outside it add to the pre-activation: (blocks, rows, h)."""
+    """Return for each block what all coordinates outside it add to the pre-activation: (blocks, rows, h)."""
     from_left = torch.bmm(u, before)
     from_right = torch.bmm(u, after)
     zero = torch.zeros_like(from_left[:1])

@@ -129,7 +129,7 @@ def _groups(net: OneHidden, base: Tensor) -> Iterator[_Group]:
 
 
 def _running_sum(parts: Tensor, start: Tensor) -> Tensor:
-    """``start`` plus the sum of ``parts`` up to each along the first dimension; overwrites ``parts``.
+    """Return ``start`` plus the sum of ``parts`` up to each along the first dimension; overwrites ``parts``.
 
     PyTorch's own ``cumsum`` walks down one column after the other, against the order of memory: several times slower.
     """
@@ -140,7 +140,7 @@ def _running_sum(parts: Tensor, start: Tensor) -> Tensor:
 
 
 def _delta(net: OneHidden, group: _Group, gradient: Tensor) -> Tensor:
-    """δ for the features of a group, shape (group, n, h)."""
+    """Return δ for the features of a group, shape (group, n, h)."""
     scaled = gradient[:, group.features].T[:, :, None] * net.readout
     delta: Tensor
     if net.activation == "gelu":

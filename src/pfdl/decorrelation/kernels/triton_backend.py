@@ -138,7 +138,7 @@ def _strict_sums(net: OneHidden, base: Tensor, prefix: Tensor, gradient: Tensor)
 
 
 def _base(net: OneHidden) -> Tensor:
-    """Indexed: Σ_k u_k W_k, shape (n, h). Strict: the state at the first feature of each block, (blocks, n, h)."""
+    """Return Σ_k u_k W_k, (n, h), if indexed; if strict, the state at each block's first feature, (blocks, n, h)."""
     n, p, h, visible = _sizes(net)
     blocks = _tiles(p, _features(p))
     tile = _tile(net)
@@ -154,7 +154,7 @@ def _base(net: OneHidden) -> Tensor:
 
 
 def _delta(net: OneHidden, base: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """L at the first feature of each block, (blocks, n, h), used with strict sharing only, and Δ, (n, h)."""
+    """Return L at the first feature of each block, (blocks, n, h), used with strict sharing only, and Δ, (n, h)."""
     n, p, h, visible = _sizes(net)
     blocks = _tiles(p, _features(p))
     tile = _tile(net)

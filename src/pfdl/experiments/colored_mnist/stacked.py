@@ -52,12 +52,12 @@ class StackedMLPs:
         self._outputs = torch.func.vmap(self._one)
 
     def __call__(self, inputs: Tensor) -> Outputs:
-        """Logits (R, n) and features (R, n, p) of inputs (R, n, d)."""
+        """Return logits (R, n) and features (R, n, p) of inputs (R, n, d)."""
         outputs: tuple[Tensor, Tensor] = self._outputs(self.parameters, inputs)
         return Outputs(*outputs)
 
     def squared_norms(self) -> Tensor:
-        """The sum of squares of each restart's parameters, shape (R,)."""
+        """Return the sum of squares of each restart's parameters, shape (R,)."""
         return torch.stack([value.flatten(1).square().sum(1) for value in self.parameters.values()]).sum(0)
 
     def _one(self, parameters: dict[str, Tensor], inputs: Tensor) -> tuple[Tensor, Tensor]:
@@ -118,7 +118,7 @@ def train_restarts(
 
 @torch.no_grad()
 def measure(networks: StackedMLPs, inputs: Tensor, labels: Tensor) -> tuple[list[float], list[float]]:
-    """Accuracy and mean risk of each restart on its own rows.
+    """Return accuracy and mean risk of each restart on its own rows.
 
     Args:
         networks: The R networks.

@@ -195,7 +195,7 @@ def _features_of(features: str, manifest: Manifest, set_name: str) -> tuple[Tens
 
 
 def _colored_digits(mnist: str | None, seed: int) -> Split:
-    """Both training environments as one, the environment unknown; the context is the colour."""
+    """Join both training environments, the environment unknown; the context is the colour."""
     data = ColoredMNIST(mnist, seed=seed, max_train=COLORED_DIGITS)
 
     def samples(*environments: object) -> Samples:
@@ -216,7 +216,7 @@ def _colored_digits(mnist: str | None, seed: int) -> Split:
 
 
 def _spuco_digits(mnist: str | None, magnitude: str, strength: float, seed: int) -> Split:
-    """The colour goes with the class in training; in the test all groups are equally frequent."""
+    """Make digits whose colour goes with the class in training; in the test all groups are equally frequent."""
     data = SpuCoMNIST(mnist, magnitude=magnitude, strength=strength, seed=seed, max_train=COLORED_DIGITS)
     shape = data.train.images.shape[1:]
     # Flat, so that training neither mirrors nor shifts them: digits are not symmetric.
@@ -233,7 +233,7 @@ def _spuco_digits(mnist: str | None, magnitude: str, strength: float, seed: int)
 
 
 def _lenet(shape: torch.Size) -> nn.Module:
-    """The network of SpuCo's benchmark, for flat images; how wide its maps end depends on their size."""
+    """Make the network of SpuCo's benchmark, for flat images; how wide its maps end depends on their size."""
     maps = nn.Sequential(
         nn.Unflatten(1, shape),
         nn.Conv2d(3, 6, 5, padding=2),
@@ -258,7 +258,7 @@ def _perceptron(inputs: int, classes: int, width: int | None, *, layers: int) ->
 
 
 def _with_width(model: nn.Module, classes: int, width: int | None) -> nn.Module:
-    """A hidden layer of that width in front of the classifier, or the model as it is."""
+    """Put a hidden layer of that width in front of the classifier, or leave the model as it is."""
     if width is not None:
         path, last = [(path, part) for path, part in model.named_modules() if isinstance(part, nn.Linear)][-1]
         parent, _, name = path.rpartition(".")
@@ -268,7 +268,7 @@ def _with_width(model: nn.Module, classes: int, width: int | None) -> nn.Module:
 
 
 def _embedded(images: Tensor) -> Tensor:
-    """The pretrained network's features, before it is trained on."""
+    """Return the pretrained network's features, before it is trained on."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     network = load_network().to(device)
     return torch.cat([embed(network, batch.to(device)).cpu() for batch in torch.split(images, BATCH)])

@@ -50,14 +50,14 @@ def write_features(source: ContextSource, path: Path, *, image_size: int = 96, d
 
 @torch.inference_mode()
 def embed(network: nn.Module, images: Tensor) -> Tensor:
-    """The network's last feature maps, averaged over the picture, of images as bytes: shape (n, 1280)."""
+    """Return the network's last feature maps, averaged over the picture, of images as bytes: shape (n, 1280)."""
     pixels = F.interpolate(images.float(), size=(SIZE, SIZE), mode="bilinear", align_corners=False)
     features: Tensor = network.extract_features((pixels - 127) / 128).mean((2, 3))  # type: ignore[operator]
     return features
 
 
 def load_network() -> nn.Module:
-    """EfficientNet-lite0 with the weights of its package, in ``eval()`` mode."""
+    """Return EfficientNet-lite0 with the weights of its package, in ``eval()`` mode."""
     weights = importlib.util.find_spec(ITS_WEIGHTS)
     if weights is None or weights.origin is None:
         raise ModuleNotFoundError(
@@ -73,7 +73,7 @@ def load_network() -> nn.Module:
 
 
 def fine_tuned(classes: int) -> nn.Module:
-    """The network with a new last layer, for images as :func:`pfdl.vision.pixels.normalise` makes them."""
+    """Return the network with a new last layer, for images as :func:`pfdl.vision.pixels.normalise` makes them."""
     network = load_network()
     network._fc = nn.Linear(network._fc.in_features, classes)  # type: ignore[union-attr, arg-type]
     return nn.Sequential(_Rescaled(), network)
@@ -92,5 +92,5 @@ class _Rescaled(nn.Module):
         self.register_buffer("shift", (255 * mean - 127) / 128)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """(bytes − 127) / 128 of normalised bytes."""
+        """Return (bytes − 127) / 128 of normalised bytes."""
         return pixels * self.scale + self.shift

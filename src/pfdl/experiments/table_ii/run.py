@@ -218,7 +218,7 @@ class _Judge:
         self.note(CHOSEN, {**self.accuracies(model), "validation": self.best_accuracy, "epoch": self.best_epoch})
 
     def accuracies(self, model: nn.Module) -> dict[str, float]:
-        """Accuracy in percent at the seven ratios, on the whole test side, and of the worst group."""
+        """Return accuracy in percent at the seven ratios, on the whole test side, and of the worst group."""
         labels, contexts = self.test.labels.cpu(), self.test.contexts.cpu()
         predicted = predict(model, self.test.inputs, device=self.device)
         right = (predicted == labels).double()

@@ -26,6 +26,6 @@ class Quantization(Penalty):
         self.weight = weight
 
     def forward(self, features: Tensor) -> Tensor:
-        """Minus the weighted mean square of features, shape (n, p)."""
+        """Return minus the weighted mean square of features, shape (n, p)."""
         check_matrix("features", features)
         return -self.weight * features.square().mean()

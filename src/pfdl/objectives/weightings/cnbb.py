@@ -69,7 +69,7 @@ class CNBB(Weighting):
 
 
 def balance_loss(f: Tensor, weights: Tensor) -> Tensor:
-    """How differently treated and untreated samples look under weights, shape (n,), for features (n, p)."""
+    """Return how differently treated and untreated samples look under weights (n,), for features (n, p)."""
     return _compare(f, weights).difference.square().sum()
 
 

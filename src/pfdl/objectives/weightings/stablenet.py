@@ -167,7 +167,7 @@ def fourier_features(u: Tensor, frequency: Tensor, phase: Tensor) -> Tensor:
 
 
 def dependence(mapped: Tensor, weights: Tensor) -> Tensor:
-    """Σ over maps and pairs j ≠ k of the squared weighted covariance; ``mapped`` (m, n, p), weights sum to 1."""
+    """Return Σ over maps and pairs j ≠ k of the squared weighted covariance; ``mapped`` (m, n, p), weights sum to 1."""
     weighted = mapped * weights[:, None]
     means = weighted.sum(1)
     covariance = mapped.transpose(1, 2) @ weighted - means[:, :, None] * means[:, None, :]

@@ -98,7 +98,7 @@ def _tested(evaluations: Mapping[str, Evaluation]) -> list[Block]:
 
 
 def _names(runs: Sequence[Run]) -> list[str]:
-    """The names of the folders, with those of their parents where two are the same."""
+    """Return the names of the folders, with those of their parents where two are the same."""
     short = [run.folder.resolve().name for run in runs]
     return [
         name if short.count(name) == 1 else f"{run.folder.resolve().parent.name}/{name}"

@@ -38,7 +38,7 @@ OURS: dict[str, Callable[[int, int], nn.Module]] = {
 
 
 def _small(num_classes: int) -> nn.Module:
-    """Four convolutions of stride 2 with batch norm, for a quick look on a CPU."""
+    """Make four convolutions of stride 2 with batch norm, for a quick look on a CPU."""
     widths = (3, 16, 32, 64, 128)
     layers = [
         layer
