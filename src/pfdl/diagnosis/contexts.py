@@ -79,7 +79,7 @@ def read_context(observed: FloatArray, predicted: FloatArray, labels: IndexArray
 
 
 def _share_between(u: FloatArray, part: FloatArray, labels: IndexArray, contexts: IndexArray) -> float:
-    """Return σ ⟨part's deviation, u's deviation⟩ / Σ |u's deviation|² over classes and their contexts.
+    """Return Σ ⟨part's deviation, u's deviation⟩ / Σ |u's deviation|² over classes and their contexts.
 
     A deviation is the mean in a context of a class less the mean of the class. As u = part + rest, the shares of part
     and rest add up to 1.

@@ -127,7 +127,7 @@ def identifying_columns(X: FloatArray, names: Sequence[str]) -> NDArray[np.bool_
 
 
 def identifies_rows(values: NDArray[np.floating] | NDArray[np.integer], name: str) -> bool:
-    """Return whether a column numbers the rows: whole numbers, each once, without a gap or in order.
+    """Return whether a column numbers the rows: whole numbers, each once, in even steps or named as a key.
 
     A quantity may be distinct in every row, too; what gives an identifier away is that its values rise (or fall) by the
     same step, or that its name says so.
