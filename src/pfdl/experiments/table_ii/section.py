@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from pfdl._internal.runs import Run
+from pfdl.experiments.objectives import weighs_samples
 from pfdl.experiments.pairing import paired
 from pfdl.experiments.statistics import mean_cell, standard_error
 from pfdl.experiments.table_ii.rows import PAPER, RATIOS, ROWS
@@ -28,7 +29,6 @@ PROBES = {
 }
 SHOWN = (1, 2, 5, 10, 20, 40, 60, 80, 90, 120, 140, 160)
 """A dozen epochs of the tables along the training; the plots have all."""
-WEIGHTINGS = ("dwr", "cnbb", "stablenet")
 DID_NOT_ACT = 0.9999
 """An effective share from which on a weighting is plain training under another name."""
 EPOCHS = {LAST: "at the last epoch", CHOSEN: "at the epoch that validation images choose"}
@@ -95,7 +95,7 @@ def _accuracies(part: pd.DataFrame, epoch: str, when: str) -> Table:
 
 def _last_share(part: pd.DataFrame, row: str) -> float | None:
     """Return the effective sample size over the batch size in the last epoch, for rows that weight samples."""
-    if ROWS[row].objective not in WEIGHTINGS:
+    if not weighs_samples(ROWS[row].objective):
         return None
     measured = _along(part, row, "effective_share")
     return float(np.mean(measured[max(measured)])) if measured else None
