@@ -21,7 +21,7 @@ def refit(
     on: Annotated[
         str, typer.Option(help="validation: images that the network was not trained on; train: the training images.")
     ] = "validation",
-    seed: Annotated[int, typer.Option(min=0, help="Of the draws, and of inferring contexts.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws, and of inferring contexts.")] = 0,
     superclass: Superclass = None,
     device: Device = "auto",
 ) -> None:

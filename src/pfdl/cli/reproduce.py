@@ -112,11 +112,15 @@ def contexts(
     rows: Annotated[
         str | None, typer.Option(help="Only these of cn,cn-bn,cnbb,resnet,dwr,stablenet,pfdl,balance, with commas.")
     ] = None,
-    backbone: Annotated[str | None, typer.Option(help="Of all rows but CN's; resnet50, or resnet18 if quick.")] = None,
+    backbone: Annotated[
+        str | None, typer.Option(help="Network of all rows but CN's; resnet50, or resnet18 if quick.")
+    ] = None,
     stock_stem: Annotated[
         bool, typer.Option("--stock-stem", help="The ResNet's own stem instead of one for small images.")
     ] = False,
-    image_size: Annotated[int | None, typer.Option(min=32, help="Of all networks; 64, or 32 if quick.")] = None,
+    image_size: Annotated[
+        int | None, typer.Option(min=32, help="Height and width for all networks; 64, or 32 if quick.")
+    ] = None,
     seeds: Annotated[int | None, typer.Option(min=2, help="Paired repetitions; 5, or 2 if quick.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="160, or 3 if quick.")] = None,
     decay_every: Annotated[int | None, typer.Option(min=1, help="Epochs per learning rate; 80, or 2 if quick.")] = None,

@@ -52,9 +52,9 @@ def study(
         typer.Option(help="methods, factors (variants of PFDL), or with commas: keys of these, names of objectives."),
     ] = "methods",
     seeds: Annotated[int, typer.Option(min=2, help="Paired repetitions.")] = 10,
-    first_seed: Annotated[int, typer.Option(min=0, help="The first of them.")] = 0,
+    first_seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the training samples.")] = 30,
-    learning_rate: Annotated[float, typer.Option(min=0.0, help="Of SGD.")] = 0.01,
+    learning_rate: Annotated[float, typer.Option(min=0.0, help="Learning rate of SGD.")] = 0.01,
     backbone: Annotated[
         str,
         typer.Option(help="What is trained on pixels: see 'pfdl list', or efficientnet-lite0, which is fine-tuned."),
@@ -113,7 +113,7 @@ def study(
 
 
 def study_table(
-    results: Annotated[list[Path], typer.Argument(metavar="RESULTS.CSV…", help="Of one or more studies.")],
+    results: Annotated[list[Path], typer.Argument(metavar="RESULTS.CSV…", help="Results of one or more studies.")],
     rows: Annotated[
         str | None, typer.Option(help="methods, factors, or keys with commas; all of them where this is left out.")
     ] = None,

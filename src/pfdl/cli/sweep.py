@@ -39,7 +39,7 @@ def sweep(
         str, typer.Option(help="Which validation accuracy chooses: accuracy, worst-class or worst-group.")
     ] = "accuracy",
     seeds: Annotated[int, typer.Option(min=1, help="Trainings of every combination, on the same seeds.")] = 3,
-    first_seed: Annotated[int, typer.Option(min=0, help="The first of them.")] = 0,
+    first_seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
     test: Annotated[
         str | None, typer.Option(help="Further images that are the test set; then all of DATA is trained on.")
     ] = None,

@@ -20,7 +20,7 @@ def table_ii(
         str, typer.Option(help="Keys with commas; an unknown one is answered with the list.")
     ] = "erm,pfdl,level",
     seeds: Annotated[int, typer.Option(min=1, help="Paired repetitions.")] = 12,
-    first_seed: Annotated[int, typer.Option(min=0, help="The first of them.")] = 0,
+    first_seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
     backbone: Annotated[str, typer.Option(help="The network, from scratch; the paper's is resnet50.")] = "resnet50",
     image_size: Annotated[int, typer.Option(min=32, help="Height and width of the images.")] = 96,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the training images; the paper's are 160.")] = 160,

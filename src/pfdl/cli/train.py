@@ -129,9 +129,13 @@ def train(
         int, typer.Option(min=1, help="Images are scaled and cut to this square.", rich_help_panel=OPTIMISATION)
     ] = 64,
     optimizer: Annotated[str, typer.Option(help="sgd or adamw.", rich_help_panel=OPTIMISATION)] = "sgd",
-    learning_rate: Annotated[float, typer.Option(help="At the start.", rich_help_panel=OPTIMISATION)] = 0.01,
-    momentum: Annotated[float, typer.Option(help="Of SGD.", rich_help_panel=OPTIMISATION)] = 0.9,
-    weight_decay: Annotated[float, typer.Option(help="Of the optimiser.", rich_help_panel=OPTIMISATION)] = 1e-4,
+    learning_rate: Annotated[
+        float, typer.Option(help="Learning rate at the start.", rich_help_panel=OPTIMISATION)
+    ] = 0.01,
+    momentum: Annotated[float, typer.Option(help="Momentum of SGD.", rich_help_panel=OPTIMISATION)] = 0.9,
+    weight_decay: Annotated[
+        float, typer.Option(help="Weight decay of the optimiser.", rich_help_panel=OPTIMISATION)
+    ] = 1e-4,
     schedule: Annotated[
         str,
         typer.Option(
@@ -154,7 +158,9 @@ def train(
             min=1, help="Stop after so many epochs without a better validation accuracy.", rich_help_panel=OPTIMISATION
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the split, the first weights and all that training draws.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of the split, the first weights and all that training draws.")
+    ] = 0,
     seeds: Annotated[
         int, typer.Option(min=1, help="Trainings with this many seeds from --seed on, and their table.")
     ] = 1,
