@@ -127,7 +127,10 @@ def confirm(method: str, stability: float, judged: Judged, seed: int) -> Trial:
             f"a short training does as well in unusual groups ({trial.unusual:.0%}) as in usual ({trial.usual:.0%})",
         )
     if gain < max(LEAST_GAIN, ERRORS_SURE * error):
-        return _rejected(trial, f"balancing them does not help held-out samples ({100 * gain:+.1f} points)")
+        needed = 100 * max(LEAST_GAIN, ERRORS_SURE * error)
+        return _rejected(
+            trial, f"balancing them changes held-out samples by {100 * gain:+.1f} points, and {needed:.0f} are needed"
+        )
     return replace(
         trial,
         accepted=True,
