@@ -107,3 +107,22 @@ def test_hundreds_of_damaged_states_neither_crash_the_interpreter_nor_spoil_anyt
     refused, taken = map(int, re.findall(r"\d+", finished.stdout))
     assert refused + taken == 300
     assert refused > 200
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda optimizer: (optimizer["state"][0]["exp_avg"].fill_(1e30), optimizer["state"][0]["exp_avg_sq"].zero_()),
+        lambda optimizer: optimizer["param_groups"][0].update(lr=1e10),
+    ],
+)
+def test_a_state_whose_next_step_would_be_finite_and_useless_is_refused(change):
+    """Found by the many hostile cases: the penalty of such a g was infinite, without a word."""
+    torch.manual_seed(0)
+    penalty = PartialDecorrelation(12, hidden=8)
+    penalty(torch.randn(16, 12))
+    state = copy.deepcopy(dict(penalty.state_dict()))
+    change(state["_extra_state"]["optimizer"])
+    with pytest.raises(ValueError, match="far too large"):
+        penalty.load_state_dict(state)
+    assert penalty(torch.randn(16, 12)).isfinite()

@@ -132,13 +132,14 @@ def _trial(optimizer: Optimizer, groups: list[Group]) -> dict[Tensor, Values]:
 def _check_usable(optimizer: Optimizer, groups: list[Group], state: Mapping[Tensor, Values]) -> None:
     """Raise unless the optimiser can step from this state, whose tensors fit."""
     try:
-        finite = all(bool(torch.isfinite(value).all()) for value in _step_on_copies(optimizer, groups, state)[0])
+        stepped = _step_on_copies(optimizer, groups, state)[0]
     except Exception as error:
         if not state and isinstance(error, TypeError):
             return  # step() needs a closure, and there is nothing to step from yet
         raise ValueError(f"a trial step with the optimiser state failed ({error}).") from error
-    if not finite:
-        raise ValueError("a trial step with the optimiser state gives values that are not finite.")
+    # Parameters of that size are finite, and whatever is computed from them is not: no training made such a state.
+    if not all(bool((value.abs() <= max(1e3, torch.finfo(value.dtype).max ** 0.25)).all()) for value in stepped):
+        raise ValueError("a trial step with the optimiser state gives values that are not finite, or far too large.")
 
 
 def _step_on_copies(
