@@ -27,6 +27,13 @@ GroupColumn = Annotated[
     str | None, typer.Option(help="Column of a table of what must stay on one side of a split, such as a patient.")
 ]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder that pfdl train made.")]
+Test = Annotated[str | None, typer.Option(help="Further images that are the test set; then all of DATA is trained on.")]
+Ratio = Annotated[
+    str,
+    typer.Option(
+        help="Images of the dominant context to those of each other, in training; natural leaves them as they are."
+    ),
+]
 Superclass = Annotated[str | None, typer.Option(help="Top folder to use, where classes lie one level deeper (NICO).")]
 OnBadImage = Annotated[str, typer.Option(help="error: name unusable files and stop; skip: leave them out.")]
 Device = Annotated[str, typer.Option(help="cpu or cuda; auto takes a GPU where there is one.")]

@@ -20,6 +20,7 @@ from pfdl.cli.common import (
     SplitColumn,
     answering_mistakes,
 )
+from pfdl.cli.images import name_columns
 from pfdl.cli.workers import Backend, GpusPerTask, Jobs, Parallel
 
 if TYPE_CHECKING:
@@ -94,13 +95,7 @@ def study(
             epochs=epochs,
             learning_rate=learning_rate,
         )
-        columns = {
-            "path_column": path_column,
-            "label_column": label_column,
-            "context_column": context_column,
-            "split_column": split_column,
-            "group_column": group_column,
-        }
+        columns = name_columns(path_column, label_column, context_column, split_column, group_column)
         datasets = make_study_data(data, features or [], group_by or [], mnist, backbone, columns)
         parallel, console = Parallel(jobs, backend, gpus_per_task), Console(stderr=True)
         place = parallel.find_device(device)

@@ -16,11 +16,13 @@ from pfdl.cli.common import (
     LabelColumn,
     OnBadImage,
     PathColumn,
+    Ratio,
     SplitColumn,
     Superclass,
+    Test,
     answering_mistakes,
 )
-from pfdl.cli.images import open_source
+from pfdl.cli.images import name_columns, open_source
 from pfdl.cli.workers import Backend, GpusPerTask, Jobs, Parallel
 
 
@@ -40,15 +42,8 @@ def sweep(
     ] = "accuracy",
     seeds: Annotated[int, typer.Option(min=1, help="Trainings of every combination, on the same seeds.")] = 3,
     first_seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
-    test: Annotated[
-        str | None, typer.Option(help="Further images that are the test set; then all of DATA is trained on.")
-    ] = None,
-    ratio: Annotated[
-        str,
-        typer.Option(
-            help="Images of the dominant context to those of each other, in training; natural leaves them as they are."
-        ),
-    ] = "5:1",
+    test: Test = None,
+    ratio: Ratio = "5:1",
     output: Annotated[Path, typer.Option("--output", "-o", help="Run folder.")] = Path("runs/sweep"),
     device: Device = "auto",
     jobs: Jobs = 1,
@@ -72,24 +67,21 @@ def sweep(
         pfdl sweep photos/ --set objective=balance,groupdro --set contexts=inferred --select worst-group --jobs 4
     """
     with answering_mistakes():
+        from dataclasses import asdict
+
         from rich.console import Console
 
         from pfdl.data import describe_images
         from pfdl.experiments.reporting import write_tables
         from pfdl.experiments.sweep.config import SweepConfig, parse_grid
         from pfdl.experiments.sweep.run import run
+        from pfdl.experiments.sweep.section import describe_choice
         from pfdl.vision.stopping import TrainingStoppedError
 
         config = SweepConfig(parse_grid(setting), select, seeds, first_seed)
         parallel, console = Parallel(jobs, backend, gpus_per_task), Console(stderr=True)
         place = parallel.find_device(device)
-        columns = {
-            "path_column": path_column,
-            "label_column": label_column,
-            "context_column": context_column,
-            "split_column": split_column,
-            "group_column": group_column,
-        }
+        columns = name_columns(path_column, label_column, context_column, split_column, group_column)
         source = open_source(data, superclass, on_bad_image, None, columns=columns, test=test)
         typer.echo(describe_images(source), err=True)
         count = len(config.candidates())
@@ -110,10 +102,6 @@ def sweep(
             typer.echo(stopped, err=True)
             raise typer.Exit(130) from None
         _print(output, choice.candidate, select)
-        from dataclasses import asdict
-
-        from pfdl.experiments.sweep.section import describe_choice
-
         typer.echo(describe_choice(asdict(choice)))
         for path in write_tables(output):
             typer.echo(path)

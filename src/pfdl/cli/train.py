@@ -17,8 +17,10 @@ from pfdl.cli.common import (
     LabelColumn,
     OnBadImage,
     PathColumn,
+    Ratio,
     SplitColumn,
     Superclass,
+    Test,
     answering_mistakes,
 )
 from pfdl.cli.images import evaluate_and_print, name_columns, open_source, print_understood
@@ -33,9 +35,7 @@ METHOD, OPTIMISATION, RUN = "What is trained", "How it is trained", "Where and w
 
 def train(
     data: Data,
-    test: Annotated[
-        str | None, typer.Option(help="Further images that are the test set; then all of DATA is trained on.")
-    ] = None,
+    test: Test = None,
     backbone: Annotated[
         str,
         typer.Option(
@@ -106,12 +106,7 @@ def train(
             "--small-stem", help="ResNets: a 3×3 stem without pooling, for small images.", rich_help_panel=METHOD
         ),
     ] = False,
-    ratio: Annotated[
-        str,
-        typer.Option(
-            help="Images of the dominant context to those of each other, in training; natural leaves them as they are."
-        ),
-    ] = "5:1",
+    ratio: Ratio = "5:1",
     manifest: Annotated[
         Path | None,
         typer.Option(help="A split by 'pfdl split' instead of one from --ratio and --seed."),
