@@ -40,6 +40,23 @@ Device = Annotated[str, typer.Option(help="cpu or cuda; auto takes a GPU where t
 
 
 @contextmanager
+def answering_stops() -> Iterator[None]:
+    """Answer Ctrl-C or SIGTERM during a training with what was saved; the first of several processes speaks for all."""
+    from pfdl._internal.processes import OtherProcessError, rank
+    from pfdl.vision.stopping import TrainingStoppedError
+
+    try:
+        yield
+    except TrainingStoppedError as stopped:
+        if rank():
+            raise typer.Exit from None
+        typer.echo(stopped, err=True)
+        raise typer.Exit(130) from None
+    except OtherProcessError:  # which has said why
+        raise typer.Exit(1) from None
+
+
+@contextmanager
 def answering_mistakes() -> Iterator[None]:
     """Answer a user's mistake, a missing package or a full disk with a sentence; our own mistakes keep a traceback."""
     try:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from pfdl.cli.command import this_command
-from pfdl.cli.common import Device, answering_mistakes
+from pfdl.cli.common import Device, answering_mistakes, answering_stops
 from pfdl.cli.table_ii import table_ii
 from pfdl.cli.workers import PANEL, Backend, GpusPerTask, Jobs, Parallel
 
@@ -150,21 +150,16 @@ def contexts(
         from rich.console import Console
 
         from pfdl.experiments.contexts import run as experiment
-        from pfdl.vision.training import TrainingStoppedError
 
         changes = {name: value for name, value in given.items() if value is not None}
         config = replace(experiment.QUICK if quick else experiment.FULL, **changes)  # type: ignore[arg-type]
         images = experiment.Images(data, superclass, on_bad_image, group_by)
         parallel, console = Parallel(jobs, backend, gpus_per_task), Console(stderr=True)
         place = parallel.find_device(device)
-        try:
-            with parallel.workers(place, console) as workers:
-                experiment.run(
-                    config, images, output, device=place, workers=workers, console=console, command=this_command()
-                )
-        except TrainingStoppedError as stopped:
-            typer.echo(stopped, err=True)
-            raise typer.Exit(130) from None
+        with answering_stops(), parallel.workers(place, console) as workers:
+            experiment.run(
+                config, images, output, device=place, workers=workers, console=console, command=this_command()
+            )
         _write_tables(output)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from pfdl.cli.common import answering_stops
 from pfdl.cli.images import print_evaluation
 from pfdl.cli.workers import Parallel
 
@@ -39,18 +40,13 @@ def train_side_by_side(
 
     from pfdl.experiments.seeds import train_seed
     from pfdl.vision.evaluation import OWN, read_evaluations
-    from pfdl.vision.stopping import TrainingStoppedError
 
     runs = {seed: base if len(splits) == 1 else base / f"seed-{seed}" for seed in splits}
     tasks = [{"seed": seed, "split": split, "folder": runs[seed]} for seed, split in splits.items()]
     function = partial(train_seed, device=device, **how)
-    try:
-        with parallel.workers(device, Console(stderr=True), share_cores=True) as workers:
-            for done, (task, _) in enumerate(workers.run(function, tasks), start=1):
-                typer.echo(f"{done} of {len(tasks)} trainings done: seed {task['seed']}", err=True)
-    except TrainingStoppedError as stopped:
-        typer.echo(stopped, err=True)
-        raise typer.Exit(130) from None
+    with answering_stops(), parallel.workers(device, Console(stderr=True), share_cores=True) as workers:
+        for done, (task, _) in enumerate(workers.run(function, tasks), start=1):
+            typer.echo(f"{done} of {len(tasks)} trainings done: seed {task['seed']}", err=True)
     for run in runs.values():
         print_evaluation(read_evaluations(run)[OWN])
     return runs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,9 +21,13 @@ from pfdl.cli.common import (
     Superclass,
     Test,
     answering_mistakes,
+    answering_stops,
 )
 from pfdl.cli.images import name_columns, open_source
 from pfdl.cli.workers import Backend, GpusPerTask, Jobs, Parallel
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def sweep(
@@ -76,7 +80,6 @@ def sweep(
         from pfdl.experiments.sweep.config import SweepConfig, parse_grid
         from pfdl.experiments.sweep.run import run
         from pfdl.experiments.sweep.section import describe_choice
-        from pfdl.vision.stopping import TrainingStoppedError
 
         config = SweepConfig(parse_grid(setting), select, seeds, first_seed)
         parallel, console = Parallel(jobs, backend, gpus_per_task), Console(stderr=True)
@@ -86,32 +89,27 @@ def sweep(
         typer.echo(describe_images(source), err=True)
         count = len(config.candidates())
         typer.echo(f"Candidates: {count}, with {seeds} seeds each: {count * seeds} trainings.", err=True)
-        try:
-            with parallel.workers(place, console, share_cores=True) as workers:
-                _, choice = run(
-                    config,
-                    source,
-                    output,
-                    ratio=ratio,
-                    device=place,
-                    workers=workers,
-                    console=console,
-                    command=this_command(),
-                )
-        except TrainingStoppedError as stopped:
-            typer.echo(stopped, err=True)
-            raise typer.Exit(130) from None
-        _print(output, choice.candidate, select)
+        with answering_stops(), parallel.workers(place, console, share_cores=True) as workers:
+            results, choice = run(
+                config,
+                source,
+                output,
+                ratio=ratio,
+                device=place,
+                workers=workers,
+                console=console,
+                command=this_command(),
+            )
+        _print(results, choice.candidate, select)
         typer.echo(describe_choice(asdict(choice)))
         for path in write_tables(output):
             typer.echo(path)
 
 
-def _print(output: Path, chosen: str, select: str) -> None:
+def _print(results: pd.DataFrame, chosen: str, select: str) -> None:
     """Print the validation score of every candidate, best first."""
     import pandas as pd
 
-    results = pd.read_csv(output / "results.csv")
     scores = results[results["score"] == select].groupby("candidate", sort=False)["value"]
     table = pd.DataFrame({"mean": scores.mean(), "error": scores.sem()}).sort_values("mean", ascending=False)
     typer.echo(f"Validation {select} (%), mean ± standard error over the seeds:")

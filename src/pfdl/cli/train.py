@@ -22,6 +22,7 @@ from pfdl.cli.common import (
     Superclass,
     Test,
     answering_mistakes,
+    answering_stops,
 )
 from pfdl.cli.images import evaluate_and_print, name_columns, open_source, print_understood
 from pfdl.cli.seeds import print_seeds, train_side_by_side
@@ -223,10 +224,10 @@ def train(
         pfdl train photos/ --devices 4
     """
     with answering_mistakes():
-        from pfdl._internal.processes import OtherProcessError, rank
+        from pfdl._internal.processes import rank
         from pfdl.data import make_split, read_manifest
         from pfdl.vision.checkpoint import load_model
-        from pfdl.vision.training import TrainingConfig, TrainingStoppedError
+        from pfdl.vision.training import TrainingConfig
         from pfdl.vision.training import train as run
 
         parallel = Parallel(jobs, backend, gpus_per_task)
@@ -292,10 +293,9 @@ def train(
             split = given or make_split(source, ratio=ratio, seed=number)
             if is_first:
                 print_understood(source, split)
-            one = replace(config, seed=number)
-            try:
+            with answering_stops():
                 run(
-                    one,
+                    replace(config, seed=number),
                     source,
                     split,
                     folder,
@@ -307,13 +307,6 @@ def train(
                     loggers=logger,
                     progress=True,
                 )
-            except TrainingStoppedError as stopped:
-                if not is_first:
-                    raise typer.Exit from None  # the first process speaks for all
-                typer.echo(stopped, err=True)
-                raise typer.Exit(130) from None
-            except OtherProcessError:
-                raise typer.Exit(1) from None
             if not is_first:
                 continue
             trained = load_model(folder)
