@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import pfdl
-from pfdl._internal.runs import read_run
+from pfdl._internal.runs import INFERRED_CONTEXTS, read_run
 from pfdl.data import make_split
 from pfdl.objectives.penalties.base import Penalty
 from pfdl.objectives.weightings import Balance
@@ -17,7 +17,7 @@ from pfdl.vision.backbones import make_backbone
 from pfdl.vision.checkpoint import WEIGHTS, ModelConfig, load_model
 from pfdl.vision.classifier import ImageClassifier
 from pfdl.vision.resume import STATE
-from pfdl.vision.training import INFERRED_CONTEXTS, TrainingConfig, train
+from pfdl.vision.training import TrainingConfig, train
 from tests.vision.tiny_images import TinySource, tiny_data
 
 TINY = TrainingConfig(backbone="mlp", objective="erm", image_size=8, epochs=1, batch_size=8)

@@ -89,6 +89,7 @@ def _diagnose_runs(
 
     from pfdl._internal.devices import resolve_device
     from pfdl._internal.files import write_atomically
+    from pfdl._internal.runs import MANIFEST
     from pfdl.data import read_manifest
     from pfdl.report.diagnosis_page import build_page, compare, name_runs
     from pfdl.report.page import render
@@ -100,7 +101,7 @@ def _diagnose_runs(
     found = []
     for run in runs:
         trained = load_model(run)
-        own = read_manifest(trained.folder / "manifest.csv")
+        own = read_manifest(trained.folder / MANIFEST)
         source = open_source(data, superclass, "skip", own, columns=columns)
         split = find_test_set(trained, source)[0]
         if split != own:

@@ -48,6 +48,7 @@ def evaluate(
     """
     with answering_mistakes():
         from pfdl._internal.devices import resolve_device
+        from pfdl._internal.runs import MANIFEST
         from pfdl.data import read_manifest
         from pfdl.vision.checkpoint import load_model
         from pfdl.vision.evaluation import find_test_set
@@ -55,7 +56,7 @@ def evaluate(
         device = resolve_device(device)
         trained = load_model(run)
         columns = name_columns(path_column, label_column, context_column, split_column)
-        own = read_manifest(trained.folder / "manifest.csv")
+        own = read_manifest(trained.folder / MANIFEST)
         given = None if manifest is None else read_manifest(manifest)
         source = open_source(data, superclass, "skip", given or own, columns=columns)
         split = given or find_test_set(trained, source)[0]

@@ -37,6 +37,7 @@ def refit(
     """
     with answering_mistakes():
         from pfdl._internal.devices import resolve_device
+        from pfdl._internal.runs import MANIFEST
         from pfdl._internal.text import printable
         from pfdl.data import read_manifest
         from pfdl.vision.checkpoint import load_model
@@ -44,7 +45,7 @@ def refit(
 
         device = resolve_device(device)
         trained = load_model(run)
-        manifest = read_manifest(trained.folder / "manifest.csv")
+        manifest = read_manifest(trained.folder / MANIFEST)
         source = open_source(data, superclass, "skip", manifest)
         folder = output or trained.folder.with_name(f"{trained.folder.name}-refit")
         made = refit_run(trained, source, manifest, folder, on=on, contexts=contexts, device=device, seed=seed)

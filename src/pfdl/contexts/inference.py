@@ -73,6 +73,10 @@ class InferredContexts:
         """Return how many contexts there are."""
         return int(self.contexts.max(initial=0)) + 1
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return how many there are, how they were found and why they are believed, as what JSON can hold."""
+        return {"number": self.number, "method": self.method, "sentence": self.sentence}
+
 
 def infer_contexts(
     features: Any,

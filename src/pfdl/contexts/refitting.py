@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from pfdl._internal.validation import check_count, check_number
 from pfdl.contexts._arrays import IndexArray, as_array, as_numbers
-from pfdl.contexts.quality import choose_by_worst_group, group_accuracy
+from pfdl.contexts.quality import choose_by_worst_group, worst_group_accuracy
 
 STRENGTHS = (1.0, 0.7, 0.3, 0.1, 0.07, 0.03, 0.01)
 """The inverse strengths of the l1 penalty among which DFR's authors choose."""
@@ -130,7 +130,7 @@ def _choose(
         weight, bias = _fit(x, y, rows, classes, strength)
         candidates.append((x[~first] @ weight.T + bias).argmax(1))
     chosen = choose_by_worst_group(candidates, y[~first], context[~first])
-    return float(strengths[chosen]), group_accuracy(candidates[chosen], y[~first], context[~first]).worst_group.accuracy
+    return float(strengths[chosen]), worst_group_accuracy(candidates[chosen], y[~first], context[~first])
 
 
 def _balanced(groups: IndexArray, chance: np.random.Generator) -> IndexArray:
@@ -156,6 +156,9 @@ def l1_logistic_regression(
     x: Tensor, y: Tensor, classes: int, strength: float, *, iterations: int = ITERATIONS
 ) -> tuple[Tensor, Tensor]:
     """Minimise ``strength`` × Σ cross-entropy + Σ|weight| by FISTA, as scikit-learn's C with an l1 penalty.
+
+    For several classes scikit-learn has this by SAGA alone, which takes seconds where this takes milliseconds, and asks
+    for it in different words from version to version.
 
     Args:
         x: Standardised features, shape (n, p).

@@ -217,20 +217,6 @@ def logits_of(model: nn.Module, batch: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def features_of(model: nn.Module, inputs: Tensor, *, device: str = "cpu", batch_size: int = 512) -> Tensor:
-    """Return what enters the last linear layer for each input, shape (n, p), on the CPU; the model keeps its mode."""
-    training = model.training
-    model.eval()
-    found = []
-    with attach(model) as tap:
-        for batch in torch.split(inputs, batch_size):
-            logits_of(model, batch.to(device))
-            found.append(tap.features.float().cpu())
-    model.train(training)
-    return torch.cat(found)
-
-
-@torch.no_grad()
 def predict(model: nn.Module, inputs: Tensor, *, device: str = "cpu", batch_size: int = 512) -> Tensor:
     """Return the predicted class of each input, shape (n,), on the CPU; the model keeps its mode."""
     training = model.training

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from pfdl._internal.files import read_json, write_json
+from pfdl._internal.runs import MANIFEST
 from pfdl.contexts.groups import count_groups, measure_accuracy
 from pfdl.data.context_images import ContextImages
 from pfdl.data.manifest import Manifest, ManifestRow, read_manifest
@@ -226,7 +227,7 @@ def find_test_set(trained: TrainedModel, source: ContextSource) -> tuple[Manifes
     Raises:
         ValueError: If nothing is left to test on.
     """
-    own = read_manifest(trained.folder / "manifest.csv")
+    own = read_manifest(trained.folder / MANIFEST)
     present = {(sample.path, sample.sha256) for sample in source.samples}
     tested = [(row.path, row.sha256) for row in own.rows if "test" in row.sets]
     if tested and present.issuperset(tested):

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.utils.data import ConcatDataset
 
 from pfdl._internal.files import write_json
-from pfdl._internal.runs import claim, read_run
+from pfdl._internal.runs import MANIFEST, WHY_CONTEXTS, claim, read_run
 from pfdl._internal.validation import check_choice
-from pfdl.contexts import Readout, find_contexts, refit_readout
+from pfdl.contexts import InferredContexts, Readout, find_contexts, refit_readout
 from pfdl.data.context_images import ContextImages
 from pfdl.data.images import hash_bytes
 from pfdl.data.manifest import Manifest
@@ -23,7 +23,7 @@ from pfdl.vision.checkpoint import WEIGHTS, TrainedModel, save_weights
 from pfdl.vision.features import attach
 from pfdl.vision.predict import run_model
 
-MANIFEST, REFIT, WHY_CONTEXTS = "manifest.csv", "refit.json", "contexts.json"
+REFIT = "refit.json"
 SETS = ("validation", "train")
 KNOWN_CONTEXTS = ("known", "inferred")
 
@@ -81,7 +81,8 @@ def refit(
         raise ValueError(f"the run holds no {on} images out; refit on 'train' instead.")
     if folder.resolve() == trained.folder.resolve():
         raise ValueError(f"{folder} is the run itself; name another folder for the refitted one.")
-    images, numbers, sentence = _with_contexts(trained, source, manifest, on, contexts, seed)
+    images, numbers, inferred = _with_contexts(trained, source, manifest, on, contexts, seed)
+    sentence = inferred.sentence if inferred else f"The {len(manifest.contexts)} contexts are those of the data."
     _, features = run_model(trained.model, images, device=device, with_features=True)
     readout = refit_readout(features, images.labels, numbers, num_classes=len(manifest.classes), seed=seed)
     settings: dict[str, Any] = {
@@ -98,9 +99,8 @@ def refit(
         save_weights(folder / WEIGHTS, with_readout(trained.model, readout).state_dict())
         told = {name: value for name, value in asdict(readout).items() if not isinstance(value, Tensor)}
         write_json(folder / REFIT, {**told, "sentence": sentence})
-        if contexts == "inferred":
-            number = int(numbers.max()) + 1
-            write_json(folder / WHY_CONTEXTS, {"number": number, "method": "auto", "sentence": sentence})
+        if inferred:
+            write_json(folder / WHY_CONTEXTS, inferred.to_dict())
     return Refitted(folder, readout, sentence)
 
 
@@ -120,8 +120,8 @@ def with_readout(model: nn.Module, readout: Readout) -> nn.Module:
 
 def _with_contexts(
     trained: TrainedModel, source: ContextSource, manifest: Manifest, on: str, contexts: str, seed: int
-) -> tuple[ContextImages, Tensor, str]:
-    """Return the images to refit on, the context of each, and a sentence about them."""
+) -> tuple[ContextImages, Tensor, InferredContexts | None]:
+    """Return the images to refit on, the context of each, and what was inferred of them, if it was."""
     size, known = trained.config.image_size, contexts == "known"
     sets: dict[str, ContextImages] = {
         name: ContextImages(source, manifest, name, size=size, reveal_contexts=known)
@@ -131,10 +131,10 @@ def _with_contexts(
     if known:
         if len(manifest.contexts) < 2:
             raise ValueError("the data has no contexts; let them be inferred: --contexts inferred.")
-        return sets[on], sets[on].contexts, f"The {len(manifest.contexts)} contexts are those of the data."
+        return sets[on], sets[on].contexts, None
     labels = torch.cat([images.labels for images in sets.values()])
     found = find_contexts(ConcatDataset(sets.values()), labels, seed=seed)
     if found.number < 2:
         raise ValueError(f"there is nothing to balance, so nothing was refitted. {found.sentence}")
     parts = torch.split(torch.from_numpy(found.contexts).long(), [len(images) for images in sets.values()])
-    return sets[on], dict(zip(sets, parts, strict=True))[on], found.sentence
+    return sets[on], dict(zip(sets, parts, strict=True))[on], found

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pfdl._internal.files import read_json, read_table, write_atomically, write_json
 from pfdl._internal.processes import from_first, noticing_loss, rank
-from pfdl._internal.runs import claim, set_aside
+from pfdl._internal.runs import INFERRED_CONTEXTS, MANIFEST, WHY_CONTEXTS, claim, set_aside
 from pfdl.contexts import InferredContexts
 from pfdl.data.context_images import ContextImages
 from pfdl.data.images import hash_bytes
@@ -36,9 +36,6 @@ from pfdl.vision.resume import ResumeCallback, check_folder, read_state, write_m
 from pfdl.vision.stopping import StopRequest, TrainingStoppedError
 
 __all__ = ["MANIFEST", "TrainingConfig", "TrainingStoppedError", "train"]
-
-MANIFEST = "manifest.csv"
-INFERRED_CONTEXTS, WHY_CONTEXTS = "contexts.csv", "contexts.json"
 
 
 def train(
@@ -215,8 +212,7 @@ class _KeptContexts(ContextDataModule):
         except (KeyError, TypeError, ValueError) as error:
             set_aside(table, error, "contexts are inferred again")
         found = super().infer(sets)
-        why = {"number": found.number, "method": found.method, "sentence": found.sentence}
-        write_json(words, why)
+        write_json(words, found.to_dict())
         write_atomically(table, pd.DataFrame({"path": paths, "context": found.contexts.tolist()}).to_csv(index=False))
         return found
 

@@ -27,8 +27,9 @@ from pfdl.experiments.grid import run_grid, unfinished
 from pfdl.experiments.images import image_store
 from pfdl.experiments.study.data import WHOLE, Split, StudyData
 from pfdl.experiments.study.rows import find_row
-from pfdl.experiments.training import DivergedError, TrainingSettings, features_of, predict, train
+from pfdl.experiments.training import DivergedError, TrainingSettings, predict, train
 from pfdl.experiments.workers import Workers
+from pfdl.vision.features import embed
 from pfdl.vision.refit import with_readout
 
 ESS, NUMBER, AGREEMENT = "effective sample size", "contexts found", "agreement with true contexts"
@@ -213,7 +214,7 @@ def _environments(contexts: str, split: Split, seed: int) -> Tensor:
 
 def _refitted(model: nn.Module, split: Split, contexts: Tensor, seed: int, device: str) -> nn.Module:
     """Return the network with its last layer refitted on training samples of which all groups count alike."""
-    features = features_of(model, split.train.inputs, device=device)
+    features = embed(model, split.train.inputs, device=device)
     classes = int(split.train.labels.max()) + 1
     readout = refit_readout(features, split.train.labels, contexts, num_classes=classes, seed=seed)
     return with_readout(model, readout).to(device)

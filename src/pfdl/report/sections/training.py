@@ -8,16 +8,13 @@ from typing import Any
 import pandas as pd
 
 from pfdl._internal.files import read_json
-from pfdl._internal.runs import Run
+from pfdl._internal.runs import WHY_CONTEXTS, Run
 from pfdl.report.blocks import Block, Heading, Section, Text
 from pfdl.report.plots import Plot, Series
 from pfdl.report.reading import read_metrics
 from pfdl.report.sections.curves import curve_plots
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
 from pfdl.vision.evaluation import Evaluation, read_evaluations
-
-WHY_CONTEXTS = "contexts.json"
-"""What :mod:`pfdl.vision.training` writes beside inferred contexts."""
 
 KIND = "training"
 TITLE = "Trainings"
