@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from markdown_table import markdown_table
 from pfdl.tabular.screening import Outcome
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
@@ -53,22 +54,20 @@ neither in the fourth.
 """
 
 
-def table(columns: list[str], rows: list[list[object]]) -> list[str]:
-    return [f"| {' | '.join(map(str, row))} |" for row in (columns, ["---"] * len(columns), *rows)]
-
-
 def outcomes(listed: pd.DataFrame) -> list[str]:
     counts = pd.crosstab(listed["outcome"], listed["half"])
     halves = ("design", "report")
     rows = [[outcome.value, *(int(counts[half].get(outcome.name, 0)) for half in halves)] for outcome in Outcome]
     fired = listed[listed["outcome"].isin(REASONS)].to_dict("records")
     return [
-        *table(["outcome", "design half", "report half"], [row for row in rows if sum(row[1:]) or row is rows[0]]),
+        *markdown_table(
+            ["outcome", "design half", "report half"], [row for row in rows if sum(row[1:]) or row is rows[0]]
+        ),
         "",
         f"Columns were dropped in {rows[0][1]} tables of the design half and {rows[0][2]} of the report half. Where "
         "the net fired:",
         "",
-        *table(
+        *markdown_table(
             ["table", "target", "looked as if selected", "everything is kept because"],
             [
                 [
@@ -86,7 +85,7 @@ def outcomes(listed: pd.DataFrame) -> list[str]:
 def power(injected: pd.DataFrame) -> list[str]:
     strong = injected["R² of the true columns"] >= 0.3
     parts = (("all", injected), ("true columns explain 30 % of the target or more", injected[strong]))
-    return table(
+    return markdown_table(
         ["tables", "injected column dropped", "injected column named as suspicious", "another column dropped"],
         [
             [
@@ -103,7 +102,7 @@ def power(injected: pd.DataFrame) -> list[str]:
 def environments(measured: pd.DataFrame) -> list[str]:
     means = measured.groupby(["table", "method"], sort=False)["rmse"].mean().unstack("method")
     rows = [[name, *(f"{value:.4g}" for value in row)] for name, row in zip(means.index, means.to_numpy(), strict=True)]
-    return table(["table", *means.columns], rows)
+    return markdown_table(["table", *means.columns], rows)
 
 
 def main() -> None:

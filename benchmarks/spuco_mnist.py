@@ -32,6 +32,7 @@ from torch.nn import functional as F
 from pfdl import context_sampler, context_weights, image_statistics
 from pfdl.contexts import find_contexts, group_accuracy, group_report
 from pfdl.data import SpuCoMNIST
+from pfdl.experiments.study.data import lenet
 
 OURS = ("auto", "pooled", "within", "early", "errors")
 PEERS = ("spare", "jtt", "eiil")
@@ -60,24 +61,9 @@ QUALITY = ("contexts", *SCORES)
 RESULTS = ("last_worst", "last_average", "chosen_worst", "chosen_average", "chosen_epoch")
 
 
-class LeNet(nn.Module):
-    """The network of the peer's benchmark, as published by LeCun et al."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = nn.Conv2d(3, 6, 5, padding=2), nn.Conv2d(6, 16, 5)
-        self.third, self.fourth, self.last = nn.Linear(400, 120), nn.Linear(120, 84), nn.Linear(84, 5)
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Return the scores of the classes."""
-        maps = F.max_pool2d(F.relu(self.first(images)), 2)
-        maps = F.max_pool2d(F.relu(self.second(maps)), 2).flatten(1)
-        return self.last(F.relu(self.fourth(F.relu(self.third(maps)))))
-
-
 def outputs(model: nn.Module, images: Tensor) -> Tensor:
     with torch.no_grad():
-        return torch.cat([model(batch.float() / 255) for batch in images.split(4096)])
+        return torch.cat([model(batch.flatten(1).float() / 255) for batch in images.split(4096)])
 
 
 def train(
@@ -85,14 +71,14 @@ def train(
 ) -> Iterator[nn.Module]:
     """Train a LeNet and yield it after every epoch; ``how`` is plain, sampler or weights."""
     torch.manual_seed(seed)
-    model = LeNet().to(settings.device)
+    model = lenet(data.train.images.shape[1:]).to(settings.device)
     images, labels = data.train.images.to(settings.device), data.train.labels.to(settings.device)
     optimizer = torch.optim.SGD(model.parameters(), settings.lr, momentum=0.9, weight_decay=5e-4)
     sampler = context_sampler(data.train.labels, groups, seed=seed) if how == "sampler" else None
     weights = context_weights(data.train.labels, groups).to(settings.device) if how == "weights" else None
 
     def step(rows: Tensor) -> None:
-        loss = F.cross_entropy(model(images[rows].float() / 255), labels[rows], reduction="none")
+        loss = F.cross_entropy(model(images[rows].flatten(1).float() / 255), labels[rows], reduction="none")
         loss = (loss if weights is None else loss * weights[rows]).mean()
         optimizer.zero_grad(set_to_none=False)
         loss.backward()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from markdown_table import markdown_table
 from pfdl.experiments.pairing import paired
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
@@ -24,10 +25,6 @@ COLUMNS = {
 }
 PEERS = ("spare sampler", "jtt sampler", "eiil sampler")
 OURS = "auto sampler"
-
-
-def lines_of(columns: list[str], rows: list[list[str]]) -> list[str]:
-    return [f"| {' | '.join(row)} |" for row in (columns, ["---"] * len(columns), *rows)]
 
 
 def mean(values: pd.Series) -> str:
@@ -47,7 +44,7 @@ def accuracies(results: pd.DataFrame, measure: str, *, judged: bool) -> list[str
             cells.append(f"{text} ({COLUMNS[best]})")
         rows.append(cells)
     columns = ["setting", *COLUMNS.values(), *(["ours − best peer, paired"] if judged else [])]
-    return lines_of(columns, rows)
+    return markdown_table(columns, rows)
 
 
 def groups(results: pd.DataFrame) -> list[str]:
@@ -60,7 +57,7 @@ def groups(results: pd.DataFrame) -> list[str]:
             nothing = precision.isna().all()
             cells.append("none found" if nothing else f"{precision.mean():.2f} / {recall.mean():.2f}")
         rows.append(cells)
-    return lines_of(["setting", *(COLUMNS[row] for row in (OURS, *PEERS))], rows)
+    return markdown_table(["setting", *(COLUMNS[row] for row in (OURS, *PEERS))], rows)
 
 
 def tables() -> str:

@@ -227,12 +227,12 @@ def _spuco_digits(mnist: str | None, magnitude: str, strength: float, seed: int)
         train,
         True,
         {WHOLE: test},
-        lambda width: _with_width(_lenet(shape), NUM_CLASSES, width),
+        lambda width: _with_width(lenet(shape), NUM_CLASSES, width),
         lambda: image_statistics(data.train.images),
     )
 
 
-def _lenet(shape: torch.Size) -> nn.Module:
+def lenet(shape: torch.Size) -> nn.Module:
     """Make the network of SpuCo's benchmark, for flat images; how wide its maps end depends on their size."""
     maps = nn.Sequential(
         nn.Unflatten(1, shape),
