@@ -13,7 +13,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import pfdl.experiments
-from pfdl.cli import train as cli_train
+from pfdl.cli import settings
 from pfdl.cli.main import app
 from pfdl.objectives import registry
 from pfdl.vision.resume import ResumeCallback
@@ -149,7 +149,7 @@ def test_a_mistake_is_a_sentence(arguments, sentence):
 def test_the_example_of_a_setting_works():
     text = " ".join(runner.invoke(app, ["train", "--help"]).output.split())
     example = re.search(r"pfdl\.weight=[\d.]+", text)[0]
-    assert cli_train._parse_settings("irm+pfdl", [example, "irm.anneal=3"]) == {
+    assert settings.parse_settings("irm+pfdl", [example, "irm.anneal=3"]) == {
         "pfdl": {"weight": 0.1},
         "irm": {"anneal": 3},
     }

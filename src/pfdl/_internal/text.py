@@ -1,6 +1,9 @@
-"""Words from files and folders, made harmless before they are shown."""
+"""Words from files, folders and users: made harmless before they are shown, and read."""
 
 from __future__ import annotations
+
+import json
+from typing import Any
 
 _FORMULA = ("=", "+", "-", "@", "\t")
 
@@ -44,3 +47,16 @@ def spreadsheet_cell(text: str) -> str:
     """
     text = text.replace("\r", " ")
     return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def json_or_text(text: str) -> Any:
+    """Read a value that a user typed: JSON if it is that, otherwise the text itself.
+
+    Example:
+        >>> json_or_text("0.1"), json_or_text("[64, 64]"), json_or_text("strict")
+        (0.1, [64, 64], 'strict')
+    """
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,6 +25,7 @@ from pfdl.cli.common import (
 )
 from pfdl.cli.images import evaluate_and_print, name_columns, open_source, print_understood
 from pfdl.cli.seeds import print_seeds, train_side_by_side
+from pfdl.cli.settings import parse_settings
 from pfdl.cli.workers import Backend, GpusPerTask, Jobs, Parallel
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def train(
             objective=objective,
             contexts=contexts,
             infer_by=infer_by,
-            objective_settings=_parse_settings(objective, setting or []),
+            objective_settings=parse_settings(objective, setting or []),
             image_size=image_size,
             small_stem=small_stem,
             pretrained=pretrained,
@@ -329,38 +329,6 @@ def _start_processes(parallel: Parallel, device: str, devices: int | None, nodes
             f"--jobs, --backend and --gpus-per-task run trainings side by side, each in one process, but there are "
             f"{processes} for one training; leave those options out, or --devices, --nodes, torchrun and srun."
         )
-
-
-def _parse_settings(objective: str, settings: list[str]) -> dict[str, dict[str, Any]]:
-    """Turn ``pfdl.weight=0.1`` into a dictionary; names are checked before anything is read or trained."""
-    valid = _valid_settings(objective)
-    choice = f"{objective!r} has {', '.join(valid)}" if valid else f"{objective!r} has no settings"
-    parsed: dict[str, dict[str, Any]] = {}
-    for text in settings:
-        key, equals, value = text.partition("=")
-        part, _, name = key.partition(".")
-        if not equals or key not in [one.partition("=")[0] for one in valid]:
-            raise ValueError(f"--set is {text!r}; give PART.NAME=VALUE: {choice}.")
-        try:
-            parsed.setdefault(part, {})[name] = json.loads(value)
-        except ValueError:
-            parsed.setdefault(part, {})[name] = value
-    return parsed
-
-
-def _valid_settings(objective: str) -> list[str]:
-    """Return the settings of all parts of an objective with their defaults, as ``pfdl.weight=1.0``."""
-    from pfdl.objectives import list_objectives
-
-    known = {one.name: one for one in list_objectives()}
-    parts = objective.split("+")
-    for part in parts:
-        if part not in known:
-            raise ValueError(
-                f"{part!r} in the objective {objective!r} is unknown; choose from {', '.join(known)}, "
-                "or join several with '+'."
-            )
-    return [f"{part}.{setting}" for part in parts for setting in known[part].settings]
 
 
 def _export_if_possible(trained: TrainedModel) -> None:

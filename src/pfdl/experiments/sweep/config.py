@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from itertools import product
 from typing import Any, get_args, get_type_hints
 
+from pfdl._internal.text import json_or_text
 from pfdl._internal.validation import check_choice, check_count
 from pfdl.objectives import list_objectives, make_objective
 from pfdl.vision.config import TrainingConfig
@@ -139,15 +140,8 @@ def _split(text: str, *, as_text: bool = False) -> list[Any]:
     try:
         values: list[Any] = json.loads(f"[{text}]")
     except ValueError:
-        values = [_json_or_text(value) for value in text.split(",")]
+        values = [json_or_text(value) for value in text.split(",")]
     return values
-
-
-def _json_or_text(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _typed(name: str, value: Any, hint: Any) -> Any:
