@@ -1,6 +1,39 @@
 """What holds for all tests."""
 
+import contextlib
+import importlib
+import os
+
+import coverage
 from hypothesis import settings
 
 settings.register_profile("pfdl", deadline=None)  # tests never measure time
 settings.load_profile("pfdl")
+
+os.environ.setdefault("LOKY_MAX_CPU_COUNT", "1")  # "all cores" is one here: the others run tests, and to start is slow
+
+SLOWEST_FIRST = (
+    *("hostile/test_killing.py", "vision/test_distributed.py", "experiments/test_ray.py", "contexts/test_inference.py"),
+    *("decorrelation/kernels/test_interpreter.py", "hostile/test_fuzz.py", "cli/test_quickstart.py"),
+)
+"""So that no process is still at work on one of them when all the others have nothing left."""
+
+
+def pytest_configure(config):
+    """Import what is slow before any line is counted, which would make it half as slow again."""
+    if not hasattr(config, "workerinput"):
+        return  # not one of the processes that run all tests
+    counter = coverage.Coverage.current()
+    if counter:
+        counter.stop()
+    for name in ("lightning.pytorch", "matplotlib.pyplot", "sklearn.ensemble", "timm"):
+        with contextlib.suppress(ImportError):  # what needs it says so itself
+            importlib.import_module(name)
+    if counter:
+        counter.start()
+
+
+def pytest_collection_modifyitems(items):
+    """Move the slowest files to the front; xdist hands files out in this order."""
+    places = {name: place for place, name in enumerate(SLOWEST_FIRST)}
+    items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0].removeprefix("tests/"), len(places)))

@@ -1,52 +1,110 @@
-"""Start the processes of a distributed test: one Python each, with the variables that torchrun would set."""
+"""Processes for tests: forks of one process that has imported all that is slow, so that each of them starts at once."""
 
+import multiprocessing
 import os
 import socket
-import subprocess
 import sys
+import tempfile
+from multiprocessing import forkserver
 from pathlib import Path
 
+import coverage
+
 ROOT = Path(__file__).parents[1]
+IMPORTED_ONCE = (
+    *("pytest", "tests.decorrelation.hostile_states", "tests.experiments.test_grid", "tests.hostile.killing_driver"),
+    *("tests.hostile.many", "tests.objectives.distributed_worker", "tests.vision.distributed_worker"),
+)
+MEASURED = "COVERAGE_PROCESS_CONFIG"
+"""By this variable a new Python learns that its lines are to be counted."""
 
 
-def free_port():
+class Forked:
+    """A process of its own that calls a function, as ``python -m its.module arguments`` would.
+
+    Args:
+        main: A function at the top level of a module.
+        *arguments: What it finds in ``sys.argv``.
+        **variables: Variables of its environment besides those of this process.
+    """
+
+    def __init__(self, main, *arguments, **variables):
+        self.folder = tempfile.TemporaryDirectory()
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
+        how = _forks()
+        self.process = how.Process(target=_become, args=(main, arguments, environment, self.folder.name))
+        self.process.start()
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    @property
+    def is_running(self):
+        return self.process.is_alive()
+
+    @property
+    def stdout(self):
+        return Path(self.folder.name, "1").read_text()
+
+    @property
+    def stderr(self):
+        return Path(self.folder.name, "2").read_text()
+
+    def finish(self, timeout=150):
+        """Wait for its end, if need be bring it about, and return its exit status: negative if by that signal."""
+        self.process.join(timeout)
+        self.process.kill()
+        self.process.join()
+        return self.process.exitcode
+
+
+def _forks():
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    forks = multiprocessing.get_context("forkserver")
+    forks.set_forkserver_preload(list(IMPORTED_ONCE))
+    measured, threads = os.environ.pop(MEASURED, None), os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = "1"  # a fork has no threads but its own
+    try:
+        forkserver.ensure_running()  # with imports that nobody counts, which takes a third off them
+    finally:
+        if measured is not None:
+            os.environ[MEASURED] = measured
+        if threads is None:
+            del os.environ["OMP_NUM_THREADS"]
+        else:
+            os.environ["OMP_NUM_THREADS"] = threads
+    return forks
+
+
+def _become(main, arguments, environment, folder):
+    for number in (1, 2):
+        os.dup2(os.open(Path(folder, str(number)), os.O_WRONLY | os.O_CREAT), number)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(ROOT)
+    sys.argv = [sys.modules[main.__module__].__file__, *map(str, arguments)]
+    counter = coverage.process_startup(force=True)
+    os.environ.pop(MEASURED, None)  # Pythons that it starts in turn import all that is slow themselves
+    try:
+        sys.exit(main())
+    finally:
+        if counter:
+            counter.stop()
+            counter.save()
+
+
+def start(world, main, *arguments):
+    """Start a process for each rank, with the variables that torchrun would set."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+        where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(one.getsockname()[1]), "WORLD_SIZE": str(world)}
+    return [Forked(main, *arguments, **where, RANK=str(rank), LOCAL_RANK=str(rank)) for rank in range(world)]
 
 
-def start(world, *command, **variables):
-    """Start ``python command`` as many times as the world is large."""
-    port = free_port()
-    return [
-        subprocess.Popen(
-            [sys.executable, *command],
-            cwd=ROOT,
-            env={
-                **os.environ,
-                **{"OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)},
-                **{"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world)},
-                **variables,
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(world)
-    ]
-
-
-def finish(processes, timeout=150):
-    """Wait for all, and return what each of them printed and its exit status."""
-    try:
-        said = [process.communicate(timeout=timeout)[0] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    return said, [process.returncode for process in processes]
-
-
-def run(world, *command):
-    """Run ``python command`` in so many processes, all of which must succeed."""
-    said, status = finish(start(world, *command))
-    assert status == [0] * world, "\n".join(said)
+def run(world, main, *arguments):
+    """Run a function in so many processes, all of which must succeed."""
+    processes = start(world, main, *arguments)
+    status = [process.finish() for process in processes]
+    assert status == [0] * world, "\n".join(process.stdout + process.stderr for process in processes)

@@ -113,7 +113,8 @@ def use_what_was_taken(part):
         assert not any(value.isnan().any() for value in part.state_dict().values() if isinstance(value, torch.Tensor))
 
 
-def main(count, seed=0):
+def main():
+    count, seed = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0
     rng, kinds = random.Random(seed), makers()
     refused = taken = 0
     sources = []
@@ -141,4 +142,4 @@ def main(count, seed=0):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0)
+    main()

@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 from pfdl.decorrelation.distributed import Batch
 from pfdl.objectives.penalties import Level, MeanDecorrelation
-from tests.decorrelation.distributed_worker import OPTIONS, SIZES, P, alone, everything, penalty
+from tests.decorrelation.distributed_worker import OPTIONS, SIZES, P, alone, everything, main, penalty
 from tests.processes import run
 
 pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="gloo is not available")
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="gloo is no
 def processes(tmp_path_factory):
     """Return what each process saw."""
     world, folder = len(SIZES[0]), tmp_path_factory.mktemp("processes")
-    run(world, "-m", "tests.decorrelation.distributed_worker", str(folder))
+    run(world, main, folder)
     return [torch.load(folder / f"{rank}.pt") for rank in range(world)]
 
 

@@ -2,19 +2,16 @@
 
 import copy
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
 from pfdl import PartialDecorrelation
+from tests.decorrelation.hostile_states import main
 from tests.internal.test_optimizer_state import equal
 from tests.objectives.penalties.small_batches import batch, make
-
-ROOT = Path(__file__).parents[2]
+from tests.processes import Forked
 
 
 class Holder(nn.Module):
@@ -101,9 +98,8 @@ def test_the_optimiser_of_g_cannot_be_switched_by_a_state():
 
 def test_hundreds_of_damaged_states_neither_crash_the_interpreter_nor_spoil_anything():
     """In a process of its own: a crash in native code would take the tests with it."""
-    command = [sys.executable, "-m", "tests.decorrelation.hostile_states", "300", "2"]
-    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
-    assert finished.returncode == 0, finished.stderr
+    finished = Forked(main, 300, 2)
+    assert finished.finish() == 0, finished.stderr
     refused, taken = map(int, re.findall(r"\d+", finished.stdout))
     assert refused + taken == 300
     assert refused > 200

@@ -6,9 +6,7 @@ import io
 import json
 import os
 import signal
-import subprocess
 import sys
-import textwrap
 import time
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from rich.console import Console
 from pfdl._internal.files import write_atomically
 from pfdl.experiments.grid import run_grid
 from pfdl.experiments.workers import WorkerLostError, Workers
+from tests.processes import Forked
 
 
 def squares(base: int, log: str) -> list[dict[str, object]]:
@@ -109,25 +108,21 @@ def test_what_was_finished_before_an_error_is_kept(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
+def slow(base: int, log: str) -> list[dict[str, object]]:
+    time.sleep(0.05)
+    return squares(base, log)
+
+
+def run_slowly() -> None:
+    run_grid(slow, tasks(Path(sys.argv[1]), range(200)), Path(sys.argv[2]))
+
+
 def test_killed_at_any_moment_the_next_run_goes_on(tmp_path, calls):
-    script = textwrap.dedent(f"""
-        import time
-        from pathlib import Path
-        from pfdl.experiments.grid import run_grid
-        import tests.experiments.test_grid as t
-
-        def slow(base, log):
-            time.sleep(0.05)
-            return t.squares(base, log)
-
-        run_grid(slow, t.tasks(Path({str(calls)!r}), range(200)), Path({str(tmp_path / "out")!r}))
-    """)
-    process = subprocess.Popen([sys.executable, "-c", script], cwd=Path(__file__).parents[2])
+    process = Forked(run_slowly, calls, tmp_path / "out")
     while len(calls.read_text().split()) < 3:
-        assert process.poll() is None
+        assert process.is_running, process.stderr
         time.sleep(0.02)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    assert process.finish(timeout=0) == -signal.SIGKILL
     done_before = len(calls.read_text().split())
     frame = run_grid(squares, tasks(calls, range(200)), tmp_path / "out")
     assert frame["value"].tolist() == [base**power for base in range(200) for power in (1, 2)]
@@ -136,23 +131,19 @@ def test_killed_at_any_moment_the_next_run_goes_on(tmp_path, calls):
     assert 3 <= done_before < 200
 
 
+def sleep_side_by_side() -> None:
+    folder = sys.argv[1]
+    both = [{"number": number, "folder": folder} for number in range(2)]
+    run_grid(sleeps, both, Path(folder, "out"), workers=Workers(2))
+
+
 @pytest.mark.skipif(os.name != "posix", reason="a process whose parent is gone gets another one on POSIX alone")
 def test_workers_end_with_the_process_they_work_for(tmp_path):
-    script = textwrap.dedent(f"""
-        from pathlib import Path
-        from pfdl.experiments.grid import run_grid
-        from pfdl.experiments.workers import Workers
-        from tests.experiments.test_grid import sleeps
-
-        tasks = [{{"number": number, "folder": {str(tmp_path)!r}}} for number in range(2)]
-        run_grid(sleeps, tasks, Path({str(tmp_path / "out")!r}), workers=Workers(2))
-    """)
-    process = subprocess.Popen([sys.executable, "-c", script], cwd=Path(__file__).parents[2])
+    process = Forked(sleep_side_by_side, tmp_path)
     while len(pids := [path.read_text() for path in tmp_path.glob("*.pid")]) < 2 or "" in pids:
-        assert process.poll() is None
+        assert process.is_running, process.stderr
         time.sleep(0.05)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    assert process.finish(timeout=0) == -signal.SIGKILL
     while any(is_running(int(pid)) for pid in pids):  # for ever, if they did not end
         time.sleep(0.05)
     assert not list((tmp_path / "out").glob("*.json"))

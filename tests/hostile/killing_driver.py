@@ -218,7 +218,11 @@ def kill_at_many_instants(command: str, scratch: Path) -> dict[str, Any]:
     }
 
 
-if __name__ == "__main__":
+def main() -> None:
     run_keeper.SAVE_EVERY = 0.0  # at every epoch, however short
     torch.set_num_threads(1)  # and so no other threads, which a fork would lose
     print(json.dumps({name: kill_at_many_instants(name, Path(sys.argv[1]) / name) for name in sys.argv[2:]}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,56 +1,53 @@
 """Whatever a file holds, a loader returns or says what is wrong; and nothing on disk is ever executed."""
 
 import ast
+import ctypes
 import gzip
 import json
 import os
 import struct
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import strategies as st
 
 import pfdl
 from pfdl.data.idx import read_idx
 from tests.hostile import many
-from tests.hostile.targets import TARGETS
+from tests.hostile.targets import TARGETS, Target
+from tests.processes import Forked
 
-ROOT = Path(__file__).parents[2]
 CASES = 25
 """For a target of share 1. With many more: python -m tests.hostile.many --cases 8000."""
 
 
-DRIVER = """
-import ctypes, sys
-from hypothesis import strategies as st
-from tests.hostile import many, targets
-
-def refuse(folder, drawn):
+def refuse(drawn):
     raise KeyError(drawn)
 
-for name, check in {
-    "crash": lambda folder, drawn: ctypes.string_at(0),
+
+MEANT_TO_FAIL = {
+    "crash": lambda drawn: ctypes.string_at(0),
     "refuse": refuse,
-    "fill the memory": lambda folder, drawn: bytearray(1 << 40),
-}.items():
-    targets.TARGETS[name] = targets.Target(check, lambda: (st.integers(7, 7),), list, 0.1)
-sys.exit(many.main())
-"""
+    "fill the memory": lambda drawn: bytearray(1 << 40),
+}
 FOUND_OUT = {"crash": "SIGSEGV", "refuse": "KeyError", "fill the memory": "MemoryError"}
 """What a driver must report of targets that are meant to fail."""
 
 
+def driver():
+    for name, check in MEANT_TO_FAIL.items():
+        TARGETS[name] = Target(lambda folder, drawn, check=check: check(drawn), lambda: (st.integers(7, 7),), list, 0.1)
+    return many.main()
+
+
 @pytest.fixture(scope="module")
 def reports():
-    """By target, from one process, whose imports are slow; each target in a fork, which a crash would end alone."""
+    """By target, from one process; each target in a fork of it, which a crash would end alone."""
     if not hasattr(os, "fork"):
         pytest.skip("the targets are forked")
-    command = [sys.executable, "-c", DRIVER, "--cases", str(CASES)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
-    assert done.returncode == 1, done.stderr  # for there are findings: those of the targets that are meant to fail
+    done = Forked(driver, "--cases", CASES)
+    assert done.finish() == 1, done.stderr  # for there are findings: those of the targets that are meant to fail
     return json.loads(done.stdout)
 
 

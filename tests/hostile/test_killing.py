@@ -2,15 +2,12 @@
 
 import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-from tests.hostile.killing_driver import COMMANDS, RANDOM_KILLS
+from tests.hostile.killing_driver import COMMANDS, RANDOM_KILLS, main
+from tests.processes import Forked
 
-ROOT = Path(__file__).parents[2]
 PRODUCTS = {
     "train": {"manifest.csv", "metrics.csv", "model.safetensors", "resume.safetensors", "evaluations/test.json"},
     "split": {"manifest.csv", "manifest.json"},
@@ -23,11 +20,9 @@ PRODUCTS = {
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the commands are forked")
 def test_killed_in_every_write_and_at_random_a_rerun_ends_with_the_same_files(tmp_path):
-    """All commands in one process, because its imports are slow, and in one test, so that it runs once."""
-    command = [sys.executable, "-m", "tests.hostile.killing_driver", str(tmp_path), *COMMANDS]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
+    """All commands in one process and in one test, so that it runs once."""
+    done = Forked(main, tmp_path, *COMMANDS)
+    assert done.finish(timeout=280) == 0, done.stderr
     reports = json.loads(done.stdout)
     assert reports.keys() == PRODUCTS.keys()
     for name, report in reports.items():

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from tests.objectives.distributed_worker import CHANGES, NAMES, alone, batches, loss_and_gradients, make, sampled
+from tests.objectives.distributed_worker import CHANGES, NAMES, alone, batches, loss_and_gradients, main, make, sampled
 from tests.processes import run
 
 pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="gloo is not available")
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="gloo is no
 def processes(tmp_path_factory):
     """What each of two processes saw."""
     folder = tmp_path_factory.mktemp("objectives")
-    run(2, "-m", "tests.objectives.distributed_worker", str(folder))
+    run(2, main, folder)
     return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
 
 

@@ -1,7 +1,6 @@
 """Trainings in two processes: against one process, stopped, killed, and as the command line starts them."""
 
 import os
-import subprocess
 import sys
 
 import pandas as pd
@@ -10,6 +9,7 @@ import torch
 import torch.distributed as dist
 from PIL import Image
 from safetensors.torch import load_file
+from torch.distributed.run import main as torchrun
 from typer.testing import CliRunner
 
 from pfdl._internal.runs import read_run
@@ -18,12 +18,13 @@ from pfdl.vision.checkpoint import WEIGHTS
 from pfdl.vision.launching import choose_devices
 from pfdl.vision.resume import METRICS
 from pfdl.vision.training import train
-from tests.processes import ROOT
-from tests.vision.distributed_worker import COMMAND, PLAIN, Module, trainer
+from tests.processes import ROOT, Forked
+from tests.vision.distributed_worker import COMMAND, PLAIN, Module, main, trainer
 from tests.vision.tiny_images import TinySource, tiny_data
 
 needs_gloo = pytest.mark.skipif(not dist.is_gloo_available(), reason="gloo is not available")
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+ANYWHERE = {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+"""Where the processes that a process starts find the tests, too."""
 
 
 @pytest.fixture(scope="module")
@@ -34,10 +35,8 @@ def trained(tmp_path_factory):
         file = folder / "images" / f"{path}.png"
         file.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels.permute(1, 2, 0).numpy()).save(file)
-    finished = subprocess.run(
-        [sys.executable, "-m", "tests.vision.distributed_worker", str(folder)],
-        cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=170,
-    )  # fmt: skip
+    finished = Forked(main, folder, **ANYWHERE)
+    finished.finish()
     assert (folder / "1.pt").exists(), finished.stdout + finished.stderr
     return folder, [torch.load(folder / f"{rank}.pt") for rank in range(2)], finished
 
@@ -97,14 +96,11 @@ def test_your_own_module_under_ddp(trained):
 @needs_gloo
 def test_a_killed_process_ends_all_and_torchrun_resumes_to_the_same_weights(trained):
     folder, _, killed = trained
-    assert killed.returncode != 0
+    assert killed.finish() != 0
     assert not (folder / "killed" / "evaluations").exists()
-    finished = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
-         "-m", "pfdl.cli.main", "train", str(folder / "images"), *COMMAND.split(), "-o", str(folder / "killed")],
-        cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=170,
-    )  # fmt: skip
-    assert finished.returncode == 0, finished.stdout + finished.stderr
+    training = ("-m", "pfdl.cli.main", "train", folder / "images", *COMMAND.split(), "-o", folder / "killed")
+    finished = Forked(torchrun, "--standalone", "--nproc-per-node=2", *training, **ANYWHERE)
+    assert finished.finish() == 0, finished.stdout + finished.stderr
     assert same(folder / "killed", folder / "whole")
     assert finished.stdout.count("Accuracy on all") == 1
     assert "epoch 1/3" not in finished.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -131,6 +132,7 @@ def download_mnist(folder: Path) -> DigitSource:
         return read_mnist(folder)
 
 
+@cache
 def bundled_digits() -> DigitSource:
     """Return scikit-learn's 1,797 digits of 8×8 pixels, enlarged threefold and framed to MNIST's 28×28."""
     from sklearn.datasets import load_digits

@@ -1,0 +1,54 @@
+"""Which weights a training keeps, and when it ends early."""
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from pfdl._internal.state import load_state
+from pfdl.vision import training
+from pfdl.vision.checkpoint import WEIGHTS
+from pfdl.vision.resume import METRICS, STATE, ResumeCallback
+from pfdl.vision.training import TrainingConfig
+from tests.vision.interrupted import SETTINGS, run
+
+pytestmark = pytest.mark.usefixtures("save_at_every_epoch")
+
+
+SELECTED = {"accuracy": "val_accuracy", "worst-class": "val_worst_class", "worst-group": "val_worst_group"}
+
+
+@pytest.mark.parametrize("select", SELECTED)
+def test_the_best_weights_on_validation_images_are_kept(select, tmp_path, monkeypatch):
+    scores = {"val_accuracy": [0.9, 0.3, 0.5, 0.6], "val_worst_class": [0.1, 0.9, 0.2, 0.9]}
+    scores["val_worst_group"] = [0.1, 0.2, 0.9, 0.3]
+    kept = []
+
+    class Teller(ResumeCallback):
+        def on_train_epoch_end(self, trainer, pl_module):
+            for name, values in scores.items():
+                trainer.callback_metrics[name] = torch.tensor(values[trainer.current_epoch])
+            kept.append(pl_module.backbone[1].weight.detach().clone())
+            super().on_train_epoch_end(trainer, pl_module)
+
+    monkeypatch.setattr(training, "ResumeCallback", Teller)
+    run(tmp_path / "run", TrainingConfig(**SETTINGS, objective="erm", contexts="known", select=select))
+    best = list(SELECTED).index(select)
+    assert torch.equal(load_file(tmp_path / "run" / WEIGHTS)["1.weight"], kept[best])
+    assert load_state(tmp_path / "run" / STATE)["best_score"] == pytest.approx(0.9)
+
+
+def test_training_stops_when_the_selected_accuracy_does(tmp_path, monkeypatch):
+    class Constant(ResumeCallback):
+        def on_train_epoch_end(self, trainer, pl_module):
+            trainer.callback_metrics["val_worst_class"] = torch.tensor(0.5)
+            super().on_train_epoch_end(trainer, pl_module)
+
+    monkeypatch.setattr(training, "ResumeCallback", Constant)
+    run(tmp_path / "run", TrainingConfig(**{**SETTINGS, "epochs": 9}, select="worst-class", patience=2))
+    assert len((tmp_path / "run" / METRICS).read_text().splitlines()) == 1 + 3
+
+
+def test_a_training_that_diverges_is_a_sentence(tmp_path):
+    config = TrainingConfig(**SETTINGS, objective="erm", learning_rate=1e30)
+    with pytest.raises(ValueError, match="training diverged in epoch 1: train_loss is"):
+        run(tmp_path / "run", config)
