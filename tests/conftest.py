@@ -5,6 +5,7 @@ import importlib
 import os
 
 import coverage
+import pytest
 from hypothesis import settings
 
 settings.register_profile("pfdl", deadline=None)  # tests never measure time
@@ -17,6 +18,14 @@ SLOWEST_FIRST = (
     *("decorrelation/kernels/test_interpreter.py", "hostile/test_fuzz.py", "cli/test_quickstart.py"),
 )
 """So that no process is still at work on one of them when all the others have nothing left."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def few_numbers_of_contexts():
+    """Try four numbers of clusters, not eleven: that search is most of a small training; tests/contexts tests it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pfdl.contexts.candidates.NUMBERS", (2, 3, 4, 5))
+        yield
 
 
 def pytest_configure(config):
