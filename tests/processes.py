@@ -51,7 +51,7 @@ class Forked:
     def stderr(self):
         return Path(self.folder.name, "2").read_text()
 
-    def finish(self, timeout=150):
+    def finish(self, timeout=280):
         """Wait for its end, if need be bring it about, and return its exit status: negative if by that signal."""
         self.process.join(timeout)
         self.process.kill()

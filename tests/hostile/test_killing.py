@@ -22,7 +22,7 @@ PRODUCTS = {
 def test_killed_in_every_write_and_at_random_a_rerun_ends_with_the_same_files(tmp_path):
     """All commands in one process and in one test, so that it runs once."""
     done = Forked(main, tmp_path, *COMMANDS)
-    assert done.finish(timeout=280) == 0, done.stderr
+    assert done.finish() == 0, done.stderr
     reports = json.loads(done.stdout)
     assert reports.keys() == PRODUCTS.keys()
     for name, report in reports.items():

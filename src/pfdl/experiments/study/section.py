@@ -83,6 +83,7 @@ def describe(results: pd.DataFrame, *, against: str | None = None, plots: bool =
     blocks: list[Block] = [Text(f"{INTRODUCTION} Compared with {rival}.")]
     if not len(results):
         return Section(TITLE, [*blocks, Text("No finished results yet.", "warning")])
+    results = results.astype({"row": "category", "test": "category"})  # thousands of cells are looked up by them
     findings = []
     factors = [row for row in rows_of(results) if row in FACTORS]
     shift = any(_shifts(tests_of(part)[0]) for _, part in results.groupby("dataset"))
@@ -255,5 +256,5 @@ def _plot(test: str, rival: str, differences: dict[str, PairedDifference]) -> Pl
 
 
 def _cells(part: pd.DataFrame, row: str, test: str) -> pd.Series[float]:
-    chosen = part[(part["row"] == row) & (part["test"] == test)]
-    return chosen.set_index("seed")["value"].dropna()
+    chosen = ((part["row"] == row) & (part["test"] == test)).to_numpy()
+    return pd.Series(part["value"].to_numpy()[chosen], part["seed"].to_numpy()[chosen]).dropna()

@@ -39,6 +39,7 @@ def build(run: Run, problems: list[str]) -> Section:
     keys = ["data", "backbone", "row", "seed", "epoch", "test"]
     results = read_results(run, ["data", "backbone", "row", "epoch", "test"], ["seed", "value"], keys, problems)
     results = results[results["row"].isin(ROWS)]
+    results = results.astype(dict.fromkeys(("row", "epoch", "test"), "category"))  # values are looked up by them
     blocks: list[Block] = [Text(_introduction(run))]
     findings = []
     for (data, backbone), part in results.groupby(["data", "backbone"], sort=False):
@@ -65,8 +66,8 @@ def _introduction(run: Run) -> str:
 
 
 def _values(part: pd.DataFrame, row: str, epoch: str, test: str) -> pd.Series[float]:
-    chosen = part[(part["row"] == row) & (part["epoch"] == epoch) & (part["test"] == test)]
-    return chosen.set_index("seed")["value"].dropna()
+    chosen = ((part["row"] == row) & (part["epoch"] == epoch) & (part["test"] == test)).to_numpy()
+    return pd.Series(part["value"].to_numpy()[chosen], part["seed"].to_numpy()[chosen]).dropna()
 
 
 def _rows(part: pd.DataFrame) -> list[str]:
@@ -149,7 +150,7 @@ def _signed(value: float) -> str:
 
 
 def _epochs(part: pd.DataFrame) -> list[int]:
-    return sorted({int(epoch) for epoch in part["epoch"] if epoch not in EPOCHS})
+    return sorted({int(epoch) for epoch in part["epoch"].unique() if epoch not in EPOCHS})
 
 
 def _curves(part: pd.DataFrame) -> Plot:
