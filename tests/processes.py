@@ -1,7 +1,9 @@
 """Processes for tests: forks of one process that has imported all that is slow, so that each of them starts at once."""
 
+import contextlib
 import multiprocessing
 import os
+import signal
 import socket
 import sys
 import tempfile
@@ -52,8 +54,14 @@ class Forked:
         return Path(self.folder.name, "2").read_text()
 
     def finish(self, timeout=280):
-        """Wait for its end, if need be bring it about, and return its exit status: negative if by that signal."""
+        """Wait for its end, end what it started and left, and return its exit status: negative if by that signal."""
         self.process.join(timeout)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        return self.kill()
+
+    def kill(self):
+        """End it, and nothing that it started."""
         self.process.kill()
         self.process.join()
         return self.process.exitcode
@@ -79,6 +87,7 @@ def _forks():
 
 
 def _become(main, arguments, environment, folder):
+    os.setsid()  # a group of its own, with all that it starts
     for number in (1, 2):
         os.dup2(os.open(Path(folder, str(number)), os.O_WRONLY | os.O_CREAT), number)
     os.environ.clear()

@@ -122,7 +122,7 @@ def test_killed_at_any_moment_the_next_run_goes_on(tmp_path, calls):
     while len(calls.read_text().split()) < 3:
         assert process.is_running, process.stderr
         time.sleep(0.02)
-    assert process.finish(timeout=0) == -signal.SIGKILL
+    assert process.kill() == -signal.SIGKILL
     done_before = len(calls.read_text().split())
     frame = run_grid(squares, tasks(calls, range(200)), tmp_path / "out")
     assert frame["value"].tolist() == [base**power for base in range(200) for power in (1, 2)]
@@ -143,7 +143,7 @@ def test_workers_end_with_the_process_they_work_for(tmp_path):
     while len(pids := [path.read_text() for path in tmp_path.glob("*.pid")]) < 2 or "" in pids:
         assert process.is_running, process.stderr
         time.sleep(0.05)
-    assert process.finish(timeout=0) == -signal.SIGKILL
+    assert process.kill() == -signal.SIGKILL
     while any(is_running(int(pid)) for pid in pids):  # for ever, if they did not end
         time.sleep(0.05)
     assert not list((tmp_path / "out").glob("*.json"))
