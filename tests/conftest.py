@@ -15,7 +15,9 @@ os.environ.setdefault("LOKY_MAX_CPU_COUNT", "1")  # "all cores" is one here: the
 
 SLOWEST_FIRST = (
     *("hostile/test_killing.py", "vision/test_distributed.py", "experiments/test_ray.py", "contexts/test_inference.py"),
-    *("decorrelation/kernels/test_interpreter.py", "hostile/test_fuzz.py", "cli/test_quickstart.py"),
+    *("test_docs.py", "hostile/test_fuzz.py", "decorrelation/kernels/test_interpreter.py", "cli/test_quickstart.py"),
+    *("vision/test_resume.py", "experiments/colored_mnist/test_run.py", "experiments/mmads/test_run.py"),
+    *("internal/test_extras.py", "experiments/test_published.py", "cli/test_images.py"),
 )
 """So that no process is still at work on one of them when all the others have nothing left."""
 

@@ -16,7 +16,11 @@ for name in {blocked!r}:
     sys.modules[name] = None  # an import of it then fails as if it were not installed
 counter = sys.gettrace()
 sys.settrace(None)  # coverage makes what is slow half as slow again
-import pandas, sklearn.cluster, torch._dynamo
+for name in ("pandas", "sklearn.cluster", "torch._dynamo", "lightning.pytorch"):
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        pass
 sys.settrace(counter)
 def attempt(action):
     try:
