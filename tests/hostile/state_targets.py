@@ -145,7 +145,12 @@ def states_of_penalties(folder: Path, state: Any) -> None:
     penalty = a_penalty()
     with contextlib.suppress(ValueError, RuntimeError):  # torch refuses missing and unknown weights with RuntimeError
         penalty.load_state_dict(state)
-    assert penalty(torch.randn(16, 12)).isfinite()
+    try:
+        assert penalty(torch.randn(16, 12)).isfinite()
+    except (
+        ValueError
+    ) as error:  # weights that are finite but far too large do load; the call says so and updates nothing
+        assert "g has diverged" in str(error)
 
 
 OBJECTIVE = "stablenet+irm+pfdl"
