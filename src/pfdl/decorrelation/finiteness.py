@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 from torch.optim import Adam, AdamW, Optimizer
 
 
@@ -15,14 +16,16 @@ class Finiteness(Protocol):
     """How an update of g is kept from making it useless."""
 
     raises: bool
-    """Whether :meth:`before_update` may raise."""
+    """Whether :meth:`update` may raise."""
 
-    def marked(self, unexplained: Tensor, u: Tensor) -> Tensor:
-        """Return L_g of each feature, not a number if the features must not be used."""
+    def limit(self, dtype: torch.dtype) -> float:
+        """Return beyond which value a feature makes its L_g not a number; infinity if none does."""
         ...
 
-    def before_update(self, optimizer: Optimizer, unexplained: Tensor, gradients: Sequence[Tensor]) -> None:
-        """Stop an update of g that would not be finite: raise, or tell the optimiser to skip it."""
+    def update(
+        self, optimizer: Optimizer, parameters: Sequence[Parameter], unexplained: Tensor, gradients: Sequence[Tensor]
+    ) -> None:
+        """Update g unless that would not be finite: then raise, or let the device skip it."""
         ...
 
 
@@ -31,12 +34,15 @@ class Unchecked:
 
     raises = False
 
-    def marked(self, unexplained: Tensor, u: Tensor) -> Tensor:
-        """Return L_g as it is."""
-        return unexplained
+    def limit(self, dtype: torch.dtype) -> float:
+        """Allow every value."""
+        return math.inf
 
-    def before_update(self, optimizer: Optimizer, unexplained: Tensor, gradients: Sequence[Tensor]) -> None:
+    def update(
+        self, optimizer: Optimizer, parameters: Sequence[Parameter], unexplained: Tensor, gradients: Sequence[Tensor]
+    ) -> None:
         """Allow every update."""
+        _step(optimizer, parameters, gradients)
 
 
 class WaitingCheck:
@@ -63,17 +69,20 @@ class WaitingCheck:
             "clipping usually prevents this."
         )
 
-    def marked(self, unexplained: Tensor, u: Tensor) -> Tensor:
-        """Return L_g as it is: the features were looked at before."""
-        return unexplained
+    def limit(self, dtype: torch.dtype) -> float:
+        """Mark nothing: the features were looked at before."""
+        return math.inf
 
-    def before_update(self, optimizer: Optimizer, unexplained: Tensor, gradients: Sequence[Tensor]) -> None:
+    def update(
+        self, optimizer: Optimizer, parameters: Sequence[Parameter], unexplained: Tensor, gradients: Sequence[Tensor]
+    ) -> None:
         """Raise if L_g or its gradient is too large to take a step with."""
         if bool(_overflows(unexplained, gradients)):
             raise ValueError(
                 f"L_g is {unexplained.mean().item():.3g} and its gradient overflows; nothing was updated. Either the "
                 "features are too large or g has diverged: normalise the features, or give g a smaller learning rate."
             )
+        _step(optimizer, parameters, gradients)
 
 
 class FiniteGuard:
@@ -100,14 +109,17 @@ class FiniteGuard:
         """Return whether the optimiser can skip an update by a flag on the device, as fused Adam can."""
         return isinstance(optimizer, (Adam, AdamW)) and all(group["fused"] for group in optimizer.param_groups)
 
-    def marked(self, unexplained: Tensor, u: Tensor) -> Tensor:
-        """Return L_g, not a number if a feature is too large: summed over the processes, all of them see it."""
-        return torch.where((u.abs() <= largest_feature(u.dtype)).all(), unexplained, torch.nan)
+    def limit(self, dtype: torch.dtype) -> float:
+        """Mark a feature that is too large: in the sum over the processes, all of them see it."""
+        return largest_feature(dtype)
 
-    def before_update(self, optimizer: Optimizer, unexplained: Tensor, gradients: Sequence[Tensor]) -> None:
-        """Give the optimiser the flag that makes it skip its next step."""
+    def update(
+        self, optimizer: Optimizer, parameters: Sequence[Parameter], unexplained: Tensor, gradients: Sequence[Tensor]
+    ) -> None:
+        """Give the optimiser the flag that makes it skip a step, and take the step."""
         # How GradScaler tells a fused optimiser, too: the step reads this attribute on the device.
         optimizer.found_inf = self.watch(_overflows(unexplained, gradients))  # type: ignore[attr-defined]
+        _step(optimizer, parameters, gradients)
 
     def watch(self, bad: Tensor) -> Tensor:
         """Return 1.0 on the device if ``bad`` is true, else 0.0, and note it."""
@@ -137,7 +149,16 @@ def largest_feature(dtype: torch.dtype) -> float:
     return float(torch.finfo(dtype).max ** 0.25)
 
 
+def _step(optimizer: Optimizer, parameters: Sequence[Parameter], gradients: Sequence[Tensor]) -> None:
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient.contiguous()  # the fused Adam reads memory in order, whatever the strides
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+
+
 def _overflows(unexplained: Tensor, gradients: Sequence[Tensor]) -> Tensor:
     """Return whether L_g is not finite, or the squares of its gradient, which Adam takes, are not."""
-    squares = torch.stack([gradient.square().sum() for gradient in gradients]).sum()
-    return torch.isfinite(squares + unexplained.mean()).logical_not_()
+    total = unexplained.sum()
+    for gradient in gradients:
+        total = total + gradient.square().sum()
+    return torch.isfinite(total).logical_not_()

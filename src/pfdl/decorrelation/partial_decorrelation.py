@@ -193,7 +193,8 @@ class PartialDecorrelation(TrainedDecomposition):
             L_g of the last update, measured before it, detached.
         """
         with self._mini_batch(features, fits=True, penalises=False) as (steps, _):
-            return self._fit(steps)
+            self._fit(steps)
+            return cast(Tensor, self.last.decomposition_loss)
 
     @_outside_compiled_graphs
     def penalty(self, features: Tensor) -> Tensor:
@@ -243,25 +244,22 @@ class PartialDecorrelation(TrainedDecomposition):
         # The first call of a warm-up over w steps has 1/w of the weight, the w-th all of it.
         return weight * min(1.0, max(1, fits) / self.warmup) if self.warmup else weight
 
-    def _fit(self, steps: Steps) -> Tensor:
+    def _fit(self, steps: Steps) -> None:
         fitted = steps.fit()
-        loss = fitted.unexplained.mean()
         self.completed_fits += 1
-        self.last = replace(
-            self.last, decomposition_loss=loss, unexplained=fitted.unexplained, variance=fitted.variance
-        )
-        return loss
+        self.last = replace(self.last, unexplained=fitted.unexplained, variance=fitted.variance)
 
     def _penalise(self, steps: Steps, weight: float) -> Tensor:
-        found = steps.penalise()
+        found = steps.penalise(weight)
         self.last = replace(
             self.last,
-            decorrelation_loss=found.loss.detach(),
+            decorrelation_loss=found.loss,
             weight=weight,
-            levels=found.levels,
-            covariances=found.covariances,
+            sums=found.sums,
+            samples=steps.batch.total,
+            centred=self.center == "batch",
         )
-        return weight * found.loss
+        return found.penalty
 
     @contextmanager
     def _mini_batch(self, features: Tensor, *, fits: bool, penalises: bool) -> Iterator[tuple[Steps, float]]:

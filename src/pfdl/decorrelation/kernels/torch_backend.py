@@ -13,13 +13,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from pfdl.decorrelation.kernels.losses import TorchLosses
 from pfdl.decorrelation.kernels.one_hidden import OneHidden, ParameterGradients
 
 GROUP_ELEMENTS = 2**18
 """Pre-activations made at a time."""
 
 
-class TorchBackend:
+class TorchBackend(TorchLosses):
     """The closed form on any device, made for the CPU."""
 
     @staticmethod
@@ -66,7 +67,7 @@ class TorchBackend:
         )
 
     @staticmethod
-    def feature_gradient(net: OneHidden, base: Tensor | None, gradient: Tensor) -> Tensor:
+    def feature_gradient(net: OneHidden, base: Tensor | None, gradient: Tensor, onto: Tensor | None = None) -> Tensor:
         """See :class:`pfdl.decorrelation.kernels.one_hidden.Backend`."""
         base = _base(net) if base is None else base
         total = torch.zeros_like(base)
@@ -87,7 +88,7 @@ class TorchBackend:
             else:
                 value = torch.bmm(total - delta, net.weight[group.features][:, :, None])
             out[:, group.features] = value[:, :, 0].T
-        return out
+        return out if onto is None else onto.add_(out)
 
 
 @dataclass
