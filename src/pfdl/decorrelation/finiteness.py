@@ -11,6 +11,8 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.optim import Adam, AdamW, Optimizer
 
+from pfdl.decorrelation.kernels import AdamStep
+
 
 class Finiteness(Protocol):
     """How an update of g is kept from making it useless."""
@@ -116,20 +118,24 @@ class FiniteGuard:
     def update(
         self, optimizer: Optimizer, parameters: Sequence[Parameter], unexplained: Tensor, gradients: Sequence[Tensor]
     ) -> None:
-        """Give the optimiser the flag that makes it skip a step, and take the step."""
-        # How GradScaler tells a fused optimiser, too: the step reads this attribute on the device.
-        optimizer.found_inf = self.watch(_overflows(unexplained, gradients))  # type: ignore[attr-defined]
-        _step(optimizer, parameters, gradients)
+        """Take the step by a kernel that skips it, or give the optimiser the flag that makes it do so."""
+        seen, on_host = self._flags(unexplained.device)
+        if (step := AdamStep.of(optimizer, parameters)) is not None:
+            step.take([gradient.contiguous() for gradient in gradients], unexplained, seen)
+        else:
+            flag = _overflows(unexplained, gradients).float()
+            # How GradScaler tells a fused optimiser, too: the step reads this attribute on the device.
+            optimizer.found_inf = flag  # type: ignore[attr-defined]
+            _step(optimizer, parameters, gradients)
+            torch.maximum(seen, flag, out=seen)
+        on_host.copy_(seen, non_blocking=True)
 
-    def watch(self, bad: Tensor) -> Tensor:
-        """Return 1.0 on the device if ``bad`` is true, else 0.0, and note it."""
-        flag = bad.float()
-        if self._on_device is None or self._on_host is None or self._on_device.device != flag.device:
-            self._on_device = torch.zeros_like(flag)
-            self._on_host = torch.zeros(flag.shape, pin_memory=flag.is_cuda)
-        torch.maximum(self._on_device, flag, out=self._on_device)
-        self._on_host.copy_(self._on_device, non_blocking=True)
-        return flag
+    def _flags(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Return whether an update was skipped, on the device and as far as the host knows."""
+        if self._on_device is None or self._on_host is None or self._on_device.device != device:
+            self._on_device = torch.zeros((), device=device)
+            self._on_host = torch.zeros((), pin_memory=device.type == "cuda")
+        return self._on_device, self._on_host
 
     def raise_if_seen(self) -> None:
         """Raise if the host knows of an update that was skipped; the guard is fresh afterwards."""

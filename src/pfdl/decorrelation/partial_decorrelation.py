@@ -271,11 +271,12 @@ class PartialDecorrelation(TrainedDecomposition):
             if torch.is_inference_mode_enabled():  # what it makes, such as moments, could never be changed again
                 modes.enter_context(torch.inference_mode(False))
                 modes.enter_context(torch.no_grad())
-            modes.enter_context(torch.autocast(device.type, enabled=False))
+            if torch.is_autocast_enabled(device.type):  # half precision is too coarse for sums over many features
+                modes.enter_context(torch.autocast(device.type, enabled=False))
             finiteness = self._backend.finiteness(algorithm, self.check_finite, device)
             together = self.synchronize and self.training and world_size() > 1
             problem: Exception | None = None
-            rows, u, weight = 0, torch.empty(0, g.num_features, dtype=dtype, device=device), 0.0
+            rows, u, weight = 0, features, 0.0
             try:
                 (check_matrix if together else check_features)("features", features, g.num_features)
                 weight = self._weight_after(self.completed_fits + fits)
@@ -285,6 +286,7 @@ class PartialDecorrelation(TrainedDecomposition):
                 if not together:
                     raise
                 problem = error
+            # With a problem, the union raises it.
             batch = self._union(rows, problem) if together else Batch(rows)
             if self.standardize:
                 u = standardize_of(u, batch)

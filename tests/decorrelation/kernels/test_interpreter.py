@@ -19,7 +19,7 @@ def test_kernels_in_the_interpreter():
     here = Path(__file__).parent
     finished = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header", "-rs",
-         str(here / "test_closed_form.py"), str(here / "test_losses.py"),
+         str(here / "test_closed_form.py"), str(here / "test_losses.py"), str(here / "test_adam.py"),
          "-k", "triton or plain_path or differentiating"],
         env={**os.environ, "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""},
         cwd=here.parent.parent, capture_output=True, text=True, check=False,

@@ -1,5 +1,6 @@
 """Leave-one-out arithmetic: every feature predicted from all the others, without p copies of the input."""
 
+from pfdl.decorrelation.kernels.adam import AdamStep
 from pfdl.decorrelation.kernels.dispatch import KERNELS, choose_backend
 from pfdl.decorrelation.kernels.function import apply_one_hidden, lay_out
 from pfdl.decorrelation.kernels.leave_one_out import leave_one_out_mlp
@@ -8,6 +9,7 @@ from pfdl.decorrelation.kernels.one_hidden import Backend, NoRows, OneHidden
 
 __all__ = [
     "KERNELS",
+    "AdamStep",
     "Backend",
     "NoRows",
     "OneHidden",
