@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -40,7 +41,7 @@ class Diagnostics:
         """Return L_g of the last g-step, before its update."""
         return None if self.unexplained is None else self.unexplained.mean()
 
-    @property
+    @cached_property
     def levels(self) -> Tensor | None:
         """Return the level term of each feature's c_j, shape (p,); None for the pairwise form."""
         if self.sums is None:
@@ -51,12 +52,11 @@ class Diagnostics:
     @property
     def covariances(self) -> Tensor | None:
         """Return the covariance term of each feature's c_j, shape (p,); None for the pairwise form."""
-        levels = self.levels
-        if levels is None or self.sums is None:
+        if self.levels is None or self.sums is None:
             return None
         # The levels are those of the features as they are, whether or not the loss centres them.
         cross = self.sums[0] / self.samples
-        return cross if self.centred else cross - levels
+        return cross if self.centred else cross - self.levels
 
     @property
     def r2(self) -> Tensor | None:
@@ -81,8 +81,7 @@ class Diagnostics:
     @property
     def level_part(self) -> Tensor | None:
         """Return L_decorr with only its level terms, see :func:`pfdl.decorrelation.functional.decorrelation_parts`."""
-        levels = self.levels
-        return None if levels is None else levels.square().mean()
+        return None if self.levels is None else self.levels.square().mean()
 
     @property
     def covariance_part(self) -> Tensor | None:
