@@ -83,12 +83,14 @@ class _BothCaptured(Steps):
         unexplained, variance, *self._found = results
         return Fitted(unexplained, variance)
 
-    def penalise(self) -> Penalised:
-        gradient, loss, levels, covariances = self._found
-        return Penalised(with_gradient(self.u, loss, gradient), levels, covariances)
+    def penalise(self, weight: float) -> Penalised:
+        gradient, loss, sums = self._found
+        return Penalised(with_gradient(self.u, loss, gradient, weight), loss, sums)
 
     def _both(self, u: Tensor) -> list[Tensor]:
         steps = Steps(self.algorithm, u, self.batch, self.kernels, self.finiteness)
         fitted = steps.fit()
-        found, gradient = steps.penalty_and_gradient(True)
-        return [value for value in (*fitted, gradient, *found) if value is not None]
+        loss, sums, gradient = steps.penalty_and_gradient(True)
+        assert sums is not None  # the paper's form has them
+        assert gradient is not None
+        return [*fitted, gradient, loss, sums]
