@@ -30,7 +30,7 @@ def run_steps(captured: Captured, steps: Steps, u: Tensor, optimizer: Optimizer,
 
     def recordable(u: Tensor) -> list[Tensor]:
         before = [group["capturable"] for group in optimizer.param_groups]
-        if torch.cuda.is_current_stream_capturing():
+        if u.is_cuda and torch.cuda.is_current_stream_capturing():
             for group in optimizer.param_groups:
                 group["capturable"] = True  # the fused step always is; PyTorch asks for the word while it records
         try:
