@@ -29,10 +29,10 @@ class Captured:
         self._records: dict[Hashable, _Record] = {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Captured:
-        return type(self)()
+        return Captured()
 
     def __reduce__(self) -> tuple[type[Captured], tuple[()]]:
-        return type(self), ()
+        return Captured, ()
 
     def run(self, work: Work, inputs: list[Tensor], settings: Hashable = ()) -> list[Tensor]:
         """Return what ``work(*inputs)`` returns, on a GPU from a record where there is one.
@@ -52,12 +52,8 @@ class Captured:
             if len(self._records) == MOST_KEPT:
                 self._records.clear()
             self._seen.clear()
-            self._records[key] = self.record(work, inputs)
+            self._records[key] = _Record(work, inputs)
         return self._records[key].replay(inputs)
-
-    def record(self, work: Work, inputs: list[Tensor]) -> _Record:
-        """Record work; a subclass may prepare what it needs for that."""
-        return _Record(work, inputs)
 
 
 class _Record:
