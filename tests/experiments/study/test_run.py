@@ -13,10 +13,11 @@ from typer.testing import CliRunner
 import pfdl
 from pfdl._internal.runs import read_run
 from pfdl.cli.main import app
-from pfdl.contexts.statistics import image_statistics
+from pfdl.contexts import InferredContexts, image_statistics
 from pfdl.experiments.images import store_images
 from pfdl.experiments.reporting import write_tables
 from pfdl.experiments.study import data as study_data
+from pfdl.experiments.study import inferred
 from pfdl.experiments.study import run as study
 from pfdl.experiments.study.data import SAME, SHIFTED, TESTS, StudyData
 from pfdl.experiments.study.rows import FACTORS, ROWS, find_row
@@ -160,7 +161,11 @@ def accuracies_of(results):
 
 
 def test_images_without_contexts_get_a_plain_split_and_plain_metrics(small, tmp_path, monkeypatch):
-    monkeypatch.setattr(study, "infer_contexts", lambda features, labels, **_: (labels.numpy() + 1) % 2)  # at once
+    monkeypatch.setattr(
+        inferred,
+        "find_contexts",
+        lambda features, labels, **_: InferredContexts((labels.numpy() + 1) % 2, "pooled", "Found.", ()),
+    )
     photos = make_folder(tmp_path / "photos", {"cat": 30, "dog": 30})
     arguments = ["study", str(photos), "--backbone", "mlp", "--rows", "erm,balance,balance-known", "--seeds", "2"]
     result = CliRunner().invoke(app, [*arguments, "--epochs", "1", "--device", "cpu", "-o", str(tmp_path / "out")])
@@ -228,12 +233,14 @@ def test_a_training_that_diverges_is_a_result_too(digits, tmp_path):
     assert re.search(r"\| PFDL \| 2 \| [0-9.]+ \| \+0\.00 ± 0\.00, p = 1, 2 diverged \|", text)
 
 
-def test_only_an_oracle_sees_the_true_contexts(digits):
+def test_only_an_oracle_sees_the_true_contexts(digits, monkeypatch):
     split = digits.split(0)
     for told, expected in (("hidden", {-1}), ("one", {0}), ("known", {0, 1})):
-        assert set(study._environments(told, split, 0).tolist()) == expected
+        assert set(study._environments(told, split).tolist()) == expected
     blind = split._replace(train=split.train._replace(contexts=torch.full_like(split.train.contexts, 9)))
-    assert torch.equal(study._environments("inferred", split, 0), study._environments("inferred", blind, 0))
+    seeing = inferred.infer_task("inferred", 0, images={}, **digits.task)
+    monkeypatch.setattr(StudyData, "split", lambda *_: blind)
+    assert inferred.infer_task("inferred", 0, images={}, **digits.task) == seeing
 
 
 def test_the_backgrounds_of_the_shapes_can_be_weaker():

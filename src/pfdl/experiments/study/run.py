@@ -20,12 +20,12 @@ from pfdl._internal.progress import counting
 from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_count
 from pfdl.contexts import refit_readout, worst_group_accuracy
-from pfdl.contexts.inference import infer_contexts
 from pfdl.data.context_images import HIDDEN_CONTEXT
 from pfdl.data.sources import ContextSource
 from pfdl.experiments.grid import run_grid, unfinished
 from pfdl.experiments.images import image_store
 from pfdl.experiments.study.data import WHOLE, Split, StudyData
+from pfdl.experiments.study.inferred import INFERRED, infer_task, inference_tasks, inferred_contexts
 from pfdl.experiments.study.rows import find_row
 from pfdl.experiments.training import DivergedError, TrainingSettings, predict, train
 from pfdl.experiments.workers import Workers
@@ -36,9 +36,6 @@ ESS, NUMBER, AGREEMENT = "effective sample size", "contexts found", "agreement w
 DIVERGED = "diverged"
 NOT_ACCURACY = (ESS, NUMBER, AGREEMENT, DIVERGED)
 """What results.csv has in the column of tests that is no accuracy."""
-
-INFERRED = {"inferred": "auto", "errors": "errors"}
-"""How contexts are inferred, by what a row says of them."""
 
 COLUMNS = ("dataset", "row", "seed", "test", "value")
 """Of ``results.csv``."""
@@ -78,7 +75,8 @@ def run(
     Args:
         config: How large the study is.
         datasets: The data sets.
-        output: The run folder, with ``cells`` (finished trainings) and ``results.csv``.
+        output: The run folder, with ``contexts`` (those that were inferred, and why they are believed), ``cells``
+            (finished trainings) and ``results.csv``.
         device: Where to compute.
         workers: Where the trainings run, and how many at a time; by default one after the other.
         console: Where to show progress, and to say what is left out.
@@ -116,7 +114,16 @@ def run(
             for number, (dataset, source) in enumerate(zip(datasets, sources, strict=True)):
                 if source is not None:
                     images[dataset] = store(source, dataset.image_size, str(number))
-        function = partial(run_task, device=device, images=images)
+            inferences = [
+                task
+                for seed in range(config.first_seed, config.first_seed + config.seeds)
+                for dataset, keys in zip(datasets, rows, strict=True)
+                for task in inference_tasks(dataset, keys, seed)
+            ]
+            if inferences:
+                infer = partial(infer_task, images=images)
+                run_grid(infer, inferences, output / "contexts", workers=workers, console=console)
+        function = partial(run_task, device=device, images=images, contexts=output / "contexts")
         results = run_grid(function, tasks, output / "cells", workers=workers, console=console)
         write_atomically(output / "results.csv", results[list(COLUMNS)].to_csv(index=False))
     return results
@@ -145,6 +152,7 @@ def run_task(
     images: Mapping[StudyData, Path],
     epochs: int,
     learning_rate: float,
+    contexts: Path | None = None,
     **dataset: Any,
 ) -> list[dict[str, Any]]:
     """Train one row with one seed and test it.
@@ -156,6 +164,7 @@ def run_task(
         images: For each data set of images, where they are stored.
         epochs: Passes over the training samples.
         learning_rate: Of SGD.
+        contexts: Where contexts lie that were inferred before; others are inferred here.
         **dataset: What :class:`pfdl.experiments.study.data.StudyData` takes.
 
     Returns:
@@ -166,7 +175,10 @@ def run_task(
     """
     what, place = find_row(row), StudyData(**dataset)
     split = place.split(seed, images.get(place))
-    environments = _environments(what.contexts, split, seed)
+    if what.contexts in INFERRED:
+        environments = inferred_contexts(place, what.contexts, seed, images, contexts)
+    else:
+        environments = _environments(what.contexts, split)
     settings = TrainingSettings(
         objective=what.objective,
         settings=what.settings,
@@ -202,11 +214,8 @@ def run_task(
     return [{"dataset": place.name, "test": test, "value": value} for test, value in values.items()]
 
 
-def _environments(contexts: str, split: Split, seed: int) -> Tensor:
-    """Return what the objective may know of the contexts."""
-    if contexts in INFERRED:
-        features, labels = split.context_features(), split.train.labels
-        return torch.from_numpy(infer_contexts(features, labels, method=INFERRED[contexts], seed=seed))
+def _environments(contexts: str, split: Split) -> Tensor:
+    """Return what the objective may know of the contexts where they are not inferred."""
     if contexts == "known":
         return split.train.contexts
     return torch.full_like(split.train.labels, 0 if contexts == "one" else HIDDEN_CONTEXT)
