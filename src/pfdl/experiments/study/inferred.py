@@ -15,7 +15,10 @@ from pfdl.experiments.study.data import StudyData
 from pfdl.experiments.study.rows import find_row
 from pfdl.experiments.workers import Task
 
-INFERRED = {"inferred": "auto", "errors": "errors"}
+INFERRED: dict[str, dict[str, Any]] = {
+    "inferred": {"method": "auto"},
+    "errors": {"method": "errors", "confirmation": 0.0},  # unchecked, as JTT takes them
+}
 """How contexts are inferred, by what a row says of them."""
 
 
@@ -39,7 +42,7 @@ def infer_task(contexts: str, seed: int, *, images: Mapping[StudyData, Path], **
     """
     place = StudyData(**dataset)
     split = place.split(seed, images.get(place))
-    found = find_contexts(split.context_features(), split.train.labels, method=INFERRED[contexts], seed=seed)
+    found = find_contexts(split.context_features(), split.train.labels, seed=seed, **INFERRED[contexts])
     return [{**found.to_dict(), "contexts": found.contexts.tolist()}]
 
 
