@@ -103,3 +103,13 @@ def test_jtt_has_two_contexts_right_and_wrong(values, monkeypatch):
     monkeypatch.setattr(inferred, "find_contexts", note)
     assert values("jtt")["contexts found"] == 2
     assert asked == ["errors"]
+
+
+def test_contexts_that_judge_epochs_are_inferred_for_all_rows_but_oracles():
+    def needed(*rows, judging):
+        return [task["contexts"] for task in inferred.inference_tasks(StudyData("shapes"), rows, 3, judging=judging)]
+
+    assert needed("erm", "balance-known", judging=False) == []
+    assert needed("erm", "balance-known", judging=True) == ["inferred"]
+    assert needed("balance-known", judging=True) == []
+    assert needed("balance", "sampler", "jtt", judging=False) == ["inferred", "errors"]

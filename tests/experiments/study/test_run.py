@@ -236,7 +236,7 @@ def test_a_training_that_diverges_is_a_result_too(digits, tmp_path):
 def test_only_an_oracle_sees_the_true_contexts(digits, monkeypatch):
     split = digits.split(0)
     for told, expected in (("hidden", {-1}), ("one", {0}), ("known", {0, 1})):
-        assert set(study._environments(told, split).tolist()) == expected
+        assert set(study._environments(told, digits, split, 0, {}, None).tolist()) == expected
     blind = split._replace(train=split.train._replace(contexts=torch.full_like(split.train.contexts, 9)))
     seeing = inferred.infer_task("inferred", 0, images={}, **digits.task)
     monkeypatch.setattr(StudyData, "split", lambda *_: blind)

@@ -22,9 +22,18 @@ INFERRED: dict[str, dict[str, Any]] = {
 """How contexts are inferred, by what a row says of them."""
 
 
-def inference_tasks(place: StudyData, rows: Iterable[str], seed: int) -> list[Task]:
-    """Return the arguments of :func:`infer_task` that rows of the study need for a data set and seed."""
+def inference_tasks(place: StudyData, rows: Iterable[str], seed: int, *, judging: bool) -> list[Task]:
+    """Return the arguments of :func:`infer_task` that rows of the study need for a data set and seed.
+
+    Args:
+        place: The data set.
+        rows: Keys of the rows.
+        seed: Of the split.
+        judging: Whether inferred contexts also judge epochs, of all rows but the oracles.
+    """
     kinds = {find_row(row).contexts for row in rows}
+    if judging and kinds != {"known"}:
+        kinds.add("inferred")
     return [_task(place, kind, seed) for kind in INFERRED if kind in kinds]
 
 
