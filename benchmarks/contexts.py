@@ -88,6 +88,7 @@ def table(lines: pd.DataFrame) -> list[str]:
     rows = []
     for (data, candidate), part in lines.groupby(["data", "candidate"], sort=False):
         mean = part.mean(numeric_only=True)
+        measured = not np.isnan(mean["gain"])
         rows.append(
             [
                 data,
@@ -96,8 +97,8 @@ def table(lines: pd.DataFrame) -> list[str]:
                 "no contexts" if np.isnan(mean["agreement"]) else f"{mean['agreement']:.2f}",
                 "given" if candidate == TRUE else f"{mean['stability']:.2f}",
                 f"{mean['association']:.2f}",
-                f"{mean['usual']:.0f} / {mean['unusual']:.0f}",
-                f"{mean['gain']:+.1f} ± {mean['gain_error']:.1f}",
+                f"{mean['usual']:.0f} / {mean['unusual']:.0f}" if measured else "not measured",
+                f"{mean['gain']:+.1f} ± {mean['gain_error']:.1f}" if measured else "not measured",
                 f"{part['believed'].sum()} of {len(part)}",
             ]
         )
