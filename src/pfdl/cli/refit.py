@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pfdl.cli.common import Data, Device, Run, Superclass, answering_mistakes
+from pfdl.cli.common import Data, Device, Run, Superclass, TrainedTest, answering_mistakes
 from pfdl.cli.images import evaluate_and_print, open_source
 
 
@@ -21,6 +21,7 @@ def refit(
     on: Annotated[
         str, typer.Option(help="validation: images that the network was not trained on; train: the training images.")
     ] = "validation",
+    test: TrainedTest = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws, and of inferring contexts.")] = 0,
     superclass: Superclass = None,
     device: Device = "auto",
@@ -46,7 +47,7 @@ def refit(
         device = resolve_device(device)
         trained = load_model(run)
         manifest = read_manifest(trained.folder / MANIFEST)
-        source = open_source(data, superclass, "skip", manifest)
+        source = open_source(data, superclass, "skip", manifest, test=test)
         folder = output or trained.folder.with_name(f"{trained.folder.name}-refit")
         made = refit_run(trained, source, manifest, folder, on=on, contexts=contexts, device=device, seed=seed)
         typer.echo(printable(made.sentence), err=True)

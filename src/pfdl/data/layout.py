@@ -162,7 +162,7 @@ def path_inside(root: Path, path: str) -> Path:
     """
     check_relative(path)
     folder = str(root)
-    target = os.path.realpath(os.path.join(folder, path))  # a loop of links stays one, and cannot be read
+    target = os.path.realpath(f"{folder}/{path}")  # a loop of links stays one, and cannot be read
     if target != folder and not target.startswith(folder.rstrip(os.sep) + os.sep):
         raise BadImageError("is a symbolic link to a place outside the data folder, which is not followed")
     return Path(target)
@@ -196,7 +196,7 @@ def _walk(root: Path, top: Path, bad: list[BadImage]) -> Iterator[str]:
                 continue
             if not _is_unicode(name):
                 bad.append(_misnamed(prefix + name))
-            elif os.path.islink(os.path.join(folder, name)):
+            elif Path(folder, name).is_symlink():
                 bad.append(BadImage(prefix + name, "is a symbolic link to a folder, which is not followed"))
         subfolders[:] = [name for name in subfolders if not is_litter(name) and _is_unicode(name)]
         for name in files if Path(folder) != top else ():

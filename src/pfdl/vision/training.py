@@ -101,6 +101,11 @@ def train(
         data.setup("fit")
         if shows and data.inferred is not None:
             say(data.inferred.sentence)
+            if data.inferred.number == 1:
+                say(
+                    "Training then knows the classes alone. If the images do have contexts, name them in folders or a "
+                    "column (--contexts known), or take clusters without this check (--no-confirm)."
+                )
         model.prepare(data.train_set.labels, data.train_contexts)
         resume = ResumeCallback(
             model,
@@ -183,6 +188,7 @@ def _make_data(
         num_workers=num_workers,
         contexts=config.contexts,
         infer_by=config.infer_by,
+        confirm=config.confirm,
         validation_contexts=config.select == "worst-group",
         sampler=config.sampler,
         describe=describe,
