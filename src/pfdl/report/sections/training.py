@@ -79,7 +79,8 @@ def _tested(evaluations: Mapping[str, Evaluation]) -> list[Block]:
     columns = {name: cells for name, cells in columns.items() if not all(isinstance(cell, Missing) for cell in cells)}
     rows = [Row(run, cells) for run, cells in zip(evaluations, zip(*columns.values(), strict=True), strict=True)]
     caption = f"Accuracies in percent on {first.images} images ({names})"
-    blocks: list[Block] = [Heading(f"Tested on {names}: {first.images} images"), Table(caption, "run", list(columns), rows)]
+    table = Table(caption, "run", list(columns), rows)
+    blocks: list[Block] = [Heading(f"Tested on {names}: {first.images} images"), table]
     if (plot := _ratio_plot(evaluations)) is not None:
         blocks.append(plot)
     shares = {"context": "by_context", "class": "by_class"}
