@@ -29,7 +29,7 @@ from pfdl.vision.config import PRECISIONS, TrainingConfig, check_contexts, check
 from pfdl.vision.datamodule import ContextDataModule, check_share
 from pfdl.vision.features import embed
 from pfdl.vision.launching import Devices, choose_devices
-from pfdl.vision.loggers import check_loggers, make_loggers
+from pfdl.vision.loggers import check_loggers, close_loggers, make_loggers
 from pfdl.vision.metrics import SELECTIONS
 from pfdl.vision.progress import ProgressBar, quiet_lightning, report_epochs, say
 from pfdl.vision.resume import ResumeCallback, check_folder, read_state, write_metrics
@@ -253,3 +253,5 @@ def _fit(
         except OSError:
             check_folder(resume.folder)  # without it a logger fails first, and less clearly
             raise
+        finally:
+            close_loggers(trainer.loggers)
