@@ -76,7 +76,7 @@ def test_other_data_is_tested_beside_it(trained, tmp_path):
     result = invoke("evaluate", output, other, "--device", "cpu")
     assert result.exit_code == 0, result.output
     assert "Images: 20, of 2 classes (cat, dog), in 2 contexts (ice, snow)." in result.output
-    assert "Average over the 4 groups (a class in a context), each counted alike" in result.output
+    assert "Average over the 4 groups (a class in a context), each counted equally" in result.output
     found = read_evaluations(output)
     assert found["winter"].images == 20
     assert found["winter"].average_in_training_mixture is None

@@ -50,7 +50,7 @@ def diagnose(
     A trained model is judged on images that it was not trained on: does it recognise a class less often outside the
     context that goes with the class in training? Where the images have no contexts, contexts are inferred. The page
     shows which classes and contexts are affected, what accuracy to expect if the contexts shift, images of the worst
-    group, and how the features hang together. A table is screened: which columns follow the target only because of how
+    group, and how the features are correlated. A table is screened: which columns follow the target only because of how
     the rows were selected?
 
         pfdl diagnose runs/erm photos/ --compare runs/groupdro

@@ -26,7 +26,7 @@ def refit(
     superclass: Superclass = None,
     device: Device = "auto",
 ) -> None:
-    """Refit the last layer of a trained network so that all groups count alike (DFR), as a run of its own.
+    """Refit the last layer of a trained network so that all groups count equally (DFR), as a run of its own.
 
     A network trained without regard to contexts often has learnt what it needs and uses it badly in its last layer.
     This takes seconds where training takes hours. DATA is what the run was trained on. No test image is used to refit;

@@ -159,7 +159,9 @@ def train(
     patience: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Stop after so many epochs without a better validation accuracy.", rich_help_panel=OPTIMISATION
+            min=1,
+            help="Stop after this many epochs without a better validation accuracy.",
+            rich_help_panel=OPTIMISATION,
         ),
     ] = None,
     seed: Annotated[

@@ -125,7 +125,7 @@ def check_sets(config: TrainingConfig, manifest: Manifest) -> None:
     """Refuse what the sets of the manifest do not allow."""
     if "validation" not in manifest.set_names:
         if config.patience is not None:
-            raise ValueError("stopping early needs a validation set, and the manifest holds nothing out.")
+            raise ValueError("stopping early needs a validation set, and the split has none.")
         if config.select != "accuracy":
             raise ValueError(f"select is {config.select!r}, which needs a validation set; the manifest has none.")
 

@@ -111,9 +111,7 @@ class ImageDiagnosis:
         if self.answer == YES:
             return self._train_next(images)
         if self.answer == NO:
-            return "Nothing needs to change for the sake of these contexts. Test other data:", (
-                f"pfdl evaluate {run} OTHER_DATA"
-            )
+            return "No change is needed for these contexts. Test other data:", (f"pfdl evaluate {run} OTHER_DATA")
         if self.contexts_are == UNKNOWN:
             return (
                 "Say which context each image has: in folders class/context/image, or in a column of a table.",

@@ -50,8 +50,8 @@ class Group:
 class Evaluation:
     """Shares of test images that are recognised, from 0 to 1.
 
-    Three averages are told apart: ``overall`` counts every image alike, ``average_over_groups`` every group (one class
-    in one context) alike, and ``average_in_training_mixture`` weights the groups as they occur in the training set.
+    Three averages are kept apart: ``overall`` counts every image equally, ``average_over_groups`` counts every group
+    (one class in one context) equally, and ``average_in_training_mixture`` weights the groups as in the training set.
 
     Args:
         name: What the evaluation is called.
@@ -306,7 +306,7 @@ def describe_evaluation(evaluation: Evaluation) -> list[str]:
     return [
         f"Accuracy on all {evaluation.images} images: {_percent(evaluation.overall)}.",
         f"Worst {one_of}: {where}, {_percent(worst.accuracy)} of {worst.images} images.",
-        f"Average over the {len(evaluation.groups)} {what}, each counted alike: "
+        f"Average over the {len(evaluation.groups)} {what}, each counted equally: "
         f"{_percent(evaluation.average_over_groups)}.",
         f"Average in the training set's mixture of {all_of}: "
         + (f"{_percent(mixture)}." if mixture is not None else "not known, as the two do not have the same groups."),

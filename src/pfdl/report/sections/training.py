@@ -72,7 +72,7 @@ def _tested(evaluations: Mapping[str, Evaluation]) -> list[Block]:
     columns: dict[str, list[Cell]] = {
         "all images": [Number(100 * one.overall) for one in evaluations.values()],
         f"worst {one_of}": [Number(100 * one.worst_group.accuracy) for one in evaluations.values()],
-        f"all {all_of} alike": [Number(100 * one.average_over_groups) for one in evaluations.values()],
+        f"mean over {all_of}": [Number(100 * one.average_over_groups) for one in evaluations.values()],
         f"training mixture of {all_of}": [_in_mixture(one) for one in evaluations.values()],
         "calibration error": [Number(one.calibration_error, digits=3) for one in evaluations.values()],
     }
