@@ -76,7 +76,7 @@ def test_the_page_shows_it_all_and_runs_nothing_of_it(page):
         "If the contexts shift",
         "Examples of the worst group",
         "what each class loses outside its usual context",
-        "At a glance",
+        "All figures",
         "The most predictable features of first",
         "second, after",
         "The largest clusters of first",
