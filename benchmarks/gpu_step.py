@@ -1,10 +1,11 @@
-"""One PFDL step on a GPU, time and memory, against a naive step, plain PyTorch, torch.compile, StableNet and CNBB.
+"""One PFDL step on a GPU: time, launches and memory, against naive and compiled steps, StableNet, CNBB and DWR.
 
-    python benchmarks/gpu_step.py [--quick]
+    python benchmarks/gpu_step.py [--quick | --shape 128 2048]
 
 A step is all the work of one mini-batch on given features: fit g (forward, backward, optimiser), then the penalty's
 value and the gradient of the features. Times are wall-clock medians per step over runs of steps with one wait at the
-end of each run, so that Python and launches count. Memory is the peak of the first six steps above what the
+end of each run, so that Python and launches count. Launches are kernels, copies and fills, those inside a CUDA graph
+included. Memory is the peak of the first six steps above what the
 constructed contestant holds, and what the allocator (CUDA graphs included) has reserved for it in the end.
 """
 
@@ -18,7 +19,7 @@ import torch
 
 import pfdl
 from machine import describe_machine
-from pfdl.objectives.weightings import CNBB, StableNet
+from pfdl.objectives.weightings import CNBB, DWR, StableNet
 from rivals import Naive
 
 PEAK_FP32 = 67e12  # vendor's datasheet for the H200, operations per second outside the matrix units
@@ -43,33 +44,37 @@ def median_ms(step, seconds=0.6, warmup=3):
     return 1e3 * statistics.median(runs)
 
 
-def device_ms(step):
-    """The time that the GPU's kernels run in a step."""
+def device_events(step, steps=5):
+    """What ran on the GPU in some steps: kernels, copies and fills."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        for _ in range(5):
+        for _ in range(steps):
             step()
         torch.cuda.synchronize()
-    return sum(event.self_device_time_total for event in profile.key_averages()) / 5e3
+    return [event for event in profile.key_averages() if event.self_device_time_total > 0]
 
 
-def breakdown(n, p, hidden, most=14):
+def device_use(step, steps=5):
+    """The time that the GPU is busy in a step, in ms, and the number of launches."""
+    events = device_events(step, steps)
+    busy = sum(event.self_device_time_total for event in events)
+    return busy / (1e3 * steps), sum(event.count for event in events) / steps
+
+
+def breakdown(n, p, hidden, sharing, most=26):
     """Where the GPU's time goes in a step of ours, kernel by kernel."""
     u = torch.relu(torch.randn(n, p, device="cuda")).requires_grad_()
-    step = partial(penalty_step(p, hidden), u)
+    step = partial(penalty_step(p, hidden, sharing=sharing), u)
     for _ in range(10):
         step()
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        for _ in range(5):
-            step()
-        torch.cuda.synchronize()
-    events = sorted(profile.key_averages(), key=lambda event: -event.self_device_time_total)
-    print(f"\n### Kernels of one step with the shared g, n {n}, p {p}, h {hidden}\n")
+    events = sorted(device_events(step), key=lambda event: -event.self_device_time_total)
+    print(f"\n### Kernels of one step, {sharing}, n {n}, p {p}, h {hidden}\n")
     print("| kernel | launches | µs in all |")
     print("|---|---|---|")
     for event in events[:most]:
         print(f"| {event.key[:60]} | {event.count / 5:g} | {event.self_device_time_total / 5:.1f} |")
-    rest = sum(event.self_device_time_total for event in events[most:]) / 5
-    print(f"| {len(events) - most} others | {sum(event.count for event in events[most:]) / 5:g} | {rest:.1f} |")
+    if events[most:]:
+        rest = sum(event.self_device_time_total for event in events[most:]) / 5
+        print(f"| {len(events) - most} others | {sum(event.count for event in events[most:]) / 5:g} | {rest:.1f} |")
 
 
 def peak_mb(make):
@@ -156,14 +161,15 @@ def contestants(p, hidden):
         "naive": lambda: Naive(p, hidden, "cuda").step,
         "StableNet reweighting": lambda: StableNet().cuda(),
         "CNBB reweighting": lambda: CNBB().cuda(),
+        "DWR reweighting": lambda: DWR().cuda(),
     }
 
 
 def compare(n, p, hidden, only_ours):
     compute, memory = roofline_ms(n, p, hidden)
     print(f"\n### n {n}, p {p}, h {hidden}: floor {compute:.3f} ms of arithmetic, {memory:.3f} ms of memory traffic\n")
-    print("| step | ms | ratio to the first | GPU busy, ms | over the floor | peak, MB | reserved, MB |")
-    print("|---|---|---|---|---|---|---|")
+    print("| step | ms | ratio to the first | launches | GPU busy, ms | over the floor | peak, MB | reserved, MB |")
+    print("|---|---|---|---|---|---|---|---|")
     u = torch.relu(torch.randn(n, p, device="cuda")).requires_grad_()
     first = None
     for name, make in contestants(p, hidden).items():
@@ -173,10 +179,10 @@ def compare(n, p, hidden, only_ours):
         step = partial(make(), u)
         took = median_ms(step)
         first = first or took
-        busy = device_ms(step)
+        busy, launches = device_use(step)
         print(
-            f"| {name} | {took:.3f} | {took / first:.1f} | {busy:.3f} | {busy / max(compute, memory):.1f} "
-            f"| {peak:.1f} | {reserved:.1f} |",
+            f"| {name} | {took:.3f} | {took / first:.1f} | {launches:.0f} | {busy:.3f} "
+            f"| {busy / max(compute, memory):.1f} | {peak:.1f} | {reserved:.1f} |",
             flush=True,
         )
         del step
@@ -185,14 +191,19 @@ def compare(n, p, hidden, only_ours):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="PFDL alone, at p 2048 and 4096")
-    quick = parser.parse_args().quick
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument("--quick", action="store_true", help="PFDL alone, at p 2048 and 4096")
+    chosen.add_argument("--shape", nargs=2, type=int, metavar=("N", "P"), help="one batch size and width only")
+    settings = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = True
     print(describe_machine())
     shapes = [(128, 512), (128, 2048), (256, 2048), (128, 4096), (128, 8192)]
-    for n, p in shapes[1:4:2] if quick else shapes:
-        compare(n, p, 256, only_ours=quick)
-    breakdown(128, 2048, 256)
+    shapes = [settings.shape] if settings.shape else shapes[1:4:2] if settings.quick else shapes
+    for n, p in shapes:
+        compare(n, p, 256, only_ours=settings.quick)
+    n, p = settings.shape or (128, 2048)
+    for sharing in ("strict", "indexed"):
+        breakdown(n, p, 256, sharing)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import pfdl
-from pfdl.decorrelation.cuda_graphs import CALLS_BEFORE
+from pfdl._internal.cuda_graphs import CALLS_BEFORE
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
 

@@ -145,7 +145,9 @@ def states_of_penalties(folder: Path, state: Any) -> None:
     penalty = a_penalty()
     with contextlib.suppress(ValueError, RuntimeError):  # torch refuses missing and unknown weights with RuntimeError
         penalty.load_state_dict(state)
-    assert penalty(torch.randn(16, 12)).isfinite()
+    # Weights that are finite but far too large do load; the call then says so and updates nothing.
+    value = answered(penalty, torch.randn(16, 12))
+    assert value is None or value.isfinite()
 
 
 OBJECTIVE = "stablenet+irm+pfdl"

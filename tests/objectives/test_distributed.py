@@ -54,6 +54,8 @@ SENTENCES = {
     "another g": DIFFERENT,
     "no contexts": r"process 1 cannot use its batch, and no other goes on without it: GroupDRO needs environments",
     "a wrong label": r"process 1 cannot use its batch, .*: Target 9 is out of bounds",
+    "a NaN": r"process 1 cannot use its batch, .*: features\[0, 0\] is nan; all values must be finite",
+    "another level": DIFFERENT,
     "nothing else": "nothing",
 }
 
@@ -64,6 +66,10 @@ def test_what_one_process_cannot_use_stops_all_with_a_sentence(processes, change
     assert re.match(SENTENCES[change], said)
     assert said_there == said or said_there in said
     assert unchanged is unchanged_there is (change != "nothing else")
+
+
+def test_processes_meet_once_a_step_whatever_the_parts(processes):
+    assert [results["meetings"] for results in processes] == [[1, 1], [1, 1]]
 
 
 def test_a_batch_that_is_empty_everywhere_is_refused(processes):

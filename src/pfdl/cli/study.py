@@ -60,6 +60,13 @@ def study(
         str,
         typer.Option(help="What is trained on pixels: see 'pfdl list', or efficientnet-lite0, which is fine-tuned."),
     ] = "resnet18",
+    select: Annotated[
+        str,
+        typer.Option(
+            help="Test the last epoch; or also the one that is best on a tenth of the training samples, held out, by "
+            "'accuracy' or by 'worst-group' (of inferred contexts; of true ones for oracles)."
+        ),
+    ] = "last",
     output: Annotated[Path, typer.Option("--output", "-o", help="Run folder.")] = Path("runs/study"),
     device: Device = "auto",
     jobs: Jobs = 1,
@@ -94,6 +101,7 @@ def study(
             first_seed=first_seed,
             epochs=epochs,
             learning_rate=learning_rate,
+            select=select,
         )
         columns = name_columns(path_column, label_column, context_column, split_column, group_column)
         datasets = make_study_data(data, features or [], group_by or [], mnist, backbone, columns)

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pfdl.decorrelation.cuda_graphs import CapturedSteps
+from pfdl._internal.cuda_graphs import Captured
+from pfdl.decorrelation.cuda_graphs import run_steps
 from pfdl.decorrelation.distributed import Batch
 from pfdl.decorrelation.finiteness import FiniteGuard, Finiteness, Unchecked, WaitingCheck
 from pfdl.decorrelation.steps import Algorithm, Fitted, Penalised, Steps, with_gradient
@@ -27,7 +28,7 @@ class StepBackend:
         self.lock = threading.RLock()
         self.guard = FiniteGuard()
         self.captures = True
-        self._captured = CapturedSteps()
+        self._captured = Captured()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> StepBackend:
         return StepBackend()
@@ -71,7 +72,7 @@ class StepBackend:
 class _BothCaptured(Steps):
     """Both steps as one CUDA graph once there is one: step 1 runs it, step 2 hands out what it found."""
 
-    def __init__(self, steps: Steps, captured: CapturedSteps) -> None:
+    def __init__(self, steps: Steps, captured: Captured) -> None:
         super().__init__(steps.algorithm, steps.u, steps.batch, steps.kernels, steps.finiteness)
         self._captured = captured
         self._found: list[Tensor] = []
@@ -79,16 +80,18 @@ class _BothCaptured(Steps):
     def fit(self) -> Fitted:
         algorithm = self.algorithm
         settings = (algorithm.fit_steps, algorithm.center, algorithm.decomposition.sharing)
-        results = self._captured.run(self._both, self.u.detach(), algorithm.optimizer, settings)
+        results = run_steps(self._captured, self._both, self.u.detach(), algorithm.optimizer, settings)
         unexplained, variance, *self._found = results
         return Fitted(unexplained, variance)
 
-    def penalise(self) -> Penalised:
-        gradient, loss, levels, covariances = self._found
-        return Penalised(with_gradient(self.u, loss, gradient), levels, covariances)
+    def penalise(self, weight: float) -> Penalised:
+        gradient, loss, sums = self._found
+        return Penalised(with_gradient(self.u, loss, gradient, weight), loss, sums)
 
     def _both(self, u: Tensor) -> list[Tensor]:
         steps = Steps(self.algorithm, u, self.batch, self.kernels, self.finiteness)
         fitted = steps.fit()
-        found, gradient = steps.penalty_and_gradient(True)
-        return [value for value in (*fitted, gradient, *found) if value is not None]
+        loss, sums, gradient = steps.penalty_and_gradient(True)
+        assert sums is not None  # the paper's form has them
+        assert gradient is not None
+        return [*fitted, gradient, loss, sums]

@@ -3,32 +3,60 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
+
+from pfdl.decorrelation.functional import levels_of
 
 
 @dataclass(frozen=True)
 class Diagnostics:
     """What the last call saw, as tensors on the device: reading a number is what waits for the device.
 
+    A call keeps sums that it has made anyway, in memory that nothing changes; all else is computed when it is read.
+
     Attributes:
-        decomposition_loss: L_g of the last g-step, before its update.
         decorrelation_loss: L_decorr, without its weight.
         weight: What L_decorr was multiplied by.
         unexplained: L_g of each feature, shape (p,).
         variance: The variance of each feature over the batch that g was fitted to, shape (p,).
-        levels: The level term of each feature's c_j, shape (p,); None for the pairwise form.
-        covariances: The covariance term of each feature's c_j, shape (p,); None for the pairwise form.
+        sums: Σ_i Ũ_ij M_ij, Σ_i Ũ_ij and Σ_i u_ij over the samples i, shape (3, p), where M_ij is the mean of the other
+            features; None for the pairwise form.
+        samples: How many samples the sums are over.
+        centred: Whether M is of centred features.
     """
 
-    decomposition_loss: Tensor | None = None
     decorrelation_loss: Tensor | None = None
     weight: float | None = None
     unexplained: Tensor | None = None
     variance: Tensor | None = None
-    levels: Tensor | None = None
-    covariances: Tensor | None = None
+    sums: Tensor | None = None
+    samples: int = 0
+    centred: bool = False
+
+    @property
+    def decomposition_loss(self) -> Tensor | None:
+        """Return L_g of the last g-step, before its update."""
+        return None if self.unexplained is None else self.unexplained.mean()
+
+    @cached_property
+    def levels(self) -> Tensor | None:
+        """Return the level term of each feature's c_j, shape (p,); None for the pairwise form."""
+        if self.sums is None:
+            return None
+        _, mean_correlated, mean_features = self.sums / self.samples
+        return levels_of(mean_features, mean_correlated)
+
+    @property
+    def covariances(self) -> Tensor | None:
+        """Return the covariance term of each feature's c_j, shape (p,); None for the pairwise form."""
+        if self.levels is None or self.sums is None:
+            return None
+        # The levels are those of the features as they are, whether or not the loss centres them.
+        cross = self.sums[0] / self.samples
+        return cross if self.centred else cross - self.levels
 
     @property
     def r2(self) -> Tensor | None:
@@ -58,7 +86,8 @@ class Diagnostics:
     @property
     def covariance_part(self) -> Tensor | None:
         """Return L_decorr with covariance terms only, see :func:`pfdl.decorrelation.functional.decorrelation_parts`."""
-        return None if self.covariances is None else self.covariances.square().mean()
+        covariances = self.covariances
+        return None if covariances is None else covariances.square().mean()
 
     def summary(self) -> dict[str, float]:
         """Return the numbers worth logging; ``r2`` is :attr:`explained`."""

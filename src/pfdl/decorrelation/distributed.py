@@ -77,6 +77,19 @@ class Meeting(NamedTuple):
         return Batch(sum(self.rows), len(self.rows))
 
 
+class Announcement(NamedTuple):
+    """What a process has to tell the others before a step; see :func:`meet`."""
+
+    rows: int
+    problem: Exception | None
+    signature: str
+    flag: bool = False
+
+    def meet(self) -> Meeting:
+        """Tell it to the others; the flags of all are the first of the numbers."""
+        return meet(self.rows, self.problem, self.signature, self.flag)
+
+
 def meet(rows: int, problem: Exception | None, signature: str, *numbers: int) -> Meeting:
     """Let all processes go on, or stop, together; nobody waits for a GPU.
 

@@ -8,21 +8,26 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 from torch.optim import Adam, AdamW, Optimizer
+
+from pfdl.decorrelation.kernels import AdamStep
 
 
 class Finiteness(Protocol):
     """How an update of g is kept from making it useless."""
 
     raises: bool
-    """Whether :meth:`before_update` may raise."""
+    """Whether :meth:`update` may raise."""
 
-    def marked(self, unexplained: Tensor, u: Tensor) -> Tensor:
-        """Return L_g of each feature, not a number if the features must not be used."""
+    def limit(self, dtype: torch.dtype) -> float:
+        """Return beyond which value a feature makes its L_g not a number; infinity if none does."""
         ...
 
-    def before_update(self, optimizer: Optimizer, unexplained: Tensor, gradients: Sequence[Tensor]) -> None:
-        """Stop an update of g that would not be finite: raise, or tell the optimiser to skip it."""
+    def update(
+        self, optimizer: Optimizer, parameters: Sequence[Parameter], unexplained: Tensor, gradients: Sequence[Tensor]
+    ) -> None:
+        """Update g unless that would not be finite: then raise, or let the device skip it."""
         ...
 
 
@@ -31,12 +36,15 @@ class Unchecked:
 
     raises = False
 
-    def marked(self, unexplained: Tensor, u: Tensor) -> Tensor:
-        """Return L_g as it is."""
-        return unexplained
+    def limit(self, dtype: torch.dtype) -> float:
+        """Allow every value."""
+        return math.inf
 
-    def before_update(self, optimizer: Optimizer, unexplained: Tensor, gradients: Sequence[Tensor]) -> None:
+    def update(
+        self, optimizer: Optimizer, parameters: Sequence[Parameter], unexplained: Tensor, gradients: Sequence[Tensor]
+    ) -> None:
         """Allow every update."""
+        _step(optimizer, parameters, gradients)
 
 
 class WaitingCheck:
@@ -63,17 +71,20 @@ class WaitingCheck:
             "clipping usually prevents this."
         )
 
-    def marked(self, unexplained: Tensor, u: Tensor) -> Tensor:
-        """Return L_g as it is: the features were looked at before."""
-        return unexplained
+    def limit(self, dtype: torch.dtype) -> float:
+        """Mark nothing: the features were looked at before."""
+        return math.inf
 
-    def before_update(self, optimizer: Optimizer, unexplained: Tensor, gradients: Sequence[Tensor]) -> None:
+    def update(
+        self, optimizer: Optimizer, parameters: Sequence[Parameter], unexplained: Tensor, gradients: Sequence[Tensor]
+    ) -> None:
         """Raise if L_g or its gradient is too large to take a step with."""
         if bool(_overflows(unexplained, gradients)):
             raise ValueError(
                 f"L_g is {unexplained.mean().item():.3g} and its gradient overflows; nothing was updated. Either the "
                 "features are too large or g has diverged: normalise the features, or give g a smaller learning rate."
             )
+        _step(optimizer, parameters, gradients)
 
 
 class FiniteGuard:
@@ -100,24 +111,31 @@ class FiniteGuard:
         """Return whether the optimiser can skip an update by a flag on the device, as fused Adam can."""
         return isinstance(optimizer, (Adam, AdamW)) and all(group["fused"] for group in optimizer.param_groups)
 
-    def marked(self, unexplained: Tensor, u: Tensor) -> Tensor:
-        """Return L_g, not a number if a feature is too large: summed over the processes, all of them see it."""
-        return torch.where((u.abs() <= largest_feature(u.dtype)).all(), unexplained, torch.nan)
+    def limit(self, dtype: torch.dtype) -> float:
+        """Mark a feature that is too large: in the sum over the processes, all of them see it."""
+        return largest_feature(dtype)
 
-    def before_update(self, optimizer: Optimizer, unexplained: Tensor, gradients: Sequence[Tensor]) -> None:
-        """Give the optimiser the flag that makes it skip its next step."""
-        # How GradScaler tells a fused optimiser, too: the step reads this attribute on the device.
-        optimizer.found_inf = self.watch(_overflows(unexplained, gradients))  # type: ignore[attr-defined]
+    def update(
+        self, optimizer: Optimizer, parameters: Sequence[Parameter], unexplained: Tensor, gradients: Sequence[Tensor]
+    ) -> None:
+        """Take the step by a kernel that skips it, or give the optimiser the flag that makes it do so."""
+        seen, on_host = self._flags(unexplained.device)
+        if (step := AdamStep.of(optimizer, parameters)) is not None:
+            step.take([gradient.contiguous() for gradient in gradients], unexplained, seen)
+        else:
+            flag = _overflows(unexplained, gradients).float()
+            # How GradScaler tells a fused optimiser, too: the step reads this attribute on the device.
+            optimizer.found_inf = flag  # type: ignore[attr-defined]
+            _step(optimizer, parameters, gradients)
+            torch.maximum(seen, flag, out=seen)
+        on_host.copy_(seen, non_blocking=True)
 
-    def watch(self, bad: Tensor) -> Tensor:
-        """Return 1.0 on the device if ``bad`` is true, else 0.0, and note it."""
-        flag = bad.float()
-        if self._on_device is None or self._on_host is None or self._on_device.device != flag.device:
-            self._on_device = torch.zeros_like(flag)
-            self._on_host = torch.zeros(flag.shape, pin_memory=flag.is_cuda)
-        torch.maximum(self._on_device, flag, out=self._on_device)
-        self._on_host.copy_(self._on_device, non_blocking=True)
-        return flag
+    def _flags(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Return whether an update was skipped, on the device and as far as the host knows."""
+        if self._on_device is None or self._on_host is None or self._on_device.device != device:
+            self._on_device = torch.zeros((), device=device)
+            self._on_host = torch.zeros((), pin_memory=device.type == "cuda")
+        return self._on_device, self._on_host
 
     def raise_if_seen(self) -> None:
         """Raise if the host knows of an update that was skipped; the guard is fresh afterwards."""
@@ -137,7 +155,16 @@ def largest_feature(dtype: torch.dtype) -> float:
     return float(torch.finfo(dtype).max ** 0.25)
 
 
+def _step(optimizer: Optimizer, parameters: Sequence[Parameter], gradients: Sequence[Tensor]) -> None:
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient.contiguous()  # the fused Adam reads memory in order, whatever the strides
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+
+
 def _overflows(unexplained: Tensor, gradients: Sequence[Tensor]) -> Tensor:
     """Return whether L_g is not finite, or the squares of its gradient, which Adam takes, are not."""
-    squares = torch.stack([gradient.square().sum() for gradient in gradients]).sum()
-    return torch.isfinite(squares + unexplained.mean()).logical_not_()
+    total = unexplained.sum()
+    for gradient in gradients:
+        total = total + gradient.square().sum()
+    return torch.isfinite(total).logical_not_()

@@ -17,8 +17,8 @@ from pfdl._internal.validation import check_choice, check_count, check_features,
 from pfdl.decorrelation.backend import StepBackend
 from pfdl.decorrelation.decomposition import FeatureDecomposition
 from pfdl.decorrelation.diagnostics import Diagnostics, GradientParts
-from pfdl.decorrelation.distributed import Batch, meet, share_from_first
-from pfdl.decorrelation.finiteness import Finiteness, WaitingCheck
+from pfdl.decorrelation.distributed import Announcement, Batch, Meeting, share_from_first
+from pfdl.decorrelation.finiteness import WaitingCheck
 from pfdl.decorrelation.functional import CENTERINGS, FORMS, standardize_of
 from pfdl.decorrelation.steps import Algorithm, Steps
 from pfdl.decorrelation.trained_decomposition import OptimizerFactory, TrainedDecomposition
@@ -168,16 +168,17 @@ class PartialDecorrelation(TrainedDecomposition):
         return {name: value for name, value in found.items() if value is not None}
 
     @_outside_compiled_graphs
-    def forward(self, features: Tensor) -> Tensor:
+    def forward(self, features: Tensor, meeting: Meeting | None = None) -> Tensor:
         """Run both steps on one mini-batch; in ``eval()`` mode only the second.
 
         Args:
             features: U, shape (n, p), with the graph to the model that made them.
+            meeting: What the processes told each other, if somebody has passed on :meth:`announce` already.
 
         Returns:
             weight × L_decorr, a scalar.
         """
-        with self._mini_batch(features, fits=self.training, penalises=True) as (steps, weight):
+        with self._mini_batch(features, fits=self.training, penalises=True, meeting=meeting) as (steps, weight):
             if self.training:
                 self._fit(steps)
             return self._penalise(steps, weight)
@@ -193,7 +194,8 @@ class PartialDecorrelation(TrainedDecomposition):
             L_g of the last update, measured before it, detached.
         """
         with self._mini_batch(features, fits=True, penalises=False) as (steps, _):
-            return self._fit(steps)
+            self._fit(steps)
+            return cast(Tensor, self.last.decomposition_loss)
 
     @_outside_compiled_graphs
     def penalty(self, features: Tensor) -> Tensor:
@@ -233,6 +235,16 @@ class PartialDecorrelation(TrainedDecomposition):
             with self._mini_batch(leaf, fits=False, penalises=False) as (steps, _):
                 return steps.gradient_parts(leaf)
 
+    def announce(self, features: Tensor) -> Announcement | None:
+        """Return what this process would tell the others before a call; None if it would call by itself.
+
+        :class:`pfdl.objectives.Objective` passes on what its parts announce, so that the processes meet once a step.
+
+        Args:
+            features: U, shape (n, p).
+        """
+        return self._announcement(features, fits=True) if self._is_joint() else None
+
     def current_weight(self) -> float:
         """Return λ as schedule and warm-up give it now."""
         return self._weight_after(self.completed_fits)
@@ -243,65 +255,76 @@ class PartialDecorrelation(TrainedDecomposition):
         # The first call of a warm-up over w steps has 1/w of the weight, the w-th all of it.
         return weight * min(1.0, max(1, fits) / self.warmup) if self.warmup else weight
 
-    def _fit(self, steps: Steps) -> Tensor:
+    def _fit(self, steps: Steps) -> None:
         fitted = steps.fit()
-        loss = fitted.unexplained.mean()
         self.completed_fits += 1
-        self.last = replace(
-            self.last, decomposition_loss=loss, unexplained=fitted.unexplained, variance=fitted.variance
-        )
-        return loss
+        self.last = replace(self.last, unexplained=fitted.unexplained, variance=fitted.variance)
 
     def _penalise(self, steps: Steps, weight: float) -> Tensor:
-        found = steps.penalise()
+        found = steps.penalise(weight)
         self.last = replace(
             self.last,
-            decorrelation_loss=found.loss.detach(),
+            decorrelation_loss=found.loss,
             weight=weight,
-            levels=found.levels,
-            covariances=found.covariances,
+            sums=found.sums,
+            samples=steps.batch.total,
+            centred=self.center == "batch",
         )
-        return weight * found.loss
+        return found.penalty
 
     @contextmanager
-    def _mini_batch(self, features: Tensor, *, fits: bool, penalises: bool) -> Iterator[tuple[Steps, float]]:
+    def _mini_batch(
+        self, features: Tensor, *, fits: bool, penalises: bool, meeting: Meeting | None = None
+    ) -> Iterator[tuple[Steps, float]]:
         """Check a batch before anything is updated; give the steps on it and the weight that its penalty has."""
         g = self.decomposition
-        device, dtype = g.first_weight.device, g.first_weight.dtype
-        algorithm = Algorithm(g, self.optimizer, self.fit_steps, self.form, self.center)
+        algorithm = self._algorithm()
         with self._backend.lock, ExitStack() as modes:
             if torch.is_inference_mode_enabled():  # what it makes, such as moments, could never be changed again
                 modes.enter_context(torch.inference_mode(False))
                 modes.enter_context(torch.no_grad())
-            modes.enter_context(torch.autocast(device.type, enabled=False))
-            finiteness = self._backend.finiteness(algorithm, self.check_finite, device)
-            together = self.synchronize and self.training and world_size() > 1
-            problem: Exception | None = None
-            rows, u, weight = 0, torch.empty(0, g.num_features, dtype=dtype, device=device), 0.0
-            try:
-                (check_matrix if together else check_features)("features", features, g.num_features)
-                weight = self._weight_after(self.completed_fits + fits)
-                rows, u = len(features), (features.clone() if features.is_inference() else features).to(dtype)
-                self._refuse_non_finite(features, u, finiteness)
-            except Exception as error:
-                if not together:
-                    raise
-                problem = error
-            batch = self._union(rows, problem) if together else Batch(rows)
+            if torch.is_autocast_enabled(g.first_weight.device.type):  # too coarse for sums over many features
+                modes.enter_context(torch.autocast(g.first_weight.device.type, enabled=False))
+            if self._is_joint():
+                batch = self._union(self._announcement(features, fits).meet() if meeting is None else meeting)
+            else:
+                self._check(features, fits)
+                batch = Batch(len(features))
+            weight = self._weight_after(self.completed_fits + fits)
+            u = (features.clone() if features.is_inference() else features).to(g.first_weight.dtype)
             if self.standardize:
                 u = standardize_of(u, batch)
+            finiteness = self._backend.finiteness(algorithm, self.check_finite, g.first_weight.device)
             yield self._backend.begin(algorithm, u, batch, finiteness, both=fits and penalises), weight
 
-    def _refuse_non_finite(self, features: Tensor, u: Tensor, finiteness: Finiteness) -> None:
+    def _algorithm(self) -> Algorithm:
+        return Algorithm(self.decomposition, self.optimizer, self.fit_steps, self.form, self.center)
+
+    def _is_joint(self) -> bool:
+        """Return whether a call is one of all processes."""
+        return self.synchronize and self.training and world_size() > 1
+
+    def _check(self, features: Tensor, fits: bool) -> None:
+        """Raise unless a call with these features can be made."""
+        g = self.decomposition
+        (check_matrix if self._is_joint() else check_features)("features", features, g.num_features)
+        self._weight_after(self.completed_fits + fits)
+        finiteness = self._backend.finiteness(self._algorithm(), self.check_finite, g.first_weight.device)
         if isinstance(finiteness, WaitingCheck):
-            if said := finiteness.problem_of(features, u):
+            if said := finiteness.problem_of(features.detach(), features.detach().to(g.first_weight.dtype)):
                 raise ValueError(said)
         elif finiteness is self._backend.guard:
             self._backend.guard.raise_if_seen()
 
-    def _union(self, rows: int, problem: Exception | None) -> Batch:
+    def _announcement(self, features: Tensor, fits: bool) -> Announcement:
+        try:
+            self._check(features, fits)
+        except Exception as error:
+            return Announcement(0, error, self._signature(), self.is_shared)
+        return Announcement(len(features), None, self._signature(), self.is_shared)
+
+    def _union(self, meeting: Meeting) -> Batch:
         """Join the batches of all processes; the first time, g becomes that of the first process everywhere."""
-        meeting = meet(rows, problem, self._signature(), self.is_shared)
         batch = meeting.batch(least=2)  # one sample has no correlation
         if not all(meeting.numbers[0]):
             share_from_first(self.decomposition.parameters())

@@ -20,6 +20,7 @@ from pfdl.decorrelation.distributed import Batch
 from pfdl.decorrelation.finiteness import Finiteness
 from pfdl.decorrelation.functional import Decorrelation, decorrelation_of, levels_of, unexplained_of
 from pfdl.decorrelation.kernels import Backend as Kernels
+from pfdl.decorrelation.kernels import OneHidden, mark_beyond
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,15 @@ class Fitted(NamedTuple):
 
 
 class Penalised(NamedTuple):
-    """What step 2 found: L_decorr, differentiable in the features, and the two terms of each c_j, shape (p,)."""
+    """What step 2 found: weight × L_decorr, differentiable in the features; L_decorr; and in the paper's form sums.
 
+    ``sums`` has the rows Σ_i Ũ_ij M_ij, Σ_i Ũ_ij and Σ_i u_ij over all samples, see
+    :mod:`pfdl.decorrelation.kernels.losses`; what is logged is computed from them when it is read.
+    """
+
+    penalty: Tensor
     loss: Tensor
-    levels: Tensor | None
-    covariances: Tensor | None
+    sums: Tensor | None
 
 
 class Steps:
@@ -81,45 +86,49 @@ class Steps:
         u, optimizer = self.u.detach(), self.algorithm.optimizer
         parameters = list(self.algorithm.decomposition.parameters())
         before = _copy_of(parameters, optimizer) if self.finiteness.raises and self.algorithm.fit_steps > 1 else None
-        unexplained = u
+        unexplained = variance = u
         for _ in range(self.algorithm.fit_steps):
-            share, *shares = self._fit_gradients(u)
-            unexplained, *gradients = self.batch.sum_all([self.finiteness.marked(share, u), *shares])
+            share, variance, *shares = self._fit_gradients(u)
+            unexplained, *gradients = self.batch.sum_all([share, *shares])
             try:
-                self.finiteness.before_update(optimizer, unexplained, gradients)
+                self.finiteness.update(optimizer, parameters, unexplained, gradients)
             except ValueError:
                 if before is not None:
                     _put_back(before, parameters, optimizer)
                 raise
-            for parameter, gradient in zip(parameters, gradients, strict=True):
-                parameter.grad = gradient.contiguous()  # the fused Adam reads memory in order, whatever the strides
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-        return Fitted(unexplained, self.batch.variance(u))
+        return Fitted(unexplained, variance if self.batch.processes == 1 else self.batch.variance(u))
 
-    def penalise(self) -> Penalised:
-        """Compute L_decorr with g frozen."""
+    def penalise(self, weight: float) -> Penalised:
+        """Compute weight × L_decorr with g frozen."""
         if self.kernels is None:
             correlated = self._frozen_prediction()
-            return self._penalised(self._equation(self.u, correlated), correlated.detach())
-        found, gradient = self.penalty_and_gradient(self.u.requires_grad and torch.is_grad_enabled())
-        return found if gradient is None else found._replace(loss=with_gradient(self.u, found.loss, gradient))
+            loss, cross = self._equation(self.u, correlated)
+            return Penalised(weight * loss, loss.detach(), self._sums(cross, correlated))
+        loss, sums, gradient = self.penalty_and_gradient(self.u.requires_grad and torch.is_grad_enabled())
+        penalty = weight * loss if gradient is None else with_gradient(self.u, loss, gradient, weight)
+        return Penalised(penalty, loss, sums)
 
-    def penalty_and_gradient(self, wants_gradient: bool) -> tuple[Penalised, Tensor | None]:
-        """Compute L_decorr by the closed form, and its gradient at the features if that is wanted."""
+    def penalty_and_gradient(self, wants_gradient: bool) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Compute by the closed form L_decorr, its sums, and its gradient at the features if that is wanted."""
         assert self.kernels is not None
-        u = self.u.detach()
-        net = self.algorithm.decomposition.one_hidden(u)
+        net = self.algorithm.decomposition.one_hidden(self.u)
         correlated, base = self.kernels.predict(net)
-        # All processes go the same way, whether or not they want the gradient: making it exchanges numbers.
-        if not (wants_gradient or self.batch.processes > 1):
-            return self._penalised(self._equation(u, correlated), correlated), None
-        leaves = u.clone().requires_grad_(), correlated.requires_grad_()
-        with torch.enable_grad():
-            loss, cross = self._equation(*leaves)
-        direct, through_g = torch.autograd.grad(loss, leaves)
-        gradient = direct + self.kernels.feature_gradient(net, base, through_g.contiguous())
-        return self._penalised(Decorrelation(loss.detach(), cross), correlated.detach()), gradient
+        if self.algorithm.form != "paper":
+            # All processes go the same way, whether or not they want the gradient: making it exchanges numbers.
+            if wants_gradient or self.batch.processes > 1:
+                return self._pairwise(net, correlated, base)
+            return self._equation(net.u, correlated).loss, None, None
+        batch, centred = self.batch, self.algorithm.center == "batch"
+        means = batch.mean(net.u) if centred else None
+        here = self.kernels.penalty_sums(net.u, correlated, means)
+        (columns,) = batch.sum_all([here.columns])
+        if not wants_gradient:
+            return (columns[0] / batch.total).square().mean(), columns, None
+        # Each process returns the loss of all samples, and DistributedDataParallel averages: see Batch.sum.
+        loss, of_correlated, direct = self.kernels.penalty_gradients(
+            net.u, correlated, here._replace(columns=columns), means, batch.total, batch.processes
+        )
+        return loss, columns, self.kernels.feature_gradient(net, base, of_correlated, onto=direct)
 
     def gradient_parts(self, features: Tensor) -> GradientParts:
         """Compute the gradients of L_decorr and of its parts at the features that ``u`` was made from."""
@@ -134,32 +143,36 @@ class Steps:
         gradients = (torch.autograd.grad(loss, features, retain_graph=True)[0] for loss in losses)
         return GradientParts(*(gradient / self.batch.processes for gradient in gradients))
 
-    def _penalised(self, found: Decorrelation, correlated: Tensor) -> Penalised:
-        """Split each c_j into a level and a covariance."""
-        if found.cross is None:
-            return Penalised(found.loss, None, None)
-        cross = found.cross.detach()
-        sums = self.batch.sum_all([self.u.detach().sum(0), correlated.sum(0)])
-        levels = levels_of(*(total / self.batch.total for total in sums))
-        # The levels are those of the features as they are, whether or not the loss centres them.
-        return Penalised(found.loss, levels, cross if self.algorithm.center == "batch" else cross - levels)
+    def _pairwise(self, net: OneHidden, correlated: Tensor, base: Tensor | None) -> tuple[Tensor, None, Tensor]:
+        """Compute L_decorr in the form without sums, and its gradient at the features."""
+        assert self.kernels is not None
+        leaves = net.u.clone().requires_grad_(), correlated.requires_grad_()
+        with torch.enable_grad():
+            loss = self._equation(*leaves).loss
+        direct, through_g = torch.autograd.grad(loss, leaves)
+        return loss.detach(), None, self.kernels.feature_gradient(net, base, through_g.contiguous(), onto=direct)
+
+    def _sums(self, cross: Tensor | None, correlated: Tensor) -> Tensor | None:
+        """Return what :class:`Penalised` keeps, from the means c_j of the plain path."""
+        if cross is None:
+            return None
+        totals = self.batch.sum_all([correlated.detach().sum(0), self.u.detach().sum(0)])
+        return torch.stack([cross.detach() * self.batch.total, *totals])
 
     def _fit_gradients(self, u: Tensor) -> list[Tensor]:
-        """Return L_g of each feature and the gradients of its mean, in g's order: this process's share."""
-        g = self.algorithm.decomposition
+        """Return L_g and the variance of each feature and the gradients of L_g, in g's order: this process's share."""
+        g, limit = self.algorithm.decomposition, self.finiteness.limit(u.dtype)
         if self.kernels is None:
             leaves = {name: value.detach().requires_grad_() for name, value in g.named_parameters()}
             with torch.enable_grad():
                 unexplained = unexplained_of(u, torch.func.functional_call(g, leaves, (u,)), self.batch)
                 gradients = torch.autograd.grad(unexplained.mean(), list(leaves.values()))
-            return [unexplained.detach(), *gradients]
+            return [mark_beyond(unexplained.detach(), u, limit), u.var(0, correction=0), *gradients]
         net = g.one_hidden(u)
         correlated, base = self.kernels.predict(net)
-        with torch.enable_grad():
-            unexplained = unexplained_of(u, correlated.requires_grad_(), self.batch)
-            (gradient,) = torch.autograd.grad(unexplained.mean(), correlated)
-        found = self.kernels.parameter_gradients(net, base, gradient.contiguous())
-        return [unexplained.detach(), found.weight, found.offset, found.readout, found.constant]
+        errors = self.kernels.fit_errors(net.u, correlated, self.batch.total, limit)
+        found = self.kernels.parameter_gradients(net, base, errors.gradient)
+        return [errors.unexplained, errors.variance, found.weight, found.offset, found.readout, found.constant]
 
     def _equation(self, u: Tensor, correlated: Tensor) -> Decorrelation:
         return decorrelation_of(u, correlated, self.algorithm.form, self.algorithm.center, self.batch)
@@ -173,17 +186,24 @@ class Steps:
         return correlated
 
 
-def with_gradient(features: Tensor, loss: Tensor, gradient: Tensor) -> Tensor:
-    """Return ``loss`` as a function of ``features`` that autograd can differentiate once; the gradient is given."""
-    result: Tensor = _WithGradient.apply(features, loss, gradient)
+def with_gradient(features: Tensor, loss: Tensor, gradient: Tensor, weight: float) -> Tensor:
+    """Return ``weight * loss`` as a function of ``features`` that autograd can differentiate once.
+
+    Args:
+        features: What it is a function of.
+        loss: Its value without the weight.
+        gradient: The gradient of the loss at the features.
+        weight: What both are multiplied by.
+    """
+    result: Tensor = _WithGradient.apply(features, loss, gradient, weight)
     return result
 
 
 class _WithGradient(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, features: Tensor, loss: Tensor, gradient: Tensor) -> Tensor:
-        ctx.gradient = gradient
-        return loss.clone()
+    def forward(ctx: Any, features: Tensor, loss: Tensor, gradient: Tensor, weight: float) -> Tensor:
+        ctx.gradient, ctx.weight = gradient, weight
+        return weight * loss
 
     @staticmethod
     def backward(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:
@@ -192,7 +212,8 @@ class _WithGradient(torch.autograd.Function):
                 "the fused penalty can be differentiated once only; for gradients of gradients construct it with "
                 "kernel='plain'."
             )
-        return outer * ctx.gradient, None, None
+        outer = outer if ctx.weight == 1 else outer * ctx.weight
+        return outer * ctx.gradient, None, None, None
 
 
 State = tuple[list[Tensor], dict[str, Any]]

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from pfdl._internal.modules import AtomicModule
 from pfdl._internal.processes import world_size
-from pfdl.decorrelation.distributed import meet
+from pfdl.decorrelation.distributed import Announcement, Meeting, meet
 from pfdl.objectives.base import Part
 from pfdl.objectives.risk import sample_risks
 from pfdl.objectives.union import Tensors, Union
@@ -104,31 +104,44 @@ class Objective(AtomicModule):
             "features": features,
             "environments": environments,
         }
-        union = self._join(batch)
+        union, meetings = self._join(batch)
         with union.same_draws():
-            weights, *penalties = self._call_parts(union)
+            weights, *penalties = self._call_parts(union, meetings)
         loss = union.mean(union.own(weights) * cast(Tensor, union.here["risks"]))
         for penalty in penalties:
             loss = loss + penalty
         return loss / divisor
 
-    def _join(self, batch: dict[str, Tensor | None]) -> Union:
-        """Add the risks to a batch and join it with those of the other processes, after a look at all of them."""
+    def _join(self, batch: dict[str, Tensor | None]) -> tuple[Union, dict[int, Meeting]]:
+        """Add the risks to a batch and join it with those of the other processes, after a look at all of them.
+
+        The processes meet once: what parts that join them themselves would say is said here. Those get their meeting,
+        by the place of the part.
+        """
         parts: list[Part] = [self.weighting, *self._penalties()]
         if not (self.synchronize and self.training and world_size() > 1):
             self._complete(batch, parts)
-            return Union(batch, (), None)
+            return Union(batch, (), None), {}
         rows, problem, signature = 0, None, ""
+        announced: dict[int, Announcement] = {}
         try:
             rows = self._complete(batch, parts)
-            signature = _signature(parts, batch)
+            announced = _announcements(parts, batch)
+            problem = next((each.problem for each in announced.values() if each.problem is not None), None)
+            signature = _signature(parts, batch, announced.values())
         except Exception as error:
             problem = error
         features = batch["features"]
         rows_of_features = len(features) if isinstance(features, Tensor) and features.ndim else 0
-        meeting = meet(rows, problem, signature, int(torch.randint(2**31, ())), rows_of_features)
+        flags = sum(each.flag << place for place, each in announced.items())  # one number, however many parts
+        meeting = meet(rows, problem, signature, int(torch.randint(2**31, ())), rows_of_features, flags)
         meeting.batch()  # raises if nobody has a sample
-        return Union(batch, {name for part in parts if not _joins_itself(part) for name in part.needs}, meeting)
+        meetings = {
+            place: Meeting(meeting.numbers[1], [[theirs >> place & 1 for theirs in meeting.numbers[2]]])
+            for place in announced
+        }
+        wanted = {name for part in parts if not _joins_itself(part) for name in part.needs}
+        return Union(batch, wanted, meeting), meetings
 
     def _complete(self, batch: dict[str, Tensor | None], parts: Iterable[Part]) -> int:
         """Add the risks to a batch, raise unless it has what all parts need, and return the number of its samples."""
@@ -140,7 +153,7 @@ class Objective(AtomicModule):
                     raise ValueError(f"{type(part).__name__} needs {name}; pass {name}=... to the objective.")
         return len(labels)
 
-    def _call_parts(self, union: Union) -> list[Tensor]:
+    def _call_parts(self, union: Union, meetings: Mapping[int, Meeting]) -> list[Tensor]:
         """Return the weights and each penalty; if a part raises, all of them are as they were.
 
         A part that raises has changed nothing of its own. What was called before it is put back from a copy; the part
@@ -157,7 +170,8 @@ class Objective(AtomicModule):
                 part = parts[place]
                 if self.training and place != order[-1] and _has_state(part):
                     copies.append((part, copy.deepcopy(part.state_dict())))
-                found[place] = part(*needed[place])
+                told = {"meeting": meetings[place]} if place in meetings else {}
+                found[place] = cast(nn.Module, part)(*needed[place], **told)
         except BaseException:
             for module, state in copies:
                 module.load_state_dict(state)
@@ -216,8 +230,19 @@ def _setting_names(kind: type) -> tuple[str, ...]:
     return tuple(inspect.signature(kind).parameters)
 
 
-def _signature(parts: Iterable[Part], batch: Tensors) -> str:
-    """Say what must be the same in all processes; a part that joins them itself looks at its own settings."""
+def _announcements(parts: Iterable[Part], batch: Tensors) -> dict[int, Announcement]:
+    """Return what the parts that join the processes themselves have to tell, by the place of the part."""
+    found = {}
+    for place, part in enumerate(parts):
+        announce = getattr(part, "announce", None)  # a part may also meet the other processes by itself
+        said = None if announce is None else announce(*(batch[name] for name in part.needs))
+        if said is not None:
+            found[place] = said
+    return found
+
+
+def _signature(parts: Iterable[Part], batch: Tensors, announced: Iterable[Announcement]) -> str:
+    """Say what must be the same in all processes; a part that joins them itself has announced its own settings."""
     settings = {
         type(part).__name__: {
             name: getattr(part, name)
@@ -228,4 +253,5 @@ def _signature(parts: Iterable[Part], batch: Tensors) -> str:
         if not _joins_itself(part)
     }
     forms = {name: f"{one.dtype} {tuple(one.shape[1:])}" for name, one in batch.items() if one is not None}
-    return f"the parts {settings} and the tensors {forms}"
+    others = "".join(f" and {each.signature}" for each in announced)
+    return f"the parts {settings}{others} and the tensors {forms}"

@@ -197,13 +197,13 @@ def test_only_the_gradient_that_is_needed_is_computed(monkeypatch):
     decorrelate = pfdl.PartialDecorrelation(6, hidden=5)
     u = torch.randn(4, 6, requires_grad=True)
     decorrelate.fit_step(u)
-    assert recorder.asked == ["predict", "parameter_gradients"]
+    assert recorder.asked == ["predict", "fit_errors", "parameter_gradients"]
     recorder.asked.clear()
     decorrelate.penalty(u).backward()
-    assert recorder.asked == ["predict", "feature_gradient"]
+    assert recorder.asked == ["predict", "penalty_sums", "penalty_gradients", "feature_gradient"]
     recorder.asked.clear()
     decorrelate.penalty(u.detach())
-    assert recorder.asked == ["predict"]
+    assert recorder.asked == ["predict", "penalty_sums"]
     recorder.asked.clear()
     g = decorrelate.decomposition
     g(u).sum().backward()

@@ -1,4 +1,4 @@
-"""The Triton kernels without a GPU: the tests of test_closed_form.py once more, in Triton's interpreter."""
+"""The Triton kernels without a GPU: the tests of this folder once more, in Triton's interpreter."""
 
 import importlib.util
 import os
@@ -19,7 +19,8 @@ def test_kernels_in_the_interpreter():
     here = Path(__file__).parent
     finished = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header", "-rs",
-         str(here / "test_closed_form.py"), "-k", "triton or plain_path or differentiating"],
+         str(here / "test_closed_form.py"), str(here / "test_losses.py"), str(here / "test_adam.py"),
+         "-k", "triton or plain_path or differentiating"],
         env={**os.environ, "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""},
         cwd=here.parent.parent, capture_output=True, text=True, check=False,
     )  # fmt: skip

@@ -5,10 +5,11 @@ import math
 import pytest
 import torch
 
-from pfdl.objectives.weightings import CNBB, DWR, StableNet, Uniform, stablenet
+from pfdl._internal.cuda_graphs import Captured
+from pfdl.objectives.weightings import CNBB, DWR, StableNet, Uniform
 from pfdl.objectives.weightings.cnbb import balance_gradient, balance_loss
 from pfdl.objectives.weightings.dwr import dwr_loss, dwr_loss_and_gradient
-from pfdl.objectives.weightings.stablenet import dependence, dependence_gradient, random_fourier_features
+from pfdl.objectives.weightings.stablenet import dependence, dependence_gradient, draw_maps, fourier_features
 
 
 def features(n=12, p=4, seed=0):
@@ -99,8 +100,7 @@ def test_the_gradient_of_balance_is_that_of_autograd():
 
 
 @pytest.mark.parametrize("batches", [1, 3])
-def test_stablenet_is_sgd_on_its_loss(batches, monkeypatch):
-    monkeypatch.setattr(stablenet, "MAPPED_AT_ONCE", 500)  # maps of a few steps at a time
+def test_stablenet_is_sgd_on_its_loss(batches):
     weighting = StableNet(steps=6, learning_rate=5.0, functions=2, balance=0.5)
     torch.manual_seed(3)
     for batch in range(batches):
@@ -112,11 +112,11 @@ def test_stablenet_is_sgd_on_its_loss(batches, monkeypatch):
         torch.set_rng_state(state)
         logits = torch.ones(12, requires_grad=True)
         optimizer = torch.optim.SGD([logits], lr=5.0, momentum=0.9)
-        for step in range(6):
+        for step, drawn in enumerate(zip(*draw_maps(u, 2, 6), strict=True)):
             optimizer.param_groups[0]["lr"] = 5.0 if step < 3 else 0.5
             together = torch.cat([u, memory[0]]) if memory[0].numel() else u
             everyone = torch.cat([logits, memory[1]]).softmax(0)
-            mapped = random_fourier_features(together, 2)
+            mapped = fourier_features(together, *drawn)
             loss = naive_dependence(mapped, everyone) / 0.5 + logits.softmax(0).square().sum()
             optimizer.zero_grad()
             loss.backward()
@@ -149,7 +149,7 @@ def test_balance_ignores_features_that_are_always_on():
 def test_random_fourier_features_by_definition():
     u = features(5, 3)
     torch.manual_seed(0)
-    mapped = random_fourier_features(u, 2)
+    mapped = fourier_features(u, *(drawn[0] for drawn in draw_maps(u, 2, 1)))
     torch.manual_seed(0)
     frequency, phase = torch.randn(2), 2 * math.pi * torch.rand(2, 3)
     for f in range(2):
@@ -178,7 +178,7 @@ def test_stablenet_lowers_dependence_with_the_same_maps():
     weighting = StableNet(balance=1e-3, learning_rate=30.0, functions=5)
     torch.manual_seed(1)
     weights = weighting(u)
-    mapped = random_fourier_features(u, 50)
+    mapped = fourier_features(u, *(drawn[0] for drawn in draw_maps(u, 50, 1)))
     assert dependence(mapped, weights / 60) < dependence(mapped, torch.full((60,), 1 / 60))
 
 
@@ -258,3 +258,17 @@ def test_stablenet_settings_are_bounded():
         StableNet(decay=1.5)
     with pytest.raises(ValueError, match="balance is 0"):
         StableNet(balance=0.0)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
+@pytest.mark.parametrize("kind", [DWR, CNBB, StableNet])
+def test_a_replayed_cuda_graph_gives_the_same_weights(kind):
+    replayed, stepwise = kind().cuda(), kind().cuda()
+    for batch in range(8):
+        u = features(24, 40, seed=batch).cuda()
+        stepwise.captured = Captured()  # without a record, so the first calls of a kind, which run step by step
+        torch.manual_seed(batch)
+        expected = stepwise(u)
+        torch.manual_seed(batch)
+        assert torch.equal(replayed(u), expected)
+    assert len(replayed.captured._records) == 1

@@ -40,6 +40,11 @@ def choose_backend(
     return None
 
 
+def has_triton_for(device: torch.device) -> bool:
+    """Return whether the Triton kernels run on a device."""
+    return (device.type == "cuda" and _has_triton()) or _interpreting()
+
+
 def _why_not(device: torch.device, dtype: torch.dtype, hidden: tuple[int, ...], activation: str | None) -> str | None:
     if len(hidden) != 1:
         return f"g has {len(hidden)} hidden layers and the fused form is for one"
@@ -59,10 +64,11 @@ def _why_not(device: torch.device, dtype: torch.dtype, hidden: tuple[int, ...], 
 
 @cache
 def _has_triton() -> bool:
-    # Remembered: the search for a package takes longer than the launch of a kernel.
+    # Remembered, as below: such a search takes longer than the launch of a kernel.
     return importlib.util.find_spec("triton") is not None
 
 
+@cache
 def _interpreting() -> bool:
     """Return whether Triton's interpreter stands in for a GPU, as in the tests of the kernels."""
     return os.environ.get("TRITON_INTERPRET") == "1"

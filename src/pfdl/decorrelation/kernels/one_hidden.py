@@ -24,6 +24,8 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from pfdl.decorrelation.kernels.losses import FitErrors, PenaltyGradients, PenaltySums, TorchLosses
+
 FUSED_ACTIVATIONS = ("relu", "gelu")
 """The activations that the closed form knows, by name; GELU is the exact one, with the error function."""
 
@@ -79,11 +81,25 @@ class Backend(Protocol):
         """Return the gradients of g's parameters from G, shape (n, p)."""
 
     @staticmethod
-    def feature_gradient(net: OneHidden, base: Tensor | None, gradient: Tensor) -> Tensor:
-        """Return the gradient of u, shape (n, p), from G."""
+    def feature_gradient(net: OneHidden, base: Tensor | None, gradient: Tensor, onto: Tensor | None = None) -> Tensor:
+        """Return the gradient of u, shape (n, p), from G; added to ``onto``, which is overwritten, if that is given."""
+
+    @staticmethod
+    def fit_errors(u: Tensor, correlated: Tensor, total: int, limit: float) -> FitErrors:
+        """See :class:`pfdl.decorrelation.kernels.losses.TorchLosses`."""
+
+    @staticmethod
+    def penalty_sums(u: Tensor, correlated: Tensor, means: Tensor | None) -> PenaltySums:
+        """See :class:`pfdl.decorrelation.kernels.losses.TorchLosses`."""
+
+    @staticmethod
+    def penalty_gradients(
+        u: Tensor, correlated: Tensor, sums: PenaltySums, means: Tensor | None, total: int, factor: float
+    ) -> PenaltyGradients:
+        """See :class:`pfdl.decorrelation.kernels.losses.TorchLosses`."""
 
 
-class NoRows:
+class NoRows(TorchLosses):
     """The closed form for a batch without samples, such as one process of several may get."""
 
     @staticmethod
@@ -101,6 +117,6 @@ class NoRows:
         )
 
     @staticmethod
-    def feature_gradient(net: OneHidden, base: Tensor | None, gradient: Tensor) -> Tensor:
+    def feature_gradient(net: OneHidden, base: Tensor | None, gradient: Tensor, onto: Tensor | None = None) -> Tensor:
         """Return no gradients."""
         return torch.empty_like(gradient)

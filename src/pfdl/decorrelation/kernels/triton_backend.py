@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pfdl.decorrelation.kernels import triton_kernels
 from pfdl.decorrelation.kernels.one_hidden import OneHidden, ParameterGradients
+from pfdl.decorrelation.kernels.triton_losses import TritonLosses
 
 ROWS, UNITS = 4, 256
 """Tile of the kernels that walk along the features: rows × hidden units in registers."""
@@ -25,17 +26,20 @@ WARPS = 1
 INDEXED_PARAMETER_TILE = (32, 64, 8)
 """Features, hidden units and warps of the kernel that walks along the rows."""
 
-STRICT_PARAMETER_TILE = (64, 32, 1)
+STRICT_PARAMETER_TILE = (32, 32, 1)
 """Rows, hidden units and warps of the kernel that sums over rows while it walks along the features."""
 
-SCAN_LENGTH = 256
+SCAN_ELEMENTS = 4096
+"""Numbers that a program of the sum along the blocks holds: all blocks, for a few rows and hidden units."""
 
+TRANSPOSED_SIDE = 32
+"""Side of the tiles in which a matrix is transposed."""
 
 MAX_BLOCK_SUMS = 2**23
 """Floats one buffer of sums per block may hold (32 MiB); more rows than that allows are worked off in turns."""
 
 
-class TritonBackend:
+class TritonBackend(TritonLosses):
     """The closed form on a GPU."""
 
     @staticmethod
@@ -59,11 +63,11 @@ class TritonBackend:
         return ParameterGradients(weight, offset, readout, constant, torch.cat([part.shared for part in parts]))
 
     @staticmethod
-    def feature_gradient(net: OneHidden, base: Tensor | None, gradient: Tensor) -> Tensor:
+    def feature_gradient(net: OneHidden, base: Tensor | None, gradient: Tensor, onto: Tensor | None = None) -> Tensor:
         """See :class:`pfdl.decorrelation.kernels.one_hidden.Backend`."""
-        out = torch.empty(net.u.shape, dtype=torch.float32, device=net.u.device)
+        out = torch.empty(net.u.shape, dtype=torch.float32, device=net.u.device) if onto is None else onto
         for rows in _turns(net):
-            _feature_gradient(net.rows(rows), base, gradient[rows], out[rows])
+            _feature_gradient(net.rows(rows), base, gradient[rows], out[rows], onto is not None)
         return out
 
 
@@ -84,14 +88,14 @@ def _predict(net: OneHidden, out: Tensor) -> Tensor:
     return base
 
 
-def _feature_gradient(net: OneHidden, base: Tensor | None, gradient: Tensor, out: Tensor) -> None:
+def _feature_gradient(net: OneHidden, base: Tensor | None, gradient: Tensor, out: Tensor, add: bool) -> None:
     n, p, h, visible = _sizes(net)
     base = _base(net) if base is None else base
     prefix, total = _delta(net, base, gradient)
     tile = _tile(net)
     triton_kernels.feature_gradient[(_tiles(n, tile["ROWS"]), _tiles(p, _features(p)))](
         net.u, gradient, net.weight, net.offset, net.readout, base, prefix, total, out, n, p, h, visible,
-        STRICT=net.strict, GELU=net.activation == "gelu", enable_fp_fusion=False, **tile,
+        ADD=add, STRICT=net.strict, GELU=net.activation == "gelu", enable_fp_fusion=False, **tile,
     )  # fmt: skip
 
 
@@ -99,42 +103,40 @@ def _parameter_gradients(net: OneHidden, base: Tensor | None, gradient: Tensor) 
     base = _base(net) if base is None else base
     prefix, total = _delta(net, base, gradient)
     if net.strict:
-        correction, readout = _strict_sums(net, base, prefix, gradient)
-        offset = total.sum(0)
+        weight, readout, offset, constant = _strict_sums(net, base, prefix, total, gradient)
     else:
-        correction, offset, readout = _indexed_sums(net, base, gradient)
-    seen = net.u[:, : net.weight.shape[0]].to(torch.float32)
-    return ParameterGradients(
-        weight=torch.addmm(correction, total.T, seen, beta=-1, out=correction),
-        offset=offset,
-        readout=readout.view(-1, readout.shape[-1]).sum(0, keepdim=True),
-        constant=gradient.sum().view(1),
-        shared=total,
-    )
+        weight, offset, readout, constant = _indexed_sums(net, base, total, gradient)
+    return ParameterGradients(weight, offset, readout[None], constant, total)
 
 
-def _indexed_sums(net: OneHidden, base: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _indexed_sums(net: OneHidden, base: Tensor, total: Tensor, gradient: Tensor) -> tuple[Tensor, ...]:
+    """Return the gradients of W (h, p), of the offsets, of v and of c."""
     n, p, h, _ = _sizes(net)
     features, units, warps = INDEXED_PARAMETER_TILE
     blocks = _tiles(p, features)
-    correction, offset, readout = _empty(net, h, p), _empty(net, p, h), _empty(net, blocks, h)
+    weight, offset, sums = _empty(net, h, p), _empty(net, p, h), _empty(net, blocks, h + 1)
     triton_kernels.indexed_parameter_sums[(blocks, _tiles(h, units))](
-        net.u, gradient, net.weight, net.offset, net.readout, base, correction, offset, readout, n, p, h,
+        net.u, gradient, net.weight, net.offset, net.readout, base, total, weight, offset, sums, n, p, h,
         GELU=net.activation == "gelu", UNITS=units, FEATURES=features, num_warps=warps,
     )  # fmt: skip
-    return correction, offset, readout
+    return weight, offset, *sums.sum(0).split([h, 1])
 
 
-def _strict_sums(net: OneHidden, base: Tensor, prefix: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
+def _strict_sums(net: OneHidden, base: Tensor, prefix: Tensor, total: Tensor, gradient: Tensor) -> tuple[Tensor, ...]:
+    """Return the gradients of W (h, p − 1), of v, of the offsets and of c."""
     n, p, h, visible = _sizes(net)
     rows, units, warps = STRICT_PARAMETER_TILE
     parts, blocks = _tiles(n, rows), _tiles(p, _features(p))
-    correction, readout = _empty(net, parts, visible, h), _empty(net, parts, blocks, h)
+    of_parts, sums = _empty(net, parts, visible, h), _empty(net, parts * blocks, 2 * h + 1)
     triton_kernels.strict_parameter_sums[(parts, _tiles(h, units), blocks)](
-        net.u, gradient, net.weight, net.offset, net.readout, base, prefix, correction, readout, n, p, h, visible,
+        net.u, gradient, net.weight, net.offset, net.readout, base, prefix, total, of_parts, sums, n, p, h, visible,
         GELU=net.activation == "gelu", ROWS=rows, UNITS=units, FEATURES=_features(p), num_warps=warps,
     )  # fmt: skip
-    return correction.sum(0).T.contiguous(), readout
+    weight, side = _empty(net, h, visible), TRANSPOSED_SIDE
+    triton_kernels.sum_transposed[(_tiles(visible, side), _tiles(h, side))](
+        of_parts, weight, parts, visible, h, SIDE=side
+    )
+    return weight, *sums.sum(0).split([h, h, 1])
 
 
 def _base(net: OneHidden) -> Tensor:
@@ -149,8 +151,8 @@ def _base(net: OneHidden) -> Tensor:
     )
     if not net.strict:
         return own.sum(0) if net.shared is None else own.sum(0).add_(net.shared)
-    _scan(own, following)
-    return own if net.shared is None else own.add_(net.shared)
+    base, _ = _scan(own, following)
+    return base if net.shared is None else base.add_(net.shared)
 
 
 def _delta(net: OneHidden, base: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
@@ -163,20 +165,20 @@ def _delta(net: OneHidden, base: Tensor, gradient: Tensor) -> tuple[Tensor, Tens
         net.u, gradient, net.weight, net.offset, net.readout, base, sums, n, p, h, visible,
         STRICT=net.strict, GELU=net.activation == "gelu", enable_fp_fusion=False, **tile,
     )  # fmt: skip
-    if net.strict:
-        return sums, _scan(sums, None)
-    return sums, sums.sum(0)
+    return _scan(sums, None) if net.strict else (sums, sums.sum(0))
 
 
-def _scan(own: Tensor, following: Tensor | None) -> Tensor:
-    """Turn block sums into prefix sums, in place, add following's suffix sums, and return the total of own."""
+def _scan(own: Tensor, following: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return own's sums before each block, with following's from it on added, and without following own's total."""
     blocks, n, h = own.shape
-    total = torch.empty(n, h, dtype=own.dtype, device=own.device)
-    triton_kernels.scan_blocks[(_tiles(n * h, SCAN_LENGTH),)](
-        own, own if following is None else following, total, blocks, n * h,
-        SUFFIX=following is not None, LENGTH=SCAN_LENGTH,
+    out, total = torch.empty_like(own), own.new_empty(n, h)
+    all_blocks = 1 << (blocks - 1).bit_length()
+    length = max(8, SCAN_ELEMENTS // all_blocks)
+    triton_kernels.scan_blocks[(_tiles(n * h, length),)](
+        own, own if following is None else following, out, total, blocks, n * h,
+        SUFFIX=following is not None, LENGTH=length, BLOCKS=all_blocks,
     )  # fmt: skip
-    return total
+    return out, total
 
 
 def _sizes(net: OneHidden) -> tuple[int, int, int, int]:

@@ -102,28 +102,22 @@ def block_sums(
         tl.store(following + place, shifted, mask=inside)
 
 
-# In place, along the blocks: own becomes its exclusive prefix sum; following's inclusive suffix sum is added.
+# Along the blocks: the sum of own before each of them, plus that of following from it on, or the total of own. All
+# blocks are read at once, because each read waits for the memory.
 @triton.jit
-def scan_blocks(own, following, total, blocks, size, SUFFIX: constexpr, LENGTH: constexpr):
+def scan_blocks(own, following, out, total, blocks, size, SUFFIX: constexpr, LENGTH: constexpr, BLOCKS: constexpr):
     place = tl.program_id(0) * LENGTH + tl.arange(0, LENGTH)
-    inside = place < size
-    running = tl.zeros((LENGTH,), tl.float32)
-    here = own + place
-    for _ in range(blocks):
-        value = tl.load(here, mask=inside, other=0.0)
-        tl.store(here, running, mask=inside)
-        running += value
-        here += size
-    tl.store(total + place, running, mask=inside)
+    block = tl.arange(0, BLOCKS)
+    inside = (block < blocks)[:, None] & (place < size)[None, :]
+    where = block[:, None] * size + place[None, :]
+    earlier = tl.load(own + where - size, mask=inside & (block > 0)[:, None], other=0.0)
+    result = tl.cumsum(earlier, axis=0)
     if SUFFIX:
-        suffix = tl.zeros((LENGTH,), tl.float32)
-        there = following + (blocks - 1) * size + place
-        for _ in range(blocks):
-            here -= size
-            suffix += tl.load(there, mask=inside, other=0.0)
-            prefix = tl.load(here, mask=inside, other=0.0)
-            tl.store(here, prefix + suffix, mask=inside)
-            there -= size
+        result += tl.cumsum(tl.load(following + where, mask=inside, other=0.0), axis=0, reverse=True)
+    else:
+        last = tl.load(own + (blocks - 1) * size + place, mask=place < size, other=0.0)
+        tl.store(total + place, tl.sum(earlier, axis=0) + last, mask=place < size)
+    tl.store(out + where, result, mask=inside)
 
 
 # Ũ: one program for a tile of rows and a block of features, over all hidden units.
@@ -175,11 +169,11 @@ def delta_sums(
     tl.store(sums + place, acc, mask=(row < n)[:, None] & (unit < h)[None, :])
 
 
-# The gradient of the features. prefix is L at the start of each block (strict), total is Δ.
+# The gradient of the features, added to what out has if ADD. prefix is L at the start of each block (strict), total Δ.
 @triton.jit
 def feature_gradient(
     u, gradient, weight, offset, readout, base, prefix, total, out, n, p, h, visible,
-    STRICT: constexpr, GELU: constexpr, ROWS: constexpr, UNITS: constexpr, FEATURES: constexpr,
+    ADD: constexpr, STRICT: constexpr, GELU: constexpr, ROWS: constexpr, UNITS: constexpr, FEATURES: constexpr,
 ):  # fmt: skip
     block = tl.program_id(1)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -208,14 +202,17 @@ def feature_gradient(
                 value = tl.sum((whole - delta) * w_j[None, :], axis=1)
             result = tl.where(column[None, :] == t, result + value[:, None], result)
     place = row[:, None] * p + first + column[None, :]
-    tl.store(out + place, result, mask=(row < n)[:, None] & (first + column < p)[None, :])
+    inside = (row < n)[:, None] & (first + column < p)[None, :]
+    if ADD:
+        result += tl.load(out + place, mask=inside, other=0.0)
+    tl.store(out + place, result, mask=inside)
 
 
-# Indexed sharing: what the gradients of W, of the offsets and of v need beside Δ. Here a program keeps a tile of
-# features × hidden units and walks along the rows: the sums over rows stay in registers, in one fixed order.
+# Indexed sharing: the gradients of W and of the offsets; those of v and c of each block, side by side in sums. A
+# program keeps a tile of features × hidden units and walks along the rows: sums over rows stay in registers, in order.
 @triton.jit
 def indexed_parameter_sums(
-    u, gradient, weight, offset, readout, base, correction, offset_sums, readout_sums, n, p, h,
+    u, gradient, weight, offset, readout, base, total, of_weight, of_offset, sums, n, p, h,
     GELU: constexpr, UNITS: constexpr, FEATURES: constexpr,
 ):  # fmt: skip
     block = tl.program_id(0)
@@ -225,27 +222,33 @@ def indexed_parameter_sums(
     v = tl.load(readout + unit, mask=unit < h, other=0.0)
     w = tl.load(weight + j[:, None] * h + unit[None, :], mask=inside, other=0.0)
     e = tl.load(offset + j[:, None] * h + unit[None, :], mask=inside, other=0.0)
-    acc_correction = tl.zeros((FEATURES, UNITS), tl.float32)
+    acc_weight = tl.zeros((FEATURES, UNITS), tl.float32)
     acc_offset = tl.zeros((FEATURES, UNITS), tl.float32)
     acc_readout = tl.zeros((FEATURES, UNITS), tl.float32)
+    acc_constant = tl.zeros((FEATURES,), tl.float32)
     for i in range(n):
         u_i = tl.load(u + i * p + j, mask=j < p, other=0.0).to(tl.float32)
         g_i = tl.load(gradient + i * p + j, mask=j < p, other=0.0)
         start = tl.load(base + i * h + unit, mask=unit < h, other=0.0)
+        whole = tl.load(total + i * h + unit, mask=unit < h, other=0.0)
         pre = (start[None, :] + e) - u_i[:, None] * w
         delta = (g_i[:, None] * v[None, :]) * _slope(pre, GELU)
-        acc_correction += u_i[:, None] * delta
+        acc_weight += u_i[:, None] * (whole[None, :] - delta)
         acc_offset += delta
         acc_readout += g_i[:, None] * _activation(pre, GELU)
-    tl.store(correction + unit[None, :] * p + j[:, None], acc_correction, mask=inside)
-    tl.store(offset_sums + j[:, None] * h + unit[None, :], acc_offset, mask=inside)
-    tl.store(readout_sums + block * h + unit, tl.sum(acc_readout, axis=0), mask=unit < h)
+        acc_constant += g_i
+    tl.store(of_weight + unit[None, :] * p + j[:, None], acc_weight, mask=inside)
+    tl.store(of_offset + j[:, None] * h + unit[None, :], acc_offset, mask=inside)
+    here = sums + block * (h + 1)
+    tl.store(here + unit, tl.sum(acc_readout, axis=0), mask=unit < h)
+    tl.store(here + h, tl.sum(acc_constant, axis=0), mask=tl.program_id(1) == 0)
 
 
-# Strict sharing: the same, for a tile of rows that walks along the features, so the sums are of those rows only.
+# Strict sharing: the gradient of W of some rows, by coordinate; and side by side in sums those of v, of the offsets and
+# of c, of some rows and a block. Here a tile of rows walks along the features.
 @triton.jit
 def strict_parameter_sums(
-    u, gradient, weight, offset, readout, base, prefix, correction, readout_sums, n, p, h, visible,
+    u, gradient, weight, offset, readout, base, prefix, total, of_weight, sums, n, p, h, visible,
     GELU: constexpr, ROWS: constexpr, UNITS: constexpr, FEATURES: constexpr,
 ):  # fmt: skip
     part = tl.program_id(0)
@@ -255,7 +258,9 @@ def strict_parameter_sums(
     v = tl.load(readout + unit, mask=unit < h, other=0.0)
     state = _start(base, offset, row, unit, block, n, h, True)
     until = _tile(prefix + block * n * h, row, unit, n, h)
-    acc = tl.zeros((ROWS, UNITS), tl.float32)
+    whole = _tile(total, row, unit, n, h)
+    acc_readout = tl.zeros((ROWS, UNITS), tl.float32)
+    acc_constant = tl.zeros((ROWS,), tl.float32)
     for t in range(FEATURES):
         j = block * FEATURES + t
         u_j = _column(u, row, j, n, p)
@@ -263,10 +268,27 @@ def strict_parameter_sums(
         w_j = _weights(weight, j, unit, visible, h)
         pre, state = _advance(state, u_j, w_j, u, offset, row, unit, j, n, p, h, True)
         until += (g_j[:, None] * v[None, :]) * _slope(pre, GELU)
-        acc += g_j[:, None] * _activation(pre, GELU)
+        acc_readout += g_j[:, None] * _activation(pre, GELU)
+        acc_constant += g_j
         step = u_j - _column(u, row, j + 1, n, p)
         units = tl.where(j < visible, h, 0)
         place = (part * visible + j) * h + unit
-        tl.store(correction + place, tl.sum(step[:, None] * until, axis=0), mask=unit < units)
-    place = (part * tl.num_programs(2) + block) * h + unit
-    tl.store(readout_sums + place, tl.sum(acc, axis=0), mask=unit < h)
+        tl.store(of_weight + place, tl.sum(u_j[:, None] * whole - step[:, None] * until, axis=0), mask=unit < units)
+    here = sums + (part * tl.num_programs(2) + block) * (2 * h + 1)
+    tl.store(here + unit, tl.sum(acc_readout, axis=0), mask=unit < h)
+    of_offset = tl.where(block == 0, 1.0, 0.0) * tl.sum(whole, axis=0)  # Δ is that of all blocks
+    tl.store(here + h + unit, of_offset, mask=unit < h)
+    tl.store(here + 2 * h, tl.sum(acc_constant, axis=0), mask=tl.program_id(1) == 0)
+
+
+# The sum over parts of a (rows, columns) matrix, transposed.
+@triton.jit
+def sum_transposed(parts, out, number, rows, columns, SIDE: constexpr):
+    row = tl.program_id(0) * SIDE + tl.arange(0, SIDE)
+    column = tl.program_id(1) * SIDE + tl.arange(0, SIDE)
+    inside = (row < rows)[:, None] & (column < columns)[None, :]
+    acc = tl.zeros((SIDE, SIDE), tl.float32)
+    for part in range(number):
+        acc += tl.load(parts + (part * rows + row)[:, None] * columns + column[None, :], mask=inside, other=0.0)
+    place = column[:, None] * rows + row[None, :]
+    tl.store(out + place, tl.trans(acc), mask=(column < columns)[:, None] & (row < rows)[None, :])

@@ -8,6 +8,7 @@ from typing import Any
 
 from pfdl._internal.validation import check_choice
 from pfdl.experiments.objectives import needs_contexts, weighs_samples
+from pfdl.experiments.rivals import ACTING
 from pfdl.objectives import list_objectives
 
 
@@ -109,6 +110,8 @@ FACTORS: dict[str, StudyRow] = {
     ),
 }
 
+RIVALS: dict[str, StudyRow] = {key: StudyRow(*rival) for key, rival in ACTING.items()}
+
 EARLIER: dict[str, StudyRow] = {
     "groupdro-contexts": StudyRow(
         "GroupDRO, groups = inferred contexts (not class × context)", "groupdro", contexts="inferred"
@@ -116,7 +119,7 @@ EARLIER: dict[str, StudyRow] = {
 }
 """Rows of published results that this version cannot run."""
 
-ROWS = {**METHODS, **FACTORS}
+ROWS = {**METHODS, **RIVALS, **FACTORS}
 
 
 def find_row(key: str, *, measured: bool = False) -> StudyRow:

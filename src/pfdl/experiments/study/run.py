@@ -13,12 +13,13 @@ import pandas as pd
 import torch
 from rich.console import Console
 from sklearn.metrics import normalized_mutual_info_score
+from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 
 from pfdl._internal.files import write_atomically
 from pfdl._internal.progress import counting
 from pfdl._internal.runs import claim
-from pfdl._internal.validation import check_count
+from pfdl._internal.validation import check_choice, check_count
 from pfdl.contexts import refit_readout, worst_group_accuracy
 from pfdl.contexts.inference import infer_contexts
 from pfdl.data.context_images import HIDDEN_CONTEXT
@@ -27,18 +28,27 @@ from pfdl.experiments.grid import run_grid, unfinished
 from pfdl.experiments.images import image_store
 from pfdl.experiments.study.data import WHOLE, Split, StudyData
 from pfdl.experiments.study.rows import find_row
-from pfdl.experiments.training import DivergedError, TrainingSettings, predict, train
+from pfdl.experiments.training import DivergedError, Progress, Samples, TrainingSettings, predict, train
 from pfdl.experiments.workers import Workers
 from pfdl.vision.features import embed
 from pfdl.vision.refit import with_readout
 
 ESS, NUMBER, AGREEMENT = "effective sample size", "contexts found", "agreement with true contexts"
 DIVERGED = "diverged"
+CHOSEN = ", chosen epoch"
+"""Ends the name of a test of the epoch that held-out samples chose."""
+
 NOT_ACCURACY = (ESS, NUMBER, AGREEMENT, DIVERGED)
 """What results.csv has in the column of tests that is no accuracy."""
 
 INFERRED = {"inferred": "auto", "errors": "errors"}
 """How contexts are inferred, by what a row says of them."""
+
+SELECT = ("last", "accuracy", "worst-group")
+"""Rules for the epoch that counts."""
+
+HELD_OUT = 0.1
+"""Share of the training samples by which an epoch is chosen."""
 
 COLUMNS = ("dataset", "row", "seed", "test", "value")
 """Of ``results.csv``."""
@@ -54,6 +64,9 @@ class StudyConfig:
         first_seed: The first of them; what was tried while a method was made should have others.
         epochs: Passes over the training samples.
         learning_rate: Of SGD.
+        select: The epoch that counts. ``"last"``; or beside it the one that does best on a tenth of the training
+            samples, held out: by its ``"accuracy"``, or by its ``"worst-group"``, whose contexts are inferred except
+            for oracles. The rule is the same for all rows.
     """
 
     rows: tuple[str, ...]
@@ -61,6 +74,10 @@ class StudyConfig:
     first_seed: int = 0
     epochs: int = 30
     learning_rate: float = 0.01
+    select: str = "last"
+
+    def __post_init__(self) -> None:
+        check_choice("select", self.select, SELECT)
 
 
 def run(
@@ -145,6 +162,7 @@ def run_task(
     images: Mapping[StudyData, Path],
     epochs: int,
     learning_rate: float,
+    select: str = "last",
     **dataset: Any,
 ) -> list[dict[str, Any]]:
     """Train one row with one seed and test it.
@@ -156,6 +174,7 @@ def run_task(
         images: For each data set of images, where they are stored.
         epochs: Passes over the training samples.
         learning_rate: Of SGD.
+        select: See :class:`StudyConfig`.
         **dataset: What :class:`pfdl.experiments.study.data.StudyData` takes.
 
     Returns:
@@ -167,6 +186,14 @@ def run_task(
     what, place = find_row(row), StudyData(**dataset)
     split = place.split(seed, images.get(place))
     environments = _environments(what.contexts, split, seed)
+    chooser = None
+    if select != "last":
+        kept, held_out = _hold_out(split.train.labels, seed)
+        judged = _environments("known" if what.contexts == "known" else "inferred", split, seed)[held_out]
+        inputs, labels, _ = split.train
+        chooser = _Chooser(Samples(inputs[held_out], labels[held_out], judged), select, device)
+        split = split._replace(train=Samples(*(part[kept] for part in split.train)))
+        environments = environments[kept]
     settings = TrainingSettings(
         objective=what.objective,
         settings=what.settings,
@@ -183,23 +210,63 @@ def run_task(
     model = split.make_model(what.width)
     values: dict[str, float] = {}
     try:
-        metrics = train(settings, model, split.train, environments, device=device)
-        if what.refit and int(environments.max()) > 0:  # with one context there is nothing to balance
-            model = _refitted(model, split, environments, seed, device)
+        metrics = train(settings, model, split.train, environments, device=device, after_epoch=chooser)
         values[ESS] = metrics.get("effective_sample_size", 1.0)
     except DivergedError:
         values[DIVERGED] = 1.0
+    refit = what.refit and int(environments.max()) > 0 and DIVERGED not in values
+    for remark in ("", CHOSEN) if chooser is not None else ("",):
+        if chooser is not None and remark:
+            model.load_state_dict(chooser.best)
+            values[f"validation, {select}"] = 100 * chooser.score
+        # With one context there is nothing to balance, and the last layer stays.
+        tested = _refitted(model, split, environments, seed, device) if refit else model
+        values |= {f"{name}{remark}": value for name, value in _accuracies(tested, split, device).items()}
+    if what.contexts in INFERRED:
+        values[NUMBER] = len(set(environments.tolist()))
+    if what.contexts in INFERRED and split.has_contexts:
+        values[AGREEMENT] = float(normalized_mutual_info_score(split.train.contexts, environments))
+    return [{"dataset": place.name, "test": test, "value": value} for test, value in values.items()]
+
+
+def _accuracies(model: nn.Module, split: Split, device: str) -> dict[str, float]:
+    """Return accuracy in percent by test set; of a whole test set also that of its worst class or group."""
+    values = {}
     for name, test in split.tests.items():
         predicted = predict(model, test.inputs, device=device)
         values[name] = 100 * float((predicted == test.labels).double().mean())
         if name == WHOLE:
             worst = worst_group_accuracy(predicted, test.labels, test.contexts)
             values["worst group" if split.has_contexts else "worst class"] = 100 * worst
-    if what.contexts in INFERRED:
-        values[NUMBER] = len(set(environments.tolist()))
-    if what.contexts in INFERRED and split.has_contexts:
-        values[AGREEMENT] = float(normalized_mutual_info_score(split.train.contexts, environments))
-    return [{"dataset": place.name, "test": test, "value": value} for test, value in values.items()]
+    return values
+
+
+class _Chooser:
+    """Remembers the weights of the epoch that does best on held-out samples; called after every epoch."""
+
+    def __init__(self, held_out: Samples, select: str, device: str) -> None:
+        self.held_out, self.select, self.device = held_out, select, device
+        self.score = -1.0
+        self.best: dict[str, Tensor] = {}
+
+    def __call__(self, progress: Progress) -> None:
+        inputs, labels, contexts = self.held_out
+        predicted = predict(progress.model, inputs, device=self.device)
+        if self.select == "accuracy":
+            score = float((predicted == labels).double().mean())
+        else:
+            score = worst_group_accuracy(predicted, labels, contexts)
+        if score > self.score:
+            self.score = score
+            self.best = {name: value.clone() for name, value in progress.model.state_dict().items()}
+
+
+def _hold_out(labels: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+    """Return the rows that are trained on and those that are held out, the same share of each class."""
+    kept, held_out = train_test_split(
+        torch.arange(len(labels)).numpy(), test_size=HELD_OUT, stratify=labels.numpy(), random_state=seed
+    )
+    return torch.from_numpy(kept).sort().values, torch.from_numpy(held_out).sort().values
 
 
 def _environments(contexts: str, split: Split, seed: int) -> Tensor:

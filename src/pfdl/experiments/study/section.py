@@ -13,7 +13,7 @@ import pandas as pd
 from pfdl._internal.runs import Run
 from pfdl.experiments.pairing import PairedDifference, paired
 from pfdl.experiments.study.data import SHIFTED, TESTS
-from pfdl.experiments.study.rows import FACTORS, METHODS, StudyRow, find_row
+from pfdl.experiments.study.rows import FACTORS, METHODS, RIVALS, StudyRow, find_row
 from pfdl.experiments.study.run import AGREEMENT, COLUMNS, DIVERGED, ESS, NOT_ACCURACY, NUMBER
 from pfdl.report.blocks import Block, Heading, Section, Text
 from pfdl.report.plots import Plot, Series
@@ -25,7 +25,8 @@ TITLE = "Study of methods under context shift"
 ACTS_BELOW = 0.999
 INTRODUCTION = (
     "Many small trainings that differ in the objective alone: the same first weights, the same splits. The last epoch "
-    "counts; nothing is selected. Oracles know the true contexts of training samples. Differences are paired, ± is "
+    "counts, and nothing is selected, except where a test names a chosen epoch: held-out training samples chose that. "
+    "Oracles know the true contexts of training samples. Differences are paired, ± is "
     "their standard error, differences beyond two standard errors are bold, and p is of a paired t-test, uncorrected "
     "for the number of rows. A training that diverged counts with what was left of it. Effective sample size is a "
     "share of the batch; a weighting that changes it by less than 0.1 % did not act: it is plain training under "
@@ -108,10 +109,8 @@ def describe(results: pd.DataFrame, *, against: str | None = None, plots: bool =
 def rows_of(results: pd.DataFrame) -> list[str]:
     """Return the rows there are: methods first, then variants, then others."""
     present = dict.fromkeys(results["row"])
-    return [
-        *(row for row in (*METHODS, *FACTORS) if row in present),
-        *(row for row in present if row not in METHODS and row not in FACTORS),
-    ]
+    ordered = [*METHODS, *RIVALS, *FACTORS]
+    return [*(row for row in ordered if row in present), *(row for row in present if row not in ordered)]
 
 
 def tests_of(part: pd.DataFrame) -> list[str]:

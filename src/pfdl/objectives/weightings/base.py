@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from pfdl._internal.cuda_graphs import Captured
 from pfdl._internal.modules import AtomicModule
 from pfdl._internal.validation import is_plain_tensor
 from pfdl.objectives.base import FromData
@@ -34,6 +35,7 @@ class Weighting(FromData, AtomicModule):
 
     def __init__(self) -> None:
         super().__init__()
+        self.captured = Captured()  # the inner loops of some weightings are hundreds of small launches
         self.effective_sample_size: Tensor | None = None
         self.effective_share: Tensor | None = None
 

@@ -49,10 +49,12 @@ class CNBB(Weighting):
     def forward(self, features: Tensor) -> Tensor:
         """Learn the weights of a batch of features, shape (n, p)."""
         check_matrix("features", features)
-        return self.finish(self._learn(features.detach().float()).softmax(0))
+        settings = (self.steps, self.learning_rate, self.size_weight)
+        (logits,) = self.captured.run(self._learn, [features.detach().float()], settings)
+        return self.finish(logits.softmax(0))
 
     @torch.no_grad()
-    def _learn(self, f: Tensor) -> Tensor:
+    def _learn(self, f: Tensor) -> list[Tensor]:
         """Run Adam on the logits, with the gradient in closed form: launching a backward pass took most of it."""
         n = len(f)
         logits = f.new_zeros(n)
@@ -65,7 +67,7 @@ class CNBB(Weighting):
             mean_square.lerp_(gradient.square(), 1 - _DECAY)
             size = (mean_square / (1 - _DECAY**step)).sqrt() + _EPSILON
             logits.addcdiv_(momentum, size, value=-self.learning_rate / (1 - _MOMENTUM**step))
-        return logits
+        return [logits]
 
 
 def balance_loss(f: Tensor, weights: Tensor) -> Tensor:

@@ -47,8 +47,12 @@ class DWR(Weighting):
     def forward(self, features: Tensor) -> Tensor:
         """Learn the weights of a batch of features, shape (n, p)."""
         check_matrix("features", features)
-        x = features.detach().float()
-        return self.finish(decorrelating_weights(x, steps=self.steps, learning_rate=self.learning_rate).weights)
+        settings = (self.steps, self.learning_rate)
+        (weights,) = self.captured.run(self._learn, [features.detach().float()], settings)
+        return self.finish(weights)
+
+    def _learn(self, x: Tensor) -> list[Tensor]:
+        return [decorrelating_weights(x, steps=self.steps, learning_rate=self.learning_rate).weights]
 
 
 class LearntWeights(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -11,9 +10,6 @@ from torch import Tensor
 
 from pfdl._internal.validation import check_count, check_matrix, check_number, describe_non_finite, is_plain_tensor
 from pfdl.objectives.weightings.base import Weighting, check_state
-
-MAPPED_AT_ONCE = 1 << 26
-"""Numbers of mapped features that are kept at a time."""
 
 WARM_BATCHES = 10
 """Batches over which the memory is a plain mean, before it becomes a moving average."""
@@ -80,7 +76,9 @@ class StableNet(Weighting):
         check_matrix("features", features)
         u = features.detach().float()
         self._check(u)
-        logits = self._learn(u)
+        memory = [self.memory_features, self.memory_weights] if self.memory_features.numel() else []
+        settings = (self.functions, self.steps, self.learning_rate, self.momentum, self.balance)
+        (logits,) = self.captured.run(self._learn, [u, *draw_maps(u, self.functions, self.steps), *memory], settings)
         if self.training:
             if problem := describe_non_finite("the weights of StableNet", logits[None]):
                 raise ValueError(problem)
@@ -88,27 +86,21 @@ class StableNet(Weighting):
         return self.finish(logits.softmax(0))
 
     @torch.no_grad()
-    def _learn(self, u: Tensor) -> Tensor:
+    def _learn(self, u: Tensor, frequency: Tensor, phase: Tensor, *memory: Tensor) -> list[Tensor]:
         """Run SGD with momentum on θ, with the gradient in closed form: launching a backward pass took most of it."""
         logits = torch.ones_like(u[:, 0])
         velocity = torch.zeros_like(logits)
-        with_memory = torch.cat([u, self.memory_features]) if self.memory_features.numel() else u
-        for step, mapped in enumerate(self._maps(with_memory)):
-            everyone = torch.cat([logits, self.memory_weights]).softmax(0)
+        with_memory, *remembered = (torch.cat([u, memory[0]]), memory[1]) if memory else (u,)
+        for step in range(self.steps):
+            mapped = fourier_features(with_memory, frequency[step], phase[step])
+            everyone = torch.cat([logits, *remembered]).softmax(0)
             gradient = dependence_gradient(mapped, everyone) / self.balance
             own, weights = everyone[: len(u)], logits.softmax(0)
             slope = own * (gradient[: len(u)] - everyone @ gradient)  # through the softmax over all
             slope += 2 * weights * (weights - weights @ weights)
             velocity.mul_(self.momentum).add_(slope)
             logits.add_(velocity, alpha=-self.learning_rate * (1.0 if 2 * step < self.steps else 0.1))
-        return logits
-
-    def _maps(self, u: Tensor) -> Iterator[Tensor]:
-        """Yield the maps of each step; those of several steps are made at once, as far as memory allows."""
-        at_once = max(1, MAPPED_AT_ONCE // max(1, self.functions * u.numel()))
-        for start in range(0, self.steps, at_once):
-            draws = [draw_maps(u, self.functions) for _ in range(min(at_once, self.steps - start))]
-            yield from fourier_features(u, *(torch.stack(drawn) for drawn in zip(*draws, strict=True)))
+        return [logits]
 
     def _check(self, u: Tensor) -> None:
         """Refuse what would spoil the memory for all later batches."""
@@ -147,23 +139,18 @@ class StableNet(Weighting):
         self.batches_seen += 1
 
 
-def random_fourier_features(u: Tensor, functions: int) -> Tensor:
-    """Map each feature by random functions: (n, p) to (functions, n, p)."""
-    return fourier_features(u, *draw_maps(u, functions))
-
-
-def draw_maps(u: Tensor, functions: int) -> tuple[Tensor, Tensor]:
-    """Draw a frequency for each function and a phase for each of its features."""
-    frequency = torch.randn(functions, 1, 1, device=u.device, dtype=u.dtype)
-    return frequency, 2 * math.pi * torch.rand(functions, 1, u.shape[1], device=u.device, dtype=u.dtype)
+def draw_maps(u: Tensor, functions: int, steps: int) -> tuple[Tensor, Tensor]:
+    """Draw for each step a frequency for each function, and a phase for each of its features."""
+    frequency = torch.randn(steps, functions, 1, 1, device=u.device, dtype=u.dtype)
+    return frequency, 2 * math.pi * torch.rand(steps, functions, 1, u.shape[1], device=u.device, dtype=u.dtype)
 
 
 def fourier_features(u: Tensor, frequency: Tensor, phase: Tensor) -> Tensor:
-    """Map each feature, (n, p), by functions of shape (…, functions, 1, 1) and (…, functions, 1, p)."""
+    """Map each feature, (n, p), by frequencies (functions, 1, 1) and phases (functions, 1, p): (functions, n, p)."""
     angle = frequency * u + phase
     angle = angle - angle.amin(-1, keepdim=True)
     angle = angle / angle.amax(-1, keepdim=True).clamp(min=torch.finfo(u.dtype).tiny) * (math.pi / 2)
-    return math.sqrt(2 / frequency.shape[-3]) * (angle.cos() + angle.sin())
+    return math.sqrt(2 / len(frequency)) * (angle.cos() + angle.sin())
 
 
 def dependence(mapped: Tensor, weights: Tensor) -> Tensor:

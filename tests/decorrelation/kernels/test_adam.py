@@ -1,0 +1,117 @@
+"""The step of Adam that the GPU takes, against PyTorch's in float64; on a GPU or in Triton's interpreter."""
+
+import copy
+import os
+
+import pytest
+import torch
+
+from pfdl.decorrelation.kernels import AdamStep
+
+INTERPRETING = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+needs_triton = pytest.mark.skipif(
+    not (INTERPRETING or torch.cuda.is_available()), reason="no GPU and no interpreter: see test_interpreter.py"
+)
+KINDS = {
+    "adam": (torch.optim.Adam, {"lr": 0.01}),
+    "adam with decay": (torch.optim.Adam, {"lr": 0.1, "betas": (0.0, 0.99), "weight_decay": 0.3}),
+    "adamw": (torch.optim.AdamW, {"lr": 0.1, "eps": 1e-3, "weight_decay": 0.2}),
+}
+
+
+def parameters():
+    torch.manual_seed(0)
+    shapes = [(3, 7), (3,), (1, 3), (1,)]
+    return [torch.nn.Parameter(torch.randn(shape, device=DEVICE)) for shape in shapes]
+
+
+def gradients_of(values):
+    return [torch.randn_like(value) * 3 for value in values]
+
+
+def stepped(kind, **options):
+    """Return an optimiser that has taken one step, and its parameters."""
+    values = parameters()
+    make, settings = KINDS[kind]
+    optimizer = make(values, **settings, fused=True, **options)
+    for value, gradient in zip(values, gradients_of(values), strict=True):
+        value.grad = gradient
+    optimizer.step()
+    optimizer.zero_grad()
+    return optimizer, values
+
+
+@pytest.fixture
+def short_programs(monkeypatch):
+    if INTERPRETING:  # several programs for a parameter
+        monkeypatch.setattr("pfdl.decorrelation.kernels.triton_adam.LENGTH", 4)
+
+
+@needs_triton
+@pytest.mark.usefixtures("short_programs")
+@pytest.mark.parametrize("kind", KINDS)
+def test_triton_takes_the_step_of_pytorch(kind):
+    optimizer, values = stepped(kind)
+    twins = [torch.nn.Parameter(value.detach().double().cpu()) for value in values]
+    make, settings = KINDS[kind]
+    reference = make(twins, **settings)
+    reference.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    for state in reference.state.values():
+        state.update({name: value.cpu() for name, value in state.items()})
+    seen = torch.zeros((), device=DEVICE)
+    for _ in range(3):
+        gradients = gradients_of(values)
+        for twin, gradient in zip(twins, gradients, strict=True):
+            twin.grad = gradient.double().cpu()
+        reference.step()
+        step = AdamStep.of(optimizer, values)
+        step.take(gradients, torch.ones(5, device=DEVICE), seen)
+    for value, twin in zip(values, twins, strict=True):
+        torch.testing.assert_close(value.detach().double().cpu(), twin.detach(), rtol=2e-6, atol=1e-7)
+        for name, wanted in reference.state[twin].items():
+            found = optimizer.state[value][name].double().cpu()
+            torch.testing.assert_close(found, wanted.double(), rtol=2e-6, atol=1e-7)
+    assert seen == 0
+
+
+@needs_triton
+@pytest.mark.usefixtures("short_programs")
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, 1e30])
+@pytest.mark.parametrize("place", ["gradient", "loss"])
+def test_triton_skips_what_is_not_finite(place, value):
+    optimizer, values = stepped("adam")
+    before = copy.deepcopy(optimizer.state_dict()), [x.detach().clone() for x in values]
+    gradients, unexplained, seen = gradients_of(values), torch.ones(5, device=DEVICE), torch.zeros((), device=DEVICE)
+    if place == "gradient":
+        gradients[0][2, 6] = value  # 1e30: its square is not finite
+    else:
+        unexplained[4] = value if value != 1e30 else -torch.inf
+    AdamStep.of(optimizer, values).take(gradients, unexplained, seen)
+    assert seen == 1
+    torch.testing.assert_close(optimizer.state_dict(), before[0], rtol=0, atol=0)
+    assert all(torch.equal(x, y) for x, y in zip(values, before[1], strict=True))
+    AdamStep.of(optimizer, values).take(gradients_of(values), torch.ones(5, device=DEVICE), seen)
+    assert seen == 1  # never lowered
+    assert not any(torch.equal(x, y) for x, y in zip(values, before[1], strict=True))
+
+
+def test_other_optimisers_take_their_steps_themselves(monkeypatch):
+    monkeypatch.setattr("pfdl.decorrelation.kernels.adam.has_triton_for", lambda device: True)
+    optimizer, values = stepped("adam")
+    assert AdamStep.of(optimizer, values) is not None
+    assert AdamStep.of(optimizer, values[:3]) is None
+    optimizer.register_step_post_hook(lambda *_: None)
+    assert AdamStep.of(optimizer, values) is None
+    for options in ({"amsgrad": True}, {"maximize": True}):
+        assert AdamStep.of(*stepped("adam", **options)) is None
+    values = parameters()
+    assert AdamStep.of(torch.optim.Adam(values, fused=True), values) is None  # without a state yet
+    assert AdamStep.of(torch.optim.SGD(values), values) is None
+    assert AdamStep.of(torch.optim.Adam([{"params": values[:2]}, {"params": values[2:]}]), values) is None
+    half = [torch.nn.Parameter(value.detach().double()) for value in values]
+    optimizer = torch.optim.Adam(half, fused=True)
+    for value in half:
+        value.grad = torch.ones_like(value)
+    optimizer.step()
+    assert AdamStep.of(optimizer, half) is None
