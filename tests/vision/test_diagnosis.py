@@ -141,6 +141,10 @@ def test_what_to_try_next_is_the_same_training_but_for_the_contexts_and_is_not_w
     assert "--objective erm --contexts known" in command
     assert "--sampler groups" in command
     assert command.endswith(f"-o {tmp_path / 'run-groups'}")
+    both = replace(tried, objective="erm", sampler="groups")
+    sentence, command = replace(found, training=both).next_step("data.csv")
+    assert sentence.startswith("Add training images of the affected classes")
+    assert command.startswith("pfdl train MORE_DATA --backbone mlp --objective erm")
 
 
 def test_other_data_than_that_of_the_training_is_judged_by_the_training_mixture(tmp_path):

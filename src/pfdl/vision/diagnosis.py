@@ -140,11 +140,13 @@ class ImageDiagnosis:
         name = self.folder.name
         for suffix in tries:
             name = name.removesuffix(f"-{suffix}")
-        for suffix, (sentence, config) in tries.items():
-            if config != now:
-                folder = self.folder.with_name(f"{name}-{suffix}{'' if config.confirm else '-unconfirmed'}")
-                return sentence, f"pfdl train {images} {shlex.join([*config.options(), '-o', str(folder)])}"
-        raise AssertionError("one training cannot be like two others")
+        tried = [config for _, config in tries.values()]
+        if now == tried[-1]:
+            more = shlex.join([*now.options(), "-o", str(self.folder.with_name(f"{name}-more"))])
+            return "Add training images of the affected classes in other contexts.", f"pfdl train MORE_DATA {more}"
+        suffix, (sentence, config) = list(tries.items())[now == tried[0]]
+        folder = self.folder.with_name(f"{name}-{suffix}{'' if config.confirm else '-unconfirmed'}")
+        return sentence, f"pfdl train {images} {shlex.join([*config.options(), '-o', str(folder)])}"
 
 
 def _read_training(trained: TrainedModel) -> TrainingConfig:
