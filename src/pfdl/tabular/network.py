@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from pfdl.decorrelation.decomposition import FeatureDecomposition
 from pfdl.decorrelation.functional import decomposition_loss
 from pfdl.tabular.moments import Moments
 from pfdl.tabular.screening import Unexplained, linear_decomposer
+from pfdl.tabular.walk import set_gradients
 
 FloatArray = NDArray[np.float64]
 
@@ -22,7 +24,7 @@ _HELD_OUT_SHARE, _MOST_HELD_OUT = 0.2, 20_000
 _ROWS_AT_A_TIME = 4096
 _PATIENCE = 5
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
-    "adam": torch.optim.Adam,
+    "adam": partial(torch.optim.Adam, fused=True),  # one call for all parameters of a small network
     "rmsprop": torch.optim.RMSprop,
     "sgd": torch.optim.SGD,
 }
@@ -128,11 +130,9 @@ class PaperTraining:
                 order, start = rng.permutation(len(X)), 0
             features, _ = _batch(X, None, order[start : start + size], moments)
             start += size
-            loss = decomposition_loss(features, g(features))
-            optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss = set_gradients(g, features)
             optimizer.step()
-        return g.double().eval(), float(loss.detach())
+        return g.double().eval(), float(loss)
 
 
 def _num_held_out(rows: int) -> int:

@@ -6,19 +6,17 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
-from sklearn.linear_model import LinearRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 
 from pfdl._internal.fitting import all_or_nothing
-from pfdl.tabular.linear import LinearRegressorBase
 from pfdl.tabular.validation import check_table
-from pfdl.tabular.weights import warn_if_few_rows_count
+from pfdl.tabular.weights import WeightedLeastSquares
 
 
-class SRDORegressor(LinearRegressorBase):
+class SRDORegressor(WeightedLeastSquares):
     """Weighted least squares under weights that make the table look like one with independent columns.
 
     Shen et al., "Stable Learning via Sample Reweighting", AAAI 2020. Every column is shuffled on its own, which keeps
@@ -36,7 +34,8 @@ class SRDORegressor(LinearRegressorBase):
         intercept_: Intercept.
         classifier_: The fitted classifier.
         sample_weight_: The weights, with mean 1.
-        effective_sample_size_: (Σw)² / Σw². Below a tenth of the rows, ``fit`` warns.
+        effective_sample_size_: (Σw)² / Σw². Below a tenth of the rows, ``fit`` warns; it also warns where the
+            fit is worse over all rows than the mean of y.
         n_features_in_: Number of columns seen in ``fit``.
         feature_names_in_: Their names, if X had any.
     """
@@ -64,8 +63,5 @@ class SRDORegressor(LinearRegressorBase):
         self.classifier_.fit(np.vstack([X, shuffled]), np.repeat([0, 1], len(X)))
         probability = self.classifier_.predict_proba(X)
         weight = probability[:, 1] / np.maximum(probability[:, 0], np.finfo(float).eps)
-        self.sample_weight_ = weight / weight.mean()
-        self.effective_sample_size_ = warn_if_few_rows_count(self.sample_weight_, "SRDO")
-        linear = LinearRegression(fit_intercept=self.fit_intercept).fit(X, y, sample_weight=self.sample_weight_)
-        self.coef_, self.intercept_ = linear.coef_, linear.intercept_
+        self._fit_under(weight, X, y)
         return self
