@@ -122,6 +122,7 @@ def test_predictions_are_a_table(trained, photos, tmp_path):
     result = invoke("predict", trained[0], photos / "test", "-o", output, "--device", "cpu")
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines()[-1] == str(output)
+    assert result.stderr == "Classifying on cpu …\n"  # one plain line, as there is no terminal
     rows = list(csv.DictReader(output.open()))
     assert len(rows) == 24
     right = sum(row["prediction"] in row["path"].split("/") for row in rows)
