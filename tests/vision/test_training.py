@@ -191,8 +191,11 @@ def test_without_a_terminal_progress_is_one_line_per_epoch(tmp_path, capsys):
     train(config, *tiny_data(), tmp_path / "run", device="cpu", progress=True)
     printed = capsys.readouterr()
     assert printed.out == ""
-    inferred, first, second = printed.err.splitlines()
+    inferred, advice, first, second = printed.err.splitlines()
     assert inferred == json.loads((tmp_path / "run" / "contexts.json").read_text())["sentence"]
+    assert inferred.startswith("All samples are one context")
+    assert advice.startswith("Training then knows the classes alone.")
+    assert "--no-confirm" in advice
     assert re.fullmatch(r"epoch 1/2: loss [\d.]+, accuracy [\d.]+, validation accuracy [\d.]+ \([\d.]+ s\)", first)
     assert second.startswith("epoch 2/2: ")
 
