@@ -204,7 +204,7 @@ def test_what_cannot_be_split_is_refused_before_anything_is_written(tmp_path):
     photos = make_folder(tmp_path / "photos", {"cat/sea": 3, "cat/sand": 3, "dog/sea": 3, "dog/sand": 3})
     result = CliRunner().invoke(app, ["study", str(photos), "--rows", "erm", "-o", str(tmp_path / "out")])
     assert result.exit_code == 2
-    assert "the images do not suffice for a training set at 5:1" in result.output
+    assert "there are too few images for a training set at 5:1" in result.output
     plain = make_folder(tmp_path / "plain", {"cat": 4, "dog": 4})
     result = CliRunner().invoke(app, ["study", str(plain), "--rows", "balance-known", "-o", str(tmp_path / "out")])
     assert result.exit_code == 2
