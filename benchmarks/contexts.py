@@ -1,80 +1,128 @@
-"""What finds contexts: pfdl.infer_contexts against the true contexts, from several descriptions of the images.
+"""Why contexts are believed or not: every check, for what pfdl.infer_contexts finds and for the true contexts.
 
-No test set is looked at. ``agreement`` is the normalised mutual information with the true contexts (1 is all of it),
-``found`` the number of contexts, 1 where none were confirmed.
+    python benchmarks/contexts.py shapes shapes-0.75 pacs colored-mnist --mnist DIR --out contexts.csv
+    python benchmarks/contexts.py --without mnist=DIR fashion-mnist=DIR --out contexts.csv
+    python benchmarks/contexts.py --out contexts.csv   # prints the table of what is there
 
-    python benchmarks/contexts.py shapes shapes-0.5 colored-mnist
-    python benchmarks/contexts.py pacs petscapes --features pacs.safetensors petscapes.safetensors
+Nothing of a test set is read. If the true contexts fail a check, the check is too strict for these data; if they pass
+and ours do not, the wrong contexts were found. ``--without`` names data that have no contexts: folders with the files
+of MNIST, of which 6,000 images are drawn. A line is written for every candidate of every seed; the table has means over
+the seeds.
 """
 
 from __future__ import annotations
 
 import argparse
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import torch
-from sklearn.metrics import normalized_mutual_info_score
+import pandas as pd
+from sklearn.metrics import adjusted_rand_score
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
+from markdown_table import markdown_table
 from pfdl.cli.study import make_study_data
-from pfdl.contexts import find_contexts
-from pfdl.experiments.study.data import Split
-from pfdl.vision.backbones import make_backbone
-from pfdl.vision.features import attach
-from pfdl.vision.pixels import mirror_and_shift, normalise
+from pfdl.contexts import find_contexts, image_statistics
+from pfdl.contexts.confirmation import Judged, Trial, confirm, group_table
+from pfdl.contexts.inference import METHODS
+from pfdl.data.idx import read_idx
+from pfdl.experiments.images import image_store
+
+TRUE = "true contexts"
+PLAIN = 6000
+CONFIRMED = 0.8
+Sample = tuple[str, int, Tensor, np.ndarray, np.ndarray | None]  # data set, seed, features, labels, true contexts
 
 
-def after_an_epoch(split: Split, seed: int) -> Tensor:
-    """The features of a ResNet-18 that was trained on the labels for one epoch."""
-    torch.manual_seed(seed)
-    images, labels = split.train.inputs, split.train.labels
-    network = make_backbone("resnet18", int(labels.max()) + 1, image_size=images.shape[-1])
-    optimizer = torch.optim.SGD(network.parameters(), 0.01, momentum=0.9, weight_decay=1e-4)
-    for rows in torch.randperm(len(labels))[: len(labels) // 64 * 64].split(64):
-        optimizer.zero_grad()
-        cross_entropy(network(normalise(mirror_and_shift(images[rows]))), labels[rows]).backward()
-        optimizer.step()
-    network.eval()
-    with attach(network) as tap, torch.no_grad():
-        return torch.cat([(network(normalise(part)), tap.features)[1] for part in images.split(256)])
+def study_samples(arguments: argparse.Namespace) -> Iterator[Sample]:
+    """Yield the training sides of the study's splits."""
+    datasets = make_study_data(arguments.data, [], arguments.group_by, arguments.mnist, arguments.backbone)
+    with tempfile.TemporaryDirectory() as folder, image_store(Path(folder) / "images") as store:
+        for number, dataset in enumerate(datasets):
+            source = dataset.open()
+            images = None if source is None else store(source, dataset.image_size, str(number))
+            for seed in arguments.seeds:
+                split = dataset.split(seed, images)
+                truth = split.train.contexts.numpy() if split.has_contexts else None
+                yield dataset.name.split(",")[0], seed, split.context_features(), split.train.labels.numpy(), truth
 
 
-def measure(features: Tensor, split: Split, seed: int) -> tuple[float, float]:
-    """Return the number of contexts and their agreement with the truth."""
-    found = find_contexts(features, split.train.labels, seed=seed)
-    print(f"<!-- seed {seed}: {found.sentence} -->", flush=True)
-    return found.number, float(normalized_mutual_info_score(split.train.contexts, found.contexts))
+def samples_without(arguments: argparse.Namespace) -> Iterator[Sample]:
+    """Yield images that have no contexts."""
+    for entry in arguments.without:
+        name, _, folder = entry.partition("=")
+        images = read_idx(Path(folder) / "train-images-idx3-ubyte.gz", 3)
+        labels = read_idx(Path(folder) / "train-labels-idx1-ubyte.gz", 1)
+        for seed in arguments.seeds:
+            rows = np.random.default_rng(seed).permutation(len(labels))[:PLAIN]
+            yield name, seed, image_statistics(images[rows][:, None]), labels[rows].astype(np.intp), None
+
+
+def check(method: str, features: Tensor, labels: np.ndarray, truth: np.ndarray | None, seed: int) -> dict[str, object]:
+    """Put one candidate through every check, also where an earlier one fails."""
+    if method == TRUE:
+        contexts, stability = truth, 1.0
+    else:
+        found = find_contexts(features, labels, method=method, confirmation=0.0, seed=seed)
+        contexts, stability = found.contexts, found.tried[0].stability
+    array = features.double().numpy()
+    spread = array.std(axis=0)
+    z = ((array - array.mean(axis=0)) / np.where(spread > 0, spread, 1.0))[:, spread > 0]
+    table = group_table(labels, contexts)
+    trial: Trial = confirm(method, stability, Judged(z, labels, contexts, table, table), seed)
+    return {
+        "candidate": method,
+        "number": trial.number,
+        "agreement": "" if truth is None else round(adjusted_rand_score(truth, contexts), 3),
+        "stability": round(stability, 3),
+        "association": round(trial.association, 3),
+        **{name: round(100 * getattr(trial, name), 1) for name in ("usual", "unusual", "gain", "gain_error")},
+        "believed": int(trial.accepted and stability >= CONFIRMED),
+    }
+
+
+def table(lines: pd.DataFrame) -> list[str]:
+    """Return the means over seeds as Markdown."""
+    rows = []
+    for (data, candidate), part in lines.groupby(["data", "candidate"], sort=False):
+        mean = part.mean(numeric_only=True)
+        measured = not np.isnan(mean["gain"])
+        rows.append(
+            [
+                data,
+                candidate,
+                f"{mean['number']:.1f}",
+                "no contexts" if np.isnan(mean["agreement"]) else f"{mean['agreement']:.2f}",
+                "given" if candidate == TRUE else f"{mean['stability']:.2f}",
+                f"{mean['association']:.2f}",
+                f"{mean['usual']:.0f} / {mean['unusual']:.0f}" if measured else "not measured",
+                f"{mean['gain']:+.1f} ± {mean['gain_error']:.1f}" if measured else "not measured",
+                f"{part['believed'].sum()} of {len(part)}",
+            ]
+        )
+    columns = ["data", "candidate", "contexts", "ARI", "stability", "Cramér's V", "usual / unusual", "gain", "believed"]
+    return markdown_table(columns, rows)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", nargs="+", help="as for pfdl study")
-    parser.add_argument("--features", nargs="*", default=[], type=Path, help="files by pfdl study-features")
+    parser.add_argument("data", nargs="*", help="as for pfdl study")
+    parser.add_argument("--without", nargs="*", default=[], metavar="NAME=DIR", help="data without contexts")
     parser.add_argument("--group-by", nargs="*", default=[], help="as for pfdl study")
     parser.add_argument("--mnist", type=Path, help="folder of the MNIST files")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--first-seed", type=int, default=100)
+    parser.add_argument("--backbone", default="small", help="as for pfdl study")
+    parser.add_argument("--methods", nargs="+", default=[name for name in METHODS if name not in ("auto", "errors")])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[10, 11, 12])
+    parser.add_argument("--out", type=Path, required=True, help="a CSV file, to which lines are added")
     arguments = parser.parse_args()
-    print("| data | described by | found | agreement |\n|---|---|---|---|")
-    as_pixels = make_study_data(arguments.data, [], arguments.group_by, arguments.mnist, "resnet18")
-    as_features = make_study_data(arguments.data, arguments.features, arguments.group_by, arguments.mnist, "resnet18")
-    for dataset, embedded in zip(as_pixels, as_features, strict=True):
-        lines: dict[str, list[tuple[float, float]]] = {}
-        for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
-            split = dataset.split(seed)
-            lines.setdefault("random filters", []).append(measure(split.context_features(), split, seed))
-            if split.train.inputs.dim() == 4:
-                lines.setdefault("ResNet-18 after an epoch", []).append(
-                    measure(after_an_epoch(split, seed), split, seed)
-                )
-            if embedded.features is not None:
-                stored = embedded.split(seed)
-                lines.setdefault("EfficientNet-lite0", []).append(measure(stored.context_features(), stored, seed))
-        for name, values in lines.items():
-            number, agreement = np.mean(values, axis=0)
-            print(f"| {dataset.name.split(',')[0]} | {name} | {number:.1f} | {agreement:.2f} |")
+    for samples in (study_samples(arguments), samples_without(arguments)):
+        for name, seed, features, labels, truth in samples:
+            for method in [*([] if truth is None else [TRUE]), *arguments.methods]:
+                line = pd.DataFrame([{"data": name, "seed": seed, **check(method, features, labels, truth, seed)}])
+                line.to_csv(arguments.out, mode="a", header=not arguments.out.exists(), index=False)
+    print("\n".join(table(pd.read_csv(arguments.out))))
 
 
 if __name__ == "__main__":

@@ -61,7 +61,8 @@ def test_two_runs_are_compared_in_words(page):
     ):
         assert words in result.output
     comparison = result.stdout.splitlines()[-2]
-    assert "relies more" in comparison or "rely on the context alike" in comparison or "Cannot tell which" in comparison
+    answers = ("relies more", "rely on the context equally", "Cannot tell which")
+    assert any(answer in comparison for answer in answers)
     assert result.stdout.splitlines()[-1] == str(output)
 
 
@@ -75,7 +76,7 @@ def test_the_page_shows_it_all_and_runs_nothing_of_it(page):
         "If the contexts shift",
         "Examples of the worst group",
         "what each class loses outside its usual context",
-        "At a glance",
+        "All figures",
         "The most predictable features of first",
         "second, after",
         "The largest clusters of first",
@@ -85,7 +86,8 @@ def test_the_page_shows_it_all_and_runs_nothing_of_it(page):
     assert "different test images" not in html
     assert EVIL not in html
     assert "&lt;script&gt;alert(1)&lt;" in html
-    assert re.search(r'<main[^>]*>\s*<p class="(yes|no|unclear)">Does first rely on the context\?', html)
+    first = r'<main[^>]*>\s*<div class="first">\s*<p class="(yes|no|unclear)">Does first rely on the context\?'
+    assert re.search(first, html)
     assert html.count('<img src="data:image/png;base64,') >= 48  # of the most and least correlated, of two runs
     assert not re.findall(
         r"""(?:src|href)=["']?(?:https?:)?//""", re.sub(r"<script>.*?</script>", "", html, flags=re.S)

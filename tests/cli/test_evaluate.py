@@ -76,7 +76,7 @@ def test_other_data_is_tested_beside_it(trained, tmp_path):
     result = invoke("evaluate", output, other, "--device", "cpu")
     assert result.exit_code == 0, result.output
     assert "Images: 20, of 2 classes (cat, dog), in 2 contexts (ice, snow)." in result.output
-    assert "Average over the 4 groups (a class in a context), each counted alike" in result.output
+    assert "Average over the 4 groups (a class in a context), each counted equally" in result.output
     found = read_evaluations(output)
     assert found["winter"].images == 20
     assert found["winter"].average_in_training_mixture is None
@@ -122,6 +122,7 @@ def test_predictions_are_a_table(trained, photos, tmp_path):
     result = invoke("predict", trained[0], photos / "test", "-o", output, "--device", "cpu")
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines()[-1] == str(output)
+    assert result.stderr == "Classifying on cpu …\n"  # one plain line, as there is no terminal
     rows = list(csv.DictReader(output.open()))
     assert len(rows) == 24
     right = sum(row["prediction"] in row["path"].split("/") for row in rows)

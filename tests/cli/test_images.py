@@ -157,7 +157,9 @@ def test_the_example_of_a_setting_works():
 
 def test_names_are_listed_with_what_they_are():
     listed = runner.invoke(app, ["list", "objectives", "*dro"]).output
-    assert listed.startswith("groupdro    Give more weight to groups with a high loss")
+    assert listed.startswith("groupdro Give more weight to groups with a high loss")
+    widest = runner.invoke(app, ["list", "objectives", "*m*"]).output.splitlines()
+    assert {len(line) - len(line[19:].lstrip()) for line in widest if line} == {19}  # mean-decorrelation is the longest
     for part in ("Needs contexts.", "step_size=0.01", "Sagawa"):
         assert part in listed
     assert "resnet50" in runner.invoke(app, ["list", "backbones", "resnet*"]).output.splitlines()
@@ -202,6 +204,9 @@ def test_a_test_set_of_its_own_is_named(photos, tmp_path):
     assert "test 10" in result.output
     evaluation = json.loads((tmp_path / "run" / "evaluations" / "test.json").read_text())
     assert sum(group["images"] for group in evaluation["groups"]) == 10
+    again = runner.invoke(app, ["evaluate", str(tmp_path / "run"), str(train), "--test", str(test), "--device", "cpu"])
+    assert again.exit_code == 0, again.output
+    assert json.loads((tmp_path / "run" / "evaluations" / "test.json").read_text()) == evaluation
 
 
 def test_a_table_is_read_by_its_columns(photos, tmp_path):

@@ -163,6 +163,18 @@ def test_a_repeated_picture_is_used_once_and_told():
     ]
 
 
+def test_many_repeated_pictures_are_counted_in_one_note():
+    source = source_of(even(20))
+    copies = [s._replace(path=f"{s.path}-copy") for s in source.samples if s.class_name == "class0"]
+    source.samples = sorted([*source.samples, *copies])
+    (note,) = make_split(source).parameters["notes"]
+    first = sorted(copies)[0].path
+    assert note == (
+        "Used once, because the picture is the same: 80 pictures in 160 files, "
+        f"such as {first.removesuffix('-copy')!r}, {first!r}."
+    )
+
+
 def test_the_same_picture_in_another_file_format_counts_as_repeated():
     source = source_of(even(20))
     first = source.samples[0]

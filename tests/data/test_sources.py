@@ -249,11 +249,12 @@ def test_wrong_arguments(tmp_path):
         ContextFolder(tmp_path, on_bad_image="ignore")
 
 
-def test_progress_is_told_file_by_file(tmp_path):
+def test_progress_is_told_by_batches_of_files(tmp_path, monkeypatch):
+    monkeypatch.setattr("pfdl.data.sources._PER_TASK", 2)
     make_folder(tmp_path, {"cat": 2, "dog": 1})
     calls = []
     _ = ContextFolder(tmp_path, on_progress=lambda done, total: calls.append((done, total))).samples
-    assert calls == [(1, 3), (2, 3), (3, 3)]
+    assert calls == [(2, 3), (3, 3)]
 
 
 def test_load_reads_what_the_manifest_named_and_nothing_else(tmp_path):

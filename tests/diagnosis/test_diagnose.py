@@ -18,7 +18,7 @@ def scenes(n=600, p=12, seed=0, scene=3.0, classes=3, contexts=4):
     return features, labels, where
 
 
-def test_features_of_the_scene_are_told_from_features_of_the_class():
+def test_features_of_the_context_are_distinguished_from_features_of_the_class():
     features, labels, contexts = scenes()
     found = pfdl.diagnose(features, labels, contexts)
     assert np.median(found.r2) > 0.5

@@ -8,7 +8,7 @@ from pfdl.data import make_mmads
 from pfdl.report import diagnosis_page, table_page
 from pfdl.report.page import render
 from pfdl.tabular import SelectionScreen
-from pfdl.vision.checkpoint import ModelConfig
+from pfdl.vision.config import TrainingConfig
 from pfdl.vision.diagnosis import ImageDiagnosis
 from tests.vision.tiny_images import tiny_data
 
@@ -39,9 +39,9 @@ def page_of_images(tmp_path_factory):
             (label, context): 90 if usual[label] == context else 10 for label in usual for context in usual.values()
         }
         found = pfdl.diagnose(features, labels, contexts, predictions=answers, training=training)
-        model, places = ModelConfig("cn", ("bright", "dark"), 8), tuple(contexts.tolist())
+        training, places = TrainingConfig("cn", image_size=8), tuple(contexts.tolist())
         answers = tuple(answers.tolist())
-        both.append(ImageDiagnosis(folder / name, model, found, rows, places, "known", usual, answers, images))
+        both.append(ImageDiagnosis(folder / name, training, found, rows, places, "known", usual, answers, images))
     problems = []
     path = folder / "diagnosis.html"
     path.write_text(render(diagnosis_page.build_page(both, HOSTILE, problems)), encoding="utf-8")
@@ -66,12 +66,26 @@ def test_images_heatmaps_and_curves_are_drawn_quietly(visit, page_of_images):  #
 
 def test_the_answer_comes_first_and_in_its_colour(visit, page_of_images):  # noqa: F811
     seen = visit(page_of_images)
-    first = seen.page.locator("main > *").first
+    first = seen.page.locator(".first > *").first
     assert first.text_content().startswith("Does first rely on the context? ")
     tone = first.get_attribute("class")
     assert tone in ("yes", "no", "unclear")
     red, green, _ = (int(part) for part in seen.colour_of(f".{tone}", "borderLeftColor").strip("rgb()").split(",")[:3])
     assert {"yes": red > 2 * green, "no": green > 1.5 * red, "unclear": abs(red - green) < 20}[tone]
+
+
+def test_on_a_phone_the_answer_stands_before_the_contents_and_a_command_breaks_between_words(
+    visit,  # noqa: F811
+    page_of_images,
+):
+    page = visit(page_of_images, viewport={"width": 390, "height": 844}).page
+    places = [page.locator(name).first.bounding_box() for name in (".yes, .no, .unclear", "nav")]
+    assert places[0]["y"] + places[0]["height"] < places[1]["y"]
+    assert places[0]["y"] < 200
+    short = "words => words.filter(word => word.textContent.length < 20).map(word => word.offsetHeight)"
+    heights = page.locator(".command span").evaluate_all(short)
+    assert heights
+    assert max(heights) < 30  # one line
 
 
 def test_heatmaps_stand_side_by_side_or_below_each_other(visit, page_of_images):  # noqa: F811

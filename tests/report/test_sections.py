@@ -235,6 +235,7 @@ def test_trainings_are_compared_in_one_section(tmp_path):
     assert (cells[2]["epochs"], cells[2]["best validation (%)"]) == ("0 of at most 9", Missing("no epoch finished yet"))
     tested = tables_of(section)["Accuracies in percent on 80 images (test)"]
     assert [(row.header, row.cells[:2]) for row in tested.rows] == [("a/same", (Number(45.0), Number(10.0)))]
+    assert tested.columns == ["all images", "worst group", "mean over groups", "calibration error"]  # what is known
     assert len(tables_of(section)["Accuracy in percent by context"].rows) == 1
     assert plots_of(section)["R² of g: how much of each feature the others predict"].series[0].y == [0.1, 0.2, 0.3]
     assert problems == []

@@ -59,17 +59,29 @@ def test_contexts_are_inferred_once_from_what_describes_the_images():
 def test_the_way_of_inferring_can_be_chosen(monkeypatch):
     asked = []
 
-    def find(images, labels, *, method, describe, seed):
-        asked.append(method)
+    def find(images, labels, *, method, describe, seed, confirmation=0.8):
+        asked.append((method, confirmation))
         return InferredContexts(np.zeros(len(labels), dtype=np.intp), method, "One context.", ())
 
     monkeypatch.setattr(datamodule, "find_contexts", find)
     make(contexts="inferred", infer_by="errors")
-    assert asked == ["errors"]
+    make(contexts="inferred", infer_by="pooled", confirm=False)
+    assert asked == [("errors", 0.8), ("pooled", 0.0)]
     with pytest.raises(ValueError, match="infer_by"):
         make(infer_by="guess")
     with pytest.raises(ValueError, match="set contexts to 'inferred'"):
         TrainingConfig(infer_by="errors")
+    with pytest.raises(ValueError, match=r"confirm is False.* set contexts to 'inferred'"):
+        TrainingConfig(confirm=False)
+
+
+def test_settings_are_written_as_what_a_user_types():
+    assert TrainingConfig().options() == []
+    settings = {"pfdl": {"weight": 0.1, "sharing": "indexed"}}
+    config = TrainingConfig("cn", contexts="inferred", confirm=False, pretrained=True, objective_settings=settings)
+    assert " ".join(config.options()) == (
+        "--backbone cn --contexts inferred --no-confirm --set pfdl.weight=0.1 --set pfdl.sharing=indexed --pretrained"
+    )
 
 
 def test_contexts_of_validation_images_are_inferred_together_with_those_of_training():

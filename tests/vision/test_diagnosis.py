@@ -1,4 +1,5 @@
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from pfdl.data.images import hash_bytes
 from pfdl.data.sources import Sample
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.checkpoint import ModelConfig, TrainedModel
+from pfdl.vision.config import TrainingConfig
 from pfdl.vision.diagnosis import compare_diagnoses, diagnose_images
 from pfdl.vision.evaluation import evaluate
 from tests.vision.tiny_images import tiny_data
@@ -106,9 +108,10 @@ def test_a_model_that_looks_at_the_colour_is_found_out_with_known_and_with_infer
     assert relies.found.shift.accuracy[0] > relies.found.shift.accuracy[-1] + 0.3
     sentence, command = relies.next_step("my photos")
     assert sentence.startswith("Train with an objective")
-    known = "known" if named else "inferred"
-    assert (
-        f"pfdl train 'my photos' --backbone mlp --image-size 8 --objective groupdro --contexts {known} -o " in command
+    wanted = "--contexts known" if named else "--contexts inferred --infer-by pooled --no-confirm"
+    folder = "run-groupdro" if named else "run-groupdro-unconfirmed"
+    assert command == (
+        f"pfdl train 'my photos' --backbone mlp --objective groupdro {wanted} --image-size 8 -o {tmp_path / folder}"
     )
     honest = diagnose_images(colour_model(0.0, tmp_path), source, manifest)
     assert honest.answer == "no"
@@ -121,6 +124,27 @@ def test_a_model_that_looks_at_the_colour_is_found_out_with_known_and_with_infer
     assert {relies.contexts[number] for number in examples} == {worst.context}
     right = [relies.predictions[number] == worst.label for number in examples]
     assert right == sorted(right)
+
+
+def test_what_to_try_next_is_the_same_training_but_for_the_contexts_and_is_not_what_was_tried(tmp_path):
+    source = Colours(named=True)
+    found = diagnose_images(colour_model(0.8, tmp_path / "run-groupdro"), source, make_split(source))
+    once = TrainingConfig("mlp", "pfdl", image_size=8, epochs=12, optimizer="adamw", seed=3)
+    _, command = replace(found, training=once).next_step("data.csv", ["--context-column", "my place"])
+    assert command == (
+        "pfdl train data.csv --context-column 'my place' --backbone mlp --objective groupdro --contexts known "
+        f"--image-size 8 --epochs 12 --optimizer adamw --seed 3 -o {tmp_path / 'run-groupdro'}"
+    )
+    tried = replace(once, objective="groupdro", contexts="known")
+    sentence, command = replace(found, training=tried).next_step("data.csv")
+    assert sentence.startswith("Draw every class in every context equally often")
+    assert "--objective erm --contexts known" in command
+    assert "--sampler groups" in command
+    assert command.endswith(f"-o {tmp_path / 'run-groups'}")
+    both = replace(tried, objective="erm", sampler="groups")
+    sentence, command = replace(found, training=both).next_step("data.csv")
+    assert sentence.startswith("Add training images of the affected classes")
+    assert command.startswith("pfdl train MORE_DATA --backbone mlp --objective erm")
 
 
 def test_other_data_than_that_of_the_training_is_judged_by_the_training_mixture(tmp_path):

@@ -86,7 +86,7 @@ def test_three_averages_that_nobody_confuses(tested):
     expected = np.mean([accuracy[row.class_name, row.context] for row in train])
     assert result.average_in_training_mixture == pytest.approx(expected)
     words = " ".join(describe_evaluation(result))
-    for part in ("Accuracy on all", "Worst group: dark in red, 0.0 %", "each counted alike", "training set's mixture"):
+    for part in ("Accuracy on all", "Worst group: dark in red, 0.0 %", "counted equally", "training set's mixture"):
         assert part in words
 
 

@@ -2,9 +2,11 @@ import csv
 import io
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
+from pfdl.data.images import to_tensor
 from pfdl.data.sources import BadImagesError
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.checkpoint import ModelConfig, TrainedModel
@@ -40,6 +42,33 @@ def test_answers_are_those_of_the_model(trained, tmp_path):
     for row, shares in zip(rows, expected.tolist(), strict=True):
         assert row["prediction"] == ("cat" if shares[0] > shares[1] else "'=dog")
         assert float(row["confidence"]) == pytest.approx(max(shares), abs=1e-5)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_table_of_images_needs_their_paths_alone(trained, tmp_path, ending):
+    if ending == "parquet":
+        pytest.importorskip("pyarrow", reason="Parquet files are read by pyarrow")
+    root = make_folder(tmp_path / "photos", {"c": 3})
+    table = pd.DataFrame({"picture": ["c/002.png", "c\\000.png"], "weather": ["rain", "sun"]})
+    path = root / f"list.{ending}"
+    (table.to_parquet if ending == "parquet" else table.to_csv)(path, index=False)
+    found = predict(trained, path, path_column="picture")
+    assert found.paths == (str(root / "c/002.png"), str(root / "c/000.png"))
+    assert torch.equal(found.probabilities, predict(trained, [root / "c"]).probabilities[[2, 0]])
+    with pytest.raises(ValueError, match=r"say which of 'picture', 'weather' is the path .*--path-column"):
+        predict(trained, [path])
+    pd.DataFrame({"path": ["../secret.png"]}).to_csv(root / "bad.csv")
+    with pytest.raises(ValueError, match="is not a path inside the data folder"):
+        predict(trained, root / "bad.csv")
+
+
+def test_a_dataset_is_classified_too(trained):
+    pictures = [noise(number) for number in range(3)]
+    found = predict(trained, [(picture, 0) for picture in pictures], batch_size=2)
+    assert found.paths == ("all/00000000", "all/00000001", "all/00000002")
+    images = torch.stack([to_tensor(picture, 6) for picture in pictures])
+    with torch.no_grad():
+        torch.testing.assert_close(found.probabilities, trained.model(normalise(images)).softmax(1))
 
 
 def test_files_are_taken_once(trained, tmp_path):

@@ -157,6 +157,26 @@ def test_loggers_go_through_lightning(tmp_path, monkeypatch):
     assert loggers.make_loggers(["csv"], tmp_path / "run") == []
 
 
+def test_wandb_itself_gets_a_run_for_each_training(tmp_path, monkeypatch):
+    pytest.importorskip("wandb", reason="Weights & Biases is not installed")
+    for name, value in {"WANDB_MODE": "offline", "WANDB_SILENT": "true", "HOME": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+    for name in ("first", "second"):
+        train(TINY, *tiny_data(), tmp_path / name, device="cpu", loggers=["wandb"])
+        assert len(list((tmp_path / name / "wandb").glob("offline-run-*/run-*.wandb"))) == 1
+
+
+def test_mlflow_itself_keeps_figures_in_the_run_folder(tmp_path, monkeypatch):
+    tracking = pytest.importorskip("mlflow.tracking", reason="MLflow is not installed")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    folder = train(TINY, *tiny_data(), tmp_path / "a run", device="cpu", loggers=["mlflow"])
+    client = tracking.MlflowClient(f"sqlite:///{folder / 'mlflow.db'}")
+    (run,) = client.search_runs([client.get_experiment_by_name("pfdl").experiment_id])
+    logged = pd.read_csv(folder / "metrics.csv")["val_accuracy"].tolist()
+    assert [one.value for one in client.get_metric_history(run.info.run_id, "val_accuracy")] == logged
+    assert run.info.run_name == "a run"
+
+
 def test_the_epoch_is_the_x_axis_of_loggers(tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -171,8 +191,11 @@ def test_without_a_terminal_progress_is_one_line_per_epoch(tmp_path, capsys):
     train(config, *tiny_data(), tmp_path / "run", device="cpu", progress=True)
     printed = capsys.readouterr()
     assert printed.out == ""
-    inferred, first, second = printed.err.splitlines()
+    inferred, advice, first, second = printed.err.splitlines()
     assert inferred == json.loads((tmp_path / "run" / "contexts.json").read_text())["sentence"]
+    assert inferred.startswith("All samples are one context")
+    assert advice.startswith("Training then knows the classes alone.")
+    assert "--no-confirm" in advice
     assert re.fullmatch(r"epoch 1/2: loss [\d.]+, accuracy [\d.]+, validation accuracy [\d.]+ \([\d.]+ s\)", first)
     assert second.startswith("epoch 2/2: ")
 

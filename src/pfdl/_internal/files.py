@@ -109,8 +109,10 @@ def read_regular_file(path: Path, limit: int) -> bytes:
             raise UnusableFileError("is not a regular file")
         if status.st_size > limit:
             raise UnusableFileError(f"has {status.st_size} bytes; more than {limit} are not read")
-        content = stream.read(limit + 1)
-    if len(content) > limit:  # it grew meanwhile, or is one of those in /proc that claim to be empty
+        content = stream.read(status.st_size + 1)  # not the limit, for which memory would be set aside
+        if len(content) > status.st_size:  # it grew meanwhile, or is one of those in /proc that claim to be empty
+            content += stream.read(limit)
+    if len(content) > limit:
         raise UnusableFileError(f"has more than {limit} bytes, and more are not read")
     return content
 

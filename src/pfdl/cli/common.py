@@ -17,17 +17,27 @@ DATA_HELP = (
 )
 DATA = "DIR|TABLE|shapes"
 Data = Annotated[str, typer.Argument(metavar=DATA, help=DATA_HELP)]
-PathColumn = Annotated[str | None, typer.Option(help="Column of a table that has the path of the image.")]
-LabelColumn = Annotated[str | None, typer.Option(help="Column of a table that has the class.")]
-ContextColumn = Annotated[str | None, typer.Option(help="Column of a table that has the context.")]
+TABLE = "If the images are listed in a table"
+PathColumn = Annotated[
+    str | None, typer.Option(help="Column of a table that has the path of the image.", rich_help_panel=TABLE)
+]
+LabelColumn = Annotated[str | None, typer.Option(help="Column of a table that has the class.", rich_help_panel=TABLE)]
+ContextColumn = Annotated[
+    str | None, typer.Option(help="Column of a table that has the context.", rich_help_panel=TABLE)
+]
 SplitColumn = Annotated[
-    str | None, typer.Option(help="Column of a table that has the set: train, val, test or 0, 1, 2.")
+    str | None,
+    typer.Option(help="Column of a table that has the set: train, val, test or 0, 1, 2.", rich_help_panel=TABLE),
 ]
 GroupColumn = Annotated[
-    str | None, typer.Option(help="Column of a table of what must stay on one side of a split, such as a patient.")
+    str | None,
+    typer.Option(
+        help="Column of a table of what must stay on one side of a split, such as a patient.", rich_help_panel=TABLE
+    ),
 ]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder that pfdl train made.")]
 Test = Annotated[str | None, typer.Option(help="Further images that are the test set; then all of DATA is trained on.")]
+TrainedTest = Annotated[str | None, typer.Option("--test", help="The --test that the run was trained with, if any.")]
 Ratio = Annotated[
     str,
     typer.Option(
@@ -37,6 +47,21 @@ Ratio = Annotated[
 Superclass = Annotated[str | None, typer.Option(help="Top folder to use, where classes lie one level deeper (NICO).")]
 OnBadImage = Annotated[str, typer.Option(help="error: name unusable files and stop; skip: leave them out.")]
 Device = Annotated[str, typer.Option(help="cpu or cuda; auto takes a GPU where there is one.")]
+
+
+@contextmanager
+def saying(what: str) -> Iterator[None]:
+    """Say what takes a while: a spinner on a terminal, elsewhere one plain line, on standard error."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        typer.echo(printable_lines(f"{what} …"), err=True)
+        yield
+        return
+    with console.status(f"{escape(what)} …"):
+        yield
 
 
 @contextmanager

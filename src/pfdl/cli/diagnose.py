@@ -18,9 +18,11 @@ from pfdl.cli.common import (
     PathColumn,
     SplitColumn,
     Superclass,
+    TrainedTest,
     answering_mistakes,
+    saying,
 )
-from pfdl.cli.images import name_columns, open_source, print_understood
+from pfdl.cli.images import name_columns, name_options, open_source, print_understood
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".parquet")
 COLOURS = {"yes": typer.colors.RED, "no": typer.colors.GREEN, "cannot tell": typer.colors.BRIGHT_BLACK}
@@ -29,12 +31,13 @@ COLOURS = {"yes": typer.colors.RED, "no": typer.colors.GREEN, "cannot tell": typ
 def diagnose(
     run: Annotated[
         Path,
-        typer.Argument(metavar="RUN|TABLE", help="The folder that pfdl train made; or a table: CSV or Parquet."),
+        typer.Argument(metavar="RUN|TABLE", help="The folder that pfdl train made; or a table of numbers to screen."),
     ],
     data: Annotated[str | None, typer.Argument(metavar=DATA, help=DATA_HELP)] = None,
     compare: Annotated[Path | None, typer.Option(help="A second run: which of the two relies more?")] = None,
     target: Annotated[str | None, typer.Option(help="For a table: the column to be predicted.")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("diagnosis.html"),
+    test: TrainedTest = None,
     path_column: PathColumn = None,
     label_column: LabelColumn = None,
     context_column: ContextColumn = None,
@@ -47,7 +50,7 @@ def diagnose(
     A trained model is judged on images that it was not trained on: does it recognise a class less often outside the
     context that goes with the class in training? Where the images have no contexts, contexts are inferred. The page
     shows which classes and contexts are affected, what accuracy to expect if the contexts shift, images of the worst
-    group, and how the features hang together. A table is screened: which columns follow the target only because of how
+    group, and how the features are correlated. A table is screened: which columns follow the target only because of how
     the rows were selected?
 
         pfdl diagnose runs/erm photos/ --compare runs/groupdro
@@ -67,7 +70,7 @@ def diagnose(
         else:
             columns = name_columns(path_column, label_column, context_column, split_column)
             runs = [run] if compare is None else [run, compare]
-            _diagnose_runs(runs, data, columns, superclass, device, output)
+            _diagnose_runs(runs, data, columns, test, superclass, device, output)
         typer.echo(output)
 
 
@@ -80,13 +83,11 @@ def _diagnose_runs(
     runs: list[Path],
     data: str,
     columns: Mapping[str, str | None],
+    test: str | None,
     superclass: str | None,
     device: str,
     output: Path,
 ) -> None:
-    from rich.console import Console
-    from rich.markup import escape
-
     from pfdl._internal.devices import resolve_device
     from pfdl._internal.files import write_atomically
     from pfdl._internal.runs import MANIFEST
@@ -102,25 +103,26 @@ def _diagnose_runs(
     for run in runs:
         trained = load_model(run)
         own = read_manifest(trained.folder / MANIFEST)
-        source = open_source(data, superclass, "skip", own, columns=columns)
+        source = open_source(data, superclass, "skip", own, columns=columns, test=test)
         split = find_test_set(trained, source)[0]
         if split != own:
             print_understood(source, split)
-        with Console(stderr=True).status(f"Diagnosing {escape(str(run))} on {place} …"):  # silent unless on a terminal
+        with saying(f"Diagnosing {run} on {place}"):
             found.append(diagnose_images(trained, source, split, trained_on=own, device=place))
+    options = name_options({**columns, "test": test, "superclass": superclass})
     named = list(zip(name_runs(found), found, strict=True))
     for name, one in named:
         typer.echo(f"Does {printable(name)} rely on the context? ", nl=False)
         typer.secho(one.answer.upper(), fg=COLOURS[one.answer], bold=True)
         for words in one.verdict():
             typer.echo(printable(words))
-        sentence, command = one.next_step(data)
+        sentence, command = one.next_step(data, options)
         typer.echo(f"What to try next: {sentence}\n  {printable(command)}")
     if len(named) > 1:
         typer.echo(printable(compare(named)))
     problems: list[str] = []
     output.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(output, render(build_page(found, data, problems)))
+    write_atomically(output, render(build_page(found, data, problems, options)))
     for problem in problems:
         typer.echo(f"Note: {printable(problem)}", err=True)
 

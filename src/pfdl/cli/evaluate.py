@@ -16,6 +16,7 @@ from pfdl.cli.common import (
     Run,
     SplitColumn,
     Superclass,
+    TrainedTest,
     answering_mistakes,
 )
 from pfdl.cli.images import evaluate_and_print, name_columns, open_source, print_understood
@@ -29,6 +30,7 @@ def evaluate(
         typer.Option(help="What to call the evaluation; by default 'test' for the run's own test images, else DATA."),
     ] = None,
     manifest: Annotated[Path | None, typer.Option(help="A split by 'pfdl split' whose test sets are used.")] = None,
+    test: TrainedTest = None,
     path_column: PathColumn = None,
     label_column: LabelColumn = None,
     context_column: ContextColumn = None,
@@ -58,7 +60,7 @@ def evaluate(
         columns = name_columns(path_column, label_column, context_column, split_column)
         own = read_manifest(trained.folder / MANIFEST)
         given = None if manifest is None else read_manifest(manifest)
-        source = open_source(data, superclass, "skip", given or own, columns=columns)
+        source = open_source(data, superclass, "skip", given or own, columns=columns, test=test)
         split = given or find_test_set(trained, source)[0]
         if split != own:
             print_understood(source, split)

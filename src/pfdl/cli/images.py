@@ -26,6 +26,13 @@ def name_columns(
     return dict(zip(names, (path, label, context, split, group), strict=True))
 
 
+def name_options(given: Mapping[str, str | None]) -> list[str]:
+    """Return the words of the command line for options that were given, for a command that a user is to type next."""
+    return [
+        word for name, value in given.items() if value is not None for word in (f"--{name.replace('_', '-')}", value)
+    ]
+
+
 def open_source(
     data: str,
     superclass: str | None,

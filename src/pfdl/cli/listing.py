@@ -36,13 +36,15 @@ def list_names(
         else:
             from pfdl.objectives import list_objectives
 
-            lines = [_describe(one) for one in list_objectives() if fnmatch.fnmatch(one.name, pattern)]
+            chosen = [one for one in list_objectives() if fnmatch.fnmatch(one.name, pattern)]
+            indent = max((len(one.name) for one in chosen), default=0) + 1
+            lines = [_describe(one, indent) for one in chosen]
         if not lines:
             raise ValueError(f"no {what} match {pattern!r}; 'pfdl list {what}' shows all.")
         typer.echo("\n".join(lines))
 
 
-def _describe(objective: ObjectiveInfo) -> str:
+def _describe(objective: ObjectiveInfo, indent: int) -> str:
     """Return what an objective is, needs and can be set to, as one line or a few."""
     facts = [
         objective.summary or "(no description)",
@@ -51,7 +53,8 @@ def _describe(objective: ObjectiveInfo) -> str:
     ]
     if objective.reference and objective.reference not in objective.summary:
         facts.append(f"({objective.reference})")
-    return textwrap.fill(" ".join(facts), WIDTH, initial_indent=f"{objective.name:<11} ", subsequent_indent=" " * 12)
+    first, rest = objective.name.ljust(indent), " " * indent
+    return textwrap.fill(" ".join(facts), WIDTH, initial_indent=first, subsequent_indent=rest)
 
 
 def register(app: typer.Typer) -> None:

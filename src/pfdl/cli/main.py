@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Annotated
 
 import typer
@@ -14,8 +15,26 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (train, sweep, refit, evaluate, predict, diagnose, export, listing, split, reproduce, study, report):
-    group.register(app)
+for module in (train, sweep, refit, evaluate, predict, diagnose, export, listing, split, reproduce, study, report):
+    module.register(app)
+
+
+def _unfold(text: str) -> str:
+    r"""Join the lines of each paragraph of a docstring, so that help is broken at the terminal's width, not at ours.
+
+    What is indented is an example, and gets a prompt, because Typer strips its indentation.
+
+    Example:
+        >>> _unfold("Train.\n\nA long\nsentence.\n\n    pfdl train")
+        'Train.\n\nA long sentence.\n\n$ pfdl train'
+    """
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(f"$ {one.strip()}" if one.startswith(" ") else one.replace("\n", " ") for one in paragraphs)
+
+
+for typed in (app, *(group.typer_instance for group in app.registered_groups)):
+    for command in typed.registered_commands if typed is not None else ():
+        command.help = _unfold(command.callback.__doc__ or "") if command.callback else None
 
 
 def _show_version(wanted: bool) -> None:

@@ -8,24 +8,31 @@ from typing import Annotated
 import typer
 
 from pfdl._internal.text import printable
-from pfdl.cli.common import Device, OnBadImage, Run, answering_mistakes
+from pfdl.cli.common import Device, OnBadImage, PathColumn, Run, answering_mistakes, saying
 
 
 def predict(
     run: Run,
-    images: Annotated[list[Path], typer.Argument(metavar="IMAGES…", help="Image files, or folders of them.")],
+    images: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="IMAGES…",
+            help="Image files, folders of them, or tables with a line per image (.csv, .tsv, .parquet).",
+        ),
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The table to write.")] = Path("predictions.csv"),
+    path_column: PathColumn = None,
     on_bad_image: OnBadImage = "error",
     device: Device = "auto",
 ) -> None:
     """Classify images: a table with the prediction and the probability of each class, a line for each image.
 
-    pfdl predict runs/erm photos/ -o predictions.csv
+    Nothing but the images is read: they need no labels, and folders may be arranged in any way.
+
+        pfdl predict runs/erm photos/ -o predictions.csv
     """
     with answering_mistakes():
         from collections import Counter
-
-        from rich.console import Console
 
         from pfdl._internal.devices import resolve_device
         from pfdl._internal.files import write_atomically
@@ -35,8 +42,8 @@ def predict(
 
         trained = load_model(run)
         place = resolve_device(device)
-        with Console(stderr=True).status(f"Classifying on {place} …"):  # silent unless on a terminal
-            found = classify(trained, images, on_bad_image=on_bad_image, device=place)
+        with saying(f"Classifying on {place}"):
+            found = classify(trained, images, path_column=path_column, on_bad_image=on_bad_image, device=place)
         if found.bad_images:
             typer.echo(describe_bad_images(images[0], found.bad_images) + "\nThey are left out.", err=True)
         output.parent.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pfdl.cli.common import Data, Device, Run, Superclass, answering_mistakes
+from pfdl.cli.common import Data, Device, Run, Superclass, TrainedTest, answering_mistakes
 from pfdl.cli.images import evaluate_and_print, open_source
 
 
@@ -21,11 +21,12 @@ def refit(
     on: Annotated[
         str, typer.Option(help="validation: images that the network was not trained on; train: the training images.")
     ] = "validation",
+    test: TrainedTest = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws, and of inferring contexts.")] = 0,
     superclass: Superclass = None,
     device: Device = "auto",
 ) -> None:
-    """Refit the last layer of a trained network so that all groups count alike (DFR), as a run of its own.
+    """Refit the last layer of a trained network so that all groups count equally (DFR), as a run of its own.
 
     A network trained without regard to contexts often has learnt what it needs and uses it badly in its last layer.
     This takes seconds where training takes hours. DATA is what the run was trained on. No test image is used to refit;
@@ -46,7 +47,7 @@ def refit(
         device = resolve_device(device)
         trained = load_model(run)
         manifest = read_manifest(trained.folder / MANIFEST)
-        source = open_source(data, superclass, "skip", manifest)
+        source = open_source(data, superclass, "skip", manifest, test=test)
         folder = output or trained.folder.with_name(f"{trained.folder.name}-refit")
         made = refit_run(trained, source, manifest, folder, on=on, contexts=contexts, device=device, seed=seed)
         typer.echo(printable(made.sentence), err=True)

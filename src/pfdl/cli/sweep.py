@@ -88,7 +88,7 @@ def sweep(
         source = open_source(data, superclass, on_bad_image, None, columns=columns, test=test)
         typer.echo(describe_images(source), err=True)
         count = len(config.candidates())
-        typer.echo(f"Candidates: {count}, with {seeds} seeds each: {count * seeds} trainings.", err=True)
+        typer.echo(f"Candidates: {count}; seeds: {seeds}; trainings: {count * seeds}.", err=True)
         with answering_stops(), parallel.workers(place, console, share_cores=True) as workers:
             results, choice = run(
                 config,

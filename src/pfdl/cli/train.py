@@ -70,6 +70,14 @@ def train(
             rich_help_panel=METHOD,
         ),
     ] = "auto",
+    confirm: Annotated[
+        bool,
+        typer.Option(
+            help="Use inferred contexts only if balancing them helps on held-out training images; --no-confirm uses "
+            "the most stable ones as they are.",
+            rich_help_panel=METHOD,
+        ),
+    ] = True,
     setting: Annotated[
         list[str] | None,
         typer.Option(
@@ -151,7 +159,9 @@ def train(
     patience: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Stop after so many epochs without a better validation accuracy.", rich_help_panel=OPTIMISATION
+            min=1,
+            help="Stop after this many epochs without a better validation accuracy.",
+            rich_help_panel=OPTIMISATION,
         ),
     ] = None,
     seed: Annotated[
@@ -237,6 +247,7 @@ def train(
             objective=objective,
             contexts=contexts,
             infer_by=infer_by,
+            confirm=confirm,
             objective_settings=parse_settings(objective, setting or []),
             image_size=image_size,
             small_stem=small_stem,

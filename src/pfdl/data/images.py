@@ -140,9 +140,13 @@ def hash_bytes(content: bytes) -> str:
 
 def hash_pixels(image: Image.Image) -> str:
     """Return the SHA-256 of what an RGB image shows, the same for every lossless way of storing it."""
-    digest = hashlib.sha256(f"{image.size[0]}x{image.size[1]}:".encode())
-    for box in _strips(image):
-        digest.update(image.crop(box).tobytes())
+    width, height = image.size
+    digest = hashlib.sha256(f"{width}x{height}:".encode())
+    if width * height <= _STRIP:
+        digest.update(image.tobytes())
+    else:
+        for box in _strips(image):
+            digest.update(image.crop(box).tobytes())
     return digest.hexdigest()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from pfdl.data.images import BadImageError
@@ -161,19 +161,17 @@ def path_inside(root: Path, path: str) -> Path:
         BadImageError: If it is absolute, has ``..`` in it, or leads out of the folder through a symbolic link.
     """
     check_relative(path)
-    try:
-        target = (root / path).resolve()
-    except (OSError, RuntimeError) as error:  # a loop of links is a RuntimeError before Python 3.13
-        raise BadImageError(f"cannot be followed ({error})") from error
-    if not target.is_relative_to(root):
+    folder = str(root)
+    target = os.path.realpath(f"{folder}/{path}")  # a loop of links stays one, and cannot be read
+    if target != folder and not target.startswith(folder.rstrip(os.sep) + os.sep):
         raise BadImageError("is a symbolic link to a place outside the data folder, which is not followed")
-    return target
+    return Path(target)
 
 
 def check_relative(path: str) -> None:
     """Raise BadImageError unless ``path`` can only name something below the data folder, on any system."""
-    windows = PureWindowsPath(path)
-    if not path or "\0" in path or path.startswith("/") or windows.drive or windows.root or ".." in windows.parts:
+    parts = path.replace("\\", "/").split("/")  # Windows takes either, and a drive where the second sign is a colon
+    if not path or "\0" in path or not parts[0] or path[1:2] == ":" or ".." in parts:
         raise BadImageError("is not a path inside the data folder (it is empty, absolute, or has '..' in it)")
 
 
@@ -191,18 +189,27 @@ def _walk(root: Path, top: Path, bad: list[BadImage]) -> Iterator[str]:
         bad.append(BadImage(folder, f"cannot be listed ({error.strerror})"))
 
     for folder, subfolders, files in os.walk(top, onerror=unreadable):
-        here = Path(folder).relative_to(root)
-        for name in [*subfolders, *files]:
-            path = (here / name).as_posix()
-            if is_litter(name) or (name in files and Path(folder) == top):
+        here = Path(folder).relative_to(root).as_posix()
+        prefix = "" if here == "." else f"{here}/"
+        for name in subfolders:
+            if is_litter(name):
                 continue
-            if not _is_unicode(path):
-                bad.append(BadImage(ascii(path), "has a name that is not valid Unicode; rename it"))
-            elif name in files:
-                yield path
-            elif (root / path).is_symlink():
-                bad.append(BadImage(path, "is a symbolic link to a folder, which is not followed"))
+            if not _is_unicode(name):
+                bad.append(_misnamed(prefix + name))
+            elif Path(folder, name).is_symlink():
+                bad.append(BadImage(prefix + name, "is a symbolic link to a folder, which is not followed"))
         subfolders[:] = [name for name in subfolders if not is_litter(name) and _is_unicode(name)]
+        for name in files if Path(folder) != top else ():
+            if is_litter(name):
+                continue
+            if _is_unicode(name):
+                yield prefix + name
+            else:
+                bad.append(_misnamed(prefix + name))
+
+
+def _misnamed(path: str) -> BadImage:
+    return BadImage(ascii(path), "has a name that is not valid Unicode; rename it")
 
 
 def is_litter(name: str) -> bool:

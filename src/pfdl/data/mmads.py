@@ -41,7 +41,7 @@ class MMADS:
         unstable: indices of the columns V, which do not.
         biased: indices of V_b, the part of V that the selection ties to y.
         r: the bias rate of the selection.
-        setting: how S and V hang together before the selection.
+        setting: how S and V are related before the selection.
     """
 
     X: FloatArray

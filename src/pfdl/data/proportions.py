@@ -195,7 +195,7 @@ def _draw_training(
     rounds = _count_rounds(order, dominant, ratio)
     if short := _describe_shortage(rounds):
         raise ValueError(
-            f"the images do not suffice for a training set at {ratio}: {short} on the training side, which gets "
+            f"there are too few images for a training set at {ratio}: {short} on the training side, which gets "
             f"{TRAIN_FRACTION:.0%} of them. Add images, remove the context, or choose another ratio or seed."
         )
     kept = {

@@ -18,6 +18,9 @@ from pfdl.data.layout import BadImage, FoundFile, find_files, path_inside
 ON_BAD_IMAGE = ("error", "skip")
 _LISTED = 20
 
+_PER_TASK = 32
+"""Files that a thread checks before it takes others."""
+
 
 class Sample(NamedTuple):
     """One usable image.
@@ -162,20 +165,23 @@ class FileSource(ABC):
         if self._scanned is None:
             found, bad = self.list_files()
             samples: list[Sample] = []
-            with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # decoders work outside the interpreter lock
-                for done, result in enumerate(pool.map(self._examine, found), start=1):
-                    if isinstance(result, BadImage):
-                        bad.append(result)
-                    else:
-                        samples.append(result)
+            # Decoders work outside the interpreter lock. Tasks of many files, because one for each costs more than it.
+            batches = [found[start : start + _PER_TASK] for start in range(0, len(found), _PER_TASK)]
+            with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+                for done, results in enumerate(pool.map(self._examine_all, batches), start=1):
+                    bad += [result for result in results if isinstance(result, BadImage)]
+                    samples += [result for result in results if isinstance(result, Sample)]
                     if self._on_progress is not None:
-                        self._on_progress(done, len(found))
+                        self._on_progress(min(done * _PER_TASK, len(found)), len(found))
             bad.sort()
             if bad and self._on_bad_image == "error":
                 raise BadImagesError(self.root, bad)
             self._check_classes(found, samples, bad)
             self._scanned = tuple(samples), tuple(bad)
         return self._scanned
+
+    def _examine_all(self, files: Sequence[FoundFile]) -> list[Sample | BadImage]:
+        return [self._examine(file) for file in files]
 
     def _examine(self, file: FoundFile) -> Sample | BadImage:
         try:

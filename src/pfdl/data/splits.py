@@ -14,6 +14,9 @@ from pfdl.data.sources import ContextSource, Sample
 NATURAL = "natural"
 """The ratio that leaves the contexts in the proportions that they have."""
 
+_NAMED = 3
+"""So many files, or pictures that occur twice, are named; of more, the first ones and their number."""
+
 
 def make_split(
     source: ContextSource,
@@ -203,16 +206,25 @@ def _without_repetitions(samples: Sequence[Sample]) -> tuple[list[Sample], list[
     same: dict[str, list[Sample]] = defaultdict(list)
     for sample in samples:
         same[sample.pixels].append(sample)
-    kept, notes = [], []
+    kept, conflicting, repeated = [], [], []
     for copies in same.values():
-        names = ", ".join(repr(copy.path) for copy in copies)
         if len({copy.class_name for copy in copies}) > 1:
-            notes.append(f"Left out, because the same picture has different classes: {names}.")
+            conflicting.append(copies)
             continue
         kept.append(copies[0])
         if len(copies) > 1:
-            notes.append(f"Used once, because the picture is the same: {names}.")
-    return sorted(kept), notes
+            repeated.append(copies)
+    notes = _about_copies("Left out, because the same picture has different classes", conflicting)
+    return sorted(kept), notes + _about_copies("Used once, because the picture is the same", repeated)
+
+
+def _about_copies(what: str, pictures: Sequence[Sequence[Sample]]) -> list[str]:
+    """Name the files of each picture; of many pictures, count them and name the files of the first."""
+    named = [f"{what}: {_some([copy.path for copy in copies])}." for copies in pictures[:_NAMED]]
+    if len(pictures) <= _NAMED:
+        return named
+    files = sum(map(len, pictures))
+    return [f"{what}: {len(pictures)} pictures in {files} files, such as {_some([c.path for c in pictures[0]])}."]
 
 
 def _rows(samples: Sequence[Sample], sides: Mapping[str, str], sets: Mapping[str, set[str]]) -> tuple[ManifestRow, ...]:
@@ -223,5 +235,5 @@ def _rows(samples: Sequence[Sample], sides: Mapping[str, str], sets: Mapping[str
 
 
 def _some(paths: Sequence[str]) -> str:
-    shown = ", ".join(map(repr, paths[:3]))
-    return shown if len(paths) <= 3 else f"{len(paths)} images, such as {shown}"
+    shown = ", ".join(map(repr, paths[:_NAMED]))
+    return shown if len(paths) <= _NAMED else f"{len(paths)} images, such as {shown}"

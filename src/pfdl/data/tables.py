@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from pfdl.data.images import BadImageError
-from pfdl.data.layout import SPLIT_NAMES, BadImage, FoundFile, check_relative
+from pfdl.data.layout import SPLIT_NAMES, BadImage, FoundFile, check_relative, path_inside
 from pfdl.data.sources import FileSource
 
 if TYPE_CHECKING:
@@ -53,16 +53,23 @@ class Columns:
         """Return whether any column is named."""
         return any(value is not None for value in asdict(self).values())
 
-    def find(self, table: Path, names: list[str], hints: Mapping[str, str] | None = None) -> Columns:
+    def find(
+        self,
+        table: Path,
+        names: list[str],
+        hints: Mapping[str, str] | None = None,
+        needed: Sequence[str] = ("path", "label"),
+    ) -> Columns:
         """Return the columns that a table really has.
 
         Args:
             table: The file, for messages.
             names: Its columns.
             hints: By what they hold, names to look for before the usual ones.
+            needed: What there must be a column for.
 
         Raises:
-            ValueError: If a named column is missing, or there is none for the path or the label.
+            ValueError: If a named column is missing, or there is none for what is needed.
         """
         found: dict[str, str | None] = {}
         for role in _ROLES:
@@ -72,7 +79,7 @@ class Columns:
             hint = (hints or {}).get(role)
             guesses = [name for usual in _USUAL_NAMES[role] for name in names if name.lower() == usual]
             found[role] = given or next((name for name in (hint, *guesses) if name in names), None)
-        for role in ("path", "label"):
+        for role in needed:
             if found[role] is None:
                 raise ValueError(
                     f"{table} has no column called {' or '.join(_USUAL_NAMES[role])}; say which of "
@@ -164,6 +171,31 @@ class MetadataTable(FileSource):
                 f"{self.table} has the one class {classes[0]!r} under {columns.label!r}; at least two are needed."
             )
         return sorted(found), bad
+
+
+def list_paths(table: Path, path_column: str | None = None) -> list[Path]:
+    """List the images that a table names, whatever else it says of them.
+
+    Args:
+        table: A CSV or Parquet file.
+        path_column: Its column of paths; by default one of the usual names.
+
+    Returns:
+        The files, in the order of the table; paths are relative to its folder.
+
+    Raises:
+        ValueError: If there is no such column, or a path leads out of the folder.
+    """
+    cells = _read_cells(table)
+    column = Columns(path=path_column).find(table, list(cells.columns), needed=("path",)).path
+    root = table.parent.resolve()
+    found = []
+    for entry in cells[column].tolist():
+        try:
+            found.append(path_inside(root, PurePosixPath(entry.replace("\\", "/")).as_posix() if entry else ""))
+        except BadImageError as error:
+            raise ValueError(f"{entry!r} under {column!r} in {table} {error}.") from error
+    return found
 
 
 def _why_unusable(path: str, label: str, seen: set[str]) -> str:

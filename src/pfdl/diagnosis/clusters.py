@@ -1,4 +1,4 @@
-"""Which features hang together, and in which order to draw them."""
+"""Which features are correlated, and in which order to draw them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def cluster_features(correlation: FloatArray, varies: NDArray[np.bool_]) -> tupl
 
     Returns:
         The cluster of every feature, from 0 for the largest on, shape (p,); and the features that vary in an order in
-        which those alike stand together, the largest cluster first, shape (v,).
+        which similar ones stand side by side, the largest cluster first, shape (v,).
     """
     from scipy.cluster.hierarchy import fcluster, leaves_list, linkage
     from scipy.spatial.distance import squareform

@@ -185,8 +185,8 @@ def _wrong_answers(
 ) -> tuple[list[bool], list[float]]:
     misled, expected = [], []
     for label, context, answer in zip(labels.tolist(), contexts.tolist(), predictions.tolist(), strict=True):
-        tempting = {name for name, home in usual.items() if home == context and name != label}
-        if answer != label and tempting and usual.get(label) != context:
-            misled.append(answer in tempting)
-            expected.append(len(tempting) / (len(usual) - 1))
+        named_here = {name for name, home in usual.items() if home == context and name != label}
+        if answer != label and named_here and usual.get(label) != context:
+            misled.append(answer in named_here)
+            expected.append(len(named_here) / (len(usual) - 1))
     return misled, expected

@@ -35,7 +35,7 @@ class Diagnosis:
     out of the fit; every feature counts in units of its standard deviation.
 
     Attributes:
-        r2: How predictable each feature is from the others, shape (p,): R² on samples left out. 1: wholly; 0: not at
+        r2: How predictable each feature is from the others, shape (p,): R² on samples left out. 1: fully; 0: not at
             all; NaN: the feature is constant.
         r2_within_class: The same once the mean of each class is taken off, shape (p,); NaN if the feature is constant
             within every class.
@@ -45,7 +45,7 @@ class Diagnosis:
             partial correlation, shape (p, p). (The two rests u − ũ correlate by minus this, as each is without what
             the other predicts.)
         clusters: The cluster of each feature by ``1 − |correlation|``, 0 for the largest, −1 for constant features.
-        order: The features that vary in an order in which those alike stand together.
+        order: The features that vary in an order that puts similar ones side by side.
         correlated_part: For each sample the length of ũ relative to that of u, shape (n,).
         context_reading: How well the context can be read from the features; None without contexts.
         accuracies: By class, by context and by both; None without predictions.
@@ -142,8 +142,8 @@ class Diagnosis:
             found["contexts guessed from the class"] = reading.from_label
             found["part of the contexts' differences that is correlated"] = reading.correlated_share
         if self.accuracies is not None:
-            found["accuracy, all images alike"] = self.accuracies.overall
-            found["accuracy, all groups alike"] = self.accuracies.average_over_groups
+            found["accuracy on all images"] = self.accuracies.overall
+            found["accuracy, mean over groups"] = self.accuracies.average_over_groups
             found["accuracy in the worst group"] = self.accuracies.worst_group.accuracy
         return found
 

@@ -54,7 +54,7 @@ class ContextReliance:
         by_class: Each class, the largest loss first.
         misled: Of the wrong answers to images in a context that is usual for other classes: the share that names one of
             those classes. NaN if there are none.
-        misled_by_chance: What that share would be if wrong answers fell on all wrong classes alike.
+        misled_by_chance: What that share would be if wrong answers fell on all wrong classes equally often.
         wrong_answers: Number of those wrong answers.
         samples_elsewhere: Number of images outside the usual context.
     """
@@ -162,7 +162,7 @@ class Comparison:
             return f"Cannot tell which of {first} and {second} relies more on the context."
         size = f"difference {_points(abs(self.difference), self.standard_error)}"
         if abs(self.difference) <= SURE * self.standard_error:
-            return f"{first} and {second} rely on the context alike, within the error ({size})."
+            return f"{first} and {second} rely on the context equally, within the error ({size})."
         more, less = (first, second) if self.difference > 0 else (second, first)
         return f"{more} relies more on the context than {less} ({size})."
 

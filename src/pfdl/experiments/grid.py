@@ -55,12 +55,12 @@ def run_grid(
                     raise FileNotFoundError(f"{folder} was removed while its tasks ran; start the command again.")
                 write_json(_path(folder, task), {"task": dict(task), "rows": [dict(row) for row in rows]})
                 advance()
-    return pd.DataFrame([{**task, **row} for task in tasks for row in _load(folder, task) or ()])
+    return pd.DataFrame([{**task, **row} for task in tasks for row in stored_rows(task, folder) or ()])
 
 
 def unfinished(tasks: Sequence[Task], folder: Path) -> list[Task]:
     """Return the tasks that have no stored result yet."""
-    return [task for task in tasks if _load(folder, task) is None]
+    return [task for task in tasks if stored_rows(task, folder) is None]
 
 
 def _path(folder: Path, task: Task) -> Path:
@@ -68,7 +68,7 @@ def _path(folder: Path, task: Task) -> Path:
     return folder / f"{digest[:24]}.json"
 
 
-def _load(folder: Path, task: Task) -> list[ResultRow] | None:
+def stored_rows(task: Task, folder: Path) -> list[ResultRow] | None:
     """Return the rows of a finished task, or None; a file that :func:`run_grid` did not write so is set aside."""
     path = _path(folder, task)
     try:

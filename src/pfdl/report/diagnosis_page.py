@@ -32,13 +32,16 @@ _COUNTS = {"samples", "features", "constant features", "clusters of two or more"
 _R2 = {"R² of a feature from the others (median)", "the same within classes (median)"}
 
 
-def build_page(diagnoses: Sequence[ImageDiagnosis], data: str, problems: list[str]) -> Page:
+def build_page(
+    diagnoses: Sequence[ImageDiagnosis], data: str, problems: list[str], options: Sequence[str] = ()
+) -> Page:
     """Build the page.
 
     Args:
         diagnoses: One model, or two to compare.
         data: What the user called the data on the command line.
         problems: Sentences on what could not be read are added here.
+        options: Further words of the command line that say how to read the data.
 
     Returns:
         The page, for :func:`pfdl.report.page.render`.
@@ -56,11 +59,11 @@ def build_page(diagnoses: Sequence[ImageDiagnosis], data: str, problems: list[st
             Text("The two runs have different test images: differences are also those of the images.", "warning")
         )
     sections = [
-        *(Section(f"What was found about {name}", _verdict(one, data)) for name, one in named),
+        *(Section(f"What was found about {name}", _verdict(one, data, options)) for name, one in named),
         *_shift(named),
         *_examples(named),
         *([] if any(one.found.accuracies is None for one in diagnoses) else [_accuracy(named)]),
-        Section("At a glance", [_glance(named)]),
+        Section("All figures", [_glance(named)]),
         build_features(named),
         build_correlations(named),
         build_clusters(named),
@@ -78,8 +81,8 @@ def compare(named: Named) -> str:
     return compare_diagnoses(one, other).sentence(first, second)
 
 
-def _verdict(one: ImageDiagnosis, data: str) -> list[Block]:
-    sentence, command = one.next_step(data)
+def _verdict(one: ImageDiagnosis, data: str, options: Sequence[str]) -> list[Block]:
+    sentence, command = one.next_step(data, options)
     return [
         *(Text(words) for words in one.verdict()[1:]),
         Text(f"What to try next: {sentence}"),

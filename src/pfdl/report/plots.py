@@ -10,7 +10,7 @@ from typing import Any
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
 
 MAX_COLUMNS = 40
-"""A table of more figures across than this serves nobody; the run folder has them."""
+"""A table with more columns than this is not shown; the run folder has the figures."""
 
 MAX_TICKS = 12
 """Up to so many numbers on the horizontal axis each have a tick of their own."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from pfdl._internal.validation import check_choice, check_count
@@ -29,6 +30,8 @@ class TrainingConfig:
         contexts: What training may know of contexts: ``"hidden"``, ``"known"`` or ``"inferred"``, as in
             :class:`pfdl.lightning.ContextDataModule`; some objectives need one of the latter two.
         infer_by: How contexts are inferred: the ``method`` of :func:`pfdl.infer_contexts`.
+        confirm: Whether inferred contexts must be confirmed on held-out training images, as
+            :func:`pfdl.infer_contexts` does; otherwise the most stable ones are taken as they are.
         objective_settings: Settings of the objective's parts, by their names.
         image_size: Height and width that images are scaled to.
         small_stem: For ResNets, a 3×3 stem without pooling, for images up to about 64×64.
@@ -59,6 +62,7 @@ class TrainingConfig:
     objective: str = "pfdl"
     contexts: str = "hidden"
     infer_by: str = "auto"
+    confirm: bool = True
     objective_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     image_size: int = 64
     small_stem: bool = False
@@ -88,6 +92,8 @@ class TrainingConfig:
             raise ValueError(
                 f"infer_by is {self.infer_by!r}, but contexts is {self.contexts!r}; set contexts to 'inferred'."
             )
+        if not self.confirm and self.contexts != "inferred":
+            raise ValueError(f"confirm is False, but contexts is {self.contexts!r}; set contexts to 'inferred'.")
         check_choice("sampler", self.sampler, SAMPLERS)
         check_choice("optimizer", self.optimizer, OPTIMIZERS)
         check_choice("schedule", self.schedule, SCHEDULES)
@@ -99,12 +105,27 @@ class TrainingConfig:
         if self.patience is not None:
             check_count("patience", self.patience, 1)
 
+    def options(self) -> list[str]:
+        """Return what to type after ``pfdl train DATA`` for the settings that are not the defaults."""
+        words: list[str] = []
+        for one in fields(self):
+            value, option = getattr(self, one.name), f"--{one.name.replace('_', '-')}"
+            if one.name == "objective_settings":
+                pairs = [(part, name, text) for part, settings in value.items() for name, text in settings.items()]
+                for part, name, text in pairs:
+                    words += ["--set", f"{part}.{name}={text if isinstance(text, str) else json.dumps(text)}"]
+            elif value != one.default and isinstance(value, bool):
+                words.append(option if value else f"--no-{option.removeprefix('--')}")
+            elif value != one.default:
+                words += [option, str(value)]
+        return words
+
 
 def check_sets(config: TrainingConfig, manifest: Manifest) -> None:
     """Refuse what the sets of the manifest do not allow."""
     if "validation" not in manifest.set_names:
         if config.patience is not None:
-            raise ValueError("stopping early needs a validation set, and the manifest holds nothing out.")
+            raise ValueError("stopping early needs a validation set, and the split has none.")
         if config.select != "accuracy":
             raise ValueError(f"select is {config.select!r}, which needs a validation set; the manifest has none.")
 

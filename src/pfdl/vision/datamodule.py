@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -44,6 +45,7 @@ class ContextDataModule(LightningDataModule):
             An objective such as ``balance``, ``groupdro`` or ``irm`` needs one of the latter two.
         infer_by: How contexts are inferred: the ``method`` of :func:`pfdl.infer_contexts`, by default the best that is
             confirmed.
+        confirm: Whether inferred contexts must be confirmed; otherwise the most stable ones are taken as they are.
         validation_contexts: Whether inferred contexts are those of the training and validation images together, for
             an accuracy of the worst group; by default the validation images play no part.
         sampler: ``"shuffle"``, every image once an epoch; or ``"groups"``, which draws all groups (one class in
@@ -71,6 +73,7 @@ class ContextDataModule(LightningDataModule):
         cache: bool | None = None,
         contexts: str = "hidden",
         infer_by: str = "auto",
+        confirm: bool = True,
         validation_contexts: bool = False,
         sampler: str = "shuffle",
         describe: Callable[[Tensor], Tensor] | None = None,
@@ -92,6 +95,7 @@ class ContextDataModule(LightningDataModule):
         self.cache = cache
         self.contexts = contexts
         self.infer_by = infer_by
+        self.confirm = confirm
         self.validation_contexts = validation_contexts
         self.sampler = sampler
         self.describe = describe
@@ -133,7 +137,8 @@ class ContextDataModule(LightningDataModule):
         Of several processes the first one does it, and tells the others.
         """
         labels = torch.cat([images.labels for images in sets])
-        return find_contexts(ConcatDataset(sets), labels, method=self.infer_by, describe=self.describe, seed=self.seed)
+        infer = find_contexts if self.confirm else partial(find_contexts, confirmation=0.0)
+        return infer(ConcatDataset(sets), labels, method=self.infer_by, describe=self.describe, seed=self.seed)
 
     @property
     def train_set(self) -> ContextImages:

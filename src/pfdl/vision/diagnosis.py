@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pfdl._internal.runs import read_run
 from pfdl.contexts import find_contexts
 from pfdl.contexts.statistics import image_statistics
 from pfdl.data.context_images import ContextImages
@@ -21,11 +22,12 @@ from pfdl.data.sources import ContextSource
 from pfdl.diagnosis import Comparison, Diagnosis, compare_reliance, count_groups, diagnose
 from pfdl.diagnosis.reliance import goes_together, usual_contexts_of
 from pfdl.diagnosis.verdict import NO, YES
+from pfdl.vision.config import TrainingConfig
 from pfdl.vision.evaluation import check_classes, split_names, training_mixture
 from pfdl.vision.predict import BATCH, run_model
 
 if TYPE_CHECKING:
-    from pfdl.vision.checkpoint import ModelConfig, TrainedModel
+    from pfdl.vision.checkpoint import TrainedModel
 
 MOST_INFERRED = 4000
 """So many training images at most help to infer the contexts of the test images."""
@@ -47,7 +49,7 @@ class ImageDiagnosis:
 
     Attributes:
         folder: The run.
-        model: What the model is.
+        training: How the model was trained; the defaults where the run does not say.
         found: What :func:`pfdl.diagnose` found.
         rows: The images, in the order of the samples.
         contexts: The context of each image, known or inferred; ``""`` if there are none.
@@ -58,7 +60,7 @@ class ImageDiagnosis:
     """
 
     folder: Path
-    model: ModelConfig
+    training: TrainingConfig
     found: Diagnosis
     rows: tuple[ManifestRow, ...]
     contexts: tuple[str, ...]
@@ -94,34 +96,66 @@ class ImageDiagnosis:
         inside.sort(key=lambda number: self.predictions[number] == self.rows[number].class_name)
         return inside[:count]
 
-    def next_step(self, data: str) -> tuple[str, str]:
+    def next_step(self, data: str, options: Sequence[str] = ()) -> tuple[str, str]:
         """Say what to try next.
 
         Args:
             data: What the user called the data on the command line.
+            options: Further words of the command line that say how to read the data.
 
         Returns:
             A sentence, and a command.
         """
-        run, images = shlex.quote(str(self.folder)), shlex.quote(data)
-        better = shlex.quote(f"{self.folder}-groupdro")
+        run = shlex.quote(str(self.folder))
+        images = shlex.join([data, *options])
         if self.answer == YES:
-            known = KNOWN if self.contexts_are == KNOWN else INFERRED
-            options = f"--backbone {shlex.quote(self.model.backbone)} --image-size {self.model.image_size}"
-            return (
-                "Train with an objective that looks at the worst group, then compare (pfdl diagnose … --compare).",
-                f"pfdl train {images} {options} --objective groupdro --contexts {known} -o {better}",
-            )
+            return self._train_next(images)
         if self.answer == NO:
-            return "Nothing needs to change for the sake of these contexts. Test other data:", (
-                f"pfdl evaluate {run} OTHER_DATA"
-            )
+            return "No change is needed for these contexts. Test other data:", (f"pfdl evaluate {run} OTHER_DATA")
         if self.contexts_are == UNKNOWN:
             return (
                 "Say which context each image has: in folders class/context/image, or in a column of a table.",
                 f"pfdl diagnose {run} TABLE.csv --context-column NAME",
             )
         return "Give more images that were not trained on, in all contexts.", f"pfdl diagnose {run} MORE_DATA"
+
+    def _train_next(self, images: str) -> tuple[str, str]:
+        """Name a training like that of the run but for what it does about contexts, and that was not tried already."""
+        contexts: dict[str, Any] = {"contexts": KNOWN if self.contexts_are == KNOWN else INFERRED, "infer_by": "auto"}
+        contexts["confirm"] = self.contexts_are != UNCONFIRMED
+        if self.contexts_are == UNCONFIRMED:
+            contexts["infer_by"] = "pooled"  # as they were found here
+        now = self.training
+        plain = replace(now, objective_settings={}, sampler="shuffle", **contexts)
+        tries = {
+            "groupdro": (
+                "Train with an objective that looks at the worst group, then compare (pfdl diagnose … --compare).",
+                replace(plain, objective="groupdro"),
+            ),
+            "groups": (
+                "Draw every class in every context equally often, then compare (pfdl diagnose … --compare).",
+                replace(plain, objective="erm", sampler="groups"),
+            ),
+        }
+        name = self.folder.name
+        for suffix in tries:
+            name = name.removesuffix(f"-{suffix}")
+        tried = [config for _, config in tries.values()]
+        if now == tried[-1]:
+            more = shlex.join([*now.options(), "-o", str(self.folder.with_name(f"{name}-more"))])
+            return "Add training images of the affected classes in other contexts.", f"pfdl train MORE_DATA {more}"
+        suffix, (sentence, config) = list(tries.items())[now == tried[0]]
+        folder = self.folder.with_name(f"{name}-{suffix}{'' if config.confirm else '-unconfirmed'}")
+        return sentence, f"pfdl train {images} {shlex.join([*config.options(), '-o', str(folder)])}"
+
+
+def _read_training(trained: TrainedModel) -> TrainingConfig:
+    """Read how a model was trained; of what the run does not say, the default."""
+    try:
+        return TrainingConfig(**read_run(trained.folder).settings["training"])
+    except (KeyError, OSError, TypeError, ValueError):
+        model = trained.config
+        return TrainingConfig(backbone=model.backbone, image_size=model.image_size, small_stem=model.small_stem)
 
 
 def diagnose_images(
@@ -177,7 +211,7 @@ def diagnose_images(
         found = replace(found, unanswered="the images have no contexts, and none could be inferred from them")
     return ImageDiagnosis(
         folder=trained.folder,
-        model=trained.config,
+        training=_read_training(trained),
         found=found,
         rows=rows,
         contexts=("",) * len(rows) if contexts is None else tuple(contexts.tolist()),

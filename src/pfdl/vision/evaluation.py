@@ -50,8 +50,8 @@ class Group:
 class Evaluation:
     """Shares of test images that are recognised, from 0 to 1.
 
-    Three averages are told apart: ``overall`` counts every image alike, ``average_over_groups`` every group (one class
-    in one context) alike, and ``average_in_training_mixture`` weights the groups as they occur in the training set.
+    Three averages are kept apart: ``overall`` counts every image equally, ``average_over_groups`` counts every group
+    (one class in one context) equally, and ``average_in_training_mixture`` weights the groups as in the training set.
 
     Args:
         name: What the evaluation is called.
@@ -301,15 +301,15 @@ def describe_evaluation(evaluation: Evaluation) -> list[str]:
     worst = evaluation.worst_group
     where = f"{worst.class_name} in {worst.context}" if worst.context else worst.class_name
     mixture = evaluation.average_in_training_mixture
-    what = "groups (a class in a context)" if evaluation.by_context else "classes"
+    one_of, all_of = ("group", "groups") if evaluation.by_context else ("class", "classes")
+    what = "groups (a class in a context)" if evaluation.by_context else all_of
     return [
         f"Accuracy on all {evaluation.images} images: {_percent(evaluation.overall)}.",
-        f"Worst {'group' if evaluation.by_context else 'class'}: {where}, {_percent(worst.accuracy)} of {worst.images} "
-        "images.",
-        f"Average over the {len(evaluation.groups)} {what}, each counted alike: "
+        f"Worst {one_of}: {where}, {_percent(worst.accuracy)} of {worst.images} images.",
+        f"Average over the {len(evaluation.groups)} {what}, each counted equally: "
         f"{_percent(evaluation.average_over_groups)}.",
-        "Average in the training set's mixture of groups: "
-        + (f"{_percent(mixture)}." if mixture is not None else "not known, as these images lack some of its groups."),
+        f"Average in the training set's mixture of {all_of}: "
+        + (f"{_percent(mixture)}." if mixture is not None else "not known, as the two do not have the same groups."),
         f"Expected calibration error: {evaluation.calibration_error:.3f}.",
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,6 +34,9 @@ def check_loggers(names: Sequence[str]) -> None:
 def make_loggers(names: Sequence[str] | None, folder: Path) -> list[Logger]:
     """Return Lightning's loggers for a run folder.
 
+    MLflow logs to the server that ``MLFLOW_TRACKING_URI`` names, else to ``mlflow.db`` in the run folder (it refuses
+    plain folders since version 3). ``WANDB_MODE=offline`` keeps Weights & Biases on this machine.
+
     Args:
         names: Keys of ``LOGGERS``; None for TensorBoard where it is installed.
         folder: The run folder; its name is that of the run.
@@ -43,6 +47,18 @@ def make_loggers(names: Sequence[str] | None, folder: Path) -> list[Logger]:
     makers: dict[str, Callable[[], Logger]] = {
         "tensorboard": lambda: TensorBoardLogger(folder, name="", version="tensorboard"),
         "wandb": lambda: WandbLogger(name=folder.name, save_dir=folder, project="pfdl"),
-        "mlflow": lambda: MLFlowLogger(experiment_name="pfdl", run_name=folder.name, save_dir=str(folder / "mlflow")),
+        "mlflow": lambda: MLFlowLogger(
+            experiment_name="pfdl",
+            run_name=folder.name,
+            tracking_uri=os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{folder.resolve() / 'mlflow.db'}",
+            artifact_location=None if "MLFLOW_TRACKING_URI" in os.environ else (folder.resolve() / "mlflow").as_uri(),
+        ),
     }
     return [makers[name]() for name in dict.fromkeys(names) if name in makers]
+
+
+def close_loggers(loggers: Sequence[Logger]) -> None:
+    """End what would take in the next training of this process too: a run of Weights & Biases."""
+    for logger in loggers:
+        if isinstance(logger, WandbLogger):
+            logger.experiment.finish()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +18,11 @@ from torch.utils.data import DataLoader, Dataset
 
 from pfdl._internal.text import spreadsheet_cell
 from pfdl._internal.validation import check_choice
-from pfdl.data.images import BadImageError, decode, read_bytes, to_tensor
+from pfdl.data.images import BadImageError, decoded, read_bytes, to_tensor
 from pfdl.data.layout import BadImage, is_litter
+from pfdl.data.opening import open_images
 from pfdl.data.sources import ON_BAD_IMAGE, BadImagesError
+from pfdl.data.tables import TABLES, list_paths
 from pfdl.vision.features import attach
 from pfdl.vision.pixels import normalise
 
@@ -68,17 +71,21 @@ class Predictions:
 
 def predict(
     trained: TrainedModel,
-    images: Sequence[str | Path],
+    images: Any,
     *,
+    path_column: str | None = None,
     on_bad_image: str = "error",
     device: str = "cpu",
     batch_size: int = BATCH,
 ) -> Predictions:
-    """Classify image files.
+    """Classify images.
 
     Args:
         trained: The model.
-        images: Files, or folders in which all files are classified, those in folders within them too.
+        images: A file, a folder in which all files are classified, those in folders within it too, or a table with a
+            line per image; or a list of these. In Python also a dataset, or what else
+            :func:`pfdl.data.open_images` opens.
+        path_column: Column of a table that has the path of the image; by default one of the usual names.
         on_bad_image: ``"error"`` to refuse if a file is no usable image, ``"skip"`` to leave it out.
         device: Where to compute.
         batch_size: Images at a time.
@@ -91,26 +98,40 @@ def predict(
         ValueError: If no image can be used, or one cannot and is not to be left out.
     """
     check_choice("on_bad_image", on_bad_image, ON_BAD_IMAGE)
-    files = list(dict.fromkeys(path for place in images for path in _list_files(Path(place))))
+    size = trained.config.image_size
+    places = [images] if isinstance(images, (str, Path)) else images
+    reads: dict[str, Callable[[], Tensor]]
+    if isinstance(places, Sequence) and all(isinstance(place, (str, Path)) for place in places):
+        files = [path for place in places for path in _list_files(Path(place), path_column)]
+        reads = {str(path): partial(_read, path, size) for path in files}
+    else:
+        source = open_images(images)
+        reads = {sample.path: partial(source.load, sample.path, size, sample.sha256) for sample in source.samples}
+    names = list(reads)
     paths: list[str] = []
     bad: list[BadImage] = []
     probabilities: list[Tensor] = []
-    for start in range(0, len(files), batch_size):
+    for start in range(0, len(names), batch_size):
         tensors = []
-        for path in files[start : start + batch_size]:
+        for name in names[start : start + batch_size]:
             try:
-                tensors.append(to_tensor(decode(read_bytes(path)), trained.config.image_size))
-                paths.append(str(path))
+                tensors.append(reads[name]())
+                paths.append(name)
             except BadImageError as error:
-                bad.append(BadImage(str(path), str(error)))
+                bad.append(BadImage(name, str(error)))
         if tensors:
             logits, _ = run_model(trained.model, [(tensor,) for tensor in tensors], device=device)
             probabilities.append(logits.softmax(1))
     if bad and (on_bad_image == "error" or not paths):
-        raise BadImagesError(Path(images[0]), bad)
+        raise BadImagesError(Path(places[0]), bad)
     if not paths:
-        raise ValueError(f"there is no image in {', '.join(map(str, images))}; give image files or folders of them.")
+        raise ValueError(f"there is no image in {', '.join(map(str, places))}; give image files or folders of them.")
     return Predictions(tuple(paths), trained.config.classes, torch.cat(probabilities), tuple(bad))
+
+
+def _read(path: Path, size: int) -> Tensor:
+    with decoded(read_bytes(path)) as image:
+        return to_tensor(image, size)
 
 
 @torch.no_grad()
@@ -144,7 +165,10 @@ def run_model(
     return torch.cat(logits), torch.cat(features) if with_features else None
 
 
-def _list_files(place: Path) -> Iterator[Path]:
+def _list_files(place: Path, path_column: str | None) -> Iterator[Path]:
+    if place.suffix.lower() in TABLES and place.is_file():
+        yield from list_paths(place, path_column)
+        return
     if place.is_file():
         yield place
         return

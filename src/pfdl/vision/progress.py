@@ -1,4 +1,4 @@
-"""Show how a training gets on: a bar on a terminal, a line per epoch elsewhere, and no tips from Lightning."""
+"""Show the progress of a training: a bar on a terminal, a line per epoch elsewhere, and no tips from Lightning."""
 
 from __future__ import annotations
 

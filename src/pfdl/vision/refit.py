@@ -53,7 +53,7 @@ def refit(
     device: str = "cpu",
     seed: int = 0,
 ) -> Refitted:
-    """Refit the last layer of a trained network so that all groups count alike, and write it as a run of its own.
+    """Refit the last layer of a trained network so that all groups count equally, and write it as a run of its own.
 
     The network stays as it is up to its last layer; see :func:`pfdl.contexts.refit_readout`. No test image is read.
 

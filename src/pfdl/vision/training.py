@@ -29,7 +29,7 @@ from pfdl.vision.config import PRECISIONS, TrainingConfig, check_contexts, check
 from pfdl.vision.datamodule import ContextDataModule, check_share
 from pfdl.vision.features import embed
 from pfdl.vision.launching import Devices, choose_devices
-from pfdl.vision.loggers import check_loggers, make_loggers
+from pfdl.vision.loggers import check_loggers, close_loggers, make_loggers
 from pfdl.vision.metrics import SELECTIONS
 from pfdl.vision.progress import ProgressBar, quiet_lightning, report_epochs, say
 from pfdl.vision.resume import ResumeCallback, check_folder, read_state, write_metrics
@@ -101,6 +101,11 @@ def train(
         data.setup("fit")
         if shows and data.inferred is not None:
             say(data.inferred.sentence)
+            if data.inferred.number == 1:
+                say(
+                    "Training then knows the classes alone. If the images do have contexts, name them in folders or a "
+                    "column (--contexts known), or take clusters without this check (--no-confirm)."
+                )
         model.prepare(data.train_set.labels, data.train_contexts)
         resume = ResumeCallback(
             model,
@@ -183,6 +188,7 @@ def _make_data(
         num_workers=num_workers,
         contexts=config.contexts,
         infer_by=config.infer_by,
+        confirm=config.confirm,
         validation_contexts=config.select == "worst-group",
         sampler=config.sampler,
         describe=describe,
@@ -247,3 +253,5 @@ def _fit(
         except OSError:
             check_folder(resume.folder)  # without it a logger fails first, and less clearly
             raise
+        finally:
+            close_loggers(trainer.loggers)

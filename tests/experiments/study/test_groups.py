@@ -3,10 +3,17 @@
 import pytest
 import torch
 
+from pfdl.contexts import InferredContexts
 from pfdl.experiments import training
 from pfdl.experiments.study import data as study_data
+from pfdl.experiments.study import inferred
 from pfdl.experiments.study import run as study
 from pfdl.experiments.study.data import StudyData
+
+
+def found(contexts):
+    """Stand in for what find_contexts returns."""
+    return InferredContexts(contexts.numpy(), "pooled", "Found.", ())
 
 
 @pytest.fixture
@@ -34,11 +41,28 @@ def test_the_name_says_size_and_strength_of_the_colour():
 
 def test_the_worst_group_and_the_agreement_of_contexts_are_reported(values, monkeypatch):
     train = StudyData("spuco-mnist-large-0.8").split(0).train
-    monkeypatch.setattr(study, "infer_contexts", lambda *_, **__: train.contexts.numpy())  # as if they were found
-    found = values("sampler")
-    assert found["contexts found"] == 5
-    assert found["agreement with true contexts"] == pytest.approx(1.0)
-    assert found["worst group"] <= found["test"]
+    monkeypatch.setattr(inferred, "find_contexts", lambda *_, **__: found(train.contexts))
+    results = values("sampler")
+    assert results["contexts found"] == 5
+    assert results["agreement with true contexts"] == pytest.approx(1.0)
+    assert results["worst group"] <= results["test"]
+
+
+def test_contexts_are_inferred_once_for_all_rows(monkeypatch, tmp_path):
+    monkeypatch.setattr(study_data, "COLORED_DIGITS", 400)
+    asked = []
+
+    def note(features, labels, *, method, seed, confirmation=0.8):
+        asked.append((method, seed))
+        return found(labels.remainder(2))
+
+    monkeypatch.setattr(inferred, "find_contexts", note)
+    config = study.StudyConfig(("erm", "balance", "sampler", "jtt"), seeds=2, epochs=1)
+    results = study.run(config, [StudyData("spuco-mnist-large-0.8")], tmp_path / "study")
+    assert sorted(asked) == [("auto", 0), ("auto", 1), ("errors", 0), ("errors", 1)]
+    assert (results[results["test"] == study.NUMBER]["value"] == 2).all()
+    study.run(config, [StudyData("spuco-mnist-large-0.8")], tmp_path / "study")
+    assert len(asked) == 4
 
 
 def test_known_groups_are_drawn_alike(values, monkeypatch):
@@ -64,18 +88,28 @@ def test_known_groups_are_drawn_alike(values, monkeypatch):
 def test_dfr_changes_the_last_layer_of_plain_training_only_where_there_are_contexts(values, monkeypatch):
     plain, refitted = values("erm"), values("dfr-known")
     assert refitted["test"] != plain["test"]
-    monkeypatch.setattr(study, "infer_contexts", lambda features, labels, **_: torch.zeros(len(labels)).long().numpy())
+    monkeypatch.setattr(inferred, "find_contexts", lambda features, labels, **_: found(torch.zeros_like(labels)))
     assert values("dfr")["test"] == plain["test"]
 
 
 def test_jtt_has_two_contexts_right_and_wrong(values, monkeypatch):
     asked = []
-    original = study.infer_contexts
+    original = inferred.find_contexts
 
     def note(*arguments, **settings):
         asked.append(settings["method"])
         return original(*arguments, **settings)
 
-    monkeypatch.setattr(study, "infer_contexts", note)
-    assert values("jtt")["contexts found"] in (1, 2)
+    monkeypatch.setattr(inferred, "find_contexts", note)
+    assert values("jtt")["contexts found"] == 2
     assert asked == ["errors"]
+
+
+def test_contexts_that_judge_epochs_are_inferred_for_all_rows_but_oracles():
+    def needed(*rows, judging):
+        return [task["contexts"] for task in inferred.inference_tasks(StudyData("shapes"), rows, 3, judging=judging)]
+
+    assert needed("erm", "balance-known", judging=False) == []
+    assert needed("erm", "balance-known", judging=True) == ["inferred"]
+    assert needed("balance-known", judging=True) == []
+    assert needed("balance", "sampler", "jtt", judging=False) == ["inferred", "errors"]

@@ -13,10 +13,11 @@ from typer.testing import CliRunner
 import pfdl
 from pfdl._internal.runs import read_run
 from pfdl.cli.main import app
-from pfdl.contexts.statistics import image_statistics
+from pfdl.contexts import InferredContexts, image_statistics
 from pfdl.experiments.images import store_images
 from pfdl.experiments.reporting import write_tables
 from pfdl.experiments.study import data as study_data
+from pfdl.experiments.study import inferred
 from pfdl.experiments.study import run as study
 from pfdl.experiments.study.data import SAME, SHIFTED, TESTS, StudyData
 from pfdl.experiments.study.rows import FACTORS, ROWS, find_row
@@ -94,7 +95,6 @@ def made_up_objectives(monkeypatch):
 
 def test_an_objective_that_a_stranger_registered_is_a_row(made_up_objectives, digits, tmp_path, monkeypatch):
     """Nothing else changes: its name is a key, its contexts are inferred if it reads contexts."""
-    monkeypatch.setattr(study, "infer_contexts", lambda features, labels, **_: (labels.numpy() + 1) % 2)  # at once
     assert (find_row("made-up").contexts, find_row("asks").contexts) == ("hidden", "inferred")
     arguments = ["study", "colored-mnist", "--rows", "erm,made-up,asks,irm+made-up", "--seeds", "2", "--epochs", "1"]
     result = CliRunner().invoke(app, [*arguments, "--device", "cpu", "-o", str(tmp_path)])
@@ -160,7 +160,11 @@ def accuracies_of(results):
 
 
 def test_images_without_contexts_get_a_plain_split_and_plain_metrics(small, tmp_path, monkeypatch):
-    monkeypatch.setattr(study, "infer_contexts", lambda features, labels, **_: (labels.numpy() + 1) % 2)  # at once
+    monkeypatch.setattr(
+        inferred,
+        "find_contexts",
+        lambda features, labels, **_: InferredContexts((labels.numpy() + 1) % 2, "pooled", "Found.", ()),
+    )
     photos = make_folder(tmp_path / "photos", {"cat": 30, "dog": 30})
     arguments = ["study", str(photos), "--backbone", "mlp", "--rows", "erm,balance,balance-known", "--seeds", "2"]
     result = CliRunner().invoke(app, [*arguments, "--epochs", "1", "--device", "cpu", "-o", str(tmp_path / "out")])
@@ -199,7 +203,7 @@ def test_what_cannot_be_split_is_refused_before_anything_is_written(tmp_path):
     photos = make_folder(tmp_path / "photos", {"cat/sea": 3, "cat/sand": 3, "dog/sea": 3, "dog/sand": 3})
     result = CliRunner().invoke(app, ["study", str(photos), "--rows", "erm", "-o", str(tmp_path / "out")])
     assert result.exit_code == 2
-    assert "the images do not suffice for a training set at 5:1" in result.output
+    assert "there are too few images for a training set at 5:1" in result.output
     plain = make_folder(tmp_path / "plain", {"cat": 4, "dog": 4})
     result = CliRunner().invoke(app, ["study", str(plain), "--rows", "balance-known", "-o", str(tmp_path / "out")])
     assert result.exit_code == 2
@@ -229,12 +233,13 @@ def test_a_training_that_diverges_is_a_result_too(digits, tmp_path):
 
 
 def test_only_an_oracle_sees_the_true_contexts(digits, monkeypatch):
-    monkeypatch.setattr(study, "infer_contexts", lambda features, labels, **_: (features[:, 0] + labels).numpy() > 0)
     split = digits.split(0)
     for told, expected in (("hidden", {-1}), ("one", {0}), ("known", {0, 1})):
-        assert set(study._environments(told, split, 0).tolist()) == expected
+        assert set(study._environments(told, digits, split, 0, {}, None).tolist()) == expected
     blind = split._replace(train=split.train._replace(contexts=torch.full_like(split.train.contexts, 9)))
-    assert torch.equal(study._environments("inferred", split, 0), study._environments("inferred", blind, 0))
+    seeing = inferred.infer_task("inferred", 0, images={}, **digits.task)
+    monkeypatch.setattr(StudyData, "split", lambda *_: blind)
+    assert inferred.infer_task("inferred", 0, images={}, **digits.task) == seeing
 
 
 def test_the_backgrounds_of_the_shapes_can_be_weaker():

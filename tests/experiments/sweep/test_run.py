@@ -176,7 +176,7 @@ def test_the_command_on_images_without_contexts(tmp_path):
     arguments = ["sweep", str(photos), *fixed, "--set", "objective=erm,pfdl", "--seeds", "1", "--device", "cpu"]
     result = CliRunner().invoke(app, [*arguments, "-o", str(tmp_path / "run")])
     assert result.exit_code == 0, result.output
-    assert "Candidates: 2, with 1 seeds each: 2 trainings." in result.output
+    assert "Candidates: 2; seeds: 1; trainings: 2." in result.output
     assert "Chosen by the accuracy on validation images" in result.output
     choice = json.loads((tmp_path / "run" / "chosen.json").read_text())
     assert f"→ {choice['validation'][0]:5.1f}  {choice['candidate']}" in result.output

@@ -22,7 +22,7 @@ class StudyRow:
         settings: The settings of the objective's parts, by their names.
         contexts: What the objective may know of contexts: ``"hidden"`` (nothing), ``"one"`` (that all samples share
             one), ``"inferred"`` (what :func:`pfdl.infer_contexts` finds), ``"errors"`` (what a short training gets
-            wrong, as in JTT) or ``"known"`` (the truth: an oracle).
+            wrong, unchecked, as in JTT) or ``"known"`` (the truth: an oracle).
         sampler: ``"shuffle"``; or ``"groups"``, which draws all groups equally often.
         refit: Whether the last layer is refitted on balanced groups afterwards (DFR), on the training samples.
         baseline: Key of the plain training to compare with.

@@ -21,12 +21,12 @@ from pfdl._internal.progress import counting
 from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice, check_count
 from pfdl.contexts import refit_readout, worst_group_accuracy
-from pfdl.contexts.inference import infer_contexts
 from pfdl.data.context_images import HIDDEN_CONTEXT
 from pfdl.data.sources import ContextSource
 from pfdl.experiments.grid import run_grid, unfinished
 from pfdl.experiments.images import image_store
 from pfdl.experiments.study.data import WHOLE, Split, StudyData
+from pfdl.experiments.study.inferred import INFERRED, infer_task, inference_tasks, inferred_contexts
 from pfdl.experiments.study.rows import find_row
 from pfdl.experiments.training import DivergedError, Progress, Samples, TrainingSettings, predict, train
 from pfdl.experiments.workers import Workers
@@ -40,9 +40,6 @@ CHOSEN = ", chosen epoch"
 
 NOT_ACCURACY = (ESS, NUMBER, AGREEMENT, DIVERGED)
 """What results.csv has in the column of tests that is no accuracy."""
-
-INFERRED = {"inferred": "auto", "errors": "errors"}
-"""How contexts are inferred, by what a row says of them."""
 
 SELECT = ("last", "accuracy", "worst-group")
 """Rules for the epoch that counts."""
@@ -95,7 +92,8 @@ def run(
     Args:
         config: How large the study is.
         datasets: The data sets.
-        output: The run folder, with ``cells`` (finished trainings) and ``results.csv``.
+        output: The run folder, with ``contexts`` (those that were inferred, and why they are believed), ``cells``
+            (finished trainings) and ``results.csv``.
         device: Where to compute.
         workers: Where the trainings run, and how many at a time; by default one after the other.
         console: Where to show progress, and to say what is left out.
@@ -133,7 +131,16 @@ def run(
             for number, (dataset, source) in enumerate(zip(datasets, sources, strict=True)):
                 if source is not None:
                     images[dataset] = store(source, dataset.image_size, str(number))
-        function = partial(run_task, device=device, images=images)
+            inferences = [
+                task
+                for seed in range(config.first_seed, config.first_seed + config.seeds)
+                for dataset, keys in zip(datasets, rows, strict=True)
+                for task in inference_tasks(dataset, keys, seed, judging=config.select != "last")
+            ]
+            if inferences:
+                infer = partial(infer_task, images=images)
+                run_grid(infer, inferences, output / "contexts", workers=workers, console=console)
+        function = partial(run_task, device=device, images=images, contexts=output / "contexts")
         results = run_grid(function, tasks, output / "cells", workers=workers, console=console)
         write_atomically(output / "results.csv", results[list(COLUMNS)].to_csv(index=False))
     return results
@@ -163,6 +170,7 @@ def run_task(
     epochs: int,
     learning_rate: float,
     select: str = "last",
+    contexts: Path | None = None,
     **dataset: Any,
 ) -> list[dict[str, Any]]:
     """Train one row with one seed and test it.
@@ -175,6 +183,7 @@ def run_task(
         epochs: Passes over the training samples.
         learning_rate: Of SGD.
         select: See :class:`StudyConfig`.
+        contexts: Where contexts lie that were inferred before; others are inferred here.
         **dataset: What :class:`pfdl.experiments.study.data.StudyData` takes.
 
     Returns:
@@ -185,11 +194,12 @@ def run_task(
     """
     what, place = find_row(row), StudyData(**dataset)
     split = place.split(seed, images.get(place))
-    environments = _environments(what.contexts, split, seed)
+    know = partial(_environments, place=place, split=split, seed=seed, images=images, folder=contexts)
+    environments = know(what.contexts)
     chooser = None
     if select != "last":
         kept, held_out = _hold_out(split.train.labels, seed)
-        judged = _environments("known" if what.contexts == "known" else "inferred", split, seed)[held_out]
+        judged = know("known" if what.contexts == "known" else "inferred")[held_out]
         inputs, labels, _ = split.train
         chooser = _Chooser(Samples(inputs[held_out], labels[held_out], judged), select, device)
         split = split._replace(train=Samples(*(part[kept] for part in split.train)))
@@ -269,11 +279,12 @@ def _hold_out(labels: Tensor, seed: int) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(kept).sort().values, torch.from_numpy(held_out).sort().values
 
 
-def _environments(contexts: str, split: Split, seed: int) -> Tensor:
+def _environments(
+    contexts: str, place: StudyData, split: Split, seed: int, images: Mapping[StudyData, Path], folder: Path | None
+) -> Tensor:
     """Return what the objective may know of the contexts."""
     if contexts in INFERRED:
-        features, labels = split.context_features(), split.train.labels
-        return torch.from_numpy(infer_contexts(features, labels, method=INFERRED[contexts], seed=seed))
+        return inferred_contexts(place, contexts, seed, images, folder)
     if contexts == "known":
         return split.train.contexts
     return torch.full_like(split.train.labels, 0 if contexts == "one" else HIDDEN_CONTEXT)

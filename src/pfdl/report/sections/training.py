@@ -68,22 +68,19 @@ def _tested(evaluations: Mapping[str, Evaluation]) -> list[Block]:
     """Show all evaluations on the same images."""
     first = next(iter(evaluations.values()))
     names = ", ".join(dict.fromkeys(one.name for one in evaluations.values()))
-    rows = [
-        Row(
-            run,
-            (
-                *(Number(100 * share) for share in (one.overall, one.worst_group.accuracy, one.average_over_groups)),
-                Missing("some groups are not among these images")
-                if one.average_in_training_mixture is None
-                else Number(100 * one.average_in_training_mixture),
-                Number(one.calibration_error, digits=3),
-            ),
-        )
-        for run, one in evaluations.items()
-    ]
-    columns = ["all images", "worst group", "all groups alike", "training mixture of groups", "calibration error"]
+    one_of, all_of = ("group", "groups") if first.by_context else ("class", "classes")
+    columns: dict[str, list[Cell]] = {
+        "all images": [Number(100 * one.overall) for one in evaluations.values()],
+        f"worst {one_of}": [Number(100 * one.worst_group.accuracy) for one in evaluations.values()],
+        f"mean over {all_of}": [Number(100 * one.average_over_groups) for one in evaluations.values()],
+        f"training mixture of {all_of}": [_in_mixture(one) for one in evaluations.values()],
+        "calibration error": [Number(one.calibration_error, digits=3) for one in evaluations.values()],
+    }
+    columns = {name: cells for name, cells in columns.items() if not all(isinstance(cell, Missing) for cell in cells)}
+    rows = [Row(run, cells) for run, cells in zip(evaluations, zip(*columns.values(), strict=True), strict=True)]
     caption = f"Accuracies in percent on {first.images} images ({names})"
-    blocks: list[Block] = [Heading(f"Tested on {names}: {first.images} images"), Table(caption, "run", columns, rows)]
+    table = Table(caption, "run", list(columns), rows)
+    blocks: list[Block] = [Heading(f"Tested on {names}: {first.images} images"), table]
     if (plot := _ratio_plot(evaluations)) is not None:
         blocks.append(plot)
     shares = {"context": "by_context", "class": "by_class"}
@@ -92,6 +89,12 @@ def _tested(evaluations: Mapping[str, Evaluation]) -> list[Block]:
         for what, field in shares.items()
     ]
     return [*blocks, *(table for table in tables if table is not None)]
+
+
+def _in_mixture(one: Evaluation) -> Cell:
+    if one.average_in_training_mixture is None:
+        return Missing("some groups are not among these images")
+    return Number(100 * one.average_in_training_mixture)
 
 
 def _names(runs: Sequence[Run]) -> list[str]:

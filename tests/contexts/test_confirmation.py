@@ -1,0 +1,94 @@
+"""Contexts are judged by the accuracy averaged over groups, against a naive loop and on data made for the purpose."""
+
+import numpy as np
+import pytest
+
+from pfdl.contexts import confirmation
+from pfdl.contexts.confirmation import WHOLE_GROUP, Judged, confirm, group_table
+
+RIDGES = 6
+
+
+def judge(method, features, labels, contexts, seed=0):
+    table = group_table(labels, contexts)
+    return confirm(method, 1.0, Judged(features, labels, contexts, table, table), seed)
+
+
+def made(seed=0, samples=1600, classes=8, dominant=0.4, of_class=1.0, of_context=2.0):
+    """Each class stands mostly in a context of its own; half of the features go by the context, half by the class."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(classes, size=samples)
+    contexts = np.where(rng.random(samples) < dominant, labels, rng.integers(classes, size=samples))
+    features = rng.normal(size=(samples, 40))
+    features[:, :20] += of_context * rng.normal(size=(classes, 20))[contexts]
+    features[:, 20:] += of_class * rng.normal(size=(classes, 20))[labels]
+    return features / features.std(axis=0), labels, contexts
+
+
+@pytest.mark.parametrize("method", ["pooled", "errors"])
+def test_the_gain_is_an_average_over_groups(monkeypatch, method):
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1, 0, 1], [90, 4, 30, 60])
+    contexts = np.repeat([0, 0, 1, 1], [90, 4, 30, 60])
+    sides = rng.random((2, RIDGES, len(labels))) < np.array([0.4, 0.8])[:, None, None]
+    monkeypatch.setattr(confirmation, "_short_trainings", lambda *_: (sides[0], sides[1]))
+    trial = judge(method, np.zeros((len(labels), 2)), labels, contexts)
+
+    def averaged(right):
+        if method == "errors":  # all that a short training gets wrong is one group
+            return 0.5 * (right[contexts == 0].mean() + right[contexts == 1].mean())
+        total = weights = 0.0
+        for label in (0, 1):
+            for context in (0, 1):
+                group = right[(labels == label) & (contexts == context)]
+                weight = min(len(group) / WHOLE_GROUP, 1.0)
+                total, weights = total + weight * group.mean(), weights + weight
+        return total / weights
+
+    gains = [averaged(after) - averaged(before) for before, after in zip(*sides, strict=True)]
+    best = int(np.argmax(gains[:-1]))
+    assert trial.gain == pytest.approx(gains[best])
+    assert trial.average == pytest.approx(averaged(sides[0][best]))
+    assert trial.balanced_average == pytest.approx(averaged(sides[1][best]))
+
+
+def test_the_standard_error_is_that_of_repeated_draws():
+    rng = np.random.default_rng(0)
+    unusual = np.arange(400) >= 300
+    share = np.where(unusual, 0.5 / 100, 0.5 / 300)
+    change = rng.normal(np.where(unusual, 0.4, -0.1), np.where(unusual, 0.9, 0.3), size=(3000, 400))
+    expected = (change @ share).std()
+    found = np.mean([confirmation._standard_error(one, share, unusual) for one in change[:200]])
+    assert found == pytest.approx(expected, rel=0.05)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_many_contexts_are_believed_although_balancing_costs_in_the_usual_ones(seed):
+    features, labels, contexts = made(seed, of_class=0.3)
+    trial = judge("pooled", features, labels, contexts)
+    assert trial.accepted, trial.reason
+    assert trial.gain == pytest.approx(trial.balanced_average - trial.average)
+    assert "drawing all groups alike helps (averaged over groups, " in trial.reason
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_where_nothing_but_the_context_can_be_seen_balancing_gains_nothing(seed):
+    features, labels, contexts = made(seed, of_class=0.0)
+    trial = judge("pooled", features, labels, contexts)
+    assert not trial.accepted
+    assert "balancing them changes the held-out accuracy, averaged over groups" in trial.reason
+
+
+@pytest.mark.parametrize("method", ["pooled", "early"])
+@pytest.mark.parametrize("noise", [0.05, 0.3])
+def test_wrong_labels_are_no_context_even_if_it_is_known_where_they_are(method, noise):
+    features, true, _ = made(samples=2400, classes=4, of_context=0.0)
+    rng = np.random.default_rng(1)
+    labels = np.where(rng.random(len(true)) < noise, rng.integers(4, size=len(true)), true)
+    assert not judge(method, features, labels, true).accepted
+
+
+@pytest.mark.parametrize("method", ["pooled", "errors"])
+def test_shuffled_contexts_are_rejected(method):
+    features, labels, contexts = made()
+    assert not judge(method, features, labels, np.random.default_rng(0).permutation(contexts % 2)).accepted
