@@ -140,6 +140,6 @@ def test_two_models_are_compared_on_the_same_images():
     assert compare_reliance(labels, contexts, less, relies, USUAL).sentence("a", "b").startswith("b relies more")
     same = compare_reliance(labels, contexts, relies, relies, USUAL)
     assert same.difference == 0
-    assert "alike, within the error" in same.sentence("erm", "pfdl")
+    assert "equally, within the error" in same.sentence("erm", "pfdl")
     nothing = compare_reliance(labels, contexts, relies, less, dict.fromkeys(USUAL, "grass"))
     assert nothing.sentence("erm", "pfdl").startswith("Cannot tell which")

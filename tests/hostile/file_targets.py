@@ -24,7 +24,7 @@ from pfdl.cli.images import open_source
 from pfdl.data.idx import read_idx
 from pfdl.data.images import BadImageError, decode, hash_bytes, to_tensor
 from pfdl.data.manifest import COLUMNS, FORMAT, read_groups, read_manifest
-from pfdl.experiments.grid import _load, _path
+from pfdl.experiments.grid import _path, stored_rows
 from pfdl.report.reading import METRICS, RESULTS, find_runs, read_metrics, read_results
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.checkpoint import WEIGHTS, check_weights, load_model, read_model_config
@@ -121,7 +121,7 @@ def tables_of_groups(folder: Path, content: bytes) -> None:
 def stored_tasks(folder: Path, content: Any) -> None:
     path = _path(folder, {"seed": 1})
     path.write_text(json.dumps(content))
-    assert _load(folder, {"seed": 1}) is None
+    assert stored_rows({"seed": 1}, folder) is None
 
 
 @target(lambda: (st.binary(max_size=200),), lambda: [(b"[" * 100_000,), (b"\x80\x04\x95",), (b"," * 100_000,)])
