@@ -6,12 +6,10 @@ import shutil
 import sys
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from pfdl.cli.main import app
-from pfdl.experiments.mmads.section import METRIC_NAMES, SETTING_NAMES
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 MARK = re.compile(r"<!-- All below is written by `pfdl (.*?)` -->")
@@ -19,7 +17,7 @@ PAGES = sorted(page.name for page in RESULTS.glob("*.md") if MARK.search(page.re
 
 
 def test_the_pages_of_this_laboratory_are_checked():
-    assert {"colored-mnist.md", "images.md", "pacs.md", "petscapes.md"} <= set(PAGES)
+    assert {"colored-mnist.md", "images.md", "mmads.md", "pacs.md", "petscapes.md"} <= set(PAGES)
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -50,16 +48,3 @@ def test_the_page_of_real_tables_is_what_its_csv_files_make(monkeypatch):
     monkeypatch.syspath_prepend(str(RESULTS.parents[1] / "benchmarks"))
     page = (RESULTS / "real-tables.md").read_text(encoding="utf-8")
     assert importlib.import_module("real_tables_page").page() == page
-
-
-def test_figures_of_mmads_that_were_printed_once_are_those_of_the_csv():
-    page = (RESULTS / "mmads.md").read_text(encoding="utf-8")
-    figures = pd.read_csv(RESULTS / "mmads.csv", dtype=str)
-    assert len(figures) == 3 * 3 * 7 * 9  # settings, metrics, cells, methods
-    for (setting, metric), part in figures.groupby(["setting", "metric"], sort=False):
-        section = page.partition(f"## {SETTING_NAMES[setting]}\n")[2].partition("\n## ")[0]
-        table = section.partition(f"### {METRIC_NAMES[metric]}\n")[2].partition("\n### ")[0]
-        for method, row in part.groupby("method", sort=False):
-            (line,) = re.findall(rf"^\| {re.escape(method)} \| (.*) \|$", table, flags=re.M)
-            ours = [cell.partition(" / ")[0] for cell in line.split(" | ")]
-            assert ours == (row["mean"] + " ± " + row["deviation"]).tolist()
