@@ -238,7 +238,7 @@ class PartialDecorrelation(TrainedDecomposition):
     def announce(self, features: Tensor) -> Announcement | None:
         """Return what this process would tell the others before a call; None if it would call by itself.
 
-        :class:`pfdl.objectives.Objective` passes on what its parts announce, so that the processes meet once a step.
+        :class:`pfdl.Objective` passes on what its parts announce, so that the processes meet once a step.
 
         Args:
             features: U, shape (n, p).
