@@ -44,7 +44,7 @@ def demo(
         "runs/demo"
     ),
 ) -> None:
-    """Show all three experiments in small: about three minutes on two cores, no data, no GPU, one page at the end.
+    """Show all three experiments in small: about two minutes on two cores, no data, no GPU, one page at the end.
 
     An interrupted demonstration resumes when started again. The page opens in a browser if the session is interactive.
     """
