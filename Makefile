@@ -42,4 +42,4 @@ bench: $(READY) ## time and memory against naive implementations, as ratios
 	$(BIN)/python benchmarks/tabular.py --rows 100000
 
 clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .coverage
+	rm -rf $(VENV) site jupyter_execute .pytest_cache .mypy_cache .ruff_cache .coverage
