@@ -5,6 +5,7 @@ import pytest
 
 from pfdl.contexts import confirmation
 from pfdl.contexts.confirmation import WHOLE_GROUP, Judged, confirm, group_table
+from tests.contexts.objects import in_contexts
 
 RIDGES = 6
 
@@ -14,14 +15,9 @@ def judge(method, features, labels, contexts, seed=0):
     return confirm(method, 1.0, Judged(features, labels, contexts, table, table), seed)
 
 
-def made(seed=0, samples=1600, classes=8, dominant=0.4, of_class=1.0, of_context=2.0):
-    """Each class stands mostly in a context of its own; half of the features go by the context, half by the class."""
-    rng = np.random.default_rng(seed)
-    labels = rng.integers(classes, size=samples)
-    contexts = np.where(rng.random(samples) < dominant, labels, rng.integers(classes, size=samples))
-    features = rng.normal(size=(samples, 40))
-    features[:, :20] += of_context * rng.normal(size=(classes, 20))[contexts]
-    features[:, 20:] += of_class * rng.normal(size=(classes, 20))[labels]
+def made(seed=0, **changes):
+    usual = {"samples": 1600, "classes": 8, "strength": 2.0, "dominant": 0.4, "of_class": 1.0}
+    features, labels, contexts = in_contexts(seed, **{**usual, **changes})
     return features / features.std(axis=0), labels, contexts
 
 
@@ -82,7 +78,7 @@ def test_where_nothing_but_the_context_can_be_seen_balancing_gains_nothing(seed)
 @pytest.mark.parametrize("method", ["pooled", "early"])
 @pytest.mark.parametrize("noise", [0.05, 0.3])
 def test_wrong_labels_are_no_context_even_if_it_is_known_where_they_are(method, noise):
-    features, true, _ = made(samples=2400, classes=4, of_context=0.0)
+    features, true, _ = made(samples=2400, classes=4, strength=0.0)
     rng = np.random.default_rng(1)
     labels = np.where(rng.random(len(true)) < noise, rng.integers(4, size=len(true)), true)
     assert not judge(method, features, labels, true).accepted

@@ -1,5 +1,7 @@
 """Contexts are inferred from features and labels alone, and only where they can be confirmed."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -12,19 +14,10 @@ from pfdl.contexts import find_contexts, group_report, image_statistics
 from pfdl.contexts.inference import METHODS
 from pfdl.data import SpuCoMNIST
 from pfdl.data.digits import bundled_digits
+from tests.contexts.objects import in_contexts
 
 CLASSES = CONTEXTS = 4
-
-
-def objects_in_contexts(seed=0, samples=1200, strength=3.0, dominant=0.85, of_class=0.5):
-    """Half of 40 features move with the context, the others a little with the class."""
-    rng = np.random.default_rng(seed)
-    labels = rng.integers(CLASSES, size=samples)
-    contexts = np.where(rng.random(samples) < dominant, labels, rng.integers(CONTEXTS, size=samples))
-    features = rng.normal(size=(samples, 40))
-    features[:, :20] += strength * rng.normal(size=(CONTEXTS, 20))[contexts]
-    features[:, 20:] += of_class * rng.normal(size=(CLASSES, 20))[labels]
-    return features, labels, contexts
+objects_in_contexts = partial(in_contexts, classes=CLASSES)
 
 
 def effective_share(labels, contexts):
