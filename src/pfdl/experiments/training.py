@@ -100,6 +100,26 @@ class Progress(NamedTuple):
     metrics: dict[str, float]
 
 
+class BestWeights:
+    """Remembers the weights of the epoch with the highest score; the first of equal ones.
+
+    Attributes:
+        score: The highest score so far, -1 before the first epoch.
+        epoch: When it was reached.
+        weights: A copy of the network's state then.
+    """
+
+    def __init__(self) -> None:
+        self.score, self.epoch = -1.0, 0
+        self.weights: dict[str, Tensor] = {}
+
+    def offer(self, score: float, progress: Progress) -> None:
+        """Keep the weights if their score is higher than all before."""
+        if score > self.score:
+            self.score, self.epoch = score, progress.epoch
+            self.weights = {name: value.clone() for name, value in progress.model.state_dict().items()}
+
+
 class DivergedError(ValueError):
     """Training ended in numbers that are not finite."""
 

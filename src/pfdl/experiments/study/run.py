@@ -28,7 +28,7 @@ from pfdl.experiments.images import image_store
 from pfdl.experiments.study.data import WHOLE, Split, StudyData
 from pfdl.experiments.study.inferred import INFERRED, infer_task, inference_tasks, inferred_contexts
 from pfdl.experiments.study.rows import find_row
-from pfdl.experiments.training import DivergedError, Progress, Samples, TrainingSettings, predict, train
+from pfdl.experiments.training import BestWeights, DivergedError, Progress, Samples, TrainingSettings, predict, train
 from pfdl.experiments.workers import Workers
 from pfdl.vision.features import embed
 from pfdl.vision.refit import with_readout
@@ -227,8 +227,8 @@ def run_task(
     refit = what.refit and int(environments.max()) > 0 and DIVERGED not in values
     for remark in ("", CHOSEN) if chooser is not None else ("",):
         if chooser is not None and remark:
-            model.load_state_dict(chooser.best)
-            values[f"validation, {select}"] = 100 * chooser.score
+            model.load_state_dict(chooser.best.weights)
+            values[f"validation, {select}"] = 100 * chooser.best.score
         # With one context there is nothing to balance, and the last layer stays.
         tested = _refitted(model, split, environments, seed, device) if refit else model
         values |= {f"{name}{remark}": value for name, value in _accuracies(tested, split, device).items()}
@@ -256,8 +256,7 @@ class _Chooser:
 
     def __init__(self, held_out: Samples, select: str, device: str) -> None:
         self.held_out, self.select, self.device = held_out, select, device
-        self.score = -1.0
-        self.best: dict[str, Tensor] = {}
+        self.best = BestWeights()
 
     def __call__(self, progress: Progress) -> None:
         inputs, labels, contexts = self.held_out
@@ -266,9 +265,7 @@ class _Chooser:
             score = float((predicted == labels).double().mean())
         else:
             score = worst_group_accuracy(predicted, labels, contexts)
-        if score > self.score:
-            self.score = score
-            self.best = {name: value.clone() for name, value in progress.model.state_dict().items()}
+        self.best.offer(score, progress)
 
 
 def _hold_out(labels: Tensor, seed: int) -> tuple[Tensor, Tensor]:

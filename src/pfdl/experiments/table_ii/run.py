@@ -27,7 +27,16 @@ from pfdl.experiments.grid import run_grid, unfinished
 from pfdl.experiments.images import StoredImages, image_store
 from pfdl.experiments.table_ii.probe import probe
 from pfdl.experiments.table_ii.rows import RATIOS, ROWS
-from pfdl.experiments.training import DivergedError, Progress, Samples, TrainingSettings, logits_of, predict, train
+from pfdl.experiments.training import (
+    BestWeights,
+    DivergedError,
+    Progress,
+    Samples,
+    TrainingSettings,
+    logits_of,
+    predict,
+    train,
+)
 from pfdl.experiments.workers import Workers
 from pfdl.vision.backbones import make_backbone
 
@@ -192,8 +201,7 @@ class _Judge:
         self.test_every, self.epochs, self.device = test_every, epochs, device
         self.lines: list[dict[str, Any]] = []
         self.probed: Tensor | None = None
-        self.best_accuracy, self.best_epoch = -1.0, 0
-        self.best: dict[str, Tensor] = {}
+        self.best = BestWeights()
 
     def note(self, epoch: int | str, values: Mapping[str, float]) -> None:
         """Write down values of an epoch."""
@@ -203,9 +211,7 @@ class _Judge:
         """Validate after every epoch; test, and probe the penalty, after some."""
         right = predict(progress.model, self.validation.inputs, device=self.device) == self.validation.labels.cpu()
         accuracy = 100 * float(right.double().mean())
-        if accuracy > self.best_accuracy:
-            self.best_accuracy, self.best_epoch = accuracy, progress.epoch
-            self.best = {name: value.clone() for name, value in progress.model.state_dict().items()}
+        self.best.offer(accuracy, progress)
         if progress.epoch % self.test_every and progress.epoch not in (1, 2, 5):
             return
         values = self.accuracies(progress.model)
@@ -214,8 +220,8 @@ class _Judge:
     def finish(self, model: nn.Module) -> None:
         """Test the last weights and those that were best on the validation images."""
         self.note(LAST, self.accuracies(model))
-        model.load_state_dict(self.best)
-        self.note(CHOSEN, {**self.accuracies(model), "validation": self.best_accuracy, "epoch": self.best_epoch})
+        model.load_state_dict(self.best.weights)
+        self.note(CHOSEN, {**self.accuracies(model), "validation": self.best.score, "epoch": self.best.epoch})
 
     def accuracies(self, model: nn.Module) -> dict[str, float]:
         """Return accuracy in percent at the seven ratios, on the whole test side, and of the worst group."""
