@@ -1,10 +1,12 @@
 """What holds for all tests."""
 
+import atexit
 import contextlib
+import gc
 import importlib
 import os
+import sys
 
-import coverage
 import pytest
 from hypothesis import settings
 
@@ -34,14 +36,20 @@ def pytest_configure(config):
     """Import what is slow before any line is counted, which would make it half as slow again."""
     if not hasattr(config, "workerinput"):
         return  # not one of the processes that run all tests
-    counter = coverage.Coverage.current()
-    if counter:
-        counter.stop()
+    counter = sys.gettrace()
+    sys.settrace(None)
+    gc.disable()
     for name in ("lightning.pytorch", "matplotlib.pyplot", "sklearn.ensemble", "timm"):
         with contextlib.suppress(ImportError):  # what needs it says so itself
             importlib.import_module(name)
-    if counter:
-        counter.start()
+    gc.enable()
+    sys.settrace(counter)
+
+
+def pytest_collection_finish():
+    """Never look for garbage among the million objects of what is imported."""
+    gc.freeze()
+    atexit.register(gc.unfreeze)  # at the end everything goes
 
 
 def pytest_collection_modifyitems(items):
