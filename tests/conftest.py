@@ -2,12 +2,14 @@
 
 import atexit
 import contextlib
+import functools
 import gc
 import importlib
 import os
 import sys
 
 import pytest
+import typer.testing
 from hypothesis import settings
 
 settings.register_profile("pfdl", deadline=None)  # tests never measure time
@@ -29,6 +31,14 @@ def few_numbers_of_contexts():
     """Try four numbers of clusters, not eleven: that search is most of a small training; tests/contexts tests it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pfdl.contexts.candidates.NUMBERS", (2, 3, 4, 5))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_command_line():
+    """Make the parser of the command line once: to make it takes longer than most commands that tests run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("typer.testing._get_command", functools.cache(typer.main.get_command))
         yield
 
 
