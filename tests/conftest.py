@@ -12,6 +12,8 @@ import pytest
 import typer.testing
 from hypothesis import settings
 
+from tests.counting import start_no_counting, uncounted
+
 settings.register_profile("pfdl", deadline=None)  # tests never measure time
 settings.load_profile("pfdl")
 
@@ -42,18 +44,36 @@ def one_command_line():
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def count_our_lines():
+    """Count lines here, not in what is slow and never calls us, and in new processes where a test asks for it."""
+    if sys.gettrace() is None:
+        yield
+        return
+    import torch.onnx
+    from matplotlib.figure import Figure
+    from sklearn.cluster import KMeans
+
+    with pytest.MonkeyPatch.context() as patch:
+        start_no_counting(patch)
+        for owner, name in ((KMeans, "fit"), (Figure, "savefig"), (torch.onnx, "export")):
+            patch.setattr(owner, name, uncounted(getattr(owner, name)))
+        yield
+
+
 def pytest_configure(config):
-    """Import what is slow before any line is counted, which would make it half as slow again."""
-    if not hasattr(config, "workerinput"):
-        return  # not one of the processes that run all tests
-    counter = sys.gettrace()
-    sys.settrace(None)
+    """Import what is slow before any line is counted."""
+    if hasattr(config, "workerinput"):  # one of the processes that run all tests
+        import_what_is_slow()
+
+
+@uncounted
+def import_what_is_slow():
     gc.disable()
     for name in ("lightning.pytorch", "matplotlib.pyplot", "sklearn.ensemble", "timm"):
         with contextlib.suppress(ImportError):  # what needs it says so itself
             importlib.import_module(name)
     gc.enable()
-    sys.settrace(counter)
 
 
 def pytest_collection_finish():

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import coverage
 
+from tests.counting import COUNTED, MEASURED
+
 ROOT = Path(__file__).parents[1]
 IMPORTED_ONCE = (
     *("pytest", "tests.decorrelation.hostile_states", "tests.experiments.test_grid", "tests.hostile.killing_driver"),
     *("tests.hostile.many", "tests.objectives.distributed_worker", "tests.vision.distributed_worker"),
 )
-MEASURED = "COVERAGE_PROCESS_CONFIG"
-"""By this variable a new Python learns that its lines are to be counted."""
 
 
 class Forked:
@@ -32,7 +32,7 @@ class Forked:
 
     def __init__(self, main, *arguments, **variables):
         self.folder = tempfile.TemporaryDirectory()
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
+        environment = {**os.environ, **COUNTED, "OMP_NUM_THREADS": "1", **variables}
         how = _forks()
         self.process = how.Process(target=_become, args=(main, arguments, environment, self.folder.name))
         self.process.start()
@@ -72,13 +72,11 @@ def _forks():
         return multiprocessing.get_context("spawn")
     forks = multiprocessing.get_context("forkserver")
     forks.set_forkserver_preload(list(IMPORTED_ONCE))
-    measured, threads = os.environ.pop(MEASURED, None), os.environ.get("OMP_NUM_THREADS")
+    threads = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = "1"  # a fork has no threads but its own
     try:
-        forkserver.ensure_running()  # with imports that nobody counts, which takes a third off them
+        forkserver.ensure_running()
     finally:
-        if measured is not None:
-            os.environ[MEASURED] = measured
         if threads is None:
             del os.environ["OMP_NUM_THREADS"]
         else:

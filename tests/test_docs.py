@@ -10,9 +10,20 @@ from pathlib import Path
 
 import pytest
 
+from pfdl.data import Shapes
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shapes_drawn_once():
+    """Draw the images that several pages begin with once: each of them has the same."""
+    images = Shapes().images
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pfdl.data.opening.Shapes", type("Drawn", (Shapes,), {"images": images}))
+        yield
 
 
 def name(path):

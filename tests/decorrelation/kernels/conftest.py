@@ -1,9 +1,10 @@
 import os
-import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+
+from tests.counting import uncounted
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -14,7 +15,7 @@ def quick_interpreter():
         return
     from triton.runtime import interpreter
 
-    patch_language, run, scopes = interpreter._patch_lang, interpreter.GridExecutor.__call__, {}
+    patch_language, scopes = interpreter._patch_lang, {}
 
     def patch_once(function):
         """Patch the language that a module sees, once instead of at every call of one of its functions."""
@@ -22,19 +23,10 @@ def quick_interpreter():
             scopes[function.__module__] = patch_language(function)
         return SimpleNamespace(restore=lambda: None)
 
-    def run_uncounted(self, *arguments, **settings):
-        """Run a kernel, of whose lines none can be counted, without looking for them."""
-        counter = sys.gettrace()
-        sys.settrace(None)
-        try:
-            return run(self, *arguments, **settings)
-        finally:
-            sys.settrace(counter)
-
     builder = interpreter.interpreter_builder
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(interpreter, "_patch_lang", patch_once)
-        patch.setattr(interpreter.GridExecutor, "__call__", run_uncounted)
+        patch.setattr(interpreter.GridExecutor, "__call__", uncounted(interpreter.GridExecutor.__call__))
         # A GPU does not check that 32 bits hold each index either.
         patch.setattr(builder, "options", replace(builder.options, sanitize_overflow=False))
         yield

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.counting import COUNTED
+
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed"),
     pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="already in the interpreter"),
@@ -31,7 +33,7 @@ def test_kernels_in_the_interpreter():
         [sys.executable, "-c", IMPORTED_UNCOUNTED, "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header", "-rs",
          str(here / "test_closed_form.py"), str(here / "test_losses.py"), str(here / "test_adam.py"),
          "-k", "triton or plain_path or differentiating"],
-        env={**os.environ, "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""},
+        env={**os.environ, **COUNTED, "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""},
         cwd=here.parent.parent, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert finished.returncode == 0, finished.stdout + finished.stderr
