@@ -20,7 +20,7 @@ demo: $(READY) ## the three experiments in small, in minutes without data or GPU
 	$(BIN)/pfdl demo
 
 test: $(READY) ## run the tests, with coverage
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --cov --cov-report=term --cov-fail-under=95
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --cov --cov-report=term --cov-fail-under=95
 
 docs: $(READY) ## build the documentation into site/; a dead link is an error
 	OMP_NUM_THREADS=1 $(BIN)/sphinx-build --fail-on-warning --nitpicky --fresh-env --quiet docs site

@@ -11,6 +11,7 @@ import sys
 import pytest
 import typer.testing
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
 
 from tests.counting import start_no_counting, uncounted
 
@@ -19,13 +20,41 @@ settings.load_profile("pfdl")
 
 os.environ.setdefault("LOKY_MAX_CPU_COUNT", "1")  # "all cores" is one here: the others run tests, and to start is slow
 
+FORKING = (
+    *("hostile/test_killing.py", "vision/test_distributed.py", "hostile/test_fuzz.py", "experiments/test_grid.py"),
+    *("decorrelation/test_distributed.py", "decorrelation/test_loading.py", "objectives/test_distributed.py"),
+    "internal/test_extras.py",
+)
+EXPORTING = ("cli/test_quickstart.py", "vision/test_export.py", "cli/test_images.py")
+TOGETHER = (FORKING, EXPORTING)
+"""Each in one process: the server that forks and the exporter to ONNX take many seconds to start."""
+
 SLOWEST_FIRST = (
-    *("hostile/test_killing.py", "vision/test_distributed.py", "experiments/test_ray.py", "contexts/test_inference.py"),
-    *("test_docs.py", "hostile/test_fuzz.py", "decorrelation/kernels/test_interpreter.py", "cli/test_quickstart.py"),
-    *("vision/test_resume.py", "experiments/colored_mnist/test_run.py", "experiments/mmads/test_run.py"),
-    *("internal/test_extras.py", "experiments/test_published.py", "cli/test_images.py"),
+    *(*FORKING, "experiments/test_ray.py", "contexts/test_inference.py", "test_docs.py", *EXPORTING),
+    *("decorrelation/kernels/test_interpreter.py", "vision/test_resume.py", "experiments/test_published.py"),
+    *("report/test_browser.py", "experiments/colored_mnist/test_run.py", "objectives/test_atomicity.py"),
+    *("experiments/mmads/test_run.py", "tabular/test_estimators.py", "vision/test_diagnosis.py"),
 )
 """So that no process is still at work on one of them when all the others have nothing left."""
+
+
+class ByFile(LoadFileScheduling):
+    """Give each file to one process, and those that belong together to the same."""
+
+    def _split_scope(self, nodeid):
+        file = _name(nodeid)
+        return next((files[0] for files in TOGETHER if file in files), file)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    return ByFile(config, log)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """One process more than cores, because some tests wait: for Ray, for a browser, for a kill."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -85,4 +114,8 @@ def pytest_collection_finish():
 def pytest_collection_modifyitems(items):
     """Move the slowest files to the front; xdist hands files out in this order."""
     places = {name: place for place, name in enumerate(SLOWEST_FIRST)}
-    items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0].removeprefix("tests/"), len(places)))
+    items.sort(key=lambda item: places.get(_name(item.nodeid), len(places)))
+
+
+def _name(nodeid):
+    return nodeid.partition("::")[0].removeprefix("tests/")

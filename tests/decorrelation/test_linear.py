@@ -20,13 +20,13 @@ def naive(z, groups, ridge):
     members = np.eye(groups.max() + 1)[groups]
     for i in range(n):
         rest = np.arange(n) != i
+        # The mean of a group is not to be shrunk: take it off by least squares, then ridge on what is left.
+        means = LinearRegression(fit_intercept=False).fit(members[rest], z[rest])
+        left = z - means.predict(members)
         for j in range(p):
-            others = np.delete(z, j, axis=1)
-            # The mean of a group is not to be shrunk: take it off by least squares, then ridge on what is left.
-            means = LinearRegression(fit_intercept=False).fit(members[rest], np.column_stack([others, z[:, j]])[rest])
-            left = np.column_stack([others, z[:, j]]) - means.predict(members)
-            model = Ridge(alpha=ridge * n, fit_intercept=False).fit(left[rest, :-1], left[rest, -1])
-            predicted[i, j] = z[i, j] - (left[i, -1] - model.predict(left[[i], :-1])[0])
+            others = np.delete(left, j, axis=1)
+            model = Ridge(alpha=ridge * n, fit_intercept=False).fit(others[rest], left[rest, j])
+            predicted[i, j] = z[i, j] - (left[i, j] - others[i] @ model.coef_)
     return predicted
 
 

@@ -74,7 +74,7 @@ def split(output: Path, data: Path) -> None:
 def reproduce_mmads(output: Path, data: Path) -> None:
     methods = ("OLS", "OLS on S (oracle)")  # quick ones: it is the files that are tested
     mmads.METHODS = {name: mmads.METHODS[name] for name in methods}
-    config = mmads.MMADSConfig(cells=((100, 10, 1.7),), settings=SETTINGS[:1], seeds=3, num_test=50)
+    config = mmads.MMADSConfig(cells=((100, 10, 1.7),), settings=SETTINGS[:1], seeds=3, test_sets=1, num_test=50)
     mmads.run(config, output, workers=Workers())
 
 

@@ -27,7 +27,7 @@ from tests.hostile.killing_driver import TRAINING, content, pictures
 from tests.vision.tiny_images import TinySource, tiny_data
 
 PLAN = TrainingConfig(backbone="mlp", objective="erm", image_size=8, epochs=2, batch_size=16)
-TABLE = mmads.MMADSConfig(cells=((100, 10, 1.7),), settings=SETTINGS[:1], seeds=3, num_test=50)
+TABLE = mmads.MMADSConfig(cells=((100, 10, 1.7),), settings=SETTINGS[:1], seeds=3, test_sets=1, num_test=50)
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def lack_a_part(path):
     ],
 )
 def test_a_training_redoes_what_a_damaged_file_held(name, damage, set_aside, kept, trained, tmp_path, caplog):
-    folder = train(PLAN, *tiny_data(), tmp_path / "run", device="cpu")
+    folder = shutil.copytree(trained, tmp_path / "run")
     damage(folder / name)
     if kept:
         plan = replace(PLAN)  # nothing is trained: it would change the state's time

@@ -88,6 +88,7 @@ def test_command_writes_the_folder_and_resumes(tmp_path, monkeypatch, quick_meth
         cells=(mmads.FIGURE_CELL,), settings=("independent", "v_to_s"), seeds=2, test_sets=2, num_test=25
     )
     monkeypatch.setattr(mmads, "QUICK", config)
+    monkeypatch.setitem(mmads.METHODS, "Screened OLS + auxiliary", mmads.METHODS["Screened OLS"])  # the slowest of all
     monkeypatch.setattr(sys, "argv", ["pfdl", "reproduce", "mmads", "--quick", "-o", str(tmp_path)])
     result = runner.invoke(app, ["reproduce", "mmads", "--quick", "-o", str(tmp_path), "-j", "1"])
     assert result.exit_code == 0, result.output
