@@ -58,10 +58,14 @@ def pytest_xdist_auto_num_workers():
 
 
 @pytest.fixture(scope="session", autouse=True)
-def few_numbers_of_contexts():
-    """Try four numbers of clusters, not eleven: that search is most of a small training; tests/contexts tests it."""
+def short_search_for_contexts():
+    """Try four numbers of clusters, not eleven, from fewer starts: the search is most of a small training.
+
+    It is tested as it is in tests/contexts.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pfdl.contexts.candidates.NUMBERS", (2, 3, 4, 5))
+        patch.setattr("pfdl.contexts.clusters.POOLED_STARTS", 2)
         yield
 
 
