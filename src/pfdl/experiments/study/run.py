@@ -20,7 +20,7 @@ from pfdl._internal.files import write_atomically
 from pfdl._internal.progress import counting
 from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice, check_count
-from pfdl.contexts import refit_readout, worst_group_accuracy
+from pfdl.contexts import group_accuracy, refit_readout, worst_group_accuracy
 from pfdl.data.context_images import HIDDEN_CONTEXT
 from pfdl.data.sources import ContextSource
 from pfdl.experiments.grid import run_grid, unfinished
@@ -63,7 +63,7 @@ class StudyConfig:
         learning_rate: Of SGD.
         select: The epoch that counts. ``"last"``; or beside it the one that does best on a tenth of the training
             samples, held out: by its ``"accuracy"``, or by its ``"worst-group"``, whose contexts are inferred except
-            for oracles. The rule is the same for all rows.
+            for oracles; where epochs are equal in that, by the average over groups. The rule is the same for all rows.
     """
 
     rows: tuple[str, ...]
@@ -261,11 +261,12 @@ class _Chooser:
     def __call__(self, progress: Progress) -> None:
         inputs, labels, contexts = self.held_out
         predicted = predict(progress.model, inputs, device=self.device)
+        found = group_accuracy(predicted, labels, contexts)
         if self.select == "accuracy":
-            score = float((predicted == labels).double().mean())
+            self.best.offer(found.overall, progress)
         else:
-            score = worst_group_accuracy(predicted, labels, contexts)
-        self.best.offer(score, progress)
+            # Of a tenth of the samples some groups have one or two, and the worst is often at 0 in every epoch.
+            self.best.offer(found.worst_group.accuracy, progress, tie_breaker=found.average_over_groups)
 
 
 def _hold_out(labels: Tensor, seed: int) -> tuple[Tensor, Tensor]:
