@@ -74,11 +74,6 @@ def diagnose(
         typer.echo(output)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(diagnose)
-
-
 def _diagnose_runs(
     runs: list[Path],
     data: str,

@@ -1,4 +1,4 @@
-"""The commands that rerun the paper's tables: reproduce mmads, colored-mnist, contexts, table-ii."""
+"""The commands that rerun the paper's tables: reproduce mmads, colored-mnist, contexts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pfdl.cli.command import this_command
-from pfdl.cli.common import Device, answering_mistakes, answering_stops
-from pfdl.cli.table_ii import table_ii
+from pfdl.cli.common import Device, answering_mistakes, answering_stops, print_tables, this_command
 from pfdl.cli.workers import PANEL, Backend, GpusPerTask, Jobs, Parallel
 
 Quick = Annotated[bool, typer.Option("--quick", help="A small version: minutes on two cores.")]
@@ -43,7 +41,7 @@ def mmads(
         config = QUICK if quick else FULL
         with Parallel(jobs, backend).workers("cpu", console) as workers:
             run(config, output, workers=workers, console=console, command=this_command())
-        _write_tables(output)
+        print_tables(output)
 
 
 def colored_mnist(
@@ -94,7 +92,7 @@ def colored_mnist(
                 console=console,
                 command=this_command(),
             )
-        _write_tables(output)
+        print_tables(output)
 
 
 def contexts(
@@ -160,28 +158,8 @@ def contexts(
             experiment.run(
                 config, images, output, device=place, workers=workers, console=console, command=this_command()
             )
-        _write_tables(output)
-
-
-def _write_tables(output: Path) -> None:
-    from pfdl.experiments.reporting import write_tables
-
-    for path in write_tables(output):
-        typer.echo(path)
+        print_tables(output)
 
 
 def _keys(rows: str | None) -> tuple[str, ...] | None:
     return None if rows is None else tuple(rows.split(","))
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    group = typer.Typer(help="Rerun a table of the paper, beside the paper's own figures.", no_args_is_help=True)
-    for name, command in (
-        ("mmads", mmads),
-        ("colored-mnist", colored_mnist),
-        ("contexts", contexts),
-        ("table-ii", table_ii),
-    ):
-        group.command(name)(command)
-    app.add_typer(group, name="reproduce")

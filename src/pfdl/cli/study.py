@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pfdl.cli.command import this_command
 from pfdl.cli.common import (
     DATA,
     DATA_HELP,
@@ -19,6 +18,8 @@ from pfdl.cli.common import (
     PathColumn,
     SplitColumn,
     answering_mistakes,
+    print_tables,
+    this_command,
 )
 from pfdl.cli.images import name_columns
 from pfdl.cli.workers import Backend, GpusPerTask, Jobs, Parallel
@@ -92,7 +93,6 @@ def study(
     with answering_mistakes():
         from rich.console import Console
 
-        from pfdl.experiments.reporting import write_tables
         from pfdl.experiments.study import run as experiment
 
         config = experiment.StudyConfig(
@@ -111,8 +111,7 @@ def study(
             experiment.run(
                 config, datasets, output, device=place, workers=workers, console=console, command=this_command()
             )
-        for path in write_tables(output):
-            typer.echo(path)
+        print_tables(output)
 
 
 def study_table(
@@ -176,13 +175,6 @@ def study_features(
 
         source = open_images(data, on_bad_image="skip")
         typer.echo(write_features(source, output, image_size=image_size, device=resolve_device(device)))
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.command()(study)
-    app.command("study-table")(study_table)
-    app.command("study-features")(study_features)
 
 
 def _row_keys(rows: str) -> tuple[str, ...]:

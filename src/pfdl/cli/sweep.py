@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pfdl.cli.command import this_command
 from pfdl.cli.common import (
     ContextColumn,
     Data,
@@ -22,6 +21,8 @@ from pfdl.cli.common import (
     Test,
     answering_mistakes,
     answering_stops,
+    print_tables,
+    this_command,
 )
 from pfdl.cli.images import name_columns, open_source
 from pfdl.cli.workers import Backend, GpusPerTask, Jobs, Parallel
@@ -76,7 +77,6 @@ def sweep(
         from rich.console import Console
 
         from pfdl.data import describe_images
-        from pfdl.experiments.reporting import write_tables
         from pfdl.experiments.sweep.config import SweepConfig, parse_grid
         from pfdl.experiments.sweep.run import run
         from pfdl.experiments.sweep.section import describe_choice
@@ -102,8 +102,7 @@ def sweep(
             )
         _print(results, choice.candidate, select)
         typer.echo(describe_choice(asdict(choice)))
-        for path in write_tables(output):
-            typer.echo(path)
+        print_tables(output)
 
 
 def _print(results: pd.DataFrame, chosen: str, select: str) -> None:
@@ -120,8 +119,3 @@ def _print(results: pd.DataFrame, chosen: str, select: str) -> None:
     for name in results.loc[results["score"] == "failed", "candidate"].unique():
         reason = results.loc[(results["candidate"] == name) & (results["score"] == "failed"), "reason"].iloc[0]
         typer.echo(f"  failed: {name}: {reason}")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(sweep)

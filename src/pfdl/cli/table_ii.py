@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pfdl.cli.command import this_command
-from pfdl.cli.common import Device, answering_mistakes
+from pfdl.cli.common import Device, answering_mistakes, this_command
 from pfdl.cli.workers import Backend, GpusPerTask, Jobs, Parallel
 
 
