@@ -20,9 +20,10 @@ from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
 from pfdl.experiments.grid import run_grid, unfinished
 from pfdl.experiments.images import StoredImages, image_store
+from pfdl.experiments.objectives import make_example
 from pfdl.experiments.seeds import accuracy_lines, read_split, save_split
 from pfdl.experiments.statistics import standard_error
-from pfdl.experiments.sweep.config import SweepConfig, as_settings, make_example
+from pfdl.experiments.sweep.config import SweepConfig, as_settings
 from pfdl.experiments.workers import Task, Workers
 from pfdl.vision.checkpoint import load_model
 from pfdl.vision.config import TrainingConfig, check_contexts, check_sets
@@ -210,7 +211,7 @@ def _check(candidates: Mapping[str, TrainingConfig], manifest: Manifest) -> None
     if "validation" not in manifest.set_names:
         raise ValueError("a sweep chooses by validation images, and the images do not suffice to hold any out.")
     for config in candidates.values():
-        objective = make_example(config)
+        objective = make_example(config.objective, config.objective_settings)
         check_sets(config, manifest)
         check_contexts(config, objective, manifest)
 
