@@ -50,6 +50,16 @@ Superclass = Annotated[str | None, typer.Option(help="Top folder to use, where c
 OnBadImage = Annotated[str, typer.Option(help="error: name unusable files and stop; skip: leave them out.")]
 Device = Annotated[str, typer.Option(help="cpu or cuda; auto takes a GPU where there is one.")]
 
+Output = Annotated[Path, typer.Option("--output", "-o", help="Run folder, with results.csv, table.md and figures.")]
+FirstSeed = Annotated[int, typer.Option(min=0, help="The first seed.")]
+GroupBy = Annotated[
+    str | None, typer.Option(metavar="CSV:COLUMN", help="Keep images with the same entry on one side of the split.")
+]
+Mnist = Annotated[
+    Path | None,
+    typer.Option(envvar="PFDL_MNIST", help="Folder of the four MNIST files. Without it: scikit-learn's digits."),
+]
+
 
 def this_command() -> str:
     """Return the command line for the record; an absolute path is cut to its name, for it may name a person."""

@@ -15,11 +15,10 @@ from pfdl.cli.listing import list_names
 from pfdl.cli.predict import predict
 from pfdl.cli.refit import refit
 from pfdl.cli.report import demo, report
-from pfdl.cli.reproduce import colored_mnist, contexts, mmads
+from pfdl.cli.reproduce import colored_mnist, contexts, mmads, table_ii
 from pfdl.cli.split import split
 from pfdl.cli.study import study, study_features, study_table
 from pfdl.cli.sweep import sweep
-from pfdl.cli.table_ii import table_ii
 from pfdl.cli.train import train
 
 app = typer.Typer(

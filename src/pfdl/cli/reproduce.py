@@ -1,4 +1,4 @@
-"""The commands that rerun the paper's tables: reproduce mmads, colored-mnist, contexts."""
+"""The commands that rerun the paper's tables: reproduce mmads, colored-mnist, contexts, table-ii."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from typing import Annotated
 
 import typer
 
-from pfdl.cli.common import Device, answering_mistakes, answering_stops, print_tables, this_command
+from pfdl.cli.common import (
+    Device,
+    FirstSeed,
+    GroupBy,
+    Mnist,
+    OnBadImage,
+    Output,
+    answering_mistakes,
+    answering_stops,
+    print_tables,
+    this_command,
+)
 from pfdl.cli.workers import PANEL, Backend, GpusPerTask, Jobs, Parallel
 
 Quick = Annotated[bool, typer.Option("--quick", help="A small version: minutes on two cores.")]
-Output = Annotated[Path, typer.Option("--output", "-o", help="Run folder, with results.csv, table.md and figures.")]
-Mnist = Annotated[
-    Path | None,
-    typer.Option(envvar="PFDL_MNIST", help="Folder of the four MNIST files. Without it: scikit-learn's digits."),
-]
-GroupBy = Annotated[
-    str | None, typer.Option(metavar="CSV:COLUMN", help="Keep images with the same entry on one side of the split.")
-]
 
 
 def mmads(
@@ -76,7 +79,7 @@ def colored_mnist(
         console = Console(stderr=True)
         source = find_digits(mnist, download=download)
         config = experiment.QUICK if quick else experiment.FULL
-        config = replace(config, restarts=restarts or config.restarts, rows=_keys(rows) or config.rows)
+        config = replace(config, restarts=restarts or config.restarts, rows=_keys(rows) if rows else config.rows)
         place = Parallel(backend=backend, gpus_per_task=gpus_per_task).find_device(device)
         console.print(f"Digits: {source.name}. Computing on {place}.")
         if place == "cpu" and not quick and source.is_mnist:
@@ -101,9 +104,7 @@ def contexts(
         typer.Option(help="NICO, or any images in contexts: a folder or a table. Without it: the generated shapes."),
     ] = None,
     superclass: Annotated[str | None, typer.Option(help="Top folder to use; Animal for the paper's table.")] = None,
-    on_bad_image: Annotated[str, typer.Option(help="error: name unusable files and stop; skip: leave them out.")] = (
-        "error"
-    ),
+    on_bad_image: OnBadImage = "error",
     output: Output = Path("runs/contexts"),
     quick: Quick = False,
     group_by: GroupBy = None,
@@ -135,7 +136,7 @@ def contexts(
     An interrupted run resumes, in the middle of a training too, when started again with the same output folder.
     """
     given = {
-        "rows": _keys(rows),
+        "rows": _keys(rows) if rows else None,
         "resnet": backbone,
         "small_stem": False if stock_stem else None,
         "image_size": image_size,
@@ -161,5 +162,62 @@ def contexts(
         print_tables(output)
 
 
-def _keys(rows: str | None) -> tuple[str, ...] | None:
-    return None if rows is None else tuple(rows.split(","))
+def table_ii(
+    data: Annotated[
+        Path, typer.Argument(metavar="DIR|TABLE", help="Images in contexts, such as the folder Animal of NICO.")
+    ],
+    rows: Annotated[
+        str, typer.Option(help="Keys with commas; an unknown one is answered with the list.")
+    ] = "erm,pfdl,level",
+    seeds: Annotated[int, typer.Option(min=1, help="Paired repetitions.")] = 12,
+    first_seed: FirstSeed = 0,
+    backbone: Annotated[str, typer.Option(help="The network, from scratch; the paper's is resnet50.")] = "resnet50",
+    image_size: Annotated[int, typer.Option(min=32, help="Height and width of the images.")] = 96,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the training images; the paper's are 160.")] = 160,
+    decay_every: Annotated[int, typer.Option(min=1, help="Epochs until the learning rate falls to a tenth.")] = 80,
+    group_by: GroupBy = None,
+    output: Output = Path("runs/table-ii"),
+    device: Device = "auto",
+    jobs: Jobs = 1,
+    backend: Backend = "joblib",
+    gpus_per_task: GpusPerTask = None,
+) -> None:
+    """Train ERM, PFDL and controls on the paper's backbone and schedule, with paired seeds.
+
+    Every training is tested along the way, at its last epoch, and at the epoch that validation images of the training
+    mixture choose. An interrupted run resumes when started again with the same output folder.
+
+        pfdl reproduce table-ii NICO/Animal --jobs 12
+    """
+    with answering_mistakes():
+        from rich.console import Console
+
+        from pfdl.experiments.table_ii.run import TableConfig, run
+
+        config = TableConfig(
+            rows=_keys(rows),
+            seeds=seeds,
+            first_seed=first_seed,
+            backbone=backbone,
+            image_size=image_size,
+            epochs=epochs,
+            decay_every=decay_every,
+        )
+        parallel, console = Parallel(jobs, backend, gpus_per_task), Console(stderr=True)
+        place = parallel.find_device(device)
+        with parallel.workers(place, console) as workers:
+            run(
+                config,
+                data,
+                output,
+                group_by=group_by,
+                device=place,
+                workers=workers,
+                console=console,
+                command=this_command(),
+            )
+        print_tables(output)
+
+
+def _keys(rows: str) -> tuple[str, ...]:
+    return tuple(rows.split(","))
