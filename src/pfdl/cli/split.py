@@ -75,11 +75,6 @@ def split(
             typer.echo(path)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(split)
-
-
 def _print(manifest: Manifest) -> None:
     for name, context in manifest.dominant.items():
         if context:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pfdl.contexts._arrays import FloatArray, IndexArray
+from pfdl.contexts._arrays import FloatArray, IndexArray, group_table
 from pfdl.contexts.probe import equal_groups, held_out_predictions, spread
 
 LEAST_GAIN = 0.05
@@ -152,24 +153,16 @@ def confirm(method: str, stability: float, judged: Judged, seed: int) -> Trial:
     )
 
 
-def cramers_v(counts: NDArray[np.int64]) -> tuple[float, float]:
+def cramers_v(counts: NDArray[Any]) -> tuple[float, float]:
     """Return Cramér's V of a table of counts, and the chance of so large a χ² under independence."""
-    from scipy.stats import chi2
+    from scipy.stats import chi2_contingency
 
-    table = counts[counts.sum(axis=1) > 0][:, counts.sum(axis=0) > 0].astype(np.float64)
+    table = counts[counts.sum(axis=1) > 0][:, counts.sum(axis=0) > 0]
     least = min(table.shape) - 1
     if least < 1:
         return 0.0, 1.0
-    expected = table.sum(axis=1, keepdims=True) * table.sum(axis=0) / table.sum()
-    statistic = float(((table - expected) ** 2 / expected).sum())
-    freedom = (table.shape[0] - 1) * (table.shape[1] - 1)
-    return float(np.sqrt(statistic / table.sum() / least)), float(chi2.sf(statistic, freedom))
-
-
-def group_table(y: IndexArray, context: IndexArray) -> NDArray[np.int64]:
-    """Count the samples of each class in each context, shape (classes, contexts)."""
-    classes, number = int(y.max()) + 1, int(context.max()) + 1
-    return np.bincount(y * number + context, minlength=classes * number).reshape(classes, number)
+    found = chi2_contingency(table, correction=False)
+    return float(np.sqrt(found.statistic / table.sum() / least)), float(found.pvalue)
 
 
 def usual_groups(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -198,15 +191,12 @@ def _short_trainings(judged: Judged, seed: int) -> tuple[NDArray[np.bool_], NDAr
     """Return which held-out samples a training gets right, plain and with all groups alike, shape (ridges, m)."""
     y, context = judged.y, judged.context
     classes, number = judged.counts.shape
-    group = y * number + context
-    held = np.bincount(group, minlength=classes * number).reshape(classes, number)
     # Of a group of which only some samples are here, each stands for several: plain training has the true shares.
-    stands_for = (judged.counts / held.clip(min=1))[y, context]
+    stands_for = judged.counts[y, context] / group_table(y, context)[y, context]
     plain = stands_for / judged.counts.sum(axis=1)[y]
-    fold = spread(group, np.random.default_rng(seed))
+    fold = spread(y * number + context, np.random.default_rng(seed))
     right = [
-        held_out_predictions(judged.z, y, fold, weight, classes)[0] == y
-        for weight in (plain, equal_groups(y, context, classes))
+        held_out_predictions(judged.z, y, fold, weight, classes)[0] == y for weight in (plain, equal_groups(y, context))
     ]
     return right[0], right[1]
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from pfdl.contexts._arrays import group_table
+
 Mixture = Mapping[tuple[Any, Any], float]
 """How many images, or which share of them, each group has: keys are (label, context)."""
 
@@ -85,8 +86,7 @@ def count_groups(labels: NDArray[Any], contexts: NDArray[Any] | None) -> dict[tu
     """
     label_names, y = np.unique(labels, return_inverse=True)
     context_names, c = np.unique(_everywhere(labels, contexts), return_inverse=True)
-    table = np.zeros((len(label_names), len(context_names)))
-    np.add.at(table, (y, c), 1)
+    table = group_table(y, c) if len(labels) else np.zeros((0, 0))
     return {
         (label, context): float(table[i, j])
         for i, label in enumerate(label_names.tolist())

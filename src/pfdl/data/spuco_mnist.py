@@ -19,7 +19,6 @@ from torch.utils.data import Dataset
 from pfdl._internal.validation import check_choice, check_count
 from pfdl.data.digits import Digits, DigitSource, find_digits
 
-CLASSES = ("0 or 1", "2 or 3", "4 or 5", "6 or 7", "8 or 9")
 COLORS = ((255, 0, 0), (209, 255, 0), (0, 255, 92), (0, 116, 255), (185, 0, 255))
 """The colour that each class mostly has in training, as bytes of red, green and blue: Matplotlib's map hsv at 0, 0.2,
 0.4, 0.6 and 0.8, as in the reference package."""

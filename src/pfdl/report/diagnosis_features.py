@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pfdl.diagnosis.clusters import NO_CLUSTER, shrink
+from pfdl.diagnosis.result import known_median
 from pfdl.report.blocks import Block, Section, SideBySide, Text
 from pfdl.report.heatmaps import Heatmap
 from pfdl.report.plots import Plot, Series
@@ -133,8 +134,8 @@ def build_clusters(named: Named) -> Section:
                     (
                         Number(len(members), digits=0),
                         show_number(float(inside.mean()) if inside.size else math.nan),
-                        show_number(_median(found.r2[members])),
-                        show_number(_median(found.within_ratio[members])),
+                        show_number(known_median(found.r2[members])),
+                        show_number(known_median(found.within_ratio[members])),
                     ),
                 )
             )
@@ -146,7 +147,3 @@ def build_clusters(named: Named) -> Section:
 def show_number(value: float) -> Cell:
     """Return a cell with four decimals, for R² may be close to 1; or a missing one."""
     return Missing("not known") if math.isnan(value) else Number(float(value), digits=4)
-
-
-def _median(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float:
-    return float(np.nanmedian(values)) if np.isfinite(values).any() else math.nan

@@ -14,6 +14,7 @@ from pfdl.diagnosis.verdict import CANNOT_TELL, NO, YES
 from pfdl.report.blocks import Block, Gallery, Page, Section, SideBySide, Text, Thumbnail
 from pfdl.report.diagnosis_features import Named, build_clusters, build_correlations, build_features, show_number
 from pfdl.report.plots import Plot, Series
+from pfdl.report.reading import name_folders
 from pfdl.report.sections import provenance
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
 from pfdl.vision.diagnosis import ImageDiagnosis, compare_diagnoses
@@ -46,7 +47,7 @@ def build_page(
     Returns:
         The page, for :func:`pfdl.report.page.render`.
     """
-    named = list(zip(name_runs(diagnoses), diagnoses, strict=True))
+    named = name_runs(diagnoses)
     introduction: list[Block] = [
         Text(f"Does {name} rely on the context? {one.verdict()[0]}", TONES[one.answer]) for name, one in named
     ]
@@ -129,10 +130,9 @@ def _examples(named: Named) -> list[Section]:
     return [Section("Examples of the worst group", blocks)] if blocks else []
 
 
-def name_runs(diagnoses: Sequence[ImageDiagnosis]) -> list[str]:
-    """Return short names of the runs; the whole paths where the short ones are equal."""
-    short = [one.folder.resolve().name for one in diagnoses]
-    return short if len(set(short)) == len(short) else [str(one.folder) for one in diagnoses]
+def name_runs(diagnoses: Sequence[ImageDiagnosis]) -> Named:
+    """Return the diagnoses with short names of their runs."""
+    return list(zip(name_folders([one.folder for one in diagnoses]), diagnoses, strict=True))
 
 
 def _glance(named: Named) -> Table:

@@ -59,12 +59,18 @@ class Number:
         """What follows the ±; empty where there is none."""
         return "" if self.error is None or math.isnan(self.error) else f"{self.error:.{self.digits}f}"
 
+    def __str__(self) -> str:
+        return f"{self.printed} ± {self.printed_error}" if self.printed_error else self.printed
+
 
 @dataclass(frozen=True)
 class Missing:
     """A cell without a figure: a dash to the eye, and to a screen reader the reason."""
 
     reason: str = "not run"
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 Cell = str | Number | Missing

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pfdl._internal.validation import check_choice
-from pfdl.experiments.objectives import needs_contexts, weighs_samples
+from pfdl.experiments.objectives import needs_contexts
 from pfdl.experiments.rivals import ACTING
 from pfdl.objectives import list_objectives
 
@@ -44,11 +44,6 @@ class StudyRow:
     layer: int = -1
     class_centred: bool = False
     width: int | None = None
-
-    @property
-    def is_weighting(self) -> bool:
-        """Whether the method weighs samples, so that its effective sample size matters."""
-        return weighs_samples(self.objective)
 
 
 def _pfdl(title: str, *, row: Mapping[str, Any] | None = None, **changes: Any) -> StudyRow:

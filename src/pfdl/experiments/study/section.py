@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 
 from pfdl._internal.runs import Run
+from pfdl.experiments.objectives import weighs_samples
 from pfdl.experiments.pairing import PairedDifference, paired
+from pfdl.experiments.statistics import ACTS_BELOW, by_seed, difference_cell
 from pfdl.experiments.study.data import SHIFTED, TESTS
-from pfdl.experiments.study.rows import FACTORS, METHODS, RIVALS, StudyRow, find_row
+from pfdl.experiments.study.rows import FACTORS, METHODS, RIVALS, find_row
 from pfdl.experiments.study.run import AGREEMENT, COLUMNS, DIVERGED, ESS, NOT_ACCURACY, NUMBER
 from pfdl.report.blocks import Block, Heading, Section, Text
 from pfdl.report.plots import Plot, Series
@@ -22,7 +22,6 @@ from pfdl.report.tables import Cell, Missing, Number, Row, Table
 
 KIND = "study"
 TITLE = "Study of methods under context shift"
-ACTS_BELOW = 0.999
 INTRODUCTION = (
     "Many small trainings that differ in the objective alone: the same first weights, the same splits. The last epoch "
     "counts, and nothing is selected, except where a test names a chosen epoch: held-out training samples chose that. "
@@ -163,9 +162,9 @@ def _details(name: str, part: pd.DataFrame, against: str | None) -> Table:
     columns = ["seeds", *(column for test in tests for column in (test, f"{test}, difference"))]
     lines = []
     for row in rows_of(part):
-        cells: list[Cell] = [Number(len(_cells(part, row, tests[0])), digits=0)]
+        cells: list[Cell] = [Number(len(by_seed(part, row=row, test=tests[0])), digits=0)]
         for test in tests:
-            ours = _cells(part, row, test)
+            ours = by_seed(part, row=row, test=test)
             cells.append(Number(ours.mean(), digits=1) if len(ours) else Missing())
             cells.append(_difference_cell(part, row, against, test))
         lines.append(Row(_title(row), (*cells, *_context_cells(part, row), _ess_cell(part, row))))
@@ -174,29 +173,27 @@ def _details(name: str, part: pd.DataFrame, against: str | None) -> Table:
 
 
 def _difference_cell(part: pd.DataFrame, row: str, against: str | None, test: str, *, brief: bool = False) -> Cell:
-    ours, rival = _cells(part, row, test), against or find_row(row, measured=True).baseline
+    ours, rival = by_seed(part, row=row, test=test), against or find_row(row, measured=True).baseline
     if not len(ours):
         return Missing()
     if row == rival:
         return Number(ours.mean(), digits=1) if brief else Missing("compared with")
-    difference = paired(ours, _cells(part, rival, test))
+    difference = paired(ours, by_seed(part, row=rival, test=test))
     if difference is None or difference.pairs < 2:
         return Missing("no pairs")
-    error, idle = difference.standard_error, _did_not_act(part, row)
-    is_strong = not idle and 0 < 2 * error < abs(difference.mean)
-    number = Number(difference.mean, error, 2, signed=True, strong=is_strong)
+    idle = _did_not_act(part, row)
     remarks = [] if brief else [f"p = {difference.p_value:.2g}"]
     if brief:
         fewer = difference.pairs < part["seed"].nunique()
         remarks += [f"{difference.pairs} seeds"] if fewer else []
         remarks += ["did not act"] if idle else []
-    if diverged := len(_cells(part, row, DIVERGED)):
+    if diverged := len(by_seed(part, row=row, test=DIVERGED)):
         remarks.append(f"{diverged} diverged")
-    return replace(number, remark=", ".join(remarks))
+    return difference_cell(difference, 2, strong=difference.stands_out and not idle, remark=", ".join(remarks))
 
 
 def _context_cells(part: pd.DataFrame, row: str) -> tuple[Cell, Cell]:
-    number, agreement = (_cells(part, row, key) for key in (NUMBER, AGREEMENT))
+    number, agreement = (by_seed(part, row=row, test=key) for key in (NUMBER, AGREEMENT))
     if not len(number):
         return Missing("not inferred"), Missing("not inferred")
     agreed = Number(agreement.mean(), digits=2) if len(agreement) else Missing("true contexts not known")
@@ -204,24 +201,27 @@ def _context_cells(part: pd.DataFrame, row: str) -> tuple[Cell, Cell]:
 
 
 def _ess_cell(part: pd.DataFrame, row: str) -> Cell:
-    if not find_row(row, measured=True).is_weighting:
+    if not _is_weighting(row):
         return Missing("no weighting")
-    sizes = _cells(part, row, ESS)
+    sizes = by_seed(part, row=row, test=ESS)
     if not len(sizes):
         return Missing("not recorded")
-    remarks = [f"{len(sizes)} seeds"] if len(sizes) < len(_cells(part, row, tests_of(part)[0])) else []
+    remarks = [f"{len(sizes)} seeds"] if len(sizes) < len(by_seed(part, row=row, test=tests_of(part)[0])) else []
     remarks += ["did not act"] if _did_not_act(part, row) else []
     return Number(sizes.mean(), digits=4, remark=", ".join(remarks))
 
 
 def _did_not_act(part: pd.DataFrame, row: str) -> bool:
-    sizes = _cells(part, row, ESS)
-    return find_row(row, measured=True).is_weighting and len(sizes) > 0 and float(sizes.mean()) > ACTS_BELOW
+    sizes = by_seed(part, row=row, test=ESS)
+    return _is_weighting(row) and len(sizes) > 0 and float(sizes.mean()) > ACTS_BELOW
 
 
 def _title(row: str) -> str:
-    what: StudyRow = find_row(row, measured=True)
-    return what.title
+    return find_row(row, measured=True).title
+
+
+def _is_weighting(row: str) -> bool:
+    return weighs_samples(find_row(row, measured=True).objective)
 
 
 def _differences(part: pd.DataFrame, against: str | None) -> dict[str, PairedDifference]:
@@ -231,7 +231,7 @@ def _differences(part: pd.DataFrame, against: str | None) -> dict[str, PairedDif
     for row in rows_of(part):
         rival = against or find_row(row, measured=True).baseline
         is_baseline = any(find_row(other, measured=True).baseline == row for other in rows_of(part))
-        difference = paired(_cells(part, row, hardest), _cells(part, rival, hardest))
+        difference = paired(by_seed(part, row=row, test=hardest), by_seed(part, row=rival, test=hardest))
         if difference is not None and row != rival and not is_baseline:
             found[_title(row)] = difference
     return found
@@ -239,7 +239,7 @@ def _differences(part: pd.DataFrame, against: str | None) -> dict[str, PairedDif
 
 def _plot(test: str, rival: str, differences: dict[str, PairedDifference]) -> Plot:
     beyond = [
-        f"{title} ({Number(one.mean, one.standard_error, signed=True).printed} ± {one.standard_error:.1f})"
+        f"{title} ({difference_cell(one, 1)})"
         for title, one in differences.items()
         if one.pairs > 1 and one.is_beyond_chance(len(differences))
     ]
@@ -247,14 +247,8 @@ def _plot(test: str, rival: str, differences: dict[str, PairedDifference]) -> Pl
     same = f"All methods equal {rival} within noise ({basis})."
     summary = f"Different from {rival} beyond chance ({basis}): {'; '.join(beyond)}." if beyond else same
     errors = [one.standard_error for one in differences.values()]
-    drawable = None if any(map(math.isnan, errors)) else errors
     means = [one.mean for one in differences.values()]
-    line = Series(f"difference to {rival}", list(differences), means, drawable, style="markers")
+    line = Series(f"difference to {rival}", list(differences), means, errors, style="markers")
     where = f"at {test}, where contexts shift most" if _shifts(test) else "on the test images"
     title = f"Difference to {rival} {where}, with standard errors"
     return Plot(title, summary, "", "difference, points", [line], with_table=False)
-
-
-def _cells(part: pd.DataFrame, row: str, test: str) -> pd.Series[float]:
-    chosen = ((part["row"] == row) & (part["test"] == test)).to_numpy()
-    return pd.Series(part["value"].to_numpy()[chosen], part["seed"].to_numpy()[chosen]).dropna()
