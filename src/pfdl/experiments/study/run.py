@@ -38,6 +38,9 @@ DIVERGED = "diverged"
 CHOSEN = ", chosen epoch"
 """Ends the name of a test of the epoch that held-out samples chose."""
 
+VALIDATION = "validation, "
+"""Begins the name of the score by which held-out samples chose; the rule follows."""
+
 NOT_ACCURACY = (ESS, NUMBER, AGREEMENT, DIVERGED)
 """What results.csv has in the column of tests that is no accuracy."""
 
@@ -228,7 +231,7 @@ def run_task(
     for remark in ("", CHOSEN) if chooser is not None else ("",):
         if chooser is not None and remark:
             model.load_state_dict(chooser.best.weights)
-            values[f"validation, {select}"] = 100 * chooser.best.score
+            values[f"{VALIDATION}{select}"] = 100 * chooser.best.score
         # With one context there is nothing to balance, and the last layer stays.
         tested = _refitted(model, split, environments, seed, device) if refit else model
         values |= {f"{name}{remark}": value for name, value in _accuracies(tested, split, device).items()}
