@@ -186,7 +186,7 @@ class ImageClassifier(AtomicModule, LightningModule):
                 features=self._tap.features.float(),
                 environments=self._environments(environments),
             )
-        right = (logits.argmax(1) == labels).float().mean()
+        right = (logits.argmax(1) == labels).mean(dtype=torch.float32)
         self.means.add({"train_loss": loss, "train_accuracy": right, **self.objective.metrics()}, len(labels))
         return loss
 
@@ -198,8 +198,8 @@ class ImageClassifier(AtomicModule, LightningModule):
         self.means.reset()
 
     def on_validation_start(self) -> None:
-        """Validate the same model in all processes."""
-        if is_sharded(self.backbone):
+        """Validate the same model in all processes; not every way to train leaves them with equal buffers."""
+        if world_size() > 1:
             share_buffers(self.backbone)
 
     def validation_step(self, batch: Sequence[Tensor], batch_idx: int) -> None:

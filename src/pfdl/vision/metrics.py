@@ -35,8 +35,9 @@ class RunningMeans:
     def add(self, values: Mapping[str, Tensor], samples: int) -> None:
         """Add the means of one batch, scalars; nothing waits for the device."""
         for name, value in values.items():
-            share = value.detach().float() * samples
-            self._sums[name] = self._sums[name].to(share.device) + share if name in self._sums else share
+            mean, sums = value.detach().float(), self._sums
+            before = sums[name].to(mean.device) if name in sums else torch.zeros_like(mean)
+            sums[name] = torch.add(before, mean, alpha=samples)
             self._samples[name] = self._samples.get(name, 0) + samples
 
     def compute(self) -> dict[str, Tensor]:
