@@ -47,7 +47,7 @@ class StudyRow:
 
 
 def _pfdl(title: str, *, row: Mapping[str, Any] | None = None, **changes: Any) -> StudyRow:
-    """Return PFDL with changes; ``row`` is what changes beside it."""
+    """Return PFDL with changes; ``row`` is what else changes."""
     return StudyRow(title, "pfdl", {"pfdl": changes} if changes else {}, **(row or {}))
 
 
@@ -68,9 +68,13 @@ METHODS: dict[str, StudyRow] = {
         "balance, inferred contexts, classes weighted equally too", "balance", _EQUAL, "inferred", "erm-classes"
     ),
     "balance-known": StudyRow("balance, true contexts (oracle)", "balance", contexts="known"),
-    "sampler": StudyRow("groups drawn alike, inferred contexts", "erm", contexts="inferred", sampler="groups"),
-    "sampler-known": StudyRow("groups drawn alike, true contexts (oracle)", "erm", contexts="known", sampler="groups"),
-    "jtt": StudyRow("JTT: drawn alike, what a short training gets wrong", "erm", contexts="errors", sampler="groups"),
+    "sampler": StudyRow("groups sampled equally, inferred contexts", "erm", contexts="inferred", sampler="groups"),
+    "sampler-known": StudyRow(
+        "groups sampled equally, true contexts (oracle)", "erm", contexts="known", sampler="groups"
+    ),
+    "jtt": StudyRow(
+        "JTT: what a short training gets wrong, sampled equally", "erm", contexts="errors", sampler="groups"
+    ),
     "dfr": StudyRow("DFR: last layer refitted, inferred contexts", "erm", contexts="inferred", refit=True),
     "dfr-known": StudyRow("DFR: last layer refitted, true contexts (oracle)", "erm", contexts="known", refit=True),
 }
