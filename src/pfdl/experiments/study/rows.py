@@ -51,6 +51,9 @@ def _pfdl(title: str, *, row: Mapping[str, Any] | None = None, **changes: Any) -
     return StudyRow(title, "pfdl", {"pfdl": changes} if changes else {}, **(row or {}))
 
 
+ORACLE = "-known"
+"""Ends the key of a row that has the true contexts in the place of inferred ones."""
+
 _EQUAL = {"balance": {"equal_classes": True}}
 METHODS: dict[str, StudyRow] = {
     "erm": StudyRow("ERM", "erm"),
@@ -68,13 +71,9 @@ METHODS: dict[str, StudyRow] = {
         "balance, inferred contexts, classes weighted equally too", "balance", _EQUAL, "inferred", "erm-classes"
     ),
     "balance-known": StudyRow("balance, true contexts (oracle)", "balance", contexts="known"),
-    "sampler": StudyRow("groups sampled equally, inferred contexts", "erm", contexts="inferred", sampler="groups"),
-    "sampler-known": StudyRow(
-        "groups sampled equally, true contexts (oracle)", "erm", contexts="known", sampler="groups"
-    ),
-    "jtt": StudyRow(
-        "JTT: what a short training gets wrong, sampled equally", "erm", contexts="errors", sampler="groups"
-    ),
+    "sampler": StudyRow("sampler, inferred contexts", "erm", contexts="inferred", sampler="groups"),
+    "sampler-known": StudyRow("sampler, true contexts (oracle)", "erm", contexts="known", sampler="groups"),
+    "jtt": StudyRow("JTT: sampler over what a short training gets wrong", "erm", contexts="errors", sampler="groups"),
     "dfr": StudyRow("DFR: last layer refitted, inferred contexts", "erm", contexts="inferred", refit=True),
     "dfr-known": StudyRow("DFR: last layer refitted, true contexts (oracle)", "erm", contexts="known", refit=True),
 }
