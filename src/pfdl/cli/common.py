@@ -43,7 +43,8 @@ TrainedTest = Annotated[str | None, typer.Option("--test", help="The --test that
 Ratio = Annotated[
     str,
     typer.Option(
-        help="Images of the dominant context to those of each other, in training; natural leaves them as they are."
+        help="In training, images of the dominant context to images of each other; natural keeps the proportions of "
+        "the data. For data with contexts and without sets of its own."
     ),
 ]
 Superclass = Annotated[str | None, typer.Option(help="Top folder to use, where classes lie one level deeper (NICO).")]
@@ -91,7 +92,7 @@ def saying(what: str) -> Iterator[None]:
 
 @contextmanager
 def answering_stops() -> Iterator[None]:
-    """Answer Ctrl-C or SIGTERM during a training with what was saved; the first of several processes speaks for all."""
+    """Answer Ctrl-C or SIGTERM during a training with what was saved; of several processes only the first prints."""
     from pfdl._internal.processes import OtherProcessError, rank
     from pfdl.vision.stopping import TrainingStoppedError
 

@@ -30,7 +30,7 @@ def train_in_turn(
     device: str,
     **how: Any,
 ) -> None:
-    """Train and test with one seed after the other; the first of several processes speaks for all.
+    """Train and test with one seed after the other; of several processes only the first prints.
 
     Args:
         splits: For each seed its split.

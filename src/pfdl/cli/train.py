@@ -160,10 +160,10 @@ def train(
         ),
     ] = None,
     seed: Annotated[
-        int, typer.Option(min=0, help="Seed of the split, the first weights and all that training draws.")
+        int, typer.Option(min=0, help="Seed of the split, the first weights and everything random in training.")
     ] = 0,
     seeds: Annotated[
-        int, typer.Option(min=1, help="Trainings with this many seeds from --seed on, and their table.")
+        int, typer.Option(min=1, help="Train with this many seeds, from --seed on, and print a table of them.")
     ] = 1,
     precision: Annotated[str, typer.Option(help="32, or bf16 for mixed precision.", rich_help_panel=RUN)] = "32",
     device: Device = "auto",
@@ -189,15 +189,15 @@ def train(
         int,
         typer.Option(
             min=0,
-            help="Processes that load images, for each device; 0 is right for cached sets.",
+            help="Processes that load images, for each device; 0 is best for data kept in memory (up to 2 GiB).",
             rich_help_panel=RUN,
         ),
     ] = 0,
     logger: Annotated[
         list[str] | None,
         typer.Option(
-            help="Where to log beside metrics.csv: tensorboard (the default where installed), wandb, mlflow; csv for "
-            "nothing else.",
+            help="Where to log in addition to metrics.csv: tensorboard (the default where installed), wandb, mlflow; "
+            "csv for nothing else.",
             rich_help_panel=RUN,
         ),
     ] = None,

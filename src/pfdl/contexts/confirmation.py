@@ -34,7 +34,7 @@ LEAST_UNUSUAL = 10
 """With fewer samples in unusual groups nothing can be measured there."""
 
 WHOLE_GROUP = 10
-"""Groups count alike in the average, but those with fewer samples in proportion: one sample says little of a group."""
+"""Groups count equally in the average, those with fewer samples in proportion: one sample says little about a group."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ class Trial:
         usual: Held-out accuracy of a short training in usual groups; NaN where it was not measured.
         unusual: The same in unusual groups: a class in a context that it has less often than other classes.
         average: The same, averaged over all groups: the accuracy if class and context were independent.
-        balanced_average: The same as ``average`` if the training draws all groups alike.
+        balanced_average: The same as ``average`` if the training draws all groups equally often.
         gain: What balancing adds to the average, and
         gain_error: its standard error.
         accepted: Whether all checks hold.
-        reason: The check that failed, or what speaks for these contexts, as the end of a sentence.
+        reason: The check that failed, or why these contexts are believed, as the end of a sentence.
     """
 
     method: str
@@ -148,7 +148,8 @@ def confirm(method: str, stability: float, judged: Judged, seed: int) -> Trial:
         accepted=True,
         reason=f"halves of the features agree on them ({stability:.2f}), they go with the class (Cramér's V "
         f"{association:.2f}), a short training is misled by them ({trial.usual:.0%} of held-out samples right in usual "
-        f"groups, {trial.unusual:.0%} in unusual), and drawing all groups alike helps ({averaged}, "
+        f"groups, {trial.unusual:.0%} in unusual), and drawing all groups equally often helps "
+        f"({averaged}, "
         f"{trial.balanced_average:.0%} instead of {trial.average:.0%})",
     )
 
@@ -188,7 +189,7 @@ def _standard_error(change: FloatArray, share: FloatArray, unusual: NDArray[np.b
 
 
 def _short_trainings(judged: Judged, seed: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which held-out samples a training gets right, plain and with all groups alike, shape (ridges, m)."""
+    """Return which held-out samples a training gets right, plain and with equal groups, shape (ridges, m)."""
     y, context = judged.y, judged.context
     classes, number = judged.counts.shape
     # Of a group of which only some samples are here, each stands for several: plain training has the true shares.

@@ -41,7 +41,7 @@ class Accuracies:
     """Shares of samples whose class is recognised, from 0 to 1.
 
     Attributes:
-        overall: Of all samples, each counted alike.
+        overall: Of all samples, each counted once.
         by_label: For each class.
         by_context: For each context; empty if none are known.
         groups: For each class in each context, in the order of their names; without contexts for each class, in "".
@@ -57,7 +57,7 @@ class Accuracies:
 
     @property
     def average_over_groups(self) -> float:
-        """Return the mean of the groups' accuracies: every group counts alike, however few samples it has."""
+        """Return the mean of the groups' accuracies: every group counts the same, however few samples it has."""
         return float(np.mean([group.accuracy for group in self.groups]))
 
     def average_in(self, mixture: Mixture) -> float:

@@ -90,9 +90,10 @@ def infer_contexts(
 ) -> IndexArray:
     """Infer the context of each sample from features or images and class labels alone.
 
-    Contexts count only if they can be confirmed: random halves of the features agree on them, they go with the class,
-    a short training is misled by them, and one that draws their groups alike does better on held-out samples. Otherwise
-    all samples are in one context, and balancing changes nothing. :func:`pfdl.contexts.find_contexts` says why.
+    Contexts count only if they can be confirmed: random halves of the features agree on them, they go with the class, a
+    short training is misled by them, and one that draws their groups equally often does better on held-out samples.
+    Otherwise all samples are in one context, and balancing changes nothing. :func:`pfdl.contexts.find_contexts` says
+    why.
 
     Give features of a pretrained network, or images, which are described by :func:`pfdl.image_statistics`. Features of
     a network that was trained on these labels are no good: within a class they soon say more of the object than of the

@@ -49,9 +49,9 @@ def diagnose(
     """Say whether a model relies on the context, and how far its features predict each other.
 
     The answer comes from the predictions: is a class recognised worse outside the context that goes with it in
-    training? Besides, every feature is predicted from all the others by ridge regression, on samples left out of the
-    fit; that is a linear g, in closed form, so 2048 features take seconds and nothing is trained. Use samples that the
-    model was not trained on.
+    training? In addition, every feature is predicted from all the others by ridge regression, on samples left out of
+    the fit; that is a linear g, in closed form, so 2048 features take seconds and nothing is trained. Use samples that
+    the model was not trained on.
 
     Args:
         features: What enters the last layer, for instance by :func:`pfdl.attach`: an array or tensor of shape (n, p).

@@ -137,7 +137,7 @@ def _contrast(
     """Return the weights of the groups' accuracies whose sum is the effect of the usual context, and if it is adjusted.
 
     They are the row of the least-squares solution of accuracy = class + context + effect · at_home, with every sample
-    counted alike; or those of the plain difference, where that is all there is.
+    counted once; or those of the plain difference, where that is all there is.
     """
     labels = np.unique([str(group.label) for group in groups], return_inverse=True)[1]
     contexts = np.unique([str(group.context) for group in groups], return_inverse=True)[1]

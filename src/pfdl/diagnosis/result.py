@@ -76,8 +76,8 @@ class Diagnosis:
     def within_ratio(self) -> FloatArray:
         """``r2_within_class / r2``, shape (p,); NaN where a feature is hardly predictable.
 
-        Near 1: the feature goes along with others whatever the class, so they share more than the class (the context,
-        for instance). Near 0: they go along because they all follow the class.
+        Near 1: the feature correlates with others whatever the class, so they share more than the class (the context,
+        for instance). Near 0: they correlate because they all follow the class.
         """
         ratio = np.full_like(self.r2, np.nan)
         enough = self.r2 >= _RATIO_FROM  # False for NaN
@@ -182,7 +182,7 @@ class Diagnosis:
             what = (
                 "so the features share little but the class"
                 if ratio < 0.5
-                else "so the features share the class and something else besides"
+                else "so the features share the class and something else"
                 if ratio < 0.8
                 else "so the features share far more than the class"
             )

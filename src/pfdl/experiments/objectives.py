@@ -23,7 +23,7 @@ def make_example(name: str, settings: Mapping[str, Mapping[str, Any]]) -> Object
     parts: dict[str, Any] = dict(settings)
     try:
         return make_objective(name, 2, num_classes=2, num_contexts=2, **parts)
-    except TypeError as error:  # a word in the place of a number
+    except TypeError as error:  # such as a word in place of a number
         raise ValueError(f"a setting of {name!r} cannot be used: {error}") from error
 
 

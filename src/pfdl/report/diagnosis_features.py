@@ -106,7 +106,7 @@ def draw_correlation(one: ImageDiagnosis, *, after: bool, title: str) -> Heatmap
     what = (
         "What two features still have in common once all others are taken away from both (partial correlation)"
         if after
-        else "How strongly two features go along with each other"
+        else "How strongly two features are correlated"
     )
     return Heatmap(title, f"{what}, from 0 to 1, without the sign{grouped}.", values, names, frames)
 

@@ -251,14 +251,14 @@ _READING = (
     "Effect of the usual context: how much more often a class is recognised there than elsewhere, when each class and "
     "each context may be hard in itself (least squares over the groups). Yes: at least 5 points and more than two "
     "standard errors. No: more than two standard errors below 5 points. Otherwise: cannot tell.",
-    "Inferred contexts are groups of images that look alike in colours and textures, found without labels.",
+    "Inferred contexts are groups of images that look similar in colours and textures, found without labels.",
     "Wrong answers that follow the context: of the wrong answers to images in a context that is usual for other "
     "classes, those that name one of these classes.",
     "Features are what enters the last linear layer. The correlated part of a feature is its prediction from all other "
     "features by ridge regression, on images left out of the fit; R² is the share of its variance that this explains. "
     "A network in place of the regression could explain more. Correlated features are no fault by themselves.",
-    "Ratio: R² within classes over R². Near 0, features go along because they all follow the class. Near 1, they go "
-    "along whatever the class: what they share is something else, such as the context.",
+    "Ratio: R² within classes over R². Near 0, features correlate because they all follow the class. Near 1, they "
+    "correlate whatever the class: what they share is something else, such as the context.",
     "After: the partial correlation of two features given all others. If one of two features were predicted with the "
     "help of the other, what is left of both would correlate by just this, with the opposite sign.",
     "Contexts read: accuracy of a linear probe (ridge, five folds). The correlated part and the rest are both linear "

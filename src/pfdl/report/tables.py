@@ -102,7 +102,7 @@ class Table:
         rows: Lines.
         note: A remark below it.
         error_name: What follows a ±, for the CSV file, which has a column for it.
-        wide: Whether cells that are not numbers are words that may wrap, rather than figures as somebody printed them.
+        wide: Whether cells that are not numbers are words that may wrap, rather than published figures.
 
     Raises:
         ValueError: If a row has more or fewer cells than there are columns.

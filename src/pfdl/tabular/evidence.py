@@ -1,6 +1,6 @@
 """How much the columns of a table tell about each other, with and without the label.
 
-Three residual variances per column j carry all of it (F: the columns already dropped):
+Four residual variances per column j say all of it (F: the columns already dropped):
 
 * v(F), v(F, y): what F alone, F and y, leave unexplained;
 * v(rest), v(rest, y): what all other columns, without and with y, leave unexplained.

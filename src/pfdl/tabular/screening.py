@@ -59,7 +59,7 @@ class Rules:
         least_m: a column is judged only if the others explain at least this share of it: of a column that they hardly
             explain, the label tells most whatever it is.
         least_left: columns that must be left. With two, R's table of the movements of seals would lose a column (the
-            latitude to be predicted, ``delta_long`` dropped) though nobody selected its rows.
+            latitude to be predicted, ``delta_long`` dropped) though its rows were not selected.
     """
 
     alpha: float = 0.01

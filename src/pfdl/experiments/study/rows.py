@@ -47,7 +47,7 @@ class StudyRow:
 
 
 def _pfdl(title: str, *, row: Mapping[str, Any] | None = None, **changes: Any) -> StudyRow:
-    """Return PFDL with changes; ``row`` is what changes beside it."""
+    """Return PFDL with changes; ``row`` is what else changes."""
     return StudyRow(title, "pfdl", {"pfdl": changes} if changes else {}, **(row or {}))
 
 

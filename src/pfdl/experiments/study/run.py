@@ -64,7 +64,7 @@ class StudyConfig:
         first_seed: The first of them; what was tried while a method was made should have others.
         epochs: Passes over the training samples.
         learning_rate: Of SGD.
-        select: The epoch that counts. ``"last"``; or beside it the one that does best on a tenth of the training
+        select: The epoch that counts. ``"last"``; or also the one that does best on a tenth of the training
             samples, held out: by its ``"accuracy"``, or by its ``"worst-group"``, whose contexts are inferred except
             for oracles; where epochs are equal in that, by the average over groups. The rule is the same for all rows.
     """
@@ -122,12 +122,9 @@ def run(
     }
     may_change = ("rows", "seeds", "first_seed", "datasets", "device", "command")
     how = {name: value for name, value in asdict(config).items() if name not in ("rows", "seeds", "first_seed")}
-    tasks = [
-        {**dataset.task, "row": row, "seed": seed, **how}
-        for seed in range(config.first_seed, config.first_seed + config.seeds)
-        for dataset, keys in zip(datasets, rows, strict=True)
-        for row in keys
-    ]
+    seeds = range(config.first_seed, config.first_seed + config.seeds)
+    places = [(seed, *place) for seed in seeds for place in zip(datasets, rows, strict=True)]
+    tasks = [{**dataset.task, "row": row, "seed": seed, **how} for seed, dataset, keys in places for row in keys]
     with claim(output, "study", settings, may_change=may_change), image_store(output / "images") as store:
         images = {}
         if unfinished(tasks, output / "cells"):
@@ -136,8 +133,7 @@ def run(
                     images[dataset] = store(source, dataset.image_size, str(number))
             inferences = [
                 task
-                for seed in range(config.first_seed, config.first_seed + config.seeds)
-                for dataset, keys in zip(datasets, rows, strict=True)
+                for seed, dataset, keys in places
                 for task in inference_tasks(dataset, keys, seed, judging=config.select != "last")
             ]
             if inferences:
@@ -292,7 +288,7 @@ def _environments(
 
 
 def _refitted(model: nn.Module, split: Split, contexts: Tensor, seed: int, device: str) -> nn.Module:
-    """Return the network with its last layer refitted on training samples of which all groups count alike."""
+    """Return the network with its last layer refitted on training samples in which all groups count equally."""
     features = embed(model, split.train.inputs, device=device)
     classes = int(split.train.labels.max()) + 1
     readout = refit_readout(features, split.train.labels, contexts, num_classes=classes, seed=seed)
@@ -300,7 +296,7 @@ def _refitted(model: nn.Module, split: Split, contexts: Tensor, seed: int, devic
 
 
 def _repeatable(device: str) -> None:
-    """Let a GPU add in a fixed order: methods that do the same on a data set shall have the same result there."""
+    """Let a GPU add in a fixed order: methods that do the same must have the same result."""
     if device != "cpu":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True, warn_only=True)
