@@ -75,7 +75,7 @@ def run(folder: Path, console: Console, sizes: Sizes | None = None) -> tuple[Pat
     parts = [folder / name for name in ("mmads", "colored-digits", "contexts")]
     console.print("1 of 3: linear models on tables that were selected with a bias (MMADS)")
     mmads.run(sizes.tables, parts[0], workers=workers, console=console, command=COMMAND)
-    console.print("2 of 3: digits whose colours turn round (scikit-learn's, in place of MNIST)")
+    console.print("2 of 3: digits whose colours are reversed in the test (scikit-learn's, in place of MNIST)")
     colored_mnist.run(
         sizes.digits, parts[1], folder=None, device="cpu", workers=workers, console=console, command=COMMAND
     )

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfdl.tabular.environments import compare_environments
+from pfdl.tabular.evidence import Decomposer, linear_decomposer
 from pfdl.tabular.moments import Moments, independent_columns
 from pfdl.tabular.safety import SafetyNet, screen_safely
 from pfdl.tabular.screening import (
@@ -18,10 +19,8 @@ from pfdl.tabular.screening import (
     IDENTIFIER,
     KEPT,
     NEAR_COPY,
-    Decomposer,
     Rules,
     Screening,
-    linear_decomposer,
 )
 
 FloatArray = NDArray[np.float64]

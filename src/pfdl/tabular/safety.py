@@ -12,17 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from pfdl.tabular.evidence import Decomposer, linear_decomposer
 from pfdl.tabular.moments import Moments
-from pfdl.tabular.screening import (
-    KEPT,
-    Decomposer,
-    Outcome,
-    Rules,
-    Screening,
-    drop,
-    linear_decomposer,
-    screen,
-)
+from pfdl.tabular.screening import KEPT, Outcome, Rules, Screening, drop, screen
 
 FloatArray = NDArray[np.float64]
 

@@ -20,11 +20,12 @@ from sklearn.utils.validation import (
 
 from pfdl._internal.fitting import all_or_nothing
 from pfdl.tabular.columns import compare_table, identifying_columns, screen_table
+from pfdl.tabular.evidence import linear_decomposer
 from pfdl.tabular.explained import ExplainedScreening
 from pfdl.tabular.label import class_functions, number_functions
 from pfdl.tabular.network import NetworkTraining
 from pfdl.tabular.safety import SafetyNet
-from pfdl.tabular.screening import Rules, linear_decomposer
+from pfdl.tabular.screening import Rules
 from pfdl.tabular.validation import check_rows, check_table, column_names
 
 FloatArray = NDArray[np.float64]

@@ -12,6 +12,7 @@ from pfdl.experiments.contexts import run as contexts
 from pfdl.experiments.contexts.rows import RATIOS, ROWS
 from pfdl.experiments.contexts.run import ContextsConfig, Images
 from pfdl.experiments.reporting import write_tables
+from pfdl.experiments.seeds import read_split
 from pfdl.vision.resume import STATE, TrainingStoppedError
 from tests.report.made_up import write_config
 from tests.vision.tiny_images import TinySource
@@ -194,7 +195,7 @@ def test_images_of_one_group_stay_on_one_side(tiny, tmp_path):
         Images(group_by=f"{tmp_path / 'groups.csv'}:scene"),
         tmp_path / "out",
     )
-    manifest = contexts.read_manifest(tmp_path / "out" / "splits" / "seed-0.csv")
+    manifest = read_split(tmp_path / "out", 0)
     train = {groups[row.path] for row in manifest.rows_of("train")}
     assert train
     assert not train & {groups[row.path] for row in manifest.rows_of("test-1:1")}

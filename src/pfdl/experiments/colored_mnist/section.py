@@ -50,8 +50,8 @@ CRITERION = (
     "Chosen on training environments: among the weights whose held-out risk, averaged over both training environments, "
     "is within one standard error of the lowest, the one whose held-out risk differs least between the two. Held-out "
     "rows are digits that take no part in training, coloured like the training environments. Chosen by the test "
-    "environment: the weight with the highest mean test accuracy. Nobody could choose so without the answers; it "
-    "stands here because the published settings of IRM were found that way."
+    "environment: the weight with the highest mean test accuracy. That choice needs the labels of the test "
+    "environment; it is shown because the published settings of IRM were found that way."
 )
 WITHOUT_LABELS_TEXT = (
     "Both training environments are pooled, and no environment or colour is labelled: contexts are inferred. The l2 "
@@ -125,7 +125,7 @@ def _finding(ends: pd.DataFrame) -> str:
     if len(erm):
         train = _accuracies(ends, ERM, "train").mean()
         sentences.append(
-            f"ERM falls from {train:.1f} % in training to {erm.mean():.1f} % where the colours turn round."
+            f"ERM falls from {train:.1f} % in training to {erm.mean():.1f} % where the colours are reversed."
         )
     for base, row in ((IRM, IRM_PFDL), (ERM, ERM_PFDL)):
         difference = paired(_accuracies(ends, row, "test"), _accuracies(ends, base, "test"))
@@ -148,7 +148,7 @@ def _glance(results: pd.DataFrame, ends: pd.DataFrame, mended: Mended) -> Glance
     test = inferred["test_accuracy"].mean()
     sentence = (
         f"ERM learns the colour: {figures[ERM.title][0].mean():.0f} % right in training, "
-        f"{figures[ERM.title][1].mean():.0f} % where the colours turn round; {title} reaches {test:.0f} % there. Of "
+        f"{figures[ERM.title][1].mean():.0f} % where the colours are reversed; {title} reaches {test:.0f} % there. Of "
         f"{mended.digits} test digits ERM gets {mended.wrong} wrong; {OBJECTIVE} gets {mended.mended} of these right, "
         f"and {mended.spoilt} wrong that ERM had right (one restart)."
     )

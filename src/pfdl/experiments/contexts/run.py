@@ -20,13 +20,13 @@ from pfdl._internal.files import write_atomically
 from pfdl._internal.progress import counting
 from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice
-from pfdl.data import Shapes, make_split, open_images, read_manifest
-from pfdl.data.images import hash_bytes
+from pfdl.data import Shapes, make_split, open_images
 from pfdl.data.manifest import read_groups
 from pfdl.data.sources import ContextSource
 from pfdl.experiments.contexts.rows import RATIOS, RESNET, ROWS
 from pfdl.experiments.grid import run_grid, unfinished
 from pfdl.experiments.images import StoredImages, image_store
+from pfdl.experiments.seeds import accuracy_lines, read_split, save_split
 from pfdl.experiments.workers import Workers
 from pfdl.vision.checkpoint import load_model
 from pfdl.vision.evaluation import evaluate
@@ -183,7 +183,7 @@ def run_task(
         Lines of ``test`` and ``accuracy`` in percent: a ratio, ``all`` (the whole test side) or ``worst group``.
     """
     size = ContextsConfig(**config)
-    manifest = read_manifest(_manifest_path(output, seed))
+    manifest = read_split(output, seed)
     method = ROWS[row]
     is_resnet = method.backbone == RESNET
     training = TrainingConfig(
@@ -201,20 +201,13 @@ def run_task(
     source = StoredImages(images)
     folder = output / "runs" / row / f"seed-{seed}-{split[:8]}"
     train(training, source, manifest, folder, device=device, devices=1, nodes=1)
-    result = evaluate(load_model(folder), source, manifest, device=device)
-    shares = {**result.by_ratio, "all": result.overall, "worst group": result.worst_group.accuracy}
-    return [{"test": test, "accuracy": 100 * share} for test, share in shares.items()]
-
-
-def _manifest_path(output: Path, seed: int) -> Path:
-    return output / "splits" / f"seed-{seed}.csv"
+    return accuracy_lines(evaluate(load_model(folder), source, manifest, device=device))
 
 
 def _split(source: ContextSource, groups: Mapping[str, str] | None, output: Path, seed: int) -> str:
-    """Write the split of a seed and return its hash; other images than before give another."""
+    """Write the split of a seed and return its hash."""
     manifest = make_split(source, ratio=TRAINING_RATIO, seed=seed, groups=groups)
     missing = set(RATIOS) - {name.removeprefix("test-") for name in manifest.set_names}
     if missing:
         raise ValueError(" ".join(["the table cannot be made with these images.", *manifest.parameters["notes"]]))
-    table, _ = manifest.save(_manifest_path(output, seed))
-    return hash_bytes(table.read_bytes())
+    return save_split(manifest, output, seed)

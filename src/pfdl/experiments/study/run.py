@@ -20,7 +20,7 @@ from pfdl._internal.files import write_atomically
 from pfdl._internal.progress import counting
 from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice, check_count
-from pfdl.contexts import refit_readout, worst_group_accuracy
+from pfdl.contexts import group_accuracy, refit_readout, worst_group_accuracy
 from pfdl.data.context_images import HIDDEN_CONTEXT
 from pfdl.data.sources import ContextSource
 from pfdl.experiments.grid import run_grid, unfinished
@@ -37,6 +37,9 @@ ESS, NUMBER, AGREEMENT = "effective sample size", "contexts found", "agreement w
 DIVERGED = "diverged"
 CHOSEN = ", chosen epoch"
 """Ends the name of a test of the epoch that held-out samples chose."""
+
+VALIDATION = "validation, "
+"""Begins the name of the score by which held-out samples chose; the rule follows."""
 
 NOT_ACCURACY = (ESS, NUMBER, AGREEMENT, DIVERGED)
 """What results.csv has in the column of tests that is no accuracy."""
@@ -61,9 +64,9 @@ class StudyConfig:
         first_seed: The first of them; what was tried while a method was made should have others.
         epochs: Passes over the training samples.
         learning_rate: Of SGD.
-        select: The epoch that counts. ``"last"``; or beside it the one that does best on a tenth of the training
+        select: The epoch that counts. ``"last"``; or also the one that does best on a tenth of the training
             samples, held out: by its ``"accuracy"``, or by its ``"worst-group"``, whose contexts are inferred except
-            for oracles. The rule is the same for all rows.
+            for oracles; where epochs are equal in that, by the average over groups. The rule is the same for all rows.
     """
 
     rows: tuple[str, ...]
@@ -119,12 +122,9 @@ def run(
     }
     may_change = ("rows", "seeds", "first_seed", "datasets", "device", "command")
     how = {name: value for name, value in asdict(config).items() if name not in ("rows", "seeds", "first_seed")}
-    tasks = [
-        {**dataset.task, "row": row, "seed": seed, **how}
-        for seed in range(config.first_seed, config.first_seed + config.seeds)
-        for dataset, keys in zip(datasets, rows, strict=True)
-        for row in keys
-    ]
+    seeds = range(config.first_seed, config.first_seed + config.seeds)
+    places = [(seed, *place) for seed in seeds for place in zip(datasets, rows, strict=True)]
+    tasks = [{**dataset.task, "row": row, "seed": seed, **how} for seed, dataset, keys in places for row in keys]
     with claim(output, "study", settings, may_change=may_change), image_store(output / "images") as store:
         images = {}
         if unfinished(tasks, output / "cells"):
@@ -133,8 +133,7 @@ def run(
                     images[dataset] = store(source, dataset.image_size, str(number))
             inferences = [
                 task
-                for seed in range(config.first_seed, config.first_seed + config.seeds)
-                for dataset, keys in zip(datasets, rows, strict=True)
+                for seed, dataset, keys in places
                 for task in inference_tasks(dataset, keys, seed, judging=config.select != "last")
             ]
             if inferences:
@@ -228,7 +227,7 @@ def run_task(
     for remark in ("", CHOSEN) if chooser is not None else ("",):
         if chooser is not None and remark:
             model.load_state_dict(chooser.best.weights)
-            values[f"validation, {select}"] = 100 * chooser.best.score
+            values[f"{VALIDATION}{select}"] = 100 * chooser.best.score
         # With one context there is nothing to balance, and the last layer stays.
         tested = _refitted(model, split, environments, seed, device) if refit else model
         values |= {f"{name}{remark}": value for name, value in _accuracies(tested, split, device).items()}
@@ -261,11 +260,12 @@ class _Chooser:
     def __call__(self, progress: Progress) -> None:
         inputs, labels, contexts = self.held_out
         predicted = predict(progress.model, inputs, device=self.device)
+        found = group_accuracy(predicted, labels, contexts)
         if self.select == "accuracy":
-            score = float((predicted == labels).double().mean())
+            self.best.offer(found.overall, progress)
         else:
-            score = worst_group_accuracy(predicted, labels, contexts)
-        self.best.offer(score, progress)
+            # Of a tenth of the samples some groups have one or two, and the worst is often at 0 in every epoch.
+            self.best.offer(found.worst_group.accuracy, progress, tie_breaker=found.average_over_groups)
 
 
 def _hold_out(labels: Tensor, seed: int) -> tuple[Tensor, Tensor]:
@@ -288,7 +288,7 @@ def _environments(
 
 
 def _refitted(model: nn.Module, split: Split, contexts: Tensor, seed: int, device: str) -> nn.Module:
-    """Return the network with its last layer refitted on training samples of which all groups count alike."""
+    """Return the network with its last layer refitted on training samples in which all groups count equally."""
     features = embed(model, split.train.inputs, device=device)
     classes = int(split.train.labels.max()) + 1
     readout = refit_readout(features, split.train.labels, contexts, num_classes=classes, seed=seed)
@@ -296,7 +296,7 @@ def _refitted(model: nn.Module, split: Split, contexts: Tensor, seed: int, devic
 
 
 def _repeatable(device: str) -> None:
-    """Let a GPU add in a fixed order: methods that do the same on a data set shall have the same result there."""
+    """Let a GPU add in a fixed order: methods that do the same must have the same result."""
     if device != "cpu":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True, warn_only=True)

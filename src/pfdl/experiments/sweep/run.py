@@ -15,14 +15,15 @@ from rich.console import Console
 
 from pfdl._internal.files import read_table, write_atomically, write_json
 from pfdl._internal.runs import claim
-from pfdl.data import make_split, read_manifest
-from pfdl.data.images import hash_bytes
+from pfdl.data import make_split
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
 from pfdl.experiments.grid import run_grid, unfinished
 from pfdl.experiments.images import StoredImages, image_store
+from pfdl.experiments.objectives import make_example
+from pfdl.experiments.seeds import accuracy_lines, read_split, save_split
 from pfdl.experiments.statistics import standard_error
-from pfdl.experiments.sweep.config import SweepConfig, as_settings, make_example
+from pfdl.experiments.sweep.config import SweepConfig, as_settings
 from pfdl.experiments.workers import Task, Workers
 from pfdl.vision.checkpoint import load_model
 from pfdl.vision.config import TrainingConfig, check_contexts, check_sets
@@ -100,9 +101,7 @@ def run(
     settings = {**asdict(config), "ratio": ratio, "device": device, "command": command}
     may_change = ("seeds", "device", "command")
     with claim(output, "sweep", settings, may_change=may_change), image_store(output / "images") as store:
-        hashes = {
-            seed: hash_bytes(split.save(_manifest_path(output, seed))[0].read_bytes()) for seed, split in splits.items()
-        }
+        hashes = {seed: save_split(split, output, seed) for seed, split in splits.items()}
         tasks: list[dict[str, Any]] = [
             {"candidate": name, "settings": as_settings(candidate), "seed": seed, "split": split}
             for seed, split in hashes.items()
@@ -204,9 +203,7 @@ def run_tests(
     folder = _run_folder(output, settings, seed, split)
     result = evaluate(load_model(folder), source, manifest, device=device)
     save_evaluation(folder, result)
-    worst = "worst group" if result.by_context else "worst class"
-    shares = {"all": result.overall, worst: result.worst_group.accuracy, **result.by_ratio}
-    return [{"test": test, "accuracy": 100 * share} for test, share in shares.items()]
+    return accuracy_lines(result)
 
 
 def _check(candidates: Mapping[str, TrainingConfig], manifest: Manifest) -> None:
@@ -214,17 +211,13 @@ def _check(candidates: Mapping[str, TrainingConfig], manifest: Manifest) -> None
     if "validation" not in manifest.set_names:
         raise ValueError("a sweep chooses by validation images, and the images do not suffice to hold any out.")
     for config in candidates.values():
-        objective = make_example(config)
+        objective = make_example(config.objective, config.objective_settings)
         check_sets(config, manifest)
         check_contexts(config, objective, manifest)
 
 
 def _open(output: Path, config: TrainingConfig, seed: int) -> tuple[StoredImages, Manifest]:
-    return StoredImages(output / "images" / str(config.image_size)), read_manifest(_manifest_path(output, seed))
-
-
-def _manifest_path(output: Path, seed: int) -> Path:
-    return output / "splits" / f"seed-{seed}.csv"
+    return StoredImages(output / "images" / str(config.image_size)), read_split(output, seed)
 
 
 def _run_folder(output: Path, settings: Mapping[str, Any], seed: int, split: str) -> Path:

@@ -23,10 +23,11 @@ from pfdl.data import make_split, open_images
 from pfdl.data.context_images import HIDDEN_CONTEXT
 from pfdl.data.manifest import Manifest, read_groups
 from pfdl.decorrelation import PartialDecorrelation
+from pfdl.experiments.contexts.rows import RATIOS
 from pfdl.experiments.grid import run_grid, unfinished
 from pfdl.experiments.images import StoredImages, image_store
 from pfdl.experiments.table_ii.probe import probe
-from pfdl.experiments.table_ii.rows import RATIOS, ROWS
+from pfdl.experiments.table_ii.rows import ROWS
 from pfdl.experiments.training import (
     BestWeights,
     DivergedError,
