@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import joblib
 
 from pfdl._internal.validation import check_choice
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Task = Mapping[str, Any]
 Function = Callable[..., Any]
@@ -119,6 +122,32 @@ class Workers:
                 ray.cancel(task, force=True)
             if started_here:
                 ray.shutdown()
+
+
+@dataclass(frozen=True)
+class Execution:
+    """Where an experiment runs and what is seen of it; its results do not depend on this.
+
+    Args:
+        device: Where to compute.
+        workers: Where the tasks run, and how many at a time; by default one after the other.
+        console: Where to show progress; None for nowhere.
+        command: What a user typed to start this, for the record.
+    """
+
+    device: str = "cpu"
+    workers: Workers = Workers()
+    console: Console | None = None
+    command: str | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What a run folder keeps of it; the names of these settings may differ when a run is resumed."""
+        return {"device": self.device, "command": self.command}
+
+
+HERE = Execution()
+"""In this process, one task after the other, in silence."""
 
 
 def _call(function: Function, task: Task, threads: int) -> tuple[Task, Any]:
