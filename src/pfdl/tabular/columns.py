@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfdl.tabular.environments import compare_environments
-from pfdl.tabular.evidence import Decomposer, linear_decomposer
 from pfdl.tabular.moments import Moments, independent_columns
 from pfdl.tabular.safety import SafetyNet, screen_safely
 from pfdl.tabular.screening import (
@@ -38,7 +37,6 @@ def screen_table(
     goal: int = 1,
     protected: NDArray[np.bool_] | None = None,
     identifiers: NDArray[np.bool_] | None = None,
-    decompose: Decomposer = linear_decomposer,
     rules: Rules | None = None,
     net: SafetyNet | None = None,
 ) -> Screening:
@@ -65,7 +63,6 @@ def screen_table(
         weight,
         goal=goal,
         protected=protected[independent],
-        decompose=decompose,
         rules=rules,
         net=net,
     )
