@@ -96,12 +96,7 @@ class Images:
         )
 
 
-def run(
-    config: ContextsConfig,
-    images: Images,
-    output: Path,
-    execution: Execution = HERE,
-) -> pd.DataFrame:
+def run(config: ContextsConfig, images: Images, output: Path, execution: Execution = HERE) -> pd.DataFrame:
     """Train and test what is missing, and write ``results.csv``.
 
     Args:

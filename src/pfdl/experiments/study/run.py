@@ -80,12 +80,7 @@ class StudyConfig:
         check_choice("select", self.select, SELECT)
 
 
-def run(
-    config: StudyConfig,
-    datasets: Sequence[StudyData],
-    output: Path,
-    execution: Execution = HERE,
-) -> pd.DataFrame:
+def run(config: StudyConfig, datasets: Sequence[StudyData], output: Path, execution: Execution = HERE) -> pd.DataFrame:
     """Train and test what is missing, and write ``results.csv``.
 
     Args:
@@ -107,11 +102,7 @@ def run(
     with counting("checking images", execution.console) as show:
         sources = [dataset.open(show) for dataset in datasets]
         rows = [_rows_for(config, *one, execution.console) for one in zip(datasets, sources, strict=True)]
-    settings = {
-        **asdict(config),
-        "datasets": [asdict(dataset) for dataset in datasets],
-        **execution.settings,
-    }
+    settings = {**asdict(config), "datasets": [asdict(dataset) for dataset in datasets], **execution.settings}
     may_change = ("rows", "seeds", "first_seed", "datasets", *execution.settings)
     how = {name: value for name, value in asdict(config).items() if name not in ("rows", "seeds", "first_seed")}
     seeds = range(config.first_seed, config.first_seed + config.seeds)

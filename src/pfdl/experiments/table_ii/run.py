@@ -112,10 +112,7 @@ def run(
         source = open_images(data, on_bad_image="skip", on_progress=show)
         if not any(sample.context for sample in source.samples):
             raise ValueError(f"the images of {data} have no contexts, and the table is about contexts that shift.")
-    with (
-        claim(output, "table-ii", settings, may_change=may_change),
-        image_store(output / "images") as store,
-    ):
+    with claim(output, "table-ii", settings, may_change=may_change), image_store(output / "images") as store:
         if unfinished(tasks, output / "cells"):
             store(source, config.image_size, "all")
         function = partial(run_task, images=output / "images" / "all", group_by=group_by, device=execution.device)
