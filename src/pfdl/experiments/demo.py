@@ -10,7 +10,7 @@ from rich.console import Console
 
 from pfdl.data.mmads import SETTINGS
 from pfdl.experiments.colored_mnist import run as colored_mnist
-from pfdl.experiments.colored_mnist.mended import OBJECTIVE
+from pfdl.experiments.colored_mnist.corrected import OBJECTIVE
 from pfdl.experiments.colored_mnist.rows import WITHOUT_LABELS
 from pfdl.experiments.contexts import run as contexts
 from pfdl.experiments.mmads import run as mmads

@@ -181,10 +181,10 @@ def _call_in(folder: str, function: Function, task: Task, threads: int) -> tuple
     return _call(function, task, threads)
 
 
-def _call_for(asker: int, function: Function, task: Task, threads: int) -> tuple[Task, Any]:
+def _call_for(parent: int, function: Function, task: Task, threads: int) -> tuple[Task, Any]:
     """Run one task, and give it up as soon as the process that asked for it is gone."""
-    if os.getppid() == asker:
-        _end_with_parent(asker)
+    if os.getppid() == parent:
+        _end_with_parent(parent)
     return _call(function, task, threads)
 
 

@@ -24,8 +24,8 @@ from pfdl._internal.validation import check_choice
 from pfdl.contexts.quality import worst_group_accuracy
 from pfdl.data.colored_mnist import TRAIN_COLOR_FLIPS, ColoredMNIST
 from pfdl.data.digits import DigitSource, find_digits
+from pfdl.experiments.colored_mnist.corrected import ANSWERS, Answers, store_answers, write_corrected
 from pfdl.experiments.colored_mnist.data import StackedColoredMNIST, draw_environments, store_contexts
-from pfdl.experiments.colored_mnist.mended import ANSWERS, Answers, store_answers, write_mended
 from pfdl.experiments.colored_mnist.rows import DEFAULT_ROWS, PENALTY, ROWS, ColoredMNISTRow
 from pfdl.experiments.colored_mnist.selection import WORST_GROUP
 from pfdl.experiments.colored_mnist.stacked import StackedMLPs, measure, train_restarts
@@ -110,7 +110,7 @@ def run(config: ColoredMNISTConfig, output: Path, *, folder: str | None, executi
         write_atomically(output / "results.csv", results.to_csv(index=False))
         first = ColoredMNIST(source, seed=config.seed, max_train=config.max_train)
         write_bytes_atomically(output / PICTURE, draw_environments(first))
-        write_mended(output, results, first)
+        write_corrected(output, results, first)
     return results
 
 
@@ -132,7 +132,7 @@ def run_task(
         folder: Folder of the MNIST files, or ``None`` for scikit-learn's digits.
         device: Where to compute.
         contexts: Folder of the inferred contexts, for rows that need them.
-        answers: Folder for the answers of the first restart to the test rows, see :mod:`.mended`.
+        answers: Folder for the answers of the first restart to the test rows, see :mod:`.corrected`.
         **config: What :class:`ColoredMNISTConfig` takes, except ``rows``.
 
     Returns:
