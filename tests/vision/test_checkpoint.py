@@ -33,7 +33,7 @@ def test_damaged_runs_are_sentences(tmp_path):
     with pytest.raises(ValueError, match="does not hold the weights of a mlp"):
         load_model(run)
     (run / WEIGHTS).unlink()
-    with pytest.raises(FileNotFoundError, match="not finished an epoch"):
+    with pytest.raises(FileNotFoundError, match="has saved none yet"):
         load_model(run)
 
 

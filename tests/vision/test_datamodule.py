@@ -34,6 +34,15 @@ def test_batches_are_bytes_of_one_size_with_contexts_hidden():
     assert set(revealed.tolist()) == {0, 1}
 
 
+def test_batches_of_images_in_memory_are_those_that_are_read_one_by_one():
+    kept, read = (list(make(contexts="known", cache=cache).train_dataloader()) for cache in (True, False))
+    samples = {image.numpy().tobytes(): numbers for image, *numbers in make(contexts="known").train_set}
+    for one, other in zip(kept, read, strict=True):
+        assert all(torch.equal(part, same) for part, same in zip(one, other, strict=True))
+        for image, *numbers in zip(*one, strict=True):
+            assert [int(number) for number in numbers] == samples[image.numpy().tobytes()]
+
+
 def test_contexts_are_inferred_once_from_what_describes_the_images():
     described = []
 

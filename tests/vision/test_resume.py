@@ -11,13 +11,16 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from pfdl._internal.state import load_state
-from pfdl.vision import stopping, training
+from pfdl.vision import resume, stopping, training
+from pfdl.vision.checkpoint import WEIGHTS
 from pfdl.vision.resume import METRICS, STATE, ResumeCallback
 from pfdl.vision.stopping import StopRequest, TrainingStoppedError
-from pfdl.vision.training import TrainingConfig
+from pfdl.vision.training import TrainingConfig, train
 from tests.vision.interrupted import CONFIG, SETTINGS, Interrupter, assert_same_end, interrupt, run
+from tests.vision.tiny_images import tiny_data
 
 pytestmark = pytest.mark.usefixtures("save_at_every_epoch")
 
@@ -57,6 +60,43 @@ def test_an_abrupt_end_at_any_instant_costs_only_work(hook, at, uninterrupted, t
     with pytest.raises(Killed):
         run(tmp_path / "run")
     assert_same_end(run(tmp_path / "run"), uninterrupted)
+
+
+@pytest.mark.parametrize(("writer", "at"), [("save_weights", 1), ("save_state", 2)])
+def test_a_kill_while_weights_and_state_are_saved_costs_only_work(writer, at, uninterrupted, tmp_path, monkeypatch):
+    calls, original = [], getattr(resume, writer)
+
+    def write(path, content):
+        calls.append(path)
+        if len(calls) == at:
+            die()
+        original(path, content)
+
+    monkeypatch.setattr(resume, writer, write)
+    with pytest.raises(Killed):
+        run(tmp_path / "run")
+    assert (tmp_path / "run" / STATE).exists() == (at > 1)
+    assert_same_end(run(tmp_path / "run"), uninterrupted)
+
+
+def test_weights_are_written_with_the_state_and_are_those_of_a_whole_epoch(tmp_path, monkeypatch):
+    data, config = tiny_data(validation_fraction=0), TrainingConfig(**SETTINGS)
+    expected = train(replace(config, epochs=1), *data, tmp_path / "one", device="cpu") / WEIGHTS
+    monkeypatch.setattr(resume, "SAVE_EVERY", 3600.0)
+    seen = []
+
+    def send():
+        seen.append((tmp_path / "run" / WEIGHTS).exists())
+        interrupt(signal.SIGINT)
+
+    monkeypatch.setattr(
+        training, "ResumeCallback", type("Stopped", (Interrupter,), {"hook": "batch_start", "at": 8, "action": send})
+    )
+    with pytest.raises(TrainingStoppedError):
+        train(config, *data, tmp_path / "run", device="cpu")
+    assert seen == [False]  # no state was saved yet
+    assert load_state(tmp_path / "run" / STATE)["epoch"] == 1
+    torch.testing.assert_close(load_file(tmp_path / "run" / WEIGHTS), load_file(expected), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(

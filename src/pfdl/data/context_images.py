@@ -78,6 +78,12 @@ class ContextImages(Dataset[tuple[Tensor, int, int]]):
             image = self.transform(image)
         return image, int(self.labels[index]), int(self.contexts[index])
 
+    def batch(self, indices: Tensor) -> Tensor:
+        """Return the images of a batch, stacked: at once if they are in memory, else one by one."""
+        if self._cache is None or self.transform is not None:
+            return torch.stack([self[index][0] for index in indices.tolist()])
+        return self._cache.index_select(0, indices)
+
     @property
     def images(self) -> Tensor:
         """Return all images as bytes, shape (n, 3, size, size), without the transform."""

@@ -125,7 +125,7 @@ def load_model(path: str | Path) -> TrainedModel:
     config = read_model_config(folder)
     weights = folder / WEIGHTS
     if not weights.is_file():
-        raise FileNotFoundError(f"there is no {WEIGHTS} in {folder}; its training has not finished an epoch yet.")
+        raise FileNotFoundError(f"there is no {WEIGHTS} in {folder}; its training has saved none yet.")
     _compare_with_header(weights, config)
     model = _build(config)
     try:

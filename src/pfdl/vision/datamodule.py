@@ -188,7 +188,13 @@ class ContextDataModule(LightningDataModule):
             "num_workers": self.num_workers,
             "persistent_workers": self.num_workers > 0,
             "pin_memory": torch.cuda.is_available(),
+            "collate_fn": _as_it_is,
         }
+
+
+def _as_it_is(batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Return the batch that a :class:`_Labelled` has already put together."""
+    return batch
 
 
 def check_share(batch_size: int, processes: int) -> None:
@@ -200,8 +206,8 @@ def check_share(batch_size: int, processes: int) -> None:
         )
 
 
-class _Labelled(Dataset[tuple[Tensor, int, int]]):
-    """Images with the contexts that training may know."""
+class _Labelled(Dataset[tuple[Tensor, ...]]):
+    """Batches of images with their labels and the contexts that training may know."""
 
     def __init__(self, images: ContextImages, contexts: Tensor) -> None:
         self.images, self.contexts = images, contexts
@@ -209,6 +215,10 @@ class _Labelled(Dataset[tuple[Tensor, int, int]]):
     def __len__(self) -> int:
         return len(self.images)
 
-    def __getitem__(self, index: int) -> tuple[Tensor, int, int]:
-        image, label, _ = self.images[index]
-        return image, label, int(self.contexts[index])
+    def __getitem__(self, index: int) -> tuple[Tensor, ...]:
+        return tuple(part[0] for part in self.__getitems__([index]))
+
+    def __getitems__(self, indices: Sequence[int]) -> tuple[Tensor, ...]:
+        """Return the images, labels and contexts of a batch; PyTorch's loader asks for samples in this way."""
+        rows = torch.tensor(indices)
+        return self.images.batch(rows), self.images.labels[rows], self.contexts[rows]

@@ -16,8 +16,8 @@ def normalise(images: Tensor) -> Tensor:
     """Scale bytes, shape (n, 3, h, w), to about mean 0 and deviation 1; other dtypes count as scaled already."""
     if images.dtype != torch.uint8:
         return images
-    mean, std = (images.new_tensor(values, dtype=torch.float32).view(3, 1, 1) for values in (MEAN, STD))
-    return (images.float() / 255 - mean) / std
+    mean, std = _send(torch.tensor([MEAN, STD]), images.device).view(2, 3, 1, 1)
+    return images.float().div_(255).sub_(mean).div_(std)
 
 
 def mirror_and_shift(images: Tensor) -> Tensor:
@@ -32,13 +32,9 @@ def mirror_and_shift(images: Tensor) -> Tensor:
     count, channels, height, width = images.shape
     rows, columns = (_shifted(count, size) for size in (height, width))
     columns = torch.where(torch.rand(count, 1) < 0.5, columns.flip(1), columns)
-    index = (
-        torch.arange(count)[:, None, None, None],
-        torch.arange(channels)[None, :, None, None],
-        rows[:, None, :, None],
-        columns[:, None, None, :],
-    )
-    return images[tuple(part.to(images.device) for part in index)]
+    rows, columns = torch.split(_send(torch.cat([rows, columns], 1), images.device), [height, width], 1)
+    pixels = (rows[:, None, :, None] * width + columns[:, None, None, :]).flatten(2)
+    return images.flatten(2).gather(2, pixels.expand(-1, channels, -1)).view_as(images)
 
 
 def _shifted(count: int, size: int) -> Tensor:
@@ -46,6 +42,11 @@ def _shifted(count: int, size: int) -> Tensor:
     reach = size // 8
     positions = torch.arange(size) + torch.randint(-reach, reach + 1, (count, 1))
     return (size - 1) - ((size - 1) - positions.abs()).abs()
+
+
+def _send(numbers: Tensor, device: torch.device) -> Tensor:
+    """Copy a few numbers to a device; nothing waits for a GPU, which may still be at work on the step before."""
+    return numbers.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else numbers.to(device)
 
 
 def mirror_shift_and_randaugment(images: Tensor) -> Tensor:

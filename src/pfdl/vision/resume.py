@@ -22,6 +22,7 @@ from pfdl._internal.state import load_state, save_state
 from pfdl.vision.checkpoint import WEIGHTS, check_weights, save_weights
 from pfdl.vision.classifier import ImageClassifier
 from pfdl.vision.loading import ResumableLoader
+from pfdl.vision.metrics import TIE_BREAKERS
 from pfdl.vision.sharding import load_module, load_optimizer, whole
 from pfdl.vision.stopping import StopRequest, TrainingStoppedError
 
@@ -30,7 +31,7 @@ METRICS = "metrics.csv"
 SUMMARY = ("finished", "history", "best_score")
 TO_RESUME = ("epoch", "batch", "means", "module", "optimizer")
 SAVE_EVERY = 30.0
-"""Seconds. A kill costs at most so much; a state of hundreds of megabytes after every short epoch would cost more."""
+"""Seconds. A kill costs at most so much; state and weights, hundreds of megabytes, would cost more in short epochs."""
 
 
 def read_state(folder: Path) -> dict[str, Any] | None:
@@ -105,12 +106,17 @@ def write_metrics(folder: Path, history: list[dict[str, float]]) -> None:
 
 
 class ResumeCallback(Checkpoint):
-    """Save the state when epochs end and on a request to stop, the best weights, and a table of what was logged.
+    """Save the state and the best weights when epochs end and on a request to stop, and a table of what was logged.
 
     What a step draws at random follows from the seed, the epoch and the step alone, so a training that resumes from a
     saved state draws what it would have drawn. The state is complete: the module with its objective, the optimiser, the
     running means, the table so far; the learning rate follows from the epoch. After Ctrl-C or SIGTERM the current step
     is finished, saved, and :class:`TrainingStoppedError` raised.
+
+    The table is written after every epoch. State and weights are written together, at the end and when ``SAVE_EVERY``
+    seconds have passed at the start of an epoch; until then the best weights are kept as a copy in memory. The weights
+    are written first, so that the weights in the folder are never older than what its state tells of: a training that
+    is killed in between repeats the epochs after the state and comes to the same weights.
 
     Of several processes the first alone reads and writes the folder, and tells the others. They save together and stop
     together, whichever of them was asked to.
@@ -122,7 +128,8 @@ class ResumeCallback(Checkpoint):
         model: The module that is trained; its backbone's weights are the product.
         folder: Where ``resume.safetensors``, ``model.safetensors`` (the weights) and ``metrics.csv`` go.
         seed: Of all that training draws.
-        monitor: The logged number whose highest value marks the best weights; with None the last ones are kept.
+        monitor: The logged number whose highest value marks the best weights, see ``TIE_BREAKERS`` for equal ones; with
+            None the last weights are kept.
         patience: Stop when so many epochs have not improved the monitored number; None never does.
         stop: What listens for signals.
         report: Called with the row of each epoch that ends, and the number of seconds it took.
@@ -148,6 +155,7 @@ class ResumeCallback(Checkpoint):
         self.report = report
         self.best_score: float | None = None
         self.history: list[dict[str, float]] = []
+        self._best_weights: Mapping[str, Tensor] | None = None
         self._saved_at = self._epoch_began = time.monotonic()
         self._learning_rate = 0.0
         self._first_epoch = 0
@@ -197,21 +205,21 @@ class ResumeCallback(Checkpoint):
         from_first(lambda: check_folder(self.folder))
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Keep the weights if they are the best so far, and write down what was logged."""
+        """Copy the weights if they are the best so far, and write down what was logged."""
         _loader(trainer).first_batch = 0
         logged = {name: float(value) for name, value in trainer.callback_metrics.items() if name != "step"}
         if wrong := [name for name in ("train_loss", "val_loss") if not math.isfinite(logged.get(name, 0.0))]:
+            from_first(self._write_weights)
             raise ValueError(
                 f"training diverged in epoch {trainer.current_epoch + 1}: {wrong[0]} is {logged[wrong[0]]}; try a "
                 "smaller learning rate."
             )
-        score = logged.get(self.monitor) if self.monitor is not None else None
-        is_best = self.monitor is None or (score is not None and (self.best_score is None or score > self.best_score))
-        if is_best:
-            self.best_score = score
         self.history.append({"epoch": trainer.current_epoch, "learning_rate": self._learning_rate, **logged})
-        weights = whole(self.model.backbone.state_dict()) if is_best else None
-        from_first(lambda: self._write_epoch(weights))
+        if self.monitor is None or (self.monitor in logged and self._epochs_since_best() == 0):
+            self.best_score = logged.get(self.monitor) if self.monitor is not None else None
+            weights = whole(self.model.backbone.state_dict())
+            self._best_weights = {name: value.clone() for name, value in weights.items()} if rank() == 0 else None
+        from_first(self._write_epoch)
         if self.patience is not None and self._epochs_since_best() >= self.patience:
             trainer.should_stop = True
         if self.report is not None:
@@ -221,15 +229,22 @@ class ResumeCallback(Checkpoint):
         """Save the end, from which nothing is left to do."""
         self._save(trainer, trainer.current_epoch, batch=0, finished=True)
 
-    def _write_epoch(self, weights: Mapping[str, Tensor] | None) -> None:
+    def _write_epoch(self) -> None:
         check_folder(self.folder)
-        if weights is not None:
-            # Before the state: killed in between, the epoch is done again and writes the same weights.
-            save_weights(self.folder / WEIGHTS, weights)
         write_metrics(self.folder, self.history)
 
+    def _write_weights(self) -> None:
+        check_folder(self.folder)
+        if self._best_weights is not None:
+            save_weights(self.folder / WEIGHTS, self._best_weights)
+
     def _epochs_since_best(self) -> int:
-        scores = [row[self.monitor] for row in self.history if self.monitor in row] if self.monitor else []
+        tie_breaker = TIE_BREAKERS.get(self.monitor or "", "")
+        scores = [
+            (row[self.monitor], row.get(tie_breaker, 0.0))
+            for row in self.history
+            if self.monitor and self.monitor in row
+        ]
         return len(scores) - 1 - scores.index(max(scores)) if scores else 0
 
     def _save(self, trainer: Trainer, epoch: int, *, batch: int, finished: bool = False) -> None:
@@ -245,10 +260,11 @@ class ResumeCallback(Checkpoint):
             "optimizer": whole(trainer.optimizers[0].state_dict()),
         }
         from_first(lambda: self._write_state(state))
+        self._best_weights = None
         self._saved_at = time.monotonic()
 
     def _write_state(self, state: Mapping[str, Any]) -> None:
-        check_folder(self.folder)
+        self._write_weights()
         save_state(self.folder / STATE, state)
 
     def _restore(self, trainer: Trainer, state: dict[str, Any]) -> None:

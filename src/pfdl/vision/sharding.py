@@ -33,7 +33,7 @@ def is_sharded(backbone: nn.Module) -> bool:
 
 
 def share_buffers(backbone: nn.Module) -> None:
-    """Give all processes the running statistics of the first one, as DistributedDataParallel does."""
+    """Give all processes the running statistics of the first one."""
     for buffer in backbone.buffers():
         dist.broadcast(buffer, 0)
 

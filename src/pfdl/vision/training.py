@@ -143,7 +143,7 @@ def _open_folder(folder: Path, settings: Mapping[str, Any], manifest: Manifest, 
 
 
 def _make_classifier(config: TrainingConfig, manifest: Manifest) -> ImageClassifier:
-    return ImageClassifier(
+    return _SteppingClassifier(
         config.backbone,
         len(manifest.classes),
         config.objective,
@@ -161,6 +161,34 @@ def _make_classifier(config: TrainingConfig, manifest: Manifest) -> ImageClassif
         augment=config.augment,
         label_smoothing=config.label_smoothing,
     )
+
+
+class _SteppingClassifier(ImageClassifier):
+    """Take the steps of the optimiser here: Lightning's own calls a dozen hooks for each, all empty in this training.
+
+    They cost half a millisecond a step, which is a tenth of the step of a small network on a GPU.
+    """
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.automatic_optimization = False
+
+    def training_step(self, batch: Sequence[Tensor], batch_idx: int) -> Tensor | None:
+        """Descend by one step on the objective of one batch."""
+        loss = super().training_step(batch, batch_idx)
+        if loss is not None:
+            (optimizer,) = self.trainer.optimizers
+            with torch.autocast(loss.device.type, enabled=False):  # Lightning is in the middle of its forward pass
+                optimizer.zero_grad()
+                self.manual_backward(loss)
+                optimizer.step()
+        return loss
+
+    def on_train_epoch_end(self) -> None:
+        """Log the means of the epoch, and go on in the schedule."""
+        super().on_train_epoch_end()
+        for config in self.trainer.lr_scheduler_configs:
+            config.scheduler.step()  # type: ignore[call-arg]
 
 
 def _describe_images(config: TrainingConfig, model: ImageClassifier, device: str) -> Callable[[Tensor], Tensor] | None:
@@ -245,7 +273,7 @@ def _fit(
             enable_progress_bar=show_bar,
             enable_model_summary=False,
             num_sanity_val_steps=0,
-            log_every_n_steps=1,
+            log_every_n_steps=0,  # all that is logged is logged when an epoch ends
             **place.for_trainer(),
         )
         try:
