@@ -19,6 +19,7 @@ from pfdl.tabular.screening import (
     FOLLOWS_LABEL,
     KEPT,
     Outcome,
+    Rules,
     screen,
 )
 from tests.tabular.reference import evidence, residual_variance
@@ -172,6 +173,6 @@ def test_network_sees_relations_that_are_not_linear():
 def test_network_finds_the_biased_columns():
     data = make_mmads(1000, 10, 1.7, seed=0)
     training = NetworkTraining((32,), 300, 0)
-    found = screen(data.X, number_functions(data.y), decompose=training)
+    found = screen(data.X, number_functions(data.y), rules=Rules(decompose=training))
     assert np.flatnonzero(found.decision == FOLLOWS_LABEL).tolist() == data.biased.tolist()
     assert (found.decision[data.stable] == KEPT).all()

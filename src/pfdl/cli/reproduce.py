@@ -18,7 +18,6 @@ from pfdl.cli.common import (
     answering_mistakes,
     answering_stops,
     print_tables,
-    this_command,
 )
 from pfdl.cli.workers import PANEL, Backend, GpusPerTask, Jobs, Parallel
 
@@ -36,14 +35,10 @@ def mmads(
     An interrupted run resumes when started again with the same output folder.
     """
     with answering_mistakes():
-        from rich.console import Console
-
         from pfdl.experiments.mmads.run import FULL, QUICK, run
 
-        console = Console(stderr=True)
-        config = QUICK if quick else FULL
-        with Parallel(jobs, backend).workers("cpu", console) as workers:
-            run(config, output, workers=workers, console=console, command=this_command())
+        with Parallel(jobs, backend).execution("cpu") as execution:
+            run(QUICK if quick else FULL, output, execution)
         print_tables(output)
 
 
@@ -85,16 +80,8 @@ def colored_mnist(
         if place == "cpu" and not quick and source.is_mnist:
             console.print("The published protocol takes hours without a GPU; --quick takes minutes.")
         parallel = Parallel(jobs or (-1 if place == "cpu" else 4), backend, gpus_per_task)
-        with parallel.workers(place, console) as workers:
-            experiment.run(
-                config,
-                output,
-                folder=None if mnist is None else str(mnist),
-                device=place,
-                workers=workers,
-                console=console,
-                command=this_command(),
-            )
+        with parallel.execution(place) as execution:
+            experiment.run(config, output, folder=None if mnist is None else str(mnist), execution=execution)
         print_tables(output)
 
 
@@ -146,19 +133,13 @@ def contexts(
         "precision": precision,
     }
     with answering_mistakes():
-        from rich.console import Console
-
         from pfdl.experiments.contexts import run as experiment
 
         changes = {name: value for name, value in given.items() if value is not None}
         config = replace(experiment.QUICK if quick else experiment.FULL, **changes)  # type: ignore[arg-type]
         images = experiment.Images(data, superclass, on_bad_image, group_by)
-        parallel, console = Parallel(jobs, backend, gpus_per_task), Console(stderr=True)
-        place = parallel.find_device(device)
-        with answering_stops(), parallel.workers(place, console) as workers:
-            experiment.run(
-                config, images, output, device=place, workers=workers, console=console, command=this_command()
-            )
+        with answering_stops(), Parallel(jobs, backend, gpus_per_task).execution(device) as execution:
+            experiment.run(config, images, output, execution)
         print_tables(output)
 
 
@@ -190,8 +171,6 @@ def table_ii(
         pfdl reproduce table-ii NICO/Animal --jobs 12
     """
     with answering_mistakes():
-        from rich.console import Console
-
         from pfdl.experiments.table_ii.run import TableConfig, run
 
         config = TableConfig(
@@ -203,19 +182,8 @@ def table_ii(
             epochs=epochs,
             decay_every=decay_every,
         )
-        parallel, console = Parallel(jobs, backend, gpus_per_task), Console(stderr=True)
-        place = parallel.find_device(device)
-        with parallel.workers(place, console) as workers:
-            run(
-                config,
-                data,
-                output,
-                group_by=group_by,
-                device=place,
-                workers=workers,
-                console=console,
-                command=this_command(),
-            )
+        with Parallel(jobs, backend, gpus_per_task).execution(device) as execution:
+            run(config, data, output, group_by=group_by, execution=execution)
         print_tables(output)
 
 

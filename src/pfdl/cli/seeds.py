@@ -74,8 +74,6 @@ def train_side_by_side(
         parallel: How many at a time, and where.
         **how: What :func:`pfdl.experiments.seeds.train_seed` takes further.
     """
-    from rich.console import Console
-
     from pfdl.experiments.seeds import train_seed
     from pfdl.vision.evaluation import OWN, read_evaluations
 
@@ -83,8 +81,8 @@ def train_side_by_side(
         print_understood(source, split)
     tasks = [{"seed": seed, "split": split, "folder": runs[seed]} for seed, split in splits.items()]
     function = partial(train_seed, config=config, device=device, **how)
-    with answering_stops(), parallel.workers(device, Console(stderr=True), share_cores=True) as workers:
-        for done, (task, _) in enumerate(workers.run(function, tasks), start=1):
+    with answering_stops(), parallel.execution(device, share_cores=True) as execution:
+        for done, (task, _) in enumerate(execution.workers.run(function, tasks), start=1):
             typer.echo(f"{done} of {len(tasks)} trainings done: seed {task['seed']}", err=True)
     for run in runs.values():
         print_evaluation(read_evaluations(run)[OWN])

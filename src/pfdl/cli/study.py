@@ -90,8 +90,6 @@ def study(
         pfdl study pacs --features pacs.safetensors
     """
     with answering_mistakes():
-        from rich.console import Console
-
         from pfdl.experiments.study import run as experiment
 
         config = experiment.StudyConfig(
@@ -104,12 +102,8 @@ def study(
         )
         columns = name_columns(path_column, label_column, context_column, split_column, group_column)
         datasets = make_study_data(data, features or [], group_by or [], mnist, backbone, columns)
-        parallel, console = Parallel(jobs, backend, gpus_per_task), Console(stderr=True)
-        place = parallel.find_device(device)
-        with parallel.workers(place, console) as workers:
-            experiment.run(
-                config, datasets, output, device=place, workers=workers, console=console, command=this_command()
-            )
+        with Parallel(jobs, backend, gpus_per_task).execution(device) as execution:
+            experiment.run(config, datasets, output, execution)
         print_tables(output)
 
 

@@ -24,7 +24,6 @@ from pfdl.cli.common import (
     answering_mistakes,
     answering_stops,
     print_tables,
-    this_command,
 )
 from pfdl.cli.images import name_columns, open_source
 from pfdl.cli.workers import Backend, GpusPerTask, Jobs, Parallel
@@ -76,32 +75,21 @@ def sweep(
     with answering_mistakes():
         from dataclasses import asdict
 
-        from rich.console import Console
-
         from pfdl.data import describe_images
         from pfdl.experiments.sweep.config import SweepConfig, parse_grid
         from pfdl.experiments.sweep.run import run
         from pfdl.experiments.sweep.section import describe_choice
 
         config = SweepConfig(parse_grid(setting), select, seeds, first_seed)
-        parallel, console = Parallel(jobs, backend, gpus_per_task), Console(stderr=True)
-        place = parallel.find_device(device)
+        parallel = Parallel(jobs, backend, gpus_per_task)
+        device = parallel.find_device(device)
         columns = name_columns(path_column, label_column, context_column, split_column, group_column)
         source = open_source(data, superclass, on_bad_image, None, columns=columns, test=test)
         typer.echo(describe_images(source), err=True)
         count = len(config.candidates())
         typer.echo(f"Candidates: {count}; seeds: {seeds}; trainings: {count * seeds}.", err=True)
-        with answering_stops(), parallel.workers(place, console, share_cores=True) as workers:
-            results, choice = run(
-                config,
-                source,
-                output,
-                ratio=ratio,
-                device=place,
-                workers=workers,
-                console=console,
-                command=this_command(),
-            )
+        with answering_stops(), parallel.execution(device, share_cores=True) as execution:
+            results, choice = run(config, source, output, ratio=ratio, execution=execution)
         _print(results, choice.candidate, select)
         typer.echo(describe_choice(asdict(choice)))
         print_tables(output)

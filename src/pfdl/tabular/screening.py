@@ -60,6 +60,7 @@ class Rules:
             explain, the label tells most whatever it is.
         least_left: columns that must be left. With two, R's table of the movements of seals would lose a column (the
             latitude to be predicted, ``delta_long`` dropped) though its rows were not selected.
+        decompose: how the columns are predicted from each other.
     """
 
     alpha: float = 0.01
@@ -67,6 +68,7 @@ class Rules:
     ratio_threshold: float = 0.6
     least_m: float = 0.15
     least_left: int = 3
+    decompose: Decomposer = linear_decomposer
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,6 @@ def screen(
     weight: FloatArray | None = None,
     *,
     protected: NDArray[np.bool_] | None = None,
-    decompose: Decomposer = linear_decomposer,
     rules: Rules | None = None,
 ) -> Screening:
     """Find the columns that follow the label in one sample, without the safety net.
@@ -132,7 +133,6 @@ def screen(
         label: functions of the label with full column rank, of shape (n, d).
         weight: weight of each row.
         protected: mask of columns that are never dropped.
-        decompose: how the columns are predicted from each other.
         rules: when a column is dropped.
 
     Returns:
@@ -146,7 +146,7 @@ def screen(
     moments = Moments.of(X, label, weight)
     if not label.shape[1] or p < 2 or moments.rows < 2 * (p + label.shape[1]) + 10:
         return nothing_found(p, Outcome.TOO_SMALL if label.shape[1] else Outcome.CONSTANT_LABEL, moments.rows)
-    table = Evidence(moments, decompose(X, label, moments), rules.alpha)
+    table = Evidence(moments, rules.decompose(X, label, moments), rules.alpha)
     first = table.given([])
     dropped, share = _drop_followers(table, first, rules, protected)
     found = Screening(
@@ -165,7 +165,7 @@ def screen(
     judged = first.correlated & table.relevant & (first.m >= rules.least_m)
     if (judged & (share > rules.share_threshold) & ~protected & ~found.suspect).any():
         return replace(found, outcome=Outcome.AMBIGUOUS)
-    return drop(found, found.suspect, X, label, moments, protected=protected, decompose=decompose, rules=rules)
+    return drop(found, found.suspect, X, label, moments, protected=protected, rules=rules)
 
 
 def drop(
@@ -176,7 +176,6 @@ def drop(
     moments: Moments,
     *,
     protected: NDArray[np.bool_],
-    decompose: Decomposer,
     rules: Rules,
 ) -> Screening:
     """Drop followers of the label if enough columns are left and these behave like causes of it."""
@@ -184,7 +183,7 @@ def drop(
     if len(kept) < rules.least_left:
         return replace(found, decision=np.full(len(followers), KEPT, dtype=object), outcome=Outcome.FEW_LEFT)
     of_kept = moments.subset(kept)
-    table = Evidence(of_kept, decompose(X[:, kept], label, of_kept), rules.alpha)
+    table = Evidence(of_kept, rules.decompose(X[:, kept], label, of_kept), rules.alpha)
     rest, causes = table.given([]), table.relevant
     # Causes collide in the label, at least two that are quantities: they have more in common once it is known.
     if (causes & ~_two_valued(X[:, kept])).sum() < 2 or rest.k[causes].sum() <= _COLLISION * rest.m[causes].sum():

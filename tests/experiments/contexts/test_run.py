@@ -189,10 +189,10 @@ def test_an_unknown_row_is_refused_before_anything_is_written(tmp_path):
 def test_images_of_one_group_stay_on_one_side(tiny, tmp_path):
     source = TinySource()
     groups = {sample.path: f"group {number // 2}" for number, sample in enumerate(source.samples)}
-    (tmp_path / "groups.csv").write_text("path,scene\n" + "".join(f"{p},{g}\n" for p, g in groups.items()))
+    (tmp_path / "groups.csv").write_text("path,place\n" + "".join(f"{p},{g}\n" for p, g in groups.items()))
     contexts.run(
         dataclasses.replace(TINY, rows=("resnet",)),
-        Images(group_by=f"{tmp_path / 'groups.csv'}:scene"),
+        Images(group_by=f"{tmp_path / 'groups.csv'}:place"),
         tmp_path / "out",
     )
     manifest = read_split(tmp_path / "out", 0)

@@ -29,7 +29,7 @@ from pfdl.experiments.study.data import WHOLE, Split, StudyData
 from pfdl.experiments.study.inferred import INFERRED, infer_task, inference_tasks, inferred_contexts
 from pfdl.experiments.study.rows import find_row
 from pfdl.experiments.training import BestWeights, DivergedError, Progress, Samples, TrainingSettings, predict, train
-from pfdl.experiments.workers import Workers
+from pfdl.experiments.workers import HERE, Execution
 from pfdl.vision.features import embed
 from pfdl.vision.refit import with_readout
 
@@ -80,16 +80,7 @@ class StudyConfig:
         check_choice("select", self.select, SELECT)
 
 
-def run(
-    config: StudyConfig,
-    datasets: Sequence[StudyData],
-    output: Path,
-    *,
-    device: str = "cpu",
-    workers: Workers | None = None,
-    console: Console | None = None,
-    command: str | None = None,
-) -> pd.DataFrame:
+def run(config: StudyConfig, datasets: Sequence[StudyData], output: Path, execution: Execution = HERE) -> pd.DataFrame:
     """Train and test what is missing, and write ``results.csv``.
 
     Args:
@@ -97,10 +88,7 @@ def run(
         datasets: The data sets.
         output: The run folder, with ``contexts`` (those that were inferred, and why they are believed), ``cells``
             (finished trainings) and ``results.csv``.
-        device: Where to compute.
-        workers: Where the trainings run, and how many at a time; by default one after the other.
-        console: Where to show progress, and to say what is left out.
-        command: What a user typed to start this, for the record.
+        execution: Where the trainings run, and how many at a time; its console also says what is left out.
 
     Returns:
         One line per data set, row, seed and test, see :func:`run_task`.
@@ -111,16 +99,11 @@ def run(
     for row in config.rows:
         find_row(row)
     check_count("seeds", config.seeds, 2)
-    with counting("checking images", console) as show:
+    with counting("checking images", execution.console) as show:
         sources = [dataset.open(show) for dataset in datasets]
-        rows = [_rows_for(config, *one, console) for one in zip(datasets, sources, strict=True)]
-    settings = {
-        **asdict(config),
-        "datasets": [asdict(dataset) for dataset in datasets],
-        "device": device,
-        "command": command,
-    }
-    may_change = ("rows", "seeds", "first_seed", "datasets", "device", "command")
+        rows = [_rows_for(config, *one, execution.console) for one in zip(datasets, sources, strict=True)]
+    settings = {**asdict(config), "datasets": [asdict(dataset) for dataset in datasets], **execution.settings}
+    may_change = ("rows", "seeds", "first_seed", "datasets", *execution.settings)
     how = {name: value for name, value in asdict(config).items() if name not in ("rows", "seeds", "first_seed")}
     seeds = range(config.first_seed, config.first_seed + config.seeds)
     places = [(seed, *place) for seed in seeds for place in zip(datasets, rows, strict=True)]
@@ -138,9 +121,9 @@ def run(
             ]
             if inferences:
                 infer = partial(infer_task, images=images)
-                run_grid(infer, inferences, output / "contexts", workers=workers, console=console)
-        function = partial(run_task, device=device, images=images, contexts=output / "contexts")
-        results = run_grid(function, tasks, output / "cells", workers=workers, console=console)
+                run_grid(infer, inferences, output / "contexts", execution)
+        function = partial(run_task, device=execution.device, images=images, contexts=output / "contexts")
+        results = run_grid(function, tasks, output / "cells", execution)
         write_atomically(output / "results.csv", results[list(COLUMNS)].to_csv(index=False))
     return results
 

@@ -108,7 +108,7 @@ def details(name: str, part: pd.DataFrame, against: str | None) -> list[Block]:
 
 
 def _families(results: pd.DataFrame) -> list[dict[str, pd.DataFrame]]:
-    """Return the results by data set, those together whose names begin alike."""
+    """Return the results by data set, those together whose names begin the same."""
     families: dict[str, dict[str, pd.DataFrame]] = {}
     for name in dict.fromkeys(results["dataset"]):
         families.setdefault(re.split(r"[,-]", name)[0], {})[name] = results[results["dataset"] == name]

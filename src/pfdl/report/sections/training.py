@@ -97,10 +97,7 @@ def _in_mixture(one: Evaluation) -> Cell:
     return Number(100 * one.average_in_training_mixture)
 
 
-def _overview(
-    runs: Mapping[str, Run],
-    curves: Mapping[str, pd.DataFrame | None],
-) -> Table:
+def _overview(runs: Mapping[str, Run], curves: Mapping[str, pd.DataFrame | None]) -> Table:
     lines = []
     for name, run in runs.items():
         given = run.settings.get("training")
