@@ -156,6 +156,7 @@ class ResumeCallback(Checkpoint):
         self._best_weights: Mapping[str, Tensor] | None = None
         self._saved_at = self._epoch_began = time.monotonic()
         self._learning_rate = 0.0
+        self._seeds: list[int] = []
         self._first_epoch = 0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -178,14 +179,15 @@ class ResumeCallback(Checkpoint):
             self._save(trainer, trainer.current_epoch, batch=0)
             self._stop_if(stops, trainer)
         self._learning_rate = float(trainer.optimizers[0].param_groups[0]["lr"])  # at its end it is the next epoch's
+        place = [self.seed, trainer.current_epoch]
+        if rank():  # each process draws its own; the first draws what a single one would
+            place.append(rank())
+        self._seeds = np.random.SeedSequence(place).generate_state(len(_loader(trainer))).tolist()
         self._epoch_began = time.monotonic()
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Fix what this step will draw."""
-        place = [self.seed, trainer.current_epoch, batch_idx]
-        if rank():  # each process draws its own; the first draws what a single one would
-            place.append(rank())
-        number = int(np.random.SeedSequence(place).generate_state(1)[0])
+        number = self._seeds[batch_idx]
         torch.default_generator.manual_seed(number)  # torch.manual_seed visits every kind of device: 0.3 ms a step
         if pl_module.device.type == "cuda":
             torch.cuda.manual_seed(number)
