@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -203,6 +204,7 @@ def main() -> None:
                 run(clock)
                 speeds[name].append(images / clock.seconds_per_epoch())
                 others[name].append(clock.other_seconds())
+                print(f"{name}: {speeds[name][-1]:.1f} images per second", file=sys.stderr, flush=True)
     print(describe_machine(), "\n")
     shown = f"{settings.backbone}, {settings.objective}, {settings.images} images of {settings.size}², "
     shown += f"batch {settings.batch_size}, {settings.precision}, {settings.workers} workers, "

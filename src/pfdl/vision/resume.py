@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -9,7 +11,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import pandas as pd
 import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint
@@ -101,7 +102,12 @@ def check_folder(folder: Path) -> None:
 
 def write_metrics(folder: Path, history: list[dict[str, float]]) -> None:
     """Write what was logged, one line per epoch."""
-    write_atomically(folder / METRICS, pd.DataFrame(history).to_csv(index=False))
+    table = io.StringIO()
+    names = dict.fromkeys(name for row in history for name in row)
+    writer = csv.DictWriter(table, list(names), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(history)
+    write_atomically(folder / METRICS, table.getvalue())
 
 
 class ResumeCallback(Checkpoint):
