@@ -159,7 +159,8 @@ class ResumeCallback(Checkpoint):
         self.report = report
         self.best_score: float | None = None
         self.history: list[dict[str, float]] = []
-        self._best_weights: Mapping[str, Tensor] | None = None
+        self._best_weights: dict[str, Tensor] = {}
+        self._weights_are_saved = True
         self._saved_at = self._epoch_began = time.monotonic()
         self._learning_rate = 0.0
         self._seeds: list[int] = []
@@ -224,8 +225,7 @@ class ResumeCallback(Checkpoint):
         is_best = self.monitor is None or (score is not None and (self.best_score is None or score > self.best_score))
         if is_best:
             self.best_score = score
-            weights = whole(self.model.backbone.state_dict())
-            self._best_weights = {name: value.clone() for name, value in weights.items()} if rank() == 0 else None
+            self._keep(whole(self.model.backbone.state_dict()))
         self.history.append({"epoch": trainer.current_epoch, "learning_rate": self._learning_rate, **logged})
         from_first(self._write_epoch)
         if self.patience is not None and self._epochs_since_best() >= self.patience:
@@ -237,14 +237,24 @@ class ResumeCallback(Checkpoint):
         """Save the end, from which nothing is left to do."""
         self._save(trainer, trainer.current_epoch, batch=0, finished=True)
 
+    def _keep(self, weights: Mapping[str, Tensor]) -> None:
+        """Copy the weights, in the first process, always to the same memory: to ask for new memory takes as long."""
+        if rank() == 0:
+            if not self._best_weights:
+                self._best_weights = {name: torch.empty_like(value) for name, value in weights.items()}
+            for name, value in weights.items():
+                self._best_weights[name].copy_(value)
+            self._weights_are_saved = False
+
     def _write_epoch(self) -> None:
         check_folder(self.folder)
         write_metrics(self.folder, self.history)
 
     def _write_weights(self) -> None:
         check_folder(self.folder)
-        if self._best_weights is not None:
+        if not self._weights_are_saved:
             save_weights(self.folder / WEIGHTS, self._best_weights)
+            self._weights_are_saved = True
 
     def _epochs_since_best(self) -> int:
         scores = [row[self.monitor] for row in self.history if self.monitor in row] if self.monitor else []
@@ -263,7 +273,6 @@ class ResumeCallback(Checkpoint):
             "optimizer": whole(trainer.optimizers[0].state_dict()),
         }
         from_first(lambda: self._write_state(state))
-        self._best_weights = None
         self._saved_at = time.monotonic()
 
     def _write_state(self, state: Mapping[str, Any]) -> None:
