@@ -1,4 +1,4 @@
-"""A plain PyTorch loop on images whose contexts nobody labelled: infer them, then draw all groups alike.
+"""A plain PyTorch loop on images whose contexts nobody labelled: infer them, then draw all groups equally often.
 
 The images were made so that this helps: an illustration, not a result.
 
@@ -55,7 +55,7 @@ def main() -> None:
 
     loaders = {
         "plain training": DataLoader(dataset, batch_size=32, shuffle=True),
-        "inferred contexts, drawn alike": DataLoader(dataset, batch_size=32, sampler=sampler),
+        "inferred contexts, drawn equally often": DataLoader(dataset, batch_size=32, sampler=sampler),
     }
     test_images, test_labels, test_contexts = draw(400, agreement=0.5)
     for name, loader in loaders.items():

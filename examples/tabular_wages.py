@@ -60,7 +60,7 @@ def compare(X: pd.DataFrame, y: pd.Series, environment: pd.Series, train: list) 
     seen = environment.isin(train)
     rows = {}
     for name, method in METHODS.items():
-        # Standardised, so that penalties and networks treat all columns alike.
+        # Standardised, so that penalties and networks treat all columns the same.
         model = make_pipeline(StandardScaler(), method).fit(X[seen], y[seen])
         report = stability_report(model, X[~seen], y[~seen], environment[~seen])
         rows[name] = {

@@ -1,11 +1,15 @@
 """What holds for all tests."""
 
+import atexit
 import contextlib
+import functools
+import gc
 import importlib
 import os
+import sys
 
-import coverage
 import pytest
+import typer.testing
 from hypothesis import settings
 
 settings.register_profile("pfdl", deadline=None)  # tests never measure time
@@ -30,18 +34,32 @@ def few_numbers_of_contexts():
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_command_line():
+    """Make the parser of the command line once: to make it takes longer than most commands that tests run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("typer.testing._get_command", functools.cache(typer.main.get_command))
+        yield
+
+
 def pytest_configure(config):
     """Import what is slow before any line is counted, which would make it half as slow again."""
     if not hasattr(config, "workerinput"):
         return  # not one of the processes that run all tests
-    counter = coverage.Coverage.current()
-    if counter:
-        counter.stop()
+    counter = sys.gettrace()
+    sys.settrace(None)
+    gc.disable()
     for name in ("lightning.pytorch", "matplotlib.pyplot", "sklearn.ensemble", "timm"):
         with contextlib.suppress(ImportError):  # what needs it says so itself
             importlib.import_module(name)
-    if counter:
-        counter.start()
+    gc.enable()
+    sys.settrace(counter)
+
+
+def pytest_collection_finish():
+    """Never look for garbage among the million objects of what is imported."""
+    gc.freeze()
+    atexit.register(gc.unfreeze)  # at the end everything goes
 
 
 def pytest_collection_modifyitems(items):

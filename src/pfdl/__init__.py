@@ -1,4 +1,4 @@
-"""Partial Feature Decorrelation Learning: models that do not lean on correlations of the training data alone."""
+"""Partial Feature Decorrelation Learning: models that do not rely on correlations of the training data."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -131,6 +131,7 @@ def test_bad_images_are_named(photos, tmp_path):
         (["train", "shapes", "-b", "inception_v3"], "cannot be trained on images of 64×64 pixels"),
         (["train", "shapes", "-O", "pfdl", "--set", "pfdl.form=round"], "form is 'round'"),
         (["train", "shapes", "--set", "weight"], "give PART.NAME=VALUE"),
+        (["train", "shapes", "--set", "pfdl.weight=heavy"], "weight is 'heavy'; give a number"),
         (["train", "shapes", "--precision", "8"], "precision is '8'"),
         (["train", "shapes", "-b", "cn", "--small-stem"], "small-image stem"),
         (["train", "shapes", "--device", "tpu"], "the device 'tpu' is not available"),

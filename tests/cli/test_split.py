@@ -3,7 +3,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from pfdl.cli.split import register
+from pfdl.cli.split import split
 from pfdl.data import read_manifest
 from tests.data.image_files import make_folder
 
@@ -13,7 +13,7 @@ def invoke():
     import typer
 
     app = typer.Typer()
-    register(app)
+    app.command()(split)
     return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 

@@ -2,12 +2,18 @@ import pytest
 
 from pfdl.contexts import candidates
 
-NUMBERS = candidates.NUMBERS
+ALL_NUMBERS = candidates.NUMBERS
 
 
 @pytest.fixture(scope="package", autouse=True)
-def all_numbers_of_contexts():
-    """Try what users do; the other tests try fewer."""
+def some_numbers_of_contexts():
+    """Try some numbers up to the most that users' searches try; each takes as long as any other."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(candidates, "NUMBERS", NUMBERS)
+        patch.setattr(candidates, "NUMBERS", (*range(2, 6), ALL_NUMBERS[-1]))
         yield
+
+
+@pytest.fixture
+def all_numbers_of_contexts(monkeypatch):
+    """Try what users do."""
+    monkeypatch.setattr(candidates, "NUMBERS", ALL_NUMBERS)

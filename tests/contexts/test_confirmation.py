@@ -64,7 +64,7 @@ def test_many_contexts_are_believed_although_balancing_costs_in_the_usual_ones(s
     trial = judge("pooled", features, labels, contexts)
     assert trial.accepted, trial.reason
     assert trial.gain == pytest.approx(trial.balanced_average - trial.average)
-    assert "drawing all groups alike helps (averaged over groups, " in trial.reason
+    assert "drawing all groups equally often helps (averaged over groups, " in trial.reason
 
 
 @pytest.mark.parametrize("seed", range(3))

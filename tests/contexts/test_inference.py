@@ -25,6 +25,7 @@ def effective_share(labels, contexts):
     return weights.sum() ** 2 / (weights**2).sum() / len(weights)
 
 
+@pytest.mark.usefixtures("all_numbers_of_contexts")
 @pytest.mark.parametrize("method", ["auto", "pooled", "within"])
 def test_contexts_are_found_although_classes_mostly_stand_in_one(method):
     features, labels, contexts = objects_in_contexts()

@@ -14,10 +14,15 @@ from PIL import Image
 
 from pfdl._internal.memory import MemoryBudget
 from pfdl.data import images
-from pfdl.data.images import BadImageError, decode, decoded, hash_bytes, hash_pixels, read_bytes, to_tensor
+from pfdl.data.images import BadImageError, decoded, hash_bytes, hash_pixels, read_bytes, to_tensor
 from tests.data.image_files import encoded, noise, png_header
 
 ORIENTATION = 0x0112
+
+
+def decode(content: bytes) -> Image.Image:
+    with decoded(content) as image:
+        return image
 
 
 def pixels(content: bytes) -> np.ndarray:

@@ -8,18 +8,18 @@ import torch
 import pfdl
 
 
-def scenes(n=600, p=12, seed=0, scene=3.0, classes=3, contexts=4):
-    """Half of the features show the scene, the other half the class."""
+def samples(n=600, p=12, seed=0, strength=3.0, classes=3, contexts=4):
+    """Half of the features show the context, the other half the class."""
     generator = np.random.default_rng(seed)
     labels, where = generator.integers(classes, size=n), generator.integers(contexts, size=n)
     features = generator.normal(size=(n, p))
-    features[:, : p // 2] += scene * generator.normal(size=(contexts, p // 2))[where]
+    features[:, : p // 2] += strength * generator.normal(size=(contexts, p // 2))[where]
     features[:, p // 2 :] += 3 * generator.normal(size=(classes, p - p // 2))[labels]
     return features, labels, where
 
 
 def test_features_of_the_context_are_distinguished_from_features_of_the_class():
-    features, labels, contexts = scenes()
+    features, labels, contexts = samples()
     found = pfdl.diagnose(features, labels, contexts)
     assert np.median(found.r2) > 0.5
     assert found.within_ratio[:6].min() > 0.8
@@ -33,7 +33,7 @@ def test_features_of_the_context_are_distinguished_from_features_of_the_class():
 
 
 def test_a_context_that_is_nowhere_is_not_found():
-    features, labels, contexts = scenes(scene=0.0)
+    features, labels, contexts = samples(strength=0.0)
     reading = pfdl.diagnose(features, labels, contexts).context_reading
     assert abs(reading.accuracy - reading.from_label) < 0.1
     assert np.isnan(reading.correlated_share)
@@ -51,7 +51,7 @@ def test_a_context_that_only_one_independent_feature_knows_lies_in_the_rest():
 
 
 def test_correlations_before_and_after():
-    features, labels, _ = scenes()
+    features, labels, _ = samples()
     found = pfdl.diagnose(features, labels)
     np.testing.assert_allclose(found.correlation, np.corrcoef(features.T), atol=1e-12)
     before, after = (np.abs(m - np.eye(12)).mean() for m in (found.correlation, found.remaining_correlation))
@@ -78,7 +78,7 @@ def test_samples_that_carry_the_correlated_part():
 
 
 def test_accuracy_by_context_and_the_worst_group():
-    features, labels, contexts = scenes(n=40)
+    features, labels, contexts = samples(n=40)
     names, places = np.array(["cat", "dog", "<script>"])[labels], np.array(list("abcd"))[contexts]
     predictions = np.where((names == "dog") & (places == "b"), "cat", names)
     found = pfdl.diagnose(features, names, places, predictions=predictions).accuracies
@@ -92,7 +92,7 @@ def test_accuracy_by_context_and_the_worst_group():
 
 
 def test_tensors_of_any_kind_and_the_same_twice():
-    features, labels, contexts = scenes(n=100)
+    features, labels, contexts = samples(n=100)
     found = pfdl.diagnose(features.astype(np.float32), labels, contexts)
     again = pfdl.diagnose(
         torch.tensor(features, dtype=torch.float32, requires_grad=True), torch.tensor(labels), list(contexts)
@@ -104,7 +104,7 @@ def test_tensors_of_any_kind_and_the_same_twice():
 
 
 def test_the_verdict_and_the_table_say_it():
-    features, labels, contexts = scenes()
+    features, labels, contexts = samples()
     training = {(label, context): 50 if context == label else 10 for label in range(3) for context in range(4)}
     found = pfdl.diagnose(features, labels, contexts, predictions=labels, training=training)
     assert found.answer == "no"
@@ -123,7 +123,7 @@ def test_the_verdict_and_the_table_say_it():
 
 
 def test_without_contexts_or_training_there_is_no_answer():
-    features, labels, contexts = scenes()
+    features, labels, contexts = samples()
     for given, reason in (
         ({}, "no predictions are given"),
         ({"predictions": labels}, "no contexts are known"),
@@ -139,7 +139,7 @@ def test_without_contexts_or_training_there_is_no_answer():
 
 
 def test_samples_in_which_class_and_context_go_together_need_no_training_counts():
-    features, labels, _ = scenes(contexts=3)
+    features, labels, _ = samples(contexts=3)
     chosen = np.random.default_rng(3).random(600) < 0.7
     contexts = np.where(chosen, labels, (labels + 1) % 3)
     found = pfdl.diagnose(features, labels, contexts, predictions=contexts)
@@ -151,7 +151,7 @@ def test_samples_in_which_class_and_context_go_together_need_no_training_counts(
 def test_no_sentence_contradicts_the_answer_and_no_percentage_exceeds_100():
     for seed in range(30):
         rng = np.random.default_rng(seed)
-        features, labels, contexts = scenes(n=80, seed=seed, scene=rng.choice([0.0, 0.3, 3.0]), contexts=3)
+        features, labels, contexts = samples(n=80, seed=seed, strength=rng.choice([0.0, 0.3, 3.0]), contexts=3)
         follows = rng.random(80) < rng.choice([0.0, 0.3, 1.0])
         predictions = np.where(follows, contexts, labels)
         training = {(label, context): 90 if context == label else 5 for label in range(3) for context in range(3)}
@@ -167,7 +167,7 @@ def test_no_sentence_contradicts_the_answer_and_no_percentage_exceeds_100():
 
 
 def test_dead_features_are_no_obstacle():
-    features, labels, contexts = scenes()
+    features, labels, contexts = samples()
     features[:, 3] = 0
     found = pfdl.diagnose(features, labels, contexts)
     assert np.isnan(found.r2[3])

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from pfdl._internal.files import write_atomically
 from pfdl.experiments.grid import run_grid
-from pfdl.experiments.workers import WorkerLostError, Workers
+from pfdl.experiments.workers import Execution, WorkerLostError, Workers
 from tests.processes import Forked
 
 
@@ -71,7 +71,7 @@ def tasks(calls: Path, bases=(1, 2, 3)) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_rows_of_all_tasks_in_their_order(tmp_path, calls, n_jobs):
-    frame = run_grid(squares, tasks(calls), tmp_path / "out", workers=Workers(n_jobs))
+    frame = run_grid(squares, tasks(calls), tmp_path / "out", Execution(workers=Workers(n_jobs)))
     assert frame[["base", "power", "value"]].to_numpy().tolist() == [
         [1, 1, 1],
         [1, 2, 1],
@@ -134,7 +134,7 @@ def test_killed_at_any_moment_the_next_run_goes_on(tmp_path, calls):
 def sleep_side_by_side() -> None:
     folder = sys.argv[1]
     both = [{"number": number, "folder": folder} for number in range(2)]
-    run_grid(sleeps, both, Path(folder, "out"), workers=Workers(2))
+    run_grid(sleeps, both, Path(folder, "out"), Execution(workers=Workers(2)))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a process whose parent is gone gets another one on POSIX alone")
@@ -158,20 +158,20 @@ def test_workers_use_one_thread_and_give_the_others_back(tmp_path):
 def test_a_killed_worker_gets_a_sentence_and_what_was_finished_is_kept(tmp_path):
     grid = [{"base": base} for base in (1, 9)]
     with pytest.raises(WorkerLostError, match="was killed, often because the memory did not suffice"):
-        run_grid(dies_at_nine, grid, tmp_path, workers=Workers(2))
+        run_grid(dies_at_nine, grid, tmp_path, Execution(workers=Workers(2)))
     assert [json.loads(path.read_text())["task"] for path in tmp_path.iterdir()] in ([], [{"base": 1}])
 
 
 def test_ray_that_is_not_installed_is_named(tmp_path, calls, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ModuleNotFoundError, match=r"pfdl\[cluster\]"):
-        run_grid(squares, tasks(calls), tmp_path / "out", workers=Workers(backend="ray"))
+        run_grid(squares, tasks(calls), tmp_path / "out", Execution(workers=Workers(backend="ray")))
 
 
 def test_progress_is_a_bar_on_a_terminal_and_a_line_per_task_elsewhere(tmp_path, calls):
     terminal, pipe = io.StringIO(), io.StringIO()
-    run_grid(squares, tasks(calls), tmp_path / "a", console=Console(file=terminal, force_terminal=True))
-    run_grid(squares, tasks(calls), tmp_path / "b", console=Console(file=pipe))
+    run_grid(squares, tasks(calls), tmp_path / "a", Execution(console=Console(file=terminal, force_terminal=True)))
+    run_grid(squares, tasks(calls), tmp_path / "b", Execution(console=Console(file=pipe)))
     assert "3/3" in terminal.getvalue()
     assert pipe.getvalue().splitlines() == [f"{done} of 3 tasks done" for done in (1, 2, 3)]
 

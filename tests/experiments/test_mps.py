@@ -29,6 +29,11 @@ exit 0
 """
 
 
+@pytest.fixture(autouse=True)
+def gpu(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+
+
 @pytest.fixture
 def control(tmp_path, monkeypatch):
     """Put a stand-in on the PATH; what is returned writes it, and has its calls in ``calls``."""
@@ -55,8 +60,9 @@ def environment(number: int) -> str:
 def shared(jobs=2, device="cuda", backend="joblib", run=False):
     """What was said, the folder of pipes meanwhile, and those that the workers saw."""
     stream = io.StringIO()
-    with Parallel(jobs, backend).workers(device, Console(file=stream, width=500)) as workers:
-        seen = [found for _, found in workers.run(environment, [{"number": n} for n in (1, 2)])] if run else []
+    with Parallel(jobs, backend).execution(device, console=Console(file=stream, width=500)) as execution:
+        tasks = [{"number": number} for number in (1, 2)] if run else []
+        seen = [found for _, found in execution.workers.run(environment, tasks)]
         meanwhile = os.environ.get(PIPES)
     return stream.getvalue(), meanwhile, seen
 
@@ -103,15 +109,14 @@ def test_mps_is_for_several_trainings_of_this_machine_on_one_gpu(control, option
 
 
 def test_gpus_are_asked_for_by_fraction(monkeypatch):
-    console = Console(file=io.StringIO())
-    with Parallel(1, "ray", 0.1).workers("cuda", console) as workers:
-        assert workers == Workers(1, "ray", 0.1)
-    with Parallel(1, "ray").workers("cuda", console) as workers:
-        assert workers.gpus_per_task == 1.0
-    with Parallel(1, "ray").workers("cpu", console, share_cores=True) as workers:
-        assert workers.gpus_per_task == 0.0
+    with Parallel(1, "ray", 0.1).execution("cuda") as execution:
+        assert execution.workers == Workers(1, "ray", 0.1)
+    with Parallel(1, "ray").execution("cuda") as execution:
+        assert execution.workers.gpus_per_task == 1.0
+    with Parallel(1, "ray").execution("cpu", share_cores=True) as execution:
+        assert execution.workers.gpus_per_task == 0.0
     for options, message in (((2, "joblib", 0.1), "is for --backend ray"), ((1, "ray", 0.0), "is 0")):
-        with pytest.raises(ValueError, match=message), Parallel(*options).workers("cuda", console):
+        with pytest.raises(ValueError, match=message), Parallel(*options).execution("cuda"):
             pass
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert Parallel(1, "ray", None).find_device("cuda") == "cuda"  # others of the cluster may have it

@@ -12,18 +12,18 @@ from pfdl.experiments.training import DivergedError, Samples, TrainingSettings, 
 SHORT = TrainingSettings(epochs=6, batch_size=32, learning_rate=0.02)
 
 
-def scenes(samples, agreement, seed):
-    """Four inputs tell the class weakly, twelve the scene clearly; scene and class agree as often as asked."""
+def made_up(samples, agreement, seed):
+    """Four inputs tell the class weakly, twelve the context clearly; context and class agree as often as asked."""
     world, draw = torch.Generator().manual_seed(9), torch.Generator().manual_seed(seed)
-    of_class, of_scene = 2 * torch.randn(3, 4, generator=world), 4 * torch.randn(3, 12, generator=world)
+    of_class, of_context = 2 * torch.randn(3, 4, generator=world), 4 * torch.randn(3, 12, generator=world)
     labels = torch.randint(3, (samples,), generator=draw)
     other = (labels + torch.randint(1, 3, (samples,), generator=draw)) % 3
     contexts = torch.where(torch.rand(samples, generator=draw) < agreement, labels, other)
-    inputs = torch.cat([of_class[labels], of_scene[contexts]], 1) + torch.randn(samples, 16, generator=draw)
+    inputs = torch.cat([of_class[labels], of_context[contexts]], 1) + torch.randn(samples, 16, generator=draw)
     return Samples(inputs, labels, contexts)
 
 
-TRAIN, TESTS = scenes(600, 0.8, seed=0), {"shifted": scenes(600, 0.0, seed=1), "same": scenes(600, 0.8, seed=2)}
+TRAIN, TESTS = made_up(600, 0.8, seed=0), {"shifted": made_up(600, 0.0, seed=1), "same": made_up(600, 0.8, seed=2)}
 
 
 def model():

@@ -22,7 +22,7 @@ from pfdl._internal.runs import CONFIG, Run, claim, read_run
 from pfdl._internal.state import load_state
 from pfdl.cli.images import open_source
 from pfdl.data.idx import read_idx
-from pfdl.data.images import BadImageError, decode, hash_bytes, to_tensor
+from pfdl.data.images import BadImageError, decoded, hash_bytes, to_tensor
 from pfdl.data.manifest import COLUMNS, FORMAT, read_groups, read_manifest
 from pfdl.experiments.grid import _path, stored_rows
 from pfdl.report.reading import METRICS, RESULTS, find_runs, read_metrics, read_results
@@ -339,8 +339,7 @@ def pictures(folder: Path, original: bytes, changes: Sequence[tuple[int, bytes]]
     for place, new in changes:
         content[place % len(content) : place % len(content) + len(new)] = new
     try:
-        image = decode(bytes(content[: max(1, len(content) - cut)]))
+        with decoded(bytes(content[: max(1, len(content) - cut)])) as image:
+            assert to_tensor(image, 4).shape == (3, 4, 4)
     except BadImageError as error:
         check_sentence(error)
-    else:
-        assert to_tensor(image, 4).shape == (3, 4, 4)

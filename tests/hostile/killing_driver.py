@@ -38,7 +38,6 @@ from pfdl.experiments.contexts import run as contexts
 from pfdl.experiments.mmads import run as mmads
 from pfdl.experiments.study import data as study_data
 from pfdl.experiments.study import run as experiment
-from pfdl.experiments.workers import Workers
 from pfdl.vision import resume as run_keeper
 from pfdl.vision import training
 from pfdl.vision.resume import STATE
@@ -75,7 +74,7 @@ def reproduce_mmads(output: Path, data: Path) -> None:
     methods = ("OLS", "OLS on S (oracle)")  # quick ones: it is the files that are tested
     mmads.METHODS = {name: mmads.METHODS[name] for name in methods}
     config = mmads.MMADSConfig(cells=((100, 10, 1.7),), settings=SETTINGS[:1], seeds=3, num_test=50)
-    mmads.run(config, output, workers=Workers())
+    mmads.run(config, output)
 
 
 def reproduce_colored_mnist(output: Path, data: Path) -> None:
@@ -86,7 +85,7 @@ def reproduce_colored_mnist(output: Path, data: Path) -> None:
     scale = colored_mnist.ColoredMNISTConfig(
         rows=tuple(rows), restarts=2, max_train=40, max_hidden=4, feature_rows=8, decomposition_width=4
     )
-    colored_mnist.run(scale, output, folder=None, device="cpu")
+    colored_mnist.run(scale, output, folder=None)
 
 
 def reproduce_contexts(output: Path, data: Path) -> None:
@@ -122,6 +121,7 @@ def start(command: str, output: Path, data: Path, log: Path, kill_at: int = 0, e
     if pid := os.fork():
         return pid
     status = 1
+    sys.settrace(None)  # nobody would save the lines it counts
     try:
         with log.open("a") as stream:  # nothing of the runs may get among what is printed here
             os.dup2(stream.fileno(), 1)
@@ -170,10 +170,14 @@ def content(folder: Path) -> dict[str, bytes]:
         if path.name == CONFIG:
             found[name] = json.dumps(json.loads(path.read_bytes())["settings"]).encode()
         elif path.name == STATE:  # safetensors writes the entries of its header in any order
-            found[name] = json.dumps(load_state(path), default=lambda tensor: tensor.tolist()).encode()
+            found[name] = json.dumps(load_state(path), default=_bits).encode()
         else:
             found[name] = path.read_bytes()
     return found
+
+
+def _bits(tensor: torch.Tensor) -> list[Any]:
+    return [str(tensor.dtype), *tensor.shape, tensor.numpy().tobytes().hex()]
 
 
 def kill_at_many_instants(command: str, scratch: Path) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from pfdl.cli.main import app
 from pfdl.data.mmads import SETTINGS
 from pfdl.experiments.contexts import run as contexts
 from pfdl.experiments.mmads import run as mmads
-from pfdl.experiments.workers import Workers
 from pfdl.vision.checkpoint import WEIGHTS
 from pfdl.vision.resume import METRICS, STATE
 from pfdl.vision.training import TrainingConfig, train
@@ -53,11 +52,11 @@ def aside(folder):
     "damage", [b"", b'{"task": {"seed": 1', b"[]", b"\xff", b'{"rows": 3}', b'{"rows": [1]}', b"[" * 50_000]
 )
 def test_only_the_damaged_task_is_done_again(damage, calls, tmp_path, caplog):
-    mmads.run(TABLE, tmp_path, workers=Workers())
+    mmads.run(TABLE, tmp_path)
     before = content(tmp_path)
     (path,) = [p for p in (tmp_path / "tasks").iterdir() if json.loads(p.read_text())["task"]["seed"] == 1]
     path.write_bytes(damage)
-    mmads.run(TABLE, tmp_path, workers=Workers())
+    mmads.run(TABLE, tmp_path)
     assert calls == [0, 1, 2, 1]
     assert aside(tmp_path) == [f"tasks/{path.name}.damaged"]
     assert f"{path} " in caplog.text
@@ -68,23 +67,23 @@ def test_only_the_damaged_task_is_done_again(damage, calls, tmp_path, caplog):
 
 @pytest.mark.parametrize("damage", [lambda path: path.write_bytes(b'"never closed'), lambda path: os.mkfifo(path)])
 def test_a_damaged_table_is_written_again_from_the_finished_tasks(damage, calls, tmp_path):
-    mmads.run(TABLE, tmp_path, workers=Workers())
+    mmads.run(TABLE, tmp_path)
     before = content(tmp_path)
     (tmp_path / "results.csv").unlink()
     damage(tmp_path / "results.csv")
-    mmads.run(TABLE, tmp_path, workers=Workers())
+    mmads.run(TABLE, tmp_path)
     assert calls == [0, 1, 2]
     assert aside(tmp_path) == []
     assert content(tmp_path) == before
 
 
 def test_a_pipe_in_the_place_of_a_task_is_set_aside(calls, tmp_path, caplog):
-    mmads.run(TABLE, tmp_path, workers=Workers())
+    mmads.run(TABLE, tmp_path)
     before = content(tmp_path)
     path = next((tmp_path / "tasks").iterdir())
     path.unlink()
     os.mkfifo(path)
-    mmads.run(TABLE, tmp_path, workers=Workers())
+    mmads.run(TABLE, tmp_path)
     assert len(calls) == 4
     assert f"{path} is not a regular file. It is kept as {path.name}.damaged" in caplog.text
     path.with_name(f"{path.name}.damaged").unlink()
@@ -98,13 +97,13 @@ def test_a_folder_deleted_under_a_run_is_a_sentence_and_stays_deleted(calls, tmp
 
     monkeypatch.setattr(mmads, "run_task", delete)
     with pytest.raises(FileNotFoundError, match="was removed while its tasks ran"):
-        mmads.run(TABLE, tmp_path / "run", workers=Workers())
+        mmads.run(TABLE, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_a_table_of_fewer_seeds_is_not_damaged(calls, tmp_path, caplog):
-    mmads.run(replace(TABLE, seeds=1), tmp_path, workers=Workers())
-    assert len(mmads.run(TABLE, tmp_path, workers=Workers())["seed"].unique()) == 3
+    mmads.run(replace(TABLE, seeds=1), tmp_path)
+    assert len(mmads.run(TABLE, tmp_path)["seed"].unique()) == 3
     assert calls == [0, 1, 2]
     assert aside(tmp_path) == []
     assert caplog.text == ""
@@ -198,7 +197,7 @@ def test_a_full_disk_in_mid_training_is_a_sentence_and_the_run_resumes_later(tmp
 @pytest.mark.parametrize("fits", range(5))
 def test_a_full_disk_at_any_write_leaves_what_was_finished(fits, calls, tmp_path, monkeypatch):
     """The writes: who is at work, the new number of seeds, two tasks, the table."""
-    mmads.run(replace(TABLE, seeds=1), tmp_path, workers=Workers())
+    mmads.run(replace(TABLE, seeds=1), tmp_path)
     before = content(tmp_path)
     synchronise, written = os.fsync, []
 
@@ -211,12 +210,12 @@ def test_a_full_disk_at_any_write_leaves_what_was_finished(fits, calls, tmp_path
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with pytest.raises(OSError, match=r"cannot be written \(No space left on device\)") as error:
-            mmads.run(TABLE, tmp_path, workers=Workers())
+            mmads.run(TABLE, tmp_path)
     assert error.value.errno == errno.ENOSPC
     found = content(tmp_path)
     assert found.keys() >= before.keys()
     assert all(found[name] == before[name] for name in before if name != CONFIG)
-    assert mmads.run(TABLE, tmp_path, workers=Workers())["seed"].unique().tolist() == [0, 1, 2]
+    assert mmads.run(TABLE, tmp_path)["seed"].unique().tolist() == [0, 1, 2]
     assert calls.count(0) == 1
 
 

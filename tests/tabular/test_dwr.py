@@ -14,7 +14,8 @@ from pfdl.data import make_mmads
 from pfdl.objectives.weightings.dwr import decorrelating_weights, dwr_loss_and_gradient
 from pfdl.tabular import DWRRegressor, SRDORegressor
 from pfdl.tabular.metrics import beta_error
-from pfdl.tabular.weights import EffectiveSampleSizeWarning, effective_sample_size
+from pfdl.tabular.moments import effective_rows
+from pfdl.tabular.weights import EffectiveSampleSizeWarning
 from tests.tabular.reference import dwr_loss_with_copies
 
 
@@ -154,8 +155,8 @@ def test_parameters_are_checked_in_fit(parameters, message):
 
 
 def test_effective_sample_size_counts_equal_rows():
-    assert effective_sample_size(np.ones(8)) == 8
-    assert effective_sample_size(np.array([1.0, 1.0, 0.0, 0.0])) == 2
+    assert effective_rows(np.ones(8)) == 8
+    assert effective_rows(np.array([1.0, 1.0, 0.0, 0.0])) == 2
 
 
 def test_srdo_weights_are_the_density_ratio():

@@ -64,7 +64,7 @@ def test_a_verdict_that_halves_do_not_share_is_not_believed(data, monkeypatch):
     assert model.verdict_ == (
         "x5 looked as if selected by the label, but halves of the rows do not agree on it: every column is kept."
     )
-    assert "did not stand up" in model.explain().loc["x5", "why"]
+    assert "was not confirmed" in model.explain().loc["x5", "why"]
 
 
 def test_what_is_left_must_explain_enough(data):

@@ -10,6 +10,7 @@ from scipy import stats
 
 from pfdl.data import make_mmads
 from pfdl.tabular.columns import screen_table
+from pfdl.tabular.evidence import Evidence, linear_decomposer
 from pfdl.tabular.label import class_functions, number_functions
 from pfdl.tabular.moments import Moments, independent_columns
 from pfdl.tabular.network import NetworkTraining
@@ -18,8 +19,7 @@ from pfdl.tabular.screening import (
     FOLLOWS_LABEL,
     KEPT,
     Outcome,
-    _Evidence,
-    linear_decomposer,
+    Rules,
     screen,
 )
 from tests.tabular.reference import evidence, residual_variance
@@ -31,9 +31,9 @@ def correlated_table(seed: int, n: int = 80, p: int = 5) -> tuple[np.ndarray, np
     return X, X @ rng.standard_normal(p) + rng.standard_normal(n)
 
 
-def table_of_evidence(X: np.ndarray, label: np.ndarray) -> _Evidence:
+def table_of_evidence(X: np.ndarray, label: np.ndarray) -> Evidence:
     moments = Moments.of(X, label)
-    return _Evidence(moments, linear_decomposer(X, label, moments), alpha=0.01)
+    return Evidence(moments, linear_decomposer(X, label, moments), alpha=0.01)
 
 
 @settings(max_examples=25)
@@ -173,6 +173,6 @@ def test_network_sees_relations_that_are_not_linear():
 def test_network_finds_the_biased_columns():
     data = make_mmads(1000, 10, 1.7, seed=0)
     training = NetworkTraining((32,), 300, 0)
-    found = screen(data.X, number_functions(data.y), decompose=training)
+    found = screen(data.X, number_functions(data.y), rules=Rules(decompose=training))
     assert np.flatnonzero(found.decision == FOLLOWS_LABEL).tolist() == data.biased.tolist()
     assert (found.decision[data.stable] == KEPT).all()

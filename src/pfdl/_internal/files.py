@@ -195,7 +195,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def format_json(value: Any) -> str:
-    """Return a value as JSON, with null in the place of every NaN and infinity.
+    """Return a value as JSON, with null in place of every NaN and infinity.
 
     JSON has no such numbers: Python would write words that other programs refuse to read.
     """

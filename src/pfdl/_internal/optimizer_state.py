@@ -147,7 +147,7 @@ def _step_on_copies(
 ) -> tuple[list[Tensor], dict[Tensor, Values]]:
     """Take one step on copies of the parameters, all zero, from a copy of a state; return both after it."""
     trial = copy.copy(optimizer)
-    # What a subclass keeps beside torch's own; not a step that a scheduler has wrapped, nor what a scaler has planted.
+    # What a subclass keeps besides torch's own; not a step that a scheduler has wrapped, nor what a scaler has planted.
     others = vars(optimizer).keys() - vars(trial).keys() - {"step", "found_inf", "grad_scale"}
     vars(trial).update({name: getattr(optimizer, name) for name in others})
     parameters = [parameter for group in groups for parameter in group["params"]]

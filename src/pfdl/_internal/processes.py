@@ -1,6 +1,6 @@
 """The processes that train together under ``torch.distributed``: what one of them says, and what they agree on.
 
-All of this passes through the memory of the hosts, never through a GPU, so that nobody waits for one. Every process
+All of this passes through the memory of the hosts, never through a GPU, so no process waits for one. Every process
 must call the same functions in the same order.
 """
 
@@ -67,9 +67,9 @@ def gather_objects(value: Result) -> list[Result]:
     return everyone
 
 
-def anybody(wish: bool) -> bool:
-    """Return whether any process wishes it."""
-    return wish if world_size() == 1 else any(theirs for (theirs,) in gather_numbers(int(wish)))
+def anybody(flag: bool) -> bool:
+    """Return whether the flag is set in any process."""
+    return flag if world_size() == 1 else any(theirs for (theirs,) in gather_numbers(int(flag)))
 
 
 @contextmanager

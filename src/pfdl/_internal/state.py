@@ -33,7 +33,7 @@ def save_state(path: Path, state: Mapping[str, Any]) -> None:
     """
     tensors: dict[str, Tensor] = {}
     tree = _encode(dict(state), tensors)
-    # save() stores memory as it lies and refuses tensors that share it, hence the copies
+    # save() stores memory as it lies and refuses tensors that share it, so they are copied
     copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     write_bytes_atomically(path, save(copies, metadata={"format": FORMAT, "tree": json.dumps(tree)}))
 

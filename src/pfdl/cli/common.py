@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,12 +43,36 @@ TrainedTest = Annotated[str | None, typer.Option("--test", help="The --test that
 Ratio = Annotated[
     str,
     typer.Option(
-        help="Images of the dominant context to those of each other, in training; natural leaves them as they are."
+        help="In training, images of the dominant context to images of each other; natural keeps the proportions of "
+        "the data. For data with contexts and without sets of its own."
     ),
 ]
 Superclass = Annotated[str | None, typer.Option(help="Top folder to use, where classes lie one level deeper (NICO).")]
 OnBadImage = Annotated[str, typer.Option(help="error: name unusable files and stop; skip: leave them out.")]
 Device = Annotated[str, typer.Option(help="cpu or cuda; auto takes a GPU where there is one.")]
+
+Output = Annotated[Path, typer.Option("--output", "-o", help="Run folder, with results.csv, table.md and figures.")]
+FirstSeed = Annotated[int, typer.Option(min=0, help="The first seed.")]
+GroupBy = Annotated[
+    str | None, typer.Option(metavar="CSV:COLUMN", help="Keep images with the same entry on one side of the split.")
+]
+Mnist = Annotated[
+    Path | None,
+    typer.Option(envvar="PFDL_MNIST", help="Folder of the four MNIST files. Without it: scikit-learn's digits."),
+]
+
+
+def this_command() -> str:
+    """Return the command line for the record; an absolute path is cut to its name, for it may name a person."""
+    return shlex.join(["pfdl", *(Path(part).name if Path(part).is_absolute() else part for part in sys.argv[1:])])
+
+
+def print_tables(output: Path) -> None:
+    """Write the tables and plots of an experiment into its run folder, and print their names."""
+    from pfdl.experiments.reporting import write_tables
+
+    for path in write_tables(output):
+        typer.echo(path)
 
 
 @contextmanager
@@ -66,7 +92,7 @@ def saying(what: str) -> Iterator[None]:
 
 @contextmanager
 def answering_stops() -> Iterator[None]:
-    """Answer Ctrl-C or SIGTERM during a training with what was saved; the first of several processes speaks for all."""
+    """Answer Ctrl-C or SIGTERM during a training with what was saved; of several processes only the first prints."""
     from pfdl._internal.processes import OtherProcessError, rank
     from pfdl.vision.stopping import TrainingStoppedError
 

@@ -74,11 +74,6 @@ def diagnose(
         typer.echo(output)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(diagnose)
-
-
 def _diagnose_runs(
     runs: list[Path],
     data: str,
@@ -110,7 +105,7 @@ def _diagnose_runs(
         with saying(f"Diagnosing {run} on {place}"):
             found.append(diagnose_images(trained, source, split, trained_on=own, device=place))
     options = name_options({**columns, "test": test, "superclass": superclass})
-    named = list(zip(name_runs(found), found, strict=True))
+    named = name_runs(found)
     for name, one in named:
         typer.echo(f"Does {printable(name)} rely on the context? ", nl=False)
         typer.secho(one.answer.upper(), fg=COLOURS[one.answer], bold=True)

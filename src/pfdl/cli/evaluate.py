@@ -66,8 +66,3 @@ def evaluate(
             print_understood(source, split)
         path = evaluate_and_print(trained, source, split, device, name=name, data=str(manifest or data), trained_on=own)
         typer.echo(path)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(evaluate)

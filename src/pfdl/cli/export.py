@@ -26,8 +26,3 @@ def export(
 
         for path in write(load_model(run), output or run / "export"):
             typer.echo(path)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(export)

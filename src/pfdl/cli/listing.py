@@ -55,8 +55,3 @@ def _describe(objective: ObjectiveInfo, indent: int) -> str:
         facts.append(f"({objective.reference})")
     first, rest = objective.name.ljust(indent), " " * indent
     return textwrap.fill(" ".join(facts), WIDTH, initial_indent=first, subsequent_indent=rest)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command("list")(list_names)

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
-from pfdl.cli import diagnose, evaluate, export, listing, predict, refit, report, reproduce, split, study, sweep, train
+from pfdl.cli.diagnose import diagnose
+from pfdl.cli.evaluate import evaluate
+from pfdl.cli.export import export
+from pfdl.cli.listing import list_names
+from pfdl.cli.predict import predict
+from pfdl.cli.refit import refit
+from pfdl.cli.report import demo, report
+from pfdl.cli.reproduce import colored_mnist, contexts, mmads, table_ii
+from pfdl.cli.split import split
+from pfdl.cli.study import study, study_features, study_table
+from pfdl.cli.sweep import sweep
+from pfdl.cli.train import train
 
 app = typer.Typer(
     name="pfdl",
@@ -15,8 +27,29 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (train, sweep, refit, evaluate, predict, diagnose, export, listing, split, reproduce, study, report):
-    module.register(app)
+reproduce = typer.Typer(help="Rerun a table of the paper, beside the paper's own figures.", no_args_is_help=True)
+COMMANDS: dict[str, Callable[..., None]] = {
+    "train": train,
+    "sweep": sweep,
+    "refit": refit,
+    "evaluate": evaluate,
+    "predict": predict,
+    "diagnose": diagnose,
+    "export": export,
+    "list": list_names,
+    "split": split,
+    "study": study,
+    "study-table": study_table,
+    "study-features": study_features,
+    "demo": demo,
+    "report": report,
+}
+TABLES: dict[str, Callable[..., None]] = {
+    "mmads": mmads,
+    "colored-mnist": colored_mnist,
+    "contexts": contexts,
+    "table-ii": table_ii,
+}
 
 
 def _unfold(text: str) -> str:
@@ -32,9 +65,10 @@ def _unfold(text: str) -> str:
     return "\n\n".join(f"$ {one.strip()}" if one.startswith(" ") else one.replace("\n", " ") for one in paragraphs)
 
 
-for typed in (app, *(group.typer_instance for group in app.registered_groups)):
-    for command in typed.registered_commands if typed is not None else ():
-        command.help = _unfold(command.callback.__doc__ or "") if command.callback else None
+for group, commands in ((app, COMMANDS), (reproduce, TABLES)):
+    for name, command in commands.items():
+        group.command(name, help=_unfold(command.__doc__ or ""))(command)
+app.add_typer(reproduce, name="reproduce")
 
 
 def _show_version(wanted: bool) -> None:

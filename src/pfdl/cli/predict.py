@@ -51,8 +51,3 @@ def predict(
         for name, count in Counter(found.answers).most_common():
             typer.echo(f"{printable(name)}: {count}")
         typer.echo(output)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(predict)

@@ -60,8 +60,3 @@ def refit(
         if any(name.startswith("test") for name in manifest.set_names):
             evaluate_and_print(load_model(folder), source, manifest, device)
         typer.echo(folder)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(refit)

@@ -77,9 +77,3 @@ def open_in_browser(page: Path) -> bool:
         return webbrowser.open(page.resolve().as_uri())
     except (OSError, webbrowser.Error):
         return False
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.command()(demo)
-    app.command()(report)

@@ -8,20 +8,20 @@ from typing import Annotated
 
 import typer
 
-from pfdl.cli.command import this_command
-from pfdl.cli.common import Device, answering_mistakes, answering_stops
-from pfdl.cli.table_ii import table_ii
+from pfdl.cli.common import (
+    Device,
+    FirstSeed,
+    GroupBy,
+    Mnist,
+    OnBadImage,
+    Output,
+    answering_mistakes,
+    answering_stops,
+    print_tables,
+)
 from pfdl.cli.workers import PANEL, Backend, GpusPerTask, Jobs, Parallel
 
 Quick = Annotated[bool, typer.Option("--quick", help="A small version: minutes on two cores.")]
-Output = Annotated[Path, typer.Option("--output", "-o", help="Run folder, with results.csv, table.md and figures.")]
-Mnist = Annotated[
-    Path | None,
-    typer.Option(envvar="PFDL_MNIST", help="Folder of the four MNIST files. Without it: scikit-learn's digits."),
-]
-GroupBy = Annotated[
-    str | None, typer.Option(metavar="CSV:COLUMN", help="Keep images with the same entry on one side of the split.")
-]
 
 
 def mmads(
@@ -35,15 +35,11 @@ def mmads(
     An interrupted run resumes when started again with the same output folder.
     """
     with answering_mistakes():
-        from rich.console import Console
-
         from pfdl.experiments.mmads.run import FULL, QUICK, run
 
-        console = Console(stderr=True)
-        config = QUICK if quick else FULL
-        with Parallel(jobs, backend).workers("cpu", console) as workers:
-            run(config, output, workers=workers, console=console, command=this_command())
-        _write_tables(output)
+        with Parallel(jobs, backend).execution("cpu") as execution:
+            run(QUICK if quick else FULL, output, execution)
+        print_tables(output)
 
 
 def colored_mnist(
@@ -78,23 +74,15 @@ def colored_mnist(
         console = Console(stderr=True)
         source = find_digits(mnist, download=download)
         config = experiment.QUICK if quick else experiment.FULL
-        config = replace(config, restarts=restarts or config.restarts, rows=_keys(rows) or config.rows)
+        config = replace(config, restarts=restarts or config.restarts, rows=_keys(rows) if rows else config.rows)
         place = Parallel(backend=backend, gpus_per_task=gpus_per_task).find_device(device)
         console.print(f"Digits: {source.name}. Computing on {place}.")
         if place == "cpu" and not quick and source.is_mnist:
             console.print("The published protocol takes hours without a GPU; --quick takes minutes.")
         parallel = Parallel(jobs or (-1 if place == "cpu" else 4), backend, gpus_per_task)
-        with parallel.workers(place, console) as workers:
-            experiment.run(
-                config,
-                output,
-                folder=None if mnist is None else str(mnist),
-                device=place,
-                workers=workers,
-                console=console,
-                command=this_command(),
-            )
-        _write_tables(output)
+        with parallel.execution(place) as execution:
+            experiment.run(config, output, folder=None if mnist is None else str(mnist), execution=execution)
+        print_tables(output)
 
 
 def contexts(
@@ -103,9 +91,7 @@ def contexts(
         typer.Option(help="NICO, or any images in contexts: a folder or a table. Without it: the generated shapes."),
     ] = None,
     superclass: Annotated[str | None, typer.Option(help="Top folder to use; Animal for the paper's table.")] = None,
-    on_bad_image: Annotated[str, typer.Option(help="error: name unusable files and stop; skip: leave them out.")] = (
-        "error"
-    ),
+    on_bad_image: OnBadImage = "error",
     output: Output = Path("runs/contexts"),
     quick: Quick = False,
     group_by: GroupBy = None,
@@ -137,7 +123,7 @@ def contexts(
     An interrupted run resumes, in the middle of a training too, when started again with the same output folder.
     """
     given = {
-        "rows": _keys(rows),
+        "rows": _keys(rows) if rows else None,
         "resnet": backbone,
         "small_stem": False if stock_stem else None,
         "image_size": image_size,
@@ -147,41 +133,59 @@ def contexts(
         "precision": precision,
     }
     with answering_mistakes():
-        from rich.console import Console
-
         from pfdl.experiments.contexts import run as experiment
 
         changes = {name: value for name, value in given.items() if value is not None}
         config = replace(experiment.QUICK if quick else experiment.FULL, **changes)  # type: ignore[arg-type]
         images = experiment.Images(data, superclass, on_bad_image, group_by)
-        parallel, console = Parallel(jobs, backend, gpus_per_task), Console(stderr=True)
-        place = parallel.find_device(device)
-        with answering_stops(), parallel.workers(place, console) as workers:
-            experiment.run(
-                config, images, output, device=place, workers=workers, console=console, command=this_command()
-            )
-        _write_tables(output)
+        with answering_stops(), Parallel(jobs, backend, gpus_per_task).execution(device) as execution:
+            experiment.run(config, images, output, execution)
+        print_tables(output)
 
 
-def _write_tables(output: Path) -> None:
-    from pfdl.experiments.reporting import write_tables
+def table_ii(
+    data: Annotated[
+        Path, typer.Argument(metavar="DIR|TABLE", help="Images in contexts, such as the folder Animal of NICO.")
+    ],
+    rows: Annotated[
+        str, typer.Option(help="Keys with commas; an unknown one is answered with the list.")
+    ] = "erm,pfdl,level",
+    seeds: Annotated[int, typer.Option(min=1, help="Paired repetitions.")] = 12,
+    first_seed: FirstSeed = 0,
+    backbone: Annotated[str, typer.Option(help="The network, from scratch; the paper's is resnet50.")] = "resnet50",
+    image_size: Annotated[int, typer.Option(min=32, help="Height and width of the images.")] = 96,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the training images; the paper's are 160.")] = 160,
+    decay_every: Annotated[int, typer.Option(min=1, help="Epochs until the learning rate falls to a tenth.")] = 80,
+    group_by: GroupBy = None,
+    output: Output = Path("runs/table-ii"),
+    device: Device = "auto",
+    jobs: Jobs = 1,
+    backend: Backend = "joblib",
+    gpus_per_task: GpusPerTask = None,
+) -> None:
+    """Train ERM, PFDL and controls on the paper's backbone and schedule, with paired seeds.
 
-    for path in write_tables(output):
-        typer.echo(path)
+    Every training is tested along the way, at its last epoch, and at the epoch that validation images of the training
+    mixture choose. An interrupted run resumes when started again with the same output folder.
+
+        pfdl reproduce table-ii NICO/Animal --jobs 12
+    """
+    with answering_mistakes():
+        from pfdl.experiments.table_ii.run import TableConfig, run
+
+        config = TableConfig(
+            rows=_keys(rows),
+            seeds=seeds,
+            first_seed=first_seed,
+            backbone=backbone,
+            image_size=image_size,
+            epochs=epochs,
+            decay_every=decay_every,
+        )
+        with Parallel(jobs, backend, gpus_per_task).execution(device) as execution:
+            run(config, data, output, group_by=group_by, execution=execution)
+        print_tables(output)
 
 
-def _keys(rows: str | None) -> tuple[str, ...] | None:
-    return None if rows is None else tuple(rows.split(","))
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    group = typer.Typer(help="Rerun a table of the paper, beside the paper's own figures.", no_args_is_help=True)
-    for name, command in (
-        ("mmads", mmads),
-        ("colored-mnist", colored_mnist),
-        ("contexts", contexts),
-        ("table-ii", table_ii),
-    ):
-        group.command(name)(command)
-    app.add_typer(group, name="reproduce")
+def _keys(rows: str) -> tuple[str, ...]:
+    return tuple(rows.split(","))

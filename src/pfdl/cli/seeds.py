@@ -1,10 +1,9 @@
-"""Several trainings that differ in their seed alone: side by side, and their table."""
+"""Train with one seed or several, one after the other or side by side; print how they did, and their table."""
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,66 +11,119 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from pfdl.cli.common import answering_stops
-from pfdl.cli.images import print_evaluation
+from pfdl.cli.images import evaluate_and_print, print_evaluation, print_understood
 from pfdl.cli.workers import Parallel
 
 if TYPE_CHECKING:
     from pfdl.data.manifest import Manifest
+    from pfdl.data.sources import ContextSource
+    from pfdl.vision.config import TrainingConfig
 
 SEEDS = "seeds.csv"
 
 
-def train_side_by_side(
-    splits: Mapping[int, Manifest], base: Path, device: str, parallel: Parallel, **how: Any
-) -> dict[int, Path]:
-    """Train and test with every seed, several at a time, each in its own run folder, and print how they did.
+def train_in_turn(
+    splits: Mapping[int, Manifest],
+    runs: Mapping[int, Path],
+    source: ContextSource,
+    config: TrainingConfig,
+    device: str,
+    **how: Any,
+) -> None:
+    """Train and test with one seed after the other; of several processes only the first prints.
 
     Args:
         splits: For each seed its split.
-        base: The folder of them all; of a single seed the run folder itself.
+        runs: For each seed its run folder.
+        source: The images.
+        config: How to train, but for the seed.
+        device: Where to compute.
+        **how: What :func:`pfdl.vision.training.train` takes further.
+    """
+    from pfdl._internal.processes import rank
+    from pfdl.vision.checkpoint import load_model
+    from pfdl.vision.training import train
+
+    is_first = rank() == 0
+    for seed, split in splits.items():
+        if is_first:
+            print_understood(source, split)
+        with answering_stops():
+            train(replace(config, seed=seed), source, split, runs[seed], device=device, progress=True, **how)
+        if is_first:
+            evaluate_and_print(load_model(runs[seed]), source, split, device)
+
+
+def train_side_by_side(
+    splits: Mapping[int, Manifest],
+    runs: Mapping[int, Path],
+    source: ContextSource,
+    config: TrainingConfig,
+    device: str,
+    parallel: Parallel,
+    **how: Any,
+) -> None:
+    """Train and test with several seeds at a time.
+
+    Args:
+        splits: For each seed its split.
+        runs: For each seed its run folder.
+        source: The images.
+        config: How to train, but for the seed.
         device: What :meth:`pfdl.cli.workers.Parallel.find_device` returned.
         parallel: How many at a time, and where.
         **how: What :func:`pfdl.experiments.seeds.train_seed` takes further.
-
-    Returns:
-        For each seed its run folder.
     """
-    from rich.console import Console
-
     from pfdl.experiments.seeds import train_seed
     from pfdl.vision.evaluation import OWN, read_evaluations
 
-    runs = {seed: base if len(splits) == 1 else base / f"seed-{seed}" for seed in splits}
+    for split in splits.values():
+        print_understood(source, split)
     tasks = [{"seed": seed, "split": split, "folder": runs[seed]} for seed, split in splits.items()]
-    function = partial(train_seed, device=device, **how)
-    with answering_stops(), parallel.workers(device, Console(stderr=True), share_cores=True) as workers:
-        for done, (task, _) in enumerate(workers.run(function, tasks), start=1):
+    function = partial(train_seed, config=config, device=device, **how)
+    with answering_stops(), parallel.execution(device, share_cores=True) as execution:
+        for done, (task, _) in enumerate(execution.workers.run(function, tasks), start=1):
             typer.echo(f"{done} of {len(tasks)} trainings done: seed {task['seed']}", err=True)
     for run in runs.values():
         print_evaluation(read_evaluations(run)[OWN])
-    return runs
 
 
-def print_seeds(runs: Mapping[int, Path], folder: Path) -> None:
-    """Print the mean and standard error of each accuracy over seeds, and write every figure to ``seeds.csv``.
+def print_models(runs: Mapping[int, Path], base: Path, *, export: bool) -> None:
+    """Print where the trained models are, export them where that is possible, and print the table of several seeds.
 
     Args:
         runs: For each seed its run folder, evaluated on its own test images.
-        folder: Where the table goes.
+        base: Where the table goes.
+        export: Whether to write ONNX files.
     """
+    from pfdl.vision.checkpoint import load_model
+    from pfdl.vision.export import export as write
+
+    for run in runs.values():
+        typer.echo(run / "model.safetensors")
+        try:
+            for path in write(load_model(run), run / "export") if export else ():
+                typer.echo(path)
+        except ImportError as error:
+            typer.echo(f"No ONNX file: {error}", err=True)
+    if len(runs) > 1:
+        _print_table(runs, base)
+
+
+def _print_table(runs: Mapping[int, Path], folder: Path) -> None:
+    """Print the mean and standard error of each accuracy over seeds, and write every figure to ``seeds.csv``."""
+    import pandas as pd
+
     from pfdl._internal.files import write_atomically
+    from pfdl.experiments.seeds import accuracy_lines
     from pfdl.vision.evaluation import OWN, read_evaluations
 
-    figures: dict[str, dict[int, float]] = {}
-    for seed, run in runs.items():
-        found = read_evaluations(run)[OWN]
-        accuracies = {"all": found.overall, "worst group": found.worst_group.accuracy, **found.by_ratio}
-        for test, accuracy in accuracies.items():
-            figures.setdefault(test, {})[seed] = 100 * accuracy
-    lines = [f"{seed},{test},{value:.4f}" for test, values in figures.items() for seed, value in values.items()]
-    write_atomically(folder / SEEDS, "\n".join(["seed,test,accuracy", *lines]) + "\n")
+    lines = [
+        {"seed": seed, **line} for seed, run in runs.items() for line in accuracy_lines(read_evaluations(run)[OWN])
+    ]
+    table = pd.DataFrame(lines)
+    write_atomically(folder / SEEDS, table.to_csv(index=False, float_format="%.4f"))
     typer.echo(f"Accuracy (%) over {len(runs)} seeds, mean ± standard error:")
-    for test, values in figures.items():
-        error = statistics.stdev(values.values()) / math.sqrt(len(values)) if len(values) > 1 else math.nan
-        typer.echo(f"  {test:<12} {statistics.fmean(values.values()):5.1f} ± {error:.1f}")
+    for test, row in table.groupby("test", sort=False)["accuracy"].agg(["mean", "sem"]).iterrows():
+        typer.echo(f"  {test:<12} {row['mean']:5.1f} ± {row['sem']:.1f}")
     typer.echo(folder / SEEDS)

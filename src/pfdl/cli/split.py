@@ -15,6 +15,7 @@ from pfdl.cli.common import (
     LabelColumn,
     OnBadImage,
     PathColumn,
+    Ratio,
     SplitColumn,
     Superclass,
     answering_mistakes,
@@ -30,14 +31,8 @@ def split(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="The manifest, a .csv file; a .json file is written beside it.")
     ] = Path("manifest.csv"),
-    ratio: Annotated[
-        str,
-        typer.Option(
-            help="Images of the dominant context to those of each other, in training; or 'natural' to leave contexts "
-            "in the proportions that they have. For data with contexts and without sets of its own."
-        ),
-    ] = "5:1",
-    seed: Annotated[int, typer.Option(min=0, help="Draws the sides and the dominant contexts.")] = 0,
+    ratio: Ratio = "5:1",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the split: sides and dominant contexts.")] = 0,
     validation: Annotated[float, typer.Option(help="Share of the training set that is held out.")] = 0.1,
     path_column: PathColumn = None,
     label_column: LabelColumn = None,
@@ -73,11 +68,6 @@ def split(
         _print(manifest)
         for path in written:
             typer.echo(path)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(split)
 
 
 def _print(manifest: Manifest) -> None:

@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pfdl.cli.command import this_command
 from pfdl.cli.common import (
-    DATA,
-    DATA_HELP,
     ContextColumn,
+    Data,
     Device,
+    FirstSeed,
     GroupColumn,
     LabelColumn,
+    Mnist,
+    Output,
     PathColumn,
     SplitColumn,
     answering_mistakes,
+    print_tables,
+    this_command,
 )
 from pfdl.cli.images import name_columns
 from pfdl.cli.workers import Backend, GpusPerTask, Jobs, Parallel
@@ -44,16 +47,13 @@ def study(
         list[str] | None,
         typer.Option(metavar="FOLDER=CSV:COLUMN", help="For that folder, keep images with the same entry on one side."),
     ] = None,
-    mnist: Annotated[
-        Path | None,
-        typer.Option(envvar="PFDL_MNIST", help="Folder of the MNIST files; without it scikit-learn's digits."),
-    ] = None,
+    mnist: Mnist = None,
     rows: Annotated[
         str,
         typer.Option(help="methods, factors (variants of PFDL), or with commas: keys of these, names of objectives."),
     ] = "methods",
     seeds: Annotated[int, typer.Option(min=2, help="Paired repetitions.")] = 10,
-    first_seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
+    first_seed: FirstSeed = 0,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the training samples.")] = 30,
     learning_rate: Annotated[float, typer.Option(min=0.0, help="Learning rate of SGD.")] = 0.01,
     backbone: Annotated[
@@ -67,7 +67,7 @@ def study(
             "'accuracy' or by 'worst-group' (of inferred contexts; of true ones for oracles)."
         ),
     ] = "last",
-    output: Annotated[Path, typer.Option("--output", "-o", help="Run folder.")] = Path("runs/study"),
+    output: Output = Path("runs/study"),
     device: Device = "auto",
     jobs: Jobs = 1,
     backend: Backend = "joblib",
@@ -90,9 +90,6 @@ def study(
         pfdl study pacs --features pacs.safetensors
     """
     with answering_mistakes():
-        from rich.console import Console
-
-        from pfdl.experiments.reporting import write_tables
         from pfdl.experiments.study import run as experiment
 
         config = experiment.StudyConfig(
@@ -105,14 +102,9 @@ def study(
         )
         columns = name_columns(path_column, label_column, context_column, split_column, group_column)
         datasets = make_study_data(data, features or [], group_by or [], mnist, backbone, columns)
-        parallel, console = Parallel(jobs, backend, gpus_per_task), Console(stderr=True)
-        place = parallel.find_device(device)
-        with parallel.workers(place, console) as workers:
-            experiment.run(
-                config, datasets, output, device=place, workers=workers, console=console, command=this_command()
-            )
-        for path in write_tables(output):
-            typer.echo(path)
+        with Parallel(jobs, backend, gpus_per_task).execution(device) as execution:
+            experiment.run(config, datasets, output, execution)
+        print_tables(output)
 
 
 def study_table(
@@ -161,7 +153,7 @@ def study_table(
 
 
 def study_features(
-    data: Annotated[str, typer.Argument(metavar=DATA, help=DATA_HELP)],
+    data: Data,
     output: Annotated[Path, typer.Option("--output", "-o", help="The safetensors file to write.")] = Path(
         "features.safetensors"
     ),
@@ -176,13 +168,6 @@ def study_features(
 
         source = open_images(data, on_bad_image="skip")
         typer.echo(write_features(source, output, image_size=image_size, device=resolve_device(device)))
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.command()(study)
-    app.command("study-table")(study_table)
-    app.command("study-features")(study_features)
 
 
 def _row_keys(rows: str) -> tuple[str, ...]:

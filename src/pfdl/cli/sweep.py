@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pfdl.cli.command import this_command
 from pfdl.cli.common import (
     ContextColumn,
     Data,
     Device,
+    FirstSeed,
     GroupColumn,
     LabelColumn,
     OnBadImage,
+    Output,
     PathColumn,
     Ratio,
     SplitColumn,
@@ -22,6 +23,7 @@ from pfdl.cli.common import (
     Test,
     answering_mistakes,
     answering_stops,
+    print_tables,
 )
 from pfdl.cli.images import name_columns, open_source
 from pfdl.cli.workers import Backend, GpusPerTask, Jobs, Parallel
@@ -45,10 +47,10 @@ def sweep(
         str, typer.Option(help="Which validation accuracy chooses: accuracy, worst-class or worst-group.")
     ] = "accuracy",
     seeds: Annotated[int, typer.Option(min=1, help="Trainings of every combination, on the same seeds.")] = 3,
-    first_seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
+    first_seed: FirstSeed = 0,
     test: Test = None,
     ratio: Ratio = "5:1",
-    output: Annotated[Path, typer.Option("--output", "-o", help="Run folder.")] = Path("runs/sweep"),
+    output: Output = Path("runs/sweep"),
     device: Device = "auto",
     jobs: Jobs = 1,
     backend: Backend = "joblib",
@@ -73,37 +75,24 @@ def sweep(
     with answering_mistakes():
         from dataclasses import asdict
 
-        from rich.console import Console
-
         from pfdl.data import describe_images
-        from pfdl.experiments.reporting import write_tables
         from pfdl.experiments.sweep.config import SweepConfig, parse_grid
         from pfdl.experiments.sweep.run import run
         from pfdl.experiments.sweep.section import describe_choice
 
         config = SweepConfig(parse_grid(setting), select, seeds, first_seed)
-        parallel, console = Parallel(jobs, backend, gpus_per_task), Console(stderr=True)
-        place = parallel.find_device(device)
+        parallel = Parallel(jobs, backend, gpus_per_task)
+        device = parallel.find_device(device)
         columns = name_columns(path_column, label_column, context_column, split_column, group_column)
         source = open_source(data, superclass, on_bad_image, None, columns=columns, test=test)
         typer.echo(describe_images(source), err=True)
         count = len(config.candidates())
         typer.echo(f"Candidates: {count}; seeds: {seeds}; trainings: {count * seeds}.", err=True)
-        with answering_stops(), parallel.workers(place, console, share_cores=True) as workers:
-            results, choice = run(
-                config,
-                source,
-                output,
-                ratio=ratio,
-                device=place,
-                workers=workers,
-                console=console,
-                command=this_command(),
-            )
+        with answering_stops(), parallel.execution(device, share_cores=True) as execution:
+            results, choice = run(config, source, output, ratio=ratio, execution=execution)
         _print(results, choice.candidate, select)
         typer.echo(describe_choice(asdict(choice)))
-        for path in write_tables(output):
-            typer.echo(path)
+        print_tables(output)
 
 
 def _print(results: pd.DataFrame, chosen: str, select: str) -> None:
@@ -120,8 +109,3 @@ def _print(results: pd.DataFrame, chosen: str, select: str) -> None:
     for name in results.loc[results["score"] == "failed", "candidate"].unique():
         reason = results.loc[(results["candidate"] == name) & (results["score"] == "failed"), "reason"].iloc[0]
         typer.echo(f"  failed: {name}: {reason}")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(sweep)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -21,15 +20,11 @@ from pfdl.cli.common import (
     Superclass,
     Test,
     answering_mistakes,
-    answering_stops,
 )
-from pfdl.cli.images import evaluate_and_print, name_columns, open_source, print_understood
-from pfdl.cli.seeds import print_seeds, train_side_by_side
+from pfdl.cli.images import name_columns, open_source
+from pfdl.cli.seeds import print_models, train_in_turn, train_side_by_side
 from pfdl.cli.settings import parse_settings
 from pfdl.cli.workers import Backend, GpusPerTask, Jobs, Parallel
-
-if TYPE_CHECKING:
-    from pfdl.vision.checkpoint import TrainedModel
 
 METHOD, OPTIMISATION, RUN = "What is trained", "How it is trained", "Where and with what"
 
@@ -165,10 +160,10 @@ def train(
         ),
     ] = None,
     seed: Annotated[
-        int, typer.Option(min=0, help="Seed of the split, the first weights and all that training draws.")
+        int, typer.Option(min=0, help="Seed of the split, the first weights and everything random in training.")
     ] = 0,
     seeds: Annotated[
-        int, typer.Option(min=1, help="Trainings with this many seeds from --seed on, and their table.")
+        int, typer.Option(min=1, help="Train with this many seeds, from --seed on, and print a table of them.")
     ] = 1,
     precision: Annotated[str, typer.Option(help="32, or bf16 for mixed precision.", rich_help_panel=RUN)] = "32",
     device: Device = "auto",
@@ -194,15 +189,15 @@ def train(
         int,
         typer.Option(
             min=0,
-            help="Processes that load images, for each device; 0 is right for cached sets.",
+            help="Processes that load images, for each device; 0 is best for data kept in memory (up to 2 GiB).",
             rich_help_panel=RUN,
         ),
     ] = 0,
     logger: Annotated[
         list[str] | None,
         typer.Option(
-            help="Where to log beside metrics.csv: tensorboard (the default where installed), wandb, mlflow; csv for "
-            "nothing else.",
+            help="Where to log in addition to metrics.csv: tensorboard (the default where installed), wandb, mlflow; "
+            "csv for nothing else.",
             rich_help_panel=RUN,
         ),
     ] = None,
@@ -236,9 +231,7 @@ def train(
     with answering_mistakes():
         from pfdl._internal.processes import rank
         from pfdl.data import make_split, read_manifest
-        from pfdl.vision.checkpoint import load_model
-        from pfdl.vision.training import TrainingConfig
-        from pfdl.vision.training import train as run
+        from pfdl.vision.config import TrainingConfig
 
         parallel = Parallel(jobs, backend, gpus_per_task)
         device = parallel.find_device(device)
@@ -275,58 +268,17 @@ def train(
         given = None if manifest is None else read_manifest(manifest)
         columns = name_columns(path_column, label_column, context_column, split_column, group_column)
         source = open_source(data, superclass, on_bad_image, given, columns=columns, test=test)
-        if parallel != Parallel():
-            splits = {
-                number: given or make_split(source, ratio=ratio, seed=number) for number in range(seed, seed + seeds)
-            }
-            for split in splits.values():
-                print_understood(source, split)
-            runs = train_side_by_side(
-                splits,
-                base,
-                device,
-                parallel,
-                config=config,
-                images={"data": data, **columns, "superclass": superclass, "on_bad_image": on_bad_image, "test": test},
-                num_workers=workers,
-                loggers=logger,
-            )
-            for folder in runs.values():
-                typer.echo(folder / "model.safetensors")
-                if export:
-                    _export_if_possible(load_model(folder))
-            if seeds > 1:
-                print_seeds(runs, base)
-            return
-        runs = {}
-        for number in range(seed, seed + seeds):
-            folder = runs[number] = base if seeds == 1 else base / f"seed-{number}"
-            split = given or make_split(source, ratio=ratio, seed=number)
-            if is_first:
-                print_understood(source, split)
-            with answering_stops():
-                run(
-                    replace(config, seed=number),
-                    source,
-                    split,
-                    folder,
-                    device=device,
-                    devices=devices,
-                    nodes=nodes,
-                    strategy=strategy,
-                    num_workers=workers,
-                    loggers=logger,
-                    progress=True,
-                )
-            if not is_first:
-                continue
-            trained = load_model(folder)
-            evaluate_and_print(trained, source, split, device)
-            typer.echo(folder / "model.safetensors")
-            if export:
-                _export_if_possible(trained)
-        if seeds > 1 and is_first:
-            print_seeds(runs, base)
+        splits = {number: given or make_split(source, ratio=ratio, seed=number) for number in range(seed, seed + seeds)}
+        runs = {number: base if seeds == 1 else base / f"seed-{number}" for number in splits}
+        how = {"num_workers": workers, "loggers": logger}
+        if parallel == Parallel():
+            together = {"devices": devices, "nodes": nodes, "strategy": strategy}
+            train_in_turn(splits, runs, source, config, device, **together, **how)
+        else:
+            images = {"data": data, **columns, "superclass": superclass, "on_bad_image": on_bad_image, "test": test}
+            train_side_by_side(splits, runs, source, config, device, parallel, images=images, **how)
+        if is_first:
+            print_models(runs, base, export=export)
 
 
 def _start_processes(parallel: Parallel, device: str, devices: int | None, nodes: int | None, strategy: str) -> None:
@@ -340,18 +292,3 @@ def _start_processes(parallel: Parallel, device: str, devices: int | None, nodes
             f"--jobs, --backend and --gpus-per-task run trainings side by side, each in one process, but there are "
             f"{processes} for one training; leave those options out, or --devices, --nodes, torchrun and srun."
         )
-
-
-def _export_if_possible(trained: TrainedModel) -> None:
-    from pfdl.vision.export import export as write
-
-    try:
-        for path in write(trained, trained.folder / "export"):
-            typer.echo(path)
-    except ImportError as error:
-        typer.echo(f"No ONNX file: {error}", err=True)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(train)

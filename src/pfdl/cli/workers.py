@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pfdl.cli.common import this_command
+
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pfdl.experiments.workers import Workers
+    from pfdl.experiments.workers import Execution
 
 PANEL = "Many at a time"
 Jobs = Annotated[
@@ -64,25 +66,29 @@ class Parallel:
         return resolve_device(device)
 
     @contextmanager
-    def workers(self, device: str, console: Console, *, share_cores: bool = False) -> Iterator[Workers]:
-        """Turn the options into workers, who share a GPU by NVIDIA's MPS where that can be started.
+    def execution(
+        self, device: str, *, share_cores: bool = False, console: Console | None = None
+    ) -> Iterator[Execution]:
+        """Start what the options ask for; workers share a GPU by NVIDIA's MPS where that can be started.
 
         Args:
-            device: What :meth:`find_device` returned.
-            console: Where to say how the GPU is shared.
+            device: What the user typed, or what :meth:`find_device` returned.
             share_cores: Whether tasks on this machine share its cores; otherwise each has one thread.
+            console: Where to show progress; standard error by default.
 
         Yields:
-            The workers.
+            What an experiment takes.
 
         Raises:
             ValueError: If the options do not go together.
         """
         import joblib
+        from rich.console import Console
 
         from pfdl.experiments.mps import shared_gpu
-        from pfdl.experiments.workers import Workers
+        from pfdl.experiments.workers import Execution, Workers
 
+        device, console = self.find_device(device), console or Console(stderr=True)
         on_gpu, on_ray = device.startswith("cuda"), self.backend == "ray"
         if self.gpus_per_task is not None and not on_ray:
             raise ValueError(
@@ -94,8 +100,9 @@ class Parallel:
         workers = Workers(self.jobs, self.backend, gpus)
         if share_cores and not on_ray:
             workers = replace(workers, threads=max(1, joblib.cpu_count() // joblib.effective_n_jobs(self.jobs)))
+        started = Execution(device, workers, console, this_command())
         if on_gpu and not on_ray and self.jobs != 1:
             with shared_gpu(lambda sentence: console.print(sentence, soft_wrap=True)):
-                yield workers
+                yield started
         else:
-            yield workers
+            yield started

@@ -1,4 +1,4 @@
-"""Contexts that nobody labelled: infer them, balance them, judge them."""
+"""Contexts without labels: infer them, balance them, judge them."""
 
 from pfdl.contexts.balancing import ContextSampler, context_sampler, context_weights
 from pfdl.contexts.confirmation import Trial

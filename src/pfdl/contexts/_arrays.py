@@ -38,5 +38,11 @@ def as_numbers(name: str, values: Any) -> NDArray[np.int64]:
     return np.unique(given, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
+def group_table(y: NDArray[Any], context: NDArray[Any]) -> NDArray[np.int64]:
+    """Count the samples of each class in each context, both numbered from 0: shape (classes, contexts)."""
+    classes, number = int(y.max()) + 1, int(context.max()) + 1
+    return np.bincount(y * number + context, minlength=classes * number).reshape(classes, number)
+
+
 def _is_one_hot(given: NDArray[Any]) -> bool:
     return given.dtype.kind in "biuf" and bool(((given == 0) | (given == 1)).all() and (given.sum(axis=1) == 1).all())

@@ -1,4 +1,4 @@
-"""Train as if contexts told nothing about the class: draw all groups alike, or weigh their samples."""
+"""Train as if contexts told nothing about the class: draw all groups equally often, or weight their samples."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class ContextSampler(Sampler[int]):
 
 
 def context_sampler(labels: Any, contexts: Any, *, num_samples: int | None = None, seed: int = 0) -> ContextSampler:
-    """Return a sampler for a ``DataLoader`` that draws all groups alike.
+    """Return a sampler for a ``DataLoader`` that draws all groups equally often.
 
     A group is one class in one context. This is the recommended way to train on contexts: on identical groups it does
     better than weights in the loss.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pfdl.contexts._arrays import FloatArray, IndexArray
+from pfdl.contexts._arrays import FloatArray, IndexArray, group_table
 from pfdl.contexts.probe import equal_groups, held_out_predictions, spread
 
 LEAST_GAIN = 0.05
@@ -33,7 +34,7 @@ LEAST_UNUSUAL = 10
 """With fewer samples in unusual groups nothing can be measured there."""
 
 WHOLE_GROUP = 10
-"""Groups count alike in the average, but those with fewer samples in proportion: one sample says little of a group."""
+"""Groups count equally in the average, those with fewer samples in proportion: one sample says little about a group."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,11 @@ class Trial:
         usual: Held-out accuracy of a short training in usual groups; NaN where it was not measured.
         unusual: The same in unusual groups: a class in a context that it has less often than other classes.
         average: The same, averaged over all groups: the accuracy if class and context were independent.
-        balanced_average: The same as ``average`` if the training draws all groups alike.
+        balanced_average: The same as ``average`` if the training draws all groups equally often.
         gain: What balancing adds to the average, and
         gain_error: its standard error.
         accepted: Whether all checks hold.
-        reason: The check that failed, or what speaks for these contexts, as the end of a sentence.
+        reason: The check that failed, or why these contexts are believed, as the end of a sentence.
     """
 
     method: str
@@ -147,29 +148,22 @@ def confirm(method: str, stability: float, judged: Judged, seed: int) -> Trial:
         accepted=True,
         reason=f"halves of the features agree on them ({stability:.2f}), they go with the class (Cramér's V "
         f"{association:.2f}), a short training is misled by them ({trial.usual:.0%} of held-out samples right in usual "
-        f"groups, {trial.unusual:.0%} in unusual), and drawing all groups alike helps ({averaged}, "
+        f"groups, {trial.unusual:.0%} in unusual), and drawing all groups equally often helps "
+        f"({averaged}, "
         f"{trial.balanced_average:.0%} instead of {trial.average:.0%})",
     )
 
 
-def cramers_v(counts: NDArray[np.int64]) -> tuple[float, float]:
+def cramers_v(counts: NDArray[Any]) -> tuple[float, float]:
     """Return Cramér's V of a table of counts, and the chance of so large a χ² under independence."""
-    from scipy.stats import chi2
+    from scipy.stats import chi2_contingency
 
-    table = counts[counts.sum(axis=1) > 0][:, counts.sum(axis=0) > 0].astype(np.float64)
+    table = counts[counts.sum(axis=1) > 0][:, counts.sum(axis=0) > 0]
     least = min(table.shape) - 1
     if least < 1:
         return 0.0, 1.0
-    expected = table.sum(axis=1, keepdims=True) * table.sum(axis=0) / table.sum()
-    statistic = float(((table - expected) ** 2 / expected).sum())
-    freedom = (table.shape[0] - 1) * (table.shape[1] - 1)
-    return float(np.sqrt(statistic / table.sum() / least)), float(chi2.sf(statistic, freedom))
-
-
-def group_table(y: IndexArray, context: IndexArray) -> NDArray[np.int64]:
-    """Count the samples of each class in each context, shape (classes, contexts)."""
-    classes, number = int(y.max()) + 1, int(context.max()) + 1
-    return np.bincount(y * number + context, minlength=classes * number).reshape(classes, number)
+    found = chi2_contingency(table, correction=False)
+    return float(np.sqrt(found.statistic / table.sum() / least)), float(found.pvalue)
 
 
 def usual_groups(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -195,18 +189,15 @@ def _standard_error(change: FloatArray, share: FloatArray, unusual: NDArray[np.b
 
 
 def _short_trainings(judged: Judged, seed: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which held-out samples a training gets right, plain and with all groups alike, shape (ridges, m)."""
+    """Return which held-out samples a training gets right, plain and with equal groups, shape (ridges, m)."""
     y, context = judged.y, judged.context
     classes, number = judged.counts.shape
-    group = y * number + context
-    held = np.bincount(group, minlength=classes * number).reshape(classes, number)
     # Of a group of which only some samples are here, each stands for several: plain training has the true shares.
-    stands_for = (judged.counts / held.clip(min=1))[y, context]
+    stands_for = judged.counts[y, context] / group_table(y, context)[y, context]
     plain = stands_for / judged.counts.sum(axis=1)[y]
-    fold = spread(group, np.random.default_rng(seed))
+    fold = spread(y * number + context, np.random.default_rng(seed))
     right = [
-        held_out_predictions(judged.z, y, fold, weight, classes)[0] == y
-        for weight in (plain, equal_groups(y, context, classes))
+        held_out_predictions(judged.z, y, fold, weight, classes)[0] == y for weight in (plain, equal_groups(y, context))
     ]
     return right[0], right[1]
 

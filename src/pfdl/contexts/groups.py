@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from pfdl.contexts._arrays import group_table
+
 Mixture = Mapping[tuple[Any, Any], float]
 """How many images, or which share of them, each group has: keys are (label, context)."""
 
@@ -40,7 +41,7 @@ class Accuracies:
     """Shares of samples whose class is recognised, from 0 to 1.
 
     Attributes:
-        overall: Of all samples, each counted alike.
+        overall: Of all samples, each counted once.
         by_label: For each class.
         by_context: For each context; empty if none are known.
         groups: For each class in each context, in the order of their names; without contexts for each class, in "".
@@ -56,7 +57,7 @@ class Accuracies:
 
     @property
     def average_over_groups(self) -> float:
-        """Return the mean of the groups' accuracies: every group counts alike, however few samples it has."""
+        """Return the mean of the groups' accuracies: every group counts the same, however few samples it has."""
         return float(np.mean([group.accuracy for group in self.groups]))
 
     def average_in(self, mixture: Mixture) -> float:
@@ -85,8 +86,7 @@ def count_groups(labels: NDArray[Any], contexts: NDArray[Any] | None) -> dict[tu
     """
     label_names, y = np.unique(labels, return_inverse=True)
     context_names, c = np.unique(_everywhere(labels, contexts), return_inverse=True)
-    table = np.zeros((len(label_names), len(context_names)))
-    np.add.at(table, (y, c), 1)
+    table = group_table(y, c) if len(labels) else np.zeros((0, 0))
     return {
         (label, context): float(table[i, j])
         for i, label in enumerate(label_names.tolist())

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pfdl._internal.validation import check_choice, check_count
-from pfdl.contexts._arrays import FloatArray, IndexArray
+from pfdl.contexts._arrays import FloatArray, IndexArray, group_table
 from pfdl.contexts.candidates import (
     LEAST_FEATURES,
     Candidate,
@@ -22,7 +22,7 @@ from pfdl.contexts.candidates import (
     train_shortly,
 )
 from pfdl.contexts.clusters import PooledClusters, WithinClusters
-from pfdl.contexts.confirmation import Judged, Trial, confirm, group_table, unstable
+from pfdl.contexts.confirmation import Judged, Trial, confirm, unstable
 from pfdl.contexts.sources import ArraySource, DatasetSource, Describe, open_source
 
 METHODS = ("auto", "pooled", "within", "early", "errors")
@@ -90,9 +90,10 @@ def infer_contexts(
 ) -> IndexArray:
     """Infer the context of each sample from features or images and class labels alone.
 
-    Contexts count only if they can be confirmed: random halves of the features agree on them, they go with the class,
-    a short training is misled by them, and one that draws their groups alike does better on held-out samples. Otherwise
-    all samples are in one context, and balancing changes nothing. :func:`pfdl.contexts.find_contexts` says why.
+    Contexts count only if they can be confirmed: random halves of the features agree on them, they go with the class, a
+    short training is misled by them, and one that draws their groups equally often does better on held-out samples.
+    Otherwise all samples are in one context, and balancing changes nothing. :func:`pfdl.contexts.find_contexts` says
+    why.
 
     Give features of a pretrained network, or images, which are described by :func:`pfdl.image_statistics`. Features of
     a network that was trained on these labels are no good: within a class they soon say more of the object than of the
@@ -154,14 +155,7 @@ def find_contexts(
 ) -> InferredContexts:
     """Infer contexts as :func:`infer_contexts` does, and say what was tried and why the result is believed.
 
-    Args:
-        features: As for :func:`infer_contexts`.
-        labels: As for :func:`infer_contexts`.
-        method: As for :func:`infer_contexts`.
-        contexts: As for :func:`infer_contexts`.
-        confirmation: As for :func:`infer_contexts`.
-        describe: As for :func:`infer_contexts`.
-        seed: As for :func:`infer_contexts`.
+    The arguments are those of :func:`infer_contexts`.
 
     Returns:
         The contexts with a sentence and one record for each way that was tried.

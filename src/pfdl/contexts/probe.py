@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pfdl.contexts._arrays import FloatArray, IndexArray
+from pfdl.contexts._arrays import FloatArray, IndexArray, group_table
 
 RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 """Penalties on features of variance 1, from a long to a short training."""
@@ -50,10 +50,9 @@ def equal_classes(y: IndexArray, classes: int) -> FloatArray:
     return np.asarray(1.0 / np.bincount(y, minlength=classes).clip(min=1))[y]
 
 
-def equal_groups(y: IndexArray, context: IndexArray, classes: int) -> FloatArray:
+def equal_groups(y: IndexArray, context: IndexArray) -> FloatArray:
     """Return weights under which all classes count the same, and in a class all contexts that it has."""
-    number = int(context.max()) + 1
-    counts = np.bincount(y * number + context, minlength=classes * number).reshape(classes, number)
+    counts = group_table(y, context)
     held = (counts > 0).sum(axis=1).clip(min=1)
     weights: FloatArray = (1.0 / (counts.clip(min=1) * held[:, None]))[y, context]
     return weights

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfdl._internal.validation import check_count
-from pfdl.contexts._arrays import IndexArray, as_array, as_numbers
+from pfdl.contexts._arrays import IndexArray, as_array, as_numbers, group_table
 from pfdl.contexts.groups import Accuracies, measure_accuracy
 
 
@@ -59,7 +59,7 @@ def group_report(labels: Any, contexts: Any, true_contexts: Any) -> GroupReport:
     from sklearn.metrics import adjusted_rand_score
 
     y, found, true = _numbers(labels=labels, contexts=contexts, true_contexts=true_contexts)
-    table = _table(found, true)
+    table = group_table(found, true)
     match = np.full(len(table), -1)
     rows, columns = linear_sum_assignment(-table)
     match[rows] = columns
@@ -167,14 +167,8 @@ def _numbers(**columns: Any) -> list[NDArray[np.int64]]:
     return numbers
 
 
-def _table(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
-    table = np.zeros((int(first.max()) + 1, int(second.max()) + 1), dtype=np.int64)
-    np.add.at(table, (first, second), 1)
-    return table
-
-
 def _is_minority(y: NDArray[np.int64], context: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return whether a sample is outside its class's most frequent context."""
-    usual: IndexArray = _table(y, context).argmax(axis=1)
+    usual: IndexArray = group_table(y, context).argmax(axis=1)
     outside: NDArray[np.bool_] = usual[y] != context
     return outside

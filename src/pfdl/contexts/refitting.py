@@ -53,7 +53,7 @@ def refit_readout(
     repetitions: int = 20,
     seed: int = 0,
 ) -> Readout:
-    """Fit a linear layer on features so that all groups count alike.
+    """Fit a linear layer on features so that all groups count equally.
 
     This is Deep Feature Reweighting (DFR; Kirichenko et al., 2023). A network trained by plain risk minimisation often
     has learnt what it needs and uses it badly in its last layer. The new layer is a logistic regression with an l1

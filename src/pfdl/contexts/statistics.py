@@ -17,7 +17,7 @@ WIDTH, LEVELS, BATCH = 64, 3, 256
 
 LARGEST = 256
 """Larger images are shrunk by averaging until the shorter side is at most twice this: textures of single pixels in
-millions of them take long and tell little of the context."""
+millions of them take long and tell little about the context."""
 
 BATCH_PIXELS = 256 * 128 * 128
 """Most pixels that pass through the filters at once."""

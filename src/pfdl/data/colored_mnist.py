@@ -1,4 +1,4 @@
-"""Colored-MNIST: digits whose colour goes along with the label in training and against it in the test.
+"""Colored-MNIST: digits whose colour agrees with the label in training and disagrees in the test.
 
 The protocol is that of "Invariant Risk Minimization" (Arjovsky et al., 2019) and of its published code.
 """

@@ -55,7 +55,7 @@ def read_idx(path: Path, ndim: int, md5: str | None = None) -> NDArray[np.uint8]
         )
     if md5 is not None and (found := hashlib.md5(content, usedforsecurity=False).hexdigest()) != md5:
         raise ValueError(
-            f"{path} is a sound idx file but not the expected one (md5 {found} instead of {md5}); "
+            f"{path} is a valid idx file but not the expected one (md5 {found} instead of {md5}); "
             "was it swapped with another, or does it hold another data set?"
         )
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)

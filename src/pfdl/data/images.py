@@ -93,12 +93,6 @@ def decoded(content: bytes) -> Iterator[Image.Image]:
             yield image
 
 
-def decode(content: bytes) -> Image.Image:
-    """Decode one image as :func:`decoded` does, to keep it: what is kept is no longer part of the budget."""
-    with decoded(content) as image:
-        return image
-
-
 @contextmanager
 def _naming_damage() -> Iterator[None]:
     try:

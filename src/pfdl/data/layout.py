@@ -50,7 +50,7 @@ def find_files(root: Path, superclass: str | None = None) -> tuple[list[FoundFil
 
     The layout is that of most files; a file at another depth is reported. Where the folders at the top are called
     train, val and test, they are the sets of the data and never classes. Files right in ``root`` (a README, a table),
-    hidden files and the litter of file managers are passed over.
+    hidden files and what file managers leave behind are ignored.
 
     Args:
         root: The folder.

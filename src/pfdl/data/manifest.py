@@ -49,7 +49,7 @@ class Manifest:
             ``dominant`` (the dominant context of every class) and ``notes``.
 
     Raises:
-        ValueError: If a row is not sound, or an image is on the training side and on the test side.
+        ValueError: If a row is not valid, or an image is on the training side and on the test side.
     """
 
     rows: tuple[ManifestRow, ...]

@@ -35,7 +35,7 @@ def make_split(
       the test set.
     - *Data with contexts* is split by the proportional-bias protocol of NICO. Inside every class and context 60 % go to
       the training side and 40 % to the test side. In every class one context is drawn as the dominant one, for training
-      and testing alike. A set of ratio a:b has, in every class, a images of the dominant context for every b images of
+      and for testing. A set of ratio a:b has, in every class, a images of the dominant context for every b images of
       each minor one, until one of them runs out. The training set has the given ratio, and the validation set, taken
       out of it, has it too; the test sets have the ``TEST_RATIOS``, and the set ``test`` is the whole test side.
     - *Data without contexts*, or with the ratio ``"natural"``, is split 60:40 inside every class and context, without

@@ -19,7 +19,6 @@ from torch.utils.data import Dataset
 from pfdl._internal.validation import check_choice, check_count
 from pfdl.data.digits import Digits, DigitSource, find_digits
 
-CLASSES = ("0 or 1", "2 or 3", "4 or 5", "6 or 7", "8 or 9")
 COLORS = ((255, 0, 0), (209, 255, 0), (0, 255, 92), (0, 116, 255), (185, 0, 255))
 """The colour that each class mostly has in training, as bytes of red, green and blue: Matplotlib's map hsv at 0, 0.2,
 0.4, 0.6 and 0.8, as in the reference package."""
@@ -55,8 +54,8 @@ class SpuCoMNIST:
     """Training, validation and test images of SpuCoMNIST.
 
     In the training images a share of each class, the strength, has the colour of its class; the rest has the other four
-    colours in equal parts. In validation and test all 25 groups are alike. The smaller the coloured square, the harder
-    the colour is to see, for a model and for the inference of contexts.
+    colours in equal parts. In validation and test all 25 groups are equally frequent. The smaller the coloured square,
+    the harder the colour is to see, for a model and for the inference of contexts.
 
     Args:
         digits: Grey digits, or the folder of the four MNIST files, or nothing: then the environment variable
@@ -122,7 +121,7 @@ def _rows(digits: Digits, rows: NDArray[np.intp]) -> Digits:
 
 
 def _color(digits: Digits, magnitude: str, strength: float | None, rng: np.random.Generator) -> ColoredDigits:
-    """Give every digit a colour: by strength, or all colours alike if that is None."""
+    """Give every digit a colour: by strength, or all colours equally often if that is None."""
     labels = (digits.labels // 2).astype(np.intp)
     contexts = np.zeros(len(labels), dtype=np.intp)
     for label in range(len(COLORS)):

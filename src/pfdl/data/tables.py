@@ -98,7 +98,6 @@ class MetadataTable(FileSource):
         table: The file.
         columns: Which column says what.
         hints: By what they hold, names of columns to look for before the usual ones.
-        root: The folder that the paths are relative to; by default that of the table.
         on_bad_image: ``"error"`` to refuse a table with unusable files, ``"skip"`` to leave them out.
         on_progress: Called with the number of files checked so far and the number of all files.
 
@@ -116,14 +115,13 @@ class MetadataTable(FileSource):
         *,
         columns: Columns | None = None,
         hints: Mapping[str, str] | None = None,
-        root: str | Path | None = None,
         on_bad_image: str = "error",
         on_progress: Callable[[int, int], None] | None = None,
     ) -> None:
         self.table = Path(table)
         if not self.table.is_file():
             raise FileNotFoundError(f"there is no file {table}; name a table of images (CSV or Parquet).")
-        super().__init__(root or self.table.parent, on_bad_image=on_bad_image, on_progress=on_progress)
+        super().__init__(self.table.parent, on_bad_image=on_bad_image, on_progress=on_progress)
         self.columns = columns or Columns()
         self._hints = hints
         self._other_sets: Counter[str] = Counter()

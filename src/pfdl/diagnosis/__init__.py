@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pfdl.contexts._arrays import FloatArray, as_array
 from pfdl.contexts.groups import Accuracies, GroupAccuracy, Mixture, count_groups, measure_accuracy
 from pfdl.decorrelation.linear import predict_left_out
 from pfdl.diagnosis.clusters import cluster_features
@@ -34,8 +35,6 @@ __all__ = [
     "usual_contexts_of",
 ]
 
-FloatArray = NDArray[np.float64]
-
 
 def diagnose(
     features: Any,
@@ -50,9 +49,9 @@ def diagnose(
     """Say whether a model relies on the context, and how far its features predict each other.
 
     The answer comes from the predictions: is a class recognised worse outside the context that goes with it in
-    training? Besides, every feature is predicted from all the others by ridge regression, on samples left out of the
-    fit; that is a linear g, in closed form, so 2048 features take seconds and nothing is trained. Use samples that the
-    model was not trained on.
+    training? In addition, every feature is predicted from all the others by ridge regression, on samples left out of
+    the fit; that is a linear g, in closed form, so 2048 features take seconds and nothing is trained. Use samples that
+    the model was not trained on.
 
     Args:
         features: What enters the last layer, for instance by :func:`pfdl.attach`: an array or tensor of shape (n, p).
@@ -131,7 +130,7 @@ def diagnose(
 
 
 def _matrix(features: Any) -> FloatArray:
-    u = _array(features)
+    u = as_array(features)
     if u.ndim != 2:
         raise ValueError(f"features have shape {u.shape}; give (samples, features).")
     if u.shape[0] < 3 or u.shape[1] < 2:
@@ -146,20 +145,12 @@ def _matrix(features: Any) -> FloatArray:
 
 
 def _column(name: str, values: Any, samples: int) -> NDArray[Any]:
-    column = _array(values)
+    column = as_array(values)
     if column.shape != (samples,):
         raise ValueError(f"{name} have shape {column.shape}, but there are {samples} samples; give one for each.")
     if column.dtype.kind == "f" and not np.array_equal(column, np.round(column)):
         raise ValueError(f"{name} hold numbers such as {column[column != np.round(column)][0]}; give names or classes.")
     return column
-
-
-def _array(values: Any) -> NDArray[Any]:
-    detached = values.detach().cpu() if hasattr(values, "detach") else values
-    array: NDArray[Any] = np.asarray(
-        detached.float() if str(getattr(detached, "dtype", "")) == "torch.bfloat16" else detached
-    )
-    return array
 
 
 def _spread(matrix: FloatArray, varies: NDArray[np.bool_]) -> FloatArray:

@@ -53,7 +53,7 @@ def shrink(matrix: FloatArray, most: int) -> tuple[FloatArray, IndexArray]:
     """Make a matrix small enough to look at, by means of blocks of neighbours.
 
     Args:
-        matrix: Shape (v, v), neighbours in rows and columns alike.
+        matrix: Shape (v, v), the same order of rows and columns.
         most: The largest size wanted.
 
     Returns:

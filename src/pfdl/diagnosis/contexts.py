@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
-IndexArray = NDArray[np.intp]
+from pfdl.contexts._arrays import FloatArray, IndexArray, group_table
 
 FOLDS = 5
 PROBE_RIDGE = 0.1
@@ -67,8 +65,7 @@ def read_context(observed: FloatArray, predicted: FloatArray, labels: IndexArray
         model = RidgeClassifier(alpha=PROBE_RIDGE * len(part))
         return float(np.mean(cross_val_predict(model, part, contexts, cv=folds) == contexts))
 
-    table = np.zeros((labels.max() + 1, contexts.max() + 1))
-    np.add.at(table, (labels, contexts), 1)
+    table = group_table(labels, contexts)
     return ContextReading(
         accuracy=probe(u),
         from_correlated=probe(correlated),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pfdl.contexts.confirmation import CHANCE, cramers_v
 from pfdl.contexts.groups import Accuracies, GroupAccuracy, Mixture, measure_accuracy
 from pfdl.diagnosis.verdict import ClassReliance, Comparison, ContextReliance
 
@@ -44,17 +45,10 @@ def usual_contexts_of(training: Mixture) -> dict[Any, Any]:
 
 def goes_together(mixture: Mixture) -> bool:
     """Return whether classes and contexts are associated: Cramér's V of at least 0.1, beyond chance (p < 0.001)."""
-    from scipy.stats import chi2
-
-    labels, contexts = (sorted({key[part] for key in mixture}, key=str) for part in (0, 1))
+    labels, contexts = ({key[part] for key in mixture} for part in (0, 1))
     table = np.array([[mixture.get((label, context), 0.0) for context in contexts] for label in labels])
-    expected = table.sum(1, keepdims=True) * table.sum(0, keepdims=True) / max(table.sum(), 1.0)
-    freedom = (len(labels) - 1) * (len(contexts) - 1)
-    if not freedom or not table.sum():
-        return False
-    statistic = float(np.sum((table - expected) ** 2 / np.where(expected > 0, expected, 1.0)))
-    strength = np.sqrt(statistic / table.sum() / min(len(labels) - 1, len(contexts) - 1))
-    return bool(strength >= 0.1 and chi2.sf(statistic, freedom) < 0.001)
+    strength, chance = cramers_v(table.reshape(len(labels), len(contexts)))
+    return strength >= 0.1 and chance < CHANCE
 
 
 def measure_reliance(
@@ -143,7 +137,7 @@ def _contrast(
     """Return the weights of the groups' accuracies whose sum is the effect of the usual context, and if it is adjusted.
 
     They are the row of the least-squares solution of accuracy = class + context + effect · at_home, with every sample
-    counted alike; or those of the plain difference, where that is all there is.
+    counted once; or those of the plain difference, where that is all there is.
     """
     labels = np.unique([str(group.label) for group in groups], return_inverse=True)[1]
     contexts = np.unique([str(group.context) for group in groups], return_inverse=True)[1]

@@ -76,8 +76,8 @@ class Diagnosis:
     def within_ratio(self) -> FloatArray:
         """``r2_within_class / r2``, shape (p,); NaN where a feature is hardly predictable.
 
-        Near 1: the feature goes along with others whatever the class, so they share more than the class (the context,
-        for instance). Near 0: they go along because they all follow the class.
+        Near 1: the feature correlates with others whatever the class, so they share more than the class (the context,
+        for instance). Near 0: they correlate because they all follow the class.
         """
         ratio = np.full_like(self.r2, np.nan)
         enough = self.r2 >= _RATIO_FROM  # False for NaN
@@ -125,8 +125,8 @@ class Diagnosis:
             "samples": len(self.correlated_part),
             "features": len(self.r2),
             "constant features": len(self.r2) - len(varying),
-            "R² of a feature from the others (median)": _median(self.r2),
-            "the same within classes (median)": _median(self.r2_within_class),
+            "R² of a feature from the others (median)": known_median(self.r2),
+            "the same within classes (median)": known_median(self.r2_within_class),
             "mean |correlation|": _mean(np.abs(self.correlation[np.ix_(self.order, self.order)])[off_diagonal]),
             "mean |correlation| given all others": _mean(
                 np.abs(self.remaining_correlation[np.ix_(self.order, self.order)])[off_diagonal]
@@ -161,7 +161,7 @@ class Diagnosis:
             return [
                 f"Only {self.num_varying} of {len(self.r2)} features vary: there is nothing to predict from others."
             ]
-        marginal, within = _median(self.r2), _median(self.r2_within_class)
+        marginal, within = known_median(self.r2), known_median(self.r2_within_class)
         constant = len(self.r2) - self.num_varying
         aside = f"; {constant} more are constant" if constant else ""
         how = (
@@ -182,7 +182,7 @@ class Diagnosis:
             what = (
                 "so the features share little but the class"
                 if ratio < 0.5
-                else "so the features share the class and something else besides"
+                else "so the features share the class and something else"
                 if ratio < 0.8
                 else "so the features share far more than the class"
             )
@@ -223,7 +223,8 @@ def _percent(share: float) -> str:
     return "more than 99 %" if 0.995 <= share < 1 else f"{100 * share:.0f} %"
 
 
-def _median(values: FloatArray) -> float:
+def known_median(values: FloatArray) -> float:
+    """Return the median of the values that are not NaN; NaN if there are none."""
     return float(np.nanmedian(values)) if np.isfinite(values).any() else float("nan")
 
 

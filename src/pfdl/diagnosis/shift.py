@@ -21,7 +21,8 @@ class ShiftCurve:
     """Accuracy against a shift of the contexts, shape (points,) each.
 
     Attributes:
-        shift: From 0, the training mixture, over 0.5, all contexts of a class alike, to 1, the mixture reversed.
+        shift: From 0 (the training mixture) over 0.5 (all contexts of a class equally frequent) to 1 (the mixture
+            reversed).
         accuracy: What to expect there, from 0 to 1.
         standard_error: Of that, from the number of test images; it knows nothing of another training.
         usual_share: Share of images in the most frequent training context of their class.
@@ -50,9 +51,9 @@ def accuracy_under_shift(groups: Sequence[GroupAccuracy], training: Mixture, *, 
     """Predict the accuracy of a model if contexts become more or less frequent.
 
     The accuracy in each group stays; only the groups' shares change. A context that has the share π in the training
-    images of a class gets a share proportional to π^t, with t from 1 (training) over 0 (all contexts alike) to −1
-    (reversed: what was five times as frequent is a fifth as frequent, as in NICO's test sets from 5:1 to 1:5). The
-    classes keep their shares. A group that was never trained on counts as if it had one training image.
+    images of a class gets a share proportional to π^t, with t from 1 (training) over 0 (all contexts equally frequent)
+    to −1 (reversed: what was five times as frequent is a fifth as frequent, as in NICO's test sets from 5:1 to 1:5).
+    The classes keep their shares. A group that was never trained on counts as if it had one training image.
 
     Args:
         groups: Accuracy and number of test images of every group, as :func:`pfdl.diagnosis.measure_accuracy` gives.

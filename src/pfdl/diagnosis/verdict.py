@@ -46,7 +46,7 @@ class ContextReliance:
         elsewhere: Accuracy on all other images.
         standard_error: Of the difference of the two.
         effect: The part of the difference that is left when each class and each context may be hard in itself: the
-            coefficient of "in the usual context" beside those of class and context in a least-squares fit. This decides
+            coefficient of "in the usual context" in a least-squares fit with those of class and context. This decides
             the answer. Where each context shows one class only, nothing can be allowed for, and it is the plain
             difference. NaN if all classes have the same usual context, so that nothing goes with a class.
         effect_error: Its standard error.

@@ -10,12 +10,12 @@ from rich.console import Console
 
 from pfdl.data.mmads import SETTINGS
 from pfdl.experiments.colored_mnist import run as colored_mnist
-from pfdl.experiments.colored_mnist.mended import OBJECTIVE
+from pfdl.experiments.colored_mnist.corrected import OBJECTIVE
 from pfdl.experiments.colored_mnist.rows import WITHOUT_LABELS
 from pfdl.experiments.contexts import run as contexts
 from pfdl.experiments.mmads import run as mmads
 from pfdl.experiments.reporting import Written, write_report
-from pfdl.experiments.workers import Workers
+from pfdl.experiments.workers import Execution, Workers
 
 TITLE = "PFDL where correlations break"
 PREFACE = (
@@ -71,16 +71,14 @@ def run(folder: Path, console: Console, sizes: Sizes | None = None) -> tuple[Pat
         ValueError: If a folder holds another run.
     """
     sizes = sizes or Sizes()
-    workers = Workers(sizes.n_jobs)
+    execution = Execution("cpu", Workers(sizes.n_jobs), console, COMMAND)
     parts = [folder / name for name in ("mmads", "colored-digits", "contexts")]
     console.print("1 of 3: linear models on tables that were selected with a bias (MMADS)")
-    mmads.run(sizes.tables, parts[0], workers=workers, console=console, command=COMMAND)
-    console.print("2 of 3: digits whose colours turn round (scikit-learn's, in place of MNIST)")
-    colored_mnist.run(
-        sizes.digits, parts[1], folder=None, device="cpu", workers=workers, console=console, command=COMMAND
-    )
+    mmads.run(sizes.tables, parts[0], execution)
+    console.print("2 of 3: digits whose colours are reversed in the test (scikit-learn's, in place of MNIST)")
+    colored_mnist.run(sizes.digits, parts[1], folder=None, execution=execution)
     console.print("3 of 3: generated shapes whose backgrounds change, with and without PFDL")
     at_once = min(MAX_TRAININGS, joblib.effective_n_jobs(sizes.n_jobs))
-    contexts.run(sizes.images, contexts.Images(), parts[2], workers=Workers(at_once), console=console, command=COMMAND)
+    contexts.run(sizes.images, contexts.Images(), parts[2], replace(execution, workers=Workers(at_once)))
     page = folder / "report.html"
     return page, write_report(parts, page, title=TITLE, preface=PREFACE)

@@ -13,9 +13,10 @@ import pandas as pd
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from pfdl._internal.files import read_json, write_json
+from pfdl._internal.files import write_json
 from pfdl._internal.runs import set_aside
-from pfdl.experiments.workers import Task, Workers
+from pfdl.experiments.workers import HERE, Execution, Task
+from pfdl.report.reading import read_task
 
 ResultRow = Mapping[str, Any]
 
@@ -24,9 +25,7 @@ def run_grid(
     function: Callable[..., Sequence[ResultRow]],
     tasks: Sequence[Task],
     folder: Path,
-    *,
-    workers: Workers | None = None,
-    console: Console | None = None,
+    execution: Execution = HERE,
 ) -> pd.DataFrame:
     """Call ``function(**task)`` for every task that has no stored result yet, and return the rows of all of them.
 
@@ -37,8 +36,8 @@ def run_grid(
         function: A function at the top level of a module; its rows are dictionaries of what JSON can hold.
         tasks: Keyword arguments of each call, of what JSON can hold.
         folder: Where the results are kept; made if missing.
-        workers: Where the tasks run, and how many at a time; by default one after the other.
-        console: Where to show progress: a bar on a terminal, elsewhere a line for each finished task.
+        execution: Where the tasks run, and how many at a time. Its console shows progress: a bar on a terminal,
+            elsewhere a line for each finished task.
 
     Returns:
         One row per row returned, in the order of the tasks, with the task's arguments in front.
@@ -49,9 +48,9 @@ def run_grid(
     folder.mkdir(parents=True, exist_ok=True)
     missing = unfinished(tasks, folder)
     if missing:
-        with _progress(console, len(tasks), len(tasks) - len(missing)) as advance:
-            for task, rows in (workers or Workers()).run(function, missing):
-                if not folder.is_dir():  # to write would bring back a part of the run that somebody deleted
+        with _progress(execution.console, len(tasks), len(tasks) - len(missing)) as advance:
+            for task, rows in execution.workers.run(function, missing):
+                if not folder.is_dir():  # to write would bring back a part of the run that was deleted
                     raise FileNotFoundError(f"{folder} was removed while its tasks ran; start the command again.")
                 write_json(_path(folder, task), {"task": dict(task), "rows": [dict(row) for row in rows]})
                 advance()
@@ -68,14 +67,12 @@ def _path(folder: Path, task: Task) -> Path:
     return folder / f"{digest[:24]}.json"
 
 
-def stored_rows(task: Task, folder: Path) -> list[ResultRow] | None:
+def stored_rows(task: Task, folder: Path) -> Sequence[ResultRow] | None:
     """Return the rows of a finished task, or None; a file that :func:`run_grid` did not write so is set aside."""
     path = _path(folder, task)
     try:
-        stored = read_json(path)
-        rows = stored.get("rows") if isinstance(stored, dict) else None
-        is_sound = isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
-        if not is_sound or stored.get("task") != json.loads(json.dumps(task)):
+        stored, rows = read_task(path)
+        if stored != json.loads(json.dumps(task)):
             raise ValueError(f"{path} does not hold the results of the task that its name says.")
     except FileNotFoundError:
         return None

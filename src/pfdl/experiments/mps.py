@@ -24,7 +24,7 @@ def shared_gpu(say: Callable[[str], None]) -> Iterator[None]:
     """Run MPS while the block runs, unless it runs already; where it cannot be started, say so in one line.
 
     The processes that the block starts find it by environment variables. Those of joblib are ended with the block,
-    because MPS ends only when nobody uses it.
+    because MPS ends only when no process uses it.
 
     Args:
         say: Called with a sentence for the user.

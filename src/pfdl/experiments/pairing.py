@@ -47,6 +47,11 @@ class PairedDifference:
         return abs(self.mean) > float(student_t.ppf(1 - 0.025 / comparisons, self.pairs - 1)) * self.standard_error
 
     @property
+    def stands_out(self) -> bool:
+        """Whether it is larger than two standard errors: tables print such differences in bold."""
+        return 0 < 2 * self.standard_error < abs(self.mean)
+
+    @property
     def p_value(self) -> float:
         """Of a two-sided paired t-test: how likely chance alone brings so large a difference; NaN for a single pair.
 

@@ -38,7 +38,7 @@ class Written(NamedTuple):
 
     Attributes:
         problems: A sentence for everything that could not be read; the page has them, too.
-        findings: For each section that has one, its title and what the reader should take home.
+        findings: For each section that has one, its title and its main finding.
         glances: For each section that has one, its title and the section in short.
     """
 
@@ -154,7 +154,7 @@ def _with_command(section: Section, run: Run) -> Section:
 def _introduction(runs: Sequence[Run], problems: Sequence[str]) -> list[Block]:
     many = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
     text = (
-        f"Results of {many}. A dash stands for what was not run or not printed; ± is a standard error where nothing "
-        "else is said."
+        f"Results of {many}. A dash stands for what was not run or not printed; ± is a standard error unless stated "
+        "otherwise."
     )
     return [Text(text), *(Text(problem, "warning") for problem in dict.fromkeys(problems))]

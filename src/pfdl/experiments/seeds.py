@@ -1,4 +1,4 @@
-"""One of several trainings that differ in their seed alone, for :class:`pfdl.experiments.workers.Workers` to run."""
+"""What experiments on several seeds share: a split for each, its training, and the accuracies that are noted."""
 
 from __future__ import annotations
 
@@ -7,11 +7,33 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pfdl.data import open_images
+from pfdl.data import open_images, read_manifest
 from pfdl.data.manifest import Manifest
 from pfdl.vision.checkpoint import load_model
-from pfdl.vision.evaluation import evaluate, save_evaluation
+from pfdl.vision.evaluation import Evaluation, evaluate, save_evaluation
 from pfdl.vision.training import TrainingConfig, train
+
+
+def save_split(split: Manifest, output: Path, seed: int) -> str:
+    """Write the split of a seed into the run folder of an experiment; return its hash, other images give another."""
+    split.save(_split_path(output, seed))
+    return split.sha256
+
+
+def read_split(output: Path, seed: int) -> Manifest:
+    """Read what :func:`save_split` wrote."""
+    return read_manifest(_split_path(output, seed))
+
+
+def _split_path(output: Path, seed: int) -> Path:
+    return output / "splits" / f"seed-{seed}.csv"
+
+
+def accuracy_lines(result: Evaluation) -> list[dict[str, Any]]:
+    """Return lines of ``test`` and ``accuracy`` in percent: ``all``, the worst group or class, then each ratio."""
+    worst = "worst group" if result.by_context else "worst class"
+    shares = {"all": result.overall, worst: result.worst_group.accuracy, **result.by_ratio}
+    return [{"test": test, "accuracy": 100 * share} for test, share in shares.items()]
 
 
 def train_seed(

@@ -14,6 +14,15 @@ from pfdl.report.tables import Cell, Missing, Number
 
 Values = Sequence[float] | pd.Series
 
+ACTS_BELOW = 0.999
+"""An effective sample size, as a share of the batch, from which on a weighting is plain training by another name."""
+
+
+def by_seed(results: pd.DataFrame, **where: object) -> pd.Series[float]:
+    """Return the values of the lines whose columns have these entries, by their seed."""
+    chosen = np.logical_and.reduce([(results[column] == entry).to_numpy() for column, entry in where.items()])
+    return pd.Series(results["value"].to_numpy()[chosen], results["seed"].to_numpy()[chosen]).dropna()
+
 
 def mean_cell(values: Values, digits: int, *, deviation: bool = False) -> Cell:
     """Return the mean of repetitions ± its standard error (or their population deviation); missing without any."""
@@ -36,16 +45,17 @@ def mean_series(name: str, values: Mapping[Any, Values], colour: int, style: str
     if not values or not all(len(one) for one in values.values()):
         return None
     errors = [standard_error(one) for one in values.values()]
-    drawable = None if np.isnan(errors).any() else errors
     means = [float(np.mean(one)) for one in values.values()]
-    return Series(name, list(values), means, drawable, style, colour)
+    return Series(name, list(values), means, errors, style, colour)
 
 
-def difference_cell(difference: PairedDifference | None, digits: int) -> Cell:
+def difference_cell(
+    difference: PairedDifference | None, digits: int, *, strong: bool = False, remark: str = ""
+) -> Cell:
     """Return a paired difference as a cell with its sign."""
     if difference is None:
         return Missing()
-    return Number(difference.mean, difference.standard_error, digits, signed=True)
+    return Number(difference.mean, difference.standard_error, digits, signed=True, strong=strong, remark=remark)
 
 
 def verdict(
@@ -94,7 +104,7 @@ def _sizes(of: Mapping[str, PairedDifference], unit: str, digits: int) -> str:
     printed = [difference_cell(one, digits) for one in of.values()]
     numbers = sorted((one for one in printed if isinstance(one, Number)), key=lambda one: one.value)
     if len(numbers) == 1:
-        return f"difference {numbers[0].printed} ± {numbers[0].printed_error} {unit}"
+        return f"difference {numbers[0]} {unit}"
     return f"differences of {numbers[0].printed} to {numbers[-1].printed} {unit} at {len(numbers)} tests"
 
 

@@ -101,7 +101,7 @@ class Progress(NamedTuple):
 
 
 class BestWeights:
-    """Remembers the weights of the epoch with the highest score; the first of equal ones.
+    """Remembers the weights of the epoch with the highest score.
 
     Attributes:
         score: The highest score so far, -1 before the first epoch.
@@ -112,11 +112,12 @@ class BestWeights:
     def __init__(self) -> None:
         self.score, self.epoch = -1.0, 0
         self.weights: dict[str, Tensor] = {}
+        self._tie_breaker = -1.0
 
-    def offer(self, score: float, progress: Progress) -> None:
-        """Keep the weights if their score is higher than all before."""
-        if score > self.score:
-            self.score, self.epoch = score, progress.epoch
+    def offer(self, score: float, progress: Progress, *, tie_breaker: float = 0.0) -> None:
+        """Keep the weights if their score is higher than all before; between equal ones, if their tie-breaker is."""
+        if (score, tie_breaker) > (self.score, self._tie_breaker):
+            self.score, self._tie_breaker, self.epoch = score, tie_breaker, progress.epoch
             self.weights = {name: value.clone() for name, value in progress.model.state_dict().items()}
 
 

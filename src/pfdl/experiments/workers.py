@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import joblib
 
 from pfdl._internal.validation import check_choice
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Task = Mapping[str, Any]
 Function = Callable[..., Any]
@@ -121,6 +124,32 @@ class Workers:
                 ray.shutdown()
 
 
+@dataclass(frozen=True)
+class Execution:
+    """Where an experiment runs and what is seen of it; its results do not depend on this.
+
+    Args:
+        device: Where to compute.
+        workers: Where the tasks run, and how many at a time; by default one after the other.
+        console: Where to show progress; None for nowhere.
+        command: What a user typed to start this, for the record.
+    """
+
+    device: str = "cpu"
+    workers: Workers = Workers()
+    console: Console | None = None
+    command: str | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What a run folder keeps of it; the names of these settings may differ when a run is resumed."""
+        return {"device": self.device, "command": self.command}
+
+
+HERE = Execution()
+"""In this process, one task after the other, in silence."""
+
+
 def _call(function: Function, task: Task, threads: int) -> tuple[Task, Any]:
     """Run one task on so many threads."""
     import torch
@@ -152,10 +181,10 @@ def _call_in(folder: str, function: Function, task: Task, threads: int) -> tuple
     return _call(function, task, threads)
 
 
-def _call_for(asker: int, function: Function, task: Task, threads: int) -> tuple[Task, Any]:
+def _call_for(parent: int, function: Function, task: Task, threads: int) -> tuple[Task, Any]:
     """Run one task, and give it up as soon as the process that asked for it is gone."""
-    if os.getppid() == asker:
-        _end_with_parent(asker)
+    if os.getppid() == parent:
+        _end_with_parent(parent)
     return _call(function, task, threads)
 
 

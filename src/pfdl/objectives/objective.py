@@ -37,7 +37,7 @@ class Objective(AtomicModule):
         weighting: How much each sample counts in the risk; all the same by default.
         label_smoothing: Share of the target that is spread over all classes, from 0 to below 1.
         synchronize: Under ``torch.distributed``, take all processes' batches for one while training. All processes
-            must then call alike.
+            must then make the same calls.
 
     Raises:
         TypeError: If a penalty does not say what it ``needs``.
@@ -135,7 +135,7 @@ class Objective(AtomicModule):
         rows_of_features = len(features) if isinstance(features, Tensor) and features.ndim else 0
         flags = sum(each.flag << place for place, each in announced.items())  # one number, however many parts
         meeting = meet(rows, problem, signature, int(torch.randint(2**31, ())), rows_of_features, flags)
-        meeting.batch()  # raises if nobody has a sample
+        meeting.batch()  # raises if no process has a sample
         meetings = {
             place: Meeting(meeting.numbers[1], [[theirs >> place & 1 for theirs in meeting.numbers[2]]])
             for place in announced

@@ -31,7 +31,7 @@ class ObjectiveInfo:
     Attributes:
         name: What it is called.
         summary: What it does, one sentence.
-        needs: What it reads of a batch beside logits and labels: ``"features"``, ``"contexts"``.
+        needs: What it reads of a batch besides logits and labels: ``"features"``, ``"contexts"``.
         settings: Its settings with their defaults, as ``name=default``.
         reference: The paper.
     """

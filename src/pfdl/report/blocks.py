@@ -108,7 +108,7 @@ class Section:
     Args:
         title: Its heading, which the list of contents names.
         blocks: What it holds.
-        finding: What the reader should take home; it also stands at the top of the page.
+        finding: The main finding; it also stands at the top of the page.
         glance: The whole section in short, where there is enough for it.
     """
 

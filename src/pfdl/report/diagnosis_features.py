@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pfdl.diagnosis.clusters import NO_CLUSTER, shrink
+from pfdl.diagnosis.result import known_median
 from pfdl.report.blocks import Block, Section, SideBySide, Text
 from pfdl.report.heatmaps import Heatmap
 from pfdl.report.plots import Plot, Series
@@ -105,7 +106,7 @@ def draw_correlation(one: ImageDiagnosis, *, after: bool, title: str) -> Heatmap
     what = (
         "What two features still have in common once all others are taken away from both (partial correlation)"
         if after
-        else "How strongly two features go along with each other"
+        else "How strongly two features are correlated"
     )
     return Heatmap(title, f"{what}, from 0 to 1, without the sign{grouped}.", values, names, frames)
 
@@ -133,8 +134,8 @@ def build_clusters(named: Named) -> Section:
                     (
                         Number(len(members), digits=0),
                         show_number(float(inside.mean()) if inside.size else math.nan),
-                        show_number(_median(found.r2[members])),
-                        show_number(_median(found.within_ratio[members])),
+                        show_number(known_median(found.r2[members])),
+                        show_number(known_median(found.within_ratio[members])),
                     ),
                 )
             )
@@ -146,7 +147,3 @@ def build_clusters(named: Named) -> Section:
 def show_number(value: float) -> Cell:
     """Return a cell with four decimals, for R² may be close to 1; or a missing one."""
     return Missing("not known") if math.isnan(value) else Number(float(value), digits=4)
-
-
-def _median(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float:
-    return float(np.nanmedian(values)) if np.isfinite(values).any() else math.nan

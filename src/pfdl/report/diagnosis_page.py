@@ -14,6 +14,7 @@ from pfdl.diagnosis.verdict import CANNOT_TELL, NO, YES
 from pfdl.report.blocks import Block, Gallery, Page, Section, SideBySide, Text, Thumbnail
 from pfdl.report.diagnosis_features import Named, build_clusters, build_correlations, build_features, show_number
 from pfdl.report.plots import Plot, Series
+from pfdl.report.reading import name_folders
 from pfdl.report.sections import provenance
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
 from pfdl.vision.diagnosis import ImageDiagnosis, compare_diagnoses
@@ -46,7 +47,7 @@ def build_page(
     Returns:
         The page, for :func:`pfdl.report.page.render`.
     """
-    named = list(zip(name_runs(diagnoses), diagnoses, strict=True))
+    named = name_runs(diagnoses)
     introduction: list[Block] = [
         Text(f"Does {name} rely on the context? {one.verdict()[0]}", TONES[one.answer]) for name, one in named
     ]
@@ -129,10 +130,9 @@ def _examples(named: Named) -> list[Section]:
     return [Section("Examples of the worst group", blocks)] if blocks else []
 
 
-def name_runs(diagnoses: Sequence[ImageDiagnosis]) -> list[str]:
-    """Return short names of the runs; the whole paths where the short ones are equal."""
-    short = [one.folder.resolve().name for one in diagnoses]
-    return short if len(set(short)) == len(short) else [str(one.folder) for one in diagnoses]
+def name_runs(diagnoses: Sequence[ImageDiagnosis]) -> Named:
+    """Return the diagnoses with short names of their runs."""
+    return list(zip(name_folders([one.folder for one in diagnoses]), diagnoses, strict=True))
 
 
 def _glance(named: Named) -> Table:
@@ -251,14 +251,14 @@ _READING = (
     "Effect of the usual context: how much more often a class is recognised there than elsewhere, when each class and "
     "each context may be hard in itself (least squares over the groups). Yes: at least 5 points and more than two "
     "standard errors. No: more than two standard errors below 5 points. Otherwise: cannot tell.",
-    "Inferred contexts are groups of images that look alike in colours and textures, found without labels.",
+    "Inferred contexts are groups of images that look similar in colours and textures, found without labels.",
     "Wrong answers that follow the context: of the wrong answers to images in a context that is usual for other "
     "classes, those that name one of these classes.",
     "Features are what enters the last linear layer. The correlated part of a feature is its prediction from all other "
     "features by ridge regression, on images left out of the fit; R² is the share of its variance that this explains. "
     "A network in place of the regression could explain more. Correlated features are no fault by themselves.",
-    "Ratio: R² within classes over R². Near 0, features go along because they all follow the class. Near 1, they go "
-    "along whatever the class: what they share is something else, such as the context.",
+    "Ratio: R² within classes over R². Near 0, features correlate because they all follow the class. Near 1, they "
+    "correlate whatever the class: what they share is something else, such as the context.",
     "After: the partial correlation of two features given all others. If one of two features were predicted with the "
     "help of the other, what is left of both would correlate by just this, with the opposite sign.",
     "Contexts read: accuracy of a linear probe (ridge, five folds). The correlated part and the rest are both linear "

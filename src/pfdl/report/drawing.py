@@ -25,11 +25,11 @@ def draw(plot: Plot) -> bytes:
         places = [names.index(place) if isinstance(place, str) else place for place in one.x]
         if plot.grouped:
             places = [place + 0.8 * ((number + 0.5) / len(plot.series) - 0.5) for place in places]
-        if one.band and one.error is not None:
+        if one.band and one.bars is not None:
             axis.fill_between(
                 places,
-                [y - error for y, error in zip(one.y, one.error, strict=True)],
-                [y + error for y, error in zip(one.y, one.error, strict=True)],
+                [y - error for y, error in zip(one.y, one.bars, strict=True)],
+                [y + error for y, error in zip(one.y, one.bars, strict=True)],
                 color=f"C{colour % 10}",
                 alpha=0.15,
                 linewidth=0,
@@ -37,7 +37,7 @@ def draw(plot: Plot) -> bytes:
         axis.errorbar(
             places,
             one.y,
-            None if one.band else one.error,
+            None if one.band else one.bars,
             label=one.name,
             color=f"C{colour % 10}",
             linestyle=_LINES[colour % len(_LINES)] if "lines" in one.style else "none",

@@ -12,7 +12,7 @@ from pfdl.report.blocks import Block, Facts, Gallery, Heading, Listing, Section,
 from pfdl.report.drawing import draw
 from pfdl.report.heatmaps import Heatmap
 from pfdl.report.plots import Plot
-from pfdl.report.tables import Cell, Missing, Table
+from pfdl.report.tables import Cell, Number, Table
 
 MARK = "<!-- All below is written by"
 """How the line begins below which a command owns a page."""
@@ -105,10 +105,7 @@ def _table(table: Table) -> str:
 
 
 def _cell(cell: Cell) -> str:
-    if isinstance(cell, str):
-        return cell
-    if isinstance(cell, Missing):
-        return cell.reason
-    figure = f"{cell.printed} ± {cell.printed_error}" if cell.printed_error else cell.printed
-    figure = f"**{figure}**" if cell.strong else figure
+    if not isinstance(cell, Number):
+        return str(cell)
+    figure = f"**{cell}**" if cell.strong else str(cell)
     return f"{figure}, {cell.remark}" if cell.remark else figure

@@ -10,10 +10,8 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from pfdl.report.blocks import Block, Page, Section, Text
+from pfdl.report.blocks import Block, Page
 from pfdl.report.tables import Missing, Number
-
-__all__ = ["Block", "Page", "Section", "Text", "render"]
 
 
 def render(page: Page) -> str:

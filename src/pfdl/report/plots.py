@@ -24,7 +24,7 @@ class Series:
         name: What the legend calls it.
         x: Places, numbers or names.
         y: Heights; NaN leaves a gap.
-        error: Half the length of an error bar at each place, or nothing.
+        error: Half the length of an error bar at each place, NaN where there is none; or nothing.
         style: ``"lines"``, ``"markers"`` or ``"lines+markers"``.
         colour: Number of its colour and dash; by default its place in the plot.
         labels: What each point is called when the pointer rests on it; by default the name of the series.
@@ -39,6 +39,11 @@ class Series:
     colour: int | None = None
     labels: Sequence[str] | None = None
     band: bool = False
+
+    @property
+    def bars(self) -> Sequence[float] | None:
+        """The errors, if one of them can be drawn: single repetitions have none."""
+        return None if self.error is None or all(map(math.isnan, self.error)) else self.error
 
 
 @dataclass(frozen=True)
@@ -98,7 +103,7 @@ class Plot:
             "name": series.name,
             "x": list(series.x),
             "y": [None if math.isnan(y) else y for y in series.y],
-            "error": None if series.error is None else [0.0 if math.isnan(one) else one for one in series.error],
+            "error": None if series.bars is None else [0.0 if math.isnan(one) else one for one in series.bars],
             "band": series.band,
             "style": series.style,
             "colour": number if series.colour is None else series.colour,

@@ -71,6 +71,23 @@ def _run_folders(folder: Path, depth: int, found: Found) -> list[Path]:
     return [run for name in inner if name[0] != "." for run in _run_folders(folder / name, depth - 1, found)]
 
 
+def name_folders(folders: Sequence[Path]) -> list[str]:
+    """Return short names of folders: of each path the last parts, as many as no other folder has.
+
+    Example:
+        >>> name_folders([Path("runs/a/seed-0"), Path("runs/b/seed-0"), Path("runs/erm")])
+        ['a/seed-0', 'b/seed-0', 'erm']
+    """
+    paths = [folder.resolve().parts for folder in folders]
+    names = []
+    for parts in paths:
+        depth = 1
+        while depth < len(parts) and sum(other[-depth:] == parts[-depth:] for other in paths) > 1:
+            depth += 1
+        names.append("/".join(parts[-depth:]))
+    return names
+
+
 def runs_within(run: Run, problems: list[str]) -> list[Run]:
     """Return the trainings that an experiment keeps in its folder ``runs``."""
     if not (run.folder / "runs").is_dir():
@@ -122,14 +139,25 @@ def _task_files(run: Run) -> list[Path]:
     return [path for name in TASK_FOLDERS for path in sorted((run.folder / name).glob("*.json"))]
 
 
-def _rows_of(path: Path) -> list[dict[str, Any]]:
+def read_task(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Read what a finished task of a grid left: its arguments, and its rows of results.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it holds something else.
+    """
     stored = read_json(path)
-    if not isinstance(stored, dict) or not isinstance(stored.get("task"), dict):
-        raise ValueError("it does not say which task it is of.")
-    rows = stored.get("rows")
+    task, rows = (stored.get(name) if isinstance(stored, dict) else None for name in ("task", "rows"))
+    if not isinstance(task, dict):
+        raise ValueError(f"{path} does not say which task it is of.")
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise ValueError("it has no rows of results.")
-    return [{**stored["task"], **row} for row in rows]
+        raise ValueError(f"{path} has no rows of results.")
+    return task, rows
+
+
+def _rows_of(path: Path) -> list[dict[str, Any]]:
+    task, rows = read_task(path)
+    return [{**task, **row} for row in rows]
 
 
 def _checked(frame: pd.DataFrame, names: Sequence[str], numbers: Sequence[str]) -> pd.DataFrame:

@@ -99,7 +99,7 @@ def _reading(found: ScreeningPlot, target: str) -> tuple[str, ...]:
     return (
         f"m: how much of a column the other columns explain. k: how much they explain of what {target} leaves of it. "
         f"share: of all that can be explained of the column, how much {target} explains alone.",
-        f"A column is dropped (follows the label) if the others predict it, it matters to {target} beside them, k/m is "
+        f"A column is dropped (follows the label) if the others predict it, it matters to {target} even so, k/m is "
         f"below {found.ratio_threshold:g} and its share is above {found.share_threshold:g}; only if the columns that "
         f"stay behave like causes of {target}; and only if resampling the rows confirms it. Otherwise all are kept. "
         "Points are drawn as they are before any column is dropped.",

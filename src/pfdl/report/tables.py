@@ -59,12 +59,18 @@ class Number:
         """What follows the ±; empty where there is none."""
         return "" if self.error is None or math.isnan(self.error) else f"{self.error:.{self.digits}f}"
 
+    def __str__(self) -> str:
+        return f"{self.printed} ± {self.printed_error}" if self.printed_error else self.printed
+
 
 @dataclass(frozen=True)
 class Missing:
     """A cell without a figure: a dash to the eye, and to a screen reader the reason."""
 
     reason: str = "not run"
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 Cell = str | Number | Missing
@@ -96,7 +102,7 @@ class Table:
         rows: Lines.
         note: A remark below it.
         error_name: What follows a ±, for the CSV file, which has a column for it.
-        wide: Whether cells that are not numbers are words that may wrap, rather than figures as somebody printed them.
+        wide: Whether cells that are not numbers are words that may wrap, rather than published figures.
 
     Raises:
         ValueError: If a row has more or fewer cells than there are columns.

@@ -7,7 +7,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from pfdl.report.blocks import Glance
-from pfdl.report.tables import Cell, Missing
 
 WIDTH = 100
 
@@ -22,14 +21,6 @@ def print_glance(title: str, glance: Glance) -> None:
     for name in glance.table.columns:
         table.add_column(escape(name), justify="right")
     for row in glance.table.rows:
-        table.add_row(escape(row.header), *(escape(_words(cell)) for cell in row.cells))
+        table.add_row(escape(row.header), *(escape(str(cell)) for cell in row.cells))
     console.print(table)
     console.print(escape(glance.sentence) + "\n", highlight=False)
-
-
-def _words(cell: Cell) -> str:
-    if isinstance(cell, str):
-        return cell
-    if isinstance(cell, Missing):
-        return cell.reason
-    return f"{cell.printed} ± {cell.printed_error}" if cell.printed_error else cell.printed

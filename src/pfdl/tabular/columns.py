@@ -11,18 +11,7 @@ from numpy.typing import NDArray
 from pfdl.tabular.environments import compare_environments
 from pfdl.tabular.moments import Moments, independent_columns
 from pfdl.tabular.safety import SafetyNet, screen_safely
-from pfdl.tabular.screening import (
-    CHANGES,
-    CONSTANT,
-    FOLLOWS_LABEL,
-    IDENTIFIER,
-    KEPT,
-    NEAR_COPY,
-    Decomposer,
-    Rules,
-    Screening,
-    linear_decomposer,
-)
+from pfdl.tabular.screening import CHANGES, CONSTANT, FOLLOWS_LABEL, IDENTIFIER, KEPT, NEAR_COPY, Rules, Screening
 
 FloatArray = NDArray[np.float64]
 
@@ -39,7 +28,6 @@ def screen_table(
     goal: int = 1,
     protected: NDArray[np.bool_] | None = None,
     identifiers: NDArray[np.bool_] | None = None,
-    decompose: Decomposer = linear_decomposer,
     rules: Rules | None = None,
     net: SafetyNet | None = None,
 ) -> Screening:
@@ -60,16 +48,7 @@ def screen_table(
     aside = copies | identifiers
     independent, combination = independent_columns(np.where(aside, 0.0, X) if aside.any() else X, weight)
     core = X if len(independent) == p else X[:, independent]
-    found = screen_safely(
-        core,
-        label,
-        weight,
-        goal=goal,
-        protected=protected[independent],
-        decompose=decompose,
-        rules=rules,
-        net=net,
-    )
+    found = screen_safely(core, label, weight, goal=goal, protected=protected[independent], rules=rules, net=net)
     if core is X:
         return found
     decision = np.full(p, KEPT, dtype=object)

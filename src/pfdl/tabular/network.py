@@ -14,8 +14,8 @@ from torch import Tensor
 
 from pfdl.decorrelation.decomposition import FeatureDecomposition
 from pfdl.decorrelation.functional import decomposition_loss
+from pfdl.tabular.evidence import Unexplained, linear_decomposer
 from pfdl.tabular.moments import Moments
-from pfdl.tabular.screening import Unexplained, linear_decomposer
 from pfdl.tabular.walk import set_gradients
 
 FloatArray = NDArray[np.float64]

@@ -22,7 +22,7 @@ class ScreeningPlot:
         frame: One row per column of the table, as `SelectionScreen.explain` returns it.
         verdict: The outcome in a sentence.
         ratio_threshold: Slope of the line k/m below which a column is a candidate to be dropped.
-        share_threshold: What its share must exceed besides.
+        share_threshold: What its share must exceed as well.
         rows: Rows of the table.
     """
 

@@ -79,7 +79,7 @@ def read_table(path: str | Path, target: str) -> TableFile:
         )
     if whole.shape[1] < 2 or len(whole) < 2 or whole[target].nunique() < 2:
         raise ValueError(
-            f"of {path}, {len(whole)} complete rows and {whole.shape[1] - 1} numeric columns beside {target!r} are "
+            f"of {path}, {len(whole)} complete rows and {whole.shape[1] - 1} numeric columns besides {target!r} are "
             "left (or the target never changes); that is too little to judge."
         )
     return TableFile(whole.drop(columns=target), whole[target], tuple(notes), separator)

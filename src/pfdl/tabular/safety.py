@@ -13,16 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfdl.tabular.moments import Moments
-from pfdl.tabular.screening import (
-    KEPT,
-    Decomposer,
-    Outcome,
-    Rules,
-    Screening,
-    drop,
-    linear_decomposer,
-    screen,
-)
+from pfdl.tabular.screening import KEPT, Outcome, Rules, Screening, drop, screen
 
 FloatArray = NDArray[np.float64]
 
@@ -56,7 +47,6 @@ def screen_safely(
     *,
     goal: int = 1,
     protected: NDArray[np.bool_] | None = None,
-    decompose: Decomposer = linear_decomposer,
     rules: Rules | None = None,
     net: SafetyNet | None = None,
 ) -> Screening:
@@ -68,13 +58,12 @@ def screen_safely(
         weight: weight of each row.
         goal: how many of the functions, from the first on, are the label that is to be explained.
         protected: mask of columns that are never dropped.
-        decompose: how the columns are predicted from each other.
         rules: when a column is dropped.
         net: when that is believed.
     """
     rules, net = rules or Rules(), net or SafetyNet()
     protected = np.zeros(X.shape[1], dtype=bool) if protected is None else protected
-    found = screen(X, label, weight, protected=protected, decompose=decompose, rules=rules)
+    found = screen(X, label, weight, protected=protected, rules=rules)
     if not found.suspect.any():
         return found
     moments = Moments.of(X, label, weight)
@@ -83,12 +72,12 @@ def screen_safely(
         return _keep_all(found, Outcome.EXACT)
     if found.outcome is not Outcome.SELECTION:
         return found
-    found = replace(found, survival=_survival(X, label, weight, protected, decompose, rules, net))
+    found = replace(found, survival=_survival(X, label, weight, protected, rules, net))
     stable = found.followers & (found.survival >= net.least_survival)
     if not stable.any():
         return _keep_all(found, Outcome.UNSTABLE)
     if (stable != found.followers).any():
-        found = drop(found, stable, X, label, moments, protected=protected, decompose=decompose, rules=rules)
+        found = drop(found, stable, X, label, moments, protected=protected, rules=rules)
     found = replace(found, explained_by_kept=explained_share(moments, ~stable, goal))
     if found.outcome is Outcome.SELECTION and found.explained_by_kept < net.least_explained * found.explained:
         return _keep_all(found, Outcome.COSTLY)
@@ -109,21 +98,13 @@ def _survival(
     label: FloatArray,
     weight: FloatArray | None,
     protected: NDArray[np.bool_],
-    decompose: Decomposer,
     rules: Rules,
     net: SafetyNet,
 ) -> FloatArray:
     counts = np.zeros(X.shape[1])
     for rows in _halves(len(X), net):
-        part = screen(
-            X[rows],
-            label[rows],
-            None if weight is None else weight[rows],
-            protected=protected,
-            decompose=decompose,
-            rules=rules,
-        )
-        counts += part.followers
+        of_rows = None if weight is None else weight[rows]
+        counts += screen(X[rows], label[rows], of_rows, protected=protected, rules=rules).followers
     return counts / net.resamples
 
 

@@ -2,151 +2,24 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn import get_config
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neural_network import MLPRegressor
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from pfdl._internal.fitting import all_or_nothing
-from pfdl.tabular.explained import ExplainedScreening
 from pfdl.tabular.selector import SelectionScreen
-from pfdl.tabular.validation import check_rows, check_table
+from pfdl.tabular.validation import check_table
+from pfdl.tabular.wrapping import ScreenedEstimator, fitted_has
 
 FloatArray = NDArray[np.float64]
-Self = TypeVar("Self", bound="_Screened")
-
-
-def _fitted_has(name: str) -> Any:
-    def check(model: _Screened) -> bool:
-        return hasattr(getattr(model, "estimator_", None) or model._base(), name)
-
-    return check
-
-
-class _Screened(ExplainedScreening, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """Screen the columns, then fit an estimator to those that were kept."""
-
-    estimator: Any
-    screen: SelectionScreen | None
-    screen_: SelectionScreen
-    estimator_: Any
-
-    @all_or_nothing
-    def fit(self: Self, /, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, **fit_params: Any) -> Self:
-        """Screen the columns X of shape (n, p) by a label y of shape (n,), and fit the estimator to the kept ones.
-
-        With scikit-learn's metadata routing the estimator gets what it requests, as a step of a pipeline does, and the
-        screen what is requested of this object: ``ScreenedRegressor(Ridge().set_fit_request(sample_weight=True))
-        .set_fit_request(sample_weight=True, groups=True)``.
-
-        Args:
-            X: The columns.
-            y: The label.
-            sample_weight: Weight of each row, for the screen and the estimator. If the estimator is a pipeline, each of
-                its steps that takes weights gets them.
-            groups: Environment of each row, for the screen; see `SelectionScreen.fit`.
-            **fit_params: Passed on to the ``fit`` of the estimator.
-        """
-        table, label = self._check(X, y)
-        params = self._params_of_estimator(sample_weight, groups, fit_params)
-        screen = SelectionScreen() if self.screen is None else clone(self.screen)
-        if screen.target == "auto":
-            screen.set_params(target=self._target)
-        self.screen_ = screen.fit(X, label, sample_weight=sample_weight, groups=groups)
-        self._fit_estimator(table, label, params)
-        return self
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Predict y for the rows of X."""
-        kept = self._kept_columns(X)
-        predicted: NDArray[Any] = self.estimator_.predict(kept)
-        return predicted
-
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Return the names of the columns that were kept."""
-        names: NDArray[Any] = self._fitted_screen().get_feature_names_out(input_features)
-        return names
-
-    @property
-    def kept_(self) -> NDArray[np.bool_]:
-        """Mask of the columns in use."""
-        mask: NDArray[np.bool_] = self._fitted_screen().get_support()
-        return mask
-
-    def get_metadata_routing(self) -> MetadataRouter:
-        """Return who gets ``sample_weight``, ``groups`` and the like: this object (for the screen) and the estimator.
-
-        Returns:
-            scikit-learn's description of it.
-        """
-        mapping = MethodMapping().add(caller="fit", callee="fit")
-        return MetadataRouter(owner=self).add_self_request(self).add(estimator=self._base(), method_mapping=mapping)
-
-    def _base(self) -> Any:
-        """Return the estimator that is to be fitted."""
-        return self._default() if self.estimator is None else clone(self.estimator)
-
-    @property
-    @abstractmethod
-    def _target(self) -> str:
-        """What kind of label the screen is told to expect."""
-
-    @abstractmethod
-    def _check(self, X: Any, y: Any) -> tuple[FloatArray, Any]:
-        """Validate X and y for ``fit``."""
-
-    @abstractmethod
-    def _default(self) -> Any:
-        """Return the estimator that is fitted if the user gives none."""
-
-    def _fit_estimator(self, table: FloatArray, label: Any, params: dict[str, Any]) -> None:
-        self.estimator_ = self._base().fit(table[:, self.screen_.get_support()], label, **params)
-
-    def _params_of_estimator(self, sample_weight: Any, groups: Any, fit_params: dict[str, Any]) -> dict[str, Any]:
-        if get_config()["enable_metadata_routing"]:
-            known = {"sample_weight": sample_weight, "groups": groups}
-            given = {name: value for name, value in known.items() if value is not None}
-            routed: dict[str, Any] = process_routing(self, "fit", **given, **fit_params).estimator.fit
-            return routed
-        if sample_weight is None:
-            return fit_params
-        return {**_weights_for(self._base(), sample_weight), **fit_params}
-
-    def _fitted_screen(self) -> SelectionScreen:
-        check_is_fitted(self)
-        return self.screen_
-
-    def _kept_columns(self, X: Any) -> FloatArray:
-        check_is_fitted(self)
-        kept: FloatArray = check_rows(self, X)[:, self.screen_.get_support()]
-        return kept
-
-
-def _weights_for(estimator: Any, sample_weight: Any) -> dict[str, Any]:
-    """Return the arguments by which ``fit`` of an estimator, or of each step of a pipeline, gets the weights."""
-    steps = estimator.steps if isinstance(estimator, Pipeline) else [("", estimator)]
-    last = steps[-1][1]
-    if not has_fit_parameter(last, "sample_weight"):
-        raise TypeError(
-            f"{type(last).__name__} takes no sample_weight; fit without, or choose another estimator. (Nested "
-            "estimators get weights by scikit-learn's metadata routing.)"
-        )
-    return {
-        f"{name}__sample_weight" if name else "sample_weight": sample_weight
-        for name, step in steps
-        if has_fit_parameter(step, "sample_weight")
-    }
 
 
 def _requesting_weights(estimator: Any) -> Any:
@@ -156,7 +29,7 @@ def _requesting_weights(estimator: Any) -> Any:
     return estimator
 
 
-class ScreenedRegressor(RegressorMixin, _Screened):  # type: ignore[misc]
+class ScreenedRegressor(RegressorMixin, ScreenedEstimator):  # type: ignore[misc]
     """Regressor on the columns that `SelectionScreen` keeps.
 
     Where nothing points to a selection of the rows, all columns are kept and the result is that of the estimator alone.
@@ -257,7 +130,7 @@ class ScreenedRegressor(RegressorMixin, _Screened):  # type: ignore[misc]
         return np.hstack([kept, expected.reshape(len(kept), -1)])
 
 
-class ScreenedClassifier(ClassifierMixin, _Screened):  # type: ignore[misc]
+class ScreenedClassifier(ClassifierMixin, ScreenedEstimator):  # type: ignore[misc]
     """Classifier on the columns that `SelectionScreen` keeps.
 
     The class enters the screening through its indicators. A class tells less than a number, so selection leaves weaker
@@ -281,14 +154,14 @@ class ScreenedClassifier(ClassifierMixin, _Screened):  # type: ignore[misc]
         self.estimator = estimator
         self.screen = screen
 
-    @available_if(_fitted_has("predict_proba"))  # type: ignore[untyped-decorator]
+    @available_if(fitted_has("predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> FloatArray:
         """Predict class probabilities, of shape (n, classes)."""
         kept = self._kept_columns(X)
         probability: FloatArray = self.estimator_.predict_proba(kept)
         return probability
 
-    @available_if(_fitted_has("decision_function"))  # type: ignore[untyped-decorator]
+    @available_if(fitted_has("decision_function"))  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> FloatArray:
         """Return the decision function of the estimator."""
         kept = self._kept_columns(X)

@@ -6,16 +6,8 @@ causes of y leave different marks on the correlations among the columns:
 * given y, an effect has little left in common with the other columns: y alone says most of what can be said about it;
 * given y, the causes of y correlate *more*: they collide in y, so knowing y and one cause tells about the others.
 
-Three residual variances per column j carry all of it (F: the columns already dropped):
-
-* v(F), v(F, y): what F alone, F and y, leave unexplained;
-* v(rest), v(rest, y): what all other columns, without and with y, leave unexplained.
-
-    m = 1 − v(rest)/v(F)                       how much the other columns tell about j
-    k = 1 − v(rest, y)/v(F, y)                 the same, once y is known
-    share = (v(F) − v(F, y)) / (v(F) − v(rest, y))   of all that can be told about j, how much y tells alone
-
-This is the label-conditional decomposition: an extension of this project, not part of the PFDL paper.
+:mod:`pfdl.tabular.evidence` measures both. This is the label-conditional decomposition: an extension of this project,
+not part of the PFDL paper.
 """
 
 from __future__ import annotations
@@ -23,17 +15,16 @@ from __future__ import annotations
 import enum
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from pfdl.tabular.environments import Environments
-from pfdl.tabular.moments import Moments, precision_diagonal
+from pfdl.tabular.evidence import Decomposer, Evidence, Given, linear_decomposer
+from pfdl.tabular.moments import Moments
 
 FloatArray = NDArray[np.float64]
-IndexArray = NDArray[np.intp]
 
 # A little is forgiven: where other columns cause the causes, collision adds only a percent or two to what they share.
 _COLLISION = 0.98
@@ -68,7 +59,8 @@ class Rules:
         least_m: a column is judged only if the others explain at least this share of it: of a column that they hardly
             explain, the label tells most whatever it is.
         least_left: columns that must be left. With two, R's table of the movements of seals would lose a column (the
-            latitude to be predicted, ``delta_long`` dropped) though nobody selected its rows.
+            latitude to be predicted, ``delta_long`` dropped) though its rows were not selected.
+        decompose: how the columns are predicted from each other.
     """
 
     alpha: float = 0.01
@@ -76,40 +68,7 @@ class Rules:
     ratio_threshold: float = 0.6
     least_m: float = 0.15
     least_left: int = 3
-
-
-@dataclass(frozen=True)
-class Unexplained:
-    """Residual variance of every (standardised) column given all the others, without and with the label.
-
-    ``rows`` and ``inputs`` are the rows the variances were measured on and the inputs they were fitted with on those
-    same rows (0 where they were measured on rows held out from the fit).
-    """
-
-    without_label: FloatArray
-    with_label: FloatArray
-    rows: float
-    inputs: int
-
-
-class Decomposer(Protocol):
-    """Measures how much of each column the others explain."""
-
-    def __call__(self, X: FloatArray, label: FloatArray, moments: Moments) -> Unexplained:
-        """Return the residual variances of the columns of X, scaled to variance 1 as in ``moments``."""
-        ...
-
-
-def linear_decomposer(X: FloatArray, label: FloatArray, moments: Moments) -> Unexplained:
-    """Decompose with least squares, for all columns at once, from one inverse covariance matrix."""
-    columns = np.arange(moments.num_columns)
-    return Unexplained(
-        without_label=moments.unbias(len(columns) - 1) / precision_diagonal(moments.covariance(columns)),
-        with_label=moments.unbias(len(columns) - 1 + len(moments.label))
-        / precision_diagonal(moments.covariance(columns, given=moments.label)),
-        rows=moments.rows,
-        inputs=len(columns) - 1,
-    )
+    decompose: Decomposer = linear_decomposer
 
 
 @dataclass(frozen=True)
@@ -165,7 +124,6 @@ def screen(
     weight: FloatArray | None = None,
     *,
     protected: NDArray[np.bool_] | None = None,
-    decompose: Decomposer = linear_decomposer,
     rules: Rules | None = None,
 ) -> Screening:
     """Find the columns that follow the label in one sample, without the safety net.
@@ -175,7 +133,6 @@ def screen(
         label: functions of the label with full column rank, of shape (n, d).
         weight: weight of each row.
         protected: mask of columns that are never dropped.
-        decompose: how the columns are predicted from each other.
         rules: when a column is dropped.
 
     Returns:
@@ -189,7 +146,7 @@ def screen(
     moments = Moments.of(X, label, weight)
     if not label.shape[1] or p < 2 or moments.rows < 2 * (p + label.shape[1]) + 10:
         return nothing_found(p, Outcome.TOO_SMALL if label.shape[1] else Outcome.CONSTANT_LABEL, moments.rows)
-    table = _Evidence(moments, decompose(X, label, moments), rules.alpha)
+    table = Evidence(moments, rules.decompose(X, label, moments), rules.alpha)
     first = table.given([])
     dropped, share = _drop_followers(table, first, rules, protected)
     found = Screening(
@@ -208,7 +165,7 @@ def screen(
     judged = first.correlated & table.relevant & (first.m >= rules.least_m)
     if (judged & (share > rules.share_threshold) & ~protected & ~found.suspect).any():
         return replace(found, outcome=Outcome.AMBIGUOUS)
-    return drop(found, found.suspect, X, label, moments, protected=protected, decompose=decompose, rules=rules)
+    return drop(found, found.suspect, X, label, moments, protected=protected, rules=rules)
 
 
 def drop(
@@ -219,7 +176,6 @@ def drop(
     moments: Moments,
     *,
     protected: NDArray[np.bool_],
-    decompose: Decomposer,
     rules: Rules,
 ) -> Screening:
     """Drop followers of the label if enough columns are left and these behave like causes of it."""
@@ -227,7 +183,7 @@ def drop(
     if len(kept) < rules.least_left:
         return replace(found, decision=np.full(len(followers), KEPT, dtype=object), outcome=Outcome.FEW_LEFT)
     of_kept = moments.subset(kept)
-    table = _Evidence(of_kept, decompose(X[:, kept], label, of_kept), rules.alpha)
+    table = Evidence(of_kept, rules.decompose(X[:, kept], label, of_kept), rules.alpha)
     rest, causes = table.given([]), table.relevant
     # Causes collide in the label, at least two that are quantities: they have more in common once it is known.
     if (causes & ~_two_valued(X[:, kept])).sum() < 2 or rest.k[causes].sum() <= _COLLISION * rest.m[causes].sum():
@@ -263,7 +219,7 @@ def nothing_found(p: int, outcome: Outcome, rows: float) -> Screening:
 
 
 def _drop_followers(
-    table: _Evidence, first: _Given, rules: Rules, protected: NDArray[np.bool_]
+    table: Evidence, first: Given, rules: Rules, protected: NDArray[np.bool_]
 ) -> tuple[list[int], FloatArray]:
     """Drop the clearest follower of the label, look again given what was dropped, until none is left.
 
@@ -283,55 +239,3 @@ def _drop_followers(
             return dropped, share
         dropped.append(int(candidates[np.argmax(share[candidates])]))
         now = table.given(dropped)
-
-
-@dataclass(frozen=True)
-class _Given:
-    """m, k and share of every column, given the columns already dropped, and the tests of m > 0 and k > 0."""
-
-    m: FloatArray
-    k: FloatArray
-    share: FloatArray
-    correlated: NDArray[np.bool_]
-    collides: NDArray[np.bool_]
-
-
-class _Evidence:
-    def __init__(self, moments: Moments, unexplained: Unexplained, alpha: float) -> None:
-        self.moments = moments
-        self.unexplained = unexplained
-        self.level = alpha / moments.num_columns
-        #: p-value of "given all other columns, this one and the label have nothing to tell each other"
-        self.relevance = self._p_value(
-            unexplained.without_label, unexplained.with_label, added_inputs=len(moments.label), inputs_of_label=True
-        )
-        self.relevant = self.relevance < self.level
-
-    def given(self, dropped: list[int]) -> _Given:
-        label = self.moments.label
-        v_f = self.moments.residual_variance(np.array(dropped, dtype=np.intp))
-        v_fy = self.moments.residual_variance(np.concatenate([np.array(dropped, dtype=np.intp), label]))
-        v_rest, v_rest_y = self.unexplained.without_label, self.unexplained.with_label
-        told = np.maximum(v_f - v_rest_y, np.finfo(float).tiny)
-        others = max(self.unexplained.inputs - len(dropped), 1)
-        return _Given(
-            m=1.0 - v_rest / v_f,
-            k=1.0 - v_rest_y / v_fy,
-            share=np.clip((v_f - v_fy) / told, 0.0, 1.0),
-            correlated=self._p_value(v_f, v_rest, others, inputs_of_label=False) < self.level,
-            collides=self._p_value(v_fy, v_rest_y, others, inputs_of_label=True) < self.level,
-        )
-
-    def _p_value(
-        self, smaller: FloatArray, larger: FloatArray, added_inputs: int, *, inputs_of_label: bool
-    ) -> FloatArray:
-        """Test by F that the larger model explains no more than the smaller; both as unbiased residual variances."""
-        if self.unexplained.inputs:
-            freedom = self.unexplained.rows - 1 - self.unexplained.inputs
-            freedom -= len(self.moments.label) if inputs_of_label else 0
-            gain = smaller * (freedom + added_inputs) - larger * freedom
-        else:  # measured on held-out rows, where a gain is a gain however many inputs it took
-            freedom, added_inputs = self.unexplained.rows - 1, 1
-            gain = (smaller - larger) * freedom
-        p_value: FloatArray = stats.f.sf(np.maximum(gain, 0.0) / added_inputs / larger, added_inputs, freedom)
-        return p_value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,7 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.preprocessing import LabelEncoder
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_consistent_length,
-    check_is_fitted,
-    column_or_1d,
-)
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, column_or_1d
 
 from pfdl._internal.fitting import all_or_nothing
 from pfdl.tabular.columns import compare_table, identifying_columns, screen_table
@@ -24,7 +20,7 @@ from pfdl.tabular.explained import ExplainedScreening
 from pfdl.tabular.label import class_functions, number_functions
 from pfdl.tabular.network import NetworkTraining
 from pfdl.tabular.safety import SafetyNet
-from pfdl.tabular.screening import Rules, linear_decomposer
+from pfdl.tabular.screening import Rules
 from pfdl.tabular.validation import check_rows, check_table, column_names
 
 FloatArray = NDArray[np.float64]
@@ -124,9 +120,8 @@ class SelectionScreen(ExplainedScreening, SelectorMixin, BaseEstimator):  # type
             goal=goal,
             protected=self._protected(),
             identifiers=identifying_columns(X, column_names(self)),
-            decompose=self._training() if self.decomposition == "network" else linear_decomposer,
-            rules=Rules(self.alpha, self.share_threshold, self.ratio_threshold),
-            net=SafetyNet(self.resamples, seed=int(check_random_state(self.random_state).randint(2**31 - 1))),
+            rules=self._rules(),
+            net=SafetyNet(self.resamples, seed=self._seed()),
         )
         if groups is not None:
             groups = column_or_1d(np.asarray(groups)).astype(object)
@@ -190,9 +185,14 @@ class SelectionScreen(ExplainedScreening, SelectorMixin, BaseEstimator):  # type
                 raise ValueError(f"keep holds {column!r}; give names of columns, or positions below {len(names)}.")
         return protected
 
-    def _training(self) -> NetworkTraining:
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        return NetworkTraining(tuple(self.hidden), self.max_steps, seed)
+    def _rules(self) -> Rules:
+        rules = Rules(self.alpha, self.share_threshold, self.ratio_threshold)
+        if self.decomposition == "linear":
+            return rules
+        return replace(rules, decompose=NetworkTraining(tuple(self.hidden), self.max_steps, self._seed()))
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -18,11 +18,6 @@ class EffectiveSampleSizeWarning(UserWarning):
     """A fit under learnt weights cannot be trusted: they rest on few rows, or it is worse than the mean of y."""
 
 
-def effective_sample_size(weight: NDArray[np.float64]) -> float:
-    """Return Kish's effective sample size, (Σw)² / Σw²: as many rows of equal weight would be worth as much."""
-    return effective_rows(weight)
-
-
 class WeightedLeastSquares(LinearRegressorBase):
     """What DWR and SRDO have in common: least squares under learnt weights, with a warning where these mislead it."""
 
@@ -31,7 +26,7 @@ class WeightedLeastSquares(LinearRegressorBase):
     def _fit_under(self, weight: NDArray[np.float64], X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
         """Fit under the weights; warn if they are worth few rows, or the fit is worse than the mean of y."""
         self.sample_weight_ = weight / weight.mean()
-        self.effective_sample_size_ = effective_sample_size(self.sample_weight_)
+        self.effective_sample_size_ = effective_rows(self.sample_weight_)
         linear = LinearRegression(fit_intercept=self.fit_intercept).fit(X, y, sample_weight=self.sample_weight_)
         self.coef_, self.intercept_ = linear.coef_, linear.intercept_
         name, rows = type(self).__name__.removesuffix("Regressor"), len(weight)

@@ -55,7 +55,7 @@ def _verdict_of_sample(found: Screening, names: Sequence[str]) -> str:
     if found.outcome is Outcome.SELECTION:
         followers = [name for name, made in zip(names, found.decision, strict=True) if made == FOLLOWS_LABEL]
         isolated = [name for name, made in zip(names, found.decision, strict=True) if made == ISOLATED]
-        more = f" {listed(isolated)} went as well, as {'they add' if len(isolated) > 1 else 'it adds'} nothing."
+        more = f" {listed(isolated)} {'were' if len(isolated) > 1 else 'was'} left out too, and would add nothing."
         more = more if isolated else ""
         one = len(followers) == 1
         return (
@@ -140,7 +140,7 @@ def _why(found: Screening, j: int) -> str:
     if math.isnan(found.m[j]):
         if found.outcome in (Outcome.TOO_SMALL, Outcome.CONSTANT_LABEL):
             return "Not judged."
-        return "It can be computed from other columns and shares their fate."
+        return "It can be computed from other columns, and is kept or left out with them."
     figures = (
         f"The other columns explain {_percent(found.m[j])} of it, {_percent(found.k[j])} once the label is known; of "
         f"what can be explained the label alone explains {_percent(found.share[j])}."
@@ -148,13 +148,13 @@ def _why(found: Screening, j: int) -> str:
     if decision == FOLLOWS_LABEL:
         return f"It behaves like an effect of the label. {figures}"
     if decision == ISOLATED:
-        return f"Beside the kept columns it adds nothing to the prediction. {figures}"
+        return f"Given the kept columns, it adds nothing to the prediction. {figures}"
     if found.environments is not None and decision in (KEPT, CHANGES):
         change = found.environments.changes[j]
         words = "differs" if change < _NOTEWORTHY else "does not differ noticeably"
         return f"Its relation to the label {words} between environments (p = {change:.2g}). {figures}"
     if found.suspect[j]:
-        return f"It looked as if selected by the label, but that did not stand up. {figures}"
+        return f"It looked as if selected by the label, but that was not confirmed. {figures}"
     return f"It does not behave like an effect of the label. {figures}"
 
 

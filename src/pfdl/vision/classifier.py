@@ -18,11 +18,11 @@ from torch.nn import functional as F
 from pfdl._internal.modules import AtomicModule
 from pfdl._internal.processes import world_size
 from pfdl._internal.validation import check_choice, check_count
-from pfdl.contexts import worst_group_accuracy
+from pfdl.contexts import group_accuracy, worst_group_accuracy
 from pfdl.objectives import Objective, make_objective
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.features import attach
-from pfdl.vision.metrics import ACCURACY, WORST_CLASS, WORST_GROUP, RunningMeans, of_all_processes
+from pfdl.vision.metrics import ACCURACY, GROUP_AVERAGE, WORST_CLASS, WORST_GROUP, RunningMeans, of_all_processes
 from pfdl.vision.pixels import AUGMENTATIONS, normalise
 from pfdl.vision.sharding import is_sharded, shard, share_buffers
 
@@ -40,8 +40,8 @@ class ImageClassifier(AtomicModule, LightningModule):
 
     Logged at the end of each epoch: ``train_loss``, ``train_accuracy``, ``effective_sample_size`` (of a batch, under
     the objective's weighting), ``val_loss``, ``val_accuracy``, ``val_worst_class`` and, where the contexts of the
-    validation images are known or inferred, ``val_worst_group``; and what the penalties report, such as PFDL's
-    ``L_g``, ``L_decorr`` and ``R2`` of g.
+    validation images are known or inferred, ``val_worst_group`` and ``val_average_over_groups``; and what the penalties
+    report, such as PFDL's ``L_g``, ``L_decorr`` and ``R2`` of g.
 
     Args:
         backbone: A name for :func:`pfdl.vision.backbones.make_backbone`, or a classifier of your own.
@@ -231,10 +231,13 @@ class ImageClassifier(AtomicModule, LightningModule):
             WORST_CLASS: worst_group_accuracy(predictions, labels, torch.zeros_like(labels)),
         }
         if bool((contexts >= 0).all()):
-            found[WORST_GROUP] = worst_group_accuracy(predictions, labels, contexts)
+            groups = group_accuracy(predictions, labels, contexts)
+            found |= {WORST_GROUP: groups.worst_group.accuracy, GROUP_AVERAGE: groups.average_over_groups}
         for name, value in found.items():
             number = torch.as_tensor(value, device=self.device, dtype=torch.float32)
-            self.log(name, number, prog_bar=name != WORST_CLASS, batch_size=len(labels), sync_dist=True)
+            self.log(
+                name, number, prog_bar=name not in (WORST_CLASS, GROUP_AVERAGE), batch_size=len(labels), sync_dist=True
+            )
         self._log_epoch()
 
     def configure_optimizers(self) -> Any:

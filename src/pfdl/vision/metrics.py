@@ -12,8 +12,12 @@ from torch.utils.data.distributed import DistributedSampler
 from pfdl._internal.processes import gather_objects, world_size
 
 ACCURACY, WORST_CLASS, WORST_GROUP = "val_accuracy", "val_worst_class", "val_worst_group"
+GROUP_AVERAGE = "val_average_over_groups"
 SELECTIONS = {"accuracy": ACCURACY, "worst-class": WORST_CLASS, "worst-group": WORST_GROUP}
 """What can decide which epoch is kept, and the name under which it is logged."""
+
+TIE_BREAKERS = {WORST_CLASS: ACCURACY, WORST_GROUP: GROUP_AVERAGE}
+"""What decides between epochs that are equal in that: the worst of small groups is often at 0 in every epoch."""
 
 
 class RunningMeans:

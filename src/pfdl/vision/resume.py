@@ -23,6 +23,7 @@ from pfdl._internal.state import load_state, save_state
 from pfdl.vision.checkpoint import WEIGHTS, check_weights, save_weights
 from pfdl.vision.classifier import ImageClassifier
 from pfdl.vision.loading import ResumableLoader
+from pfdl.vision.metrics import TIE_BREAKERS
 from pfdl.vision.sharding import load_module, load_optimizer, whole
 from pfdl.vision.stopping import StopRequest, TrainingStoppedError
 
@@ -133,7 +134,8 @@ class ResumeCallback(Checkpoint):
         model: The module that is trained; its backbone's weights are the product.
         folder: Where ``resume.safetensors``, ``model.safetensors`` (the weights) and ``metrics.csv`` go.
         seed: Of all that training draws.
-        monitor: The logged number whose highest value marks the best weights; with None the last ones are kept.
+        monitor: The logged number whose highest value marks the best weights, see ``TIE_BREAKERS`` for equal ones; with
+            None the last weights are kept.
         patience: Stop when so many epochs have not improved the monitored number; None never does.
         stop: What listens for signals.
         report: Called with the row of each epoch that ends, and the number of seconds it took.
@@ -221,12 +223,10 @@ class ResumeCallback(Checkpoint):
                 f"training diverged in epoch {trainer.current_epoch + 1}: {wrong[0]} is {logged[wrong[0]]}; try a "
                 "smaller learning rate."
             )
-        score = logged.get(self.monitor) if self.monitor is not None else None
-        is_best = self.monitor is None or (score is not None and (self.best_score is None or score > self.best_score))
-        if is_best:
-            self.best_score = score
-            self._keep(whole(self.model.backbone.state_dict()))
         self.history.append({"epoch": trainer.current_epoch, "learning_rate": self._learning_rate, **logged})
+        if self.monitor is None or (self.monitor in logged and self._epochs_since_best() == 0):
+            self.best_score = logged.get(self.monitor) if self.monitor is not None else None
+            self._keep(whole(self.model.backbone.state_dict()))
         from_first(self._write_epoch)
         if self.patience is not None and self._epochs_since_best() >= self.patience:
             trainer.should_stop = True
@@ -257,7 +257,12 @@ class ResumeCallback(Checkpoint):
             self._weights_are_saved = True
 
     def _epochs_since_best(self) -> int:
-        scores = [row[self.monitor] for row in self.history if self.monitor in row] if self.monitor else []
+        tie_breaker = TIE_BREAKERS.get(self.monitor or "", "")
+        scores = [
+            (row[self.monitor], row.get(tie_breaker, 0.0))
+            for row in self.history
+            if self.monitor and self.monitor in row
+        ]
         return len(scores) - 1 - scores.index(max(scores)) if scores else 0
 
     def _save(self, trainer: Trainer, epoch: int, *, batch: int, finished: bool = False) -> None:

@@ -24,25 +24,6 @@ both_sharings = pytest.mark.parametrize("sharing", ["indexed", "strict"])
 both_activations = pytest.mark.parametrize("activation", ["relu", "gelu"])
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_interpreter():
-    """Let Triton patch its language once for each module instead of at every call of a function inside a kernel."""
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        if INTERPRETING:
-            from triton.runtime.interpreter import InterpretedFunction
-
-            patch_and_call, patched = InterpretedFunction.__call__, set()
-
-            def call(self, *args, **kwargs):
-                if self.fn.__module__ in patched:
-                    return self.rewrite()(*args, **kwargs)
-                patched.add(self.fn.__module__)
-                return patch_and_call(self, *args, **kwargs)
-
-            monkeypatch.setattr(InterpretedFunction, "__call__", call)
-        yield
-
-
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
     """In the interpreter the number of tiles and of features in a block is what takes time."""

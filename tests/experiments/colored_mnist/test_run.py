@@ -43,7 +43,7 @@ def tiny(key, steps, width=4):
 
 
 def test_every_row_is_trained_and_kept(short_rows, tmp_path):
-    results = run(replace(TINY, rows=tuple(ROWS)), tmp_path, folder=None, device="cpu")
+    results = run(replace(TINY, rows=tuple(ROWS)), tmp_path, folder=None)
     assert results["row"].unique().tolist() == list(ROWS)
     assert (results.groupby("row")["restart"].apply(list).map(tuple) == (0, 1)).all()
     assert (results["step"] == 2).all()
@@ -60,7 +60,7 @@ def test_every_row_is_trained_and_kept(short_rows, tmp_path):
 
 
 def test_a_killed_run_goes_on_with_what_is_missing_and_ends_the_same(short_rows, tmp_path, monkeypatch):
-    whole = run(TINY, tmp_path / "whole", folder=None, device="cpu")
+    whole = run(TINY, tmp_path / "whole", folder=None)
     trained = []
     original = colored_mnist.run_row
 
@@ -72,10 +72,10 @@ def test_a_killed_run_goes_on_with_what_is_missing_and_ends_the_same(short_rows,
 
     monkeypatch.setattr(colored_mnist, "run_row", killed)
     with pytest.raises(KeyboardInterrupt):
-        run(TINY, tmp_path / "killed", folder=None, device="cpu")
+        run(TINY, tmp_path / "killed", folder=None)
     resumed = []
     monkeypatch.setattr(colored_mnist, "run_row", lambda row, *rest: resumed.append(row.key) or original(row, *rest))
-    results = run(TINY, tmp_path / "killed", folder=None, device="cpu")
+    results = run(TINY, tmp_path / "killed", folder=None)
     assert sorted(trained + resumed) == sorted(DEFAULT_ROWS)
     assert results.equals(whole)
 

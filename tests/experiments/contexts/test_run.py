@@ -12,6 +12,7 @@ from pfdl.experiments.contexts import run as contexts
 from pfdl.experiments.contexts.rows import RATIOS, ROWS
 from pfdl.experiments.contexts.run import ContextsConfig, Images
 from pfdl.experiments.reporting import write_tables
+from pfdl.experiments.seeds import read_split
 from pfdl.vision.resume import STATE, TrainingStoppedError
 from tests.report.made_up import write_config
 from tests.vision.tiny_images import TinySource
@@ -188,13 +189,13 @@ def test_an_unknown_row_is_refused_before_anything_is_written(tmp_path):
 def test_images_of_one_group_stay_on_one_side(tiny, tmp_path):
     source = TinySource()
     groups = {sample.path: f"group {number // 2}" for number, sample in enumerate(source.samples)}
-    (tmp_path / "groups.csv").write_text("path,scene\n" + "".join(f"{p},{g}\n" for p, g in groups.items()))
+    (tmp_path / "groups.csv").write_text("path,place\n" + "".join(f"{p},{g}\n" for p, g in groups.items()))
     contexts.run(
         dataclasses.replace(TINY, rows=("resnet",)),
-        Images(group_by=f"{tmp_path / 'groups.csv'}:scene"),
+        Images(group_by=f"{tmp_path / 'groups.csv'}:place"),
         tmp_path / "out",
     )
-    manifest = contexts.read_manifest(tmp_path / "out" / "splits" / "seed-0.csv")
+    manifest = read_split(tmp_path / "out", 0)
     train = {groups[row.path] for row in manifest.rows_of("train")}
     assert train
     assert not train & {groups[row.path] for row in manifest.rows_of("test-1:1")}

@@ -260,7 +260,7 @@ def test_the_command(digits, tmp_path):
     [
         (["colored-mnist", "--rows", "magic"], "the row is 'magic'"),
         (["colored-mnist", "--features", "x.safetensors"], "there are 0 folders and 1 --features"),
-        (["colored-mnist", "--group-by", "meta.csv:scene"], "names no folder of the study"),
+        (["colored-mnist", "--group-by", "meta.csv:place"], "names no folder of the study"),
         (["no-such-folder"], "there is no folder no-such-folder"),
     ],
 )

@@ -2,13 +2,14 @@
 
 import pytest
 import torch
+from torch import nn
 
 from pfdl.contexts import worst_group_accuracy
 from pfdl.experiments.study import data as study_data
 from pfdl.experiments.study import run as study
 from pfdl.experiments.study.data import SAME, SHIFTED, StudyData
 from pfdl.experiments.study.run import CHOSEN, StudyConfig
-from pfdl.experiments.training import predict
+from pfdl.experiments.training import Progress, Samples, predict
 
 
 @pytest.fixture
@@ -40,6 +41,16 @@ def test_the_chosen_epoch_is_the_best_of_the_held_out_samples(task, select, monk
     assert values[f"validation, {select}"] == pytest.approx(100 * max(seen))
     assert {SHIFTED, SAME, SHIFTED + CHOSEN, SAME + CHOSEN} <= set(values)
     assert len(seen) == 3
+
+
+def test_between_epochs_with_the_same_worst_group_the_average_over_groups_chooses():
+    inputs, labels, contexts = torch.eye(4), torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 0, 1])
+    chooser = study._Chooser(Samples(inputs, labels, contexts), "worst-group", "cpu")
+    model = nn.Linear(4, 2, bias=False)
+    for epoch, answers in enumerate(([1, 1, 0, 1], [0, 1, 1, 1], [0, 1, 1, 0]), 1):  # worst group 0; 1, 3, 2 right
+        model.weight.data = torch.nn.functional.one_hot(torch.tensor(answers), 2).T.float()
+        chooser(Progress(epoch, model, None, None, {}))
+    assert (chooser.best.score, chooser.best.epoch) == (0.0, 2)
 
 
 def test_with_one_epoch_both_are_the_same(task):

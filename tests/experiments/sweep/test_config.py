@@ -1,6 +1,7 @@
 import pytest
 
-from pfdl.experiments.sweep.config import SweepConfig, make_example, parse_grid
+from pfdl.experiments.objectives import make_example
+from pfdl.experiments.sweep.config import SweepConfig, parse_grid
 from pfdl.vision.config import TrainingConfig
 
 
@@ -59,6 +60,6 @@ def test_mistakes_are_named(texts, message):
 
 def test_an_unknown_objective_or_a_value_that_it_refuses_is_named():
     with pytest.raises(ValueError, match="'magic' in the objective 'magic' is unknown"):
-        make_example(TrainingConfig(objective="magic"))
+        make_example("magic", {})
     with pytest.raises(ValueError, match="select is 'best'"):
         SweepConfig({}, "best")

@@ -10,6 +10,7 @@ from pfdl.cli.main import app
 from pfdl.experiments.reporting import write_report
 from pfdl.experiments.sweep import run as sweep
 from pfdl.experiments.sweep.config import SweepConfig
+from pfdl.experiments.workers import Execution
 from pfdl.vision.metrics import SELECTIONS
 from pfdl.vision.stopping import TrainingStoppedError
 from tests.data.image_files import make_folder
@@ -29,7 +30,7 @@ CONFIG = SweepConfig(GRID, "worst-class", seeds=2)
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sweep") / "run"
-    return folder, *sweep.run(CONFIG, TinySource(), folder, ratio="2:1", command="pfdl sweep tiny")
+    return folder, *sweep.run(CONFIG, TinySource(), folder, ratio="2:1", execution=Execution(command="pfdl sweep tiny"))
 
 
 def test_the_highest_validation_score_is_chosen(swept):
@@ -78,7 +79,7 @@ def test_a_finished_sweep_trains_and_tests_nothing_again(swept, monkeypatch):
     folder, results, choice = swept
     monkeypatch.setattr(sweep, "train", None)
     monkeypatch.setattr(sweep, "evaluate", None)
-    again, same = sweep.run(CONFIG, TinySource(), folder, ratio="2:1", command="pfdl sweep tiny")
+    again, same = sweep.run(CONFIG, TinySource(), folder, ratio="2:1", execution=Execution(command="pfdl sweep tiny"))
     pd.testing.assert_frame_equal(again, results)
     assert same == choice
 

@@ -28,7 +28,7 @@ L2_CHOICES = (IRM_CONFIG.l2, 0.003)
 
 @dataclass(frozen=True)
 class PublishedAccuracy:
-    """Accuracies in percent as somebody printed them: mean ± standard deviation."""
+    """Accuracies in percent as they were published: mean ± standard deviation."""
 
     train: str
     test: str

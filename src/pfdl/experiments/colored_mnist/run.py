@@ -16,7 +16,6 @@ from typing import Any
 import joblib
 import pandas as pd
 import torch
-from rich.console import Console
 from torch import Tensor
 
 from pfdl._internal.files import write_atomically, write_bytes_atomically
@@ -25,13 +24,13 @@ from pfdl._internal.validation import check_choice
 from pfdl.contexts.quality import worst_group_accuracy
 from pfdl.data.colored_mnist import TRAIN_COLOR_FLIPS, ColoredMNIST
 from pfdl.data.digits import DigitSource, find_digits
+from pfdl.experiments.colored_mnist.corrected import ANSWERS, Answers, store_answers, write_corrected
 from pfdl.experiments.colored_mnist.data import StackedColoredMNIST, draw_environments, store_contexts
-from pfdl.experiments.colored_mnist.mended import ANSWERS, Answers, store_answers, write_mended
 from pfdl.experiments.colored_mnist.rows import DEFAULT_ROWS, PENALTY, ROWS, ColoredMNISTRow
 from pfdl.experiments.colored_mnist.selection import WORST_GROUP
 from pfdl.experiments.colored_mnist.stacked import StackedMLPs, measure, train_restarts
 from pfdl.experiments.grid import run_grid
-from pfdl.experiments.workers import Workers
+from pfdl.experiments.workers import HERE, Execution
 from pfdl.objectives import make_objective
 from pfdl.vision.backbones import MLP
 
@@ -79,26 +78,14 @@ def tasks(source: DigitSource, config: ColoredMNISTConfig) -> list[dict[str, Any
     return [{"row": key, "digits": source.name, **size} for key in config.rows]
 
 
-def run(
-    config: ColoredMNISTConfig,
-    output: Path,
-    *,
-    folder: str | None,
-    device: str,
-    workers: Workers | None = None,
-    console: Console | None = None,
-    command: str | None = None,
-) -> pd.DataFrame:
+def run(config: ColoredMNISTConfig, output: Path, *, folder: str | None, execution: Execution = HERE) -> pd.DataFrame:
     """Train all rows that ``output`` does not hold yet, and write ``results.csv``.
 
     Args:
         config: How large the experiment is.
         output: The run folder, see :mod:`pfdl._internal.runs`; finished rows are kept in its ``cells``.
         folder: Folder of the MNIST files, or ``None`` for scikit-learn's digits.
-        device: Where to compute.
-        workers: Where the rows are trained, and how many at a time; by default one after the other.
-        console: Where to show progress.
-        command: What a user typed to start this, for the record.
+        execution: Where the rows are trained, and how many at a time.
 
     Returns:
         One line per row, restart and step, see :func:`run_task`.
@@ -109,19 +96,21 @@ def run(
     for row in config.rows:
         check_choice("the row", row, ROWS)
     source = find_digits(folder)
-    settings = {"digits": source.name, **asdict(config), "device": device, "command": command}
-    with claim(output, "colored-mnist", settings, may_change=("rows", "device", "command")):
+    settings = {"digits": source.name, **asdict(config), **execution.settings}
+    with claim(output, "colored-mnist", settings, may_change=("rows", *execution.settings)):
         contexts = None
         if any(ROWS[row].contexts == "inferred" for row in config.rows):
             contexts = output / "contexts"
             at_once = min(config.restarts, joblib.cpu_count())  # the GPU plays no part in it
             store_contexts(source, config.seeds, config.max_train, contexts, n_jobs=at_once)
-        function = partial(run_task, folder=folder, device=device, contexts=contexts, answers=output / ANSWERS)
-        results = run_grid(function, tasks(source, config), output / "cells", workers=workers, console=console)
+        function = partial(
+            run_task, folder=folder, device=execution.device, contexts=contexts, answers=output / ANSWERS
+        )
+        results = run_grid(function, tasks(source, config), output / "cells", execution)
         write_atomically(output / "results.csv", results.to_csv(index=False))
         first = ColoredMNIST(source, seed=config.seed, max_train=config.max_train)
         write_bytes_atomically(output / PICTURE, draw_environments(first))
-        write_mended(output, results, first)
+        write_corrected(output, results, first)
     return results
 
 
@@ -143,7 +132,7 @@ def run_task(
         folder: Folder of the MNIST files, or ``None`` for scikit-learn's digits.
         device: Where to compute.
         contexts: Folder of the inferred contexts, for rows that need them.
-        answers: Folder for the answers of the first restart to the test rows, see :mod:`.mended`.
+        answers: Folder for the answers of the first restart to the test rows, see :mod:`.corrected`.
         **config: What :class:`ColoredMNISTConfig` takes, except ``rows``.
 
     Returns:

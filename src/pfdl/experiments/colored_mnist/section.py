@@ -8,7 +8,7 @@ import pandas as pd
 
 from pfdl._internal.runs import Run
 from pfdl.data.colored_mnist import TRAIN_COLOR_FLIPS
-from pfdl.experiments.colored_mnist.mended import OBJECTIVE, Mended, read_mended
+from pfdl.experiments.colored_mnist.corrected import OBJECTIVE, Corrected, read_corrected
 from pfdl.experiments.colored_mnist.rows import (
     CANDIDATES,
     ERM,
@@ -50,8 +50,8 @@ CRITERION = (
     "Chosen on training environments: among the weights whose held-out risk, averaged over both training environments, "
     "is within one standard error of the lowest, the one whose held-out risk differs least between the two. Held-out "
     "rows are digits that take no part in training, coloured like the training environments. Chosen by the test "
-    "environment: the weight with the highest mean test accuracy. Nobody could choose so without the answers; it "
-    "stands here because the published settings of IRM were found that way."
+    "environment: the weight with the highest mean test accuracy. That choice needs the labels of the test "
+    "environment; it is shown because the published settings of IRM were found that way."
 )
 WITHOUT_LABELS_TEXT = (
     "Both training environments are pooled, and no environment or colour is labelled: contexts are inferred. The l2 "
@@ -96,8 +96,8 @@ def build(run: Run, problems: list[str]) -> Section:
         pairs += [(title, row, base) for title, (row, base) in chosen.items()]
         blocks.append(_difference_table(ends, pairs))
     blocks += [*_without_labels(results, ends), *_trade_off(ends)]
-    mended = read_mended(run.folder)
-    return Section(TITLE, blocks, _finding(ends), None if mended is None else _glance(results, ends, mended))
+    corrected = read_corrected(run.folder)
+    return Section(TITLE, blocks, _finding(ends), None if corrected is None else _glance(results, ends, corrected))
 
 
 def _introduction(run: Run) -> str:
@@ -125,7 +125,7 @@ def _finding(ends: pd.DataFrame) -> str:
     if len(erm):
         train = _accuracies(ends, ERM, "train").mean()
         sentences.append(
-            f"ERM falls from {train:.1f} % in training to {erm.mean():.1f} % where the colours turn round."
+            f"ERM falls from {train:.1f} % in training to {erm.mean():.1f} % where the colours are reversed."
         )
     for base, row in ((IRM, IRM_PFDL), (ERM, ERM_PFDL)):
         difference = paired(_accuracies(ends, row, "test"), _accuracies(ends, base, "test"))
@@ -134,7 +134,7 @@ def _finding(ends: pd.DataFrame) -> str:
     return " ".join(sentences)
 
 
-def _glance(results: pd.DataFrame, ends: pd.DataFrame, mended: Mended) -> Glance:
+def _glance(results: pd.DataFrame, ends: pd.DataFrame, found: Corrected) -> Glance:
     """Show digits that ERM gets wrong and an objective that knows no environment gets right."""
     inferred = choose_by_worst_group(results, WITHOUT_LABELS[OBJECTIVE])
     title = f"{OBJECTIVE} with inferred contexts"
@@ -148,13 +148,13 @@ def _glance(results: pd.DataFrame, ends: pd.DataFrame, mended: Mended) -> Glance
     test = inferred["test_accuracy"].mean()
     sentence = (
         f"ERM learns the colour: {figures[ERM.title][0].mean():.0f} % right in training, "
-        f"{figures[ERM.title][1].mean():.0f} % where the colours turn round; {title} reaches {test:.0f} % there. Of "
-        f"{mended.digits} test digits ERM gets {mended.wrong} wrong; {OBJECTIVE} gets {mended.mended} of these right, "
-        f"and {mended.spoilt} wrong that ERM had right (one restart)."
+        f"{figures[ERM.title][1].mean():.0f} % where the colours are reversed; {title} reaches {test:.0f} % there. Of "
+        f"{found.digits} test digits ERM gets {found.wrong} wrong; {OBJECTIVE} gets {found.corrected} of these right, "
+        f"and {found.newly_wrong} wrong that ERM had right (one restart)."
     )
     picture = Gallery(
         f"Test digits that ERM gets wrong and {OBJECTIVE} with inferred contexts gets right",
-        [Thumbnail(mended.picture, "Coloured digits of the test environment")],
+        [Thumbnail(found.picture, "Coloured digits of the test environment")],
     )
     table = Table("Accuracy in percent", "method", SPLITS, rows, error_name="standard deviation")
     return Glance(sentence, table, picture)

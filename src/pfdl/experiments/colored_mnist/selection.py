@@ -19,7 +19,7 @@ Candidate = TypeVar("Candidate")
 
 
 def choose_on_training_environments(results: pd.DataFrame, candidates: Sequence[ColoredMNISTRow]) -> ColoredMNISTRow:
-    """Return the candidate that held-out rows of the training environments speak for."""
+    """Return the candidate that held-out rows of the training environments favour."""
     risks = {row.key: results.loc[results["row"] == row.key, list(RISKS)].to_numpy() for row in candidates}
     return ROWS[evenest_within_one_standard_error(risks)]
 

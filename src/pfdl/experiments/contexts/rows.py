@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from pfdl.experiments.objectives import weighs_samples
+from pfdl.data.proportions import TEST_RATIOS
 
-RATIOS = ("1:5", "1:3", "1:1", "2:1", "3:1", "4:1", "5:1")
+RATIOS = tuple(map(str, TEST_RATIOS))
 RESNET = "resnet"
 """Stands for the ResNet of the run's config."""
 
@@ -38,11 +38,6 @@ class ContextsRow:
         if network.startswith(RESNET):
             return self
         return replace(self, title=self.title.replace("ResNet", f"{network.capitalize()} network"))
-
-    @property
-    def is_weighting(self) -> bool:
-        """Whether the method weighs samples, so that its effective sample size matters."""
-        return weighs_samples(self.objective)
 
 
 ROWS = {

@@ -14,20 +14,19 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from rich.console import Console
 
 from pfdl._internal.files import write_atomically
 from pfdl._internal.progress import counting
 from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice
-from pfdl.data import Shapes, make_split, open_images, read_manifest
-from pfdl.data.images import hash_bytes
+from pfdl.data import Shapes, make_split, open_images
 from pfdl.data.manifest import read_groups
 from pfdl.data.sources import ContextSource
 from pfdl.experiments.contexts.rows import RATIOS, RESNET, ROWS
 from pfdl.experiments.grid import run_grid, unfinished
 from pfdl.experiments.images import StoredImages, image_store
-from pfdl.experiments.workers import Workers
+from pfdl.experiments.seeds import accuracy_lines, read_split, save_split
+from pfdl.experiments.workers import HERE, Execution
 from pfdl.vision.checkpoint import load_model
 from pfdl.vision.evaluation import evaluate
 from pfdl.vision.resume import shed_state
@@ -97,16 +96,7 @@ class Images:
         )
 
 
-def run(
-    config: ContextsConfig,
-    images: Images,
-    output: Path,
-    *,
-    device: str = "cpu",
-    workers: Workers | None = None,
-    console: Console | None = None,
-    command: str | None = None,
-) -> pd.DataFrame:
+def run(config: ContextsConfig, images: Images, output: Path, execution: Execution = HERE) -> pd.DataFrame:
     """Train and test what is missing, and write ``results.csv``.
 
     Args:
@@ -114,10 +104,7 @@ def run(
         images: Where the images are.
         output: The run folder, with ``splits`` (a manifest per seed), ``runs`` (a run folder per row and seed),
             ``cells`` (finished ones) and ``results.csv``. An interrupted run resumes, in the middle of a training too.
-        device: Where to compute.
-        workers: Where the trainings run, and how many at a time; by default one after the other.
-        console: Where to show progress.
-        command: What a user typed to start this, for the record.
+        execution: Where the trainings run, and how many at a time.
 
     Returns:
         One line per row, seed and test set, see :func:`run_task`.
@@ -128,23 +115,15 @@ def run(
     """
     for row in config.rows:
         check_choice("the row", row, ROWS)
-    settings = {**asdict(config), **asdict(images), "device": device, "command": command}
-    may_change = ("seeds", "rows", "folder", "on_bad_image", "device", "command")
+    settings = {**asdict(config), **asdict(images), **execution.settings}
+    may_change = ("seeds", "rows", "folder", "on_bad_image", *execution.settings)
     with claim(output, "contexts", settings, may_change=may_change):
-        return _run(config, images, output, device=device, workers=workers, console=console)
+        return _run(config, images, output, execution)
 
 
-def _run(
-    config: ContextsConfig,
-    images: Images,
-    output: Path,
-    *,
-    device: str,
-    workers: Workers | None,
-    console: Console | None,
-) -> pd.DataFrame:
+def _run(config: ContextsConfig, images: Images, output: Path, execution: Execution) -> pd.DataFrame:
     groups = None if images.group_by is None else read_groups(images.group_by)
-    with counting("checking images", console) as show:
+    with counting("checking images", execution.console) as show:
         source = images.open(config, show)
         splits = [_split(source, groups, output, seed) for seed in range(config.seeds)]
     how = {name: value for name, value in asdict(config).items() if name not in ("seeds", "rows")}
@@ -156,8 +135,8 @@ def _run(
     with image_store(output / "images") as store:
         if unfinished(tasks, output / "cells"):
             store(source, config.image_size, "all")
-        function = partial(run_task, images=output / "images" / "all", output=output, device=device)
-        results = run_grid(function, tasks, output / "cells", workers=workers, console=console)
+        function = partial(run_task, images=output / "images" / "all", output=output, device=execution.device)
+        results = run_grid(function, tasks, output / "cells", execution)
     for folder in (output / "runs").glob("*/*"):
         shed_state(folder)
     columns = ["row", "seed", "test", "accuracy"]
@@ -183,7 +162,7 @@ def run_task(
         Lines of ``test`` and ``accuracy`` in percent: a ratio, ``all`` (the whole test side) or ``worst group``.
     """
     size = ContextsConfig(**config)
-    manifest = read_manifest(_manifest_path(output, seed))
+    manifest = read_split(output, seed)
     method = ROWS[row]
     is_resnet = method.backbone == RESNET
     training = TrainingConfig(
@@ -201,20 +180,13 @@ def run_task(
     source = StoredImages(images)
     folder = output / "runs" / row / f"seed-{seed}-{split[:8]}"
     train(training, source, manifest, folder, device=device, devices=1, nodes=1)
-    result = evaluate(load_model(folder), source, manifest, device=device)
-    shares = {**result.by_ratio, "all": result.overall, "worst group": result.worst_group.accuracy}
-    return [{"test": test, "accuracy": 100 * share} for test, share in shares.items()]
-
-
-def _manifest_path(output: Path, seed: int) -> Path:
-    return output / "splits" / f"seed-{seed}.csv"
+    return accuracy_lines(evaluate(load_model(folder), source, manifest, device=device))
 
 
 def _split(source: ContextSource, groups: Mapping[str, str] | None, output: Path, seed: int) -> str:
-    """Write the split of a seed and return its hash; other images than before give another."""
+    """Write the split of a seed and return its hash."""
     manifest = make_split(source, ratio=TRAINING_RATIO, seed=seed, groups=groups)
     missing = set(RATIOS) - {name.removeprefix("test-") for name in manifest.set_names}
     if missing:
         raise ValueError(" ".join(["the table cannot be made with these images.", *manifest.parameters["notes"]]))
-    table, _ = manifest.save(_manifest_path(output, seed))
-    return hash_bytes(table.read_bytes())
+    return save_split(manifest, output, seed)

@@ -12,8 +12,9 @@ import pandas as pd
 
 from pfdl._internal.runs import Run
 from pfdl.experiments.contexts.rows import RATIOS, RESNET, ROWS, ContextsRow
+from pfdl.experiments.objectives import weighs_samples
 from pfdl.experiments.pairing import PairedDifference, paired
-from pfdl.experiments.statistics import difference_cell, standard_error, verdict
+from pfdl.experiments.statistics import ACTS_BELOW, difference_cell, standard_error, verdict
 from pfdl.report.blocks import Block, Glance, Heading, Section, Text
 from pfdl.report.plots import Plot, Series
 from pfdl.report.reading import read_metrics, read_results, runs_within
@@ -60,7 +61,7 @@ ESS_NOTE = (
     " Effective sample size: mean over the last epoch as a share of the batch; where the weights moved it by less than "
     "0.1 %, the weighting did not act and the row is plain training under another name."
 )
-ESS, ACTS_BELOW = "effective sample size", 0.999
+ESS = "effective sample size"
 
 
 def build(run: Run, problems: list[str]) -> Section:
@@ -99,18 +100,17 @@ def build(run: Run, problems: list[str]) -> Section:
 
 def summarise(results: pd.DataFrame) -> Summary:
     """Return the mean of each row in each test, and its paired difference to plain training."""
-    by_seed = {
-        (row, test): part[part["test"] == test].set_index("seed")["accuracy"].dropna()
-        for row, part in results.groupby("row", sort=False)
-        for test in part["test"].unique()
+    measured = {
+        (str(row), str(test)): part.set_index("seed")["accuracy"].dropna()
+        for (row, test), part in results.groupby(["row", "test"], sort=False)
     }
     summary = {}
-    for (row, test), ours in by_seed.items():
+    for (row, test), ours in measured.items():
         if row in ROWS:
-            plain = by_seed.get((str(ROWS[str(row)].baseline), test))
+            plain = measured.get((str(ROWS[row].baseline), test))
             difference = None if plain is None else paired(ours, plain)
             gained = (difference.mean, difference.standard_error) if difference else ()
-            summary[str(row), str(test)] = Line(float(ours.mean()), standard_error(ours), len(ours), *gained)
+            summary[row, test] = Line(float(ours.mean()), standard_error(ours), len(ours), *gained)
     return summary
 
 
@@ -179,10 +179,8 @@ def _accuracy_plot(summary: Summary, titled: Rows) -> Plot:
     for number, row in enumerate(titled.values()):
         ours = {ratio: summary[row.key, ratio] for ratio in RATIOS if (row.key, ratio) in summary}
         if ours:
-            errors = [line.error for line in ours.values()]
-            drawable = None if any(map(math.isnan, errors)) else errors
-            means = [line.accuracy for line in ours.values()]
-            series.append(Series(row.title, list(ours), means, drawable, colour=number))
+            means, errors = ([line[place] for line in ours.values()] for place in (0, 1))
+            series.append(Series(row.title, list(ours), means, errors, colour=number))
     at_hardest = {one.name: one.y[0] for one in series}
     best = max(at_hardest, key=at_hardest.__getitem__)
     text = f"At {series[0].x[0]}, farthest from training, {best} has the highest mean, {at_hardest[best]:.1f} %."
@@ -192,7 +190,7 @@ def _accuracy_plot(summary: Summary, titled: Rows) -> Plot:
 
 def _accuracy_table(rows: Sequence[ContextsRow], summary: Summary, trainings: dict[str, list[pd.DataFrame]]) -> Table:
     lines = []
-    with_ess = any(row.is_weighting for row in rows)
+    with_ess = any(weighs_samples(row.objective) for row in rows)
     for row in rows:
         cells = [_mean_cell(summary.get((row.key, test))) for test in COLUMNS]
         cells += [_ess_cell(row, trainings.get(row.key, []))] if with_ess else []
@@ -213,7 +211,7 @@ def _mean_cell(line: Line | None) -> Cell:
 
 def _ess_cell(row: ContextsRow, trainings: list[pd.DataFrame]) -> Cell:
     """Return the effective sample size of a weighting's last epochs, or why there is none."""
-    if not row.is_weighting:
+    if not weighs_samples(row.objective):
         return Missing("no weighting")
     sizes = [curve["effective_sample_size"].iloc[-1] for curve in trainings if "effective_sample_size" in curve.columns]
     if not sizes:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from pfdl.experiments.mmads.paper import CALIBRATION, CELLS, PAPER, Figures
+from pfdl.experiments.mmads.paper import CALIBRATION, CELLS, PAPER, Cell, Figures, name_cell
 from pfdl.report.blocks import Block, Heading, Text
 from pfdl.report.tables import Number, Row, Table
 
@@ -16,7 +16,7 @@ MetricNames = dict[str, str]
 
 class _Compared(NamedTuple):
     method: str
-    cell: tuple[int, int, float]
+    cell: Cell
     metric: str
     mean: float
     deviation: float
@@ -26,11 +26,6 @@ class _Compared(NamedTuple):
     @property
     def distance(self) -> float:
         return abs(self.mean - self.reference)
-
-    @property
-    def place(self) -> str:
-        n, p, r = self.cell
-        return f"n={n} p={p} r={r:g}"
 
 
 def agreement(part: pd.DataFrame, names: MetricNames) -> list[Block]:
@@ -47,7 +42,7 @@ def agreement(part: pd.DataFrame, names: MetricNames) -> list[Block]:
     else:
         rows = [
             Row(
-                f"{one.method}, {one.place}",
+                f"{one.method}, {name_cell(one.cell)}",
                 (names[one.metric], Number(one.mean, one.deviation, 3), Number(one.reference, digits=3)),
             )
             for one in missed
@@ -60,7 +55,7 @@ def agreement(part: pd.DataFrame, names: MetricNames) -> list[Block]:
         return blocks
     outside = [one for one in compared if not one.distance <= 2 * _error(one) + 0.0005]
     others = [
-        f"{one.method} at {one.place}, {names[one.metric]}: {one.mean:.3f} here, {one.reference:.3f} there "
+        f"{one.method} at {name_cell(one.cell)}, {names[one.metric]}: {one.mean:.3f} here, {one.reference:.3f} there "
         f"({one.distance / max(_error(one), 1e-6):.1f} standard errors)"
         for one in outside
     ]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+Cell = tuple[int, int, float]
+"""(n, p, r): rows and columns of the training table, and its bias rate."""
+
 #: (n, p, r) of the seven columns of the paper's Table I.
-CELLS: tuple[tuple[int, int, float], ...] = (
+CELLS: tuple[Cell, ...] = (
     (1000, 10, 1.7),
     (2000, 10, 1.7),
     (4000, 10, 1.7),
@@ -72,3 +75,8 @@ CALIBRATION: dict[str, Mapping[str, tuple[float, ...]]] = {
 }
 # Ridge was measured to equal OLS within 0.002.
 CALIBRATION["Ridge"] = CALIBRATION["OLS"]
+
+
+def name_cell(cell: Cell) -> str:
+    """Return what a cell is called in tables."""
+    return f"n={cell[0]} p={cell[1]} r={cell[2]:g}"

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
 from sklearn.linear_model import Lasso, LinearRegression, Ridge
 
 from pfdl._internal.files import write_atomically
@@ -22,7 +21,7 @@ from pfdl._internal.runs import claim
 from pfdl.data.mmads import MMADS, SETTINGS, Setting, make_mmads
 from pfdl.experiments.grid import run_grid
 from pfdl.experiments.mmads.paper import CELLS
-from pfdl.experiments.workers import Workers
+from pfdl.experiments.workers import HERE, Execution
 from pfdl.tabular import DWRRegressor, PFDLRegressor, ScreenedRegressor, SRDORegressor
 from pfdl.tabular.metrics import average_error, beta_error, rmse, stability_error
 from pfdl.tabular.weights import EffectiveSampleSizeWarning
@@ -85,22 +84,13 @@ FULL = MMADSConfig()
 QUICK = MMADSConfig(cells=((1000, 10, 1.7), FIGURE_CELL), seeds=3, test_sets=2, num_test=1000)
 
 
-def run(
-    config: MMADSConfig,
-    folder: Path,
-    *,
-    workers: Workers | None = None,
-    console: Console | None = None,
-    command: str | None = None,
-) -> pd.DataFrame:
+def run(config: MMADSConfig, folder: Path, execution: Execution = HERE) -> pd.DataFrame:
     """Run what is missing of the table and write ``results.csv``, one row per number.
 
     Args:
         config: ``FULL``, ``QUICK`` or one of your own.
         folder: Run folder, see :mod:`pfdl._internal.runs`; finished tasks are kept in its ``tasks``.
-        workers: Where the tasks run, and how many at a time; by default all cores of this machine.
-        console: Where to show progress.
-        command: What a user typed to start this, for the record.
+        execution: Where the tasks run, on CPUs; by default one after the other.
 
     Returns:
         What was written, with the number of test rows as a further column.
@@ -108,10 +98,9 @@ def run(
     Raises:
         ValueError: If the folder holds another run; more or fewer seeds are the same run.
     """
-    settings = {**asdict(config), "command": command}
+    settings = {**asdict(config), "command": execution.command}
     with claim(folder, "mmads", settings, may_change=("seeds", "command")):
-        workers = workers or Workers(n_jobs=-1)
-        results = run_grid(run_task, config.tasks(), folder / "tasks", workers=workers, console=console)
+        results = run_grid(run_task, config.tasks(), folder / "tasks", execution)
         columns = ["setting", "n", "p", "r", "method", "seed", "metric", "value"]
         write_atomically(folder / "results.csv", results[columns].to_csv(index=False))
     return results

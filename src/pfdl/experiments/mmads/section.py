@@ -9,10 +9,11 @@ import pandas as pd
 from pfdl._internal.runs import Run
 from pfdl.data.mmads import SETTINGS, true_coefficients
 from pfdl.experiments.mmads.agreement import agreement
-from pfdl.experiments.mmads.paper import CELLS, METRICS, PAPER
+from pfdl.experiments.mmads.paper import CELLS, METRICS, PAPER, name_cell
+from pfdl.experiments.mmads.paper import Cell as TableCell
 from pfdl.experiments.mmads.run import FIGURE_CELL, METHODS, TEST_RATES
 from pfdl.experiments.pairing import paired
-from pfdl.experiments.statistics import difference_cell, mean_cell, mean_series, verdict
+from pfdl.experiments.statistics import by_seed, difference_cell, mean_cell, mean_series, verdict
 from pfdl.report.blocks import Block, Glance, Heading, Section, Text
 from pfdl.report.plots import Plot, Series
 from pfdl.report.reading import read_results
@@ -31,7 +32,6 @@ FEW, MANY = CELLS[0], CELLS[2]
 
 GLANCE_METHODS = ("OLS", "DWR", "PFDL", "Screened OLS")
 _ZERO = 1e-9
-_TableCell = tuple[int, int, float]
 
 
 def build(run: Run, problems: list[str]) -> Section:
@@ -90,8 +90,8 @@ def _finding(results: pd.DataFrame) -> str:
     for method in ("PFDL", "Screened OLS"):
         differences = {}
         for cell in _sorted_cells(part):
-            by_seed = {name: _of(_at(part, cell), name).set_index("seed")["value"] for name in (method, "OLS")}
-            differences[_name(cell)] = paired(by_seed[method], by_seed["OLS"])
+            ours, plain = (by_seed(_at(part, cell), method=name) for name in (method, "OLS"))
+            differences[name_cell(cell)] = paired(ours, plain)
         if any(one is not None for one in differences.values()):
             sentences.append(verdict(method, "OLS", differences, unit="of RMSE", digits=3, lower_is_better=True))
     return f"Average error, S ⊥ V: {' '.join(sentences)}" if sentences else ""
@@ -104,16 +104,21 @@ def _glance(results: pd.DataFrame) -> Glance | None:
         return None
     metrics = ("beta_v_error", "ae", "se")
     rows = [
-        Row(method, tuple(mean_cell(_values(part, method, metric), 3, deviation=True) for metric in metrics))
+        Row(
+            method,
+            tuple(mean_cell(by_seed(part, method=method, metric=metric), 3, deviation=True) for metric in metrics),
+        )
         for method in GLANCE_METHODS
     ]
     useless = [name for name in _column_names(part) if name[0] == "V"]
     series = [
-        mean_series(method, {name: _values(part, method, f"beta[{name}]") for name in useless}, number, "markers")
+        mean_series(
+            method, {name: by_seed(part, method=method, metric=f"beta[{name}]") for name in useless}, number, "markers"
+        )
         for number, method in enumerate(METHODS)
         if method in GLANCE_METHODS
     ]
-    means = {method: float(_values(part, method, "beta_v_error").mean()) for method in GLANCE_METHODS}
+    means = {method: float(by_seed(part, method=method, metric="beta_v_error").mean()) for method in GLANCE_METHODS}
     sentence = (
         "Columns V do not act on y, but the rows were selected so that they seem to. Least squares gives them "
         f"coefficients of {means['OLS']:.3f} on average, PFDL {means['PFDL']:.3f}, our screening of columns "
@@ -122,7 +127,7 @@ def _glance(results: pd.DataFrame) -> Glance | None:
     lines = [one for one in series if one is not None]
     plot = Plot(
         "Coefficients that should be 0",
-        f"Mean over the seeds, trained at {_name(FIGURE_CELL)}.",
+        f"Mean over the seeds, trained at {name_cell(FIGURE_CELL)}.",
         "column",
         "coefficient",
         lines,
@@ -134,23 +139,19 @@ def _glance(results: pd.DataFrame) -> Glance | None:
     return Glance(sentence, Table("Smaller is better", "method", columns, rows, error_name="standard deviation"), plot)
 
 
-def _values(part: pd.DataFrame, method: str, metric: str) -> pd.Series[float]:
-    return part.loc[(part["method"] == method) & (part["metric"] == metric), "value"]
-
-
-def _metric_table(part: pd.DataFrame, setting: str, metric: str, cells: Sequence[_TableCell]) -> Table:
+def _metric_table(part: pd.DataFrame, setting: str, metric: str, cells: Sequence[TableCell]) -> Table:
     measured = part[part["metric"] == metric]
     rows = []
     for method in METHODS:
-        values = [_of(_at(measured, cell), method)["value"] for cell in cells]
+        values = [by_seed(_at(measured, cell), method=method) for cell in cells]
         rows.append(Row(method, tuple(mean_cell(value, 3, deviation=True) for value in values)))
         if method in PAPER and setting == SETTINGS[0]:
             rows.append(Row("in the paper", tuple(_paper_cell(method, cell, metric) for cell in cells), quiet=True))
     caption = f"{METRIC_NAMES[metric]}, {SETTING_NAMES[setting]}"
-    return Table(caption, "method", [_name(cell) for cell in cells], rows, error_name="standard deviation")
+    return Table(caption, "method", [name_cell(cell) for cell in cells], rows, error_name="standard deviation")
 
 
-def _paper_cell(method: str, cell: _TableCell, metric: str) -> Cell:
+def _paper_cell(method: str, cell: TableCell, metric: str) -> Cell:
     if cell not in CELLS:
         return Missing("not in the paper")
     return Number(PAPER[method][metric][CELLS.index(cell)], digits=3)
@@ -162,10 +163,7 @@ def _stability(part: pd.DataFrame, setting: str) -> list[Block]:
     for method in METHODS:
         cells = []
         for metric in METRICS:
-            few, many = (
-                _of(_at(part[part["metric"] == metric], cell), method).set_index("seed")["value"]
-                for cell in (FEW, MANY)
-            )
+            few, many = (by_seed(_at(part, cell), method=method, metric=metric) for cell in (FEW, MANY))
             cells.append(difference_cell(paired(many, few), 3))
         if not any(isinstance(cell, Number) for cell in cells):
             continue
@@ -176,24 +174,23 @@ def _stability(part: pd.DataFrame, setting: str) -> list[Block]:
             rows.append(Row("in the paper", printed, quiet=True))
     if not rows:
         return []
-    caption = f"Stable when n changes? {_name(MANY)} less {_name(FEW)}, {SETTING_NAMES[setting]}"
+    caption = f"Stable when n changes? {name_cell(MANY)} less {name_cell(FEW)}, {SETTING_NAMES[setting]}"
     note = "Mean ± standard error over the seeds. Near 0: the number of rows hardly matters."
     return [Table(caption, "method", [METRIC_NAMES[metric] for metric in METRICS], rows, note=note)]
 
 
-def _rmse_plot(part: pd.DataFrame, setting: str, cell: _TableCell) -> Plot:
+def _rmse_plot(part: pd.DataFrame, setting: str, cell: TableCell) -> Plot:
     found = []
     for number, method in enumerate(METHODS):
-        chosen = _of(part, method)
         # As in the paper's figure, rates stand at even distances: to scale most of them would be crowded.
-        values = {f"{rate:g}": chosen.loc[chosen["metric"] == f"rmse[{rate:g}]", "value"] for rate in TEST_RATES}
+        values = {f"{rate:g}": by_seed(part, method=method, metric=f"rmse[{rate:g}]") for rate in TEST_RATES}
         found.append(mean_series(method, values, number))
     lines = [line for line in found if line is not None]
     spread = {line.name: max(line.y) - min(line.y) for line in lines if "oracle" not in line.name}
     least, most = min(spread, key=spread.__getitem__), max(spread, key=spread.__getitem__)
     summary = (
-        f"Trained at {_name(cell)}. {least} varies least over the test rates, by {spread[least]:.3f}; {most} varies "
-        f"most, by {spread[most]:.3f}."
+        f"Trained at {name_cell(cell)}. {least} varies least over the test rates, by {spread[least]:.3f}; {most} "
+        f"varies most, by {spread[most]:.3f}."
     )
     return Plot(f"RMSE against r_test, {SETTING_NAMES[setting]}", summary, "r_test", "RMSE", lines, digits=3)
 
@@ -202,11 +199,10 @@ def _coefficient_plot(part: pd.DataFrame, setting: str) -> Plot:
     columns = _column_names(part)
     lines = [Series("true β", columns, true_coefficients(len(columns)).tolist(), style="markers", colour=len(METHODS))]
     for number, method in enumerate(METHODS):
-        chosen = _of(part, method)
-        values = {column: chosen.loc[chosen["metric"] == f"beta[{column}]", "value"] for column in columns}
+        values = {column: by_seed(part, method=method, metric=f"beta[{column}]") for column in columns}
         if (line := mean_series(method, values, number, "markers")) is not None:
             lines.append(line)
-    summary = f"Trained at {_name(FIGURE_CELL)}. The V columns have no effect: their coefficients should be 0."
+    summary = f"Trained at {name_cell(FIGURE_CELL)}. The V columns have no effect: their coefficients should be 0."
     title = f"Coefficients, {SETTING_NAMES[setting]}"
     return Plot(title, summary, "column", "mean coefficient", lines, digits=3, grouped=True)
 
@@ -215,8 +211,7 @@ def _kept_table(part: pd.DataFrame, setting: str) -> Table:
     columns = _column_names(part)
     rows = []
     for method in METHODS:
-        chosen = _of(part, method)
-        chosen = chosen[chosen["metric"].str.startswith("beta[")]
+        chosen = part[(part["method"] == method) & part["metric"].str.startswith("beta[")]
         if not len(chosen):
             rows.append(Row(method, (Missing(),) * 4))
             continue
@@ -228,7 +223,7 @@ def _kept_table(part: pd.DataFrame, setting: str) -> Table:
         rows.append(Row(method, (*(Number(count) for count in counts), _words(never), _words(sometimes))))
     sizes = [sum(column[0] == side for column in columns) for side in "SV"]
     return Table(
-        f"Kept and dropped columns, {SETTING_NAMES[setting]}, trained at {_name(FIGURE_CELL)}",
+        f"Kept and dropped columns, {SETTING_NAMES[setting]}, trained at {name_cell(FIGURE_CELL)}",
         "method",
         [f"kept of {sizes[0]} causes S", f"kept of {sizes[1]} others V", "dropped in every seed", "kept in some seeds"],
         rows,
@@ -246,34 +241,26 @@ def _column_names(part: pd.DataFrame) -> list[str]:
     return sorted(names, key=lambda name: (name[0], int(name[1:])))
 
 
-def _columns(run: Run, part: pd.DataFrame) -> list[_TableCell]:
+def _columns(run: Run, part: pd.DataFrame) -> list[TableCell]:
     """Return the cells that were planned, and those that there are."""
     planned = [(int(n), int(p), float(r)) for n, p, r in run.settings.get("cells", [])]
     return _in_order({*planned, *_sorted_cells(part)})
 
 
-def _sorted_cells(part: pd.DataFrame) -> list[_TableCell]:
+def _sorted_cells(part: pd.DataFrame) -> list[TableCell]:
     found = [(int(n), int(p), float(r)) for n, p, r in part[["n", "p", "r"]].drop_duplicates().to_numpy()]
     return _in_order(found)
 
 
-def _in_order(cells: Iterable[_TableCell]) -> list[_TableCell]:
+def _in_order(cells: Iterable[TableCell]) -> list[TableCell]:
     return sorted(cells, key=lambda cell: (CELLS.index(cell) if cell in CELLS else len(CELLS), cell))
 
 
-def _figure_cell(part: pd.DataFrame) -> _TableCell:
+def _figure_cell(part: pd.DataFrame) -> TableCell:
     cells = _sorted_cells(part)
     return FIGURE_CELL if FIGURE_CELL in cells else cells[0]
 
 
-def _name(cell: _TableCell) -> str:
-    return f"n={cell[0]} p={cell[1]} r={cell[2]:g}"
-
-
-def _at(part: pd.DataFrame, cell: _TableCell) -> pd.DataFrame:
+def _at(part: pd.DataFrame, cell: TableCell) -> pd.DataFrame:
     n, p, r = cell
     return part[(part["n"] == n) & (part["p"] == p) & (part["r"] == r)]
-
-
-def _of(part: pd.DataFrame, method: str) -> pd.DataFrame:
-    return part[part["method"] == method]

@@ -33,7 +33,7 @@ NUM_CLASSES = len(COLORS)
 IMAGE_SIZE, LARGE, HIDDEN_WIDTH, COLORED_DIGITS = 64, 96, 256, 10_000
 TESTS = ("1:5", "1:1", "5:1")
 SHIFTED, SAME = "shifted", "same"
-"""The tests of Colored-MNIST: the colours turned round, and as in training."""
+"""The tests of Colored-MNIST: the colours reversed, and as in training."""
 
 WHOLE = "test"
 """The only test of data without contexts, and of data with a test set of its own."""

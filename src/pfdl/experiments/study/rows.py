@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pfdl._internal.validation import check_choice
-from pfdl.experiments.objectives import needs_contexts, weighs_samples
+from pfdl.experiments.objectives import needs_contexts
 from pfdl.experiments.rivals import ACTING
 from pfdl.objectives import list_objectives
 
@@ -45,16 +45,14 @@ class StudyRow:
     class_centred: bool = False
     width: int | None = None
 
-    @property
-    def is_weighting(self) -> bool:
-        """Whether the method weighs samples, so that its effective sample size matters."""
-        return weighs_samples(self.objective)
-
 
 def _pfdl(title: str, *, row: Mapping[str, Any] | None = None, **changes: Any) -> StudyRow:
-    """Return PFDL with changes; ``row`` is what changes beside it."""
+    """Return PFDL with changes; ``row`` is what else changes."""
     return StudyRow(title, "pfdl", {"pfdl": changes} if changes else {}, **(row or {}))
 
+
+ORACLE = "-known"
+"""Ends the key of a row that has the true contexts in the place of inferred ones."""
 
 _EQUAL = {"balance": {"equal_classes": True}}
 METHODS: dict[str, StudyRow] = {
@@ -73,9 +71,9 @@ METHODS: dict[str, StudyRow] = {
         "balance, inferred contexts, classes weighted equally too", "balance", _EQUAL, "inferred", "erm-classes"
     ),
     "balance-known": StudyRow("balance, true contexts (oracle)", "balance", contexts="known"),
-    "sampler": StudyRow("groups drawn alike, inferred contexts", "erm", contexts="inferred", sampler="groups"),
-    "sampler-known": StudyRow("groups drawn alike, true contexts (oracle)", "erm", contexts="known", sampler="groups"),
-    "jtt": StudyRow("JTT: drawn alike, what a short training gets wrong", "erm", contexts="errors", sampler="groups"),
+    "sampler": StudyRow("sampler, inferred contexts", "erm", contexts="inferred", sampler="groups"),
+    "sampler-known": StudyRow("sampler, true contexts (oracle)", "erm", contexts="known", sampler="groups"),
+    "jtt": StudyRow("JTT: sampler over what a short training gets wrong", "erm", contexts="errors", sampler="groups"),
     "dfr": StudyRow("DFR: last layer refitted, inferred contexts", "erm", contexts="inferred", refit=True),
     "dfr-known": StudyRow("DFR: last layer refitted, true contexts (oracle)", "erm", contexts="known", refit=True),
 }

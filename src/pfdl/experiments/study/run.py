@@ -20,7 +20,7 @@ from pfdl._internal.files import write_atomically
 from pfdl._internal.progress import counting
 from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice, check_count
-from pfdl.contexts import refit_readout, worst_group_accuracy
+from pfdl.contexts import group_accuracy, refit_readout, worst_group_accuracy
 from pfdl.data.context_images import HIDDEN_CONTEXT
 from pfdl.data.sources import ContextSource
 from pfdl.experiments.grid import run_grid, unfinished
@@ -29,7 +29,7 @@ from pfdl.experiments.study.data import WHOLE, Split, StudyData
 from pfdl.experiments.study.inferred import INFERRED, infer_task, inference_tasks, inferred_contexts
 from pfdl.experiments.study.rows import find_row
 from pfdl.experiments.training import BestWeights, DivergedError, Progress, Samples, TrainingSettings, predict, train
-from pfdl.experiments.workers import Workers
+from pfdl.experiments.workers import HERE, Execution
 from pfdl.vision.features import embed
 from pfdl.vision.refit import with_readout
 
@@ -37,6 +37,9 @@ ESS, NUMBER, AGREEMENT = "effective sample size", "contexts found", "agreement w
 DIVERGED = "diverged"
 CHOSEN = ", chosen epoch"
 """Ends the name of a test of the epoch that held-out samples chose."""
+
+VALIDATION = "validation, "
+"""Begins the name of the score by which held-out samples chose; the rule follows."""
 
 NOT_ACCURACY = (ESS, NUMBER, AGREEMENT, DIVERGED)
 """What results.csv has in the column of tests that is no accuracy."""
@@ -61,9 +64,9 @@ class StudyConfig:
         first_seed: The first of them; what was tried while a method was made should have others.
         epochs: Passes over the training samples.
         learning_rate: Of SGD.
-        select: The epoch that counts. ``"last"``; or beside it the one that does best on a tenth of the training
+        select: The epoch that counts. ``"last"``; or also the one that does best on a tenth of the training
             samples, held out: by its ``"accuracy"``, or by its ``"worst-group"``, whose contexts are inferred except
-            for oracles. The rule is the same for all rows.
+            for oracles; where epochs are equal in that, by the average over groups. The rule is the same for all rows.
     """
 
     rows: tuple[str, ...]
@@ -77,16 +80,7 @@ class StudyConfig:
         check_choice("select", self.select, SELECT)
 
 
-def run(
-    config: StudyConfig,
-    datasets: Sequence[StudyData],
-    output: Path,
-    *,
-    device: str = "cpu",
-    workers: Workers | None = None,
-    console: Console | None = None,
-    command: str | None = None,
-) -> pd.DataFrame:
+def run(config: StudyConfig, datasets: Sequence[StudyData], output: Path, execution: Execution = HERE) -> pd.DataFrame:
     """Train and test what is missing, and write ``results.csv``.
 
     Args:
@@ -94,10 +88,7 @@ def run(
         datasets: The data sets.
         output: The run folder, with ``contexts`` (those that were inferred, and why they are believed), ``cells``
             (finished trainings) and ``results.csv``.
-        device: Where to compute.
-        workers: Where the trainings run, and how many at a time; by default one after the other.
-        console: Where to show progress, and to say what is left out.
-        command: What a user typed to start this, for the record.
+        execution: Where the trainings run, and how many at a time; its console also says what is left out.
 
     Returns:
         One line per data set, row, seed and test, see :func:`run_task`.
@@ -108,23 +99,15 @@ def run(
     for row in config.rows:
         find_row(row)
     check_count("seeds", config.seeds, 2)
-    with counting("checking images", console) as show:
+    with counting("checking images", execution.console) as show:
         sources = [dataset.open(show) for dataset in datasets]
-        rows = [_rows_for(config, *one, console) for one in zip(datasets, sources, strict=True)]
-    settings = {
-        **asdict(config),
-        "datasets": [asdict(dataset) for dataset in datasets],
-        "device": device,
-        "command": command,
-    }
-    may_change = ("rows", "seeds", "first_seed", "datasets", "device", "command")
+        rows = [_rows_for(config, *one, execution.console) for one in zip(datasets, sources, strict=True)]
+    settings = {**asdict(config), "datasets": [asdict(dataset) for dataset in datasets], **execution.settings}
+    may_change = ("rows", "seeds", "first_seed", "datasets", *execution.settings)
     how = {name: value for name, value in asdict(config).items() if name not in ("rows", "seeds", "first_seed")}
-    tasks = [
-        {**dataset.task, "row": row, "seed": seed, **how}
-        for seed in range(config.first_seed, config.first_seed + config.seeds)
-        for dataset, keys in zip(datasets, rows, strict=True)
-        for row in keys
-    ]
+    seeds = range(config.first_seed, config.first_seed + config.seeds)
+    places = [(seed, *place) for seed in seeds for place in zip(datasets, rows, strict=True)]
+    tasks = [{**dataset.task, "row": row, "seed": seed, **how} for seed, dataset, keys in places for row in keys]
     with claim(output, "study", settings, may_change=may_change), image_store(output / "images") as store:
         images = {}
         if unfinished(tasks, output / "cells"):
@@ -133,15 +116,14 @@ def run(
                     images[dataset] = store(source, dataset.image_size, str(number))
             inferences = [
                 task
-                for seed in range(config.first_seed, config.first_seed + config.seeds)
-                for dataset, keys in zip(datasets, rows, strict=True)
+                for seed, dataset, keys in places
                 for task in inference_tasks(dataset, keys, seed, judging=config.select != "last")
             ]
             if inferences:
                 infer = partial(infer_task, images=images)
-                run_grid(infer, inferences, output / "contexts", workers=workers, console=console)
-        function = partial(run_task, device=device, images=images, contexts=output / "contexts")
-        results = run_grid(function, tasks, output / "cells", workers=workers, console=console)
+                run_grid(infer, inferences, output / "contexts", execution)
+        function = partial(run_task, device=execution.device, images=images, contexts=output / "contexts")
+        results = run_grid(function, tasks, output / "cells", execution)
         write_atomically(output / "results.csv", results[list(COLUMNS)].to_csv(index=False))
     return results
 
@@ -228,7 +210,7 @@ def run_task(
     for remark in ("", CHOSEN) if chooser is not None else ("",):
         if chooser is not None and remark:
             model.load_state_dict(chooser.best.weights)
-            values[f"validation, {select}"] = 100 * chooser.best.score
+            values[f"{VALIDATION}{select}"] = 100 * chooser.best.score
         # With one context there is nothing to balance, and the last layer stays.
         tested = _refitted(model, split, environments, seed, device) if refit else model
         values |= {f"{name}{remark}": value for name, value in _accuracies(tested, split, device).items()}
@@ -261,11 +243,12 @@ class _Chooser:
     def __call__(self, progress: Progress) -> None:
         inputs, labels, contexts = self.held_out
         predicted = predict(progress.model, inputs, device=self.device)
+        found = group_accuracy(predicted, labels, contexts)
         if self.select == "accuracy":
-            score = float((predicted == labels).double().mean())
+            self.best.offer(found.overall, progress)
         else:
-            score = worst_group_accuracy(predicted, labels, contexts)
-        self.best.offer(score, progress)
+            # Of a tenth of the samples some groups have one or two, and the worst is often at 0 in every epoch.
+            self.best.offer(found.worst_group.accuracy, progress, tie_breaker=found.average_over_groups)
 
 
 def _hold_out(labels: Tensor, seed: int) -> tuple[Tensor, Tensor]:
@@ -288,7 +271,7 @@ def _environments(
 
 
 def _refitted(model: nn.Module, split: Split, contexts: Tensor, seed: int, device: str) -> nn.Module:
-    """Return the network with its last layer refitted on training samples of which all groups count alike."""
+    """Return the network with its last layer refitted on training samples in which all groups count equally."""
     features = embed(model, split.train.inputs, device=device)
     classes = int(split.train.labels.max()) + 1
     readout = refit_readout(features, split.train.labels, contexts, num_classes=classes, seed=seed)
@@ -296,7 +279,7 @@ def _refitted(model: nn.Module, split: Split, contexts: Tensor, seed: int, devic
 
 
 def _repeatable(device: str) -> None:
-    """Let a GPU add in a fixed order: methods that do the same on a data set shall have the same result there."""
+    """Let a GPU add in a fixed order: methods that do the same must have the same result."""
     if device != "cpu":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True, warn_only=True)

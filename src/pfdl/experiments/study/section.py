@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 
 from pfdl._internal.runs import Run
 from pfdl.experiments.pairing import PairedDifference, paired
+from pfdl.experiments.statistics import by_seed, difference_cell
 from pfdl.experiments.study.data import SHIFTED, TESTS
-from pfdl.experiments.study.rows import FACTORS, METHODS, RIVALS, StudyRow, find_row
-from pfdl.experiments.study.run import AGREEMENT, COLUMNS, DIVERGED, ESS, NOT_ACCURACY, NUMBER
+from pfdl.experiments.study.rows import FACTORS, find_row
+from pfdl.experiments.study.run import CHOSEN, COLUMNS
+from pfdl.experiments.study.tables import details, oracle_tables, overviews, rows_of, tests_of, title_of
 from pfdl.report.blocks import Block, Heading, Section, Text
 from pfdl.report.plots import Plot, Series
 from pfdl.report.reading import read_results as read_run_results
-from pfdl.report.tables import Cell, Missing, Number, Row, Table
 
 KIND = "study"
 TITLE = "Study of methods under context shift"
-ACTS_BELOW = 0.999
 INTRODUCTION = (
     "Many small trainings that differ in the objective alone: the same first weights, the same splits. The last epoch "
     "counts, and nothing is selected, except where a test names a chosen epoch: held-out training samples chose that. "
@@ -95,28 +92,22 @@ def describe(results: pd.DataFrame, *, against: str | None = None, plots: bool =
             *(["pfdl"] if against is None else []),
             *factors,
         ]
+    is_chosen = results["test"].astype(str).str.endswith(CHOSEN).any()
     for title, rows in groups.items():
-        blocks += [Heading(title), *_overviews(results[results["row"].isin([*rows, against])], rows, against)]
+        part = results[results["row"].isin([*rows, against])]
+        blocks += [Heading(title), *overviews(part, rows, against)]
+        if is_chosen:
+            blocks += [Heading(f"{title}{CHOSEN}"), *overviews(part, rows, against, when=CHOSEN)]
+    if against is None and (tables := oracle_tables(results)):
+        blocks += [Heading("What inferred contexts reach of the oracle's gain"), *tables]
     for name, part in results.groupby("dataset", sort=False):
         blocks.append(Heading(str(name)))
         if differences := _differences(part, against):
             plot = _plot(tests_of(part)[0], rival, differences)
             findings.append(f"{name}: {plot.summary}")
             blocks += [plot] if plots else []
-        blocks.append(_details(str(name), part, against))
+        blocks += details(str(name), part, against)
     return Section(TITLE, blocks, " ".join(findings))
-
-
-def rows_of(results: pd.DataFrame) -> list[str]:
-    """Return the rows there are: methods first, then variants, then others."""
-    present = dict.fromkeys(results["row"])
-    ordered = [*METHODS, *RIVALS, *FACTORS]
-    return [*(row for row in ordered if row in present), *(row for row in present if row not in ordered)]
-
-
-def tests_of(part: pd.DataFrame) -> list[str]:
-    """Return the test sets in their order, the hardest first."""
-    return [test for test in dict.fromkeys(part["test"]) if test not in NOT_ACCURACY]
 
 
 def _shifts(test: str) -> bool:
@@ -132,98 +123,6 @@ def _is_known(row: object) -> bool:
     return True
 
 
-def _overviews(results: pd.DataFrame, rows: Sequence[str], against: str | None) -> list[Block]:
-    """Return a table for each family of data sets, such as all with PACS."""
-    families: dict[str, list[str]] = {}
-    for name in dict.fromkeys(results["dataset"]):
-        families.setdefault(re.split(r"[,-]", name)[0], []).append(name)
-    tables: list[Block] = []
-    for names in families.values():
-        parts = {name: results[results["dataset"] == name] for name in names}
-        lines = []
-        for row in rows:
-            cells = tuple(
-                _difference_cell(part, row, against, tests_of(part)[0], brief=True) for part in parts.values()
-            )
-            if not all(isinstance(cell, Missing) for cell in cells):
-                lines.append(Row(_title(row), cells))
-        hardest = {name: tests_of(part)[0] for name, part in parts.items()}
-        columns = [f"{name}: {hardest[name]}" for name in names]
-        seeds = {part["seed"].nunique() for part in parts.values()}
-        caption = (
-            f"Differences in points, {max(seeds)} paired seeds unless another number stands; plain training: accuracy"
-        )
-        tables.append(Table(caption, "method", columns, lines))
-    return tables
-
-
-def _details(name: str, part: pd.DataFrame, against: str | None) -> Table:
-    """Return all tests of one data set."""
-    tests = tests_of(part)
-    columns = ["seeds", *(column for test in tests for column in (test, f"{test}, difference"))]
-    lines = []
-    for row in rows_of(part):
-        cells: list[Cell] = [Number(len(_cells(part, row, tests[0])), digits=0)]
-        for test in tests:
-            ours = _cells(part, row, test)
-            cells.append(Number(ours.mean(), digits=1) if len(ours) else Missing())
-            cells.append(_difference_cell(part, row, against, test))
-        lines.append(Row(_title(row), (*cells, *_context_cells(part, row), _ess_cell(part, row))))
-    columns += ["contexts found", "their agreement with the true ones", ESS]
-    return Table(f"Accuracy in percent, {name}", "method", columns, lines)
-
-
-def _difference_cell(part: pd.DataFrame, row: str, against: str | None, test: str, *, brief: bool = False) -> Cell:
-    ours, rival = _cells(part, row, test), against or find_row(row, measured=True).baseline
-    if not len(ours):
-        return Missing()
-    if row == rival:
-        return Number(ours.mean(), digits=1) if brief else Missing("compared with")
-    difference = paired(ours, _cells(part, rival, test))
-    if difference is None or difference.pairs < 2:
-        return Missing("no pairs")
-    error, idle = difference.standard_error, _did_not_act(part, row)
-    is_strong = not idle and 0 < 2 * error < abs(difference.mean)
-    number = Number(difference.mean, error, 2, signed=True, strong=is_strong)
-    remarks = [] if brief else [f"p = {difference.p_value:.2g}"]
-    if brief:
-        fewer = difference.pairs < part["seed"].nunique()
-        remarks += [f"{difference.pairs} seeds"] if fewer else []
-        remarks += ["did not act"] if idle else []
-    if diverged := len(_cells(part, row, DIVERGED)):
-        remarks.append(f"{diverged} diverged")
-    return replace(number, remark=", ".join(remarks))
-
-
-def _context_cells(part: pd.DataFrame, row: str) -> tuple[Cell, Cell]:
-    number, agreement = (_cells(part, row, key) for key in (NUMBER, AGREEMENT))
-    if not len(number):
-        return Missing("not inferred"), Missing("not inferred")
-    agreed = Number(agreement.mean(), digits=2) if len(agreement) else Missing("true contexts not known")
-    return Number(number.mean(), digits=1), agreed
-
-
-def _ess_cell(part: pd.DataFrame, row: str) -> Cell:
-    if not find_row(row, measured=True).is_weighting:
-        return Missing("no weighting")
-    sizes = _cells(part, row, ESS)
-    if not len(sizes):
-        return Missing("not recorded")
-    remarks = [f"{len(sizes)} seeds"] if len(sizes) < len(_cells(part, row, tests_of(part)[0])) else []
-    remarks += ["did not act"] if _did_not_act(part, row) else []
-    return Number(sizes.mean(), digits=4, remark=", ".join(remarks))
-
-
-def _did_not_act(part: pd.DataFrame, row: str) -> bool:
-    sizes = _cells(part, row, ESS)
-    return find_row(row, measured=True).is_weighting and len(sizes) > 0 and float(sizes.mean()) > ACTS_BELOW
-
-
-def _title(row: str) -> str:
-    what: StudyRow = find_row(row, measured=True)
-    return what.title
-
-
 def _differences(part: pd.DataFrame, against: str | None) -> dict[str, PairedDifference]:
     """Return, by the title of the method, points gained on plain training where the contexts shift most."""
     hardest = tests_of(part)[0]
@@ -231,15 +130,15 @@ def _differences(part: pd.DataFrame, against: str | None) -> dict[str, PairedDif
     for row in rows_of(part):
         rival = against or find_row(row, measured=True).baseline
         is_baseline = any(find_row(other, measured=True).baseline == row for other in rows_of(part))
-        difference = paired(_cells(part, row, hardest), _cells(part, rival, hardest))
+        difference = paired(by_seed(part, row=row, test=hardest), by_seed(part, row=rival, test=hardest))
         if difference is not None and row != rival and not is_baseline:
-            found[_title(row)] = difference
+            found[title_of(row)] = difference
     return found
 
 
 def _plot(test: str, rival: str, differences: dict[str, PairedDifference]) -> Plot:
     beyond = [
-        f"{title} ({Number(one.mean, one.standard_error, signed=True).printed} ± {one.standard_error:.1f})"
+        f"{title} ({difference_cell(one, 1)})"
         for title, one in differences.items()
         if one.pairs > 1 and one.is_beyond_chance(len(differences))
     ]
@@ -247,14 +146,8 @@ def _plot(test: str, rival: str, differences: dict[str, PairedDifference]) -> Pl
     same = f"All methods equal {rival} within noise ({basis})."
     summary = f"Different from {rival} beyond chance ({basis}): {'; '.join(beyond)}." if beyond else same
     errors = [one.standard_error for one in differences.values()]
-    drawable = None if any(map(math.isnan, errors)) else errors
     means = [one.mean for one in differences.values()]
-    line = Series(f"difference to {rival}", list(differences), means, drawable, style="markers")
+    line = Series(f"difference to {rival}", list(differences), means, errors, style="markers")
     where = f"at {test}, where contexts shift most" if _shifts(test) else "on the test images"
     title = f"Difference to {rival} {where}, with standard errors"
     return Plot(title, summary, "", "difference, points", [line], with_table=False)
-
-
-def _cells(part: pd.DataFrame, row: str, test: str) -> pd.Series[float]:
-    chosen = ((part["row"] == row) & (part["test"] == test)).to_numpy()
-    return pd.Series(part["value"].to_numpy()[chosen], part["seed"].to_numpy()[chosen]).dropna()

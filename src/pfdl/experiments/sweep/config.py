@@ -10,7 +10,7 @@ from typing import Any, get_args, get_type_hints
 
 from pfdl._internal.text import json_or_text
 from pfdl._internal.validation import check_choice, check_count
-from pfdl.objectives import list_objectives, make_objective
+from pfdl.objectives import list_objectives
 from pfdl.vision.config import TrainingConfig
 from pfdl.vision.metrics import SELECTIONS
 
@@ -108,12 +108,6 @@ def parse_grid(texts: Sequence[str]) -> dict[str, list[Any]]:
         if len({json.dumps(value) for value in grid[name]}) < len(grid[name]):
             raise ValueError(f"--set gives a value of {name} twice: {values}.")
     return grid
-
-
-def make_example(config: TrainingConfig) -> Any:
-    """Build the objective of a config for features of some width: raises ValueError if its settings cannot be used."""
-    settings: dict[str, Any] = dict(config.objective_settings)
-    return make_objective(config.objective, 8, num_classes=2, num_contexts=2, **settings)
 
 
 def as_settings(config: TrainingConfig) -> dict[str, Any]:

@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from rich.console import Console
 
 from pfdl._internal.files import read_table, write_atomically, write_json
 from pfdl._internal.runs import claim
-from pfdl.data import make_split, read_manifest
-from pfdl.data.images import hash_bytes
+from pfdl.data import make_split
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
 from pfdl.experiments.grid import run_grid, unfinished
 from pfdl.experiments.images import StoredImages, image_store
+from pfdl.experiments.objectives import make_example
+from pfdl.experiments.seeds import accuracy_lines, read_split, save_split
 from pfdl.experiments.statistics import standard_error
-from pfdl.experiments.sweep.config import SweepConfig, as_settings, make_example
-from pfdl.experiments.workers import Task, Workers
+from pfdl.experiments.sweep.config import SweepConfig, as_settings
+from pfdl.experiments.workers import HERE, Execution, Task
 from pfdl.vision.checkpoint import load_model
 from pfdl.vision.config import TrainingConfig, check_contexts, check_sets
 from pfdl.vision.evaluation import evaluate, save_evaluation
@@ -64,10 +64,7 @@ def run(
     output: Path,
     *,
     ratio: str = "5:1",
-    device: str = "cpu",
-    workers: Workers | None = None,
-    console: Console | None = None,
-    command: str | None = None,
+    execution: Execution = HERE,
 ) -> tuple[pd.DataFrame, Choice]:
     """Train what is missing, write ``results.csv``, choose, test the chosen candidate, and write ``chosen.json``.
 
@@ -79,10 +76,7 @@ def run(
         output: The run folder, with ``splits`` (a manifest per seed), ``runs`` (a run folder per candidate and seed),
             ``cells`` and ``tested`` (finished ones). An interrupted sweep resumes, in the middle of a training too.
         ratio: Proportion of the training set, as in :func:`pfdl.data.make_split`.
-        device: Where to compute.
-        workers: Where the trainings run, and how many at a time; by default one after the other.
-        console: Where to show progress.
-        command: What a user typed to start this, for the record.
+        execution: Where the trainings run, and how many at a time.
 
     Returns:
         One line per candidate, seed and score; and what was chosen.
@@ -97,12 +91,10 @@ def run(
         for seed in range(config.first_seed, config.first_seed + config.seeds)
     }
     _check(candidates, splits[config.first_seed])
-    settings = {**asdict(config), "ratio": ratio, "device": device, "command": command}
-    may_change = ("seeds", "device", "command")
+    settings = {**asdict(config), "ratio": ratio, **execution.settings}
+    may_change = ("seeds", *execution.settings)
     with claim(output, "sweep", settings, may_change=may_change), image_store(output / "images") as store:
-        hashes = {
-            seed: hash_bytes(split.save(_manifest_path(output, seed))[0].read_bytes()) for seed, split in splits.items()
-        }
+        hashes = {seed: save_split(split, output, seed) for seed, split in splits.items()}
         tasks: list[dict[str, Any]] = [
             {"candidate": name, "settings": as_settings(candidate), "seed": seed, "split": split}
             for seed, split in hashes.items()
@@ -113,8 +105,8 @@ def run(
             if unfinished(tasks, output / folder):
                 for size in {task["settings"]["image_size"] for task in tasks}:
                     store(source, size, str(size))
-            function = partial(function, output=output, device=device)
-            return run_grid(function, tasks, output / folder, workers=workers, console=console)
+            function = partial(function, output=output, device=execution.device)
+            return run_grid(function, tasks, output / folder, execution)
 
         results = grid(train_candidate, tasks, "cells")
         results = results.reindex(columns=[*dict.fromkeys([*COLUMNS, *results.columns])])
@@ -204,9 +196,7 @@ def run_tests(
     folder = _run_folder(output, settings, seed, split)
     result = evaluate(load_model(folder), source, manifest, device=device)
     save_evaluation(folder, result)
-    worst = "worst group" if result.by_context else "worst class"
-    shares = {"all": result.overall, worst: result.worst_group.accuracy, **result.by_ratio}
-    return [{"test": test, "accuracy": 100 * share} for test, share in shares.items()]
+    return accuracy_lines(result)
 
 
 def _check(candidates: Mapping[str, TrainingConfig], manifest: Manifest) -> None:
@@ -214,17 +204,13 @@ def _check(candidates: Mapping[str, TrainingConfig], manifest: Manifest) -> None
     if "validation" not in manifest.set_names:
         raise ValueError("a sweep chooses by validation images, and the images do not suffice to hold any out.")
     for config in candidates.values():
-        objective = make_example(config)
+        objective = make_example(config.objective, config.objective_settings)
         check_sets(config, manifest)
         check_contexts(config, objective, manifest)
 
 
 def _open(output: Path, config: TrainingConfig, seed: int) -> tuple[StoredImages, Manifest]:
-    return StoredImages(output / "images" / str(config.image_size)), read_manifest(_manifest_path(output, seed))
-
-
-def _manifest_path(output: Path, seed: int) -> Path:
-    return output / "splits" / f"seed-{seed}.csv"
+    return StoredImages(output / "images" / str(config.image_size)), read_split(output, seed)
 
 
 def _run_folder(output: Path, settings: Mapping[str, Any], seed: int, split: str) -> Path:

@@ -120,5 +120,4 @@ def _settings(choice: Mapping[str, Any]) -> Facts:
 
 
 def _percent(value: tuple[float, float | None]) -> str:
-    mean, error = value
-    return f"{mean:.1f} %" if error is None else f"{mean:.1f} ± {error:.1f} %"
+    return f"{Number(*value)} %"

@@ -6,16 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pfdl.experiments.contexts.rows import ROWS as CONTEXTS_ROWS
 from pfdl.experiments.rivals import ACTING
 from pfdl.experiments.table_ii.matched import MatchedCovariance
 from pfdl.objectives import Objective
 
-RATIOS = ("1:5", "1:3", "1:1", "2:1", "3:1", "4:1", "5:1")
-PAPER = {
-    "erm": (39.79, 39.98, 40.54, 42.41, 43.21, 46.67, 44.73),  # commented out in the paper's source
-    "pfdl": (41.31, 41.41, 43.70, 47.46, 46.80, 49.29, 50.87),
-}
-"""The paper's accuracies in percent on NICO, ResNet-50, at ``RATIOS``."""
+PAPER = {row: CONTEXTS_ROWS[published].paper or () for row, published in (("erm", "resnet"), ("pfdl", "pfdl"))}
+"""The paper's accuracies in percent on NICO, ResNet-50, at its ratios."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from typing import Any
 
 import pandas as pd
 import torch
-from rich.console import Console
 from torch import Tensor, nn
 
 from pfdl._internal.files import write_atomically
@@ -23,10 +22,11 @@ from pfdl.data import make_split, open_images
 from pfdl.data.context_images import HIDDEN_CONTEXT
 from pfdl.data.manifest import Manifest, read_groups
 from pfdl.decorrelation import PartialDecorrelation
+from pfdl.experiments.contexts.rows import RATIOS
 from pfdl.experiments.grid import run_grid, unfinished
 from pfdl.experiments.images import StoredImages, image_store
 from pfdl.experiments.table_ii.probe import probe
-from pfdl.experiments.table_ii.rows import RATIOS, ROWS
+from pfdl.experiments.table_ii.rows import ROWS
 from pfdl.experiments.training import (
     BestWeights,
     DivergedError,
@@ -37,7 +37,7 @@ from pfdl.experiments.training import (
     predict,
     train,
 )
-from pfdl.experiments.workers import Workers
+from pfdl.experiments.workers import HERE, Execution
 from pfdl.vision.backbones import make_backbone
 
 COLUMNS = ("data", "backbone", "row", "seed", "epoch", "test", "value")
@@ -81,10 +81,7 @@ def run(
     output: Path,
     *,
     group_by: str | None = None,
-    device: str = "cpu",
-    workers: Workers | None = None,
-    console: Console | None = None,
-    command: str | None = None,
+    execution: Execution = HERE,
 ) -> pd.DataFrame:
     """Train and test what is missing, and write ``results.csv``.
 
@@ -93,10 +90,7 @@ def run(
         data: Images in contexts, in any form that :func:`pfdl.data.open_images` takes.
         output: The run folder, with ``cells`` (finished trainings) and ``results.csv``.
         group_by: ``CSV:COLUMN``: images with the same entry stay on one side of the split.
-        device: Where to compute.
-        workers: Where the trainings run, and how many at a time; by default one after the other.
-        console: Where to show progress.
-        command: What a user typed to start this, for the record.
+        execution: Where the trainings run, and how many at a time.
 
     Returns:
         One line per row, seed, epoch and test.
@@ -112,19 +106,17 @@ def run(
         for seed in range(config.first_seed, config.first_seed + config.seeds)
         for row in config.rows
     ]
-    settings = {**asdict(config), "data": data.name, "group_by": group_by, "command": command, "device": device}
-    with counting("checking images", console) as show:
+    settings = {**asdict(config), "data": data.name, "group_by": group_by, **execution.settings}
+    may_change = ("rows", "seeds", "first_seed", *execution.settings)
+    with counting("checking images", execution.console) as show:
         source = open_images(data, on_bad_image="skip", on_progress=show)
         if not any(sample.context for sample in source.samples):
             raise ValueError(f"the images of {data} have no contexts, and the table is about contexts that shift.")
-    with (
-        claim(output, "table-ii", settings, may_change=("rows", "seeds", "first_seed", "command", "device")),
-        image_store(output / "images") as store,
-    ):
+    with claim(output, "table-ii", settings, may_change=may_change), image_store(output / "images") as store:
         if unfinished(tasks, output / "cells"):
             store(source, config.image_size, "all")
-        function = partial(run_task, images=output / "images" / "all", group_by=group_by, device=device)
-        results = run_grid(function, tasks, output / "cells", workers=workers, console=console)
+        function = partial(run_task, images=output / "images" / "all", group_by=group_by, device=execution.device)
+        results = run_grid(function, tasks, output / "cells", execution)
         write_atomically(output / "results.csv", results[list(COLUMNS)].to_csv(index=False))
     return results
 

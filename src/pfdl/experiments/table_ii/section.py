@@ -6,10 +6,11 @@ import numpy as np
 import pandas as pd
 
 from pfdl._internal.runs import Run
+from pfdl.experiments.contexts.rows import RATIOS
 from pfdl.experiments.objectives import weighs_samples
 from pfdl.experiments.pairing import paired
-from pfdl.experiments.statistics import mean_cell, standard_error
-from pfdl.experiments.table_ii.rows import PAPER, RATIOS, ROWS
+from pfdl.experiments.statistics import by_seed, difference_cell, mean_cell, mean_series
+from pfdl.experiments.table_ii.rows import PAPER, ROWS
 from pfdl.experiments.table_ii.run import CHOSEN, LAST, WHOLE, WORST
 from pfdl.report.blocks import Block, Heading, Section, Text
 from pfdl.report.plots import Plot, Series
@@ -66,8 +67,7 @@ def _introduction(run: Run) -> str:
 
 
 def _values(part: pd.DataFrame, row: str, epoch: str, test: str) -> pd.Series[float]:
-    chosen = ((part["row"] == row) & (part["epoch"] == epoch) & (part["test"] == test)).to_numpy()
-    return pd.Series(part["value"].to_numpy()[chosen], part["seed"].to_numpy()[chosen]).dropna()
+    return by_seed(part, row=row, epoch=epoch, test=test)
 
 
 def _rows(part: pd.DataFrame) -> list[str]:
@@ -86,10 +86,10 @@ def _accuracies(part: pd.DataFrame, epoch: str, when: str) -> Table:
         cells += [mean_cell(_values(part, row, epoch, test), 1) for test in TESTS]
         lines.append(Row(ROWS[row].title, tuple(cells)))
         if row in PAPER:
-            absent = [Missing("not in the paper")] * (len(TESTS) - len(RATIOS))
-            paper = [Number(value, digits=2) for value in PAPER[row]]
-            first = [Missing("not in the paper")] * (1 + weighted)
-            lines.append(Row("in the paper, on NICO", (*first, *paper, *absent), quiet=True))
+            absent = Missing("not in the paper")
+            paper = [absent if value is None else Number(value, digits=2) for value in PAPER[row]]
+            rest = [absent] * (len(TESTS) - len(RATIOS))
+            lines.append(Row("in the paper, on NICO", (*[absent] * (1 + weighted), *paper, *rest), quiet=True))
     columns = ["seeds", *(["n_eff / n"] if weighted else []), *TESTS]
     return Table(f"Accuracy in percent {when}", "row", columns, lines)
 
@@ -127,8 +127,7 @@ def difference_with_count(ours: pd.Series[float], theirs: pd.Series[float]) -> C
     common = ours.index.intersection(theirs.index)
     positive = int((ours[common] > theirs[common]).sum())
     remark = f"{positive} of {difference.pairs}"
-    strong = difference.pairs > 1 and abs(difference.mean) > 2 * difference.standard_error
-    return Number(difference.mean, difference.standard_error, 2, signed=True, strong=strong, remark=remark)
+    return difference_cell(difference, 2, strong=difference.stands_out, remark=remark)
 
 
 def _finding(part: pd.DataFrame) -> str:
@@ -139,14 +138,10 @@ def _finding(part: pd.DataFrame) -> str:
         if row == "erm" or difference is None or home is None or difference.pairs < 2:
             continue
         sentences.append(
-            f"{ROWS[row].title} differs from ERM by {_signed(difference.mean)} ± {difference.standard_error:.1f} "
-            f"points at 1:5 and by {_signed(home.mean)} ± {home.standard_error:.1f} at 5:1 ({difference.pairs} seeds)."
+            f"{ROWS[row].title} differs from ERM by {difference_cell(difference, 1)} points at 1:5 and by "
+            f"{difference_cell(home, 1)} at 5:1 ({difference.pairs} seeds)."
         )
     return " ".join(sentences) or "no two rows have a seed in common yet."
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.1f}".replace("-", "−")
 
 
 def _epochs(part: pd.DataFrame) -> list[int]:
@@ -188,17 +183,14 @@ def _probes(part: pd.DataFrame) -> list[Block]:
                 for name, values in measured.items()
             ]
             lines.append(Row(f"{ROWS[row].title}, epoch {epoch}", tuple(cells)))
-        cosine = measured["cosine_level_penalty"]
-        errors = [standard_error(values) for values in cosine.values()]
-        drawable = None if np.isnan(errors).any() else errors
-        means = [float(np.mean(values)) for values in cosine.values()]
-        series.append(Series(ROWS[row].title, list(cosine), means, drawable, colour=number))
+        series.append(mean_series(ROWS[row].title, measured["cosine_level_penalty"], number))
     if lines:
         summary = (
             "The cosine between the gradients of L_decorr and of the level penalty with respect to the features. 1: "
             "both ask the same of the features; 0: what one asks has nothing to do with the other."
         )
-        blocks.append(Plot("Direction of the penalty's gradient", summary, "epoch", "cosine", series, digits=2))
+        drawn = [line for line in series if line is not None]
+        blocks.append(Plot("Direction of the penalty's gradient", summary, "epoch", "cosine", drawn, digits=2))
         caption = "What the penalty is made of along the training; mean over the seeds"
         blocks.append(Table(caption, "row, epoch", list(PROBES.values()), lines))
     return [*blocks, *_matching_weights(part)]

@@ -22,7 +22,7 @@ class FeaturePenalty(Penalty, ABC):
     Args:
         weight: What the penalty is multiplied by.
         synchronize: Under ``torch.distributed``, take all processes' batches for one while training. All processes
-            must then call alike.
+            must then make the same calls.
 
     Raises:
         ValueError: If the weight is negative or not finite.
@@ -40,7 +40,7 @@ class FeaturePenalty(Penalty, ABC):
 
         Args:
             features: Shape (n, p).
-            meeting: What the processes told each other, if somebody has passed on :meth:`announce` already.
+            meeting: What the processes told each other, if :meth:`announce` was passed on already.
         """
         announcement = self.announce(features) if meeting is None else None
         if announcement is not None:

@@ -1,4 +1,4 @@
-"""PFDL's penalty with the mean of the other features in the place of g."""
+"""PFDL's penalty with the mean of the other features in place of g."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pfdl.objectives.penalties.features import FeaturePenalty
 
 
 class MeanDecorrelation(FeaturePenalty):
-    r"""Penalise L_decorr with the mean of the other features in the place of g's prediction: a control, not PFDL.
+    r"""Penalise L_decorr with the mean of the other features in place of g's prediction: a control, not PFDL.
 
     .. math:: \frac1p \sum_j \Big( \frac1n \sum_i M_{ij}^2 \Big)^2, \qquad M_{ij} = \frac{1}{p-1} \sum_{k \ne j} U_{ik}
 

@@ -17,7 +17,7 @@ class CNBB(Weighting):
     r"""Weights under which every feature is balanced against all the others (He et al., 2021, the NICO paper).
 
     Each feature j is read as a treatment, :math:`I_j = 1[f_j > 0]`; the weights are to make treated and untreated
-    samples alike in all other features:
+    samples similar in all other features:
 
     .. math::
         \sum_j \Big\| \frac{F_{-j}^\top (w \circ I_j)}{w^\top I_j} -

@@ -17,7 +17,7 @@ _NAMES = {"git_revision": "git revision", "cpu_count": "cores", "gpu": "GPU", "c
 
 def build(runs: Sequence[Run], problems: list[str]) -> Section:
     """Build one section with a part for each run."""
-    blocks: list[Block] = [Text("What is needed to make these results again. Settings are as config.json has them.")]
+    blocks: list[Block] = [Text("What is needed to reproduce these results. Settings are as config.json has them.")]
     for run in runs:
         blocks += [
             Heading(f"{run.folder} ({run.kind})"),

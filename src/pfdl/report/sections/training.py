@@ -11,7 +11,7 @@ from pfdl._internal.files import read_json
 from pfdl._internal.runs import WHY_CONTEXTS, Run
 from pfdl.report.blocks import Block, Heading, Section, Text
 from pfdl.report.plots import Plot, Series
-from pfdl.report.reading import read_metrics
+from pfdl.report.reading import name_folders, read_metrics
 from pfdl.report.sections.curves import curve_plots
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
 from pfdl.vision.evaluation import Evaluation, read_evaluations
@@ -22,17 +22,17 @@ TITLE = "Trainings"
 
 def build(runs: Sequence[Run], problems: list[str]) -> Section:
     """Build one section for all trainings, so that they can be compared."""
-    names = _names(runs)
-    curves = {name: read_metrics(run, problems) for name, run in zip(names, runs, strict=True)}
+    named = dict(zip(name_folders([run.folder for run in runs]), runs, strict=True))
+    curves = {name: read_metrics(run, problems) for name, run in named.items()}
     blocks: list[Block] = [
         Text(
             "Each training keeps its best weights on validation images of the training distribution; test images are "
             "looked at once, at the end. One seed each: differences between single trainings may be chance."
         ),
-        _overview(dict(zip(names, runs, strict=True)), curves),
-        *_inferred(dict(zip(names, runs, strict=True)), problems),
+        _overview(named, curves),
+        *_inferred(named, problems),
     ]
-    evaluations = {name: read_evaluations(run.folder, problems) for name, run in zip(names, runs, strict=True)}
+    evaluations = {name: read_evaluations(run.folder, problems) for name, run in named.items()}
     for same_data in _by_data(evaluations):
         blocks += _tested(same_data)
     logged = {name: [curve] for name, curve in curves.items() if curve is not None and len(curve)}
@@ -97,19 +97,7 @@ def _in_mixture(one: Evaluation) -> Cell:
     return Number(100 * one.average_in_training_mixture)
 
 
-def _names(runs: Sequence[Run]) -> list[str]:
-    """Return the names of the folders, with those of their parents where two are the same."""
-    short = [run.folder.resolve().name for run in runs]
-    return [
-        name if short.count(name) == 1 else f"{run.folder.resolve().parent.name}/{name}"
-        for name, run in zip(short, runs, strict=True)
-    ]
-
-
-def _overview(
-    runs: Mapping[str, Run],
-    curves: Mapping[str, pd.DataFrame | None],
-) -> Table:
+def _overview(runs: Mapping[str, Run], curves: Mapping[str, pd.DataFrame | None]) -> Table:
     lines = []
     for name, run in runs.items():
         given = run.settings.get("training")

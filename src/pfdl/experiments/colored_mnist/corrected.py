@@ -16,7 +16,7 @@ from pfdl.experiments.colored_mnist.data import draw_digits
 from pfdl.experiments.colored_mnist.rows import ERM, WITHOUT_LABELS
 from pfdl.experiments.colored_mnist.selection import choose_by_worst_group
 
-ANSWERS, PICTURE, COUNTS = "answers", "mended.png", "mended.json"
+ANSWERS, PICTURE, COUNTS = "answers", "corrected.png", "corrected.json"
 OBJECTIVE = "GroupDRO"
 """The row without environment labels that plain training is compared with."""
 
@@ -27,21 +27,21 @@ Answers = dict[int, np.ndarray[Any, np.dtype[np.bool_]]]
 """The answers of the first restart to the test rows, by the step after which they were given."""
 
 
-class Mended(NamedTuple):
+class Corrected(NamedTuple):
     """How the answers of two networks differ on the same test digits.
 
     Attributes:
         digits: All test digits.
         wrong: Those that plain training gets wrong.
-        mended: Of these, those that the other objective gets right.
-        spoilt: Those that only plain training gets right.
-        picture: Some of the mended ones, as the bytes of a PNG file.
+        corrected: Of these, those that the other objective gets right.
+        newly_wrong: Those that only plain training gets right.
+        picture: Some of the corrected ones, as the bytes of a PNG file.
     """
 
     digits: int
     wrong: int
-    mended: int
-    spoilt: int
+    corrected: int
+    newly_wrong: int
     picture: bytes
 
 
@@ -53,7 +53,7 @@ def store_answers(folder: Path, row: str, answers: Answers) -> None:
     write_bytes_atomically(folder / f"{row}.npz", stream.getvalue())
 
 
-def write_mended(output: Path, results: pd.DataFrame, data: ColoredMNIST) -> None:
+def write_corrected(output: Path, results: pd.DataFrame, data: ColoredMNIST) -> None:
     """Compare plain training with :data:`OBJECTIVE` on the test digits of the first restart, where both were trained.
 
     Args:
@@ -71,8 +71,8 @@ def write_mended(output: Path, results: pd.DataFrame, data: ColoredMNIST) -> Non
     other = _read(output / ANSWERS, str(row), int(step), len(truth))
     if plain is None or other is None:
         return
-    mended = (plain != truth) & (other == truth)
-    shown = torch.from_numpy(np.flatnonzero(mended)[:DIGITS_SHOWN])
+    corrected = (plain != truth) & (other == truth)
+    shown = torch.from_numpy(np.flatnonzero(corrected)[:DIGITS_SHOWN])
     full = len(shown) - len(shown) % DIGITS_IN_A_ROW or len(shown)  # rows of one length
     rows = torch.split(data.test.images[shown[:full]], DIGITS_IN_A_ROW)
     if not len(shown):
@@ -81,18 +81,18 @@ def write_mended(output: Path, results: pd.DataFrame, data: ColoredMNIST) -> Non
     counts = {
         "digits": len(truth),
         "wrong": int((plain != truth).sum()),
-        "mended": int(mended.sum()),
-        "spoilt": int(((plain == truth) & (other != truth)).sum()),
+        "corrected": int(corrected.sum()),
+        "newly_wrong": int(((plain == truth) & (other != truth)).sum()),
     }
     write_json(output / COUNTS, counts)
 
 
-def read_mended(output: Path) -> Mended | None:
-    """Return what :func:`write_mended` found, or None where there is nothing, or nothing that can be read."""
+def read_corrected(output: Path) -> Corrected | None:
+    """Return what :func:`write_corrected` found, or None where there is nothing, or nothing that can be read."""
     try:
         counts, picture = read_json(output / COUNTS), (output / PICTURE).read_bytes()
-        digits, wrong, mended, spoilt = (int(counts[name]) for name in Mended._fields[:-1])
-        return Mended(digits, wrong, mended, spoilt, picture)
+        digits, wrong, corrected, newly_wrong = (int(counts[name]) for name in Corrected._fields[:-1])
+        return Corrected(digits, wrong, corrected, newly_wrong, picture)
     except (KeyError, OSError, TypeError, ValueError):
         return None
 

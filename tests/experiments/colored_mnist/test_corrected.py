@@ -6,7 +6,7 @@ import pytest
 
 from pfdl.data import ColoredMNIST
 from pfdl.data.digits import find_digits
-from pfdl.experiments.colored_mnist.mended import ANSWERS, OBJECTIVE, read_mended, store_answers, write_mended
+from pfdl.experiments.colored_mnist.corrected import ANSWERS, OBJECTIVE, read_corrected, store_answers, write_corrected
 from pfdl.experiments.colored_mnist.rows import WITHOUT_LABELS
 from pfdl.experiments.colored_mnist.selection import WORST_GROUP
 
@@ -37,17 +37,22 @@ def test_counts_are_those_of_the_network_that_was_chosen(data, tmp_path):
     store_answers(tmp_path / ANSWERS, "erm", {20: truth, 500: plain})
     store_answers(tmp_path / ANSWERS, FIRST, {20: ~truth, 40: ~truth})
     store_answers(tmp_path / ANSWERS, SECOND, {20: chosen, 40: ~truth})
-    write_mended(tmp_path, results(second_20=50.0), data)
-    found = read_mended(tmp_path)
-    assert (found.digits, found.wrong, found.mended, found.spoilt) == (len(truth), len(truth) - 7, len(truth) - 7, 3)
+    write_corrected(tmp_path, results(second_20=50.0), data)
+    found = read_corrected(tmp_path)
+    assert (found.digits, found.wrong, found.corrected, found.newly_wrong) == (
+        len(truth),
+        len(truth) - 7,
+        len(truth) - 7,
+        3,
+    )
     assert found.picture.startswith(b"\x89PNG")
 
 
 def test_without_the_rows_or_their_answers_there_is_nothing(data, tmp_path):
     everything = results()
-    write_mended(tmp_path, everything[everything["row"] != SECOND], data)
-    write_mended(tmp_path, everything, data)  # answers that an older version did not keep
-    assert read_mended(tmp_path) is None
-    (tmp_path / "mended.png").write_bytes(b"")
-    (tmp_path / "mended.json").write_text(json.dumps({"digits": "many"}))
-    assert read_mended(tmp_path) is None
+    write_corrected(tmp_path, everything[everything["row"] != SECOND], data)
+    write_corrected(tmp_path, everything, data)  # answers that an older version did not keep
+    assert read_corrected(tmp_path) is None
+    (tmp_path / "corrected.png").write_bytes(b"")
+    (tmp_path / "corrected.json").write_text(json.dumps({"digits": "many"}))
+    assert read_corrected(tmp_path) is None
