@@ -1,13 +1,21 @@
 """Images per second of a training: a bare PyTorch loop, ``pfdl train`` and the in-memory trainer of the experiments.
 
-    python benchmarks/train_throughput.py --device cuda            ResNet-18 on 64×64 images, bfloat16
+    python benchmarks/train_throughput.py --device cuda            ResNet-18 on 20,000 images of 64×64, bfloat16
     python benchmarks/train_throughput.py --device cpu --images 512 --cpu-time
 
-The images are files of noise that are made first. All three train the same network on the same objective, with the
-same augmentation, optimiser and precision; the bare loop and ``pfdl train`` have the same loader, of pictures that are
-decoded once and kept in memory, as ``pfdl train`` keeps sets of up to 2 GB. They take turns, one run of some epochs
-each, and a ratio is the median over the turns of the ratio inside a turn. The first epoch of a run is not counted.
-``pfdl train`` includes all that it does between epochs: logging, the table, the state to resume from.
+The images are files of noise that are made first. They take turns, one run of some epochs each, and a ratio is the
+median over the turns of the ratio inside a turn.
+
+Equal in all three: the network and its first weights, the objective, the augmentation, the optimiser and its settings,
+the precision, the layout in memory, the size of a batch and the number of steps. Equal in the bare loop and ``pfdl
+train``: the loader, of pictures that are decoded once and kept in memory, as ``pfdl train`` keeps sets of up to 2 GB,
+and the order. Only ``pfdl train`` and the in-memory trainer report what they train: loss (the first), accuracy (the
+first) and what the objective measures. Only ``pfdl train`` draws from a seed for each step, listens for Ctrl-C, logs to
+TensorBoard and a table, and saves a state to resume from; all of that is counted.
+
+*Images per second* is the steady state: from the end of the first epoch's steps to the end of the last one's, with all
+that happens between epochs. *Start and end* is the rest of a run beyond that pace, in seconds: decoding the images (not
+for the in-memory trainer), making network and trainer, what the first steps compile and choose, and the last save.
 
 ``--cpu-time`` counts the processor time of this process instead of the clock's, for a machine that others use too.
 """
@@ -16,6 +24,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -51,6 +60,7 @@ class Clock:
 
     def __post_init__(self) -> None:
         self.times: list[float] = []
+        self.began = self.read()
 
     def tick(self) -> None:
         """Read the clock once the device has done its work."""
@@ -61,6 +71,10 @@ class Clock:
     def seconds_per_epoch(self) -> float:
         """Return the mean after the first epoch."""
         return (self.times[-1] - self.times[0]) / (len(self.times) - 1)
+
+    def other_seconds(self) -> float:
+        """Return what a run that ends now took beyond its epochs."""
+        return self.read() - self.began - len(self.times) * self.seconds_per_epoch()
 
 
 def write_images(folder: Path, count: int, size: int) -> None:
@@ -84,9 +98,10 @@ def make_data(settings: argparse.Namespace, source: ContextSource, manifest: Man
     return data
 
 
-def bare_loop(settings: argparse.Namespace, data: ContextDataModule, clock: Clock) -> None:
+def bare_loop(settings: argparse.Namespace, source: ContextSource, manifest: Manifest, clock: Clock) -> None:
     """Train as a user would who has a loader and an objective, and no framework."""
     device, bf16 = settings.device, settings.precision == "bf16"
+    data = make_data(settings, source, manifest)
     torch.manual_seed(0)
     model = make_backbone(settings.backbone, CLASSES, image_size=settings.size)
     model.to(device).to(memory_format=torch.channels_last if device == "cuda" else torch.contiguous_format)
@@ -177,24 +192,31 @@ def main() -> None:
         data = make_data(settings, source, manifest)
         images = len(data.train_set) // settings.batch_size * settings.batch_size
         runs: dict[str, Callable[[Clock], None]] = {
-            BARE: lambda clock: bare_loop(settings, data, clock),
+            BARE: lambda clock: bare_loop(settings, source, manifest, clock),
             LIGHTNING: lambda clock: lightning(settings, source, manifest, clock),
             MEMORY: lambda clock: memory(settings, data, clock),
         }
         speeds: dict[str, list[float]] = {name: [] for name in runs}
+        others: dict[str, list[float]] = {name: [] for name in runs}
         for _ in range(settings.turns):
             for name, run in runs.items():
                 clock = Clock(settings.device, read)
                 run(clock)
                 speeds[name].append(images / clock.seconds_per_epoch())
+                others[name].append(clock.other_seconds())
+                print(f"{name}: {speeds[name][-1]:.1f} images per second", file=sys.stderr, flush=True)
     print(describe_machine(), "\n")
     shown = f"{settings.backbone}, {settings.objective}, {settings.images} images of {settings.size}², "
-    shown += f"batch {settings.batch_size}, {settings.precision}, {settings.workers} workers"
+    shown += f"batch {settings.batch_size}, {settings.precision}, {settings.workers} workers, "
+    shown += f"{settings.turns} turns of {settings.epochs} epochs"
     second = "second of processor time" if settings.cpu_time else "second"
-    print(f"| {shown} | images per {second} | of the bare loop |\n|---|---|---|")
+    print(f"| {shown} | images per {second} | of the bare loop | in each turn | start and end, s |")
+    print("|---|---|---|---|---|")
     for name, found in speeds.items():
-        ratio = statistics.median(mine / bare for mine, bare in zip(found, speeds[BARE], strict=True))
-        print(f"| {name} | {statistics.median(found):.0f} | {ratio:.2f} |")
+        ratios = [mine / bare for mine, bare in zip(found, speeds[BARE], strict=True)]
+        turns = ", ".join(f"{ratio:.2f}" for ratio in ratios)
+        other = statistics.median(others[name])
+        print(f"| {name} | {statistics.median(found):.0f} | {statistics.median(ratios):.3f} | {turns} | {other:.1f} |")
 
 
 if __name__ == "__main__":

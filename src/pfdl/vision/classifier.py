@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +180,7 @@ class ImageClassifier(AtomicModule, LightningModule):
             warnings.warn("a batch of one image is skipped; drop_last=True in the loader avoids it.", stacklevel=1)
             return None
         logits = self(AUGMENTATIONS[self.augment](images))
-        with torch.autocast(logits.device.type, enabled=False):
+        with full_precision(logits.device.type):
             loss: Tensor = self.objective(
                 logits.float(),
                 labels,
@@ -290,6 +291,12 @@ class ImageClassifier(AtomicModule, LightningModule):
             self.backbone.train()
         if width != self.num_features:
             raise ValueError(f"the last layer of {name!r} takes {width} features, not {self.num_features}.")
+
+
+def full_precision(device_type: str) -> AbstractContextManager[Any]:
+    """Return a context without mixed precision; to enter one of PyTorch's costs as much as a kernel."""
+    is_mixed = torch.is_autocast_enabled(device_type)
+    return torch.autocast(device_type, enabled=False) if is_mixed else nullcontext()
 
 
 def _make_backbone(backbone: str | nn.Module, num_classes: int | None, **settings: Any) -> nn.Module:

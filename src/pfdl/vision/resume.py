@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -9,7 +11,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import pandas as pd
 import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint
@@ -102,7 +103,12 @@ def check_folder(folder: Path) -> None:
 
 def write_metrics(folder: Path, history: list[dict[str, float]]) -> None:
     """Write what was logged, one line per epoch."""
-    write_atomically(folder / METRICS, pd.DataFrame(history).to_csv(index=False))
+    table = io.StringIO()
+    names = dict.fromkeys(name for row in history for name in row)
+    writer = csv.DictWriter(table, list(names), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(history)
+    write_atomically(folder / METRICS, table.getvalue())
 
 
 class ResumeCallback(Checkpoint):
@@ -155,9 +161,11 @@ class ResumeCallback(Checkpoint):
         self.report = report
         self.best_score: float | None = None
         self.history: list[dict[str, float]] = []
-        self._best_weights: Mapping[str, Tensor] | None = None
+        self._best_weights: dict[str, Tensor] = {}
+        self._weights_are_saved = True
         self._saved_at = self._epoch_began = time.monotonic()
         self._learning_rate = 0.0
+        self._seeds: list[int] = []
         self._first_epoch = 0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -180,14 +188,15 @@ class ResumeCallback(Checkpoint):
             self._save(trainer, trainer.current_epoch, batch=0)
             self._stop_if(stops, trainer)
         self._learning_rate = float(trainer.optimizers[0].param_groups[0]["lr"])  # at its end it is the next epoch's
+        place = [self.seed, trainer.current_epoch]
+        if rank():  # each process draws its own; the first draws what a single one would
+            place.append(rank())
+        self._seeds = np.random.SeedSequence(place).generate_state(len(_loader(trainer))).tolist()
         self._epoch_began = time.monotonic()
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Fix what this step will draw."""
-        place = [self.seed, trainer.current_epoch, batch_idx]
-        if rank():  # each process draws its own; the first draws what a single one would
-            place.append(rank())
-        number = int(np.random.SeedSequence(place).generate_state(1)[0])
+        number = self._seeds[batch_idx]
         torch.default_generator.manual_seed(number)  # torch.manual_seed visits every kind of device: 0.3 ms a step
         if pl_module.device.type == "cuda":
             torch.cuda.manual_seed(number)
@@ -217,8 +226,7 @@ class ResumeCallback(Checkpoint):
         self.history.append({"epoch": trainer.current_epoch, "learning_rate": self._learning_rate, **logged})
         if self.monitor is None or (self.monitor in logged and self._epochs_since_best() == 0):
             self.best_score = logged.get(self.monitor) if self.monitor is not None else None
-            weights = whole(self.model.backbone.state_dict())
-            self._best_weights = {name: value.clone() for name, value in weights.items()} if rank() == 0 else None
+            self._keep(whole(self.model.backbone.state_dict()))
         from_first(self._write_epoch)
         if self.patience is not None and self._epochs_since_best() >= self.patience:
             trainer.should_stop = True
@@ -229,14 +237,24 @@ class ResumeCallback(Checkpoint):
         """Save the end, from which nothing is left to do."""
         self._save(trainer, trainer.current_epoch, batch=0, finished=True)
 
+    def _keep(self, weights: Mapping[str, Tensor]) -> None:
+        """Copy the weights, in the first process, always to the same memory: to ask for new memory takes as long."""
+        if rank() == 0:
+            if not self._best_weights:
+                self._best_weights = {name: torch.empty_like(value) for name, value in weights.items()}
+            for name, value in weights.items():
+                self._best_weights[name].copy_(value)
+            self._weights_are_saved = False
+
     def _write_epoch(self) -> None:
         check_folder(self.folder)
         write_metrics(self.folder, self.history)
 
     def _write_weights(self) -> None:
         check_folder(self.folder)
-        if self._best_weights is not None:
+        if not self._weights_are_saved:
             save_weights(self.folder / WEIGHTS, self._best_weights)
+            self._weights_are_saved = True
 
     def _epochs_since_best(self) -> int:
         tie_breaker = TIE_BREAKERS.get(self.monitor or "", "")
@@ -260,7 +278,6 @@ class ResumeCallback(Checkpoint):
             "optimizer": whole(trainer.optimizers[0].state_dict()),
         }
         from_first(lambda: self._write_state(state))
-        self._best_weights = None
         self._saved_at = time.monotonic()
 
     def _write_state(self, state: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from lightning.pytorch import Callback, Trainer
 from torch import Tensor
 
 from pfdl._internal.files import read_json, read_table, write_atomically, write_json
-from pfdl._internal.processes import from_first, noticing_loss, rank
+from pfdl._internal.processes import from_first, noticing_loss, rank, world_size
 from pfdl._internal.runs import INFERRED_CONTEXTS, MANIFEST, WHY_CONTEXTS, claim, set_aside
 from pfdl.contexts import InferredContexts
 from pfdl.data.context_images import ContextImages
@@ -24,7 +24,7 @@ from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
 from pfdl.decorrelation.distributed import meet
 from pfdl.vision.checkpoint import ModelConfig
-from pfdl.vision.classifier import ImageClassifier
+from pfdl.vision.classifier import ImageClassifier, full_precision
 from pfdl.vision.config import PRECISIONS, TrainingConfig, check_contexts, check_sets
 from pfdl.vision.datamodule import ContextDataModule, check_share
 from pfdl.vision.features import embed
@@ -178,9 +178,12 @@ class _SteppingClassifier(ImageClassifier):
         loss = super().training_step(batch, batch_idx)
         if loss is not None:
             (optimizer,) = self.trainer.optimizers
-            with torch.autocast(loss.device.type, enabled=False):  # Lightning is in the middle of its forward pass
+            with full_precision(loss.device.type):  # Lightning is in the middle of its forward pass
                 optimizer.zero_grad()
-                self.manual_backward(loss)
+                if world_size() > 1:
+                    self.manual_backward(loss)
+                else:
+                    torch.autograd.backward(loss)
                 optimizer.step()
         return loss
 
