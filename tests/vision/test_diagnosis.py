@@ -107,11 +107,11 @@ def test_a_model_that_looks_at_the_colour_is_found_out_with_known_and_with_infer
     assert ("were inferred from colours and textures" in " ".join(relies.verdict())) != named
     assert relies.found.shift.accuracy[0] > relies.found.shift.accuracy[-1] + 0.3
     sentence, command = relies.next_step("my photos")
-    assert sentence.startswith("Train with an objective")
+    assert sentence.startswith("Draw every class in every context equally often")
     wanted = "--contexts known" if named else "--contexts inferred --infer-by pooled --no-confirm"
-    folder = "run-groupdro" if named else "run-groupdro-unconfirmed"
+    folder = tmp_path / ("run-groups" if named else "run-groups-unconfirmed")
     assert command == (
-        f"pfdl train 'my photos' --backbone mlp --objective groupdro {wanted} --image-size 8 -o {tmp_path / folder}"
+        f"pfdl train 'my photos' --backbone mlp --objective erm {wanted} --image-size 8 --sampler groups -o {folder}"
     )
     honest = diagnose_images(colour_model(0.0, tmp_path), source, manifest)
     assert honest.answer == "no"
@@ -128,23 +128,23 @@ def test_a_model_that_looks_at_the_colour_is_found_out_with_known_and_with_infer
 
 def test_what_to_try_next_is_the_same_training_but_for_the_contexts_and_is_not_what_was_tried(tmp_path):
     source = Colours(named=True)
-    found = diagnose_images(colour_model(0.8, tmp_path / "run-groupdro"), source, make_split(source))
+    found = diagnose_images(colour_model(0.8, tmp_path / "run-groups"), source, make_split(source))
     once = TrainingConfig("mlp", "pfdl", image_size=8, epochs=12, optimizer="adamw", seed=3)
     _, command = replace(found, training=once).next_step("data.csv", ["--context-column", "my place"])
     assert command == (
-        "pfdl train data.csv --context-column 'my place' --backbone mlp --objective groupdro --contexts known "
-        f"--image-size 8 --epochs 12 --optimizer adamw --seed 3 -o {tmp_path / 'run-groupdro'}"
+        "pfdl train data.csv --context-column 'my place' --backbone mlp --objective erm --contexts known "
+        f"--image-size 8 --epochs 12 --sampler groups --optimizer adamw --seed 3 -o {tmp_path / 'run-groups'}"
     )
-    tried = replace(once, objective="groupdro", contexts="known")
+    tried = replace(once, objective="erm", contexts="known", sampler="groups")
     sentence, command = replace(found, training=tried).next_step("data.csv")
-    assert sentence.startswith("Draw every class in every context equally often")
-    assert "--objective erm --contexts known" in command
-    assert "--sampler groups" in command
-    assert command.endswith(f"-o {tmp_path / 'run-groups'}")
-    both = replace(tried, objective="erm", sampler="groups")
+    assert sentence.startswith("Train with an objective that looks at the worst group")
+    assert "--objective groupdro --contexts known" in command
+    assert "--sampler" not in command
+    assert command.endswith(f"-o {tmp_path / 'run-groupdro'}")
+    both = replace(tried, objective="groupdro", sampler="shuffle")
     sentence, command = replace(found, training=both).next_step("data.csv")
     assert sentence.startswith("Add training images of the affected classes")
-    assert command.startswith("pfdl train MORE_DATA --backbone mlp --objective erm")
+    assert command.startswith("pfdl train MORE_DATA --backbone mlp --objective groupdro")
 
 
 def test_other_data_than_that_of_the_training_is_judged_by_the_training_mixture(tmp_path):

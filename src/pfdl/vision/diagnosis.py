@@ -128,13 +128,13 @@ class ImageDiagnosis:
         now = self.training
         plain = replace(now, objective_settings={}, sampler="shuffle", **contexts)
         tries = {
-            "groupdro": (
-                "Train with an objective that looks at the worst group, then compare (pfdl diagnose … --compare).",
-                replace(plain, objective="groupdro"),
-            ),
             "groups": (
                 "Draw every class in every context equally often, then compare (pfdl diagnose … --compare).",
                 replace(plain, objective="erm", sampler="groups"),
+            ),
+            "groupdro": (
+                "Train with an objective that looks at the worst group, then compare (pfdl diagnose … --compare).",
+                replace(plain, objective="groupdro"),
             ),
         }
         name = self.folder.name
