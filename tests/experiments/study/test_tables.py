@@ -9,10 +9,15 @@ from pfdl.experiments.study import run as study
 from pfdl.experiments.study.section import describe
 from pfdl.report.markdown import render
 
+VALUES = {
+    "erm": (50.0, 52.0, 51.0),
+    "balance": (53.0, 54.0, 55.0),
+    "erm-batch-16": (40.0, 41.0, 42.0),
+    "batch-16": (41.0, 42.0, 43.0),
+}
 
-def made_up():
-    values = {"erm": (50.0, 52.0, 51.0), "balance": (53.0, 54.0, 55.0), "erm-batch-16": (40.0, 41.0, 42.0)}
-    values["batch-16"] = (41.0, 42.0, 43.0)
+
+def made_up(values=VALUES):
     return pd.DataFrame(
         [
             {"dataset": "pets", "row": row, "seed": seed, "test": "1:5", "value": value}
@@ -54,6 +59,28 @@ def test_an_overview_has_all_data_sets_of_a_family():
     against = text_of(pd.concat([pets, sheep]), against="balance").splitlines()
     assert "| ERM | **−3.00 ± 0.58** | **−2.50 ± 0.50**, 2 seeds |" in against
     assert "| balance, inferred contexts | 54.0 | 53.5 |" in against
+
+
+def test_inferred_contexts_are_measured_by_the_gain_of_the_oracle():
+    values = {"erm": (50.0, 52.0, 51.0), "sampler": (53.0, 54.0, 55.0), "sampler-known": (54.0, 57.0, 54.0)}
+    values |= {"dfr": (51.0, 52.0, 53.0), "dfr-known": (50.0, 51.0, 52.0)}  # here the truth gains nothing
+    text = text_of(made_up(values))
+    assert "| sampler, inferred contexts | −1.0 ± 1.2, 75 % of +4.0 ± 0.6 |" in text
+    assert "| DFR: last layer refitted, inferred contexts | +1.0 ± 0.0, no gain to reach |" in text
+    assert "oracle's gain" not in text_of(made_up())
+    assert "oracle's gain" not in text_of(made_up(values), against="sampler")
+
+
+def test_the_chosen_epoch_has_tables_of_its_own():
+    last = made_up()
+    chosen = last.assign(test=f"1:5{study.CHOSEN}", value=last["value"] + (last["row"] == "balance"))
+    judged = last.assign(test=f"{study.VALIDATION}accuracy", value=60.0)
+    text = text_of(pd.concat([last, chosen, judged]))
+    assert "| method | pets: 1:5, chosen epoch |" in text
+    assert "| balance, inferred contexts | **+4.00 ± 0.58** |" in text
+    details = text.partition("**Accuracy in percent, pets, chosen epoch**")
+    assert "validation" not in details[0]
+    assert "| balance, inferred contexts | 3 | 55.0 | **+4.00 ± 0.58**, p = 0.02 | 60.0 |" in details[2]
 
 
 def test_studies_of_several_machines_become_one(tmp_path):
