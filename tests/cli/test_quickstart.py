@@ -40,15 +40,17 @@ def test_the_quick_start_ends_with_a_better_model_a_report_and_onnx(tmp_path):
     assert "Sets, as the data has them: train 360, validation 40, test 200." in printed["train"][0]
     first, compared = printed["diagnose"]
     assert "Does erm rely on the context? YES" in first
-    assert "--objective groupdro --contexts inferred" in first  # what to try next is what the page does next
+    suggested = first.partition("pfdl train photos/ ")[2].splitlines()[0]  # what to try next is what the page does next
+    assert suggested.startswith("--backbone small --objective erm --contexts inferred ")
+    assert "--sampler groups" in suggested
     assert "Found 2 contexts" in printed["train"][1]
-    assert "erm relies more on the context than groupdro" in compared
+    assert "erm relies more on the context than sampler" in compared
 
     accuracy = {}
-    for name in ("erm", "groupdro"):
+    for name in ("erm", "sampler"):
         (evaluation,) = read_evaluations(tmp_path / "runs" / name, []).values()
         accuracy[name] = evaluation.overall
-    assert accuracy["groupdro"] > accuracy["erm"] + 0.2
-    assert (tmp_path / "runs" / "groupdro" / "export" / "model.onnx").is_file()
+    assert accuracy["sampler"] > accuracy["erm"] + 0.2
+    assert (tmp_path / "runs" / "sampler" / "export" / "model.onnx").is_file()
     report = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "Contexts of groupdro. Found 2 contexts" in report
+    assert "Contexts of sampler. Found 2 contexts" in report
