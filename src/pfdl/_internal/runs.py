@@ -21,8 +21,9 @@ from pfdl._internal.provenance import describe_this_machine, version_of
 VERSION = 2
 FORMAT = f"pfdl-run-{VERSION}"
 CONFIG = "config.json"
-MANIFEST, INFERRED_CONTEXTS, WHY_CONTEXTS = "manifest.csv", "contexts.csv", "contexts.json"
-"""In the folder of a training: the split, the inferred contexts, and why they are believed."""
+MANIFEST, METRICS = "manifest.csv", "metrics.csv"
+INFERRED_CONTEXTS, WHY_CONTEXTS = "contexts.csv", "contexts.json"
+"""In the folder of a training: the split, what was logged; the inferred contexts, and why they are believed."""
 LOCK = ".pfdl-lock"
 HOLDER = ".pfdl-holder"
 PATIENCE = 10.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,15 +22,9 @@ if TYPE_CHECKING:
 SEEDS = "seeds.csv"
 
 
-def train_in_turn(
-    splits: Mapping[int, Manifest],
-    runs: Mapping[int, Path],
-    source: ContextSource,
-    config: TrainingConfig,
-    device: str,
-    **how: Any,
-) -> None:
-    """Train and test with one seed after the other; of several processes only the first prints.
+@dataclass(frozen=True)
+class Seeds:
+    """A training with one seed or several.
 
     Args:
         splits: For each seed its split.
@@ -38,54 +32,53 @@ def train_in_turn(
         source: The images.
         config: How to train, but for the seed.
         device: Where to compute.
-        **how: What :func:`pfdl.vision.training.train` takes further.
     """
-    from pfdl._internal.processes import rank
-    from pfdl.vision.checkpoint import load_model
-    from pfdl.vision.training import train
 
-    is_first = rank() == 0
-    for seed, split in splits.items():
-        if is_first:
-            print_understood(source, split)
-        with answering_stops():
-            train(replace(config, seed=seed), source, split, runs[seed], device=device, progress=True, **how)
-        if is_first:
-            evaluate_and_print(load_model(runs[seed]), source, split, device)
+    splits: Mapping[int, Manifest]
+    runs: Mapping[int, Path]
+    source: ContextSource
+    config: TrainingConfig
+    device: str
 
+    def train_in_turn(self, **how: Any) -> None:
+        """Train and test with one seed after the other; of several processes only the first prints.
 
-def train_side_by_side(
-    splits: Mapping[int, Manifest],
-    runs: Mapping[int, Path],
-    source: ContextSource,
-    config: TrainingConfig,
-    device: str,
-    parallel: Parallel,
-    **how: Any,
-) -> None:
-    """Train and test with several seeds at a time.
+        Args:
+            **how: What :func:`pfdl.vision.training.train` takes further.
+        """
+        from pfdl._internal.processes import rank
+        from pfdl.vision.checkpoint import load_model
+        from pfdl.vision.training import train
 
-    Args:
-        splits: For each seed its split.
-        runs: For each seed its run folder.
-        source: The images.
-        config: How to train, but for the seed.
-        device: What :meth:`pfdl.cli.workers.Parallel.find_device` returned.
-        parallel: How many at a time, and where.
-        **how: What :func:`pfdl.experiments.seeds.train_seed` takes further.
-    """
-    from pfdl.experiments.seeds import train_seed
-    from pfdl.vision.evaluation import OWN, read_evaluations
+        is_first = rank() == 0
+        for seed, split in self.splits.items():
+            if is_first:
+                print_understood(self.source, split)
+            config = replace(self.config, seed=seed)
+            with answering_stops():
+                train(config, self.source, split, self.runs[seed], device=self.device, progress=True, **how)
+            if is_first:
+                evaluate_and_print(load_model(self.runs[seed]), self.source, split, self.device)
 
-    for split in splits.values():
-        print_understood(source, split)
-    tasks = [{"seed": seed, "split": split, "folder": runs[seed]} for seed, split in splits.items()]
-    function = partial(train_seed, config=config, device=device, **how)
-    with answering_stops(), parallel.execution(device, share_cores=True) as execution:
-        for done, (task, _) in enumerate(execution.workers.run(function, tasks), start=1):
-            typer.echo(f"{done} of {len(tasks)} trainings done: seed {task['seed']}", err=True)
-    for run in runs.values():
-        print_evaluation(read_evaluations(run)[OWN])
+    def train_side_by_side(self, parallel: Parallel, **how: Any) -> None:
+        """Train and test with several seeds at a time.
+
+        Args:
+            parallel: How many at a time, and where.
+            **how: What :func:`pfdl.experiments.seeds.train_seed` takes further.
+        """
+        from pfdl.experiments.seeds import train_seed
+        from pfdl.vision.evaluation import OWN, read_evaluations
+
+        for split in self.splits.values():
+            print_understood(self.source, split)
+        tasks = [{"seed": seed, "split": split, "folder": self.runs[seed]} for seed, split in self.splits.items()]
+        function = partial(train_seed, config=self.config, device=self.device, **how)
+        with answering_stops(), parallel.execution(self.device, share_cores=True) as execution:
+            for done, (task, _) in enumerate(execution.workers.run(function, tasks), start=1):
+                typer.echo(f"{done} of {len(tasks)} trainings done: seed {task['seed']}", err=True)
+        for run in self.runs.values():
+            print_evaluation(read_evaluations(run)[OWN])
 
 
 def print_models(runs: Mapping[int, Path], base: Path, *, export: bool) -> None:

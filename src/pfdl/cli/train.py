@@ -22,7 +22,7 @@ from pfdl.cli.common import (
     answering_mistakes,
 )
 from pfdl.cli.images import name_columns, open_source
-from pfdl.cli.seeds import print_models, train_in_turn, train_side_by_side
+from pfdl.cli.seeds import Seeds, print_models
 from pfdl.cli.settings import parse_settings
 from pfdl.cli.workers import Backend, GpusPerTask, Jobs, Parallel
 
@@ -270,13 +270,13 @@ def train(
         source = open_source(data, superclass, on_bad_image, given, columns=columns, test=test)
         splits = {number: given or make_split(source, ratio=ratio, seed=number) for number in range(seed, seed + seeds)}
         runs = {number: base if seeds == 1 else base / f"seed-{number}" for number in splits}
+        trainings = Seeds(splits, runs, source, config, device)
         how = {"num_workers": workers, "loggers": logger}
         if parallel == Parallel():
-            together = {"devices": devices, "nodes": nodes, "strategy": strategy}
-            train_in_turn(splits, runs, source, config, device, **together, **how)
+            trainings.train_in_turn(devices=devices, nodes=nodes, strategy=strategy, **how)
         else:
             images = {"data": data, **columns, "superclass": superclass, "on_bad_image": on_bad_image, "test": test}
-            train_side_by_side(splits, runs, source, config, device, parallel, images=images, **how)
+            trainings.train_side_by_side(parallel, images=images, **how)
         if is_first:
             print_models(runs, base, export=export)
 

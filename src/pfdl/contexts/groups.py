@@ -60,6 +60,14 @@ class Accuracies:
         """Return the mean of the groups' accuracies: every group counts the same, however few samples it has."""
         return float(np.mean([group.accuracy for group in self.groups]))
 
+    @property
+    def worst_then_average(self) -> tuple[float, float]:
+        """What models are ordered by if their worst group matters: that, and where it is equal the average over groups.
+
+        The worst of small groups is often at 0 for all of them.
+        """
+        return self.worst_group.accuracy, self.average_over_groups
+
     def average_in(self, mixture: Mixture) -> float:
         """Return the accuracy to expect on samples whose groups have other proportions.
 

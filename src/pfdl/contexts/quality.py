@@ -151,10 +151,7 @@ def choose_by_worst_group(candidates: Sequence[Any], labels: Any, contexts: Any,
     if not len(candidates):
         raise ValueError("there are no candidates to choose from; give the predictions of at least one.")
     scores = [group_accuracy(one, labels, contexts, min_samples=min_samples) for one in candidates]
-    return max(
-        range(len(scores)),
-        key=lambda number: (scores[number].worst_group.accuracy, scores[number].average_over_groups, -number),
-    )
+    return max(range(len(scores)), key=lambda number: scores[number].worst_then_average)  # the first of equal ones
 
 
 def _numbers(**columns: Any) -> list[NDArray[np.int64]]:

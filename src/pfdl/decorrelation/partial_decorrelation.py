@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar, cast
 import torch
 from torch import Tensor
 
+from pfdl._internal.devices import full_precision
 from pfdl._internal.processes import world_size
 from pfdl._internal.validation import check_choice, check_count, check_features, check_matrix
 from pfdl.decorrelation.backend import StepBackend
@@ -283,8 +284,7 @@ class PartialDecorrelation(TrainedDecomposition):
             if torch.is_inference_mode_enabled():  # what it makes, such as moments, could never be changed again
                 modes.enter_context(torch.inference_mode(False))
                 modes.enter_context(torch.no_grad())
-            if torch.is_autocast_enabled(g.first_weight.device.type):  # too coarse for sums over many features
-                modes.enter_context(torch.autocast(g.first_weight.device.type, enabled=False))
+            modes.enter_context(full_precision(g.first_weight.device.type))  # less is too coarse for long sums
             if self._is_joint():
                 batch = self._union(self._announcement(features, fits).meet() if meeting is None else meeting)
             else:

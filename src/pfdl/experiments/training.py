@@ -104,20 +104,25 @@ class BestWeights:
     """Remembers the weights of the epoch with the highest score.
 
     Attributes:
-        score: The highest score so far, -1 before the first epoch.
+        scores: The highest score so far, and what decides between equal ones; empty before the first epoch.
         epoch: When it was reached.
         weights: A copy of the network's state then.
     """
 
     def __init__(self) -> None:
-        self.score, self.epoch = -1.0, 0
+        self.scores: tuple[float, ...] = ()
+        self.epoch = 0
         self.weights: dict[str, Tensor] = {}
-        self._tie_breaker = -1.0
 
-    def offer(self, score: float, progress: Progress, *, tie_breaker: float = 0.0) -> None:
-        """Keep the weights if their score is higher than all before; between equal ones, if their tie-breaker is."""
-        if (score, tie_breaker) > (self.score, self._tie_breaker):
-            self.score, self._tie_breaker, self.epoch = score, tie_breaker, progress.epoch
+    @property
+    def score(self) -> float:
+        """Return the highest score so far."""
+        return self.scores[0]
+
+    def offer(self, progress: Progress, *scores: float) -> None:
+        """Keep the weights if their first score is higher than all before; between equal ones, if the next is."""
+        if scores > self.scores:
+            self.scores, self.epoch = scores, progress.epoch
             self.weights = {name: value.clone() for name, value in progress.model.state_dict().items()}
 
 

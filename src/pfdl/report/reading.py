@@ -11,9 +11,9 @@ from typing import Any
 import pandas as pd
 
 from pfdl._internal.files import read_json, read_table
-from pfdl._internal.runs import CONFIG, Run, read_run
+from pfdl._internal.runs import CONFIG, METRICS, Run, read_run
 
-RESULTS, METRICS = "results.csv", "metrics.csv"
+RESULTS = "results.csv"
 TASK_FOLDERS = ("tasks", "cells")
 MAX_DEPTH = 4
 """How deep a folder of folders is searched."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from lightning.pytorch.strategies import FSDPStrategy
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from pfdl._internal.devices import full_precision
 from pfdl._internal.modules import AtomicModule
 from pfdl._internal.processes import world_size
 from pfdl._internal.validation import check_choice, check_count
@@ -291,12 +291,6 @@ class ImageClassifier(AtomicModule, LightningModule):
             self.backbone.train()
         if width != self.num_features:
             raise ValueError(f"the last layer of {name!r} takes {width} features, not {self.num_features}.")
-
-
-def full_precision(device_type: str) -> AbstractContextManager[Any]:
-    """Return a context without mixed precision; to enter one of PyTorch's costs as much as a kernel."""
-    is_mixed = torch.is_autocast_enabled(device_type)
-    return torch.autocast(device_type, enabled=False) if is_mixed else nullcontext()
 
 
 def _make_backbone(backbone: str | nn.Module, num_classes: int | None, **settings: Any) -> nn.Module:

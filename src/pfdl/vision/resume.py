@@ -18,7 +18,7 @@ from torch import Tensor
 
 from pfdl._internal.files import write_atomically
 from pfdl._internal.processes import anybody, from_first, gather_objects, rank
-from pfdl._internal.runs import CONFIG, set_aside
+from pfdl._internal.runs import CONFIG, METRICS, set_aside
 from pfdl._internal.state import load_state, save_state
 from pfdl.vision.checkpoint import WEIGHTS, check_weights, save_weights
 from pfdl.vision.classifier import ImageClassifier
@@ -28,7 +28,6 @@ from pfdl.vision.sharding import load_module, load_optimizer, whole
 from pfdl.vision.stopping import StopRequest, TrainingStoppedError
 
 STATE = "resume.safetensors"
-METRICS = "metrics.csv"
 SUMMARY = ("finished", "history", "best_score")
 TO_RESUME = ("epoch", "batch", "means", "module", "optimizer")
 SAVE_EVERY = 30.0

@@ -14,6 +14,7 @@ import torch
 from lightning.pytorch import Callback, Trainer
 from torch import Tensor
 
+from pfdl._internal.devices import full_precision
 from pfdl._internal.files import read_json, read_table, write_atomically, write_json
 from pfdl._internal.processes import from_first, noticing_loss, rank, world_size
 from pfdl._internal.runs import INFERRED_CONTEXTS, MANIFEST, WHY_CONTEXTS, claim, set_aside
@@ -24,7 +25,7 @@ from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
 from pfdl.decorrelation.distributed import meet
 from pfdl.vision.checkpoint import ModelConfig
-from pfdl.vision.classifier import ImageClassifier, full_precision
+from pfdl.vision.classifier import ImageClassifier
 from pfdl.vision.config import PRECISIONS, TrainingConfig, check_contexts, check_sets
 from pfdl.vision.datamodule import ContextDataModule, check_share
 from pfdl.vision.features import embed

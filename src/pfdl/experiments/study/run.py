@@ -244,11 +244,7 @@ class _Chooser:
         inputs, labels, contexts = self.held_out
         predicted = predict(progress.model, inputs, device=self.device)
         found = group_accuracy(predicted, labels, contexts)
-        if self.select == "accuracy":
-            self.best.offer(found.overall, progress)
-        else:
-            # Of a tenth of the samples some groups have one or two, and the worst is often at 0 in every epoch.
-            self.best.offer(found.worst_group.accuracy, progress, tie_breaker=found.average_over_groups)
+        self.best.offer(progress, *((found.overall,) if self.select == "accuracy" else found.worst_then_average))
 
 
 def _hold_out(labels: Tensor, seed: int) -> tuple[Tensor, Tensor]:

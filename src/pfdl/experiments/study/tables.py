@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
@@ -40,11 +40,10 @@ def overviews(results: pd.DataFrame, rows: Sequence[str], against: str | None, w
     tables: list[Block] = []
     for parts in _families(results):
         tests = {name: f"{tests_of(part)[0]}{when}" for name, part in parts.items()}
-        lines = []
-        for row in rows:
-            cells = tuple(_difference_cell(part, row, against, tests[name], brief=True) for name, part in parts.items())
-            if not all(isinstance(cell, Missing) for cell in cells):
-                lines.append(Row(title_of(row), cells))
+        lines = _lines(
+            (row, [_difference_cell(part, row, against, tests[name], brief=True) for name, part in parts.items()])
+            for row in rows
+        )
         columns = [f"{name}: {test}" for name, test in tests.items()]
         seeds = {part["seed"].nunique() for part in parts.values()}
         caption = (
@@ -56,14 +55,11 @@ def overviews(results: pd.DataFrame, rows: Sequence[str], against: str | None, w
 
 def oracle_tables(results: pd.DataFrame) -> list[Block]:
     """Return, for each family of data sets, how far methods with inferred contexts are behind those with true ones."""
+    rows = rows_of(results)
+    pairs = [(row, f"{row}{ORACLE}") for row in rows if f"{row}{ORACLE}" in rows]
     tables: list[Block] = []
     for parts in _families(results):
-        pairs = [(row, f"{row}{ORACLE}") for row in rows_of(results) if f"{row}{ORACLE}" in set(results["row"])]
-        lines = []
-        for row, oracle in pairs:
-            cells = tuple(_oracle_cell(part, row, oracle) for part in parts.values())
-            if not all(isinstance(cell, Missing) for cell in cells):
-                lines.append(Row(title_of(row), cells))
+        lines = _lines((row, [_oracle_cell(part, row, oracle) for part in parts.values()]) for row, oracle in pairs)
         if lines:
             columns = [f"{name}: {tests_of(part)[0]}" for name, part in parts.items()]
             caption = "Difference to the same method with true contexts in points, and the share of its gain"
@@ -113,6 +109,15 @@ def _families(results: pd.DataFrame) -> list[dict[str, pd.DataFrame]]:
     for name in dict.fromkeys(results["dataset"]):
         families.setdefault(re.split(r"[,-]", name)[0], {})[name] = results[results["dataset"] == name]
     return list(families.values())
+
+
+def _lines(cells: Iterable[tuple[str, Sequence[Cell]]]) -> list[Row]:
+    """Return a line for each row that was measured on one of the data sets."""
+    return [
+        Row(title_of(row), tuple(measured))
+        for row, measured in cells
+        if not all(isinstance(cell, Missing) for cell in measured)
+    ]
 
 
 def _mean_cell(part: pd.DataFrame, row: str, test: str) -> Cell:

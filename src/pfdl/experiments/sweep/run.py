@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from pfdl._internal.files import read_table, write_atomically, write_json
-from pfdl._internal.runs import claim
+from pfdl._internal.runs import METRICS, claim
 from pfdl.data import make_split
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
@@ -28,7 +28,7 @@ from pfdl.vision.checkpoint import load_model
 from pfdl.vision.config import TrainingConfig, check_contexts, check_sets
 from pfdl.vision.evaluation import evaluate, save_evaluation
 from pfdl.vision.metrics import SELECTIONS
-from pfdl.vision.resume import METRICS, shed_state
+from pfdl.vision.resume import shed_state
 from pfdl.vision.training import train
 
 FAILED = "failed"

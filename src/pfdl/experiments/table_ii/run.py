@@ -203,7 +203,7 @@ class _Judge:
         """Validate after every epoch; test, and probe the penalty, after some."""
         right = predict(progress.model, self.validation.inputs, device=self.device) == self.validation.labels.cpu()
         accuracy = 100 * float(right.double().mean())
-        self.best.offer(accuracy, progress)
+        self.best.offer(progress, accuracy)
         if progress.epoch % self.test_every and progress.epoch not in (1, 2, 5):
             return
         values = self.accuracies(progress.model)
