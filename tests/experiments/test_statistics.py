@@ -1,12 +1,26 @@
+from itertools import product
+
+import numpy as np
 import pandas as pd
 import pytest
 
 from pfdl.experiments.pairing import PairedDifference, paired
-from pfdl.experiments.statistics import difference_cell, mean_cell, verdict
+from pfdl.experiments.statistics import by_seed, difference_cell, mean_cell, verdict
 from pfdl.report.tables import Missing, Number
 
 CLEAR_GAIN, CLEAR_LOSS = PairedDifference(2.0, 0.1, 5), PairedDifference(-2.0, 0.1, 5)
 NOTHING = PairedDifference(0.1, 0.5, 5)
+
+
+def test_values_are_looked_up_as_a_search_of_all_lines_finds_them():
+    rng = np.random.default_rng(0)
+    lines = {"row": rng.choice(["a", "b"], 60), "n": rng.integers(3, size=60), "seed": np.arange(60)}
+    table = pd.DataFrame({**lines, "value": np.where(rng.random(60) < 0.2, np.nan, rng.normal(size=60))})
+    for row, n in product("abc", (0, 1.0, 7)):
+        found = table[(table["row"] == row) & (table["n"] == n)].set_index("seed")["value"].dropna()
+        assert by_seed(table, row=row, n=n).to_dict() == found.to_dict()
+        assert by_seed(table[table["n"] == n], row=row).to_dict() == found.to_dict()
+    assert by_seed(table, n=1, row="a").dtype == by_seed(table, row="none").dtype == float
 
 
 def test_mean_with_standard_error_or_deviation():

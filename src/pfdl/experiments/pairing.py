@@ -90,7 +90,8 @@ def paired_difference(first: Sequence[float], second: Sequence[float]) -> Paired
 
 def paired(first: pd.Series[float], second: pd.Series[float]) -> PairedDifference | None:
     """Return the difference over the repetitions that both have, by their index; None without any."""
-    common = first.index.intersection(second.index)
-    if not len(common):
+    partners = second.to_dict()
+    ours = {seed: value for seed, value in first.items() if seed in partners}
+    if not ours:
         return None
-    return paired_difference(first[common].tolist(), second[common].tolist())
+    return paired_difference(list(ours.values()), [partners[seed] for seed in ours])

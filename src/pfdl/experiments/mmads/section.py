@@ -90,7 +90,7 @@ def _finding(results: pd.DataFrame) -> str:
     for method in ("PFDL", "Screened OLS"):
         differences = {}
         for cell in _sorted_cells(part):
-            ours, plain = (by_seed(_at(part, cell), method=name) for name in (method, "OLS"))
+            ours, plain = (by_seed(part, **_place(cell), method=name) for name in (method, "OLS"))
             differences[name_cell(cell)] = paired(ours, plain)
         if any(one is not None for one in differences.values()):
             sentences.append(verdict(method, "OLS", differences, unit="of RMSE", digits=3, lower_is_better=True))
@@ -140,10 +140,9 @@ def _glance(results: pd.DataFrame) -> Glance | None:
 
 
 def _metric_table(part: pd.DataFrame, setting: str, metric: str, cells: Sequence[TableCell]) -> Table:
-    measured = part[part["metric"] == metric]
     rows = []
     for method in METHODS:
-        values = [by_seed(_at(measured, cell), method=method) for cell in cells]
+        values = [by_seed(part, **_place(cell), method=method, metric=metric) for cell in cells]
         rows.append(Row(method, tuple(mean_cell(value, 3, deviation=True) for value in values)))
         if method in PAPER and setting == SETTINGS[0]:
             rows.append(Row("in the paper", tuple(_paper_cell(method, cell, metric) for cell in cells), quiet=True))
@@ -163,7 +162,7 @@ def _stability(part: pd.DataFrame, setting: str) -> list[Block]:
     for method in METHODS:
         cells = []
         for metric in METRICS:
-            few, many = (by_seed(_at(part, cell), method=method, metric=metric) for cell in (FEW, MANY))
+            few, many = (by_seed(part, **_place(cell), method=method, metric=metric) for cell in (FEW, MANY))
             cells.append(difference_cell(paired(many, few), 3))
         if not any(isinstance(cell, Number) for cell in cells):
             continue
@@ -259,6 +258,10 @@ def _in_order(cells: Iterable[TableCell]) -> list[TableCell]:
 def _figure_cell(part: pd.DataFrame) -> TableCell:
     cells = _sorted_cells(part)
     return FIGURE_CELL if FIGURE_CELL in cells else cells[0]
+
+
+def _place(cell: TableCell) -> dict[str, float]:
+    return dict(zip(("n", "p", "r"), cell, strict=True))
 
 
 def _at(part: pd.DataFrame, cell: TableCell) -> pd.DataFrame:
