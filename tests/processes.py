@@ -15,10 +15,6 @@ import coverage
 from tests.counting import COUNTED, MEASURED
 
 ROOT = Path(__file__).parents[1]
-IMPORTED_ONCE = (
-    *("pytest", "tests.decorrelation.hostile_states", "tests.experiments.test_grid", "tests.hostile.killing_driver"),
-    *("tests.hostile.many", "tests.objectives.distributed_worker", "tests.vision.distributed_worker"),
-)
 
 
 class Forked:
@@ -71,7 +67,7 @@ def _forks():
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     forks = multiprocessing.get_context("forkserver")
-    forks.set_forkserver_preload(list(IMPORTED_ONCE))
+    forks.set_forkserver_preload(["tests.preloaded"])
     threads = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = "1"  # a fork has no threads but its own
     try:

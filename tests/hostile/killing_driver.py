@@ -10,6 +10,7 @@ killed and terminated, and which files differed from those of a run that nobody 
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -184,6 +185,7 @@ def kill_at_many_instants(command: str, scratch: Path) -> dict[str, Any]:
     data, log, whole = pictures(scratch / "data"), scratch / "log", scratch / "whole"
     with redirect_stdout(sys.stderr):  # all that is slow at first is done here, once, and inherited by every run
         COMMANDS[command](scratch / "first", data)
+    gc.freeze()  # no run looks for garbage among it
     began = time.monotonic()
     if end_of(start(command, whole, data, log)) != 0:
         raise SystemExit(log.read_text())
