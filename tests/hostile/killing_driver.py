@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import typer
 from PIL import Image
 
 from pfdl._internal import files as _files
@@ -44,6 +45,7 @@ from pfdl.vision import training
 from pfdl.vision.resume import STATE
 from tests.vision.tiny_images import TinySource
 
+COMMAND_LINE = typer.main.get_command(cli.app)  # made once: that takes as long as a training
 RANDOM_KILLS = 2
 TRAINING = (
     *("--backbone", "mlp", "--image-size", "8", "--epochs", "2", "--batch-size", "16", "--device", "cpu"),
@@ -64,11 +66,11 @@ def pictures(root: Path) -> Path:
 
 
 def train(output: Path, data: Path) -> None:
-    cli.app(["train", str(data), *TRAINING, "-o", str(output)], standalone_mode=False)
+    COMMAND_LINE(["train", str(data), *TRAINING, "-o", str(output)], standalone_mode=False)
 
 
 def split(output: Path, data: Path) -> None:
-    cli.app(["split", str(data), "--ratio", "2:1", "-o", str(output / "manifest.csv")], standalone_mode=False)
+    COMMAND_LINE(["split", str(data), "--ratio", "2:1", "-o", str(output / "manifest.csv")], standalone_mode=False)
 
 
 def reproduce_mmads(output: Path, data: Path) -> None:
