@@ -59,12 +59,13 @@ def pytest_xdist_auto_num_workers():
 
 @pytest.fixture(scope="session", autouse=True)
 def short_search_for_contexts():
-    """Try four numbers of clusters, not eleven, from fewer starts: the search is most of a small training.
+    """Try two numbers of clusters, not eleven, from fewer starts: the search is most of a small training.
 
     It is tested as it is in tests/contexts.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pfdl.contexts.candidates.NUMBERS", (2, 3, 4, 5))
+        patch.setattr("pfdl.contexts.candidates.NUMBERS", (2, 4))
+        patch.setattr("pfdl.contexts.candidates.HALVINGS", 1)
         patch.setattr("pfdl.contexts.clusters.POOLED_STARTS", 2)
         yield
 
@@ -94,6 +95,15 @@ def count_our_lines():
         yield
 
 
+@pytest.fixture
+def nothing_counted():
+    """Count no lines in a test that runs what others test line by line."""
+    counter = sys.gettrace()
+    sys.settrace(None)
+    yield
+    sys.settrace(counter)
+
+
 def pytest_configure(config):
     """Import what is slow before any line is counted."""
     if hasattr(config, "workerinput"):  # one of the processes that run all tests
@@ -102,16 +112,16 @@ def pytest_configure(config):
 
 @uncounted
 def import_what_is_slow():
-    gc.disable()
+    gc.disable()  # until all is imported and collected
     for name in ("lightning.pytorch", "matplotlib.pyplot", "sklearn.ensemble", "timm"):
         with contextlib.suppress(ImportError):  # what needs it says so itself
             importlib.import_module(name)
-    gc.enable()
 
 
 def pytest_collection_finish():
     """Never look for garbage among the million objects of what is imported."""
     gc.freeze()
+    gc.enable()
     atexit.register(gc.unfreeze)  # at the end everything goes
 
 

@@ -30,6 +30,7 @@ def name(path):
     return str(path.relative_to(ROOT))
 
 
+@pytest.mark.usefixtures("nothing_counted")
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_python_blocks_run(page):
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
@@ -46,6 +47,7 @@ def test_local_links_lead_somewhere(page):
     assert [target for target in local if not (page.parent / target).exists()] == []
 
 
+@pytest.mark.usefixtures("nothing_counted")
 @pytest.mark.parametrize("example", EXAMPLES, ids=name)
 def test_examples_run(example, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -34,6 +34,7 @@ def walk(folder):
     return printed
 
 
+@pytest.mark.usefixtures("nothing_counted")
 def test_the_quick_start_ends_with_a_better_model_a_report_and_onnx(tmp_path):
     printed = walk(tmp_path)
     assert list(printed) == ["train", "diagnose", "report", "export"]
