@@ -58,6 +58,7 @@ def one_thread():
     ids=repr,
 )
 @pytest.mark.filterwarnings("ignore::pfdl.tabular.weights.EffectiveSampleSizeWarning")
+@pytest.mark.usefixtures("nothing_counted")  # most lines that run are scikit-learn's
 def test_scikit_learn_compatibility(estimator):
     results = check_estimator(estimator, on_skip=None, on_fail=None)
     failed = {result["check_name"]: result["exception"] for result in results if result["status"] == "failed"}
