@@ -30,10 +30,11 @@ TOGETHER = (FORKING, EXPORTING)
 """Each in one process: the server that forks and the exporter to ONNX take many seconds to start."""
 
 SLOWEST_FIRST = (
-    *(*FORKING, "experiments/test_ray.py", "contexts/test_inference.py", "test_docs.py", *EXPORTING),
-    *("decorrelation/kernels/test_interpreter.py", "vision/test_resume.py", "experiments/test_published.py"),
-    *("report/test_browser.py", "experiments/colored_mnist/test_run.py", "objectives/test_atomicity.py"),
-    *("experiments/mmads/test_run.py", "tabular/test_estimators.py", "vision/test_diagnosis.py"),
+    *(*FORKING, "experiments/test_ray.py", "contexts/test_inference.py", *EXPORTING, "test_docs.py"),
+    *("report/test_browser.py", "decorrelation/kernels/test_interpreter.py", "vision/test_resume.py"),
+    *("experiments/colored_mnist/test_run.py", "objectives/test_atomicity.py", "experiments/mmads/test_run.py"),
+    *("tabular/test_estimators.py", "experiments/test_published.py", "experiments/colored_mnist/test_section.py"),
+    *("experiments/study/test_groups.py", "experiments/test_mps.py", "data/test_shapes.py"),
 )
 """So that no process is still at work on one of them when all the others have nothing left."""
 
