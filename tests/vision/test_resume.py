@@ -175,14 +175,14 @@ def test_a_stop_while_a_resumed_epoch_is_skipped_to_loses_nothing(uninterrupted,
     def send():
         interrupt(signal.SIGINT)
 
-    for hook, at in (("batch_start", 8), ("batch_end", 1)):  # then in the first batch that is skipped
+    for hook, at, batch in (("batch_start", 8, 3), ("before_save", 1, 4)):  # then before batches are skipped
         monkeypatch.setattr(
             training, "ResumeCallback", type("Stopped", (Interrupter,), {"hook": hook, "at": at, "action": send})
         )
         with pytest.raises(TrainingStoppedError):
             run(tmp_path / "run")
         saved = load_state(tmp_path / "run" / STATE)
-        assert (saved["epoch"], saved["batch"]) == (1, 3)
+        assert (saved["epoch"], saved["batch"]) == (1, batch)
     monkeypatch.setattr(training, "ResumeCallback", ResumeCallback)
     assert_same_end(run(tmp_path / "run"), uninterrupted)
 

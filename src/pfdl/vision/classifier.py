@@ -193,9 +193,7 @@ class ImageClassifier(AtomicModule, LightningModule):
 
     def on_train_epoch_end(self) -> None:
         """Log the means of the epoch."""
-        for name, mean in self.means.compute().items():
-            self.log(name, mean.to(self.device), prog_bar=name.startswith("train_"), sync_dist=True)
-        self._log_epoch()
+        self._log_epoch(self.means.compute(), on_bar=("train_loss", "train_accuracy"))
         self.means.reset()
 
     def on_validation_start(self) -> None:
@@ -233,24 +231,23 @@ class ImageClassifier(AtomicModule, LightningModule):
         if bool((contexts >= 0).all()):
             groups = group_accuracy(predictions, labels, contexts)
             found |= {WORST_GROUP: groups.worst_group.accuracy, GROUP_AVERAGE: groups.average_over_groups}
-        for name, value in found.items():
-            number = torch.as_tensor(value, device=self.device, dtype=torch.float32)
-            self.log(
-                name, number, prog_bar=name not in (WORST_CLASS, GROUP_AVERAGE), batch_size=len(labels), sync_dist=True
-            )
-        self._log_epoch()
+        self._log_epoch(found, on_bar=("val_loss", ACCURACY, WORST_GROUP))
 
     def configure_optimizers(self) -> Any:
         """Return the optimiser of the backbone and the schedule; g has an optimiser of its own."""
-        parameters = self.backbone.parameters()
-        optimizer: torch.optim.Optimizer
-        if self.optimizer == "sgd":
-            optimizer = torch.optim.SGD(
-                parameters, self.learning_rate, momentum=self.momentum, weight_decay=self.weight_decay
-            )
-        else:
-            optimizer = torch.optim.AdamW(parameters, self.learning_rate, weight_decay=self.weight_decay)
+        optimizer = self.make_optimizer()
         return [optimizer], [torch.optim.lr_scheduler.LambdaLR(optimizer, self.make_decay())]
+
+    def make_optimizer(self, **implementation: Any) -> torch.optim.Optimizer:
+        """Return the optimiser of the backbone.
+
+        Args:
+            **implementation: Which of PyTorch's implementations it is, such as ``fused=True``.
+        """
+        parameters, rate, decay = self.backbone.parameters(), self.learning_rate, self.weight_decay
+        if self.optimizer == "sgd":
+            return torch.optim.SGD(parameters, rate, momentum=self.momentum, weight_decay=decay, **implementation)
+        return torch.optim.AdamW(parameters, rate, weight_decay=decay, **implementation)
 
     def make_decay(self) -> Callable[[int], float]:
         """Return the function from an epoch to the part of the learning rate that it trains with."""
@@ -270,9 +267,11 @@ class ImageClassifier(AtomicModule, LightningModule):
             )
         return given[0]
 
-    def _log_epoch(self) -> None:
-        """Make the epoch the x axis of loggers; the number of steps would start at 0 again after a stop."""
-        self.log("step", float(self.current_epoch), on_step=False, on_epoch=True, sync_dist=True)
+    def _log_epoch(self, values: Mapping[str, Tensor | float], *, on_bar: Sequence[str]) -> None:
+        """Log with the epoch as the x axis of loggers; the number of steps would start at 0 again after a stop."""
+        for name, value in {**values, "step": float(self.current_epoch)}.items():
+            number = torch.as_tensor(value, device=self.device, dtype=torch.float32)
+            self.log(name, number, prog_bar=name in on_bar, batch_size=1, sync_dist=True)
 
     def _try_out(self, name: str, image_size: int) -> None:
         """Raise unless the backbone takes images of this size and its features can be read."""

@@ -52,7 +52,7 @@ def quiet_lightning() -> Iterator[None]:
         with warnings.catch_warnings():
             for message in (
                 ".*does not have many workers.*",
-                ".*train_dataloader yielded None.*",
+                ".*dataloader_iter.*",
                 ".*isinstance.*LeafSpec.*",
                 ".*GPU available but not used.*",
                 ".*lr_scheduler.step.*before.*optimizer.step.*",

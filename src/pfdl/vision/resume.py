@@ -193,19 +193,17 @@ class ResumeCallback(Checkpoint):
         self._seeds = np.random.SeedSequence(place).generate_state(len(_loader(trainer))).tolist()
         self._epoch_began = time.monotonic()
 
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
-        """Fix what this step will draw."""
-        number = self._seeds[batch_idx]
+    def before_step(self, trainer: Trainer, batch: int) -> None:
+        """Fix what the step on this batch of the epoch will draw."""
+        number = self._seeds[batch]
         torch.default_generator.manual_seed(number)  # torch.manual_seed visits every kind of device: 0.3 ms a step
-        if pl_module.device.type == "cuda":
+        if trainer.strategy.root_device.type == "cuda":
             torch.cuda.manual_seed(number)
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def after_step(self, trainer: Trainer, batch: int) -> None:
         """Save in the middle of an epoch if somebody wants to stop."""
         if anybody(self.stop.requested):
-            self._save(trainer, trainer.current_epoch, batch=max(batch_idx + 1, _loader(trainer).first_batch))
+            self._save(trainer, trainer.current_epoch, batch=batch + 1)
             self._stop_if(True, trainer)
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
