@@ -175,6 +175,19 @@ class ImageClassifier(AtomicModule, LightningModule):
 
     def training_step(self, batch: Sequence[Tensor], batch_idx: int) -> Tensor | None:
         """Return the objective on one batch."""
+        self.check_contexts(batch)
+        return self.loss_of(batch)
+
+    def check_contexts(self, batch: Sequence[Tensor]) -> None:
+        """Raise ValueError unless a batch has the contexts that the objective needs; waits for a GPU that has them."""
+        if self.objective.needs_contexts and (len(batch) < 3 or bool((batch[2] < 0).any())):
+            raise ValueError(
+                "this objective needs the context of every image, but the batch does not have it; pass "
+                "ContextDataModule(..., contexts='known') or contexts='inferred', or choose another objective."
+            )
+
+    def loss_of(self, batch: Sequence[Tensor]) -> Tensor | None:
+        """Return the objective on one batch, which is added to the means of the epoch; None if it is skipped."""
         images, labels, *environments = batch
         if len(labels) < 2 and world_size() == 1:
             warnings.warn("a batch of one image is skipped; drop_last=True in the loader avoids it.", stacklevel=1)
@@ -185,7 +198,7 @@ class ImageClassifier(AtomicModule, LightningModule):
                 logits.float(),
                 labels,
                 features=self._tap.features.float(),
-                environments=self._environments(environments),
+                environments=environments[0] if environments and self.objective.needs_contexts else None,
             )
         right = (logits.argmax(1) == labels).mean(dtype=torch.float32)
         self.means.add({"train_loss": loss, "train_accuracy": right, **self.objective.metrics()}, len(labels))
@@ -256,16 +269,6 @@ class ImageClassifier(AtomicModule, LightningModule):
             return lambda epoch: 0.1 ** (epoch // every)
         epochs = max(self.trainer.max_epochs or 1, 1)
         return lambda epoch: 0.5 + 0.5 * math.cos(math.pi * min(epoch / epochs, 1.0))
-
-    def _environments(self, given: Sequence[Tensor]) -> Tensor | None:
-        if not self.objective.needs_contexts:
-            return None
-        if not given or bool((given[0] < 0).any()):
-            raise ValueError(
-                "this objective needs the context of every image, but the batch does not have it; pass "
-                "ContextDataModule(..., contexts='known') or contexts='inferred', or choose another objective."
-            )
-        return given[0]
 
     def _log_epoch(self, values: Mapping[str, Tensor | float], *, on_bar: Sequence[str]) -> None:
         """Log with the epoch as the x axis of loggers; the number of steps would start at 0 again after a stop."""

@@ -56,7 +56,9 @@ class RunningMeans:
 
     def state_dict(self) -> dict[str, Any]:
         """Return sums and numbers of samples, of tensors and plain values."""
-        return {name: {"sum": total.cpu().clone(), "samples": self._samples[name]} for name, total in self._sums.items()}
+        return {
+            name: {"sum": total.cpu().clone(), "samples": self._samples[name]} for name, total in self._sums.items()
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take what :meth:`state_dict` returned.

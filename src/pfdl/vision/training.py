@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pandas as pd
 import torch
 from lightning.pytorch import Callback, Trainer
 from torch import Tensor
 
-from pfdl._internal.devices import full_precision
 from pfdl._internal.files import read_json, read_table, write_atomically, write_json
-from pfdl._internal.processes import from_first, noticing_loss, rank, world_size
+from pfdl._internal.processes import from_first, noticing_loss, rank
 from pfdl._internal.runs import INFERRED_CONTEXTS, MANIFEST, WHY_CONTEXTS, claim, set_aside
 from pfdl.contexts import InferredContexts
 from pfdl.data.context_images import ContextImages
@@ -35,13 +33,10 @@ from pfdl.vision.loggers import check_loggers, close_loggers, make_loggers
 from pfdl.vision.metrics import SELECTIONS
 from pfdl.vision.progress import ProgressBar, quiet_lightning, report_epochs, say
 from pfdl.vision.resume import ResumeCallback, check_folder, read_state, write_metrics
-from pfdl.vision.sharding import is_sharded
+from pfdl.vision.stepping import SteppingClassifier
 from pfdl.vision.stopping import StopRequest, TrainingStoppedError
 
 __all__ = ["MANIFEST", "TrainingConfig", "TrainingStoppedError", "train"]
-
-SHOW_EVERY = 0.2
-"""Seconds between two movements of the progress bar."""
 
 
 def train(
@@ -149,7 +144,7 @@ def _open_folder(folder: Path, settings: Mapping[str, Any], manifest: Manifest, 
 
 
 def _make_classifier(config: TrainingConfig, manifest: Manifest) -> ImageClassifier:
-    return _SteppingClassifier(
+    return SteppingClassifier(
         config.backbone,
         len(manifest.classes),
         config.objective,
@@ -167,56 +162,6 @@ def _make_classifier(config: TrainingConfig, manifest: Manifest) -> ImageClassif
         augment=config.augment,
         label_smoothing=config.label_smoothing,
     )
-
-
-class _SteppingClassifier(ImageClassifier):
-    """Take many steps in what Lightning takes for one, with its signature for that: ``dataloader_iter``.
-
-    Its loop around a step, with two dozen hooks that are empty in this training, takes more than half a millisecond,
-    which is a tenth of the step of a small network on a GPU. Several processes return to it after each step, because
-    the strategies that join them wrap each call.
-    """
-
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
-        self.automatic_optimization = False
-
-    def training_step(self, dataloader_iter: Iterator[tuple[Any, int, int]]) -> None:  # type: ignore[override]
-        """Descend on the objective, one step for each batch, until it is time to show progress."""
-        resume = cast(ResumeCallback, self.trainer.checkpoint_callback)
-        until = time.monotonic() + SHOW_EVERY
-        for batch, number, _ in dataloader_iter:
-            if batch is not None:  # it was not trained before a stop
-                resume.before_step(self.trainer, number)
-                self._descend([part.to(self.device, non_blocking=True) for part in batch], number)
-                resume.after_step(self.trainer, number)
-            if world_size() > 1 or time.monotonic() >= until:
-                break
-
-    def _descend(self, batch: Sequence[Tensor], number: int) -> None:
-        loss = super().training_step(batch, number)
-        if loss is None:
-            return
-        (optimizer,) = self.trainer.optimizers
-        with full_precision(loss.device.type):  # Lightning is in the middle of its forward pass
-            optimizer.zero_grad()
-            if world_size() > 1:
-                self.manual_backward(loss)
-            else:
-                torch.autograd.backward(loss)
-            optimizer.step()
-        torch.clear_autocast_cache()  # of the weights in half precision, which are old now
-
-    def make_optimizer(self, **implementation: Any) -> torch.optim.Optimizer:
-        """Return the optimiser, which changes all weights in one call where PyTorch can."""
-        can = self.device.type in ("cpu", "cuda") and not is_sharded(self.backbone)
-        return super().make_optimizer(fused=True if can else None, **implementation)
-
-    def on_train_epoch_end(self) -> None:
-        """Log the means of the epoch, and go on in the schedule."""
-        super().on_train_epoch_end()
-        for config in self.trainer.lr_scheduler_configs:
-            config.scheduler.step()  # type: ignore[call-arg]
 
 
 def _describe_images(config: TrainingConfig, model: ImageClassifier, device: str) -> Callable[[Tensor], Tensor] | None:
