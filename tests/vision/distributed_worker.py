@@ -83,10 +83,10 @@ class Interrupter(ResumeCallback):
 
     number = signal.SIGTERM
 
-    def before_step(self, trainer, batch):
-        if rank() == 1 and (trainer.current_epoch, batch) == (1, 1):
+    def before_step(self, batch):
+        if rank() == 1 and (self.model.trainer.current_epoch, batch) == (1, 1):
             os.kill(os.getpid(), self.number)
-        super().before_step(trainer, batch)
+        super().before_step(batch)
 
 
 def stop_and_resume(folder, **settings):

@@ -198,16 +198,17 @@ class ResumeCallback(Checkpoint):
         self._seeds = np.random.SeedSequence(place).generate_state(len(_loader(trainer))).tolist()
         self._epoch_began = time.monotonic()
 
-    def before_step(self, trainer: Trainer, batch: int) -> None:
+    def before_step(self, batch: int) -> None:
         """Fix what the step on this batch of the epoch will draw."""
         number = self._seeds[batch]
         torch.default_generator.manual_seed(number)  # torch.manual_seed visits every kind of device: 0.3 ms a step
-        if trainer.strategy.root_device.type == "cuda":
+        if self.model.device.type == "cuda":
             torch.cuda.manual_seed(number)
 
-    def after_step(self, trainer: Trainer, batch: int) -> None:
+    def after_step(self, batch: int) -> None:
         """Save in the middle of an epoch if somebody wants to stop."""
         if anybody(self.stop.requested):
+            trainer = self.model.trainer
             self._save(trainer, trainer.current_epoch, batch=batch + 1)
             self._stop_if(True, trainer)
 

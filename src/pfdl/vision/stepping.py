@@ -22,8 +22,8 @@ SHOW_EVERY = 0.2
 class SteppingClassifier(ImageClassifier):
     """Take many steps in what Lightning takes for one, with its signature for that: ``dataloader_iter``.
 
-    Lightning's loop calls two dozen hooks around a step, which are empty in this training, and takes more than half a
-    millisecond: a tenth of the step of a small network on a GPU. Several processes return to that loop after each step,
+    Lightning's loop calls two dozen hooks around a step, which are empty in this training; that takes up to half a
+    millisecond, a twentieth of the step of a ResNet-18 on a GPU. Several processes return to that loop after each step,
     because the strategies that join them wrap each call.
 
     The trainer must have a :class:`pfdl.vision.resume.ResumeCallback`. Arguments are those of
@@ -40,10 +40,10 @@ class SteppingClassifier(ImageClassifier):
         until = time.monotonic() + SHOW_EVERY
         for batch, number, _ in dataloader_iter:
             if batch is not None:  # it was not trained before a stop
-                resume.before_step(self.trainer, number)
+                resume.before_step(number)
                 self.check_contexts(batch)
                 self._descend([part.to(self.device, non_blocking=True) for part in batch])
-                resume.after_step(self.trainer, number)
+                resume.after_step(number)
             if world_size() > 1 or time.monotonic() >= until:
                 break
 
