@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import pandas as pd
 
@@ -10,7 +12,7 @@ from pfdl.experiments.contexts.rows import RATIOS
 from pfdl.experiments.objectives import weighs_samples
 from pfdl.experiments.pairing import paired
 from pfdl.experiments.statistics import by_seed, difference_cell, mean_cell, mean_series
-from pfdl.experiments.table_ii.rows import PAPER, ROWS
+from pfdl.experiments.table_ii.rows import PAPER, PAPER_BACKBONE, ROWS
 from pfdl.experiments.table_ii.run import CHOSEN, LAST, WHOLE, WORST
 from pfdl.report.blocks import Block, Heading, Section, Text
 from pfdl.report.plots import Plot, Series
@@ -18,7 +20,7 @@ from pfdl.report.reading import read_results
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
 
 KIND = "table-ii"
-TITLE = "Table II on the paper's backbone"
+TITLE, OTHER_TITLE = "Table II on the paper's backbone", "Table II with {}"
 TESTS = (*RATIOS, WHOLE, WORST)
 PROBES = {
     "L_decorr": "L_decorr",
@@ -30,6 +32,8 @@ PROBES = {
 }
 SHOWN = (1, 2, 5, 10, 20, 40, 60, 80, 90, 120, 140, 160)
 """A dozen epochs of the tables along the training; the plots have all."""
+HEADLINES = ("pfdl", "level")
+"""The rows that the finding speaks of, where they are there; the tables have all."""
 DID_NOT_ACT = 0.9999
 """An effective share from which on a weighting is plain training under another name."""
 EPOCHS = {LAST: "at the last epoch", CHOSEN: "at the epoch that validation images choose"}
@@ -46,11 +50,14 @@ def build(run: Run, problems: list[str]) -> Section:
     for (data, backbone), part in results.groupby(["data", "backbone"], sort=False):
         blocks.append(Heading(f"{data}, {backbone}"))
         for epoch, when in EPOCHS.items():
-            blocks += [_accuracies(part, epoch, when), _differences(part, epoch, when)]
+            paper = PAPER if backbone == PAPER_BACKBONE else {}
+            blocks += [_accuracies(part, epoch, when, paper), _differences(part, epoch, when)]
         findings.append(f"{data}, {backbone}: {_finding(part)}")
         blocks.append(_curves(part))
         blocks += _probes(part)
-    return Section(TITLE, blocks, " ".join(findings))
+    others = sorted(set(results["backbone"]) - {PAPER_BACKBONE})
+    title = OTHER_TITLE.format(" and ".join(sorted(set(results["backbone"])))) if others else TITLE
+    return Section(title, blocks, " ".join(findings))
 
 
 def _introduction(run: Run) -> str:
@@ -61,8 +68,8 @@ def _introduction(run: Run) -> str:
         f"every {settings.get('decay_every')}, batches of {settings.get('batch_size')}, weight decay 1e-4 unless the "
         "row says otherwise. All rows of a seed share the split and the first weights. A tenth of the training set is "
         "held out to choose an epoch; test images choose nothing. Differences are paired; ± is a standard error, and "
-        "how many of the seeds are positive follows; beyond two standard errors they are bold. The paper's figures are "
-        "on NICO, which is another data set."
+        "how many of the seeds are positive follows; beyond two standard errors they are bold. Figures of the paper, "
+        "where they stand beside ours, are on NICO, which is another data set."
     )
 
 
@@ -75,7 +82,7 @@ def _rows(part: pd.DataFrame) -> list[str]:
     return [row for row in ROWS if row in present]
 
 
-def _accuracies(part: pd.DataFrame, epoch: str, when: str) -> Table:
+def _accuracies(part: pd.DataFrame, epoch: str, when: str, published: Mapping[str, Sequence[float | None]]) -> Table:
     lines = []
     shares = {row: _last_share(part, row) for row in _rows(part)}
     weighted = any(share is not None for share in shares.values())
@@ -85,9 +92,9 @@ def _accuracies(part: pd.DataFrame, epoch: str, when: str) -> Table:
             cells.append(Missing("no weights") if share is None else _acted(share))
         cells += [mean_cell(_values(part, row, epoch, test), 1) for test in TESTS]
         lines.append(Row(ROWS[row].title, tuple(cells)))
-        if row in PAPER:
+        if row in published:
             absent = Missing("not in the paper")
-            paper = [absent if value is None else Number(value, digits=2) for value in PAPER[row]]
+            paper = [absent if value is None else Number(value, digits=2) for value in published[row]]
             rest = [absent] * (len(TESTS) - len(RATIOS))
             lines.append(Row("in the paper, on NICO", (*[absent] * (1 + weighted), *paper, *rest), quiet=True))
     columns = ["seeds", *(["n_eff / n"] if weighted else []), *TESTS]
@@ -132,7 +139,8 @@ def difference_with_count(ours: pd.Series[float], theirs: pd.Series[float]) -> C
 
 def _finding(part: pd.DataFrame) -> str:
     sentences = []
-    for row in _rows(part):
+    rows = _rows(part)
+    for row in [row for row in HEADLINES if row in rows] or rows:
         difference = paired(_values(part, row, LAST, "1:5"), _values(part, "erm", LAST, "1:5"))
         home = paired(_values(part, row, LAST, "5:1"), _values(part, "erm", LAST, "5:1"))
         if row == "erm" or difference is None or home is None or difference.pairs < 2:
