@@ -34,6 +34,8 @@ SHOWN = (1, 2, 5, 10, 20, 40, 60, 80, 90, 120, 140, 160)
 """A dozen epochs of the tables along the training; the plots have all."""
 HEADLINES = ("pfdl", "level")
 """The rows that the finding speaks of, where they are there; the tables have all."""
+DRAWN = (*HEADLINES, "weight-decay", "covariance", "standardised")
+"""The rows whose curves are drawn: more than five cannot be told apart."""
 DID_NOT_ACT = 0.9999
 """An effective share from which on a weighting is plain training under another name."""
 EPOCHS = {LAST: "at the last epoch", CHOSEN: "at the epoch that validation images choose"}
@@ -53,7 +55,7 @@ def build(run: Run, problems: list[str]) -> Section:
             paper = PAPER if backbone == PAPER_BACKBONE else {}
             blocks += [_accuracies(part, epoch, when, paper), _differences(part, epoch, when)]
         findings.append(f"{data}, {backbone}: {_finding(part)}")
-        blocks.append(_curves(part))
+        blocks += [_curves(part, test) for test in ("1:5", "5:1")]
         blocks += _probes(part)
     others = sorted(set(results["backbone"]) - {PAPER_BACKBONE})
     title = OTHER_TITLE.format(" and ".join(sorted(set(results["backbone"])))) if others else TITLE
@@ -156,20 +158,16 @@ def _epochs(part: pd.DataFrame) -> list[int]:
     return sorted({int(epoch) for epoch in part["epoch"].unique() if epoch not in EPOCHS})
 
 
-def _curves(part: pd.DataFrame) -> Plot:
-    """Draw the paired difference to ERM along the training, of the rows that have all seeds."""
+def _curves(part: pd.DataFrame, test: str) -> Plot:
+    """Draw the paired differences to ERM along the training."""
+    epochs, present = _epochs(part), _rows(part)
     series = []
-    seeds = len(_values(part, "erm", LAST, WHOLE))
-    for number, row in enumerate(_rows(part)):
-        if row == "erm" or len(_values(part, row, LAST, WHOLE)) < max(2, seeds):
-            continue
-        for test in ("1:5", "5:1"):
-            found = [_gain(part, row, str(epoch), test) for epoch in _epochs(part)]
-            means, errors = [mean for mean, _ in found], [error for _, error in found]
-            colour = 2 * number + (test == "5:1")
-            series.append(Series(f"{ROWS[row].title}, tested at {test}", _epochs(part), means, errors, colour=colour))
+    for row in (row for row in DRAWN if row in present):
+        found = [_gain(part, row, str(epoch), test) for epoch in epochs]
+        series.append(Series(ROWS[row].title, epochs, [mean for mean, _ in found], [error for _, error in found]))
     summary = "Paired over the seeds, at epochs of the training; above 0: more often right than ERM."
-    return Plot("Difference to ERM along the training", summary, "epoch", "points ± standard error", series)
+    title = f"Difference to ERM along the training, tested at {test}"
+    return Plot(title, summary, "epoch", "points ± standard error", series)
 
 
 def _gain(part: pd.DataFrame, row: str, epoch: str, test: str) -> tuple[float, float]:
