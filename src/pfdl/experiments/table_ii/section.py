@@ -11,7 +11,7 @@ from pfdl._internal.runs import Run
 from pfdl.experiments.contexts.rows import RATIOS
 from pfdl.experiments.objectives import weighs_samples
 from pfdl.experiments.pairing import paired
-from pfdl.experiments.statistics import by_seed, difference_cell, mean_cell, mean_series
+from pfdl.experiments.statistics import ACTS_BELOW, by_seed, difference_cell, mean_cell, mean_series
 from pfdl.experiments.table_ii.rows import PAPER, PAPER_BACKBONE, ROWS
 from pfdl.experiments.table_ii.run import CHOSEN, LAST, WHOLE, WORST
 from pfdl.report.blocks import Block, Heading, Section, Text
@@ -36,8 +36,6 @@ HEADLINES = ("pfdl", "level")
 """The rows that the finding speaks of, where they are there; the tables have all."""
 DRAWN = (*HEADLINES, "weight-decay", "covariance", "standardised")
 """The rows whose curves are drawn: more than five cannot be told apart."""
-DID_NOT_ACT = 0.9999
-"""An effective share from which on a weighting is plain training under another name."""
 EPOCHS = {LAST: "at the last epoch", CHOSEN: "at the epoch that validation images choose"}
 
 
@@ -112,7 +110,7 @@ def _last_share(part: pd.DataFrame, row: str) -> float | None:
 
 
 def _acted(share: float) -> Cell:
-    return Number(share, digits=4, remark="did not act" if share >= DID_NOT_ACT else "")
+    return Number(share, digits=4, remark="did not act" if share > ACTS_BELOW else "")
 
 
 def _differences(part: pd.DataFrame, epoch: str, when: str) -> Table:
