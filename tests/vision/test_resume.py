@@ -99,6 +99,21 @@ def test_weights_are_written_with_the_state_and_are_those_of_a_whole_epoch(tmp_p
     torch.testing.assert_close(load_file(tmp_path / "run" / WEIGHTS), load_file(expected), rtol=0, atol=0)
 
 
+def test_short_epochs_do_not_each_write_the_table(tmp_path, monkeypatch):
+    for name in ("SAVE_EVERY", "TABLE_EVERY"):
+        monkeypatch.setattr(resume, name, 3600.0)
+    rows, original = [], resume.write_metrics
+
+    def write(folder, history):
+        rows.append(len(history))
+        original(folder, history)
+
+    monkeypatch.setattr(resume, "write_metrics", write)
+    run(tmp_path / "run", TrainingConfig(**SETTINGS))
+    assert rows == [1, 4]  # after the first epoch, and at the end
+    assert pd.read_csv(tmp_path / "run" / METRICS)["epoch"].tolist() == [0, 1, 2, 3]
+
+
 @pytest.mark.parametrize(
     ("hook", "at", "number"),
     [("batch_start", 1, signal.SIGINT), ("batch_start", 6, signal.SIGTERM), ("validation", 2, signal.SIGINT)],
