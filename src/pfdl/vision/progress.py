@@ -55,6 +55,7 @@ def quiet_lightning() -> Iterator[None]:
                 ".*dataloader_iter.*",
                 ".*isinstance.*LeafSpec.*",
                 ".*GPU available but not used.*",
+                ".*`srun` command is available.*",
                 ".*lr_scheduler.step.*before.*optimizer.step.*",
                 ".*Total length of `list` across ranks is zero.*",
             ):
