@@ -25,6 +25,13 @@ COLUMNS = {
 }
 PEERS = ("spare sampler", "jtt sampler", "eiil sampler")
 OURS = "auto sampler"
+WAYS = {
+    OURS: "auto",
+    "pooled sampler": "pooled",
+    "within sampler": "within",
+    "early sampler": "early",
+    "errors sampler": "errors",
+}
 
 
 def mean(values: pd.Series) -> str:
@@ -60,6 +67,18 @@ def groups(results: pd.DataFrame) -> list[str]:
     return markdown_table(["setting", *(COLUMNS[row] for row in (OURS, *PEERS))], rows)
 
 
+def ways(results: pd.DataFrame, measure: str) -> list[str]:
+    """Compare our ways of inferring contexts, each by itself; where one found nothing it is plain training."""
+    rows = []
+    for (magnitude, strength), part in results.groupby(["magnitude", "strength"], sort=True):
+        cells = [f"{magnitude} {strength:g}"]
+        for row in WAYS:
+            found = part[part["row"] == row]
+            cells.append(mean(found[measure]) + (" (none found)" if (found["contexts"] == 1).all() else ""))
+        rows.append(cells)
+    return markdown_table(["setting", *WAYS.values()], rows)
+
+
 def tables() -> str:
     results = pd.read_csv(RESULTS / "spuco-mnist.csv")
     parts = [
@@ -71,6 +90,10 @@ def tables() -> str:
         accuracies(results, "chosen_average", judged=False),
         "**Minority precision / recall of the groups**",
         groups(results),
+        "**Each of our ways by itself: worst group in percent, at the chosen epoch**",
+        ways(results, "chosen_worst"),
+        "**Each of our ways by itself: worst group in percent, after the last epoch**",
+        ways(results, "last_worst"),
     ]
     return "\n\n".join(part if isinstance(part, str) else "\n".join(part) for part in parts)
 

@@ -3,19 +3,20 @@
     python benchmarks/train_throughput.py --device cuda            ResNet-18 on 20,000 images of 64×64, bfloat16
     python benchmarks/train_throughput.py --device cpu --images 512 --cpu-time
 
-The images are files of noise that are made first. They take turns, one run of some epochs each, and a ratio is the
-median over the turns of the ratio inside a turn.
+The images are noise, and are made in memory once. The three take turns, one run of some epochs each, and a ratio is the
+median over the turns of the ratio inside a turn. Each run's line is written as it ends; Ctrl-C or SIGTERM after a whole
+turn still prints the table.
 
 Equal in all three: the network and its first weights, the objective, the augmentation, the optimiser and its settings,
 the precision, the layout in memory, the size of a batch and the number of steps. Equal in the bare loop and ``pfdl
-train``: the loader, of pictures that are decoded once and kept in memory, as ``pfdl train`` keeps sets of up to 2 GB,
-and the order. Only ``pfdl train`` and the in-memory trainer report what they train: loss (the first), accuracy (the
+train``: the loader, of pictures in memory, as ``pfdl train`` keeps sets of up to 2 GB once they are decoded, and the
+order. Only ``pfdl train`` and the in-memory trainer report what they train: loss (the first), accuracy (the
 first) and what the objective measures. Only ``pfdl train`` draws from a seed for each step, listens for Ctrl-C, logs to
 TensorBoard and a table, and saves a state to resume from; all of that is counted.
 
 *Images per second* is the steady state: from the end of the first epoch's steps to the end of the last one's, with all
-that happens between epochs. *Start and end* is the rest of a run beyond that pace, in seconds: decoding the images (not
-for the in-memory trainer), making network and trainer, what the first steps compile and choose, and the last save.
+that happens between epochs. *Start and end* is the rest of a run beyond that pace, in seconds: making network and
+trainer, what the first steps compile and choose, and the last save. Decoding is not in it.
 
 ``--cpu-time`` counts the processor time of this process instead of the clock's, for a machine that others use too.
 """
@@ -23,6 +24,8 @@ for the in-memory trainer), making network and trainer, what the first steps com
 from __future__ import annotations
 
 import argparse
+import hashlib
+import signal
 import statistics
 import sys
 import tempfile
@@ -30,24 +33,25 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
-import numpy as np
 import torch
-from PIL import Image
+from torch import Tensor
 
 from machine import describe_machine
 from pfdl import make_objective
-from pfdl.data import Manifest, make_split, open_images
-from pfdl.data.sources import ContextSource
+from pfdl.data import Manifest, make_split
+from pfdl.data.sources import ContextSource, Sample
 from pfdl.experiments import training as in_memory
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.classifier import ImageClassifier
 from pfdl.vision.datamodule import ContextDataModule
 from pfdl.vision.features import attach
 from pfdl.vision.pixels import mirror_and_shift, normalise
-from pfdl.vision.training import TrainingConfig, train
+from pfdl.vision.training import TrainingConfig, TrainingStoppedError, train
 
 CLASSES = 8
+Results = dict[str, list[float]]
 BARE, LIGHTNING, MEMORY = "bare loop", "`pfdl train`", "in-memory trainer"
 
 
@@ -77,13 +81,26 @@ class Clock:
         return self.read() - self.began - len(self.times) * self.seconds_per_epoch()
 
 
-def write_images(folder: Path, count: int, size: int) -> None:
-    rng = np.random.default_rng(0)
-    for name, images in (("train", count), ("test", CLASSES)):
-        for number in range(images):
-            path = folder / name / f"class-{number % CLASSES}" / f"{number:06d}.png"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(rng.integers(0, 256, (size, size, 3), dtype=np.uint8)).save(path, compress_level=1)
+class Noise:
+    """Images of noise in memory, decoded as it were: a source for all runs."""
+
+    description: ClassVar[dict[str, str]] = {"kind": "noise"}
+
+    def __init__(self, count: int, size: int) -> None:
+        self.samples = tuple(self._sample(number, "train") for number in range(count))
+        self.samples += tuple(self._sample(number, "test") for number in range(CLASSES))
+        generator = torch.Generator().manual_seed(0)
+        images = torch.randint(256, (len(self.samples), 3, size, size), dtype=torch.uint8, generator=generator)
+        self._images = dict(zip((sample.path for sample in self.samples), images, strict=True))
+
+    def _sample(self, number: int, split: str) -> Sample:
+        path = f"{split}/{number:06d}"
+        name = hashlib.sha256(path.encode()).hexdigest()  # of the name: nothing reads the file that it stands for
+        return Sample(path, f"class-{number % CLASSES}", "", name, name, split)
+
+    def load(self, path: str, size: int, sha256: str) -> Tensor:
+        """Return one image."""
+        return self._images[path]
 
 
 def make_data(settings: argparse.Namespace, source: ContextSource, manifest: Manifest) -> ContextDataModule:
@@ -181,42 +198,56 @@ def parse() -> argparse.Namespace:
     return settings
 
 
-def main() -> None:
-    settings = parse()
-    read = time.process_time if settings.cpu_time else time.perf_counter
-    torch.backends.cudnn.benchmark = True
-    with tempfile.TemporaryDirectory() as name:
-        write_images(Path(name), settings.images, settings.size)
-        source = open_images(name)
-        manifest = make_split(source, validation_fraction=0.0)
-        data = make_data(settings, source, manifest)
-        images = len(data.train_set) // settings.batch_size * settings.batch_size
-        runs: dict[str, Callable[[Clock], None]] = {
-            BARE: lambda clock: bare_loop(settings, source, manifest, clock),
-            LIGHTNING: lambda clock: lightning(settings, source, manifest, clock),
-            MEMORY: lambda clock: memory(settings, data, clock),
-        }
-        speeds: dict[str, list[float]] = {name: [] for name in runs}
-        others: dict[str, list[float]] = {name: [] for name in runs}
-        for _ in range(settings.turns):
-            for name, run in runs.items():
-                clock = Clock(settings.device, read)
-                run(clock)
-                speeds[name].append(images / clock.seconds_per_epoch())
-                others[name].append(clock.other_seconds())
-                print(f"{name}: {speeds[name][-1]:.1f} images per second", file=sys.stderr, flush=True)
+def measure(settings: argparse.Namespace, speeds: Results, others: Results) -> None:
+    """Let the three take turns, and note images per second and other seconds of each run as it ends."""
+    source = Noise(settings.images, settings.size)
+    manifest = make_split(source, validation_fraction=0.0)
+    data = make_data(settings, source, manifest)
+    images = len(data.train_set) // settings.batch_size * settings.batch_size
+    runs: dict[str, Callable[[Clock], None]] = {
+        BARE: lambda clock: bare_loop(settings, source, manifest, clock),
+        LIGHTNING: lambda clock: lightning(settings, source, manifest, clock),
+        MEMORY: lambda clock: memory(settings, data, clock),
+    }
+    for _ in range(settings.turns):
+        for name, run in runs.items():
+            clock = Clock(settings.device, time.process_time if settings.cpu_time else time.perf_counter)
+            run(clock)
+            others[name].append(clock.other_seconds())
+            speeds[name].append(images / clock.seconds_per_epoch())
+            print(f"{name}: {speeds[name][-1]:.1f} images per second", file=sys.stderr, flush=True)
+
+
+def print_table(settings: argparse.Namespace, speeds: Results, others: Results, turns: int) -> None:
     print(describe_machine(), "\n")
     shown = f"{settings.backbone}, {settings.objective}, {settings.images} images of {settings.size}², "
     shown += f"batch {settings.batch_size}, {settings.precision}, {settings.workers} workers, "
-    shown += f"{settings.turns} turns of {settings.epochs} epochs"
+    shown += f"{turns} turns of {settings.epochs} epochs"
     second = "second of processor time" if settings.cpu_time else "second"
     print(f"| {shown} | images per {second} | of the bare loop | in each turn | start and end, s |")
     print("|---|---|---|---|---|")
-    for name, found in speeds.items():
-        ratios = [mine / bare for mine, bare in zip(found, speeds[BARE], strict=True)]
-        turns = ", ".join(f"{ratio:.2f}" for ratio in ratios)
-        other = statistics.median(others[name])
-        print(f"| {name} | {statistics.median(found):.0f} | {statistics.median(ratios):.3f} | {turns} | {other:.1f} |")
+    for name in speeds:
+        found, bare = speeds[name][:turns], speeds[BARE][:turns]
+        ratios = [mine / theirs for mine, theirs in zip(found, bare, strict=True)]
+        in_turns = ", ".join(f"{ratio:.2f}" for ratio in ratios)
+        other = statistics.median(others[name][:turns])
+        print(
+            f"| {name} | {statistics.median(found):.0f} | {statistics.median(ratios):.3f} | {in_turns} | {other:.1f} |"
+        )
+
+
+def main() -> None:
+    settings = parse()
+    torch.backends.cudnn.benchmark = True
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    speeds: Results = {name: [] for name in (BARE, LIGHTNING, MEMORY)}
+    others: Results = {name: [] for name in speeds}
+    try:
+        measure(settings, speeds, others)
+    except (KeyboardInterrupt, TrainingStoppedError):
+        print("interrupted; the table has the whole turns", file=sys.stderr)
+    if turns := min(map(len, speeds.values())):
+        print_table(settings, speeds, others, turns)
 
 
 if __name__ == "__main__":

@@ -90,13 +90,13 @@ def test_without_onnx_training_still_ends_well(trained, photos, monkeypatch):
 
 
 def test_ctrl_c_is_answered_with_how_to_go_on(photos, tmp_path, monkeypatch):
-    original = ResumeCallback.on_train_batch_start
+    original = ResumeCallback.before_step
 
     def interrupted(self, *args):
         original(self, *args)
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(ResumeCallback, "on_train_batch_start", interrupted)
+    monkeypatch.setattr(ResumeCallback, "before_step", interrupted)
     result = runner.invoke(app, ["train", str(photos), *FAST, "--ratio", "2:1", "-o", str(tmp_path / "run")])
     assert result.exit_code == 130
     assert "the same command resumes" in result.output

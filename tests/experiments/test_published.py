@@ -17,7 +17,7 @@ PAGES = sorted(page.name for page in RESULTS.glob("*.md") if MARK.search(page.re
 
 
 def test_the_pages_of_this_laboratory_are_checked():
-    assert {"colored-mnist.md", "images.md", "mmads.md", "pacs.md", "petscapes.md"} <= set(PAGES)
+    assert {"colored-mnist.md", "decorrelation.md", "images.md", "mmads.md", "pacs.md", "petscapes.md"} <= set(PAGES)
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -36,3 +36,13 @@ def test_too_many_figures_give_no_table():
 def test_a_logarithmic_axis_has_ticks_at_the_figures():
     drawing = make_plot(series=[Series("A", [30.0, 1.0], [0.0, 0.0])], log_x=True).drawing
     assert (drawing["log"], drawing["ticks"]) == (True, [1.0, 30.0])
+
+
+def test_figures_that_are_few_and_far_apart_have_a_tick_each():
+    def ticks(places):
+        return make_plot(series=[Series("A", places, [0.0] * len(places))]).ticks
+
+    assert ticks([20.0, 80.0, 160.0]) == [20.0, 80.0, 160.0]
+    assert ticks([1.0, 2.0, 80.0, 160.0]) == []  # the first two would be printed over each other
+    assert ticks([float(place) for place in range(30)]) == []
+    assert ticks([5.0]) == [5.0]

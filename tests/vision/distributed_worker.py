@@ -83,10 +83,10 @@ class Interrupter(ResumeCallback):
 
     number = signal.SIGTERM
 
-    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
-        if rank() == 1 and (trainer.current_epoch, batch_idx) == (1, 1):
+    def before_step(self, batch):
+        if rank() == 1 and (self.model.trainer.current_epoch, batch) == (1, 1):
             os.kill(os.getpid(), self.number)
-        super().on_train_batch_start(trainer, pl_module, batch, batch_idx)
+        super().before_step(batch)
 
 
 def stop_and_resume(folder, **settings):

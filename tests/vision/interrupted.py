@@ -62,13 +62,13 @@ class Interrupter(ResumeCallback):
             if cls.at == 0:
                 cls.action()
 
-    def on_train_batch_start(self, *args):
-        super().on_train_batch_start(*args)
+    def before_step(self, *args):
+        super().before_step(*args)
         self._count("batch_start")
 
-    def on_train_batch_end(self, *args):
+    def after_step(self, *args):
         self._count("batch_end")
-        super().on_train_batch_end(*args)
+        super().after_step(*args)
 
     def on_train_epoch_end(self, *args):
         super().on_train_epoch_end(*args)

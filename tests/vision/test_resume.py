@@ -99,6 +99,21 @@ def test_weights_are_written_with_the_state_and_are_those_of_a_whole_epoch(tmp_p
     torch.testing.assert_close(load_file(tmp_path / "run" / WEIGHTS), load_file(expected), rtol=0, atol=0)
 
 
+def test_short_epochs_do_not_each_write_the_table(tmp_path, monkeypatch):
+    for name in ("SAVE_EVERY", "TABLE_EVERY"):
+        monkeypatch.setattr(resume, name, 3600.0)
+    rows, original = [], resume.write_metrics
+
+    def write(folder, history):
+        rows.append(len(history))
+        original(folder, history)
+
+    monkeypatch.setattr(resume, "write_metrics", write)
+    run(tmp_path / "run", TrainingConfig(**SETTINGS))
+    assert rows == [1, 4]  # after the first epoch, and at the end
+    assert pd.read_csv(tmp_path / "run" / METRICS)["epoch"].tolist() == [0, 1, 2, 3]
+
+
 @pytest.mark.parametrize(
     ("hook", "at", "number"),
     [("batch_start", 1, signal.SIGINT), ("batch_start", 6, signal.SIGTERM), ("validation", 2, signal.SIGINT)],
@@ -175,14 +190,14 @@ def test_a_stop_while_a_resumed_epoch_is_skipped_to_loses_nothing(uninterrupted,
     def send():
         interrupt(signal.SIGINT)
 
-    for hook, at in (("batch_start", 8), ("batch_end", 1)):  # then in the first batch that is skipped
+    for hook, at, batch in (("batch_start", 8, 3), ("before_save", 1, 4)):  # then before batches are skipped
         monkeypatch.setattr(
             training, "ResumeCallback", type("Stopped", (Interrupter,), {"hook": hook, "at": at, "action": send})
         )
         with pytest.raises(TrainingStoppedError):
             run(tmp_path / "run")
         saved = load_state(tmp_path / "run" / STATE)
-        assert (saved["epoch"], saved["batch"]) == (1, 3)
+        assert (saved["epoch"], saved["batch"]) == (1, batch)
     monkeypatch.setattr(training, "ResumeCallback", ResumeCallback)
     assert_same_end(run(tmp_path / "run"), uninterrupted)
 

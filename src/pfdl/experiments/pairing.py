@@ -30,6 +30,8 @@ class PairedDifference:
     def is_beyond_chance(self, comparisons: int = 1) -> bool:
         """Return whether the 95 % interval of Student's t leaves out zero; never for a single pair.
 
+        Tables print such differences in bold. Two standard errors would do for many pairs; two pairs need thirteen.
+
         Args:
             comparisons: How many such questions are asked together. The interval is widened (Bonferroni), so that in
                 one of twenty reports, not for one of twenty questions, chance is taken for something.
@@ -45,11 +47,6 @@ class PairedDifference:
         if self.pairs < 2:
             return False
         return abs(self.mean) > float(student_t.ppf(1 - 0.025 / comparisons, self.pairs - 1)) * self.standard_error
-
-    @property
-    def stands_out(self) -> bool:
-        """Whether it is larger than two standard errors: tables print such differences in bold."""
-        return 0 < 2 * self.standard_error < abs(self.mean)
 
     @property
     def p_value(self) -> float:

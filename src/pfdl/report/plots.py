@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
@@ -79,10 +80,12 @@ class Plot:
 
     @property
     def ticks(self) -> list[float]:
-        """The numbers along the horizontal axis, where they are few enough for a tick each."""
+        """The numbers along the horizontal axis, where they are few and far enough apart for a tick each."""
         places = sorted({place for one in self.series for place in one.x if not isinstance(place, str)})
         are_shared = self.with_table  # the points of a cloud have no places in common
-        return places if self.log_x or (are_shared and len(places) <= MAX_TICKS) else []
+        gaps = [after - before for before, after in pairwise(places)]
+        are_apart = len(places) <= MAX_TICKS and min(gaps, default=0.0) >= sum(gaps) / (2 * MAX_TICKS)
+        return places if self.log_x or (are_shared and are_apart) else []
 
     @property
     def drawing(self) -> dict[str, Any]:

@@ -175,6 +175,19 @@ class ImageClassifier(AtomicModule, LightningModule):
 
     def training_step(self, batch: Sequence[Tensor], batch_idx: int) -> Tensor | None:
         """Return the objective on one batch."""
+        self.check_contexts(batch)
+        return self.loss_of(batch)
+
+    def check_contexts(self, batch: Sequence[Tensor]) -> None:
+        """Raise ValueError unless a batch has the contexts that the objective needs; waits for a GPU that has them."""
+        if self.objective.needs_contexts and (len(batch) < 3 or bool((batch[2] < 0).any())):
+            raise ValueError(
+                "this objective needs the context of every image, but the batch does not have it; pass "
+                "ContextDataModule(..., contexts='known') or contexts='inferred', or choose another objective."
+            )
+
+    def loss_of(self, batch: Sequence[Tensor]) -> Tensor | None:
+        """Return the objective on one batch, which is added to the means of the epoch; None if it is skipped."""
         images, labels, *environments = batch
         if len(labels) < 2 and world_size() == 1:
             warnings.warn("a batch of one image is skipped; drop_last=True in the loader avoids it.", stacklevel=1)
@@ -185,7 +198,7 @@ class ImageClassifier(AtomicModule, LightningModule):
                 logits.float(),
                 labels,
                 features=self._tap.features.float(),
-                environments=self._environments(environments),
+                environments=environments[0] if environments and self.objective.needs_contexts else None,
             )
         right = (logits.argmax(1) == labels).mean(dtype=torch.float32)
         self.means.add({"train_loss": loss, "train_accuracy": right, **self.objective.metrics()}, len(labels))
@@ -193,9 +206,7 @@ class ImageClassifier(AtomicModule, LightningModule):
 
     def on_train_epoch_end(self) -> None:
         """Log the means of the epoch."""
-        for name, mean in self.means.compute().items():
-            self.log(name, mean.to(self.device), prog_bar=name.startswith("train_"), sync_dist=True)
-        self._log_epoch()
+        self._log_epoch(self.means.compute(), on_bar=("train_loss", "train_accuracy"))
         self.means.reset()
 
     def on_validation_start(self) -> None:
@@ -233,24 +244,23 @@ class ImageClassifier(AtomicModule, LightningModule):
         if bool((contexts >= 0).all()):
             groups = group_accuracy(predictions, labels, contexts)
             found |= {WORST_GROUP: groups.worst_group.accuracy, GROUP_AVERAGE: groups.average_over_groups}
-        for name, value in found.items():
-            number = torch.as_tensor(value, device=self.device, dtype=torch.float32)
-            self.log(
-                name, number, prog_bar=name not in (WORST_CLASS, GROUP_AVERAGE), batch_size=len(labels), sync_dist=True
-            )
-        self._log_epoch()
+        self._log_epoch(found, on_bar=("val_loss", ACCURACY, WORST_GROUP))
 
     def configure_optimizers(self) -> Any:
         """Return the optimiser of the backbone and the schedule; g has an optimiser of its own."""
-        parameters = self.backbone.parameters()
-        optimizer: torch.optim.Optimizer
-        if self.optimizer == "sgd":
-            optimizer = torch.optim.SGD(
-                parameters, self.learning_rate, momentum=self.momentum, weight_decay=self.weight_decay
-            )
-        else:
-            optimizer = torch.optim.AdamW(parameters, self.learning_rate, weight_decay=self.weight_decay)
+        optimizer = self.make_optimizer()
         return [optimizer], [torch.optim.lr_scheduler.LambdaLR(optimizer, self.make_decay())]
+
+    def make_optimizer(self, **implementation: Any) -> torch.optim.Optimizer:
+        """Return the optimiser of the backbone.
+
+        Args:
+            **implementation: Which of PyTorch's implementations it is, such as ``fused=True``.
+        """
+        parameters, rate, decay = self.backbone.parameters(), self.learning_rate, self.weight_decay
+        if self.optimizer == "sgd":
+            return torch.optim.SGD(parameters, rate, momentum=self.momentum, weight_decay=decay, **implementation)
+        return torch.optim.AdamW(parameters, rate, weight_decay=decay, **implementation)
 
     def make_decay(self) -> Callable[[int], float]:
         """Return the function from an epoch to the part of the learning rate that it trains with."""
@@ -260,19 +270,11 @@ class ImageClassifier(AtomicModule, LightningModule):
         epochs = max(self.trainer.max_epochs or 1, 1)
         return lambda epoch: 0.5 + 0.5 * math.cos(math.pi * min(epoch / epochs, 1.0))
 
-    def _environments(self, given: Sequence[Tensor]) -> Tensor | None:
-        if not self.objective.needs_contexts:
-            return None
-        if not given or bool((given[0] < 0).any()):
-            raise ValueError(
-                "this objective needs the context of every image, but the batch does not have it; pass "
-                "ContextDataModule(..., contexts='known') or contexts='inferred', or choose another objective."
-            )
-        return given[0]
-
-    def _log_epoch(self) -> None:
-        """Make the epoch the x axis of loggers; the number of steps would start at 0 again after a stop."""
-        self.log("step", float(self.current_epoch), on_step=False, on_epoch=True, sync_dist=True)
+    def _log_epoch(self, values: Mapping[str, Tensor | float], *, on_bar: Sequence[str]) -> None:
+        """Log with the epoch as the x axis of loggers; the number of steps would start at 0 again after a stop."""
+        for name, value in {**values, "step": float(self.current_epoch)}.items():
+            number = torch.as_tensor(value, device=self.device, dtype=torch.float32)
+            self.log(name, number, prog_bar=name in on_bar, batch_size=1, sync_dist=True)
 
     def _try_out(self, name: str, image_size: int) -> None:
         """Raise unless the backbone takes images of this size and its features can be read."""

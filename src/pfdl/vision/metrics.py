@@ -35,41 +35,30 @@ class RunningMeans:
     def __init__(self) -> None:
         self._sums: dict[str, Tensor] = {}
         self._samples: dict[str, int] = {}
-        self._names: tuple[str, ...] = ()
-        self._together = torch.empty(0)  # the sums of those names, as one tensor: one addition for each batch
 
     def add(self, values: Mapping[str, Tensor], samples: int) -> None:
         """Add the means of one batch, scalars; nothing waits for the device."""
-        if not values:
-            return
-        device = next(iter(values.values())).device
-        means = torch.stack([value.detach().to(device, torch.float32) for value in values.values()])
-        if self._names != tuple(values) or self._together.device != device:
-            self._part()
-            zero = means.new_zeros(())
-            self._together = torch.stack([self._sums.get(name, zero).to(device) for name in values])
-            self._names = tuple(values)
-        self._together.add_(means, alpha=samples)
-        for name in self._names:
+        means = [value.detach().float() for value in values.values()]
+        for name, mean in zip(values, means, strict=True):
+            if name not in self._sums or self._sums[name].device != mean.device:
+                self._sums[name] = self._sums.get(name, torch.zeros(())).to(mean.device)
             self._samples[name] = self._samples.get(name, 0) + samples
-
-    def _part(self) -> None:
-        """Write the sums that are one tensor back to where each has its name."""
-        self._sums.update(zip(self._names, self._together.clone(), strict=True))
+        if means:
+            torch._foreach_add_([self._sums[name] for name in values], means, alpha=samples)  # one kernel on a GPU
 
     def compute(self) -> dict[str, Tensor]:
         """Return the means."""
-        self._part()
         return {name: total / self._samples[name] for name, total in self._sums.items()}
 
     def reset(self) -> None:
         """Forget everything, for a new epoch."""
-        self._sums, self._samples, self._names, self._together = {}, {}, (), torch.empty(0)
+        self._sums, self._samples = {}, {}
 
     def state_dict(self) -> dict[str, Any]:
         """Return sums and numbers of samples, of tensors and plain values."""
-        self._part()
-        return {name: {"sum": total.cpu(), "samples": self._samples[name]} for name, total in self._sums.items()}
+        return {
+            name: {"sum": total.cpu().clone(), "samples": self._samples[name]} for name, total in self._sums.items()
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take what :meth:`state_dict` returned.
@@ -84,7 +73,7 @@ class RunningMeans:
             count = entry.get("samples") if isinstance(entry, Mapping) else None
             if not isinstance(total, Tensor) or total.shape != () or type(count) is not int or count < 1:
                 raise ValueError(f"the running mean of {name!r} is not a sum and a number of samples.")
-            sums[str(name)], samples[str(name)] = total.detach().float(), count
+            sums[str(name)], samples[str(name)] = total.detach().float().clone(), count
         self.reset()
         self._sums, self._samples = sums, samples
 

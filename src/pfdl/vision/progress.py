@@ -52,9 +52,10 @@ def quiet_lightning() -> Iterator[None]:
         with warnings.catch_warnings():
             for message in (
                 ".*does not have many workers.*",
-                ".*train_dataloader yielded None.*",
+                ".*dataloader_iter.*",
                 ".*isinstance.*LeafSpec.*",
                 ".*GPU available but not used.*",
+                ".*`srun` command is available.*",
                 ".*lr_scheduler.step.*before.*optimizer.step.*",
                 ".*Total length of `list` across ranks is zero.*",
             ):

@@ -30,6 +30,9 @@ from pfdl.vision.stopping import StopRequest, TrainingStoppedError
 STATE = "resume.safetensors"
 SUMMARY = ("finished", "history", "best_score")
 TO_RESUME = ("epoch", "batch", "means", "module", "optimizer")
+TABLE_EVERY = 5.0
+"""Seconds. To write even a small file takes ten milliseconds until a disk has it, which is much in short epochs."""
+
 SAVE_EVERY = 30.0
 """Seconds. A kill costs at most so much; state and weights, hundreds of megabytes, would cost more in short epochs."""
 
@@ -118,10 +121,11 @@ class ResumeCallback(Checkpoint):
     running means, the table so far; the learning rate follows from the epoch. After Ctrl-C or SIGTERM the current step
     is finished, saved, and :class:`TrainingStoppedError` raised.
 
-    The table is written after every epoch. State and weights are written together, at the end and when ``SAVE_EVERY``
-    seconds have passed at the start of an epoch; until then the best weights are kept as a copy in memory. The weights
-    are written first, so that the weights in the folder are never older than what its state tells of: a training that
-    is killed in between repeats the epochs after the state and comes to the same weights.
+    The table is written after an epoch if ``TABLE_EVERY`` seconds have passed. State, weights and table are written
+    together, at the end and when ``SAVE_EVERY`` seconds have passed at the start of an epoch; until then the best
+    weights are kept as a copy in memory. The state is written last, so that the weights in the folder are never older
+    than what it tells of: a training that is killed in between repeats the epochs after the state and comes to the same
+    weights.
 
     Of several processes the first alone reads and writes the folder, and tells the others. They save together and stop
     together, whichever of them was asked to.
@@ -163,6 +167,7 @@ class ResumeCallback(Checkpoint):
         self._best_weights: dict[str, Tensor] = {}
         self._weights_are_saved = True
         self._saved_at = self._epoch_began = time.monotonic()
+        self._table_at = -math.inf
         self._learning_rate = 0.0
         self._seeds: list[int] = []
         self._first_epoch = 0
@@ -193,19 +198,18 @@ class ResumeCallback(Checkpoint):
         self._seeds = np.random.SeedSequence(place).generate_state(len(_loader(trainer))).tolist()
         self._epoch_began = time.monotonic()
 
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
-        """Fix what this step will draw."""
-        number = self._seeds[batch_idx]
+    def before_step(self, batch: int) -> None:
+        """Fix what the step on this batch of the epoch will draw."""
+        number = self._seeds[batch]
         torch.default_generator.manual_seed(number)  # torch.manual_seed visits every kind of device: 0.3 ms a step
-        if pl_module.device.type == "cuda":
+        if self.model.device.type == "cuda":
             torch.cuda.manual_seed(number)
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def after_step(self, batch: int) -> None:
         """Save in the middle of an epoch if somebody wants to stop."""
         if anybody(self.stop.requested):
-            self._save(trainer, trainer.current_epoch, batch=max(batch_idx + 1, _loader(trainer).first_batch))
+            trainer = self.model.trainer
+            self._save(trainer, trainer.current_epoch, batch=batch + 1)
             self._stop_if(True, trainer)
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -217,7 +221,7 @@ class ResumeCallback(Checkpoint):
         _loader(trainer).first_batch = 0
         logged = {name: float(value) for name, value in trainer.callback_metrics.items() if name != "step"}
         if wrong := [name for name in ("train_loss", "val_loss") if not math.isfinite(logged.get(name, 0.0))]:
-            from_first(self._write_weights)
+            from_first(self._write_product)
             raise ValueError(
                 f"training diverged in epoch {trainer.current_epoch + 1}: {wrong[0]} is {logged[wrong[0]]}; try a "
                 "smaller learning rate."
@@ -247,10 +251,17 @@ class ResumeCallback(Checkpoint):
 
     def _write_epoch(self) -> None:
         check_folder(self.folder)
-        write_metrics(self.folder, self.history)
+        if time.monotonic() - self._table_at >= TABLE_EVERY:
+            self._write_table()
 
-    def _write_weights(self) -> None:
+    def _write_table(self) -> None:
+        if self.history:
+            write_metrics(self.folder, self.history)
+            self._table_at = time.monotonic()
+
+    def _write_product(self) -> None:
         check_folder(self.folder)
+        self._write_table()
         if not self._weights_are_saved:
             save_weights(self.folder / WEIGHTS, self._best_weights)
             self._weights_are_saved = True
@@ -280,7 +291,7 @@ class ResumeCallback(Checkpoint):
         self._saved_at = time.monotonic()
 
     def _write_state(self, state: Mapping[str, Any]) -> None:
-        self._write_weights()
+        self._write_product()
         save_state(self.folder / STATE, state)
 
     def _restore(self, trainer: Trainer, state: dict[str, Any]) -> None:

@@ -14,9 +14,8 @@ import torch
 from lightning.pytorch import Callback, Trainer
 from torch import Tensor
 
-from pfdl._internal.devices import full_precision
 from pfdl._internal.files import read_json, read_table, write_atomically, write_json
-from pfdl._internal.processes import from_first, noticing_loss, rank, world_size
+from pfdl._internal.processes import from_first, noticing_loss, rank
 from pfdl._internal.runs import INFERRED_CONTEXTS, MANIFEST, WHY_CONTEXTS, claim, set_aside
 from pfdl.contexts import InferredContexts
 from pfdl.data.context_images import ContextImages
@@ -34,6 +33,7 @@ from pfdl.vision.loggers import check_loggers, close_loggers, make_loggers
 from pfdl.vision.metrics import SELECTIONS
 from pfdl.vision.progress import ProgressBar, quiet_lightning, report_epochs, say
 from pfdl.vision.resume import ResumeCallback, check_folder, read_state, write_metrics
+from pfdl.vision.stepping import SteppingClassifier
 from pfdl.vision.stopping import StopRequest, TrainingStoppedError
 
 __all__ = ["MANIFEST", "TrainingConfig", "TrainingStoppedError", "train"]
@@ -144,7 +144,7 @@ def _open_folder(folder: Path, settings: Mapping[str, Any], manifest: Manifest, 
 
 
 def _make_classifier(config: TrainingConfig, manifest: Manifest) -> ImageClassifier:
-    return _SteppingClassifier(
+    return SteppingClassifier(
         config.backbone,
         len(manifest.classes),
         config.objective,
@@ -162,37 +162,6 @@ def _make_classifier(config: TrainingConfig, manifest: Manifest) -> ImageClassif
         augment=config.augment,
         label_smoothing=config.label_smoothing,
     )
-
-
-class _SteppingClassifier(ImageClassifier):
-    """Take the steps of the optimiser here: Lightning's own calls a dozen hooks for each, all empty in this training.
-
-    They cost half a millisecond a step, which is a tenth of the step of a small network on a GPU.
-    """
-
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
-        self.automatic_optimization = False
-
-    def training_step(self, batch: Sequence[Tensor], batch_idx: int) -> Tensor | None:
-        """Descend by one step on the objective of one batch."""
-        loss = super().training_step(batch, batch_idx)
-        if loss is not None:
-            (optimizer,) = self.trainer.optimizers
-            with full_precision(loss.device.type):  # Lightning is in the middle of its forward pass
-                optimizer.zero_grad()
-                if world_size() > 1:
-                    self.manual_backward(loss)
-                else:
-                    torch.autograd.backward(loss)
-                optimizer.step()
-        return loss
-
-    def on_train_epoch_end(self) -> None:
-        """Log the means of the epoch, and go on in the schedule."""
-        super().on_train_epoch_end()
-        for config in self.trainer.lr_scheduler_configs:
-            config.scheduler.step()  # type: ignore[call-arg]
 
 
 def _describe_images(config: TrainingConfig, model: ImageClassifier, device: str) -> Callable[[Tensor], Tensor] | None:

@@ -106,6 +106,18 @@ def test_the_section_pairs_the_seeds(tmp_path):
     assert "PFDL differs from ERM by +2.0 ± 1.0 points at 1:5 and by +2.0 ± 1.0 at 5:1 (2 seeds)" in found.finding
 
 
+@pytest.mark.parametrize(
+    ("backbone", "title", "quoted"),
+    [("resnet50", "Table II on the paper's backbone", 2), ("resnet18", "Table II with resnet18", 0)],
+)
+def test_the_papers_figures_stand_beside_its_own_backbone_alone(backbone, title, quoted, tmp_path):
+    lines = [["photos", backbone, row, 1, LAST, "1:5", 50.0] for row in ("erm", "pfdl")]
+    pd.DataFrame(lines, columns=list(table.COLUMNS)).to_csv(tmp_path / "results.csv", index=False)
+    built = section.build(Run(tmp_path, "table-ii", {}, {}), [])
+    accuracies = next(block for block in built.blocks if isinstance(block, Table))
+    assert (built.title, sum(line.quiet for line in accuracies.rows)) == (title, quoted)
+
+
 def test_the_command_writes_a_run_folder(folder, tmp_path):
     arguments = ["reproduce", "table-ii", str(folder), "--backbone", "mlp", "--image-size", "32", "--epochs", "1"]
     done = CliRunner().invoke(app, [*arguments, "--rows", "erm", "--seeds", "1", "-o", str(tmp_path / "run")])

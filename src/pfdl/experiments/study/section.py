@@ -24,8 +24,8 @@ INTRODUCTION = (
     "Many small trainings that differ in the objective alone: the same first weights, the same splits. The last epoch "
     "counts, and nothing is selected, except where a test names a chosen epoch: held-out training samples chose that. "
     "Oracles know the true contexts of training samples. Differences are paired, ± is "
-    "their standard error, differences beyond two standard errors are bold, and p is of a paired t-test, uncorrected "
-    "for the number of rows. A training that diverged counts with what was left of it. Effective sample size is a "
+    "their standard error, and p is of a paired t-test, uncorrected for the number of rows; below 0.05 differences are "
+    "bold. A training that diverged counts with what was left of it. Effective sample size is a "
     "share of the batch; a weighting that changes it by less than 0.1 % did not act: it is plain training under "
     "another name."
 )

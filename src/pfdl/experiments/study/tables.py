@@ -74,7 +74,7 @@ def _oracle_cell(part: pd.DataFrame, row: str, oracle: str) -> Cell:
     behind, gained, possible = paired(ours, best), paired(ours, plain), paired(best, plain)
     if behind is None or gained is None or possible is None or behind.pairs < 2:
         return Missing()
-    if possible.mean > 0 and possible.stands_out:
+    if possible.mean > 0 and possible.is_beyond_chance():
         remark = f"{gained.mean / possible.mean:.0%} of {difference_cell(possible, 1)}".replace("%", " %")
     else:
         remark = "no gain to reach"
@@ -142,7 +142,7 @@ def _difference_cell(part: pd.DataFrame, row: str, against: str | None, test: st
         remarks += ["did not act"] if idle else []
     if diverged := len(by_seed(part, row=row, test=DIVERGED)):
         remarks.append(f"{diverged} diverged")
-    return difference_cell(difference, 2, strong=difference.stands_out and not idle, remark=", ".join(remarks))
+    return difference_cell(difference, 2, strong=difference.is_beyond_chance() and not idle, remark=", ".join(remarks))
 
 
 def _context_cells(part: pd.DataFrame, row: str) -> tuple[Cell, Cell]:

@@ -11,8 +11,9 @@ from pfdl.experiments.rivals import ACTING
 from pfdl.experiments.table_ii.matched import MatchedCovariance
 from pfdl.objectives import Objective
 
+PAPER_BACKBONE = "resnet50"
 PAPER = {row: CONTEXTS_ROWS[published].paper or () for row, published in (("erm", "resnet"), ("pfdl", "pfdl"))}
-"""The paper's accuracies in percent on NICO, ResNet-50, at its ratios."""
+"""The paper's accuracies in percent on NICO, with its backbone, at its ratios."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from pfdl.experiments.contexts.rows import RATIOS
 from pfdl.experiments.grid import run_grid, unfinished
 from pfdl.experiments.images import StoredImages, image_store
 from pfdl.experiments.table_ii.probe import probe
-from pfdl.experiments.table_ii.rows import ROWS
+from pfdl.experiments.table_ii.rows import PAPER_BACKBONE, ROWS
 from pfdl.experiments.training import (
     BestWeights,
     DivergedError,
@@ -66,7 +66,7 @@ class TableConfig:
     rows: tuple[str, ...] = ("erm", "pfdl", "level")
     seeds: int = 12
     first_seed: int = 0
-    backbone: str = "resnet50"
+    backbone: str = PAPER_BACKBONE
     image_size: int = 96
     epochs: int = 160
     decay_every: int = 80

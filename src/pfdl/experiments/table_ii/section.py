@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import pandas as pd
 
@@ -9,8 +11,8 @@ from pfdl._internal.runs import Run
 from pfdl.experiments.contexts.rows import RATIOS
 from pfdl.experiments.objectives import weighs_samples
 from pfdl.experiments.pairing import paired
-from pfdl.experiments.statistics import by_seed, difference_cell, mean_cell, mean_series
-from pfdl.experiments.table_ii.rows import PAPER, ROWS
+from pfdl.experiments.statistics import ACTS_BELOW, by_seed, difference_cell, mean_cell, mean_series
+from pfdl.experiments.table_ii.rows import PAPER, PAPER_BACKBONE, ROWS
 from pfdl.experiments.table_ii.run import CHOSEN, LAST, WHOLE, WORST
 from pfdl.report.blocks import Block, Heading, Section, Text
 from pfdl.report.plots import Plot, Series
@@ -18,7 +20,7 @@ from pfdl.report.reading import read_results
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
 
 KIND = "table-ii"
-TITLE = "Table II on the paper's backbone"
+TITLE, OTHER_TITLE = "Table II on the paper's backbone", "Table II with {}"
 TESTS = (*RATIOS, WHOLE, WORST)
 PROBES = {
     "L_decorr": "L_decorr",
@@ -30,8 +32,10 @@ PROBES = {
 }
 SHOWN = (1, 2, 5, 10, 20, 40, 60, 80, 90, 120, 140, 160)
 """A dozen epochs of the tables along the training; the plots have all."""
-DID_NOT_ACT = 0.9999
-"""An effective share from which on a weighting is plain training under another name."""
+HEADLINES = ("pfdl", "level")
+"""The rows that the finding speaks of, where they are there; the tables have all."""
+DRAWN = (*HEADLINES, "weight-decay", "covariance", "standardised")
+"""The rows whose curves are drawn: more than five cannot be told apart."""
 EPOCHS = {LAST: "at the last epoch", CHOSEN: "at the epoch that validation images choose"}
 
 
@@ -46,11 +50,14 @@ def build(run: Run, problems: list[str]) -> Section:
     for (data, backbone), part in results.groupby(["data", "backbone"], sort=False):
         blocks.append(Heading(f"{data}, {backbone}"))
         for epoch, when in EPOCHS.items():
-            blocks += [_accuracies(part, epoch, when), _differences(part, epoch, when)]
+            paper = PAPER if backbone == PAPER_BACKBONE else {}
+            blocks += [_accuracies(part, epoch, when, paper), _differences(part, epoch, when)]
         findings.append(f"{data}, {backbone}: {_finding(part)}")
-        blocks.append(_curves(part))
+        blocks += [_curves(part, test) for test in ("1:5", "5:1")]
         blocks += _probes(part)
-    return Section(TITLE, blocks, " ".join(findings))
+    others = sorted(set(results["backbone"]) - {PAPER_BACKBONE})
+    title = OTHER_TITLE.format(" and ".join(sorted(set(results["backbone"])))) if others else TITLE
+    return Section(title, blocks, " ".join(findings))
 
 
 def _introduction(run: Run) -> str:
@@ -61,8 +68,8 @@ def _introduction(run: Run) -> str:
         f"every {settings.get('decay_every')}, batches of {settings.get('batch_size')}, weight decay 1e-4 unless the "
         "row says otherwise. All rows of a seed share the split and the first weights. A tenth of the training set is "
         "held out to choose an epoch; test images choose nothing. Differences are paired; ± is a standard error, and "
-        "how many of the seeds are positive follows; beyond two standard errors they are bold. The paper's figures are "
-        "on NICO, which is another data set."
+        "how many of the seeds are positive follows; they are bold where the 95 % interval of Student's t leaves out "
+        "zero. Figures of the paper, where they stand beside ours, are on NICO, which is another data set."
     )
 
 
@@ -75,7 +82,7 @@ def _rows(part: pd.DataFrame) -> list[str]:
     return [row for row in ROWS if row in present]
 
 
-def _accuracies(part: pd.DataFrame, epoch: str, when: str) -> Table:
+def _accuracies(part: pd.DataFrame, epoch: str, when: str, published: Mapping[str, Sequence[float | None]]) -> Table:
     lines = []
     shares = {row: _last_share(part, row) for row in _rows(part)}
     weighted = any(share is not None for share in shares.values())
@@ -85,9 +92,9 @@ def _accuracies(part: pd.DataFrame, epoch: str, when: str) -> Table:
             cells.append(Missing("no weights") if share is None else _acted(share))
         cells += [mean_cell(_values(part, row, epoch, test), 1) for test in TESTS]
         lines.append(Row(ROWS[row].title, tuple(cells)))
-        if row in PAPER:
+        if row in published:
             absent = Missing("not in the paper")
-            paper = [absent if value is None else Number(value, digits=2) for value in PAPER[row]]
+            paper = [absent if value is None else Number(value, digits=2) for value in published[row]]
             rest = [absent] * (len(TESTS) - len(RATIOS))
             lines.append(Row("in the paper, on NICO", (*[absent] * (1 + weighted), *paper, *rest), quiet=True))
     columns = ["seeds", *(["n_eff / n"] if weighted else []), *TESTS]
@@ -103,7 +110,7 @@ def _last_share(part: pd.DataFrame, row: str) -> float | None:
 
 
 def _acted(share: float) -> Cell:
-    return Number(share, digits=4, remark="did not act" if share >= DID_NOT_ACT else "")
+    return Number(share, digits=4, remark="did not act" if share > ACTS_BELOW else "")
 
 
 def _differences(part: pd.DataFrame, epoch: str, when: str) -> Table:
@@ -127,12 +134,13 @@ def difference_with_count(ours: pd.Series[float], theirs: pd.Series[float]) -> C
     common = ours.index.intersection(theirs.index)
     positive = int((ours[common] > theirs[common]).sum())
     remark = f"{positive} of {difference.pairs}"
-    return difference_cell(difference, 2, strong=difference.stands_out, remark=remark)
+    return difference_cell(difference, 2, strong=difference.is_beyond_chance(), remark=remark)
 
 
 def _finding(part: pd.DataFrame) -> str:
     sentences = []
-    for row in _rows(part):
+    rows = _rows(part)
+    for row in [row for row in HEADLINES if row in rows] or rows:
         difference = paired(_values(part, row, LAST, "1:5"), _values(part, "erm", LAST, "1:5"))
         home = paired(_values(part, row, LAST, "5:1"), _values(part, "erm", LAST, "5:1"))
         if row == "erm" or difference is None or home is None or difference.pairs < 2:
@@ -148,20 +156,16 @@ def _epochs(part: pd.DataFrame) -> list[int]:
     return sorted({int(epoch) for epoch in part["epoch"].unique() if epoch not in EPOCHS})
 
 
-def _curves(part: pd.DataFrame) -> Plot:
-    """Draw the paired difference to ERM along the training, of the rows that have all seeds."""
+def _curves(part: pd.DataFrame, test: str) -> Plot:
+    """Draw the paired differences to ERM along the training."""
+    epochs, present = _epochs(part), _rows(part)
     series = []
-    seeds = len(_values(part, "erm", LAST, WHOLE))
-    for number, row in enumerate(_rows(part)):
-        if row == "erm" or len(_values(part, row, LAST, WHOLE)) < max(2, seeds):
-            continue
-        for test in ("1:5", "5:1"):
-            found = [_gain(part, row, str(epoch), test) for epoch in _epochs(part)]
-            means, errors = [mean for mean, _ in found], [error for _, error in found]
-            colour = 2 * number + (test == "5:1")
-            series.append(Series(f"{ROWS[row].title}, tested at {test}", _epochs(part), means, errors, colour=colour))
-    summary = "The learning rate falls to a tenth after half of the epochs: the differences are largest before it does."
-    return Plot("Difference to ERM along the training", summary, "epoch", "points ± standard error", series)
+    for row in (row for row in DRAWN if row in present):
+        found = [_gain(part, row, str(epoch), test) for epoch in epochs]
+        series.append(Series(ROWS[row].title, epochs, [mean for mean, _ in found], [error for _, error in found]))
+    summary = "Paired over the seeds, at epochs of the training; above 0: more often right than ERM."
+    title = f"Difference to ERM along the training, tested at {test}"
+    return Plot(title, summary, "epoch", "points ± standard error", series)
 
 
 def _gain(part: pd.DataFrame, row: str, epoch: str, test: str) -> tuple[float, float]:
