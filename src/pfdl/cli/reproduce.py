@@ -145,7 +145,7 @@ def contexts(
 
 def table_ii(
     data: Annotated[
-        Path, typer.Argument(metavar="DIR|TABLE", help="Images in contexts, such as the folder Animal of NICO.")
+        Path, typer.Argument(metavar="DIR|TABLE", help="Images in contexts, such as NICO's folder Animal; or shapes.")
     ],
     rows: Annotated[
         str, typer.Option(help="Keys with commas; an unknown one is answered with the list.")
