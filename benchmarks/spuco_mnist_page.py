@@ -5,6 +5,7 @@
 The CSV is what ``benchmarks/spuco_mnist.py train`` wrote.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -25,13 +26,13 @@ COLUMNS = {
 }
 PEERS = ("spare sampler", "jtt sampler", "eiil sampler")
 OURS = "auto sampler"
-WAYS = {
-    OURS: "auto",
-    "pooled sampler": "pooled",
-    "within sampler": "within",
-    "early sampler": "early",
-    "errors sampler": "errors",
-}
+WAYS = ("auto", "pooled", "within", "early", "errors")
+
+
+def by_setting(results: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield the name of each setting, which begins its row of a table, and its results."""
+    for (magnitude, strength), part in results.groupby(["magnitude", "strength"], sort=True):
+        yield f"{magnitude} {strength:g}", part
 
 
 def mean(values: pd.Series) -> str:
@@ -40,9 +41,9 @@ def mean(values: pd.Series) -> str:
 
 def accuracies(results: pd.DataFrame, measure: str, *, judged: bool) -> list[str]:
     rows = []
-    for (magnitude, strength), part in results.groupby(["magnitude", "strength"], sort=True):
+    for setting, part in by_setting(results):
         by_row = {row: lines.set_index("seed")[measure] for row, lines in part.groupby("row")}
-        cells = [f"{magnitude} {strength:g}", *(mean(by_row[row]) for row in COLUMNS)]
+        cells = [setting, *(mean(by_row[row]) for row in COLUMNS)]
         if judged:
             best = max(PEERS, key=lambda row: by_row[row].mean())
             difference = paired(by_row[OURS], by_row[best])
@@ -56,8 +57,8 @@ def accuracies(results: pd.DataFrame, measure: str, *, judged: bool) -> list[str
 
 def groups(results: pd.DataFrame) -> list[str]:
     rows = []
-    for (magnitude, strength), part in results.groupby(["magnitude", "strength"], sort=True):
-        cells = [f"{magnitude} {strength:g}"]
+    for setting, part in by_setting(results):
+        cells = [setting]
         for row in (OURS, *PEERS):
             found = part[part["row"] == row]
             precision, recall = found["minority_precision"], found["minority_recall"]
@@ -70,13 +71,13 @@ def groups(results: pd.DataFrame) -> list[str]:
 def ways(results: pd.DataFrame, measure: str) -> list[str]:
     """Compare our ways of inferring contexts, each by itself; where one found nothing it is plain training."""
     rows = []
-    for (magnitude, strength), part in results.groupby(["magnitude", "strength"], sort=True):
-        cells = [f"{magnitude} {strength:g}"]
-        for row in WAYS:
-            found = part[part["row"] == row]
+    for setting, part in by_setting(results):
+        cells = [setting]
+        for way in WAYS:
+            found = part[part["row"] == f"{way} sampler"]
             cells.append(mean(found[measure]) + (" (none found)" if (found["contexts"] == 1).all() else ""))
         rows.append(cells)
-    return markdown_table(["setting", *WAYS.values()], rows)
+    return markdown_table(["setting", *WAYS], rows)
 
 
 def tables() -> str:

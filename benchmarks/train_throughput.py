@@ -24,7 +24,6 @@ trainer, what the first steps compile and choose, and the last save. Decoding is
 from __future__ import annotations
 
 import argparse
-import hashlib
 import signal
 import statistics
 import sys
@@ -41,6 +40,7 @@ from torch import Tensor
 from machine import describe_machine
 from pfdl import make_objective
 from pfdl.data import Manifest, make_split
+from pfdl.data.images import hash_bytes
 from pfdl.data.sources import ContextSource, Sample
 from pfdl.experiments import training as in_memory
 from pfdl.vision.backbones import make_backbone
@@ -95,7 +95,7 @@ class Noise:
 
     def _sample(self, number: int, split: str) -> Sample:
         path = f"{split}/{number:06d}"
-        name = hashlib.sha256(path.encode()).hexdigest()  # of the name: nothing reads the file that it stands for
+        name = hash_bytes(path.encode())  # of the name: nothing reads the file that it stands for
         return Sample(path, f"class-{number % CLASSES}", "", name, name, split)
 
     def load(self, path: str, size: int, sha256: str) -> Tensor:

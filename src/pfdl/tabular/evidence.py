@@ -1,13 +1,13 @@
-"""How much the columns of a table tell about each other, with and without the label.
+"""How much of each column of a table the other columns explain, with and without the label.
 
 Four residual variances per column j say all of it (F: the columns already dropped):
 
 * v(F), v(F, y): what F alone, F and y, leave unexplained;
 * v(rest), v(rest, y): what all other columns, without and with y, leave unexplained.
 
-    m = 1 − v(rest)/v(F)                       how much the other columns tell about j
+    m = 1 − v(rest)/v(F)                       how much of j the other columns explain
     k = 1 − v(rest, y)/v(F, y)                 the same, once y is known
-    share = (v(F) − v(F, y)) / (v(F) − v(rest, y))   of all that can be told about j, how much y tells alone
+    share = (v(F) − v(F, y)) / (v(F) − v(rest, y))   of all that can be explained of j, how much y explains alone
 """
 
 from __future__ import annotations

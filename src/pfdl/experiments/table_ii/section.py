@@ -20,7 +20,7 @@ from pfdl.report.reading import read_results
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
 
 KIND = "table-ii"
-TITLE, OTHER_TITLE = "Table II on the paper's backbone", "Table II with {}"
+TITLE = "Table II on the paper's backbone"
 TESTS = (*RATIOS, WHOLE, WORST)
 PROBES = {
     "L_decorr": "L_decorr",
@@ -55,8 +55,8 @@ def build(run: Run, problems: list[str]) -> Section:
         findings.append(f"{data}, {backbone}: {_finding(part)}")
         blocks += [_curves(part, test) for test in ("1:5", "5:1")]
         blocks += _probes(part)
-    others = sorted(set(results["backbone"]) - {PAPER_BACKBONE})
-    title = OTHER_TITLE.format(" and ".join(sorted(set(results["backbone"])))) if others else TITLE
+    backbones = set(results["backbone"])
+    title = TITLE if backbones <= {PAPER_BACKBONE} else f"Table II with {' and '.join(sorted(backbones))}"
     return Section(title, blocks, " ".join(findings))
 
 
