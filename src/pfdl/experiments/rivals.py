@@ -38,4 +38,9 @@ ACTING: dict[str, Rival] = {
         )
         for balance in (0.7, 0.07)
     },
+    "stablenet-memory": Rival(
+        "StableNet, λ = 0.7, learning rate 10, memory that fades by 1 % a batch",
+        "stablenet",
+        {"stablenet": {"balance": 0.7, "learning_rate": 10.0, "decay": 0.99}},
+    ),
 }

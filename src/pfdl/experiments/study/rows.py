@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pfdl._internal.validation import check_choice
@@ -78,8 +78,8 @@ METHODS: dict[str, StudyRow] = {
     "dfr-known": StudyRow("DFR: last layer refitted, true contexts (oracle)", "erm", contexts="known", refit=True),
 }
 
-_BATCH_16 = {"batch_size": 16, "baseline": "erm-batch-16"}
-_BATCH_256 = {"batch_size": 256, "baseline": "erm-batch-256"}
+_BATCH_16: dict[str, Any] = {"batch_size": 16, "baseline": "erm-batch-16"}
+_BATCH_256: dict[str, Any] = {"batch_size": 256, "baseline": "erm-batch-256"}
 _WIDTH_64 = {"width": 64, "baseline": "erm-width-64"}
 FACTORS: dict[str, StudyRow] = {
     "weight-0.1": _pfdl("weight 0.1", weight=0.1),
@@ -109,6 +109,11 @@ FACTORS: dict[str, StudyRow] = {
 }
 
 RIVALS: dict[str, StudyRow] = {key: StudyRow(*rival) for key, rival in ACTING.items()}
+RIVALS |= {
+    f"{key}-batch-256": replace(row, title=f"{row.title}, batches of 256", **_BATCH_256)
+    for key, row in {**METHODS, **RIVALS}.items()
+    if key in ("dwr", "dwr-0.05", "cnbb", "cnbb-4", "stablenet", "stablenet-0.7")
+}
 
 EARLIER: dict[str, StudyRow] = {
     "groupdro-contexts": StudyRow(
