@@ -1,0 +1,141 @@
+"""How often does ``pfdl.infer_contexts`` believe in contexts where there are none, and what would they do?
+
+    python benchmarks/contexts_false_alarms.py --seeds 20 --out docs/results/contexts-false-alarms.csv
+
+Every kind of data here has classes, and no contexts that go with them. A line of the CSV is one draw: how many contexts
+were believed (1: none), how they were found, and the effective sample size of their weights as a share of n, which says
+how much balancing them would change. The script prints a line for each kind. A draw that the CSV has is not made again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.datasets import load_digits
+
+from markdown_table import markdown_table
+from pfdl.contexts import context_weights, find_contexts
+
+SAMPLES, FEATURES, CLASSES = 2_000, 64, 4
+Drawn = tuple[NDArray[np.float64], NDArray[np.int64]]
+
+
+def noise(rng: np.random.Generator) -> Drawn:
+    """Features that say nothing about the class."""
+    return rng.normal(size=(SAMPLES, FEATURES)), rng.integers(CLASSES, size=SAMPLES)
+
+
+def separate(rng: np.random.Generator, labels: NDArray[np.int64], spread: float = 0.35) -> NDArray[np.float64]:
+    """Return features around a mean of each class, which overlap a little."""
+    return rng.normal(size=(len(labels), FEATURES)) + spread * rng.normal(size=(CLASSES, FEATURES))[labels]
+
+
+def classes(rng: np.random.Generator) -> Drawn:
+    """Four classes around means of their own."""
+    labels = rng.integers(CLASSES, size=SAMPLES)
+    return separate(rng, labels), labels
+
+
+def rare_classes(rng: np.random.Generator) -> Drawn:
+    """The same, nine of ten samples in two of the classes."""
+    labels = rng.choice(CLASSES, size=SAMPLES, p=[0.6, 0.3, 0.07, 0.03])
+    return separate(rng, labels), labels
+
+
+def correlated(rng: np.random.Generator) -> Drawn:
+    """Features that all follow five hidden ones, whatever the class."""
+    labels = rng.integers(CLASSES, size=SAMPLES)
+    return separate(rng, labels) + rng.normal(size=(SAMPLES, 5)) @ rng.normal(size=(5, FEATURES)), labels
+
+
+def heavy_tails(rng: np.random.Generator) -> Drawn:
+    """Features with a few enormous values, from Student's t with two degrees of freedom."""
+    labels = rng.integers(CLASSES, size=SAMPLES)
+    return separate(rng, labels) + rng.standard_t(2, size=(SAMPLES, FEATURES)), labels
+
+
+def clusters(rng: np.random.Generator) -> Drawn:
+    """Three plain clusters that are as frequent in every class: contexts that do not go with the class."""
+    labels = rng.integers(CLASSES, size=SAMPLES)
+    return separate(rng, labels) + 2 * rng.normal(size=(3, FEATURES))[rng.integers(3, size=SAMPLES)], labels
+
+
+def subclasses(rng: np.random.Generator) -> Drawn:
+    """Classes of three kinds each, 80, 15 and 5 % of it, that no other class has."""
+    labels = rng.integers(CLASSES, size=SAMPLES)
+    kinds = rng.choice(3, size=SAMPLES, p=[0.80, 0.15, 0.05])
+    return separate(rng, labels) + rng.normal(size=(CLASSES, 3, FEATURES))[labels, kinds], labels
+
+
+def digits(rng: np.random.Generator) -> Drawn:
+    """Scikit-learn's digits, a part of them."""
+    images, labels = load_digits(return_X_y=True)
+    kept = rng.permutation(len(labels))[:1_500]
+    return images[kept], labels[kept]
+
+
+def shuffled_digits(rng: np.random.Generator) -> Drawn:
+    """The same with labels in random order."""
+    images, labels = digits(rng)
+    return images, rng.permutation(labels)
+
+
+KINDS: dict[str, Callable[[np.random.Generator], Drawn]] = {
+    "noise": noise,
+    "classes": classes,
+    "rare classes": rare_classes,
+    "correlated features": correlated,
+    "heavy tails": heavy_tails,
+    "clusters in every class": clusters,
+    "subclasses": subclasses,
+    "digits": digits,
+    "digits, labels shuffled": shuffled_digits,
+}
+
+
+def measure(kind: str, seed: int) -> dict[str, object]:
+    features, labels = KINDS[kind](np.random.default_rng((seed, list(KINDS).index(kind))))
+    found = find_contexts(features, labels, seed=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        weights = np.asarray(context_weights(labels, found.contexts), np.float64)
+    share = float(weights.sum() ** 2 / np.square(weights).sum() / len(weights))
+    return {"kind": kind, "seed": seed, "contexts": found.number, "method": found.method, "effective_share": share}
+
+
+def table(results: pd.DataFrame) -> list[str]:
+    rows = []
+    for kind in KINDS:
+        part = results[results["kind"] == kind]
+        if len(part):
+            believed = int((part["contexts"] > 1).sum())
+            rows.append([kind, len(part), believed, f"{part['effective_share'].min():.3f}"])
+    return markdown_table(
+        ["data without contexts", "draws", "contexts believed in", "least effective share of n"], rows
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=20, help="draws of each kind")
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, required=True)
+    settings = parser.parse_args()
+    lines = pd.read_csv(settings.out).to_dict("records") if settings.out.exists() else []
+    made = {(line["kind"], line["seed"]) for line in lines}
+    for seed in range(settings.first_seed, settings.first_seed + settings.seeds):
+        for kind in KINDS:
+            if (kind, seed) not in made:
+                lines.append(measure(kind, seed))
+                pd.DataFrame(lines).round(4).to_csv(settings.out, index=False)
+    print("\n".join(table(pd.DataFrame(lines))))
+
+
+if __name__ == "__main__":
+    main()
