@@ -19,7 +19,7 @@ CONFIG = TrainingConfig(
     **SETTINGS,
     objective="stablenet+balance+pfdl",
     contexts="inferred",
-    objective_settings={"stablenet": {"steps": 2}},
+    objective_settings={"stablenet": {"steps": 2}, "pfdl": {"hidden": 4}},
     patience=3,
     seed=7,
 )
