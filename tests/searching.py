@@ -6,3 +6,8 @@ def search_shortly(patch):
     patch.setattr("pfdl.contexts.candidates.NUMBERS", (2, 4))
     patch.setattr("pfdl.contexts.candidates.HALVINGS", 1)
     patch.setattr("pfdl.contexts.clusters.POOLED_STARTS", 2)
+
+
+def describe_briefly(patch):
+    """Describe images by 8 filters at each level, not 64, which still tell the colours that tests make contexts of."""
+    patch.setattr("pfdl.contexts.statistics.WIDTH", 8)
