@@ -94,6 +94,15 @@ def test_all_groups_are_drawn_alike_and_no_sample_again_before_all():
         assert times[row] in (50 // size, -(-50 // size))
 
 
+def test_with_one_context_every_sample_is_drawn_once():
+    labels, _ = labels_and_contexts()
+    sampler = context_sampler(labels, np.full(len(labels), 3))
+    assert sampler.num_groups == 1
+    assert sorted(sampler) == list(range(600))
+    classes = Counter(labels[row] for row in context_sampler(labels, labels))  # classes as contexts: all alike
+    assert set(classes.values()) == {600 // len(classes)}
+
+
 def test_the_order_follows_from_seed_and_epoch():
     labels, contexts = labels_and_contexts()
     first, again = context_sampler(labels, contexts, seed=3), context_sampler(labels, contexts, seed=3)

@@ -183,11 +183,13 @@ def control_errors(rank):
     }
 
 
-def gradient_parts(rank):
+def gradient_parts(rank, world):
     sizes, x = next(iter(everything()))
     features = torch.cat([x, x[:, :2] ** 2], dim=1)
-    parts = penalty({}).gradient_parts(torch.split(features, sizes)[rank])
-    return parts.whole, parts.level, parts.covariance
+    only_first = [len(x), *[0] * (world - 1)]
+    for mine in (torch.split(features, sizes)[rank], torch.split(features, only_first)[rank]):
+        parts = penalty({}).gradient_parts(mine)
+        yield parts.whole, parts.level, parts.covariance
 
 
 def main():
@@ -199,7 +201,7 @@ def main():
     results["errors"] = errors_are_shared(rank)
     results["controls"] = controls(rank, world)
     results["control errors"] = control_errors(rank)
-    results["gradient parts"] = gradient_parts(rank)
+    results["gradient parts"] = list(gradient_parts(rank, world))
     quiet = penalty({"synchronize": False}, seed=0)
     results["not synchronised"] = quiet.fit_step(torch.full((2, P), float(rank), dtype=torch.float64))
     results["eval"] = penalty({}).eval()(torch.full((2 + rank, P), rank + 1.0, dtype=torch.float64))

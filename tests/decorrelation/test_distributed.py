@@ -113,8 +113,9 @@ def test_controls_and_gradient_parts_are_those_of_the_union(processes):
     features = torch.cat([x, x[:, :2] ** 2], dim=1).detach()
     wanted = penalty({}).gradient_parts(features)
     for name, gradient in enumerate((wanted.whole, wanted.level, wanted.covariance)):
-        for rank, part in zip(processes, torch.split(gradient, sizes), strict=True):
-            torch.testing.assert_close(rank["gradient parts"][name], part)
+        for number, these in enumerate((sizes, [len(x), *[0] * (len(processes) - 1)])):
+            for rank, part in zip(processes, torch.split(gradient, these), strict=True):
+                torch.testing.assert_close(rank["gradient parts"][number][name], part)
 
 
 def test_without_synchronising_and_in_eval_mode_each_process_is_by_itself(processes):

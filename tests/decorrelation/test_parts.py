@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from pfdl import Objective
 from pfdl.decorrelation.functional import decorrelation_loss, decorrelation_parts, standardize
 from tests.decorrelation.reference import naive_decomposition, naive_decorrelation_loss, naive_parts
 from tests.objectives.penalties.small_batches import batch, make
@@ -32,6 +33,7 @@ def test_the_pairwise_form_has_no_parts():
     assert "covariance_part" not in penalty.last.summary()
     with pytest.raises(ValueError, match="form is 'pairwise'; only the paper's form"):
         penalty.gradient_parts(batch())
+    assert Objective([penalty]).probe(batch()) == {}
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -50,6 +52,9 @@ def test_the_gradients_of_the_parts_are_those_of_the_loops(path):
     assert summary["level_norm"] == pytest.approx(found.level.norm().item())
     cosine = (found.covariance * found.whole).sum() / found.covariance.norm() / found.whole.norm()
     assert summary["covariance_cosine"] == pytest.approx(cosine.item())
+    shares = Objective([penalty]).probe(u)
+    assert shares["level_gradient"].item() == pytest.approx((found.level.norm() / found.whole.norm()).item())
+    assert shares["covariance_gradient"].item() == pytest.approx((found.covariance.norm() / found.whole.norm()).item())
     assert u.grad is None
 
 

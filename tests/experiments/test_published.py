@@ -39,10 +39,11 @@ def test_a_page_is_what_its_command_makes_of_its_results(name, tmp_path, monkeyp
     assert any(table.startswith(part) for table in tables for part in command), "a page without its figures as data"
 
 
-def test_the_page_of_inferred_contexts_has_the_tables_of_its_csv(monkeypatch):
+@pytest.mark.parametrize(("name", "script"), [("contexts.md", "spuco_mnist_page"), ("level.md", "level_page")])
+def test_a_page_has_the_tables_that_its_script_makes_of_csv_files(name, script, monkeypatch):
     monkeypatch.syspath_prepend(str(RESULTS.parents[1] / "benchmarks"))
-    page = (RESULTS / "contexts.md").read_text(encoding="utf-8")
-    assert importlib.import_module("spuco_mnist_page").tables() in page
+    page = (RESULTS / name).read_text(encoding="utf-8")
+    assert importlib.import_module(script).tables() in page
 
 
 def test_the_page_of_real_tables_is_what_its_csv_files_make(monkeypatch):

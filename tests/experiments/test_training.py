@@ -47,8 +47,9 @@ def test_balance_undoes_the_correlation():
     assert metrics["effective_sample_size"] < plain.get("effective_sample_size", 1.0)
 
 
-def test_one_group_for_all_is_plain_training_to_the_bit():
-    assert run(torch.zeros_like(TRAIN.labels), objective="balance")[0] == run()[0]
+@pytest.mark.parametrize("how", [{"objective": "balance"}, {"objective": "groupdro"}, {"sampler": "groups"}])
+def test_one_context_for_all_is_plain_training_to_the_bit(how):
+    assert run(torch.zeros_like(TRAIN.labels), **how)[0] == run()[0]
 
 
 def test_a_training_can_be_repeated_and_the_seed_matters():

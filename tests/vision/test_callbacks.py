@@ -143,26 +143,37 @@ class Pictures(LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.01)
 
 
-def pictures():
+def pictures(count=80):
     """Two classes in two colours; three quarters of each class in a colour of its own. The index comes third."""
     generator = torch.Generator().manual_seed(0)
-    labels = torch.arange(80) % 2
-    colours = torch.where(torch.arange(80) % 8 < 6, labels, 1 - labels)
-    images = torch.rand(80, 3, 8, 8, generator=generator)
-    images[torch.arange(80), 2 * colours] += 3
-    return TensorDataset(images, labels, torch.arange(80)), labels, colours
+    numbers = torch.arange(count)
+    labels = numbers % 2
+    colours = torch.where(numbers % 8 < 6, labels, 1 - labels)
+    images = torch.rand(count, 3, 8, 8, generator=generator)
+    images[numbers, 2 * colours] += 3
+    return TensorDataset(images, labels, numbers), labels, colours
 
 
 def test_contexts_are_inferred_then_drawn_by_the_sampler():
-    data, labels, _ = pictures()
+    data, labels, _ = pictures(800)
     callback = ContextCallback(data, seed=4)
     model = Pictures()
     trainer(callback, epochs=2).fit(model, DataLoader(data, batch_size=20, sampler=callback.sampler))
     expected = pfdl.contexts.find_contexts(data, labels, seed=4)
+    assert expected.number == 2
     assert callback.contexts.tolist() == expected.contexts.tolist()
     assert callback.inferred.sentence == expected.sentence
     sampler = pfdl.context_sampler(labels, expected.contexts, seed=4)
     assert model.seen == [*sampler, *sampler]  # another order in each epoch
+
+
+def test_where_one_context_is_found_every_image_is_drawn_once():
+    data, *_ = pictures()
+    callback = ContextCallback(data)
+    model = Pictures()
+    trainer(callback).fit(model, DataLoader(data, batch_size=20, sampler=callback.sampler))
+    assert callback.inferred.number == 1
+    assert sorted(model.seen) == list(range(80))
 
 
 def test_known_contexts_are_taken_and_kept_in_checkpoints(tmp_path):

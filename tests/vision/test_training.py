@@ -194,7 +194,7 @@ def test_without_a_terminal_progress_is_one_line_per_epoch(tmp_path, capsys):
     inferred, advice, first, second = printed.err.splitlines()
     assert inferred == json.loads((tmp_path / "run" / "contexts.json").read_text())["sentence"]
     assert inferred.startswith("All samples are one context")
-    assert advice.startswith("Training then knows the classes alone.")
+    assert advice.startswith("With one context there is nothing to balance:")
     assert "--no-confirm" in advice
     assert re.fullmatch(r"epoch 1/2: loss [\d.]+, accuracy [\d.]+, validation accuracy [\d.]+ \([\d.]+ s\)", first)
     assert second.startswith("epoch 2/2: ")

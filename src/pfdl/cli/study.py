@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -191,11 +191,7 @@ def make_study_data(
     folders = [name for name in data if not StudyData(name).is_generated]
     if features and len(features) != len(folders):
         raise ValueError(f"there are {len(folders)} folders and {len(features)} --features; give one for each folder.")
-    groups = dict(entry.split("=", 1) for entry in group_by if "=" in entry)
-    if unknown := set(groups) - set(folders) or {entry for entry in group_by if "=" not in entry}:
-        raise ValueError(
-            f"--group-by {', '.join(sorted(unknown))} names no folder of the study; give FOLDER=CSV:COLUMN."
-        )
+    groups = _grouped(folders, group_by)
     embedded = dict(zip(folders, map(str, features), strict=False))
     digits = None if mnist is None else str(mnist)
     named = tuple((column, name) for column, name in (columns or {}).items() if name is not None)
@@ -203,3 +199,18 @@ def make_study_data(
         StudyData(name, embedded.get(name), groups.get(name), digits, network, named if name in folders else ())
         for name in data
     ]
+
+
+def _grouped(folders: Sequence[str], group_by: Sequence[str]) -> dict[str, str]:
+    """Return CSV:COLUMN by folder, each of which is meant by its path or by its last part."""
+    groups: dict[str, str] = {}
+    for entry in group_by:
+        wanted, _, columns = entry.partition("=")
+        meant = [folder for folder in folders if wanted in (folder, Path(folder).name)]
+        if len(meant) != 1 or not columns:
+            raise ValueError(
+                f"--group-by {entry} names {'several folders' if len(meant) > 1 else 'no folder'} of the study; give "
+                "FOLDER=CSV:COLUMN with one of them."
+            )
+        groups[meant[0]] = columns
+    return groups

@@ -77,7 +77,8 @@ class ContextSampler(Sampler[int]):
     """Draw the numbers of samples so that all groups, one class in one context each, are equally frequent.
 
     Within a group samples come in random order, and none comes again before all have come. Groups without samples are
-    left out.
+    left out. Where all samples are in one context there is nothing to balance: all are one group, and every sample is
+    drawn as often as any other. To draw classes equally often, give them as the contexts, too.
 
     Args:
         labels: The classes, shape (n,).
@@ -108,7 +109,9 @@ class ContextSampler(Sampler[int]):
         if rank >= replicas:
             raise ValueError(f"rank is {rank}; with {replicas} replicas it must be below {replicas}.")
         check_count("seed", seed, 0)
-        group = np.unique(y * (int(context.max()) + 1) + context, return_inverse=True)[1].reshape(-1)
+        group = np.zeros(len(y), np.int64)
+        if has_several(context):
+            group = np.unique(y * (int(context.max()) + 1) + context, return_inverse=True)[1].reshape(-1)
         order = np.argsort(group, kind="stable")
         self._groups = np.split(order, np.cumsum(np.bincount(group))[:-1])
         self._total = len(y) if num_samples is None else num_samples
@@ -141,7 +144,8 @@ def context_sampler(labels: Any, contexts: Any, *, num_samples: int | None = Non
     """Return a sampler for a ``DataLoader`` that draws all groups equally often.
 
     A group is one class in one context. This is the recommended way to train on contexts: on identical groups it does
-    better than weights in the loss.
+    better than weights in the loss. With one context, which is what :func:`pfdl.infer_contexts` returns where it finds
+    nothing, every sample is drawn equally often.
 
     Args:
         labels: The classes, shape (n,), in the order of the dataset.
@@ -162,6 +166,11 @@ def context_sampler(labels: Any, contexts: Any, *, num_samples: int | None = Non
         3
     """
     return ContextSampler(labels, contexts, num_samples=num_samples, seed=seed)
+
+
+def has_several(contexts: Any) -> bool:
+    """Return whether there is more than one context; with one, there is nothing to balance."""
+    return bool((contexts != contexts[:1]).any())
 
 
 def _cycle(group: IndexArray, share: int, rng: np.random.Generator) -> IndexArray:

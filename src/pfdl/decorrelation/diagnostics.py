@@ -110,11 +110,19 @@ class GradientParts:
         whole: The gradient of L_decorr.
         level: The gradient of its level part.
         covariance: The gradient of its covariance part.
+        lengths: The norms of the three over the samples of all processes, shape (3,).
     """
 
     whole: Tensor
     level: Tensor
     covariance: Tensor
+    lengths: Tensor
+
+    def shares(self) -> dict[str, Tensor]:
+        """Return how long the gradients of the parts are, as shares of the whole's length, by names for a log."""
+        whole, level, covariance = self.lengths
+        size = whole.clamp(min=torch.finfo(whole.dtype).tiny)
+        return {"level_gradient": level / size, "covariance_gradient": covariance / size}
 
     def summary(self) -> dict[str, float]:
         """Return the norms of the three and the cosines of the parts with the whole."""

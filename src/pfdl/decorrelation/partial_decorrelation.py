@@ -230,7 +230,8 @@ class PartialDecorrelation(TrainedDecomposition):
         """
         if self.form != "paper":
             raise ValueError(f"form is {self.form!r}; only the paper's form has a level and a covariance part.")
-        check_features("features", features, self.decomposition.num_features)
+        if not self._is_joint():  # else what is wrong with a batch is for all processes to know
+            check_features("features", features, self.decomposition.num_features)
         with torch.inference_mode(False), torch.enable_grad():
             leaf = features.detach().clone().requires_grad_()
             with self._mini_batch(leaf, fits=False, penalises=False) as (steps, _):

@@ -140,8 +140,11 @@ class Steps:
                 levels.square().mean(),
                 decorrelation_of(self.u, correlated, "paper", "batch", self.batch).loss,
             )
-        gradients = (torch.autograd.grad(loss, features, retain_graph=True)[0] for loss in losses)
-        return GradientParts(*(gradient / self.batch.processes for gradient in gradients))
+        gradients = [torch.autograd.grad(loss, features, retain_graph=True)[0] for loss in losses]
+        gradients = [gradient / self.batch.processes for gradient in gradients]
+        (squares,) = self.batch.sum_all([torch.stack([gradient.square().sum() for gradient in gradients])])
+        whole, level, covariance = gradients
+        return GradientParts(whole, level, covariance, squares.sqrt())
 
     def _pairwise(self, net: OneHidden, correlated: Tensor, base: Tensor | None) -> tuple[Tensor, None, Tensor]:
         """Compute L_decorr in the form without sums, and its gradient at the features."""

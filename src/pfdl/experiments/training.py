@@ -21,6 +21,7 @@ from torch.nn import functional as F
 
 from pfdl._internal.validation import check_choice, check_count
 from pfdl.contexts import ContextSampler, context_sampler
+from pfdl.contexts.balancing import has_several
 from pfdl.objectives import Objective, make_objective
 from pfdl.vision.features import FeatureTap, attach
 from pfdl.vision.pixels import mirror_and_shift, normalise
@@ -171,9 +172,9 @@ def train(
     data = [part.to(device) for part in (samples.inputs, samples.labels, environments)]
     objective.weighting.prepare(*data[1:])
     metrics: dict[str, float] = {}
-    grouped = (
-        context_sampler(samples.labels, environments, seed=settings.seed) if settings.sampler == "groups" else None
-    )
+    grouped = None
+    if settings.sampler == "groups" and has_several(environments):  # else in the order of plain training
+        grouped = context_sampler(samples.labels, environments, seed=settings.seed)
     with attach(model, layer) as tap:
         for epoch in range(settings.epochs):
             order = _order(settings, epoch, len(samples.labels), grouped).to(device)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from pfdl._internal.modules import AtomicModule
 from pfdl._internal.processes import world_size
+from pfdl.decorrelation import PartialDecorrelation
 from pfdl.decorrelation.distributed import Announcement, Meeting, meet
 from pfdl.objectives.base import Part
 from pfdl.objectives.risk import sample_risks
@@ -186,6 +187,18 @@ class Objective(AtomicModule):
         """Return what the parts of this objective would log of the last call, by name."""
         parts: list[Part] = [self.weighting, *self._penalties()]
         return {name: value for part in parts for name, value in part.metrics().items()}
+
+    def probe(self, features: Tensor) -> dict[str, Tensor]:
+        """Return what is worth logging and too dear for every step: the shares of PFDL's gradient in its two parts.
+
+        Args:
+            features: The embedding, shape (n, p). Nothing is updated; all processes must call alike.
+        """
+        shares: dict[str, Tensor] = {}
+        for penalty in self.penalties:
+            if isinstance(penalty, PartialDecorrelation) and penalty.form == "paper":
+                shares |= penalty.gradient_parts(features).shares()
+        return shares
 
     @property
     def needs(self) -> set[str]:

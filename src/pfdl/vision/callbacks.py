@@ -119,7 +119,8 @@ class ContextCallback(Callback):
         Trainer(callbacks=[contexts]).fit(your_module, loader)
 
     The sampler draws all groups (one class in one context) equally often, so that the context says nothing about the
-    class. Your module and its loss stay as they are. The contexts are part of Lightning's checkpoints.
+    class; where one context is found, it draws every image once an epoch. Your module and its loss stay as they are.
+    The contexts are part of Lightning's checkpoints.
 
     Args:
         dataset: The training images: a map-style data set of (image, label, …), images as tensors of one shape.

@@ -194,14 +194,16 @@ class ImageClassifier(AtomicModule, LightningModule):
             return None
         logits = self(AUGMENTATIONS[self.augment](images))
         with full_precision(logits.device.type):
+            features = self._tap.features.float()
             loss: Tensor = self.objective(
                 logits.float(),
                 labels,
-                features=self._tap.features.float(),
+                features=features,
                 environments=environments[0] if environments and self.objective.needs_contexts else None,
             )
+            probed = self.objective.probe(features) if self.means.is_empty else {}  # once an epoch
         right = (logits.argmax(1) == labels).mean(dtype=torch.float32)
-        self.means.add({"train_loss": loss, "train_accuracy": right, **self.objective.metrics()}, len(labels))
+        self.means.add({"train_loss": loss, "train_accuracy": right, **self.objective.metrics(), **probed}, len(labels))
         return loss
 
     def on_train_epoch_end(self) -> None:

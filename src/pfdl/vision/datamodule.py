@@ -49,7 +49,7 @@ class ContextDataModule(LightningDataModule):
         validation_contexts: Whether inferred contexts are those of the training and validation images together, for
             an accuracy of the worst group; by default the validation images play no part.
         sampler: ``"shuffle"``, every image once an epoch; or ``"groups"``, which draws all groups (one class in
-            one context) equally often, by :func:`pfdl.context_sampler`.
+            one context) equally often, by :func:`pfdl.context_sampler`; with one context it is ``"shuffle"``.
         describe: With inferred contexts, from a batch of images as bytes, shape (n, 3, h, w), to features, shape
             (n, p); by default :func:`pfdl.image_statistics`. A pretrained network's features see more.
         seed: Of the order, and of inferring.

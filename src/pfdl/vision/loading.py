@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.distributed import DistributedSampler
 
 from pfdl.contexts import context_sampler
+from pfdl.contexts.balancing import has_several
 
 SEED_STRIDE = 1_000_003
 """Seeds 0, 1, … of paired runs plus the number of an epoch must not meet, hence the factor."""
@@ -26,7 +27,7 @@ class EpochSampler(DistributedSampler[Any]):
         processes: Number of training processes.
         rank: Which of them this is.
         seed: Of the order.
-        order: From the number of an epoch to its indices; by default a random permutation of all.
+        order: From the number of an epoch to its indices; where it is None, a random permutation of all.
         length: How many indices an epoch has over all processes; by default all. Each process gets as many: where they
             do not come out even, the first indices come once more.
 
@@ -47,7 +48,7 @@ class EpochSampler(DistributedSampler[Any]):
     ) -> None:
         super().__init__(dataset, processes, rank, seed=seed * SEED_STRIDE)
         self.size = len(dataset)  # type: ignore[arg-type]
-        self.order = order or self._permutation
+        self.order = order
         self.length = length
         self.skipped = 0
         self.share(processes, rank)
@@ -60,7 +61,7 @@ class EpochSampler(DistributedSampler[Any]):
 
     def __iter__(self) -> Iterator[int]:
         """Return the rest of this epoch's indices for this process."""
-        drawn = self.order(self.epoch)
+        drawn = (self.order or self._permutation)(self.epoch)
         # The processes take turns, so that their batches together are the batch that one process would have.
         mine = range(self.rank, self.total_size, self.num_replicas)
         return iter([drawn[index % len(drawn)] for index in mine][self.skipped :])
@@ -103,14 +104,16 @@ class ResumableLoader(DataLoader[Any]):
             yield from super().__iter__()
 
 
-def balanced_order(labels: Tensor, contexts: Tensor, seed: int) -> Callable[[int], Sequence[int]]:
-    """Return what draws the indices of an epoch so that all groups are equally frequent.
+def balanced_order(labels: Tensor, contexts: Tensor, seed: int) -> Callable[[int], Sequence[int]] | None:
+    """Return what draws the indices of an epoch so that all groups are equally frequent; None with one context.
 
     Args:
         labels: The classes, shape (n,).
         contexts: The context of each sample, shape (n,).
         seed: Of the order, together with the number of the epoch.
     """
+    if not has_several(contexts):
+        return None
     sampler = context_sampler(labels, contexts, seed=seed)
 
     def order(epoch: int) -> list[int]:

@@ -104,8 +104,9 @@ def train(
             say(data.inferred.sentence)
             if data.inferred.number == 1:
                 say(
-                    "Training then knows the classes alone. If the images do have contexts, name them in folders or a "
-                    "column (--contexts known), or take clusters without this check (--no-confirm)."
+                    "With one context there is nothing to balance: the sampler, balance and GroupDRO change nothing. "
+                    "If the images do have contexts, name them in folders or a column (--contexts known), or take "
+                    "clusters without this check (--no-confirm)."
                 )
         model.prepare(data.train_set.labels, data.train_contexts)
         resume = ResumeCallback(

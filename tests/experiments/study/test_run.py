@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import pfdl
 from pfdl._internal.runs import read_run
 from pfdl.cli.main import app
+from pfdl.cli.study import make_study_data
 from pfdl.contexts import InferredContexts, image_statistics
 from pfdl.experiments.images import store_images
 from pfdl.experiments.reporting import write_tables
@@ -253,6 +254,18 @@ def test_the_command(digits, tmp_path):
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     assert "| PFDL | 2 |" in (tmp_path / "out" / "table.md").read_text()
+
+
+def test_a_folder_is_grouped_by_its_path_or_its_name():
+    def grouped(*group_by):
+        places = make_study_data(["shapes", "data/pets", "other/pacs"], [], group_by, None, "resnet18")
+        return [place.group_by for place in places]
+
+    assert grouped("pets=meta.csv:place") == grouped("data/pets=meta.csv:place") == [None, "meta.csv:place", None]
+    with pytest.raises(ValueError, match="--group-by birds=a:b names no folder of the study"):
+        grouped("birds=a:b")
+    with pytest.raises(ValueError, match="--group-by pets=m:a names several folders of the study"):
+        make_study_data(["a/pets", "b/pets"], [], ["pets=m:a"], None, "resnet18")
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,13 @@ def test_an_overview_has_all_data_sets_of_a_family():
     assert "| balance, inferred contexts | 54.0 | 53.5 |" in against
 
 
+def test_weightings_in_larger_batches_are_compared_with_plain_training_in_those():
+    values = {"erm": (50.0, 52.0, 51.0), "erm-batch-256": (40.0, 41.0, 42.0), "dwr-batch-256": (39.0, 40.0, 41.0)}
+    text = text_of(made_up(values))
+    assert "| DWR, batches of 256 | **−1.00 ± 0.00** |" in text.splitlines()
+    assert "Variants of PFDL" not in text
+
+
 def test_inferred_contexts_are_measured_by_the_gain_of_the_oracle():
     values = {"erm": (50.0, 52.0, 51.0), "sampler": (53.0, 54.0, 55.0), "sampler-known": (54.0, 57.0, 54.0)}
     values |= {"dfr": (51.0, 52.0, 53.0), "dfr-known": (50.0, 51.0, 52.0)}  # here the truth gains nothing

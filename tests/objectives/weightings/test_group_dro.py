@@ -65,7 +65,19 @@ def test_by_hand():
 
 def test_the_same_context_of_two_classes_is_two_groups():
     weighting = GroupDRO(step_size=1.0)
-    weights = weighting(torch.tensor([5.0, 0.0]), torch.tensor([0, 1]), torch.tensor([0, 0]))
+    weights = weighting(torch.tensor([5.0, 0.0, 0.0]), torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]))
+    assert weights[0] > 10 * weights[1]
+
+
+@pytest.mark.parametrize("context", [0, 3])
+def test_with_one_context_there_is_nothing_to_be_robust_to(context):
+    weighting = GroupDRO(step_size=1.0)
+    for _ in range(2):
+        weights = weighting(torch.tensor([5.0, 0.0, 0.0]), torch.tensor([0, 1, 1]), torch.full((3,), context))
+        torch.testing.assert_close(weights, torch.ones(3))
+    torch.testing.assert_close(weighting.table[:, context], torch.tensor([0.5, 0.5]))  # no group has learnt anything
+    classes = torch.tensor([0, 1, 1])  # given as the contexts, too, they are what it is robust to
+    weights = GroupDRO(step_size=1.0)(torch.tensor([5.0, 0.0, 0.0]), classes, classes)
     assert weights[0] > 10 * weights[1]
 
 

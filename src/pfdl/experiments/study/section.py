@@ -83,9 +83,11 @@ def describe(results: pd.DataFrame, *, against: str | None = None, plots: bool =
     results = results.astype({"row": "category", "test": "category"})  # thousands of cells are looked up by them
     findings = []
     factors = [row for row in rows_of(results) if row in FACTORS]
+    if not any(FACTORS[row].objective == "pfdl" for row in factors):
+        factors = []  # only plain training in other batches, which other rows are compared with
     shift = any(_shifts(tests_of(part)[0]) for _, part in results.groupby("dataset"))
     where = "Where contexts shift most" if shift else "On the test images"
-    groups = {where: [row for row in rows_of(results) if row not in FACTORS]}
+    groups = {where: [row for row in rows_of(results) if row not in factors]}
     if factors:
         groups[f"Variants of PFDL, {where[0].lower()}{where[1:]}"] = [
             "erm",
@@ -94,7 +96,8 @@ def describe(results: pd.DataFrame, *, against: str | None = None, plots: bool =
         ]
     is_chosen = results["test"].astype(str).str.endswith(CHOSEN).any()
     for title, rows in groups.items():
-        part = results[results["row"].isin([*rows, against])]
+        compared = {find_row(row, measured=True).baseline for row in rows} if against is None else {against}
+        part = results[results["row"].isin([*rows, *compared])]
         blocks += [Heading(title), *overviews(part, rows, against)]
         if is_chosen:
             blocks += [Heading(f"{title}{CHOSEN}"), *overviews(part, rows, against, when=CHOSEN)]

@@ -39,6 +39,6 @@ def probe(penalty: PartialDecorrelation, features: Tensor) -> dict[str, float]:
         "covariance_part": float(parts.covariance),
         "level_penalty": float(level_penalty.detach()),
         "cosine_level_penalty": float(F.cosine_similarity(gradients.whole.flatten(), level_gradient.flatten(), dim=0)),
-        "covariance_gradient": float(gradients.covariance.norm() / size),
+        "covariance_gradient": float(gradients.shares()["covariance_gradient"]),
         "norm_ratio": float(level_gradient.norm() / size),
     }

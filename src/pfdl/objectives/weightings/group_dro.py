@@ -15,7 +15,8 @@ class GroupDRO(GroupWeighting):
     Each group g has a share :math:`q_g`, all equal at the start. Each batch multiplies it by :math:`\exp(\eta R_g)`,
     with the group's risk in the batch, and normalises; the loss is :math:`\sum_g q_g R_g`. Groups that do not occur in
     a batch keep their share for later and do not count in it. The groups are those of :meth:`prepare`; others join
-    with an average share when they are first seen.
+    with an average share when they are first seen. As long as all samples are in one context, shares and weights stay
+    equal: there is no context to be robust to. To be robust to classes alone, give them as the contexts, too.
 
     Args:
         step_size: η.
@@ -49,16 +50,18 @@ class GroupDRO(GroupWeighting):
                 "give one finite number per sample."
             )
         table = self._joined(labels, environments)
+        several = (table > 0).any(0).sum() > 1  # contexts; a tensor, so that nothing waits for a GPU
         sizes = group_counts(labels, environments, table)
         if self.training:
             sums = torch.zeros_like(table).index_put_((labels, environments), risks.to(table), accumulate=True)
             # Groups absent from the batch have a mean of 0 here and so keep their share, up to the normalisation.
-            logits = table.log() + self.step_size * sums / sizes.clamp(min=1)
+            logits = table.log() + several * self.step_size * sums / sizes.clamp(min=1)
             table = logits.flatten().softmax(0).view_as(logits)
             if not bool(torch.isfinite(table).all()):
                 raise ValueError(f"risks go up to {risks.max().item():.3g}; the shares of the groups overflow.")
             self.table = table
-        return self.finish((table / sizes.clamp(min=1))[labels, environments].to(risks.dtype))
+        weights = (table / sizes.clamp(min=1))[labels, environments].to(risks.dtype)
+        return self.finish(torch.where(several, weights, torch.ones_like(weights)))
 
     def _joined(self, labels: Tensor, contexts: Tensor) -> Tensor:
         """Return the table in which groups that were not seen before have an average share."""
