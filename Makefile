@@ -24,7 +24,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 
 test: $(READY) ## run the tests
 	$(PYTEST)
 
-coverage: $(READY) ## run the tests and count the lines they run: at least 95 %, and a quarter longer
+coverage: $(READY) ## run the tests and count the lines they run: at least 95 %
 	$(PYTEST) --cov --cov-report=term --cov-fail-under=95
 
 docs: $(READY) ## build the documentation into site/; a dead link is an error

@@ -9,5 +9,5 @@ def search_shortly(patch):
 
 
 def describe_briefly(patch):
-    """Describe images by 8 filters at each level, not 64, which still tell the colours that tests make contexts of."""
-    patch.setattr("pfdl.contexts.statistics.WIDTH", 8)
+    """Describe images by 16 filters at each level, not 64, which still tell the colours that tests make contexts of."""
+    patch.setattr("pfdl.contexts.statistics.WIDTH", 16)

@@ -20,7 +20,6 @@ METHODS = {name: demo.mmads.METHODS[name] for name in ("OLS", "Screened OLS", "O
 def tiny(monkeypatch):
     """The same code on little data, in this process, with short trainings and without the slowest methods of MMADS."""
     monkeypatch.setattr(demo, "Sizes", lambda: TINY)
-    monkeypatch.setattr("pfdl.contexts.statistics.WIDTH", 64)  # as users have it
     quick = {"PFDL": METHODS["OLS"], "DWR": METHODS["OLS"]}  # what they find is tested elsewhere
     monkeypatch.setattr(demo.mmads, "METHODS", {**METHODS, **quick})
     short = {key: replace(row, config=replace(row.config, steps=41)) for key, row in demo.colored_mnist.ROWS.items()}

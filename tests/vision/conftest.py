@@ -4,12 +4,10 @@ from tests.searching import describe_briefly
 from tests.vision.interrupted import run
 
 
-@pytest.fixture(scope="package", autouse=True)
-def few_filters():
-    """Describe images briefly here; tests of contexts, of commands and of the documentation do it fully."""
-    with pytest.MonkeyPatch.context() as patch:
-        describe_briefly(patch)
-        yield
+@pytest.fixture
+def few_filters(monkeypatch):
+    """Describe images briefly, for tests that ask no more of inferred contexts than to be there."""
+    describe_briefly(monkeypatch)
 
 
 @pytest.fixture
