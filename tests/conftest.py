@@ -14,6 +14,7 @@ from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
 from tests.counting import start_no_counting, uncounted
+from tests.searching import search_shortly
 
 settings.register_profile("pfdl", deadline=None)  # tests never measure time
 settings.load_profile("pfdl")
@@ -60,14 +61,9 @@ def pytest_xdist_auto_num_workers():
 
 @pytest.fixture(scope="session", autouse=True)
 def short_search_for_contexts():
-    """Try two numbers of clusters, not eleven, from fewer starts: the search is most of a small training.
-
-    It is tested as it is in tests/contexts.
-    """
+    """Search shortly everywhere but in tests/contexts, where the search itself is tested."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pfdl.contexts.candidates.NUMBERS", (2, 4))
-        patch.setattr("pfdl.contexts.candidates.HALVINGS", 1)
-        patch.setattr("pfdl.contexts.clusters.POOLED_STARTS", 2)
+        search_shortly(patch)
         yield
 
 
@@ -108,6 +104,7 @@ def nothing_counted():
 def pytest_configure(config):
     """Import what is slow before any line is counted."""
     if hasattr(config, "workerinput"):  # one of the processes that run all tests
+        atexit.register(os._exit, 0)  # the first, so called last: to take a million objects apart takes seconds
         import_what_is_slow()
 
 

@@ -107,7 +107,7 @@ def test_fitting_g_raises_its_r2_and_minimising_the_penalty_lowers_it():
     """The whole idea on a problem small enough to see: free features, minimised directly."""
     adam = partial(torch.optim.Adam, lr=1e-2)
     decorrelate = make(hidden=32, sharing="indexed", optimizer=adam, center="batch", form="pairwise")
-    u = batch(256)
+    u = batch(96)
     for _ in range(300):
         decorrelate.fit_step(u)
     assert decorrelate.last.r2.mean() > linear_r2(u).mean()  # g is not linear, so it should explain more

@@ -61,8 +61,8 @@ def shared(jobs=2, device="cuda", backend="joblib", run=False):
     """What was said, the folder of pipes meanwhile, and those that the workers saw."""
     stream = io.StringIO()
     with Parallel(jobs, backend).execution(device, console=Console(file=stream, width=500)) as execution:
-        tasks = [{"number": number} for number in (1, 2)] if run else []
-        seen = [found for _, found in execution.workers.run(environment, tasks)]
+        tasks = [{"number": number} for number in (1, 2)]
+        seen = [found for _, found in execution.workers.run(environment, tasks)] if run else []
         meanwhile = os.environ.get(PIPES)
     return stream.getvalue(), meanwhile, seen
 

@@ -2,9 +2,7 @@
 
 import json
 import os
-import signal
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +12,7 @@ import pytest
 from pfdl.experiments import workers
 from pfdl.experiments.grid import run_grid
 from pfdl.experiments.workers import Execution, WorkerLostError, Workers
+from tests.experiments.ray_tasks import dies, dies_once, fails
 
 ray = pytest.importorskip("ray")
 
@@ -33,28 +32,6 @@ def cluster():
     yield cluster
     ray.shutdown()
     cluster.shutdown()
-
-
-def dies_once(number: int, folder: str) -> list[dict[str, object]]:
-    """Two rows. 0 and 1 wait for each other, so that both machines work; the first attempt at 3 kills its worker."""
-    attempt = Path(folder) / f"{number}.{os.getpid()}"
-    facts = {"node": ray.get_runtime_context().get_node_id(), "folder": str(Path.cwd())}
-    attempt.write_text(json.dumps({**facts, "slurm": "SLURM_NTASKS" in os.environ}))
-    while number < 2 and not list(Path(folder).glob(f"{1 - number}.*")):
-        time.sleep(0.05)
-    if number == 3 and list(Path(folder).glob("3.*")) == [attempt]:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return [{"power": power, "value": number**power} for power in (1, 2)]
-
-
-def fails(number: int) -> list[dict[str, object]]:
-    raise ValueError(f"{number} is no number")
-
-
-def dies(folder: str) -> list[dict[str, object]]:
-    (Path(folder) / "gpus").write_text(",".join(ray.get_runtime_context().get_accelerator_ids()["GPU"]))
-    os.kill(os.getpid(), signal.SIGKILL)
-    return []
 
 
 def test_a_killed_worker_costs_nothing(cluster, tmp_path, monkeypatch):

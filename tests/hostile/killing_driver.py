@@ -50,7 +50,8 @@ RANDOM_KILLS = 2
 TRAINING = (
     *("--backbone", "mlp", "--image-size", "8", "--epochs", "2", "--batch-size", "16", "--device", "cpu"),
     *("--ratio", "2:1", "--no-export"),
-    *("--objective", "stablenet+balance+pfdl", "--set", "stablenet.steps=2", "--contexts", "known"),  # all with a state
+    *("--objective", "stablenet+balance+pfdl", "--contexts", "known"),  # all with a state
+    *("--set", "stablenet.steps=2", "--set", "pfdl.hidden=4"),
 )
 
 

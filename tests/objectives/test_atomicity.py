@@ -24,10 +24,10 @@ PARTS = {
     "Uniform": Uniform,
     "Balance": Balance,
     "GroupDRO": GroupDRO,
-    "DWR": DWR,
-    "CNBB": CNBB,
-    "StableNet": StableNet,
-    "Product": lambda: Product([Balance(), StableNet()]),
+    "DWR": lambda: DWR(steps=2),
+    "CNBB": lambda: CNBB(steps=2),
+    "StableNet": lambda: StableNet(steps=2),
+    "Product": lambda: Product([Balance(), StableNet(steps=2)]),
 }
 WITHOUT_STATE = ("Level", "MeanDecorrelation", "Quantization", "Uniform", "DWR", "CNBB")
 

@@ -4,12 +4,14 @@ import os
 import signal
 import time
 
+import pytest
 import torch
 
 from pfdl._internal.state import load_state
 from pfdl.vision.checkpoint import WEIGHTS
 from pfdl.vision.resume import METRICS, STATE, ResumeCallback
 from pfdl.vision.training import TrainingConfig, train
+from tests.searching import describe_briefly
 from tests.vision.tiny_images import tiny_data
 
 SETTINGS = {"backbone": "mlp", "image_size": 8, "epochs": 4, "decay_every": 2, "batch_size": 8}
@@ -19,14 +21,16 @@ CONFIG = TrainingConfig(
     **SETTINGS,
     objective="stablenet+balance+pfdl",
     contexts="inferred",
-    objective_settings={"stablenet": {"steps": 2}},
+    objective_settings={"stablenet": {"steps": 2}, "pfdl": {"hidden": 4}},
     patience=3,
     seed=7,
 )
 
 
 def run(folder, config=CONFIG):
-    return train(config, *tiny_data(), folder, device="cpu")
+    with pytest.MonkeyPatch.context() as patch:
+        describe_briefly(patch)
+        return train(config, *tiny_data(), folder, device="cpu")
 
 
 def flatten(value, path=()):

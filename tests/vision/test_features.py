@@ -13,12 +13,16 @@ torchvision = pytest.importorskip("torchvision", reason="torchvision is not inst
 
 
 @pytest.mark.parametrize(
-    ("name", "layer", "width"),
-    [("resnet18", "fc", 512), ("mobilenet_v3_small", "classifier.3", 1024), ("vit_b_16", "heads.head", 768)],
+    ("name", "layer", "width", "options"),
+    [
+        ("resnet18", "fc", 512, {}),
+        ("mobilenet_v3_small", "classifier.3", 1024, {}),
+        ("vit_b_16", "heads.head", 768, {"image_size": 64}),
+    ],
 )
-def test_finds_the_features_of_torchvision_models(name, layer, width):
-    model = getattr(torchvision.models, name)(weights=None).eval()
-    images = torch.randn(2, 3, 224, 224)
+def test_finds_the_features_of_torchvision_models(name, layer, width, options):
+    model = getattr(torchvision.models, name)(weights=None, **options).eval()
+    images = torch.randn(2, 3, 64, 64)
     with torch.no_grad():
         untouched = model(images)
     tap = pfdl.attach(model)

@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 from datetime import datetime, timezone
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ def describe_this_machine() -> dict[str, Any]:
     }
 
 
+@cache  # each is read from a file, and a grid asks for all of them in every run
 def version_of(package: str) -> str | None:
     """Return the version of an installed package, None if it is not installed."""
     try:

@@ -22,6 +22,9 @@ millions of them take long and tell little about the context."""
 BATCH_PIXELS = 256 * 128 * 128
 """Most pixels that pass through the filters at once."""
 
+BATCH_ON_CPU = 16
+"""Most images at once on a CPU: the maps of more do not fit in its cache and take longer, with the same result."""
+
 
 @dataclass(frozen=True, eq=False)
 class ImageStatistics:
@@ -66,7 +69,8 @@ class ImageStatistics:
         _check(images)
         if images.shape[1] != self.mean.shape[1]:
             raise ValueError(f"images have {images.shape[1]} channels; the filters are for {self.mean.shape[1]}.")
-        at_once = max(1, min(BATCH, BATCH_PIXELS // (images.shape[2] * images.shape[3])))
+        most = BATCH_ON_CPU if images.device.type == "cpu" else BATCH
+        at_once = max(1, min(most, BATCH_PIXELS // (images.shape[2] * images.shape[3])))
         return torch.cat([self._describe(batch) for batch in torch.split(images, at_once)])
 
     def _describe(self, images: Tensor) -> Tensor:
@@ -77,7 +81,7 @@ class ImageStatistics:
             maps = F.avg_pool2d(maps, factor)
         found = []
         for level, bank in enumerate(self.filters):
-            maps = F.relu(F.conv2d(maps if level == 0 else F.avg_pool2d(maps, 2), bank.to(device), padding=1))
+            maps = F.conv2d(maps if level == 0 else F.avg_pool2d(maps, 2), bank.to(device), padding=1).relu_()
             found += [maps.mean((2, 3)), maps.std((2, 3), correction=0)]
         return torch.cat(found, 1)
 

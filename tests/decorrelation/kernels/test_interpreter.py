@@ -17,10 +17,12 @@ pytestmark = [
 
 
 IMPORTED_UNCOUNTED = """
-import sys
+import gc, sys
 counter = sys.gettrace()
 sys.settrace(None)  # coverage makes what is slow half as slow again
+gc.disable()  # and so does the search for garbage
 import pytest, torch._dynamo
+gc.freeze()
 sys.settrace(counter)
 sys.exit(pytest.main(sys.argv[1:]))
 """
