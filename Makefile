@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test coverage docs lint format bench clean
+.PHONY: help demo test docs lint format bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -19,13 +19,8 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## the three experiments in small, in minutes without data or GPU, and one page about them
 	$(BIN)/pfdl demo
 
-PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
-
-test: $(READY) ## run the tests
-	$(PYTEST)
-
-coverage: $(READY) ## run the tests and count the lines they run: at least 95 %
-	$(PYTEST) --cov --cov-report=term --cov-fail-under=95
+test: $(READY) ## run the tests; COVERAGE=1 also counts the lines they run, at least 95 %
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(if $(COVERAGE),--cov --cov-report=term --cov-fail-under=95)
 
 docs: $(READY) ## build the documentation into site/; a dead link is an error
 	OMP_NUM_THREADS=1 $(BIN)/sphinx-build --fail-on-warning --nitpicky --fresh-env --quiet docs site

@@ -306,3 +306,9 @@ def test_the_revision_is_that_of_the_checkout(tmp_path):
     assert _provenance.git_revision(tmp_path) == revision
     (tmp_path / "file").write_text("b")
     assert _provenance.git_revision(tmp_path) == f"{revision}-dirty"
+
+
+def test_the_revision_in_a_run_is_that_of_this_code():
+    root = Path(__file__).parents[2]
+    assert root == _provenance.CHECKOUT
+    assert _provenance.describe_this_machine()["git_revision"] == _provenance.git_revision(root)

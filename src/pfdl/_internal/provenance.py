@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 PACKAGES = ("pfdl", "torch", "numpy", "scikit-learn", "lightning", "torchvision")
-_CHECKOUT = Path(__file__).parents[2]
+CHECKOUT = Path(__file__).parents[3]
+"""The folder above ``src``, if the package is used from there."""
 
 
 def describe_this_machine() -> dict[str, Any]:
@@ -21,7 +22,7 @@ def describe_this_machine() -> dict[str, Any]:
     return {
         **versions,
         "python": platform.python_version(),
-        "git_revision": git_revision(_CHECKOUT),
+        "git_revision": _own_revision(),
         "hardware": {"cpu": _cpu(), "cpu_count": os.cpu_count(), "gpu": _gpus(), "platform": platform.platform()},
         "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
     }
@@ -34,6 +35,11 @@ def version_of(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+@cache  # the code that this process has loaded stays the same
+def _own_revision() -> str | None:
+    return git_revision(CHECKOUT)
 
 
 def git_revision(checkout: Path) -> str | None:
