@@ -40,7 +40,7 @@ class FeatureDecomposition(nn.Module):
 
     .. math:: \tilde U_{ij} = g(U_i \text{ without coordinate } j)
 
-    is the *correlated part* of feature j: what the other features already tell about it. The rest, U − Ũ, is the
+    is the *correlated part* of feature j: what the other features already say about it. The rest, U − Ũ, is the
     independent part. Ũ_ij does not depend on U_ij, exactly: that derivative is zero, not merely small.
 
     All p predictions cost O(n·p·h), not O(n·p²·h), and large batches are worked off in chunks that are recomputed

@@ -29,7 +29,7 @@ _CONSTANT = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class LeftOut:
-    """What the other features tell about each feature of a sample that they were not fitted to.
+    """What the other features say about each feature of a sample that they were not fitted to.
 
     Attributes:
         r2: One minus the squared error of the prediction over that of the mean, both of samples left out, shape (p,).
