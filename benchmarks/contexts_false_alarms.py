@@ -1,6 +1,6 @@
 """How often does ``pfdl.infer_contexts`` believe in contexts where there are none, and what would they do?
 
-    python benchmarks/contexts_false_alarms.py --seeds 20 --out docs/results/contexts-false-alarms.csv
+    python benchmarks/contexts_false_alarms.py --seeds 20
 
 Every kind of data here has classes, and no contexts that go with them. A line of the CSV is one draw: how many contexts
 were believed (1: none), how they were found, and the effective sample size of their weights as a share of n, which says
@@ -22,6 +22,7 @@ from sklearn.datasets import load_digits
 from markdown_table import markdown_table
 from pfdl.contexts import context_weights, find_contexts
 
+RESULTS = Path(__file__).parents[1] / "docs" / "results" / "contexts-false-alarms.csv"
 SAMPLES, FEATURES, CLASSES = 2_000, 64, 4
 Drawn = tuple[NDArray[np.float64], NDArray[np.int64]]
 
@@ -109,23 +110,22 @@ def measure(kind: str, seed: int) -> dict[str, object]:
     return {"kind": kind, "seed": seed, "contexts": found.number, "method": found.method, "effective_share": share}
 
 
-def table(results: pd.DataFrame) -> list[str]:
-    rows = []
+def tables(path: Path = RESULTS) -> str:
+    results, rows = pd.read_csv(path), []
     for kind in KINDS:
         part = results[results["kind"] == kind]
         if len(part):
             believed = int((part["contexts"] > 1).sum())
             rows.append([kind, len(part), believed, f"{part['effective_share'].min():.3f}"])
-    return markdown_table(
-        ["data without contexts", "draws", "contexts believed in", "least effective share of n"], rows
-    )
+    heads = ["data without contexts", "draws", "contexts believed in", "least effective share of n"]
+    return "\n".join(markdown_table(heads, rows))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=20, help="draws of each kind")
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=RESULTS)
     settings = parser.parse_args()
     lines = pd.read_csv(settings.out).to_dict("records") if settings.out.exists() else []
     made = {(line["kind"], line["seed"]) for line in lines}
@@ -134,7 +134,7 @@ def main() -> None:
             if (kind, seed) not in made:
                 lines.append(measure(kind, seed))
                 pd.DataFrame(lines).round(4).to_csv(settings.out, index=False)
-    print("\n".join(table(pd.DataFrame(lines))))
+    print(tables(settings.out))
 
 
 if __name__ == "__main__":

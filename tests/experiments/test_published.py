@@ -39,7 +39,10 @@ def test_a_page_is_what_its_command_makes_of_its_results(name, tmp_path, monkeyp
     assert any(table.startswith(part) for table in tables for part in command), "a page without its figures as data"
 
 
-@pytest.mark.parametrize(("name", "script"), [("contexts.md", "spuco_mnist_page"), ("level.md", "level_page")])
+@pytest.mark.parametrize(
+    ("name", "script"),
+    [("contexts.md", "spuco_mnist_page"), ("contexts.md", "contexts_false_alarms"), ("level.md", "level_page")],
+)
 def test_a_page_has_the_tables_that_its_script_makes_of_csv_files(name, script, monkeypatch):
     monkeypatch.syspath_prepend(str(RESULTS.parents[1] / "benchmarks"))
     page = (RESULTS / name).read_text(encoding="utf-8")
