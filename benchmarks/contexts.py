@@ -30,6 +30,7 @@ from pfdl.contexts.inference import METHODS
 from pfdl.data.idx import read_idx
 from pfdl.experiments.images import image_store
 
+RESULTS = Path(__file__).parents[1] / "docs" / "results" / "contexts.csv"
 TRUE = "true contexts"
 PLAIN = 6000
 CONFIRMED = 0.8
@@ -83,9 +84,9 @@ def check(method: str, features: Tensor, labels: np.ndarray, truth: np.ndarray |
     }
 
 
-def table(lines: pd.DataFrame) -> list[str]:
-    """Return the means over seeds as Markdown."""
-    rows = []
+def tables(path: Path = RESULTS) -> str:
+    """Return the means over seeds of a CSV file as Markdown."""
+    lines, rows = pd.read_csv(path), []
     for (data, candidate), part in lines.groupby(["data", "candidate"], sort=False):
         mean = part.mean(numeric_only=True)
         measured = not np.isnan(mean["gain"])
@@ -103,7 +104,7 @@ def table(lines: pd.DataFrame) -> list[str]:
             ]
         )
     columns = ["data", "candidate", "contexts", "ARI", "stability", "Cramér's V", "usual / unusual", "gain", "believed"]
-    return markdown_table(columns, rows)
+    return "\n".join(markdown_table(columns, rows))
 
 
 def main() -> None:
@@ -122,7 +123,7 @@ def main() -> None:
             for method in [*([] if truth is None else [TRUE]), *arguments.methods]:
                 line = pd.DataFrame([{"data": name, "seed": seed, **check(method, features, labels, truth, seed)}])
                 line.to_csv(arguments.out, mode="a", header=not arguments.out.exists(), index=False)
-    print("\n".join(table(pd.read_csv(arguments.out))))
+    print(tables(arguments.out))
 
 
 if __name__ == "__main__":

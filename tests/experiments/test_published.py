@@ -41,7 +41,12 @@ def test_a_page_is_what_its_command_makes_of_its_results(name, tmp_path, monkeyp
 
 @pytest.mark.parametrize(
     ("name", "script"),
-    [("contexts.md", "spuco_mnist_page"), ("contexts.md", "contexts_false_alarms"), ("level.md", "level_page")],
+    [
+        ("contexts.md", "spuco_mnist_page"),
+        ("contexts.md", "contexts"),
+        ("contexts.md", "contexts_false_alarms"),
+        ("level.md", "level_page"),
+    ],
 )
 def test_a_page_has_the_tables_that_its_script_makes_of_csv_files(name, script, monkeypatch):
     monkeypatch.syspath_prepend(str(RESULTS.parents[1] / "benchmarks"))
