@@ -47,39 +47,35 @@ def shown(difference: PairedDifference, values: pd.Series) -> str:
     return f"{text}, {int((values > 0).sum())} of {difference.pairs}"
 
 
-def differences(found: pd.DataFrame, epoch: str) -> list[str]:
-    """Return the table of an epoch: a line for each setting, paired differences at 1:5 and 5:1."""
+def differences(found: pd.DataFrame, epoch: str, test: str) -> str:
+    """Return the table of an epoch and a test: a line for each setting, with paired differences."""
     rows = []
-    part = found[found["epoch"] == epoch]
+    part = found[(found["epoch"] == epoch) & (found["test"] == test)]
     for setting in part["setting"].unique():
-        table = part[part["setting"] == setting].pivot_table(index="seed", columns=["test", "row"], values="value")
-        cells = [setting]
-        for test in ("1:5", "5:1"):
-            cells.append(f"{table[test, 'erm'].mean():.1f}")
-            for first, second in PAIRS:
-                difference = paired(table[test, first].dropna(), table[test, second].dropna())
-                assert difference is not None
-                cells.append(shown(difference, (table[test, first] - table[test, second]).dropna()))
+        values = part[part["setting"] == setting].pivot_table(index="seed", columns="row", values="value")
+        cells = [setting, f"{values['erm'].mean():.1f}"]
+        for first, second in PAIRS:
+            difference = paired(values[first].dropna(), values[second].dropna())
+            assert difference is not None
+            cells.append(shown(difference, values[first] - values[second]))
         rows.append(cells)
-    heads = [
-        f"{test}: {head}"
-        for test in ("1:5", "5:1")
-        for head in ("ERM", *(f"{TITLES[a]} − {TITLES[b]}" for a, b in PAIRS))
-    ]
-    return markdown_table(["network and images", *heads], rows)
+    heads = ["network and images", "ERM", *(f"{TITLES[first]} − {TITLES[second]}" for first, second in PAIRS)]
+    return "\n".join(markdown_table(heads, rows))
 
 
 def tables() -> str:
     found = measured()
-    parts = [
-        "**At the last epoch: accuracy of ERM in percent, and paired differences in points**",
-        "\n".join(differences(found, "last")),
-        "**After 40 of 160 epochs**",
-        "\n".join(differences(found, "40")),
-        "**After 80 of 160 epochs, before the learning rate falls**",
-        "\n".join(differences(found, "80")),
-    ]
-    return "\n\n".join(parts)
+    epochs = {
+        "last": "At the last epoch",
+        "40": "After 40 of 160 epochs",
+        "80": "After 80 of 160 epochs, before the learning rate falls",
+    }
+    return "\n\n".join(
+        f"**{when}, tested at {test}: accuracy of ERM in percent, and paired differences in points**\n\n"
+        + differences(found, epoch, test)
+        for epoch, when in epochs.items()
+        for test in ("1:5", "5:1")
+    )
 
 
 def main() -> None:
