@@ -10,17 +10,20 @@ how much balancing them would change. The script prints a line for each kind. A 
 from __future__ import annotations
 
 import argparse
-import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
+from torch import Tensor
 
 from markdown_table import markdown_table
-from pfdl.contexts import context_weights, find_contexts
+from pfdl.contexts import find_contexts
+from pfdl.objectives.weightings import Balance
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results" / "contexts-false-alarms.csv"
 SAMPLES, FEATURES, CLASSES = 2_000, 64, 4
@@ -103,10 +106,10 @@ KINDS: dict[str, Callable[[np.random.Generator], Drawn]] = {
 def measure(kind: str, seed: int) -> dict[str, object]:
     features, labels = KINDS[kind](np.random.default_rng((seed, list(KINDS).index(kind))))
     found = find_contexts(features, labels, seed=seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        weights = np.asarray(context_weights(labels, found.contexts), np.float64)
-    share = float(weights.sum() ** 2 / np.square(weights).sum() / len(weights))
+    balance, groups = Balance(), (torch.tensor(labels), torch.tensor(found.contexts))
+    balance.prepare(*groups)
+    balance(*groups)
+    share = float(cast(Tensor, balance.effective_share))
     return {"kind": kind, "seed": seed, "contexts": found.number, "method": found.method, "effective_share": share}
 
 

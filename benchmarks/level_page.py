@@ -9,14 +9,20 @@ from pathlib import Path
 
 import pandas as pd
 
-from markdown_table import markdown_table
-from pfdl.experiments.pairing import PairedDifference, paired
+from pfdl.experiments.statistics import difference_with_count
+from pfdl.report.blocks import Section
+from pfdl.report.markdown import render, replace_tables
+from pfdl.report.tables import Number, Row, Table
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
-MARKS = "<!-- tables of benchmarks/level_page.py -->", "<!-- end of the tables -->"
 PAIRS = (("level", "erm"), ("pfdl", "erm"), ("level", "pfdl"))
 NETWORKS = ("resnet50", "resnet18", "efficientnet-lite0")
 TITLES = {"erm": "ERM", "pfdl": "PFDL", "level": "level"}
+EPOCHS = {
+    "last": "At the last epoch",
+    "40": "After 40 of 160 epochs",
+    "80": "After 80 of 160 epochs, before the learning rate falls",
+}
 
 
 def measured() -> pd.DataFrame:
@@ -41,48 +47,30 @@ def _network(settings: pd.Series) -> pd.Series:
     return settings.str.split(r"[ ,]", n=1, regex=True).str[0].map(NETWORKS.index)
 
 
-def shown(difference: PairedDifference, values: pd.Series) -> str:
-    text = f"{difference.mean:+.1f} ± {difference.standard_error:.1f}".replace("-", "−")
-    text = f"**{text}**" if difference.is_beyond_chance() else text
-    return f"{text}, {int((values > 0).sum())} of {difference.pairs}"
-
-
-def differences(found: pd.DataFrame, epoch: str, test: str) -> str:
+def differences(found: pd.DataFrame, epoch: str, when: str, test: str) -> Table:
     """Return the table of an epoch and a test: a line for each setting, with paired differences."""
-    rows = []
     part = found[(found["epoch"] == epoch) & (found["test"] == test)]
+    rows = []
     for setting in part["setting"].unique():
-        values = part[part["setting"] == setting].pivot_table(index="seed", columns="row", values="value")
-        cells = [setting, f"{values['erm'].mean():.1f}"]
-        for first, second in PAIRS:
-            difference = paired(values[first].dropna(), values[second].dropna())
-            assert difference is not None
-            cells.append(shown(difference, values[first] - values[second]))
-        rows.append(cells)
-    heads = ["network and images", "ERM", *(f"{TITLES[first]} − {TITLES[second]}" for first, second in PAIRS)]
-    return "\n".join(markdown_table(heads, rows))
+        by_row = part[part["setting"] == setting].pivot_table(index="seed", columns="row", values="value")
+        values = {row: by_row[row].dropna() for row in TITLES}
+        pairs = [difference_with_count(values[first], values[second], digits=1) for first, second in PAIRS]
+        rows.append(Row(setting, (Number(values["erm"].mean()), *pairs)))
+    columns = ["ERM", *(f"{TITLES[first]} − {TITLES[second]}" for first, second in PAIRS)]
+    caption = f"{when}, tested at {test}: accuracy of ERM in percent, and paired differences in points"
+    return Table(caption, "network and images", columns, rows)
 
 
 def tables() -> str:
     found = measured()
-    epochs = {
-        "last": "At the last epoch",
-        "40": "After 40 of 160 epochs",
-        "80": "After 80 of 160 epochs, before the learning rate falls",
-    }
-    return "\n\n".join(
-        f"**{when}, tested at {test}: accuracy of ERM in percent, and paired differences in points**\n\n"
-        + differences(found, epoch, test)
-        for epoch, when in epochs.items()
-        for test in ("1:5", "5:1")
-    )
+    blocks = [differences(found, epoch, when, test) for epoch, when in EPOCHS.items() for test in ("1:5", "5:1")]
+    return render([Section("The tables", blocks)], level=2).text
 
 
 def main() -> None:
     page = RESULTS / "level.md"
-    before, rest = page.read_text(encoding="utf-8").split(MARKS[0])
-    after = rest.split(MARKS[1])[1]
-    page.write_text(f"{before}{MARKS[0]}\n\n{tables()}\n\n{MARKS[1]}{after}", encoding="utf-8")
+    command = "python benchmarks/level_page.py"
+    page.write_text(replace_tables(page.read_text(encoding="utf-8"), tables(), command), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import pandas as pd
 
 from markdown_table import markdown_table
 from pfdl.experiments.pairing import paired
+from pfdl.experiments.statistics import difference_cell
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 MARKS = "<!-- tables of benchmarks/spuco_mnist_page.py -->", "<!-- end of the tables -->"
@@ -47,9 +48,7 @@ def accuracies(results: pd.DataFrame, measure: str, *, judged: bool) -> list[str
         if judged:
             best = max(PEERS, key=lambda row: by_row[row].mean())
             difference = paired(by_row[OURS], by_row[best])
-            assert difference is not None
-            text = f"{difference.mean:+.1f} ± {difference.standard_error:.1f}".replace("-", "−")
-            cells.append(f"{text} ({COLUMNS[best]})")
+            cells.append(f"{difference_cell(difference, 1)} ({COLUMNS[best]})")
         rows.append(cells)
     columns = ["setting", *COLUMNS.values(), *(["ours − best peer, paired"] if judged else [])]
     return markdown_table(columns, rows)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pfdl.experiments.pairing import PairedDifference
+from pfdl.experiments.pairing import PairedDifference, paired
 from pfdl.report.plots import Series
 from pfdl.report.tables import Cell, Missing, Number
 
@@ -83,6 +83,17 @@ def difference_cell(
     if difference is None:
         return Missing()
     return Number(difference.mean, difference.standard_error, digits, signed=True, strong=strong, remark=remark)
+
+
+def difference_with_count(ours: pd.Series[float], theirs: pd.Series[float], digits: int = 2) -> Cell:
+    """Return a paired difference with its standard error and the number of seeds in which it is positive."""
+    difference = paired(ours, theirs)
+    if difference is None:
+        return Missing()
+    common = ours.index.intersection(theirs.index)
+    positive = int((ours[common] > theirs[common]).sum())
+    remark = f"{positive} of {difference.pairs}"
+    return difference_cell(difference, digits, strong=difference.is_beyond_chance(), remark=remark)
 
 
 def verdict(

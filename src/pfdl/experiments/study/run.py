@@ -21,6 +21,7 @@ from pfdl._internal.progress import counting
 from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice, check_count
 from pfdl.contexts import group_accuracy, refit_readout, worst_group_accuracy
+from pfdl.contexts.balancing import has_several
 from pfdl.data.context_images import HIDDEN_CONTEXT
 from pfdl.data.sources import ContextSource
 from pfdl.experiments.grid import run_grid, unfinished
@@ -206,7 +207,7 @@ def run_task(
         values[ESS] = metrics.get("effective_sample_size", 1.0)
     except DivergedError:
         values[DIVERGED] = 1.0
-    refit = what.refit and int(environments.max()) > 0 and DIVERGED not in values
+    refit = what.refit and has_several(environments) and DIVERGED not in values
     for remark in ("", CHOSEN) if chooser is not None else ("",):
         if chooser is not None and remark:
             model.load_state_dict(chooser.best.weights)

@@ -32,7 +32,7 @@ def probe(penalty: PartialDecorrelation, features: Tensor) -> dict[str, float]:
     level_penalty = Level()(u)
     (level_gradient,) = torch.autograd.grad(level_penalty, u)
     gradients = penalty.gradient_parts(u)
-    size = gradients.whole.norm().clamp(min=torch.finfo(u.dtype).tiny)
+    size = gradients.lengths[0].clamp(min=torch.finfo(u.dtype).tiny)
     return {
         "L_decorr": float(functional.decorrelation_loss(seen, correlated)),
         "level_part": float(parts.level),

@@ -11,7 +11,14 @@ from pfdl._internal.runs import Run
 from pfdl.experiments.contexts.rows import RATIOS
 from pfdl.experiments.objectives import weighs_samples
 from pfdl.experiments.pairing import paired
-from pfdl.experiments.statistics import ACTS_BELOW, by_seed, difference_cell, mean_cell, mean_series
+from pfdl.experiments.statistics import (
+    ACTS_BELOW,
+    by_seed,
+    difference_cell,
+    difference_with_count,
+    mean_cell,
+    mean_series,
+)
 from pfdl.experiments.table_ii.rows import PAPER, PAPER_BACKBONE, ROWS
 from pfdl.experiments.table_ii.run import CHOSEN, LAST, WHOLE, WORST
 from pfdl.report.blocks import Block, Heading, Section, Text
@@ -124,17 +131,6 @@ def _differences(part: pd.DataFrame, epoch: str, when: str) -> Table:
         ]
         lines.append(Row(f"{ROWS[row].title} − {ROWS[rival].title}", tuple(cells)))
     return Table(f"Paired differences in points {when}", "difference", TESTS, lines)
-
-
-def difference_with_count(ours: pd.Series[float], theirs: pd.Series[float]) -> Cell:
-    """Return a paired difference with its standard error and the number of seeds in which it is positive."""
-    difference = paired(ours, theirs)
-    if difference is None:
-        return Missing()
-    common = ours.index.intersection(theirs.index)
-    positive = int((ours[common] > theirs[common]).sum())
-    remark = f"{positive} of {difference.pairs}"
-    return difference_cell(difference, 2, strong=difference.is_beyond_chance(), remark=remark)
 
 
 def _finding(part: pd.DataFrame) -> str:
