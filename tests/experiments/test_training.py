@@ -84,6 +84,22 @@ def test_images_are_augmented_and_tested():
     assert set(predict(network, images.inputs).tolist()) <= {0, 1}
 
 
+def test_a_penalty_without_weight_is_plain_training_to_the_bit_augmentation_included():
+    """g draws numbers when it is built; the augmentation must not see that."""
+    torch.manual_seed(3)
+    images = Samples(torch.randint(256, (40, 3, 8, 8), dtype=torch.uint8), torch.arange(40) % 2, torch.zeros(40).long())
+
+    def trained(objective, **settings):
+        torch.manual_seed(0)
+        network = nn.Sequential(nn.Flatten(), nn.Linear(192, 8), nn.ReLU(), nn.Linear(8, 2))
+        how = replace(SHORT, objective=objective, settings=settings, epochs=2, batch_size=8)
+        train(how, network, images, images.contexts)
+        return [weights.detach() for weights in network.parameters()]
+
+    pairs = zip(trained("erm"), trained("pfdl", pfdl={"weight": 0.0}), strict=True)
+    assert all(torch.equal(plain, placebo) for plain, placebo in pairs)
+
+
 @pytest.mark.parametrize(("setting", "value"), [("epochs", 0), ("batch_size", 1)])
 def test_settings_without_a_meaning_are_refused(setting, value):
     with pytest.raises(ValueError, match=setting):

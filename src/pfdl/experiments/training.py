@@ -164,6 +164,7 @@ def train(
     parts: dict[str, Any] = dict(settings.settings)
     objective = make(layer.in_features) if make else make_objective(settings.objective, layer.in_features, **parts)
     objective.to(device)
+    torch.manual_seed(settings.seed)  # again: objectives draw unlike many numbers, and augmentation comes after them
     optimizer = torch.optim.SGD(
         model.parameters(), settings.learning_rate, momentum=settings.momentum, weight_decay=settings.weight_decay
     )

@@ -1,9 +1,10 @@
-"""The control that follows the covariance part as strongly as PFDL follows the whole of L_decorr."""
+"""The controls that follow one direction as strongly as PFDL follows the whole of L_decorr."""
 
 import pytest
 import torch
 
-from pfdl.experiments.table_ii.matched import MatchedCovariance
+from pfdl.experiments.table_ii.matched import MatchedCovariance, MatchedLevel
+from pfdl.objectives.penalties import Level
 
 
 @pytest.mark.parametrize("sharing", ["strict", "indexed"])
@@ -28,3 +29,14 @@ def test_evaluation_leaves_g_as_it_was():
     control(torch.randn(16, 4))
     after = control.pfdl.decomposition.parameters()
     assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
+
+
+def test_the_level_control_has_the_direction_of_the_level_penalty_and_the_length_of_the_whole():
+    torch.manual_seed(0)
+    control = MatchedLevel(6).double()
+    features = torch.randn(32, 6, dtype=torch.float64).relu().requires_grad_()
+    control(features).backward()
+    other = features.detach().clone().requires_grad_()
+    Level()(other).backward()
+    torch.testing.assert_close(features.grad.norm(), control.pfdl.gradient_parts(features).whole.norm())
+    torch.testing.assert_close(features.grad / features.grad.norm(), other.grad / other.grad.norm())

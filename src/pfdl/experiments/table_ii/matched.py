@@ -1,4 +1,4 @@
-"""Decorrelation alone, as strong as the published penalty: a control for Table II, not PFDL."""
+"""Parts of the published penalty and its rivals, each as strong as the whole: controls for Table II, not PFDL."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import torch
 from torch import Tensor
 
 from pfdl.decorrelation import PartialDecorrelation
-from pfdl.objectives.penalties import Penalty
+from pfdl.decorrelation.diagnostics import GradientParts
+from pfdl.objectives.penalties import Level, Penalty
 
 
-class MatchedCovariance(Penalty):
-    """Follow the covariance part of L_decorr, at every step as strongly as PFDL follows the whole of it.
+class _Matched(Penalty):
+    """Follow one direction at the features, at every step as strongly as PFDL follows its own.
 
-    The covariance part is the only one that is about correlation, and its gradient at the features is far shorter than
-    that of L_decorr; with weight 1 it does nothing. Here its gradient is stretched to the length of the whole one's, so
-    that the two rows differ in the direction only. The stretching factor is the λ that would have matched, and is
-    logged.
+    The gradient is stretched to the length of the gradient of L_decorr with a g that is trained alongside, so that two
+    rows differ in the direction only. The stretching factor is the λ that would have matched, and is logged.
 
     Args:
         num_features: p, the width of the embedding.
@@ -32,11 +31,37 @@ class MatchedCovariance(Penalty):
         if self.training:
             self.pfdl.fit_step(features)
         found = self.pfdl.gradient_parts(features)
-        smallest = torch.finfo(found.covariance.dtype).tiny
-        self.factor = found.whole.norm() / found.covariance.norm().clamp(min=smallest)
-        return ((features - features.detach()) * (self.factor * found.covariance)).sum()
+        direction = self.direction(features, found)
+        self.factor = found.whole.norm() / direction.norm().clamp(min=torch.finfo(direction.dtype).tiny)
+        return ((features - features.detach()) * (self.factor * direction)).sum()
+
+    def direction(self, features: Tensor, parts: GradientParts) -> Tensor:
+        """Return the gradient to stretch, shape (n, p)."""
+        raise NotImplementedError
 
     def metrics(self) -> dict[str, Tensor]:
         """Return the factor of the last call, and what PFDL reports of g."""
         found = self.pfdl.metrics()
         return found if self.factor is None else {**found, "matched_weight": self.factor}
+
+
+class MatchedCovariance(_Matched):
+    """Follow the covariance part of L_decorr, the only one that is about correlation.
+
+    Its own gradient is far shorter than that of L_decorr; with weight 1 it does nothing.
+    """
+
+    def direction(self, features: Tensor, parts: GradientParts) -> Tensor:
+        """Return the gradient of the covariance part."""
+        return parts.covariance
+
+
+class MatchedLevel(_Matched):
+    """Follow the level penalty, which has no g."""
+
+    def direction(self, features: Tensor, parts: GradientParts) -> Tensor:
+        """Return the gradient of the level penalty."""
+        with torch.enable_grad():
+            leaf = features.detach().to(parts.whole.dtype).requires_grad_()
+            (gradient,) = torch.autograd.grad(Level(synchronize=False)(leaf), leaf)
+        return gradient

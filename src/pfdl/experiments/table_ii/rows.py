@@ -8,7 +8,7 @@ from typing import Any
 
 from pfdl.experiments.contexts.rows import ROWS as CONTEXTS_ROWS
 from pfdl.experiments.rivals import ACTING
-from pfdl.experiments.table_ii.matched import MatchedCovariance
+from pfdl.experiments.table_ii.matched import MatchedCovariance, MatchedLevel
 from pfdl.objectives import Objective
 
 PAPER_BACKBONE = "resnet50"
@@ -45,8 +45,10 @@ def _matched(title: str, sharing: str) -> TableRow:
 
 ROWS: dict[str, TableRow] = {
     "erm": TableRow("ERM", "erm"),
+    "placebo": _pfdl("Placebo: PFDL with λ = 0", weight=0.0),
     "pfdl": _pfdl("PFDL"),
     "level": TableRow("Level penalty (no g)", "level"),
+    "level-matched": TableRow("Level penalty, as strong as PFDL", make=lambda width: Objective([MatchedLevel(width)])),
     "pfdl-indexed": _pfdl("PFDL, indexed g", sharing="indexed"),
     "pfdl-centred": _pfdl("PFDL, centred", center="batch"),
     "mean": TableRow("Mean of the other features instead of g", "mean-decorrelation"),

@@ -72,7 +72,7 @@ class TableConfig:
     decay_every: int = 80
     batch_size: int = 64
     validation_fraction: float = 0.1
-    test_every: int = 10
+    test_every: int = 5
 
 
 def run(
