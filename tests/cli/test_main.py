@@ -14,7 +14,7 @@ def test_help_lists_the_commands():
 
 
 def test_a_wrong_option_is_a_sentence_not_a_traceback():
-    result = runner.invoke(app, ["reproduce", "contexts", "--seeds", "0"])
+    result = runner.invoke(app, ["train", "shapes", "--seeds", "0"])
     assert result.exit_code == 2
     assert "Traceback" not in result.output
 

@@ -46,7 +46,7 @@ def with_blocked(blocked, body):
 
 @pytest.fixture(scope="module")
 def without_extras():
-    names = "decorrelation objectives contexts tabular diagnosis data experiments.pairing experiments.grid report.page"
+    names = "decorrelation objectives contexts tabular diagnosis data report.page"
     body = f"""
 import tempfile
 from pathlib import Path
@@ -62,7 +62,7 @@ found["objective"] = attempt(lambda: type(pfdl.make_objective("pfdl", 4)).__name
 found["lightning"] = attempt(lambda: importlib.import_module("pfdl.lightning"))
 found["train"] = run("train", "nowhere")
 found["list"] = run("list", "objectives")
-from pfdl.experiments.workers import Workers
+from pfdl._internal.workers import Workers
 found["ray"] = attempt(lambda: list(Workers(backend="ray").run(dict, [{{"a": 1}}])))
 print(json.dumps(found))
 """
@@ -92,7 +92,7 @@ def test_the_command_line_without_what_pages_need():
     """What lies below the page needs no plots at all: the contracts of import-linter say so."""
     body = """
 found = {name: attempt(lambda: importlib.import_module(f"pfdl.{name}").__name__)
-         for name in ("experiments.pairing", "cli.main")}
+         for name in ("contexts", "cli.main")}
 found["report"] = run("report", "nowhere")
 print(json.dumps(found))
 """

@@ -65,10 +65,10 @@ class Seeds:
 
         Args:
             parallel: How many at a time, and where.
-            **how: What :func:`pfdl.experiments.seeds.train_seed` takes further.
+            **how: What :func:`pfdl.vision.seeds.train_seed` takes further.
         """
-        from pfdl.experiments.seeds import train_seed
         from pfdl.vision.evaluation import OWN, read_evaluations
+        from pfdl.vision.seeds import train_seed
 
         for split in self.splits.values():
             print_understood(self.source, split)
@@ -108,8 +108,8 @@ def _print_table(runs: Mapping[int, Path], folder: Path) -> None:
     import pandas as pd
 
     from pfdl._internal.files import write_atomically
-    from pfdl.experiments.seeds import accuracy_lines
     from pfdl.vision.evaluation import OWN, read_evaluations
+    from pfdl.vision.seeds import accuracy_lines
 
     lines = [
         {"seed": seed, **line} for seed, run in runs.items() for line in accuracy_lines(read_evaluations(run)[OWN])

@@ -14,7 +14,7 @@ from pfdl.cli.common import this_command
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pfdl.experiments.workers import Execution
+    from pfdl._internal.workers import Execution
 
 PANEL = "Many at a time"
 Jobs = Annotated[
@@ -85,8 +85,8 @@ class Parallel:
         import joblib
         from rich.console import Console
 
-        from pfdl.experiments.mps import shared_gpu
-        from pfdl.experiments.workers import Execution, Workers
+        from pfdl._internal.mps import shared_gpu
+        from pfdl._internal.workers import Execution, Workers
 
         device, console = self.find_device(device), console or Console(stderr=True)
         on_gpu, on_ray = device.startswith("cuda"), self.backend == "ray"

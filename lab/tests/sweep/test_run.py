@@ -1,0 +1,191 @@
+"""A sweep: every candidate validated, one chosen, that one alone tested."""
+
+import json
+
+import pandas as pd
+import pytest
+from tests.data.image_files import make_folder
+from tests.vision.tiny_images import TinySource
+from typer.testing import CliRunner
+
+from pfdl._internal.workers import Execution
+from pfdl.cli.main import app
+from pfdl.vision.metrics import SELECTIONS
+from pfdl.vision.stopping import TrainingStoppedError
+from pfdl_lab.reporting import write_report
+from pfdl_lab.sweep import run as sweep
+from pfdl_lab.sweep.config import SweepConfig
+
+GRID = {
+    "backbone": ["mlp"],
+    "image_size": [8],
+    "epochs": [2],
+    "batch_size": [16],
+    "objective": ["erm"],
+    "learning_rate": [0.01, 1e30, 0.05],
+}
+CONFIG = SweepConfig(GRID, "worst-class", seeds=2)
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sweep") / "run"
+    return folder, *sweep.run(CONFIG, TinySource(), folder, ratio="2:1", execution=Execution(command="pfdl sweep tiny"))
+
+
+def test_the_highest_validation_score_is_chosen(swept):
+    folder, results, choice = swept
+    chosen = results[results["score"] == "worst-class"].groupby("candidate")["value"].mean()
+    assert set(chosen.index) == {"learning_rate=0.01", "learning_rate=0.05"}  # the third one diverged
+    assert choice.candidate == chosen.idxmax()
+    assert choice.validation[0] == pytest.approx(chosen.max())
+    assert choice.settings["learning_rate"] == float(choice.candidate.partition("=")[2])
+    assert json.loads((folder / "chosen.json").read_text())["candidate"] == choice.candidate
+
+
+def test_scores_are_those_of_the_epoch_that_was_kept(swept):
+    folder, results, choice = swept
+    for seed, place in enumerate(choice.folders):
+        logged = pd.read_csv(folder / place / "metrics.csv")
+        kept = logged["val_worst_class"].idxmax()
+        mine = results[(results["candidate"] == choice.candidate) & (results["seed"] == seed)]
+        found = mine.set_index("score")["value"]
+        assert found["epoch"] == kept + 1
+        for score in ("accuracy", "worst-class"):
+            assert found[score] == pytest.approx(100 * logged[SELECTIONS[score]][kept])
+    assert "worst-group" not in set(results["score"])  # contexts were hidden
+
+
+def test_a_training_that_diverges_is_a_result(swept):
+    _, results, _ = swept
+    failed = results[results["score"] == sweep.FAILED]
+    assert failed["candidate"].tolist() == ["learning_rate=1e+30"] * 2
+    assert all("diverged" in reason or "finite" in reason for reason in failed["reason"])
+
+
+def test_only_the_chosen_candidate_is_tested(swept):
+    folder, _, choice = swept
+    tested = {path.parents[1].relative_to(folder).as_posix() for path in folder.glob("runs/*/*/evaluations/test.json")}
+    assert tested == set(choice.folders)
+    shares = [
+        json.loads((folder / place / "evaluations" / "test.json").read_text())["overall"] for place in choice.folders
+    ]
+    assert choice.test["all"][0] == pytest.approx(100 * sum(shares) / 2)
+    assert {"all", "worst group", "1:1"} <= set(choice.test)
+    assert not (folder / "images").exists()  # the decoded images are kept while trainings need them only
+
+
+def test_a_finished_sweep_trains_and_tests_nothing_again(swept, monkeypatch):
+    folder, results, choice = swept
+    monkeypatch.setattr(sweep, "train", None)
+    monkeypatch.setattr(sweep, "evaluate", None)
+    again, same = sweep.run(CONFIG, TinySource(), folder, ratio="2:1", execution=Execution(command="pfdl sweep tiny"))
+    pd.testing.assert_frame_equal(again, results)
+    assert same == choice
+
+
+def test_a_stopped_sweep_resumes_and_ends_the_same(swept, tmp_path, monkeypatch):
+    _, results, choice = swept
+    train, calls = sweep.train, []
+
+    def stop_at_third(*arguments, **settings):
+        calls.append(arguments)
+        if len(calls) == 3:
+            raise TrainingStoppedError("stopped")
+        return train(*arguments, **settings)
+
+    monkeypatch.setattr(sweep, "train", stop_at_third)
+    with pytest.raises(TrainingStoppedError):
+        sweep.run(CONFIG, TinySource(), tmp_path / "run", ratio="2:1")
+    again, same = sweep.run(CONFIG, TinySource(), tmp_path / "run", ratio="2:1")
+    assert len(calls) == 7  # two done, one stopped, four more
+    pd.testing.assert_frame_equal(again, results)
+    assert same == choice
+
+
+def test_another_grid_or_rule_is_another_sweep(swept):
+    folder, _, _ = swept
+    for config in (SweepConfig({**GRID, "epochs": [3]}, "worst-class", 2), SweepConfig(GRID, "accuracy", 2)):
+        with pytest.raises(ValueError, match="holds another run"):
+            sweep.run(config, TinySource(), folder, ratio="2:1")
+
+
+def test_the_report_names_the_choice(swept, tmp_path):
+    folder, _, choice = swept
+    written = write_report([folder], tmp_path / "page.html")
+    assert written.problems == []
+    finding = written.findings["Sweep over settings"]
+    assert finding.startswith("Chosen by the accuracy of the worst class on validation images")
+    assert choice.candidate in finding
+    write_report([folder], tmp_path / "page.md")
+    page = (tmp_path / "page.md").read_text()
+    assert f"| {choice.candidate} | 2 |" in page
+    assert ", chosen |" in page
+    assert "| learning_rate=1e+30 | 2 | failed | failed | failed | 2 |" in page
+    assert "`pfdl sweep tiny`" in page
+
+
+def test_the_report_shows_a_sweep_that_was_stopped(swept, tmp_path):
+    folder, _, choice = swept
+    copy = tmp_path / "stopped"
+    copy.mkdir()
+    (copy / "config.json").write_bytes((folder / "config.json").read_bytes())
+    written = write_report([copy], tmp_path / "empty.html")
+    assert "Sweep over settings" not in written.findings
+    (copy / "results.csv").write_bytes((folder / "results.csv").read_bytes())
+    (copy / "chosen.json").write_text('{"candidate": 3}')
+    written = write_report([copy], tmp_path / "page.html")
+    assert any("chosen.json was left out" in problem for problem in written.problems)
+    assert "nothing is chosen yet" in (tmp_path / "page.html").read_text()
+    assert choice.candidate in (tmp_path / "page.html").read_text()
+
+
+def made_up(scores, failed=()):
+    lines = [
+        {"candidate": name, "seed": seed, "score": "accuracy", "value": value, "reason": None}
+        for name, values in scores.items()
+        for seed, value in enumerate(values)
+    ]
+    lines += [{"candidate": n, "seed": 0, "score": "failed", "value": 1.0, "reason": "it diverged."} for n in failed]
+    return pd.DataFrame(lines)
+
+
+def test_of_equals_the_first_declared_is_chosen_and_failures_are_out():
+    assert sweep.choose(made_up({"b": (60, 70), "a": (65, 65), "c": (10, 20)}), "accuracy") == "b"
+    assert sweep.choose(made_up({"b": (60, 70), "a": (65, 65)}, failed=["b"]), "accuracy") == "a"
+    with pytest.raises(ValueError, match="every candidate of the sweep failed; the first one because it diverged"):
+        sweep.choose(made_up({}, failed=["a", "b"]), "accuracy")
+
+
+@pytest.mark.parametrize(
+    ("grid", "select", "message"),
+    [
+        ({"objective": ["groupdro"]}, "accuracy", "the objective 'groupdro' needs contexts"),
+        ({}, "worst-group", "the selection by 'worst-group' needs contexts"),
+        ({"objective": ["magic"]}, "accuracy", "'magic' in the objective 'magic' is unknown"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_before_anything_is_written(grid, select, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        sweep.run(SweepConfig(grid, select), TinySource(), tmp_path / "run", ratio="2:1")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_command_on_images_without_contexts(tmp_path):
+    photos = make_folder(tmp_path / "photos", {"cat": 20, "dog": 20})
+    fixed = ["--set", "backbone=mlp", "--set", "image-size=8", "--set", "epochs=1", "--set", "batch-size=8"]
+    arguments = ["sweep", str(photos), *fixed, "--set", "objective=erm,pfdl", "--seeds", "1", "--device", "cpu"]
+    result = CliRunner().invoke(app, [*arguments, "-o", str(tmp_path / "run")])
+    assert result.exit_code == 0, result.output
+    assert "Candidates: 2; seeds: 1; trainings: 2." in result.output
+    assert "Chosen by the accuracy on validation images" in result.output
+    choice = json.loads((tmp_path / "run" / "chosen.json").read_text())
+    assert f"→ {choice['validation'][0]:5.1f}  {choice['candidate']}" in result.output
+    assert set(choice["test"]) == {"all", "worst class"}
+    assert (tmp_path / "run" / "table.md").exists()
+
+
+def test_a_mistake_gets_a_sentence(tmp_path):
+    result = CliRunner().invoke(app, ["sweep", str(tmp_path), "--set", "epoch=3", "-o", str(tmp_path / "run")])
+    assert result.exit_code == 2
+    assert "Error: --set names 'epoch'" in result.output
