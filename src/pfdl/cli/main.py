@@ -42,7 +42,8 @@ class Commands(typer.core.TyperGroup):
         """Return the command of a name; None if there is none."""
         found = super().get_command(ctx, cmd_name)
         if found is None and cmd_name in LABORATORY:
-            ctx.fail(f"'pfdl {cmd_name}' belongs to the laboratory, a package of its own: pip install pfdl-lab")
+            typer.echo(f"Error: 'pfdl {cmd_name}' belongs to the laboratory: pip install pfdl-lab", err=True)
+            raise typer.Exit(2)
         return found
 
 
