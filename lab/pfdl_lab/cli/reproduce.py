@@ -193,10 +193,7 @@ def _keys(rows: str) -> tuple[str, ...]:
 
 
 app = typer.Typer(help="Rerun a table of the paper, beside the paper's own figures.", no_args_is_help=True)
-for _name, _command in {
-    "mmads": mmads,
-    "colored-mnist": colored_mnist,
-    "contexts": contexts,
-    "table-ii": table_ii,
-}.items():
-    add_command(app, _name, _command)
+add_command(app, "mmads", mmads)
+add_command(app, "colored-mnist", colored_mnist)
+add_command(app, "contexts", contexts)
+add_command(app, "table-ii", table_ii)
