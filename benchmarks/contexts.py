@@ -28,7 +28,7 @@ from pfdl.contexts.confirmation import Judged, Trial, confirm, group_table
 from pfdl.contexts.inference import METHODS
 from pfdl.data.idx import read_idx
 from pfdl_lab.cli.study import make_study_data
-from pfdl_lab.images import image_store
+from pfdl.data.stored import image_store
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results" / "contexts.csv"
 TRUE = "true contexts"

@@ -21,14 +21,11 @@ from pfdl_lab.report import markdown
 from pfdl_lab.report.reading import RESULTS, find_runs
 from pfdl_lab.report.sections import other, training
 from pfdl_lab.study import section as study
-from pfdl_lab.sweep import section as sweep
 from pfdl_lab.table_ii import section as table_ii
 
 Builder = Callable[[Run, list[str]], Section]
 
-SECTIONS: Mapping[str, Builder] = {
-    one.KIND: one.build for one in (mmads, colored_mnist, contexts, study, table_ii, sweep)
-}
+SECTIONS: Mapping[str, Builder] = {one.KIND: one.build for one in (mmads, colored_mnist, contexts, study, table_ii)}
 """From the kind of a run to what makes its section; a builder adds a sentence to its list for what it cannot read."""
 
 TABLE = "table.md"

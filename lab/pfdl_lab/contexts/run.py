@@ -23,6 +23,7 @@ from pfdl._internal.workers import HERE, Execution
 from pfdl.data import Shapes, make_split, open_images
 from pfdl.data.manifest import read_groups
 from pfdl.data.sources import ContextSource
+from pfdl.data.stored import StoredImages, image_store
 from pfdl.vision.checkpoint import load_model
 from pfdl.vision.evaluation import evaluate
 from pfdl.vision.resume import shed_state
@@ -30,7 +31,6 @@ from pfdl.vision.seeds import accuracy_lines, read_split, save_split
 from pfdl.vision.training import TrainingConfig, train
 from pfdl_lab.contexts.rows import RATIOS, RESNET, ROWS
 from pfdl_lab.grid import run_grid, unfinished
-from pfdl_lab.images import StoredImages, image_store
 
 TRAINING_RATIO = "5:1"
 
@@ -154,7 +154,7 @@ def run_task(
         seed: Of the split and the training.
         split: Hash of the split, which tells results on other images apart.
         config: What :class:`ContextsConfig` takes, except ``seeds`` and ``rows``.
-        images: Where the decoded images are, see :class:`pfdl_lab.images.StoredImages`.
+        images: Where the decoded images are, see :class:`pfdl.data.stored.StoredImages`.
         output: The run folder of the experiment.
         device: Where to compute.
 

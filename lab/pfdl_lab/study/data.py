@@ -20,9 +20,9 @@ from pfdl.data import ColoredMNIST, Shapes, SpuCoMNIST, make_split, open_images
 from pfdl.data.manifest import Manifest, read_groups
 from pfdl.data.sources import ContextSource
 from pfdl.data.spuco_mnist import COLORS, MAGNITUDES
+from pfdl.data.stored import StoredImages
 from pfdl.data.tables import TABLES
 from pfdl.vision.backbones import make_backbone
-from pfdl_lab.images import StoredImages
 from pfdl_lab.study.pretrained import BATCH, embed, fine_tuned, load_network
 from pfdl_lab.study.pretrained import NETWORK as PRETRAINED
 from pfdl_lab.training import Samples
@@ -143,7 +143,7 @@ class StudyData:
 
         Args:
             seed: Of the split.
-            images: Where :func:`pfdl_lab.images.store_images` has put the images, in ``image_size``; for all
+            images: Where :func:`pfdl.data.stored.store_images` has put the images, in ``image_size``; for all
                 but digits.
         """
         if self._spuco is not None:

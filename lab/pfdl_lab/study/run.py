@@ -25,10 +25,10 @@ from pfdl.contexts import group_accuracy, refit_readout, worst_group_accuracy
 from pfdl.contexts.balancing import has_several
 from pfdl.data.context_images import HIDDEN_CONTEXT
 from pfdl.data.sources import ContextSource
+from pfdl.data.stored import image_store
 from pfdl.vision.features import embed
 from pfdl.vision.refit import with_readout
 from pfdl_lab.grid import run_grid, unfinished
-from pfdl_lab.images import image_store
 from pfdl_lab.study.data import WHOLE, Split, StudyData
 from pfdl_lab.study.inferred import INFERRED, infer_task, inference_tasks, inferred_contexts
 from pfdl_lab.study.rows import find_row

@@ -22,11 +22,11 @@ from pfdl.contexts import worst_group_accuracy
 from pfdl.data import make_split, open_images
 from pfdl.data.context_images import HIDDEN_CONTEXT
 from pfdl.data.manifest import Manifest, read_groups
+from pfdl.data.stored import StoredImages, image_store
 from pfdl.decorrelation import PartialDecorrelation
 from pfdl.vision.backbones import make_backbone
 from pfdl_lab.contexts.rows import RATIOS
 from pfdl_lab.grid import run_grid, unfinished
-from pfdl_lab.images import StoredImages, image_store
 from pfdl_lab.table_ii.probe import probe
 from pfdl_lab.table_ii.rows import PAPER_BACKBONE, ROWS
 from pfdl_lab.training import (

@@ -15,11 +15,11 @@ import pfdl
 from pfdl._internal.runs import read_run
 from pfdl.cli.main import app
 from pfdl.contexts import InferredContexts, image_statistics
+from pfdl.data.stored import store_images
 from pfdl.objectives import make_objective, registry
 from pfdl.objectives.penalties import Penalty
 from pfdl.objectives.weightings import Weighting
 from pfdl_lab.cli.study import make_study_data
-from pfdl_lab.images import store_images
 from pfdl_lab.reporting import write_tables
 from pfdl_lab.study import data as study_data
 from pfdl_lab.study import inferred

@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 import torch
-from tests.vision.tiny_images import TinySource
 
 from pfdl.data import make_split
 from pfdl.data.context_images import ContextImages
-from pfdl_lab.images import INDEX, PIXELS, StoredImages, image_store, store_images
+from pfdl.data.stored import INDEX, PIXELS, StoredImages, image_store, store_images
+from tests.vision.tiny_images import TinySource
 
 
 @pytest.fixture

@@ -1,13 +1,16 @@
 import pytest
 
+from pfdl.cli.sweep import parse_space
 from pfdl.objectives.examples import make_example
 from pfdl.vision.config import TrainingConfig
-from pfdl_lab.sweep.config import SweepConfig, parse_grid
+from pfdl.vision.sweep import Range, SweepConfig
 
 
 def test_every_combination_is_tried_once_and_settings_count_where_the_objective_has_the_part():
-    grid = parse_grid(["objective=erm,pfdl", "pfdl.weight=0.1,1", "learning-rate=0.1,0.01", "epochs=7"])
-    found = SweepConfig(grid, "worst-class").candidates()
+    grid = parse_space(["objective=erm,pfdl", "pfdl.weight=0.1,1", "learning-rate=0.1,0.01", "epochs=7"])
+    config = SweepConfig(grid, "worst-class")
+    found = dict(map(config.candidate, config.combinations().values()))
+    assert config.number == 6
     assert list(found) == [
         "objective=erm, learning_rate=0.1",
         "objective=erm, learning_rate=0.01",
@@ -23,17 +26,27 @@ def test_every_combination_is_tried_once_and_settings_count_where_the_objective_
 
 
 def test_one_value_fixes_a_setting():
-    assert SweepConfig(parse_grid(["epochs=7"])).candidates() == {"as given": TrainingConfig(epochs=7)}
+    config = SweepConfig(parse_space(["epochs=7"]))
+    assert config.candidate({"epochs": 7}) == ("as given", TrainingConfig(epochs=7))
+    assert config.number == 1
 
 
 def test_values_have_the_types_of_their_settings():
-    grid = parse_grid(["patience=null,5", "weights=none.pth", "small_stem=true,false", "pfdl.hidden=64,[32,32]"])
+    grid = parse_space(["patience=null,5", "weights=none.pth", "small_stem=true,false", "pfdl.hidden=64,[32,32]"])
     assert grid == {
         "patience": [None, 5],
         "weights": ["none.pth"],
         "small_stem": [True, False],
         "pfdl.hidden": [64, [32, 32]],
     }
+
+
+def test_a_range_is_two_numbers_and_needs_a_number_of_trials():
+    space = parse_space(["learning-rate=0.001..0.1", "epochs=2..9", "pfdl.weight=0.1..10"])
+    assert space == {"learning_rate": Range(0.001, 0.1), "epochs": Range(2, 9), "pfdl.weight": Range(0.1, 10)}
+    assert SweepConfig(space, trials=5).number == 5
+    with pytest.raises(ValueError, match=r"learning_rate is a range.*by trials"):
+        SweepConfig(space)
 
 
 @pytest.mark.parametrize(
@@ -51,11 +64,14 @@ def test_values_have_the_types_of_their_settings():
         (["small-stem=1"], "give true or false"),
         (["objective=erm", "pfdl.weight=1"], r"no objective of the sweep \(erm\) has 'pfdl'"),
         (["pfdl.wait=1"], "'pfdl' has .*weight"),
+        (["epochs=9..2"], "a range is LOW..HIGH with two numbers"),
+        (["learning-rate=slow..fast"], "a range is LOW..HIGH with two numbers"),
+        (["epochs=1.5..9"], "give a whole number"),
     ],
 )
 def test_mistakes_are_named(texts, message):
     with pytest.raises(ValueError, match=message):
-        parse_grid(texts)
+        parse_space(texts)
 
 
 def test_an_unknown_objective_or_a_value_that_it_refuses_is_named():

@@ -72,13 +72,19 @@ class StoredImages:
         return self.take([row.path for row in manifest.rows_of(set_name)]), labels, contexts
 
 
-def store_images(source: ContextSource, folder: Path, size: int | None) -> Path:
+def store_images(
+    source: ContextSource,
+    folder: Path,
+    size: int | None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Path:
     """Decode all images of a source into a folder, unless it holds them already.
 
     Args:
         source: The images.
         folder: Made if missing; what it holds of other images is replaced.
         size: Height and width; None stores the list of images without their pixels.
+        on_progress: Called with how many images are decoded, and of how many.
 
     Returns:
         The folder, for :class:`StoredImages`.
@@ -99,6 +105,7 @@ def store_images(source: ContextSource, folder: Path, size: int | None) -> Path:
             loaded = pool.map(lambda sample: source.load(sample.path, size, sample.sha256).numpy(), samples[1:])
             for row, image in enumerate(loaded, start=1):
                 pixels[row] = image
+                on_progress(row + 1, len(samples))
         pixels.flush()
         partial.replace(folder / PIXELS)
     write_json(folder / INDEX, index)  # last: with it both are complete

@@ -4,17 +4,16 @@ import json
 
 import pandas as pd
 import pytest
-from tests.data.image_files import make_folder
-from tests.vision.tiny_images import TinySource
 from typer.testing import CliRunner
 
 from pfdl._internal.workers import Execution
 from pfdl.cli.main import app
+from pfdl.vision import sweep
 from pfdl.vision.metrics import SELECTIONS
 from pfdl.vision.stopping import TrainingStoppedError
-from pfdl_lab.reporting import write_report
-from pfdl_lab.sweep import run as sweep
-from pfdl_lab.sweep.config import SweepConfig
+from pfdl.vision.sweep import Range, SweepConfig
+from tests.data.image_files import make_folder
+from tests.vision.tiny_images import TinySource
 
 GRID = {
     "backbone": ["mlp"],
@@ -30,7 +29,9 @@ CONFIG = SweepConfig(GRID, "worst-class", seeds=2)
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sweep") / "run"
-    return folder, *sweep.run(CONFIG, TinySource(), folder, ratio="2:1", execution=Execution(command="pfdl sweep tiny"))
+    return folder, *sweep.sweep(
+        CONFIG, TinySource(), folder, ratio="2:1", execution=Execution(command="pfdl sweep tiny")
+    )
 
 
 def test_the_highest_validation_score_is_chosen(swept):
@@ -59,7 +60,7 @@ def test_scores_are_those_of_the_epoch_that_was_kept(swept):
 def test_a_training_that_diverges_is_a_result(swept):
     _, results, _ = swept
     failed = results[results["score"] == sweep.FAILED]
-    assert failed["candidate"].tolist() == ["learning_rate=1e+30"] * 2
+    assert failed["candidate"].tolist() == ["learning_rate=1e+30"]
     assert all("diverged" in reason or "finite" in reason for reason in failed["reason"])
 
 
@@ -75,11 +76,10 @@ def test_only_the_chosen_candidate_is_tested(swept):
     assert not (folder / "images").exists()  # the decoded images are kept while trainings need them only
 
 
-def test_a_finished_sweep_trains_and_tests_nothing_again(swept, monkeypatch):
+def test_a_finished_sweep_trains_nothing_again(swept, monkeypatch):
     folder, results, choice = swept
     monkeypatch.setattr(sweep, "train", None)
-    monkeypatch.setattr(sweep, "evaluate", None)
-    again, same = sweep.run(CONFIG, TinySource(), folder, ratio="2:1", execution=Execution(command="pfdl sweep tiny"))
+    again, same = sweep.sweep(CONFIG, TinySource(), folder, ratio="2:1", execution=Execution(command="pfdl sweep tiny"))
     pd.testing.assert_frame_equal(again, results)
     assert same == choice
 
@@ -96,9 +96,9 @@ def test_a_stopped_sweep_resumes_and_ends_the_same(swept, tmp_path, monkeypatch)
 
     monkeypatch.setattr(sweep, "train", stop_at_third)
     with pytest.raises(TrainingStoppedError):
-        sweep.run(CONFIG, TinySource(), tmp_path / "run", ratio="2:1")
-    again, same = sweep.run(CONFIG, TinySource(), tmp_path / "run", ratio="2:1")
-    assert len(calls) == 7  # two done, one stopped, four more
+        sweep.sweep(CONFIG, TinySource(), tmp_path / "run", ratio="2:1")
+    again, same = sweep.sweep(CONFIG, TinySource(), tmp_path / "run", ratio="2:1")
+    assert len(calls) == 6  # each of the two that do not diverge twice, one that diverges once, one stopped
     pd.testing.assert_frame_equal(again, results)
     assert same == choice
 
@@ -107,54 +107,45 @@ def test_another_grid_or_rule_is_another_sweep(swept):
     folder, _, _ = swept
     for config in (SweepConfig({**GRID, "epochs": [3]}, "worst-class", 2), SweepConfig(GRID, "accuracy", 2)):
         with pytest.raises(ValueError, match="holds another run"):
-            sweep.run(config, TinySource(), folder, ratio="2:1")
+            sweep.sweep(config, TinySource(), folder, ratio="2:1")
 
 
-def test_the_report_names_the_choice(swept, tmp_path):
-    folder, _, choice = swept
-    written = write_report([folder], tmp_path / "page.html")
-    assert written.problems == []
-    finding = written.findings["Sweep over settings"]
-    assert finding.startswith("Chosen by the accuracy of the worst class on validation images")
-    assert choice.candidate in finding
-    write_report([folder], tmp_path / "page.md")
-    page = (tmp_path / "page.md").read_text()
-    assert f"| {choice.candidate} | 2 |" in page
-    assert ", chosen |" in page
-    assert "| learning_rate=1e+30 | 2 | failed | failed | failed | 2 |" in page
-    assert "`pfdl sweep tiny`" in page
+def test_trials_are_proposed_within_ranges_and_more_can_be_added(tmp_path):
+    space = {**GRID, "learning_rate": Range(0.001, 0.1), "epochs": [1]}
+    results, _ = sweep.sweep(SweepConfig(space, seeds=1, trials=2), TinySource(), tmp_path / "run", ratio="2:1")
+    more, choice = sweep.sweep(SweepConfig(space, seeds=1, trials=3), TinySource(), tmp_path / "run", ratio="2:1")
+    rates = [float(name.partition("=")[2]) for name in more["candidate"].unique()]
+    assert len(rates) == 3
+    assert all(0.001 <= rate <= 0.1 for rate in rates)
+    assert set(results["candidate"]) < set(more["candidate"])
+    assert choice.settings["learning_rate"] in rates
 
 
-def test_the_report_shows_a_sweep_that_was_stopped(swept, tmp_path):
-    folder, _, choice = swept
-    copy = tmp_path / "stopped"
-    copy.mkdir()
-    (copy / "config.json").write_bytes((folder / "config.json").read_bytes())
-    written = write_report([copy], tmp_path / "empty.html")
-    assert "Sweep over settings" not in written.findings
-    (copy / "results.csv").write_bytes((folder / "results.csv").read_bytes())
-    (copy / "chosen.json").write_text('{"candidate": 3}')
-    written = write_report([copy], tmp_path / "page.html")
-    assert any("chosen.json was left out" in problem for problem in written.problems)
-    assert "nothing is chosen yet" in (tmp_path / "page.html").read_text()
-    assert choice.candidate in (tmp_path / "page.html").read_text()
+def test_a_candidate_that_is_behind_beyond_chance_is_not_trained_on_all_seeds(tmp_path, monkeypatch):
+    trained = []
+
+    def score(config, output, device):
+        trained.append((config.learning_rate, config.seed))
+        return {"accuracy": 90.0 + config.seed if config.learning_rate == 0.1 else 10.0, "epoch": 1.0}
+
+    monkeypatch.setattr(sweep, "_validated", score)
+    monkeypatch.setattr(sweep, "load_model", lambda folder: None)
+    monkeypatch.setattr(sweep, "evaluate", lambda *arguments, **settings: None)
+    monkeypatch.setattr(sweep, "save_evaluation", lambda *arguments: None)
+    monkeypatch.setattr(sweep, "accuracy_lines", lambda result: [])
+    space = {**GRID, "learning_rate": [0.1, 0.01]}
+    results, choice = sweep.sweep(SweepConfig(space, seeds=8), TinySource(), tmp_path / "run", ratio="2:1")
+    assert choice.settings["learning_rate"] == 0.1
+    assert 2 <= sum(rate == 0.01 for rate, _ in trained) < 8
+    assert set(results["candidate"]) == {"learning_rate=0.1", "learning_rate=0.01"}
 
 
-def made_up(scores, failed=()):
-    lines = [
-        {"candidate": name, "seed": seed, "score": "accuracy", "value": value, "reason": None}
-        for name, values in scores.items()
-        for seed, value in enumerate(values)
-    ]
-    lines += [{"candidate": n, "seed": 0, "score": "failed", "value": 1.0, "reason": "it diverged."} for n in failed]
-    return pd.DataFrame(lines)
-
-
-def test_of_equals_the_first_declared_is_chosen_and_failures_are_out():
-    assert sweep.choose(made_up({"b": (60, 70), "a": (65, 65), "c": (10, 20)}), "accuracy") == "b"
-    assert sweep.choose(made_up({"b": (60, 70), "a": (65, 65)}, failed=["b"]), "accuracy") == "a"
-    with pytest.raises(ValueError, match="every candidate of the sweep failed; the first one because it diverged"):
-        sweep.choose(made_up({}, failed=["a", "b"]), "accuracy")
+def test_if_every_candidate_fails_the_sweep_says_why(tmp_path):
+    config = SweepConfig({**GRID, "learning_rate": [1e30]}, seeds=1)
+    with pytest.raises(
+        ValueError, match=r"every candidate of the sweep failed; the first one because .*(diverged|finite)"
+    ):
+        sweep.sweep(config, TinySource(), tmp_path / "run", ratio="2:1")
 
 
 @pytest.mark.parametrize(
@@ -167,7 +158,7 @@ def test_of_equals_the_first_declared_is_chosen_and_failures_are_out():
 )
 def test_what_cannot_be_trained_is_refused_before_anything_is_written(grid, select, message, tmp_path):
     with pytest.raises(ValueError, match=message):
-        sweep.run(SweepConfig(grid, select), TinySource(), tmp_path / "run", ratio="2:1")
+        sweep.sweep(SweepConfig(grid, select), TinySource(), tmp_path / "run", ratio="2:1")
     assert not (tmp_path / "run").exists()
 
 
@@ -177,12 +168,11 @@ def test_the_command_on_images_without_contexts(tmp_path):
     arguments = ["sweep", str(photos), *fixed, "--set", "objective=erm,pfdl", "--seeds", "1", "--device", "cpu"]
     result = CliRunner().invoke(app, [*arguments, "-o", str(tmp_path / "run")])
     assert result.exit_code == 0, result.output
-    assert "Candidates: 2; seeds: 1; trainings: 2." in result.output
-    assert "Chosen by the accuracy on validation images" in result.output
+    assert "Candidates: 2; seeds: 1; trainings: 2 at most." in result.output
+    assert "Accuracy of the chosen candidate on test images: all " in result.output
     choice = json.loads((tmp_path / "run" / "chosen.json").read_text())
     assert f"→ {choice['validation'][0]:5.1f}  {choice['candidate']}" in result.output
     assert set(choice["test"]) == {"all", "worst class"}
-    assert (tmp_path / "run" / "table.md").exists()
 
 
 def test_a_mistake_gets_a_sentence(tmp_path):
