@@ -27,8 +27,8 @@ from pfdl.contexts import find_contexts, image_statistics
 from pfdl.contexts.confirmation import Judged, Trial, confirm, group_table
 from pfdl.contexts.inference import METHODS
 from pfdl.data.idx import read_idx
-from pfdl_lab.cli.study import make_study_data
 from pfdl.data.stored import image_store
+from pfdl_lab.cli.study import make_study_data
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results" / "contexts.csv"
 TRUE = "true contexts"

@@ -38,8 +38,8 @@ def mmads(
     with answering_mistakes():
         from pfdl_lab.mmads.run import FULL, QUICK, run
 
-        with Parallel(jobs, backend).execution("cpu") as execution:
-            run(QUICK if quick else FULL, output, execution)
+        execution = Parallel(jobs, backend).execution("cpu")
+        run(QUICK if quick else FULL, output, execution)
         print_tables(output)
 
 
@@ -81,8 +81,8 @@ def colored_mnist(
         if place == "cpu" and not quick and source.is_mnist:
             console.print("The published protocol takes hours without a GPU; --quick takes minutes.")
         parallel = Parallel(jobs or (-1 if place == "cpu" else 4), backend, gpus_per_task)
-        with parallel.execution(place) as execution:
-            experiment.run(config, output, folder=None if mnist is None else str(mnist), execution=execution)
+        execution = parallel.execution(place)
+        experiment.run(config, output, folder=None if mnist is None else str(mnist), execution=execution)
         print_tables(output)
 
 
@@ -139,7 +139,8 @@ def contexts(
         changes = {name: value for name, value in given.items() if value is not None}
         config = replace(experiment.QUICK if quick else experiment.FULL, **changes)  # type: ignore[arg-type]
         images = experiment.Images(data, superclass, on_bad_image, group_by)
-        with answering_stops(), Parallel(jobs, backend, gpus_per_task).execution(device) as execution:
+        execution = Parallel(jobs, backend, gpus_per_task).execution(device)
+        with answering_stops():
             experiment.run(config, images, output, execution)
         print_tables(output)
 
@@ -183,8 +184,8 @@ def table_ii(
             epochs=epochs,
             decay_every=decay_every,
         )
-        with Parallel(jobs, backend, gpus_per_task).execution(device) as execution:
-            run(config, data, output, group_by=group_by, execution=execution)
+        execution = Parallel(jobs, backend, gpus_per_task).execution(device)
+        run(config, data, output, group_by=group_by, execution=execution)
         print_tables(output)
 
 

@@ -102,8 +102,8 @@ def study(
         )
         columns = name_columns(path_column, label_column, context_column, split_column, group_column)
         datasets = make_study_data(data, features or [], group_by or [], mnist, backbone, columns)
-        with Parallel(jobs, backend, gpus_per_task).execution(device) as execution:
-            experiment.run(config, datasets, output, execution)
+        execution = Parallel(jobs, backend, gpus_per_task).execution(device)
+        experiment.run(config, datasets, output, execution)
         print_tables(output)
 
 

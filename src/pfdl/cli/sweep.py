@@ -99,7 +99,8 @@ def sweep(
         typer.echo(
             f"Candidates: {config.number}; seeds: {seeds}; trainings: {config.number * seeds} at most.", err=True
         )
-        with answering_stops(), parallel.execution(device, share_cores=True) as execution:
+        execution = parallel.execution(device, share_cores=True)
+        with answering_stops():
             results, choice = run(config, source, output, ratio=ratio, execution=execution)
         _print(results, choice)
         typer.echo(output / "chosen.json")
