@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pfdl.vision.features import FeatureTap as FeatureTap
     from pfdl.vision.features import attach as attach
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 #: Loaded when first asked for, because PyTorch takes seconds to import and ``pfdl --help`` should not.
 _HOME = {
