@@ -43,6 +43,26 @@ def mmads(
         print_tables(output)
 
 
+def readings(
+    output: Output = Path("runs/readings"),
+    quick: Quick = False,
+    seeds: Annotated[int, typer.Option(min=1, help="Tables per cell.")] = 3,
+    jobs: Jobs = -1,
+    backend: Backend = "joblib",
+) -> None:
+    """Try every reading of PFDL on tables, and sort them by their distance to the paper's row of Table I.
+
+    The paper leaves open what g sees, how it is trained, what joins what, the estimator, and what predicts. An
+    interrupted run resumes when started again with the same output folder.
+    """
+    with answering_mistakes():
+        from pfdl_lab.mmads.readings import QUICK, ReadingsConfig, run
+
+        config = QUICK if quick else ReadingsConfig(seeds=seeds)
+        run(config, output, Parallel(jobs, backend).execution("cpu"))
+        print_tables(output)
+
+
 def colored_mnist(
     mnist: Mnist = None,
     download: Annotated[bool, typer.Option("--download", help="Let torchvision fetch MNIST into that folder.")] = False,
@@ -195,6 +215,7 @@ def _keys(rows: str) -> tuple[str, ...]:
 
 app = typer.Typer(help="Rerun a table of the paper, beside the paper's own figures.", no_args_is_help=True)
 add_command(app, "mmads", mmads)
+add_command(app, "readings", readings)
 add_command(app, "colored-mnist", colored_mnist)
 add_command(app, "contexts", contexts)
 add_command(app, "table-ii", table_ii)
