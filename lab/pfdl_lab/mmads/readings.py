@@ -109,8 +109,7 @@ def _least_norm(columns: FloatArray, y: FloatArray) -> FloatArray:
 def _ridge(columns: FloatArray, y: FloatArray) -> FloatArray:
     """Shrink a little, as an estimator does that is stopped before it has converged."""
     gram = columns.T @ columns + 0.01 * len(columns) * np.eye(columns.shape[1])
-    found: FloatArray = np.linalg.solve(gram, columns.T @ y)
-    return found
+    return np.asarray(np.linalg.solve(gram, columns.T @ y), dtype=np.float64)
 
 
 def _rmsprop(columns: FloatArray, y: FloatArray) -> FloatArray:

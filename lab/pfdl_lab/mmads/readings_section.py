@@ -31,9 +31,8 @@ SEES = {
 def build(run: Run, problems: list[str]) -> Section:
     """Build the section of one run."""
     names = ["sees", "optimizer", "batches", "standardised", "use", "estimator", "metric"]
-    results = read_results(
-        run, names, ["width", "n", "p", "r", "seed", "value"], [*KEYS, "n", "p", "r", "seed", "metric"], problems
-    )
+    numbers = ["width", "n", "p", "r", "seed", "value"]
+    results = read_results(run, names, numbers, [*KEYS, "n", "p", "r", "seed", "metric"], problems)
     if not len(results):
         return Section(TITLE, [Text("No finished results yet.", "warning")])
     ranked = distances(results).reset_index()
@@ -88,17 +87,10 @@ def _cells(results: pd.DataFrame, best: pd.Series) -> Table:
     for key in KEYS:
         chosen = chosen[chosen[key] == best[key]]
     means = chosen.groupby(["n", "p", "r", "metric"])["value"].mean()
+    cells = [(number, cell) for number, cell in enumerate(CELLS) if (*cell, METRICS[0]) in means.index]
     lines = []
     for metric in METRICS:
-        ours = tuple(
-            Number(float(means[(*cell, metric)]), digits=3) for cell in CELLS if (*cell, metric) in means.index
-        )
-        lines.append(Row(METRIC_NAMES[metric], ours))
-        published = [
-            Number(PAPER["PFDL"][metric][number], digits=3)
-            for number, cell in enumerate(CELLS)
-            if (*cell, metric) in means.index
-        ]
-        lines.append(Row("in the paper", tuple(published), quiet=True))
-    columns = [name_cell(cell) for cell in CELLS if (*cell, METRICS[0]) in means.index]
-    return Table("The closest reading, cell by cell", "metric", columns, lines)
+        ours = tuple(Number(float(means[(*cell, metric)]), digits=3) for _, cell in cells)
+        published = tuple(Number(PAPER["PFDL"][metric][number], digits=3) for number, _ in cells)
+        lines += [Row(METRIC_NAMES[metric], ours), Row("in the paper", published, quiet=True)]
+    return Table("The closest reading, cell by cell", "metric", [name_cell(cell) for _, cell in cells], lines)

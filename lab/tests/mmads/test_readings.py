@@ -21,7 +21,8 @@ def test_estimators_agree_with_least_squares_where_they_should(estimator):
     np.testing.assert_allclose(beta, exact, atol=1e-8 if estimator == "least norm" else 0.05)
 
 
-def test_rmsprop_has_the_steps_of_pytorchs_with_tensorflows_start():
+def test_rmsprop_takes_the_steps_of_tensorflow(monkeypatch):
+    monkeypatch.setattr(readings, "ESTIMATOR_STEPS", 200)  # at the end its steps change sign by rounding
     columns, y = X - X.mean(0), Y - Y.mean()
     beta = torch.zeros(3, dtype=torch.float64, requires_grad=True)
     square = torch.ones(3, dtype=torch.float64)
