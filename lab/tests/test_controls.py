@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+import pfdl
 from pfdl.objectives.penalties import Level
-from pfdl_lab.table_ii.matched import MatchedCovariance, MatchedLevel
+from pfdl_lab.controls import MatchedCovariance, MatchedLevel
 
 
 @pytest.mark.parametrize("sharing", ["strict", "indexed"])
@@ -40,3 +41,22 @@ def test_the_level_control_has_the_direction_of_the_level_penalty_and_the_length
     Level()(other).backward()
     torch.testing.assert_close(features.grad.norm(), control.pfdl.gradient_parts(features).whole.norm())
     torch.testing.assert_close(features.grad / features.grad.norm(), other.grad / other.grad.norm())
+
+
+def test_a_control_that_is_switched_off_asks_nothing_and_trains_no_g():
+    torch.manual_seed(0)
+    control = MatchedCovariance(4)
+    control.is_on = False
+    before = [value.clone() for value in control.pfdl.decomposition.parameters()]
+    features = torch.randn(16, 4, requires_grad=True)
+    (control(features) + 0 * features.sum()).backward()
+    assert features.grad.abs().max() == 0
+    assert control.metrics() == {}
+    after = control.pfdl.decomposition.parameters()
+    assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
+
+
+@pytest.mark.parametrize("name", ["matched-covariance", "matched-level"])
+def test_the_controls_have_names_among_the_objectives(name):
+    objective = pfdl.make_objective(name, 6, **{name: {"sharing": "indexed"}})
+    assert objective.needs == {"features"}

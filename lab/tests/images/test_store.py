@@ -9,7 +9,7 @@ from tests.vision.tiny_images import TinySource
 
 from pfdl.data import make_split
 from pfdl.data.context_images import ContextImages
-from pfdl_lab.images import INDEX, PIXELS, StoredImages, image_store, store_images
+from pfdl_lab.images.store import INDEX, PIXELS, StoredImages, image_store, store_images
 
 
 @pytest.fixture
