@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,6 +23,9 @@ from pfdl.cli.common import (
 from pfdl.cli.images import name_columns
 from pfdl.cli.workers import Backend, GpusPerTask, Jobs, Parallel
 from pfdl_lab.cli.common import Precision, TestEvery, Validation, print_tables
+
+if TYPE_CHECKING:
+    from pfdl_lab.images.data import ImageData
 
 
 def study(
@@ -93,7 +96,6 @@ def study(
         pfdl study pacs --backbone efficientnet-lite0-features
     """
     with answering_mistakes():
-        from pfdl_lab.images.data import ImageData
         from pfdl_lab.images.networks import FROZEN, PRETRAINED
         from pfdl_lab.images.rows import row_keys
         from pfdl_lab.images.run import ImagesConfig, run
@@ -113,32 +115,31 @@ def study(
         )
         named = name_columns(path_column, label_column, context_column, split_column, group_column)
         columns = tuple((column, name) for column, name in named.items() if name is not None)
-        folders = [name for name in data if not ImageData(name).is_generated]
-        groups = grouped(folders, group_by or [])
-        datasets = [
-            ImageData(
-                name,
-                group_by=groups.get(name),
-                mnist=None if mnist is None else str(mnist),
-                columns=columns if name in folders else (),
-            )
-            for name in data
-        ]
+        datasets = make_datasets(data, group_by or [], mnist, columns)
         with Parallel(jobs, backend, gpus_per_task).execution(device) as execution:
             run(config, datasets, output, execution)
         print_tables(output)
 
 
-def grouped(folders: Sequence[str], group_by: Sequence[str]) -> dict[str, str]:
-    """Return CSV:COLUMN by folder, each of which is meant by its path or by its last part."""
+def make_datasets(
+    data: Sequence[str], group_by: Sequence[str], mnist: Path | None, columns: tuple[tuple[str, str], ...] = ()
+) -> list[ImageData]:
+    """Return the data sets that the options name; a folder to group is meant by its path or by its last part."""
+    from pfdl_lab.images.data import ImageData
+
+    folders = [name for name in data if not ImageData(name).is_generated]
     groups: dict[str, str] = {}
     for entry in group_by:
-        wanted, _, columns = entry.partition("=")
+        wanted, _, column = entry.partition("=")
         meant = [folder for folder in folders if wanted in (folder, Path(folder).name)]
-        if len(meant) != 1 or not columns:
+        if len(meant) != 1 or not column:
             raise ValueError(
                 f"--group-by {entry} names {'several folders' if len(meant) > 1 else 'no folder'} of the study; give "
                 "FOLDER=CSV:COLUMN with one of them."
             )
-        groups[meant[0]] = columns
-    return groups
+        groups[meant[0]] = column
+    digits = None if mnist is None else str(mnist)
+    return [
+        ImageData(name, group_by=groups.get(name), mnist=digits, columns=columns if name in folders else ())
+        for name in data
+    ]

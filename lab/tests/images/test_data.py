@@ -5,7 +5,7 @@ import torch
 from tests.vision.tiny_images import TinySource
 
 from pfdl.contexts import image_statistics
-from pfdl_lab.cli.study import grouped
+from pfdl_lab.cli.study import make_datasets
 from pfdl_lab.images.data import SAME, SHIFTED, WHOLE, ImageData, fingerprint
 from pfdl_lab.images.networks import make_network
 from pfdl_lab.images.rows import RATIOS
@@ -58,10 +58,11 @@ def test_other_images_have_another_fingerprint():
 
 
 def test_a_folder_is_grouped_by_its_path_or_its_name():
-    folders = ["data/pets", "other/pacs"]
-    assert grouped(folders, ["pets=meta.csv:place"]) == {"data/pets": "meta.csv:place"}
-    assert grouped(folders, ["data/pets=meta.csv:place"]) == {"data/pets": "meta.csv:place"}
+    def grouped(*group_by):
+        return [place.group_by for place in make_datasets(["shapes", "data/pets", "other/pacs"], group_by, None)]
+
+    assert grouped("pets=meta.csv:place") == grouped("data/pets=meta.csv:place") == [None, "meta.csv:place", None]
     with pytest.raises(ValueError, match="--group-by birds=a:b names no folder of the study"):
-        grouped(folders, ["birds=a:b"])
+        grouped("birds=a:b")
     with pytest.raises(ValueError, match="--group-by pets=m:a names several folders of the study"):
-        grouped(["a/pets", "b/pets"], ["pets=m:a"])
+        make_datasets(["a/pets", "b/pets"], ["pets=m:a"], None)

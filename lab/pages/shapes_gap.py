@@ -2,8 +2,8 @@
 
 The generator's constants were chosen by this measurement, that is by the behaviour of ERM, and by nothing else.
 
-    python benchmarks/shapes_gap.py                     # the figures of docs/context-data.md
-    python benchmarks/shapes_gap.py --strength 0      # backgrounds that tell nothing: the gap must vanish
+    python lab/pages/shapes_gap.py                     # the figures of docs/context-data.md
+    python lab/pages/shapes_gap.py --strength 0      # backgrounds that tell nothing: the gap must vanish
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from pfdl.vision.backbones import make_backbone
 
 
 def to_input(images: Tensor) -> Tensor:
+    """Return images as numbers from -1 to 1."""
     return images.float() / 127.5 - 1
 
 
 def train(dataset: ContextImages, classes: int, epochs: int, seed: int) -> nn.Module:
+    """Train a small network on one set."""
     torch.manual_seed(seed)
     network = make_backbone("small", classes)
     optimizer = torch.optim.Adam(network.parameters(), lr=2e-3, weight_decay=1e-4)
@@ -41,6 +43,7 @@ def train(dataset: ContextImages, classes: int, epochs: int, seed: int) -> nn.Mo
 
 @torch.no_grad()
 def accuracy(network: nn.Module, dataset: ContextImages) -> float:
+    """Return the accuracy in percent."""
     right = [
         (network(to_input(images)).argmax(1) == labels).sum().item()
         for images, labels in zip(dataset.images.split(256), dataset.labels.split(256), strict=True)
@@ -58,6 +61,7 @@ def measure(source: Shapes, epochs: int, seed: int) -> dict[str, float]:
 
 
 def main() -> None:
+    """Measure some splits and print them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5, help="splits, each with its own dominant contexts")
     parser.add_argument("--epochs", type=int, default=15)

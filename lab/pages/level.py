@@ -1,8 +1,8 @@
 """Write the tables of docs/results/level.md from the CSV files of three other pages.
 
-    python benchmarks/level_page.py
+    python lab/pages/level.py
 
-They are what ``pfdl reproduce table-ii`` and ``pfdl study`` wrote, see the pages themselves.
+They are what ``pfdl reproduce`` and ``pfdl study`` wrote, see the pages themselves.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ from pfdl.report.tables import Number, Row, Table
 from pfdl_lab.report.markdown import render, replace_tables
 from pfdl_lab.statistics import difference_with_count
 
-RESULTS = Path(__file__).parents[1] / "docs" / "results"
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
 PAIRS = (("level", "erm"), ("pfdl", "erm"), ("level", "pfdl"))
 NETWORKS = ("resnet50", "resnet18", "efficientnet-lite0")
 TITLES = {"erm": "ERM", "pfdl": "PFDL", "level": "level"}
@@ -28,14 +28,11 @@ EPOCHS = {
 def measured() -> pd.DataFrame:
     """Return all accuracies of the three rows: setting, epoch, row, seed, test, value."""
     parts = []
-    for folder in ("table-ii", "decorrelation"):
+    for folder, epochs in (("table-ii", 160), ("decorrelation", 160), ("images", 30)):
         part = pd.read_csv(RESULTS / folder / "results.csv", dtype={"epoch": str})
-        parts.append(part.assign(setting=part["backbone"] + ", " + part["data"] + ", 160 epochs"))
-    study = pd.read_csv(RESULTS / "images.csv")
-    tuned = study["dataset"].str.contains("fine-tuned")
-    names = study["dataset"].str.replace(", fine-tuned", "").str.split(", ")
-    settings = names.str[1] + tuned.map({True: " fine-tuned, ", False: ", "}) + names.str[0]
-    parts.append(study.assign(setting=settings + tuned.map({True: ", 10 epochs", False: ", 30 epochs"}), epoch="last"))
+        tuned = part["backbone"] == "efficientnet-lite0"
+        names = part["backbone"] + tuned.map({True: " fine-tuned", False: ""}) + ", " + part["data"]
+        parts.append(part.assign(setting=names + tuned.map({True: ", 10 epochs", False: f", {epochs} epochs"})))
     found = pd.concat(parts)
     found = found[found["row"].isin(TITLES)]
     trained = found[found["row"] == "level"]["setting"].unique()
@@ -62,14 +59,16 @@ def differences(found: pd.DataFrame, epoch: str, when: str, test: str) -> Table:
 
 
 def tables() -> str:
+    """Return the section below the mark, as Markdown."""
     found = measured()
     blocks = [differences(found, epoch, when, test) for epoch, when in EPOCHS.items() for test in ("1:5", "5:1")]
     return render([Section("The tables", blocks)], level=2).text
 
 
 def main() -> None:
+    """Replace the tables of the page."""
     page = RESULTS / "level.md"
-    command = "python benchmarks/level_page.py"
+    command = "python lab/pages/level.py"
     page.write_text(replace_tables(page.read_text(encoding="utf-8"), tables(), command), encoding="utf-8")
 
 
