@@ -22,7 +22,7 @@ from pfdl.cli.train import train
 ENTRY_POINTS = "pfdl.commands"
 """Where a package names commands of its own: each is a function for Typer, or a Typer application."""
 
-LABORATORY = ("demo", "report", "reproduce", "study", "study-features", "study-table")
+LABORATORY = ("demo", "report", "reproduce", "study")
 COMMANDS: dict[str, Callable[..., None]] = {
     "train": train,
     "sweep": sweep,

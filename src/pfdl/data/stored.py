@@ -29,6 +29,7 @@ class StoredImages:
 
     Args:
         folder: The folder.
+        array: The file in it that has the images, or what else was computed of each of them.
 
     Attributes:
         samples: As those of the source that was stored.
@@ -39,13 +40,13 @@ class StoredImages:
 
     is_decoded = True
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, array: str = PIXELS) -> None:
         index = parse_json(folder / INDEX, (folder / INDEX).read_bytes())
         self.samples: Sequence[Sample] = tuple(Sample(*sample) for sample in index["samples"])
         self.description: Mapping[str, Any] = index["description"]
         self.size: int | None = index["size"]
         self._place = {sample.path: row for row, sample in enumerate(self.samples)}
-        self._pixels = None if self.size is None else np.load(folder / PIXELS, mmap_mode="r", allow_pickle=False)
+        self._pixels = None if self.size is None else np.load(folder / array, mmap_mode="r", allow_pickle=False)
 
     def load(self, path: str, size: int, sha256: str) -> Tensor:
         """Return one image as bytes of shape (3, size, size); ValueError if it is not stored with this hash and size.
