@@ -171,9 +171,9 @@ def study_features(
 
 
 def _row_keys(rows: str) -> tuple[str, ...]:
-    from pfdl.experiments.study.rows import FACTORS, METHODS
+    from pfdl.experiments.study.rows import FACTORS, METHODS, ROWS
 
-    named = {"methods": tuple(METHODS), "factors": ("erm", "pfdl", *FACTORS)}
+    named = {"methods": tuple(METHODS), "factors": ("erm", "pfdl", *(key for key in FACTORS if key in ROWS))}
     return named.get(rows) or tuple(rows.split(","))
 
 

@@ -88,7 +88,7 @@ def test_results_of_other_digits_or_another_size_are_not_mixed_up(short_rows):
         run_task(**{**first, "digits": "MNIST"}, folder=None, device="cpu")
 
 
-@pytest.mark.parametrize("key", ["irm-pfdl-30", "irm-pfdl-1", "irm-pfdl-sgd", "irm-pfdl-indexed-pairwise-1"])
+@pytest.mark.parametrize("key", ["irm-pfdl-30", "irm-pfdl-1", "irm-pfdl-sgd", "irm-pfdl-indexed-30"])
 def test_restarts_are_paired_with_and_without_pfdl(data, key):
     """Before any update both stand at the same weights and see the same rows; after some they differ."""
     assert run_row(tiny(key, 1), data, TINY) == run_row(tiny("irm", 1), data, TINY)

@@ -68,7 +68,7 @@ class ColoredMNISTRow:
 
     @property
     def form(self) -> str:
-        """What is not the paper's about its g or its penalty: ``""``, ``"indexed g"``, ``"indexed g, pairwise"``."""
+        """What is not the paper's: ``""``, ``"indexed g"``, or ``"indexed g, pairwise"``, published and no longer run."""
         pfdl = self.settings.get(PENALTY, {})
         parts = ["indexed g"] if pfdl.get("sharing") == "indexed" else []
         return ", ".join([*parts, "pairwise"] if pfdl.get("form") == "pairwise" else parts)

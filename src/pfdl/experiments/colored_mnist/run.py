@@ -94,7 +94,7 @@ def run(config: ColoredMNISTConfig, output: Path, *, folder: str | None, executi
         ValueError: If a row is unknown, or the output folder holds another run.
     """
     for row in config.rows:
-        check_choice("the row", row, ROWS)
+        check_choice("the row", row, [key for key, known in ROWS.items() if "pairwise" not in known.form])
     source = find_digits(folder)
     settings = {"digits": source.name, **asdict(config), **execution.settings}
     with claim(output, "colored-mnist", settings, may_change=("rows", *execution.settings)):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from pfdl.decorrelation import PartialDecorrelation
-from pfdl.decorrelation.diagnostics import GradientParts
+from pfdl.experiments.table_ii.gradients import GradientParts, gradient_parts
 from pfdl.objectives.penalties import Level, Penalty
 
 
@@ -30,7 +30,7 @@ class _Matched(Penalty):
         """Fit g, then return a scalar of value 0 whose gradient is the stretched one."""
         if self.training:
             self.pfdl.fit_step(features)
-        found = self.pfdl.gradient_parts(features)
+        found = gradient_parts(self.pfdl, features)
         direction = self.direction(features, found)
         self.factor = found.whole.norm() / direction.norm().clamp(min=torch.finfo(direction.dtype).tiny)
         return ((features - features.detach()) * (self.factor * direction)).sum()
