@@ -6,8 +6,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from pfdl.decorrelation.kernels import leave_one_out
 from pfdl.decorrelation.functional import decomposition_loss, decorrelation_loss
+from pfdl.decorrelation.kernels import leave_one_out
 from tests.decorrelation.reference import Algorithm1, naive_decomposition, naive_decorrelation_loss
 from tests.objectives.penalties.small_batches import batch, make, same, snapshot
 

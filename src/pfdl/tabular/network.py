@@ -158,9 +158,7 @@ def _residual_variance(
     return np.maximum(total / len(rows), np.finfo(float).tiny)
 
 
-def _batch(
-    X: FloatArray, label: FloatArray | None, rows: NDArray[np.intp], moments: Moments
-) -> tuple[Tensor, Tensor]:
+def _batch(X: FloatArray, label: FloatArray | None, rows: NDArray[np.intp], moments: Moments) -> tuple[Tensor, Tensor]:
     """Return the columns of some rows, and the same with the label beside them."""
     columns = torch.from_numpy(moments.scaled(X[rows]).astype(np.float32))
     if label is None:

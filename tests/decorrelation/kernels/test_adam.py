@@ -6,9 +6,8 @@ import os
 import pytest
 import torch
 
-
 pytest.importorskip("triton")
-from pfdl.decorrelation.kernels.triton_adam import AdamStep  # noqa: E402
+from pfdl.decorrelation.kernels.triton_adam import AdamStep
 
 INTERPRETING = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

@@ -80,7 +80,9 @@ class LeaveOneOut(torch.autograd.Function):
     ) -> Tensor:
         """Predict."""
         ctx.kernels = kernels
-        ctx.net = OneHidden(u.contiguous(), weight.T.contiguous(), offset.contiguous(), readout[0], constant, activation)
+        ctx.net = OneHidden(
+            u.contiguous(), weight.T.contiguous(), offset.contiguous(), readout[0], constant, activation
+        )
         ctx.save_for_backward(u, weight, offset, readout, constant)
         out: Tensor
         out, ctx.base = kernels.predict(ctx.net)

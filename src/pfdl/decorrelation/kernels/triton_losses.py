@@ -16,7 +16,7 @@ Each pass over the (n, p) arrays is one launch. A program sums over all rows of 
 row, in one fixed order.
 """
 
-# ruff: noqa: D103 - kernels are described by the comment above each
+
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, misc"
 
 from __future__ import annotations
