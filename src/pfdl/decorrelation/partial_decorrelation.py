@@ -295,7 +295,7 @@ class PartialDecorrelation(AtomicModule):
                         "g would be fitted during a backward pass, as checkpointing does when it computes a part of "
                         "the model again: g would learn twice from one batch. Call the penalty outside of that part."
                     )
-                if unpack_dual(features).tangent is not None:
+                if unpack_dual(features).tangent is not None:  # type: ignore[no-untyped-call]
                     raise RuntimeError("the penalty has no forward-mode derivative; use backward() or torch.autograd.")
                 weight = self.current_weight(self.completed_fits + fits)
                 if self.check_finite and device.type == "cuda" and LateReport.serves(self.optimizer):
