@@ -23,12 +23,12 @@ from sklearn.metrics import adjusted_rand_score
 from torch import Tensor
 
 from markdown_table import markdown_table
-from pfdl.cli.study import make_study_data
 from pfdl.contexts import find_contexts, image_statistics
 from pfdl.contexts.confirmation import Judged, Trial, confirm, group_table
 from pfdl.contexts.inference import METHODS
 from pfdl.data.idx import read_idx
-from pfdl.experiments.images import image_store
+from pfdl.data.stored import image_store
+from pfdl_lab.cli.study import make_study_data
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results" / "contexts.csv"
 TRUE = "true contexts"

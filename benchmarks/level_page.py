@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from pfdl.experiments.statistics import difference_with_count
 from pfdl.report.blocks import Section
-from pfdl.report.markdown import render, replace_tables
 from pfdl.report.tables import Number, Row, Table
+from pfdl_lab.report.markdown import render, replace_tables
+from pfdl_lab.statistics import difference_with_count
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 PAIRS = (("level", "erm"), ("pfdl", "erm"), ("level", "pfdl"))

@@ -11,8 +11,8 @@ from pathlib import Path
 import pandas as pd
 
 from markdown_table import markdown_table
-from pfdl.experiments.pairing import paired
-from pfdl.experiments.statistics import difference_cell
+from pfdl_lab.pairing import paired
+from pfdl_lab.statistics import difference_cell
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 MARKS = "<!-- tables of benchmarks/spuco_mnist_page.py -->", "<!-- end of the tables -->"

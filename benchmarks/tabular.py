@@ -24,11 +24,11 @@ from sklearn.linear_model import Lasso, LinearRegression
 
 from pfdl.data import make_mmads
 from pfdl.data.mmads import SETTINGS
-from pfdl.experiments.mmads.paper import CELLS
 from pfdl.objectives.weightings.dwr import dwr_loss_and_gradient
 from pfdl.tabular import DWRRegressor, PFDLRegressor, ScreenedRegressor, SelectionScreen
 from pfdl.tabular.metrics import beta_error
 from pfdl.tabular.weights import EffectiveSampleSizeWarning
+from pfdl_lab.mmads.paper import CELLS
 
 # The published solver where it ends in a minute; ours also where it would take hours.
 SOLVERS = ("rmsprop", "lbfgs")

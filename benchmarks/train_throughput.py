@@ -42,13 +42,13 @@ from pfdl import make_objective
 from pfdl.data import Manifest, make_split
 from pfdl.data.images import hash_bytes
 from pfdl.data.sources import ContextSource, Sample
-from pfdl.experiments import training as in_memory
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.classifier import ImageClassifier
 from pfdl.vision.datamodule import ContextDataModule
 from pfdl.vision.features import attach
 from pfdl.vision.pixels import mirror_and_shift, normalise
 from pfdl.vision.training import TrainingConfig, TrainingStoppedError, train
+from pfdl_lab import training as in_memory
 
 CLASSES = 8
 Results = dict[str, list[float]]

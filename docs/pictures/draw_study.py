@@ -14,7 +14,7 @@ import pandas as pd
 
 from pfdl import context_weights, image_statistics, infer_contexts
 from pfdl.data import ContextImages, Shapes, make_split
-from pfdl.experiments.pairing import paired
+from pfdl_lab.pairing import paired
 
 RESULTS = Path(__file__).parent.parent / "results"
 METHODS = {

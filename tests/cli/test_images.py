@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner
 
-import pfdl.experiments
+import pfdl
 from pfdl.cli import settings
 from pfdl.cli.main import app
 from pfdl.objectives import registry
@@ -286,15 +286,13 @@ def test_an_installed_package_brings_an_objective_by_an_entry_point(photos, tmp_
     assert settings["objective_settings"] == {"stranger": {"weight": 2}}
 
 
-@pytest.mark.parametrize("arguments", [["train", "shapes"], ["reproduce", "contexts"]])
-def test_a_missing_package_is_named_with_what_to_install(arguments, monkeypatch):
+def test_a_missing_package_is_named_with_what_to_install(monkeypatch):
     # Modules that were imported already would not look for Lightning again, and would train.
-    ours = ("pfdl.vision", "pfdl.lightning", "pfdl.experiments.contexts")
-    for name in [name for name in sys.modules if name.startswith(ours)]:
+    for name in [name for name in sys.modules if name.startswith(("pfdl.vision", "pfdl.lightning"))]:
         monkeypatch.delitem(sys.modules, name)
-    for parent, name in ((pfdl, "vision"), (pfdl, "lightning"), (pfdl.experiments, "contexts")):
-        monkeypatch.delattr(parent, name, raising=False)  # so that it is put back with what it holds
+    for name in ("vision", "lightning"):
+        monkeypatch.delattr(pfdl, name, raising=False)  # so that it is put back with what it holds
     monkeypatch.setitem(sys.modules, "lightning.pytorch", None)
-    result = runner.invoke(app, arguments)
+    result = runner.invoke(app, ["train", "shapes"])
     assert result.exit_code == 2
     assert "pfdl[images]" in result.output

@@ -1,3 +1,7 @@
+import importlib
+import sys
+from importlib.metadata import EntryPoint
+
 from typer.testing import CliRunner
 
 from pfdl import __version__
@@ -14,14 +18,14 @@ def test_help_lists_the_commands():
 
 
 def test_a_wrong_option_is_a_sentence_not_a_traceback():
-    result = runner.invoke(app, ["reproduce", "contexts", "--seeds", "0"])
+    result = runner.invoke(app, ["train", "shapes", "--seeds", "0"])
     assert result.exit_code == 2
     assert "Traceback" not in result.output
 
 
 def test_help_is_broken_at_the_width_of_the_terminal():
     result = CliRunner().invoke(app, ["sweep", "--help"], env={"COLUMNS": "300"})
-    assert "An interrupted sweep resumes when started again with the same output folder." in result.output
+    assert "An interrupted sweep resumes when started again with the same output folder;" in result.output
     assert "$ pfdl sweep photos/ --set objective=erm,pfdl" in result.output
 
 
@@ -29,3 +33,32 @@ def test_the_version_is_printed():
     result = runner.invoke(app, ["--version"])
     assert result.exit_code == 0
     assert result.output == f"pfdl {__version__}\n"
+
+
+def test_commands_of_another_package_join(monkeypatch):
+    """Each entry point of the group is a command; one that cannot be loaded takes no other command away."""
+    entries = [
+        EntryPoint("greet", "tests.cli.test_main:greet", "pfdl.commands"),
+        EntryPoint("broken", "tests.cli.test_main:nothing", "pfdl.commands"),
+    ]
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: entries if group == "pfdl.commands" else [])
+    monkeypatch.delitem(sys.modules, "pfdl.cli.main")
+    joined = importlib.import_module("pfdl.cli.main").app
+    assert "hello" in runner.invoke(joined, ["greet"]).output
+    assert "train" in runner.invoke(joined, ["--help"]).output
+    assert runner.invoke(joined, ["broken"]).exit_code == 2
+
+
+def test_without_the_laboratory_its_commands_say_how_to_install_it(monkeypatch):
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [])
+    monkeypatch.delitem(sys.modules, "pfdl.cli.main")
+    alone = importlib.import_module("pfdl.cli.main").app
+    for command in (["reproduce", "mmads"], ["demo"]):
+        result = runner.invoke(alone, command)
+        assert result.exit_code == 2
+        assert "pip install pfdl-lab" in result.output
+
+
+def greet() -> None:
+    """Say hello."""
+    print("hello")

@@ -24,12 +24,12 @@ from pfdl.cli.images import open_source
 from pfdl.data.idx import read_idx
 from pfdl.data.images import BadImageError, decoded, hash_bytes, to_tensor
 from pfdl.data.manifest import COLUMNS, FORMAT, read_groups, read_manifest
-from pfdl.experiments.grid import _path, stored_rows
-from pfdl.report.reading import METRICS, RESULTS, find_runs, read_metrics, read_results
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.checkpoint import WEIGHTS, check_weights, load_model, read_model_config
 from pfdl.vision.evaluation import read_evaluations
 from pfdl.vision.resume import STATE, read_state
+from pfdl_lab.grid import _path, stored_rows
+from pfdl_lab.report.reading import METRICS, RESULTS, find_runs, read_metrics, read_results
 from tests.hostile.registry import answered, check_sentence, target
 from tests.hostile.state_targets import made_run
 from tests.hostile.tampering import records, tampered, values, words

@@ -35,14 +35,14 @@ from pfdl._internal.runs import CONFIG, LOCK
 from pfdl._internal.state import load_state
 from pfdl.cli import main as cli
 from pfdl.data.mmads import SETTINGS
-from pfdl.experiments.colored_mnist import run as colored_mnist
-from pfdl.experiments.contexts import run as contexts
-from pfdl.experiments.mmads import run as mmads
-from pfdl.experiments.study import data as study_data
-from pfdl.experiments.study import run as experiment
 from pfdl.vision import resume as run_keeper
 from pfdl.vision import training
 from pfdl.vision.resume import STATE
+from pfdl_lab.colored_mnist import run as colored_mnist
+from pfdl_lab.contexts import run as contexts
+from pfdl_lab.mmads import run as mmads
+from pfdl_lab.study import data as study_data
+from pfdl_lab.study import run as experiment
 from tests.vision.tiny_images import TinySource
 
 COMMAND_LINE = typer.main.get_command(cli.app)  # made once: that takes as long as a training

@@ -17,11 +17,11 @@ from pfdl._internal.state import load_state, save_state
 from pfdl.cli import common as cli_common
 from pfdl.cli.main import app
 from pfdl.data.mmads import SETTINGS
-from pfdl.experiments.contexts import run as contexts
-from pfdl.experiments.mmads import run as mmads
 from pfdl.vision.checkpoint import WEIGHTS
 from pfdl.vision.resume import METRICS, STATE
 from pfdl.vision.training import TrainingConfig, train
+from pfdl_lab.contexts import run as contexts
+from pfdl_lab.mmads import run as mmads
 from tests.hostile.killing_driver import TRAINING, content, pictures
 from tests.vision.tiny_images import TinySource, tiny_data
 

@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -268,3 +268,20 @@ def _warn_of_other_versions(run: Run) -> None:
     ]
     if changed:
         _log.warning("%s was started with other versions: %s.", run.folder, "; ".join(changed))
+
+
+def name_folders(folders: Sequence[Path]) -> list[str]:
+    """Return short names of folders: of each path the last parts, as many as no other folder has.
+
+    Example:
+        >>> name_folders([Path("runs/a/seed-0"), Path("runs/b/seed-0"), Path("runs/erm")])
+        ['a/seed-0', 'b/seed-0', 'erm']
+    """
+    paths = [folder.resolve().parts for folder in folders]
+    names = []
+    for parts in paths:
+        depth = 1
+        while depth < len(parts) and sum(other[-depth:] == parts[-depth:] for other in paths) > 1:
+            depth += 1
+        names.append("/".join(parts[-depth:]))
+    return names

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -67,12 +68,25 @@ def this_command() -> str:
     return shlex.join(["pfdl", *(Path(part).name if Path(part).is_absolute() else part for part in sys.argv[1:])])
 
 
-def print_tables(output: Path) -> None:
-    """Write the tables and plots of an experiment into its run folder, and print their names."""
-    from pfdl.experiments.reporting import write_tables
+def _unfold(text: str) -> str:
+    r"""Join the lines of each paragraph of a docstring, so that help is broken at the terminal's width, not at ours.
 
-    for path in write_tables(output):
-        typer.echo(path)
+    What is indented is an example, and gets a prompt, because Typer strips its indentation.
+
+    Example:
+        >>> _unfold("Train.\n\nA long\nsentence.\n\n    pfdl train")
+        'Train.\n\nA long sentence.\n\n$ pfdl train'
+    """
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(f"$ {one.strip()}" if one.startswith(" ") else one.replace("\n", " ") for one in paragraphs)
+
+
+def add_command(group: typer.Typer, name: str, command: Callable[..., None] | typer.Typer) -> None:
+    """Add a command to a group; its docstring is the help, and a Typer application is a group of commands."""
+    if isinstance(command, typer.Typer):
+        group.add_typer(command, name=name)
+    else:
+        group.command(name, help=_unfold(command.__doc__ or ""))(command)
 
 
 @contextmanager

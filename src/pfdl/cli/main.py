@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
-from typing import Annotated
+from importlib.metadata import entry_points
+from typing import Annotated, Any
 
 import typer
 
+from pfdl.cli.common import add_command
 from pfdl.cli.diagnose import diagnose
 from pfdl.cli.evaluate import evaluate
 from pfdl.cli.export import export
 from pfdl.cli.listing import list_names
 from pfdl.cli.predict import predict
 from pfdl.cli.refit import refit
-from pfdl.cli.report import demo, report
-from pfdl.cli.reproduce import colored_mnist, contexts, mmads, table_ii
 from pfdl.cli.split import split
-from pfdl.cli.study import study, study_features, study_table
 from pfdl.cli.sweep import sweep
 from pfdl.cli.train import train
 
-app = typer.Typer(
-    name="pfdl",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-reproduce = typer.Typer(help="Rerun a table of the paper, beside the paper's own figures.", no_args_is_help=True)
+ENTRY_POINTS = "pfdl.commands"
+"""Where a package names commands of its own: each is a function for Typer, or a Typer application."""
+
+LABORATORY = ("demo", "report", "reproduce", "study", "study-features", "study-table")
 COMMANDS: dict[str, Callable[..., None]] = {
     "train": train,
     "sweep": sweep,
@@ -38,37 +33,42 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "export": export,
     "list": list_names,
     "split": split,
-    "study": study,
-    "study-table": study_table,
-    "study-features": study_features,
-    "demo": demo,
-    "report": report,
-}
-TABLES: dict[str, Callable[..., None]] = {
-    "mmads": mmads,
-    "colored-mnist": colored_mnist,
-    "contexts": contexts,
-    "table-ii": table_ii,
 }
 
 
-def _unfold(text: str) -> str:
-    r"""Join the lines of each paragraph of a docstring, so that help is broken at the terminal's width, not at ours.
+class Commands(typer.core.TyperGroup):
+    """The commands, and for those of the laboratory where it is not installed the line that installs it."""
 
-    What is indented is an example, and gets a prompt, because Typer strips its indentation.
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the command of a name; None if there is none."""
+        found = super().get_command(ctx, cmd_name)
+        if found is None and cmd_name in LABORATORY:
+            typer.echo(f"Error: 'pfdl {cmd_name}' belongs to the laboratory: pip install pfdl-lab", err=True)
+            raise typer.Exit(2)
+        return found
 
-    Example:
-        >>> _unfold("Train.\n\nA long\nsentence.\n\n    pfdl train")
-        'Train.\n\nA long sentence.\n\n$ pfdl train'
-    """
-    paragraphs = inspect.cleandoc(text).split("\n\n")
-    return "\n\n".join(f"$ {one.strip()}" if one.startswith(" ") else one.replace("\n", " ") for one in paragraphs)
+
+app = typer.Typer(
+    cls=Commands,
+    name="pfdl",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
-for group, commands in ((app, COMMANDS), (reproduce, TABLES)):
-    for name, command in commands.items():
-        group.command(name, help=_unfold(command.__doc__ or ""))(command)
-app.add_typer(reproduce, name="reproduce")
+def _add_commands() -> None:
+    """Add the library's commands, then those of other packages."""
+    for name, command in COMMANDS.items():
+        add_command(app, name, command)
+    for entry in entry_points(group=ENTRY_POINTS):
+        try:
+            add_command(app, entry.name, entry.load())
+        except Exception as error:  # another package's mistake must not take our commands away
+            typer.echo(f"Note: the command {entry.name!r} of {entry.value} cannot be used: {error}", err=True)
+
+
+_add_commands()
 
 
 def _show_version(wanted: bool) -> None:

@@ -65,17 +65,18 @@ class Seeds:
 
         Args:
             parallel: How many at a time, and where.
-            **how: What :func:`pfdl.experiments.seeds.train_seed` takes further.
+            **how: What :func:`pfdl.vision.seeds.train_seed` takes further.
         """
-        from pfdl.experiments.seeds import train_seed
         from pfdl.vision.evaluation import OWN, read_evaluations
+        from pfdl.vision.seeds import train_seed
 
         for split in self.splits.values():
             print_understood(self.source, split)
         tasks = [{"seed": seed, "split": split, "folder": self.runs[seed]} for seed, split in self.splits.items()]
         function = partial(train_seed, config=self.config, device=self.device, **how)
-        with answering_stops(), parallel.execution(self.device, share_cores=True) as execution:
-            for done, (task, _) in enumerate(execution.workers.run(function, tasks), start=1):
+        workers = parallel.execution(self.device, share_cores=True).workers
+        with answering_stops():
+            for done, (task, _) in enumerate(workers.run(function, tasks), start=1):
                 typer.echo(f"{done} of {len(tasks)} trainings done: seed {task['seed']}", err=True)
         for run in self.runs.values():
             print_evaluation(read_evaluations(run)[OWN])
@@ -108,8 +109,8 @@ def _print_table(runs: Mapping[int, Path], folder: Path) -> None:
     import pandas as pd
 
     from pfdl._internal.files import write_atomically
-    from pfdl.experiments.seeds import accuracy_lines
     from pfdl.vision.evaluation import OWN, read_evaluations
+    from pfdl.vision.seeds import accuracy_lines
 
     lines = [
         {"seed": seed, **line} for seed, run in runs.items() for line in accuracy_lines(read_evaluations(run)[OWN])

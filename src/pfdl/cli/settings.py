@@ -9,8 +9,8 @@ from pfdl._internal.text import json_or_text
 
 def parse_settings(objective: str, settings: list[str]) -> dict[str, dict[str, Any]]:
     """Turn ``pfdl.weight=0.1`` into a dictionary; names and values are checked before anything is read or trained."""
-    from pfdl.experiments.objectives import make_example
     from pfdl.objectives import list_objectives
+    from pfdl.objectives.examples import make_example
 
     make_example(objective, {})  # raises if there is no such objective
     known = {one.name: one.settings for one in list_objectives()}

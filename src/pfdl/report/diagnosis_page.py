@@ -8,14 +8,13 @@ from collections.abc import Sequence
 
 from PIL import Image
 
-from pfdl._internal.runs import read_run
+from pfdl._internal.runs import name_folders, read_run
 from pfdl.contexts.groups import GroupAccuracy
 from pfdl.diagnosis.verdict import CANNOT_TELL, NO, YES
+from pfdl.report import provenance
 from pfdl.report.blocks import Block, Gallery, Page, Section, SideBySide, Text, Thumbnail
 from pfdl.report.diagnosis_features import Named, build_clusters, build_correlations, build_features, show_number
 from pfdl.report.plots import Plot, Series
-from pfdl.report.reading import name_folders
-from pfdl.report.sections import provenance
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
 from pfdl.vision.diagnosis import ImageDiagnosis, compare_diagnoses
 
@@ -70,7 +69,7 @@ def build_page(
         build_clusters(named),
         _pictures(named),
         Section("How to read this page", [Text(words) for words in _READING]),
-        provenance.build([read_run(one.folder) for one in diagnoses], problems),
+        provenance.build([read_run(one.folder) for one in diagnoses]),
     ]
     title = "Diagnosis of " + " and ".join(name for name, _ in named)
     return Page(title, introduction, sections)

@@ -1,0 +1,132 @@
+"""What holds for all tests."""
+
+import atexit
+import contextlib
+import functools
+import gc
+import importlib
+import os
+import sys
+
+import pytest
+import typer.testing
+from hypothesis import settings
+from tests.counting import start_no_counting, uncounted
+from tests.searching import search_shortly
+from xdist.scheduler import LoadFileScheduling
+
+settings.register_profile("pfdl", deadline=None)  # tests never measure time
+settings.load_profile("pfdl")
+
+os.environ.setdefault("LOKY_MAX_CPU_COUNT", "1")  # "all cores" is one here: the others run tests, and to start is slow
+
+FORKING = (
+    *("hostile/test_killing.py", "vision/test_distributed.py", "hostile/test_fuzz.py", "lab/test_grid.py"),
+    *("decorrelation/test_distributed.py", "decorrelation/test_loading.py", "objectives/test_distributed.py"),
+    "internal/test_extras.py",
+)
+EXPORTING = ("cli/test_quickstart.py", "vision/test_export.py", "cli/test_images.py")
+TOGETHER = (FORKING, EXPORTING)
+"""Each in one process: the server that forks and the exporter to ONNX take many seconds to start."""
+
+SLOWEST_FIRST = (
+    *(*FORKING, "lab/test_ray.py", "contexts/test_inference.py", *EXPORTING, "test_docs.py"),
+    *("lab/report/test_browser.py", "decorrelation/kernels/test_interpreter.py", "vision/test_resume.py"),
+    *("lab/colored_mnist/test_run.py", "objectives/test_atomicity.py", "lab/mmads/test_run.py"),
+    *("tabular/test_estimators.py", "lab/test_published.py", "lab/colored_mnist/test_section.py"),
+    *("lab/study/test_groups.py", "data/test_shapes.py"),
+)
+"""So that no process is still at work on one of them when all the others have nothing left."""
+
+
+class ByFile(LoadFileScheduling):
+    """Give each file to one process, and those that belong together to the same."""
+
+    def _split_scope(self, nodeid):
+        file = _name(nodeid)
+        return next((files[0] for files in TOGETHER if file in files), file)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    return ByFile(config, log)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """One process more than cores, because some tests wait: for Ray, for a browser, for a kill."""
+    return (os.cpu_count() or 1) + 1
+
+
+@pytest.fixture(scope="session", autouse=True)
+def short_search_for_contexts():
+    """Search shortly everywhere but in tests/contexts, where the search itself is tested."""
+    with pytest.MonkeyPatch.context() as patch:
+        search_shortly(patch)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_command_line():
+    """Make the parser of the command line once: to make it takes longer than most commands that tests run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("typer.testing._get_command", functools.cache(typer.main.get_command))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def count_our_lines():
+    """Count lines here, not in what is slow and never calls us, and in new processes where a test asks for it."""
+    if sys.gettrace() is None:
+        yield
+        return
+    import torch.onnx
+    from matplotlib.figure import Figure
+    from sklearn.cluster import KMeans
+
+    with pytest.MonkeyPatch.context() as patch:
+        start_no_counting(patch)
+        for owner, name in ((KMeans, "fit"), (Figure, "savefig"), (torch.onnx, "export")):
+            patch.setattr(owner, name, uncounted(getattr(owner, name)))
+        yield
+
+
+@pytest.fixture
+def nothing_counted():
+    """Count no lines in a test that runs what others test line by line."""
+    counter = sys.gettrace()
+    sys.settrace(None)
+    yield
+    sys.settrace(counter)
+
+
+def pytest_configure(config):
+    """Import what is slow before any line is counted."""
+    if hasattr(config, "workerinput"):  # one of the processes that run all tests
+        atexit.register(os._exit, 0)  # the first, so called last: to take a million objects apart takes seconds
+        import_what_is_slow()
+
+
+@uncounted
+def import_what_is_slow():
+    gc.disable()  # until all is imported and collected
+    for name in ("lightning.pytorch", "matplotlib.pyplot", "sklearn.ensemble", "timm"):
+        with contextlib.suppress(ImportError):  # what needs it says so itself
+            importlib.import_module(name)
+
+
+def pytest_collection_finish():
+    """Never look for garbage among the million objects of what is imported."""
+    gc.freeze()
+    gc.enable()
+    atexit.register(gc.unfreeze)  # at the end everything goes
+
+
+def pytest_collection_modifyitems(items):
+    """Move the slowest files to the front; xdist hands files out in this order."""
+    places = {name: place for place, name in enumerate(SLOWEST_FIRST)}
+    items.sort(key=lambda item: places.get(_name(item.nodeid), len(places)))
+
+
+def _name(nodeid):
+    return nodeid.partition("::")[0].replace("tests/", "")

@@ -1,0 +1,1 @@
+"""The laboratory's commands, joined to the ``pfdl`` command by entry points."""

@@ -1,0 +1,102 @@
+"""Run a grid of independent tasks, keep every finished one, and after a kill do only what is missing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from pfdl._internal.files import write_json
+from pfdl._internal.runs import set_aside
+from pfdl._internal.workers import HERE, Execution, Task
+from pfdl_lab.report.reading import read_task
+
+ResultRow = Mapping[str, Any]
+
+
+def run_grid(
+    function: Callable[..., Sequence[ResultRow]],
+    tasks: Sequence[Task],
+    folder: Path,
+    execution: Execution = HERE,
+) -> pd.DataFrame:
+    """Call ``function(**task)`` for every task that has no stored result yet, and return the rows of all of them.
+
+    Each finished task is one file in ``folder``, named by its content and written whole or not at all. A task is known
+    by its arguments alone: whatever changes its outcome must be among them.
+
+    Args:
+        function: A function at the top level of a module; its rows are dictionaries of what JSON can hold.
+        tasks: Keyword arguments of each call, of what JSON can hold.
+        folder: Where the results are kept; made if missing.
+        execution: Where the tasks run, and how many at a time. Its console shows progress: a bar on a terminal,
+            elsewhere a line for each finished task.
+
+    Returns:
+        One row per row returned, in the order of the tasks, with the task's arguments in front.
+
+    Raises:
+        WorkerLostError: If a worker was killed; what was finished is kept.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    missing = unfinished(tasks, folder)
+    if missing:
+        with _progress(execution.console, len(tasks), len(tasks) - len(missing)) as advance:
+            for task, rows in execution.workers.run(function, missing):
+                if not folder.is_dir():  # to write would bring back a part of the run that was deleted
+                    raise FileNotFoundError(f"{folder} was removed while its tasks ran; start the command again.")
+                write_json(_path(folder, task), {"task": dict(task), "rows": [dict(row) for row in rows]})
+                advance()
+    return pd.DataFrame([{**task, **row} for task in tasks for row in stored_rows(task, folder) or ()])
+
+
+def unfinished(tasks: Sequence[Task], folder: Path) -> list[Task]:
+    """Return the tasks that have no stored result yet."""
+    return [task for task in tasks if stored_rows(task, folder) is None]
+
+
+def _path(folder: Path, task: Task) -> Path:
+    digest = hashlib.sha256(json.dumps(task, sort_keys=True).encode()).hexdigest()
+    return folder / f"{digest[:24]}.json"
+
+
+def stored_rows(task: Task, folder: Path) -> Sequence[ResultRow] | None:
+    """Return the rows of a finished task, or None; a file that :func:`run_grid` did not write so is set aside."""
+    path = _path(folder, task)
+    try:
+        stored, rows = read_task(path)
+        if stored != json.loads(json.dumps(task)):
+            raise ValueError(f"{path} does not hold the results of the task that its name says.")
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        set_aside(path, error)
+        return None
+    return rows
+
+
+@contextmanager
+def _progress(console: Console | None, total: int, done: int) -> Iterator[Callable[[], None]]:
+    """Show how many tasks are done; call what is yielded after each."""
+    if console is None or not console.is_terminal:
+        count = done
+
+        def say() -> None:
+            nonlocal count
+            count += 1
+            if console is not None:
+                console.print(f"{count} of {total} tasks done", highlight=False)
+
+        yield say
+        return
+    columns = (TextColumn("tasks"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console) as progress:
+        bar = progress.add_task("tasks", total=total, completed=done)
+        yield lambda: progress.advance(bar)

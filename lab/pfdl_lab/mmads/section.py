@@ -1,0 +1,269 @@
+"""MMADS in the report: the paper's Table I beside ours, RMSE by environment, coefficients, kept and dropped columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pandas as pd
+
+from pfdl._internal.runs import Run
+from pfdl.data.mmads import SETTINGS, true_coefficients
+from pfdl.report.blocks import Block, Glance, Heading, Section, Text
+from pfdl.report.plots import Plot, Series
+from pfdl.report.tables import Cell, Missing, Number, Row, Table
+from pfdl_lab.mmads.agreement import agreement
+from pfdl_lab.mmads.paper import CELLS, METRICS, PAPER, name_cell
+from pfdl_lab.mmads.paper import Cell as TableCell
+from pfdl_lab.mmads.run import FIGURE_CELL, METHODS, TEST_RATES
+from pfdl_lab.pairing import paired
+from pfdl_lab.report.reading import read_results
+from pfdl_lab.statistics import by_seed, difference_cell, mean_cell, mean_series, verdict
+
+KIND = "mmads"
+TITLE = "Tables under biased selection (MMADS)"
+METRIC_NAMES = {"beta_s_error": "β_S error", "beta_v_error": "β_V error", "ae": "AE", "se": "SE"}
+SETTING_NAMES = {
+    "independent": "S ⊥ V (independent)",
+    "s_to_v": "S → V (S causes V)",
+    "v_to_s": "S ← V (V causes S)",
+}
+FEW, MANY = CELLS[0], CELLS[2]
+"""The cells that differ in n alone, by a factor of four."""
+
+GLANCE_METHODS = ("OLS", "DWR", "PFDL", "Screened OLS")
+_ZERO = 1e-9
+
+
+def build(run: Run, problems: list[str]) -> Section:
+    """Build the section of one run."""
+    keys = ["setting", "n", "p", "r", "method", "seed", "metric"]
+    results = read_results(
+        run,
+        names=["setting", "method", "metric"],
+        numbers=["n", "p", "r", "seed", "value"],
+        keys=keys,
+        problems=problems,
+    )
+    planned = len(run.settings.get("settings", [])) * len(run.settings.get("cells", [])) * run.settings.get("seeds", 0)
+    done = len(results[["setting", "n", "p", "r", "seed"]].drop_duplicates())
+    blocks: list[Block] = [Text(_introduction(run, results))]
+    if done < planned:
+        blocks.append(Text(f"Unfinished: {done} of {planned} tasks are done.", "warning"))
+    for setting in [name for name in SETTINGS if name in set(results["setting"])]:
+        part = results[results["setting"] == setting]
+        blocks.append(Heading(SETTING_NAMES[setting]))
+        drawn = _figure_cell(part)
+        blocks.append(_rmse_plot(_at(part, drawn), setting, drawn))
+        has_coefficients = part["metric"].str.startswith("beta[").any()
+        if has_coefficients:
+            blocks.append(_coefficient_plot(_at(part, FIGURE_CELL), setting))
+        blocks += [_metric_table(part, setting, metric, _columns(run, part)) for metric in METRICS]
+        blocks += _stability(part, setting)
+        if has_coefficients:
+            blocks.append(_kept_table(_at(part, FIGURE_CELL), setting))
+        if setting == SETTINGS[0]:
+            blocks += agreement(part, METRIC_NAMES)
+    return Section(TITLE, blocks, _finding(results), _glance(results))
+
+
+def _introduction(run: Run, results: pd.DataFrame) -> str:
+    seeds = results.groupby(["setting", "n", "p", "r"])["seed"].nunique().max() if len(results) else 0
+    sets, rows = run.settings.get("test_sets", 1), run.settings.get("num_test", "?")
+    between = results.loc[results["metric"] == "between_test_sets", "value"]
+    spread = f" (their RMSE differs by {between.mean():.3f}, standard deviation)" if len(between) else ""
+    return (
+        "Linear models are fitted to a sample that was selected with a bias (rate r) and tested where the bias is "
+        f"different. Mean ± standard deviation over {seeds} trainings with paired seeds, all at the r of the column; "
+        "the paper trains five times and announces a variance of the β_V error, but prints none. For each r_test of "
+        f"{', '.join(f'{rate:g}' for rate in TEST_RATES)} there are {sets} test sets of {rows} rows{spread}. AE is the "
+        "mean and SE the standard deviation (ddof 0) of the RMSE over the test rates. Smaller is better everywhere. "
+        "PFDL is what the paper describes: the output of g as auxiliary features of a linear model. Screened OLS, with "
+        "and without auxiliary features, is this project's screening of columns by the label; it is not in the paper. "
+        "The paper's β_S errors are commented out in its LaTeX source."
+    )
+
+
+def _finding(results: pd.DataFrame) -> str:
+    """Say how PFDL and the screening compare to least squares, in the setting of the paper."""
+    part = results[(results["setting"] == SETTINGS[0]) & (results["metric"] == "ae")]
+    sentences = []
+    for method in ("PFDL", "Screened OLS"):
+        differences = {}
+        for cell in _sorted_cells(part):
+            ours, plain = (by_seed(part, **_place(cell), method=name) for name in (method, "OLS"))
+            differences[name_cell(cell)] = paired(ours, plain)
+        if any(one is not None for one in differences.values()):
+            sentences.append(verdict(method, "OLS", differences, unit="of RMSE", digits=3, lower_is_better=True))
+    return f"Average error, S ⊥ V: {' '.join(sentences)}" if sentences else ""
+
+
+def _glance(results: pd.DataFrame) -> Glance | None:
+    """Show the coefficients that should be 0, in the paper's setting and the cell of its figure."""
+    part = _at(results[results["setting"] == SETTINGS[0]], FIGURE_CELL)
+    if not part["metric"].str.startswith("beta[").any():
+        return None
+    metrics = ("beta_v_error", "ae", "se")
+    rows = [
+        Row(
+            method,
+            tuple(mean_cell(by_seed(part, method=method, metric=metric), 3, deviation=True) for metric in metrics),
+        )
+        for method in GLANCE_METHODS
+    ]
+    useless = [name for name in _column_names(part) if name[0] == "V"]
+    series = [
+        mean_series(
+            method, {name: by_seed(part, method=method, metric=f"beta[{name}]") for name in useless}, number, "markers"
+        )
+        for number, method in enumerate(METHODS)
+        if method in GLANCE_METHODS
+    ]
+    means = {method: float(by_seed(part, method=method, metric="beta_v_error").mean()) for method in GLANCE_METHODS}
+    sentence = (
+        "Columns V do not act on y, but the rows were selected so that they seem to. Least squares gives them "
+        f"coefficients of {means['OLS']:.3f} on average, PFDL {means['PFDL']:.3f}, our screening of columns "
+        f"{means['Screened OLS']:.3f}; right would be 0."
+    )
+    lines = [one for one in series if one is not None]
+    plot = Plot(
+        "Coefficients that should be 0",
+        f"Mean over the seeds, trained at {name_cell(FIGURE_CELL)}.",
+        "column",
+        "coefficient",
+        lines,
+        digits=3,
+        grouped=True,
+        with_table=False,
+    )
+    columns = ["β_V error", "mean RMSE (AE)", "its spread (SE)"]
+    return Glance(sentence, Table("Smaller is better", "method", columns, rows, error_name="standard deviation"), plot)
+
+
+def _metric_table(part: pd.DataFrame, setting: str, metric: str, cells: Sequence[TableCell]) -> Table:
+    rows = []
+    for method in METHODS:
+        values = [by_seed(part, **_place(cell), method=method, metric=metric) for cell in cells]
+        rows.append(Row(method, tuple(mean_cell(value, 3, deviation=True) for value in values)))
+        if method in PAPER and setting == SETTINGS[0]:
+            rows.append(Row("in the paper", tuple(_paper_cell(method, cell, metric) for cell in cells), quiet=True))
+    caption = f"{METRIC_NAMES[metric]}, {SETTING_NAMES[setting]}"
+    return Table(caption, "method", [name_cell(cell) for cell in cells], rows, error_name="standard deviation")
+
+
+def _paper_cell(method: str, cell: TableCell, metric: str) -> Cell:
+    if cell not in CELLS:
+        return Missing("not in the paper")
+    return Number(PAPER[method][metric][CELLS.index(cell)], digits=3)
+
+
+def _stability(part: pd.DataFrame, setting: str) -> list[Block]:
+    """Answer whether a method is stable when n changes: its figures at four times as many rows less those at few."""
+    rows = []
+    for method in METHODS:
+        cells = []
+        for metric in METRICS:
+            few, many = (by_seed(part, **_place(cell), method=method, metric=metric) for cell in (FEW, MANY))
+            cells.append(difference_cell(paired(many, few), 3))
+        if not any(isinstance(cell, Number) for cell in cells):
+            continue
+        rows.append(Row(method, tuple(cells)))
+        if method in PAPER and setting == SETTINGS[0]:
+            changes = [PAPER[method][metric][2] - PAPER[method][metric][0] for metric in METRICS]
+            printed = tuple(Number(change, digits=3, signed=True) for change in changes)
+            rows.append(Row("in the paper", printed, quiet=True))
+    if not rows:
+        return []
+    caption = f"Stable when n changes? {name_cell(MANY)} less {name_cell(FEW)}, {SETTING_NAMES[setting]}"
+    note = "Mean ± standard error over the seeds. Near 0: the number of rows hardly matters."
+    return [Table(caption, "method", [METRIC_NAMES[metric] for metric in METRICS], rows, note=note)]
+
+
+def _rmse_plot(part: pd.DataFrame, setting: str, cell: TableCell) -> Plot:
+    found = []
+    for number, method in enumerate(METHODS):
+        # As in the paper's figure, rates stand at even distances: to scale most of them would be crowded.
+        values = {f"{rate:g}": by_seed(part, method=method, metric=f"rmse[{rate:g}]") for rate in TEST_RATES}
+        found.append(mean_series(method, values, number))
+    lines = [line for line in found if line is not None]
+    spread = {line.name: max(line.y) - min(line.y) for line in lines if "oracle" not in line.name}
+    least, most = min(spread, key=spread.__getitem__), max(spread, key=spread.__getitem__)
+    summary = (
+        f"Trained at {name_cell(cell)}. {least} varies least over the test rates, by {spread[least]:.3f}; {most} "
+        f"varies most, by {spread[most]:.3f}."
+    )
+    return Plot(f"RMSE against r_test, {SETTING_NAMES[setting]}", summary, "r_test", "RMSE", lines, digits=3)
+
+
+def _coefficient_plot(part: pd.DataFrame, setting: str) -> Plot:
+    columns = _column_names(part)
+    lines = [Series("true β", columns, true_coefficients(len(columns)).tolist(), style="markers", colour=len(METHODS))]
+    for number, method in enumerate(METHODS):
+        values = {column: by_seed(part, method=method, metric=f"beta[{column}]") for column in columns}
+        if (line := mean_series(method, values, number, "markers")) is not None:
+            lines.append(line)
+    summary = f"Trained at {name_cell(FIGURE_CELL)}. The V columns have no effect: their coefficients should be 0."
+    title = f"Coefficients, {SETTING_NAMES[setting]}"
+    return Plot(title, summary, "column", "mean coefficient", lines, digits=3, grouped=True)
+
+
+def _kept_table(part: pd.DataFrame, setting: str) -> Table:
+    columns = _column_names(part)
+    rows = []
+    for method in METHODS:
+        chosen = part[(part["method"] == method) & part["metric"].str.startswith("beta[")]
+        if not len(chosen):
+            rows.append(Row(method, (Missing(),) * 4))
+            continue
+        kept = chosen.assign(kept=chosen["value"].abs() > _ZERO).groupby("metric")["kept"].mean()
+        shares = {column: float(kept[f"beta[{column}]"]) for column in columns}
+        counts = [sum(share for column, share in shares.items() if column[0] == side) for side in "SV"]
+        never = [column for column, share in shares.items() if share == 0]
+        sometimes = [f"{column} ({share:.0%})" for column, share in shares.items() if 0 < share < 1]
+        rows.append(Row(method, (*(Number(count) for count in counts), _words(never), _words(sometimes))))
+    sizes = [sum(column[0] == side for column in columns) for side in "SV"]
+    return Table(
+        f"Kept and dropped columns, {SETTING_NAMES[setting]}, trained at {name_cell(FIGURE_CELL)}",
+        "method",
+        [f"kept of {sizes[0]} causes S", f"kept of {sizes[1]} others V", "dropped in every seed", "kept in some seeds"],
+        rows,
+        note="A column is dropped where its coefficient is exactly 0. Right would be to keep all S and drop all V.",
+        wide=True,
+    )
+
+
+def _words(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+def _column_names(part: pd.DataFrame) -> list[str]:
+    names = [metric[5:-1] for metric in part["metric"].unique() if metric.startswith("beta[")]
+    return sorted(names, key=lambda name: (name[0], int(name[1:])))
+
+
+def _columns(run: Run, part: pd.DataFrame) -> list[TableCell]:
+    """Return the cells that were planned, and those that there are."""
+    planned = [(int(n), int(p), float(r)) for n, p, r in run.settings.get("cells", [])]
+    return _in_order({*planned, *_sorted_cells(part)})
+
+
+def _sorted_cells(part: pd.DataFrame) -> list[TableCell]:
+    found = [(int(n), int(p), float(r)) for n, p, r in part[["n", "p", "r"]].drop_duplicates().to_numpy()]
+    return _in_order(found)
+
+
+def _in_order(cells: Iterable[TableCell]) -> list[TableCell]:
+    return sorted(cells, key=lambda cell: (CELLS.index(cell) if cell in CELLS else len(CELLS), cell))
+
+
+def _figure_cell(part: pd.DataFrame) -> TableCell:
+    cells = _sorted_cells(part)
+    return FIGURE_CELL if FIGURE_CELL in cells else cells[0]
+
+
+def _place(cell: TableCell) -> dict[str, float]:
+    return dict(zip(("n", "p", "r"), cell, strict=True))
+
+
+def _at(part: pd.DataFrame, cell: TableCell) -> pd.DataFrame:
+    n, p, r = cell
+    return part[(part["n"] == n) & (part["p"] == p) & (part["r"] == r)]

@@ -1,0 +1,111 @@
+"""Sections as Markdown: the same tables as on the HTML page, and the plots as pictures beside the file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pfdl._internal.files import write_atomically, write_bytes_atomically
+from pfdl.report.blocks import Block, Facts, Gallery, Heading, Listing, Section, SideBySide, Text
+from pfdl.report.heatmaps import Heatmap
+from pfdl.report.plots import Plot
+from pfdl.report.tables import Cell, Number, Table
+from pfdl_lab.report.drawing import draw
+
+MARK = "<!-- All below is written by"
+"""How the line begins below which a command owns a page."""
+
+
+@dataclass
+class Markdown:
+    """A text and the pictures that it shows.
+
+    Attributes:
+        text: The Markdown.
+        pictures: The bytes of each PNG file, by its name.
+    """
+
+    text: str
+    pictures: Mapping[str, bytes] = field(default_factory=dict)
+
+    def write(self, path: Path) -> list[Path]:
+        """Write the file and its pictures, which lie in the same folder; return them."""
+        for name, png in self.pictures.items():
+            write_bytes_atomically(path.parent / name, png)
+        write_atomically(path, self.text)
+        return [path, *(path.parent / name for name in self.pictures)]
+
+
+def render(sections: Sequence[Section], *, level: int = 1, prefix: str = "") -> Markdown:
+    """Return sections as Markdown.
+
+    Args:
+        sections: What to show.
+        level: Level of a section's heading.
+        prefix: How the names of the pictures begin.
+
+    Returns:
+        The text, and the pictures it refers to.
+    """
+    pictures: dict[str, bytes] = {}
+    parts: list[str] = []
+    for section in sections:
+        parts += [f"{'#' * level} {section.title}", *([f"**{section.finding}**"] if section.finding else [])]
+        parts += [part for block in section.blocks for part in _show(block, level + 1, prefix, pictures)]
+    return Markdown("\n\n".join(parts) + "\n", pictures)
+
+
+def replace_tables(page: str, tables: str, command: str) -> str:
+    """Return a page with everything below its mark replaced; without a mark, the tables go to the end.
+
+    Args:
+        page: The page as it is.
+        tables: What to put below the mark.
+        command: What a reader types to do the same.
+    """
+    return f"{page.partition(MARK)[0].rstrip()}\n\n{MARK} `{command}` -->\n\n{tables}"
+
+
+def _show(block: Block, level: int, prefix: str, pictures: dict[str, bytes]) -> list[str]:
+    def picture(title: str, png: bytes, alt: str) -> str:
+        short = title.partition(",")[0]
+        name = re.sub("[^a-z0-9]+", "-", f"{prefix}{short}".lower()).strip("-")
+        number = sum(re.fullmatch(rf"{name}(-\d+)?\.png", other) is not None for other in pictures)
+        pictures[f"{name}-{number + 1}.png" if number else f"{name}.png"] = png
+        return f"![{alt}]({list(pictures)[-1]})"
+
+    match block:
+        case Text():
+            return [f"> {block.text}" if block.tone else block.text]
+        case Heading():
+            return [f"{'#' * level} {block.text}"]
+        case Table():
+            return [f"**{block.caption}**", _table(block), *([block.note] if block.note else [])]
+        case Plot():
+            return [picture(block.title, draw(block), block.title), f"*{block.title}.* {block.summary}"]
+        case SideBySide():
+            return [part for inner in block.blocks for part in _show(inner, level, prefix, pictures)]
+        case Gallery():
+            shown = [picture(one.alt, one.png, one.alt) for one in block.pictures]
+            return [f"*{block.title}*", *shown]
+        case Listing():
+            return [f"**{block.title}**", f"```\n{block.text}\n```"]
+        case Facts():
+            return [f"**{block.title}**", "\n".join(f"- {name}: {value}" for name, value in block.facts)]
+        case Heatmap():
+            return [f"*{block.title}.* {block.summary} (Shown on the HTML page.)"]
+
+
+def _table(table: Table) -> str:
+    lines = [[table.corner, *table.columns], ["---"] * (len(table.columns) + 1)]
+    lines += [[f"*{row.header}*" if row.quiet else row.header, *map(_cell, row.cells)] for row in table.rows]
+    return "\n".join(f"| {' | '.join(text.replace('|', chr(92) + '|') for text in line)} |" for line in lines)
+
+
+def _cell(cell: Cell) -> str:
+    if not isinstance(cell, Number):
+        return str(cell)
+    figure = f"**{cell}**" if cell.strong else str(cell)
+    return f"{figure}, {cell.remark}" if cell.remark else figure

@@ -1,0 +1,145 @@
+"""Single trainings in the report: how they ended, by ratio and by context, and their curves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from pfdl._internal.files import read_json
+from pfdl._internal.runs import WHY_CONTEXTS, Run, name_folders
+from pfdl.report.blocks import Block, Heading, Section, Text
+from pfdl.report.plots import Plot, Series
+from pfdl.report.tables import Cell, Missing, Number, Row, Table
+from pfdl.vision.evaluation import Evaluation, read_evaluations
+from pfdl_lab.report.reading import read_metrics
+from pfdl_lab.report.sections.curves import curve_plots
+
+KIND = "training"
+TITLE = "Trainings"
+
+
+def build(runs: Sequence[Run], problems: list[str]) -> Section:
+    """Build one section for all trainings, so that they can be compared."""
+    named = dict(zip(name_folders([run.folder for run in runs]), runs, strict=True))
+    curves = {name: read_metrics(run, problems) for name, run in named.items()}
+    blocks: list[Block] = [
+        Text(
+            "Each training keeps its best weights on validation images of the training distribution; test images are "
+            "looked at once, at the end. One seed each: differences between single trainings may be chance."
+        ),
+        _overview(named, curves),
+        *_inferred(named, problems),
+    ]
+    evaluations = {name: read_evaluations(run.folder, problems) for name, run in named.items()}
+    for same_data in _by_data(evaluations):
+        blocks += _tested(same_data)
+    logged = {name: [curve] for name, curve in curves.items() if curve is not None and len(curve)}
+    if logged:
+        blocks += [Heading("Training curves"), curve_plots(logged)]
+    return Section(TITLE, blocks)
+
+
+def _inferred(runs: Mapping[str, Run], problems: list[str]) -> list[Block]:
+    """Say for each run with inferred contexts what was tried, what was found, and why it is believed."""
+    found: list[Block] = []
+    for name, run in runs.items():
+        path = run.folder / WHY_CONTEXTS
+        try:
+            found.append(Text(f"Contexts of {name}. {read_json(path)['sentence']}"))
+        except FileNotFoundError:
+            continue
+        except (KeyError, OSError, TypeError, ValueError) as error:
+            problems.append(f"{path} was left out: {error!r}.")
+    return [Heading("Inferred contexts"), *found] if found else []
+
+
+def _by_data(evaluations: Mapping[str, Mapping[str, Evaluation]]) -> list[dict[str, Evaluation]]:
+    """Put evaluations on the same images together: figures on different images must not stand in one table."""
+    found: dict[str, dict[str, Evaluation]] = {}
+    for run, named in evaluations.items():
+        for one in named.values():
+            found.setdefault(one.data_sha256, {})[run] = one
+    return list(found.values())
+
+
+def _tested(evaluations: Mapping[str, Evaluation]) -> list[Block]:
+    """Show all evaluations on the same images."""
+    first = next(iter(evaluations.values()))
+    names = ", ".join(dict.fromkeys(one.name for one in evaluations.values()))
+    one_of, all_of = ("group", "groups") if first.by_context else ("class", "classes")
+    columns: dict[str, list[Cell]] = {
+        "all images": [Number(100 * one.overall) for one in evaluations.values()],
+        f"worst {one_of}": [Number(100 * one.worst_group.accuracy) for one in evaluations.values()],
+        f"mean over {all_of}": [Number(100 * one.average_over_groups) for one in evaluations.values()],
+        f"training mixture of {all_of}": [_in_mixture(one) for one in evaluations.values()],
+        "calibration error": [Number(one.calibration_error, digits=3) for one in evaluations.values()],
+    }
+    columns = {name: cells for name, cells in columns.items() if not all(isinstance(cell, Missing) for cell in cells)}
+    rows = [Row(run, cells) for run, cells in zip(evaluations, zip(*columns.values(), strict=True), strict=True)]
+    caption = f"Accuracies in percent on {first.images} images ({names})"
+    table = Table(caption, "run", list(columns), rows)
+    blocks: list[Block] = [Heading(f"Tested on {names}: {first.images} images"), table]
+    if (plot := _ratio_plot(evaluations)) is not None:
+        blocks.append(plot)
+    shares = {"context": "by_context", "class": "by_class"}
+    tables = [
+        _group_table({run: getattr(one, field) for run, one in evaluations.items()}, what)
+        for what, field in shares.items()
+    ]
+    return [*blocks, *(table for table in tables if table is not None)]
+
+
+def _in_mixture(one: Evaluation) -> Cell:
+    if one.average_in_training_mixture is None:
+        return Missing("some groups are not among these images")
+    return Number(100 * one.average_in_training_mixture)
+
+
+def _overview(runs: Mapping[str, Run], curves: Mapping[str, pd.DataFrame | None]) -> Table:
+    lines = []
+    for name, run in runs.items():
+        given = run.settings.get("training")
+        config: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+        curve = curves[name]
+        epochs = 0 if curve is None else len(curve)
+        may_stop = " at most" if config.get("patience") is not None else ""
+        cells: list[Cell] = [str(config.get(key, "?")) for key in ("backbone", "objective", "seed")]
+        cells.append(f"{epochs} of{may_stop} {config.get('epochs', '?')}")
+        cells.append(_best(curve))
+        lines.append(Row(name, tuple(cells)))
+    columns = ["backbone", "objective", "seed", "epochs", "best validation (%)"]
+    return Table("Trainings", "run", columns, lines)
+
+
+def _best(curve: pd.DataFrame | None) -> Cell:
+    if curve is None or "val_accuracy" not in curve.columns or not len(curve):
+        return Missing("no epoch finished yet" if curve is None else "no validation images")
+    return Number(100 * float(curve["val_accuracy"].max()))
+
+
+def _ratio_plot(evaluations: Mapping[str, Evaluation]) -> Plot | None:
+    lines = [
+        Series(run, list(one.by_ratio), [100 * share for share in one.by_ratio.values()], colour=number)
+        for number, (run, one) in enumerate(evaluations.items())
+        if one.by_ratio
+    ]
+    if not lines:
+        return None
+    falls = {line.name: max(line.y) - min(line.y) for line in lines}
+    steepest = max(falls, key=falls.__getitem__)
+    summary = f"{steepest} varies most across the test ratios, by {falls[steepest]:.1f} points."
+    title = "Accuracy against the dominant ratio of the test set"
+    return Plot(title, summary, "dominant ratio", "accuracy, %", lines)
+
+
+def _group_table(shares: Mapping[str, Mapping[str, float]], what: str) -> Table | None:
+    columns = list(dict.fromkeys(column for one in shares.values() for column in one))
+    if not columns:
+        return None
+    rows = [
+        Row(run, tuple(Number(100 * one[name]) if name in one else Missing("not tested") for name in columns))
+        for run, one in shares.items()
+    ]
+    return Table(f"Accuracy in percent by {what}", "run", columns, rows)

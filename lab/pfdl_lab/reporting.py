@@ -1,0 +1,161 @@
+"""``pfdl report``: one page from any number of run folders, as HTML or as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import NamedTuple
+
+from pfdl._internal.files import write_atomically
+from pfdl._internal.provenance import version_of
+from pfdl._internal.runs import Run, read_run
+from pfdl.report import provenance
+from pfdl.report.blocks import Block, Glance, Page, Section, Text
+from pfdl.report.page import render
+from pfdl_lab.colored_mnist import section as colored_mnist
+from pfdl_lab.contexts import section as contexts
+from pfdl_lab.mmads import readings_section as readings
+from pfdl_lab.mmads import section as mmads
+from pfdl_lab.report import markdown
+from pfdl_lab.report.reading import RESULTS, find_runs
+from pfdl_lab.report.sections import other, training
+from pfdl_lab.study import section as study
+from pfdl_lab.table_ii import section as table_ii
+
+Builder = Callable[[Run, list[str]], Section]
+
+SECTIONS: Mapping[str, Builder] = {
+    one.KIND: one.build for one in (mmads, readings, colored_mnist, contexts, study, table_ii)
+}
+"""From the kind of a run to what makes its section; a builder adds a sentence to its list for what it cannot read."""
+
+TABLE = "table.md"
+
+
+class Written(NamedTuple):
+    """What a page says.
+
+    Attributes:
+        problems: A sentence for everything that could not be read; the page has them, too.
+        findings: For each section that has one, its title and its main finding.
+        glances: For each section that has one, its title and the section in short.
+    """
+
+    problems: list[str]
+    findings: dict[str, str]
+    glances: dict[str, Glance]
+
+
+def write_report(paths: Sequence[Path], output: Path, *, title: str = "pfdl report", preface: str = "") -> Written:
+    """Write one page about the runs in some folders.
+
+    Args:
+        paths: Run folders, and folders that hold run folders.
+        output: The file to write; it is there whole or not at all. A name that ends in ``.md`` gives Markdown: of a
+            page that is there already, everything above the line that begins with ``<!-- All below`` is kept.
+        title: Name of the page.
+        preface: A paragraph before everything else.
+
+    Returns:
+        What could not be read, and what was found.
+
+    Raises:
+        ValueError: If there are no runs at all.
+        OSError: If the page cannot be written.
+    """
+    found = find_runs(paths)
+    if not found.runs:
+        raise ValueError(" ".join(["there is nothing to report.", *found.problems]))
+    problems = list(found.problems)
+    as_markdown = output.suffix == ".md"
+    sections = build_sections(found.runs, problems, with_commands=as_markdown)
+    if as_markdown:
+        command = f"pfdl report {' '.join(map(str, paths))} -o {output}"
+        write_below_mark(sections[:-1], output, command, problems)  # the last says how the runs were made
+    else:
+        now = datetime.now(timezone.utc)
+        made = f"Made by pfdl {version_of('pfdl')} on {now:%d %B %Y, %H:%M} UTC."
+        introduction = [*([Text(preface)] if preface else []), *_introduction(found.runs, problems)]
+        page = Page(title, introduction, sections, f"{made} This file needs nothing from the network.")
+        write_atomically(output, render(page))
+    return Written(
+        problems,
+        findings={section.title: section.finding for section in sections if section.finding},
+        glances={section.title: section.glance for section in sections if section.glance},
+    )
+
+
+def write_below_mark(sections: Sequence[Section], page: Path, command: str, problems: Sequence[str] = ()) -> None:
+    """Replace everything below the mark of a Markdown page by sections; their pictures go beside it.
+
+    Args:
+        sections: What to show.
+        page: The file; made if missing.
+        command: What a reader types to do the same.
+        problems: Sentences on what could not be read.
+    """
+    shown = markdown.render(sections, level=2, prefix=f"{page.stem}-")
+    warnings = "".join(f"> {problem}\n\n" for problem in dict.fromkeys(problems))
+    before = page.read_text(encoding="utf-8") if page.exists() else ""
+    text = markdown.replace_tables(before, warnings + shown.text, command)
+    markdown.Markdown(text.lstrip(), shown.pictures).write(page)
+
+
+def write_tables(folder: Path) -> list[Path]:
+    """Write the tables and plots of a run into its folder, as Markdown with pictures.
+
+    Args:
+        folder: The run folder.
+
+    Returns:
+        The results, the tables and the pictures.
+    """
+    run, problems = read_run(folder), list[str]()
+    section = _with_command(_build(run, problems), run)
+    blocks = [*(Text(problem, "warning") for problem in problems), *section.blocks]
+    shown = markdown.render([replace(section, blocks=blocks)])
+    return [folder / RESULTS, *shown.write(folder / TABLE)]
+
+
+def build_sections(runs: Sequence[Run], problems: list[str], *, with_commands: bool = False) -> list[Section]:
+    """Build a section for each run of an experiment, one for all trainings, and one that says how they were made."""
+    experiments = [run for run in runs if run.kind != training.KIND]
+    trainings = [run for run in runs if run.kind == training.KIND]
+    sections = [_named(_build(run, problems), run, experiments) for run in experiments]
+    if with_commands:
+        sections = [_with_command(section, run) for section, run in zip(sections, experiments, strict=True)]
+    if trainings:
+        sections.append(training.build(trainings, problems))
+    return [*sections, provenance.build(runs)]
+
+
+def _build(run: Run, problems: list[str]) -> Section:
+    try:
+        return SECTIONS.get(run.kind, other.build)(run, problems)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # Settings are whatever the file says; one run that says nonsense must not cost the page of all others.
+        problems.append(f"{run.folder} does not hold what a run of the kind {run.kind!r} should ({error!r}).")
+        return Section(f"{run.folder} ({run.kind})", [Text("This run could not be shown.", "warning")])
+
+
+def _named(section: Section, run: Run, runs: Sequence[Run]) -> Section:
+    """Let the heading say which run it is, where several are of one kind."""
+    if sum(other_run.kind == run.kind for other_run in runs) == 1 or run.kind not in SECTIONS:
+        return section
+    return replace(section, title=f"{section.title}: {run.folder.resolve().name}")
+
+
+def _with_command(section: Section, run: Run) -> Section:
+    command = run.settings.get("command")
+    return replace(section, blocks=[*([Text(f"`{command}`")] if command else []), *section.blocks])
+
+
+def _introduction(runs: Sequence[Run], problems: Sequence[str]) -> list[Block]:
+    many = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
+    text = (
+        f"Results of {many}. A dash stands for what was not run or not printed; ± is a standard error unless stated "
+        "otherwise."
+    )
+    return [Text(text), *(Text(problem, "warning") for problem in dict.fromkeys(problems))]

@@ -1,0 +1,180 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from pfdl._internal.devices import resolve_device
+from pfdl.data.digits import bundled_digits
+from pfdl_lab.colored_mnist import run as colored_mnist
+from pfdl_lab.colored_mnist.data import StackedColoredMNIST, store_contexts
+from pfdl_lab.colored_mnist.rows import CANDIDATES, DEFAULT_ROWS, PENALTY, ROWS, RUNNABLE
+from pfdl_lab.colored_mnist.run import QUICK, ColoredMNISTConfig, run, run_row, run_task, tasks
+from pfdl_lab.colored_mnist.selection import WORST_GROUP
+
+TINY = ColoredMNISTConfig(restarts=2, max_train=40, max_hidden=4, feature_rows=8, decomposition_width=4)
+
+
+def with_steps(rows, steps):
+    return {key: replace(row, config=replace(row.config, steps=steps)) for key, row in rows.items()}
+
+
+@pytest.fixture
+def short_rows(monkeypatch):
+    monkeypatch.delenv("PFDL_MNIST", raising=False)
+    monkeypatch.setattr(colored_mnist, "ROWS", with_steps(ROWS, 3))
+    colored_mnist.stacked_environments.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def data():
+    return stacked(TINY)
+
+
+def stacked(config, contexts=None):
+    return StackedColoredMNIST(bundled_digits(), config.seeds, config.max_train, "cpu", contexts)
+
+
+def tiny(key, steps, width=4):
+    row = with_steps(ROWS, steps)[key]
+    settings = dict(row.settings)
+    if PENALTY in settings:
+        settings[PENALTY] = {**settings[PENALTY], "hidden": 4}
+    return replace(row, config=replace(row.config, hidden=width), settings=settings)
+
+
+def test_every_row_is_trained_and_kept(short_rows, tmp_path):
+    results = run(replace(TINY, rows=RUNNABLE), tmp_path, folder=None)
+    assert results["row"].unique().tolist() == list(RUNNABLE)
+    assert (results.groupby("row")["restart"].apply(list).map(tuple) == (0, 1)).all()
+    assert (results["step"] == 2).all()
+    assert (tmp_path / "environments.png").read_bytes().startswith(b"\x89PNG")
+    accuracies = results.filter(like="accuracy")
+    assert accuracies.columns.tolist() == [
+        "train_accuracy",
+        "test_accuracy",
+        "held_out_accuracy_0.2",
+        "held_out_accuracy_0.1",
+    ]
+    assert accuracies.stack().between(0, 100).all()
+    assert len(list((tmp_path / "cells").glob("*.json"))) == len(RUNNABLE)
+
+
+def test_a_killed_run_goes_on_with_what_is_missing_and_ends_the_same(short_rows, tmp_path, monkeypatch):
+    whole = run(TINY, tmp_path / "whole", folder=None)
+    trained = []
+    original = colored_mnist.run_row
+
+    def killed(row, *arguments):
+        if len(trained) == 4:
+            raise KeyboardInterrupt
+        trained.append(row.key)
+        return original(row, *arguments)
+
+    monkeypatch.setattr(colored_mnist, "run_row", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run(TINY, tmp_path / "killed", folder=None)
+    resumed = []
+    monkeypatch.setattr(colored_mnist, "run_row", lambda row, *rest: resumed.append(row.key) or original(row, *rest))
+    results = run(TINY, tmp_path / "killed", folder=None)
+    assert sorted(trained + resumed) == sorted(DEFAULT_ROWS)
+    assert results.equals(whole)
+
+
+def test_results_of_other_digits_or_another_size_are_not_mixed_up(short_rows):
+    first = tasks(bundled_digits(), TINY)[0]
+    assert first not in tasks(bundled_digits(), replace(TINY, seed=1))
+    assert first not in tasks(replace(bundled_digits(), name="MNIST"), TINY)
+    with pytest.raises(ValueError, match="the task is for MNIST but without a folder gives scikit-learn's digits"):
+        run_task(**{**first, "digits": "MNIST"}, folder=None, device="cpu")
+
+
+@pytest.mark.parametrize("key", ["irm-pfdl-30", "irm-pfdl-1", "irm-pfdl-sgd", "irm-pfdl-indexed-30"])
+def test_restarts_are_paired_with_and_without_pfdl(data, key):
+    """Before any update both stand at the same weights and see the same rows; after some they differ."""
+    assert run_row(tiny(key, 1), data, TINY) == run_row(tiny("irm", 1), data, TINY)
+    assert run_row(tiny(key, 6), data, TINY) != run_row(tiny("irm", 6), data, TINY)
+
+
+def test_the_grayscale_oracle_sees_no_colour(data):
+    swapped = stacked(TINY)
+    swapped.test = (data.test[0].flip(2), data.test[1])
+    assert torch.equal(swapped.test[0][:, :, 0], data.test[0][:, :, 1])
+    assert run_row(tiny("grayscale", 5), data, TINY) == run_row(tiny("grayscale", 5), swapped, TINY)
+    assert run_row(tiny("erm", 5), data, TINY) != run_row(tiny("erm", 5), swapped, TINY)
+
+
+def test_erm_falls_for_the_colour_and_the_oracle_cannot():
+    """Colour is right for 85 % of the training rows and wrong for 90 % of the test rows."""
+    config = ColoredMNISTConfig(restarts=1, max_train=600)
+    data = stacked(config)
+    (erm,) = run_row(tiny("erm", 81, width=16), data, config)
+    (oracle,) = run_row(tiny("grayscale", 41, width=16), data, config)
+    assert erm["test_accuracy"] < 50 < erm["train_accuracy"]
+    assert erm["held_out_accuracy_0.1"] > erm["test_accuracy"]
+    assert oracle["test_accuracy"] > 50
+
+
+def test_a_quick_run_is_narrower_and_shorter_of_rows():
+    scaled = [colored_mnist._scaled(row, QUICK) for row in ROWS.values()]
+    assert {row.config.hidden for row in scaled} == {QUICK.max_hidden}
+    assert {row.settings[PENALTY]["hidden"] for row in scaled if PENALTY in row.settings} == {QUICK.decomposition_width}
+    assert {row.config.steps for row in scaled} == {101, 501}
+    assert colored_mnist._scaled(ROWS["irm"], ColoredMNISTConfig()).config.hidden == 390
+
+
+def test_only_the_weight_changes_between_the_rows_that_a_weight_is_chosen_from():
+    for _, rows in list(CANDIDATES.values())[:2]:
+        settings = [{**row.settings[PENALTY], "weight": None} for row in rows]
+        assert settings == [{"weight": None}] * len(rows)  # the paper's g and penalty, which are the defaults
+    assert not any("sharing" in ROWS[key].settings.get(PENALTY, {}) for key in DEFAULT_ROWS)
+    assert ROWS["irm-lr-0.001"].config == replace(ROWS["irm"].config, lr=0.001)
+    assert ROWS["irm-pfdl-lr-0.001"].config.lr == 0.001
+
+
+def test_rows_without_labels_never_see_an_environment(tmp_path):
+    """The result does not change when the environments are swapped, and the test images play no part in choosing."""
+    config = replace(TINY, max_train=400)
+    store_contexts(bundled_digits(), config.seeds, config.max_train, tmp_path, n_jobs=1)
+    data = stacked(config, tmp_path)
+    row = tiny("balance-inferred-l2-0.0011", 42)
+    lines = run_row(row, data, config)
+    assert sorted({line["step"] for line in lines}) == [20, 40, 41]
+    assert all(
+        0 <= line[WORST_GROUP] <= min(line["held_out_accuracy_0.2"], line["held_out_accuracy_0.1"]) + 50
+        for line in lines
+    )
+    blank = stacked(config, tmp_path)
+    blank.test = (torch.zeros_like(blank.test[0]), blank.test[1])
+    assert [line[WORST_GROUP] for line in run_row(row, blank, config)] == [line[WORST_GROUP] for line in lines]
+
+
+def test_inferred_contexts_are_the_colours_and_are_inferred_once(tmp_path):
+    config = replace(TINY, restarts=1, max_train=600)
+    store_contexts(bundled_digits(), config.seeds, config.max_train, tmp_path)
+    (stored,) = tmp_path.iterdir()
+    written = stored.stat().st_mtime_ns
+    store_contexts(bundled_digits(), config.seeds, config.max_train, tmp_path)
+    assert stored.stat().st_mtime_ns == written
+    data = stacked(config, tmp_path)
+    images = torch.cat([images for images, _ in data.train], dim=1)
+    colours = (images[0, :, 1].sum(1) > 0).long()
+    agreement = (data.contexts.train[0] == colours).double().mean()
+    assert max(agreement, 1 - agreement) > 0.95
+    assert data.contexts.held_out.shape == (1, sum(labels.shape[1] for _, labels in data.held_out))
+
+
+def test_a_row_that_needs_contexts_is_refused_without_them(data):
+    with pytest.raises(ValueError, match="needs inferred contexts"):
+        run_row(tiny("groupdro-inferred-l2-0.0011", 2), data, TINY)
+
+
+def test_the_device_is_found_or_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert resolve_device("auto") == resolve_device("cpu") == "cpu"
+    with pytest.raises(ValueError, match="the device 'cuda' is not available"):
+        resolve_device("cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert resolve_device("auto") == "cuda"
+    assert resolve_device("cuda:1") == "cuda:1"
+    with pytest.raises(ValueError, match="the device 'abacus' is not available"):
+        resolve_device("abacus")

@@ -1,0 +1,104 @@
+import json
+
+import pytest
+
+from pfdl._internal.runs import read_run
+from pfdl_lab.report.reading import find_runs, read_metrics, read_results
+
+from .made_up import make_all, make_contexts, make_training, mmads_rows, write_config
+
+
+def test_finds_runs_in_folders_of_folders_once_each_and_none_within_runs(tmp_path):
+    make_all(tmp_path / "deep" / "er")
+    found = find_runs([tmp_path, tmp_path / "deep" / "er" / "mmads"])
+    assert [run.folder.name for run in found.runs] == ["colored", "contexts", "mmads", "trained-erm", "trained-pfdl"]
+    assert found.problems == []
+
+
+def test_a_loop_of_links_ends(tmp_path):
+    make_training(tmp_path / "run")
+    (tmp_path / "loop").symlink_to(tmp_path)
+    assert len(find_runs([tmp_path]).runs) == 1
+
+
+def test_what_cannot_be_read_is_named(tmp_path):
+    make_training(tmp_path / "good")
+    write_config(tmp_path / "newer", "training", {})
+    newer = json.loads((tmp_path / "newer" / "config.json").read_text())
+    (tmp_path / "newer" / "config.json").write_text(json.dumps({**newer, "format": "pfdl-run-99"}))
+    (tmp_path / "torn").mkdir()
+    (tmp_path / "torn" / "config.json").write_text('{"format": "pfdl-r')
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("")
+    found = find_runs([tmp_path, tmp_path / "empty", tmp_path / "file", tmp_path / "nowhere"])
+    assert [run.folder.name for run in found.runs] == ["good"]
+    for words in ("pfdl-run-99", "torn", "empty holds no run", "file is not a folder", "nowhere is not a folder"):
+        assert sum(words in problem for problem in found.problems) == 1
+
+
+def read(run, problems):
+    names, numbers = ["setting", "method", "metric"], ["n", "p", "r", "seed"]
+    return read_results(run, names, [*numbers, "value"], [*names, *numbers], problems)
+
+
+def test_finished_tasks_fill_what_results_do_not_have_yet(tmp_path):
+    run = read_run(write_config(tmp_path, "mmads", {}))
+    problems = []
+    assert len(read(run, problems)) == 0
+    (tmp_path / "tasks").mkdir()
+    for seed in (0, 1):
+        task, rows = mmads_rows(seed=seed)
+        (tmp_path / "tasks" / f"{seed}.json").write_text(json.dumps({"task": task, "rows": rows}))
+    both = read(run, problems)
+    assert set(both["seed"]) == {0, 1}
+    both[both["seed"] == 0].assign(value=7.0).to_csv(tmp_path / "results.csv", index=False)
+    joined = read(run, problems)
+    assert len(joined) == len(both)
+    assert set(joined.loc[joined["seed"] == 0, "value"]) == {7.0}  # results.csv goes before the tasks
+    assert problems == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff\xfe\x00",
+        b"setting,method\na,b\n",
+        b"setting,n,p,r,method,seed,metric,value\na,1,1,1,b,0,c,not a number\n",
+    ],
+    ids=["empty", "bytes", "columns", "words"],
+)
+def test_damaged_results_are_named_and_left_out(tmp_path, content):
+    run = read_run(write_config(tmp_path, "mmads", {}))
+    (tmp_path / "results.csv").write_bytes(content)
+    (tmp_path / "tasks").mkdir()
+    task, rows = mmads_rows()
+    (tmp_path / "tasks" / "good.json").write_text(json.dumps({"task": task, "rows": rows}))
+    for number, torn in enumerate(("[]", '{"task": {}}', '{"task": {}, "rows": [1]}', "{")):
+        (tmp_path / "tasks" / f"torn-{number}.json").write_text(torn)
+    problems = []
+    assert len(read(run, problems)) == len(rows)
+    assert sum("results.csv was left out" in problem for problem in problems) == 1
+    assert sum("torn-" in problem for problem in problems) == 4
+
+
+def test_damaged_curves_are_named_and_left_out(tmp_path):
+    run = read_run(make_training(tmp_path))
+    problems = []
+    assert len(read_metrics(run, problems)) == 3
+    assert problems == []
+    for curves in ("epoch,x\n0,<script>\n", "x\n1\n", ""):
+        (tmp_path / "metrics.csv").write_text(curves)
+        assert read_metrics(run, problems) is None
+    assert len(problems) == 3
+
+
+def test_nothing_yet_is_no_problem(tmp_path):
+    run = read_run(write_config(tmp_path, "training", {}))
+    problems = []
+    assert read_metrics(run, problems) is None
+    assert problems == []
+
+
+def test_runs_within_a_run_are_its_own(tmp_path):
+    assert [run.kind for run in find_runs([make_contexts(tmp_path / "c")]).runs] == ["contexts"]

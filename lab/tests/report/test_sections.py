@@ -1,0 +1,294 @@
+import json
+
+import pandas as pd
+import pytest
+
+from pfdl._internal.runs import read_run
+from pfdl.report import provenance
+from pfdl.report.blocks import Facts, SideBySide, Text
+from pfdl.report.plots import Plot
+from pfdl.report.tables import Missing, Number, Table
+from pfdl_lab.colored_mnist import section as colored_mnist
+from pfdl_lab.colored_mnist.run import ROWS as COLORED_ROWS
+from pfdl_lab.contexts import section as contexts
+from pfdl_lab.mmads import section as mmads
+from pfdl_lab.report.sections import other, training
+from pfdl_lab.study import section as study
+
+from .made_up import (
+    make_colored,
+    make_contexts,
+    make_mmads,
+    make_study,
+    make_training,
+    mmads_rows,
+    write_config,
+)
+
+
+def build(section, folder):
+    problems = []
+    built = section.build(read_run(folder), problems)
+    assert problems == []
+    return built
+
+
+def tables_of(section):
+    return {block.caption: block for block in section.blocks if isinstance(block, Table)}
+
+
+def plots_of(section):
+    blocks = [inner for block in section.blocks for inner in getattr(block, "blocks", [block])]
+    return {block.title: block for block in blocks if isinstance(block, Plot)}
+
+
+def row_of(table, header, skip=0):
+    return [row for row in table.rows if row.header == header][skip].cells
+
+
+def warnings_of(section):
+    return [block.text for block in section.blocks if isinstance(block, Text) and block.tone == "warning"]
+
+
+def test_a_study_compares_with_plain_training_where_it_is_hardest(tmp_path):
+    section = build(study, make_study(tmp_path))
+    table = tables_of(section)["Accuracy in percent, pets"]
+    assert table.columns[:5] == ["seeds", "1:5", "1:5, difference", "5:1", "5:1, difference"]
+    ours = dict(zip(table.columns, row_of(table, "PFDL"), strict=True))
+    assert (ours["1:5"].value, ours["1:5, difference"].value) == pytest.approx((43.25, 3.25))
+    assert ours["effective sample size"] == Missing("no weighting")
+    assert row_of(table, "ERM")[2] == Missing("compared with")
+    (line,) = plots_of(section)[
+        "Difference to plain training at 1:5, where contexts shift most, with standard errors"
+    ].series
+    assert (list(line.x), list(line.y)) == (["PFDL"], pytest.approx([3.25]))
+    assert section.finding == (
+        "pets: Different from plain training beyond chance (95 % confidence over 1 comparison): PFDL (+3.2 ± 0.1). "
+        "digits: All methods equal plain training within noise (95 % confidence over 1 comparison)."
+    )  # a row without its partner is no comparison
+    (tmp_path / "results.csv").write_text("dataset,row,seed,test,value\n")
+    assert warnings_of(build(study, tmp_path)) == ["No finished results yet."]
+
+
+def test_mmads_stands_beside_the_paper_without_columns_for_what_was_not_run(tmp_path):
+    section = build(mmads, make_mmads(tmp_path))
+    errors = tables_of(section)["AE, S ⊥ V (independent)"]
+    ours = dict(zip(errors.columns, row_of(errors, "OLS"), strict=True))
+    paper = dict(zip(errors.columns, errors.rows[1].cells, strict=True))
+    assert (errors.rows[1].header, errors.rows[1].quiet) == ("in the paper", True)
+    assert ours["n=2000 p=20 r=1.7"].value == pytest.approx(0.81)  # 0.8, and a hundredth for each of seeds 0, 1, 2
+    assert list(ours) == ["n=1000 p=10 r=1.7", "n=2000 p=20 r=1.7"]  # what was not run has no column
+    assert paper["n=1000 p=10 r=1.7"] == Number(0.604, digits=3)
+    headers = [row.header for row in errors.rows]
+    assert headers[headers.index("PFDL") + 1] == "in the paper"
+    assert headers[headers.index("Screened OLS") + 1] == "Screened OLS + auxiliary"  # ours is not the paper's
+    hidden = tables_of(section)["β_S error, S ⊥ V (independent)"]
+    assert row_of(hidden, "in the paper", 4)[1] == Number(0.455, digits=3)  # commented out in the paper's source
+    assert warnings_of(section) == []
+    assert "Screened OLS is better than OLS by 0.410 of RMSE everywhere (3 seeds" in section.finding
+
+
+def test_mmads_answers_whether_more_rows_change_anything(tmp_path):
+    results = []
+    for cell, shift in ((mmads.FEW, 0.0), (mmads.MANY, -0.02)):
+        for seed in range(3):
+            task, rows = mmads_rows(cell=cell, seed=seed)
+            results += [{**task, **row, "value": row["value"] + shift} for row in rows]
+    write_config(tmp_path, "mmads", {})
+    pd.DataFrame(results).to_csv(tmp_path / "results.csv", index=False)
+    tables = tables_of(build(mmads, tmp_path))
+    table = next(table for caption, table in tables.items() if caption.startswith("Stable when n changes?"))
+    assert row_of(table, "OLS")[2] == Number(pytest.approx(-0.02), pytest.approx(0.0), 3, signed=True)
+    assert table.rows[1].cells[2].value == pytest.approx(0.587 - 0.604)
+
+
+def test_mmads_draws_errors_by_environment_and_tells_kept_from_dropped_columns(tmp_path):
+    section = build(mmads, make_mmads(tmp_path))
+    line = {one.name: one for one in plots_of(section)["RMSE against r_test, S ⊥ V (independent)"].series}
+    assert line["Screened OLS"].y == pytest.approx([0.4] * 10)
+    assert "Ridge" in line
+    assert line["OLS"].x[0] == "-3"
+    assert line["OLS"].y[0] > line["OLS"].y[-1]
+    kept = next(table for caption, table in tables_of(section).items() if caption.startswith("Kept and dropped"))
+    stable, unstable, dropped, sometimes = row_of(kept, "Screened OLS")
+    assert (stable.value, unstable.value, sometimes) == (10.0, 0.0, "none")
+    assert dropped == "V1, V2, V3, V4, V5, V6, V7, V8, V9, V10"
+    assert row_of(kept, "OLS")[2] == "none"
+
+
+def test_an_unfinished_mmads_shows_the_tasks_that_are_done(tmp_path):
+    write_config(tmp_path, "mmads", {"cells": [[2000, 20, 1.7]], "settings": ["independent"], "seeds": 4})
+    (tmp_path / "tasks").mkdir()
+    task, rows = mmads_rows()
+    (tmp_path / "tasks" / "a.json").write_text(json.dumps({"task": task, "rows": rows}))
+    section = build(mmads, tmp_path)
+    assert warnings_of(section) == ["Unfinished: 1 of 4 tasks are done."]
+    assert row_of(tables_of(section)["AE, S ⊥ V (independent)"], "OLS")[0].printed == "0.800"
+    assert "which says nothing about chance" in section.finding
+
+
+def test_contexts_stand_beside_the_paper_and_judge_by_pairs(tmp_path):
+    make_contexts(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["settings"]["rows"] += ["cn", "dwr"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    section = build(contexts, tmp_path)
+    table = tables_of(section)["Accuracy in percent by dominant ratio"]
+    assert table.columns[0] == "1:5"
+    assert row_of(table, "ResNet (ERM)")[0] == Number(31.0, pytest.approx(1 / 3**0.5), 1)
+    assert row_of(table, "CN (ERM)") == (*(Missing("not run"),) * 9, Missing("no weighting"))
+    assert row_of(table, "ResNet, DWR")[-1] == Missing("not recorded")
+    beside = table.rows[[row.header for row in table.rows].index("CN (ERM)") + 1]
+    assert (beside.header, beside.cells[0].value) == ("in the paper, on NICO", 37.17)
+    assert beside.cells[1] == Missing("not in the paper")
+    differences = next(one for caption, one in tables_of(section).items() if caption.startswith("Differences"))
+    assert [row.cells[0].value for row in differences.rows] == [pytest.approx(1.1)]
+    assert "falls from 49.0 % at 5:1, as in training, to 31.0 % at 1:5" in section.finding
+    assert "better than plain training of the same network by 1.1 points everywhere (3 seeds" in section.finding
+
+
+def test_contexts_show_whether_a_weighting_acted(tmp_path):
+    folder = make_contexts(tmp_path, rows=("resnet", "dwr", "balance"), seeds=1)
+    for row, size in (("dwr", 0.99995), ("balance", 0.7)):
+        curve = folder / "runs" / row / "seed-0-0123abcd" / "metrics.csv"
+        pd.read_csv(curve).assign(effective_sample_size=size).to_csv(curve, index=False)
+    table = tables_of(build(contexts, folder))["Accuracy in percent by dominant ratio"]
+    assert row_of(table, "ResNet, DWR")[-1] == "1.0000, did not act"
+    assert row_of(table, "ResNet, balance of inferred contexts")[-1] == Number(0.7, digits=2)
+
+
+def test_contexts_can_be_read_from_a_summary(tmp_path):
+    whole = build(contexts, make_contexts(tmp_path))
+    results = pd.read_csv(tmp_path / "results.csv")
+    lines = [{"row": row, "test": test, **line._asdict()} for (row, test), line in contexts.summarise(results).items()]
+    pd.DataFrame(lines).to_csv(tmp_path / "summary.csv", index=False)
+    (tmp_path / "results.csv").unlink()
+    section = build(contexts, tmp_path)
+    assert section.finding == whole.finding
+    assert [table.csv for table in tables_of(section).values()] == [table.csv for table in tables_of(whole).values()]
+
+
+def test_contexts_say_so_where_pfdl_does_not_win(tmp_path):
+    finding = build(contexts, make_contexts(tmp_path, gain=-0.1)).finding
+    assert "ResNet, PFDL and plain training of the same network are equal within noise" in finding
+
+
+def test_contexts_have_curves_of_their_trainings_finished_or_not(tmp_path):
+    section = build(contexts, make_contexts(tmp_path, seeds=1, planned_seeds=2))
+    assert warnings_of(section) == ["Unfinished: 2 of 4 trainings are done."]
+    curves = plots_of(section)
+    assert curves["Validation accuracy"].series[0].y == [20.0, 30.0, 25.0]
+    assert [one.name for one in curves["L_g, the loss of the network g"].series] == [
+        one.name for one in curves["Validation accuracy"].series[1:]
+    ]
+    (tmp_path / "results.csv").unlink()
+    section = build(contexts, tmp_path)
+    assert warnings_of(section) == ["Unfinished: 0 of 4 trainings are done; 2 more have begun."]
+    assert "Accuracy in percent by dominant ratio" not in tables_of(section)
+    assert any(isinstance(block, SideBySide) for block in section.blocks)
+
+
+def test_colored_digits_stand_beside_published_figures(tmp_path):
+    make_colored(tmp_path, planned=("vrex",))
+    section = build(colored_mnist, tmp_path)
+    table = tables_of(section)["Accuracy in percent, mean ± standard deviation over restarts"]
+    erm = dict(zip(table.columns, row_of(table, "ERM"), strict=True))
+    assert erm["test"] == Number(20.5, 0.5, 2)
+    assert erm["published test"] == "17.07 ± 0.67"
+    assert row_of(table, "V-REx")[1] == Missing("not run")
+    assert "standard deviation" in table.csv
+    assert warnings_of(section) == ["Unfinished: 4 of 5 rows of the table are done."]
+    assert "ERM falls from 90.5 % in training to 20.5 %" in section.finding
+    differences = tables_of(section)["Differences over paired restarts, in points of accuracy"]
+    assert differences.rows[1].header == "ERM+PFDL − ERM"
+    assert [cell.value for cell in differences.rows[1].cells[1:]] == [-2.0, 20.0]
+
+
+def test_all_candidates_give_a_choice_and_a_plot_of_the_weight(tmp_path):
+    section = build(colored_mnist, make_colored(tmp_path, rows=tuple(COLORED_ROWS)))
+    table = tables_of(section)["Accuracy in percent, mean ± standard deviation over restarts"]
+    assert "IRM+PFDL, chosen on training environments" in [row.header for row in table.rows]
+    plot = plots_of(section)["Accuracy against PFDL's weight"]
+    assert plot.series[0].x == [1.0, 10.0, 30.0, 100.0, 300.0]
+    assert plot.log_x
+
+
+def test_colored_digits_that_have_not_finished_a_row(tmp_path):
+    write_config(tmp_path, "colored-mnist", {"digits": "MNIST", "restarts": 10, "rows": None})
+    section = build(colored_mnist, tmp_path)
+    assert warnings_of(section) == [f"Unfinished: 0 of {len(COLORED_ROWS)} rows of the table are done."]
+    assert section.finding == ""
+
+
+def test_trainings_are_compared_in_one_section(tmp_path):
+    folders = [
+        make_training(tmp_path / "a" / "same"),
+        make_training(tmp_path / "b" / "same", objective="erm", epochs=1, evaluated=False),
+        write_config(tmp_path / "fresh", "training", {"training": {"backbone": "cn", "epochs": 9, "patience": 2}}),
+    ]
+    problems = []
+    section = training.build([read_run(folder) for folder in folders], problems)
+    overview = tables_of(section)["Trainings"]
+    assert [row.header for row in overview.rows] == ["a/same", "b/same", "fresh"]
+    cells = [dict(zip(overview.columns, row.cells, strict=True)) for row in overview.rows]
+    assert cells[0]["best validation (%)"] == Number(30.0)
+    assert cells[1]["epochs"] == "1 of 3"
+    assert (cells[2]["epochs"], cells[2]["best validation (%)"]) == ("0 of at most 9", Missing("no epoch finished yet"))
+    tested = tables_of(section)["Accuracies in percent on 80 images (test)"]
+    assert [(row.header, row.cells[:2]) for row in tested.rows] == [("a/same", (Number(45.0), Number(10.0)))]
+    assert tested.columns == ["all images", "worst group", "mean over groups", "calibration error"]  # what is known
+    assert len(tables_of(section)["Accuracy in percent by context"].rows) == 1
+    assert plots_of(section)["R² of g: how much of each feature the others predict"].series[0].y == [0.1, 0.2, 0.3]
+    assert problems == []
+
+
+def test_evaluations_on_different_images_stand_in_different_tables(tmp_path):
+    folders = [make_training(tmp_path / name, images=images) for name, images in (("a", "x"), ("b", "y"), ("c", "x"))]
+    section = training.build([read_run(folder) for folder in folders], [])
+    tested = [block for block in section.blocks if isinstance(block, Table) and "on 80 images" in block.caption]
+    assert [[row.header for row in table.rows] for table in tested] == [["a", "c"], ["b"]]
+
+
+def test_a_kind_without_a_section_shows_its_results_as_they_stand(tmp_path):
+    run = read_run(write_config(tmp_path, "something-new", {}))
+    assert warnings_of(other.build(run, [])) == ["No finished results yet."]
+    (tmp_path / "results.csv").write_text("name,value\n" + "<b>,1\n" * 300)
+    section = other.build(run, [])
+    (table,) = tables_of(section).values()
+    assert (len(table.rows), table.rows[0].header, table.rows[0].cells) == (other.MAX_ROWS, "<b>", ("1",))
+    assert section.blocks[-1].text.startswith("The first 200 lines")
+
+
+def test_how_a_run_was_made(tmp_path):
+    section = provenance.build([read_run(make_colored(tmp_path))])
+    facts = dict(next(block for block in section.blocks if isinstance(block, Facts)).facts)
+    assert facts["seeds"] == "4 to 5"
+    assert (facts["git revision"], facts["GPU"], facts["CPU"], facts["command"]) == (
+        "0123456789abcdef",
+        "none",
+        "A fast one",
+        "not recorded",
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "seeds"),
+    [({"training": {"seed": 7}}, "7"), ({"seeds": 1}, "0"), ({"seeds": 3}, "0 to 2"), ({}, "not recorded")],
+)
+def test_seeds_however_a_run_calls_them(tmp_path, settings, seeds):
+    section = provenance.build([read_run(write_config(tmp_path, "x", settings))])
+    assert dict(section.blocks[2].facts)["seeds"] == seeds
+
+
+def test_trainings_say_what_contexts_were_inferred_and_why(tmp_path):
+    for name in ("plain", "balanced", "torn"):
+        make_training(tmp_path / name)
+    (tmp_path / "balanced" / "contexts.json").write_text(json.dumps({"sentence": "Found 2 contexts, because."}))
+    (tmp_path / "torn" / "contexts.json").write_text("[]")
+    problems = []
+    section = training.build([read_run(tmp_path / name) for name in ("plain", "balanced", "torn")], problems)
+    texts = [block.text for block in section.flat() if isinstance(block, Text)]
+    assert "Contexts of balanced. Found 2 contexts, because." in texts
+    assert not any("Contexts of plain" in text for text in texts)
+    assert [problem for problem in problems if "torn/contexts.json was left out" in problem] == problems
+    assert len(problems) == 1

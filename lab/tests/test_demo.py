@@ -1,0 +1,82 @@
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+from pfdl._internal.runs import read_run
+from pfdl.cli.main import app
+from pfdl_lab import demo
+
+TINY = demo.Sizes(
+    tables=replace(demo.TABLES, seeds=2, num_test=100),
+    digits=replace(demo.DIGITS, restarts=1, max_train=200, max_hidden=4),
+    images=replace(demo.IMAGES, resnet="mlp", per_cell=13, epochs=1, seeds=1, image_size=8),
+    n_jobs=1,
+)
+METHODS = {name: demo.mmads.METHODS[name] for name in ("OLS", "Screened OLS", "OLS on S (oracle)")}
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """The same code on little data, in this process, with short trainings and without the slowest methods of MMADS."""
+    monkeypatch.setattr(demo, "Sizes", lambda: TINY)
+    quick = {"PFDL": METHODS["OLS"], "DWR": METHODS["OLS"]}  # what they find is tested elsewhere
+    monkeypatch.setattr(demo.mmads, "METHODS", {**METHODS, **quick})
+    short = {key: replace(row, config=replace(row.config, steps=41)) for key, row in demo.colored_mnist.ROWS.items()}
+    monkeypatch.setattr(demo.colored_mnist, "ROWS", short)
+
+
+def when_written(folder):
+    return {path: path.stat().st_mtime_ns for path in folder.glob("*/*/*.json")}
+
+
+def test_a_demonstration_that_is_stopped_goes_on_and_ends_with_a_page(tiny, monkeypatch, tmp_path):
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(demo.contexts, "run", interrupted)
+        stopped = CliRunner().invoke(app, ["demo", "-o", str(tmp_path)])
+    assert stopped.exit_code == 130
+    assert "the same command resumes from there" in stopped.stderr
+    assert not (tmp_path / "report.html").exists()
+    done = when_written(tmp_path)
+    assert len(done) == 2 + 6  # two tables and the rows of digits
+
+    ended = CliRunner().invoke(app, ["demo", "-o", str(tmp_path)])
+    assert ended.exit_code == 0, ended.output
+    assert ended.stdout.splitlines()[-1] == str(tmp_path / "report.html")
+    assert {path: when_written(tmp_path)[path] for path in done} == done  # not done again
+    printed = " ".join(ended.stdout.split())
+    for title in (
+        "Tables under biased selection (MMADS)",
+        "Colored digits (Colored-MNIST)",
+        "Images under context shift",
+    ):
+        assert title in printed
+    assert "Least squares gives them coefficients of" in printed
+    assert "ERM learns the colour" in printed
+    assert "Mlp network (ERM) falls from" in printed
+    kinds = {folder.name: read_run(folder).kind for folder in tmp_path.iterdir() if folder.is_dir()}
+    assert kinds == {"mmads": "mmads", "colored-digits": "colored-mnist", "contexts": "contexts"}
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    # One seed tells nothing, and the page says so.
+    assert "Mlp network, PFDL and plain training of the same network have one repetition in common" in page
+    assert page.index("Coefficients that should be 0") < page.index("Test digits that ERM gets wrong")
+    assert page.index("Accuracy against the shift of the backgrounds") < page.index("<table>")  # pictures first
+    assert "Unfinished" not in page
+
+
+def test_a_folder_that_holds_another_run_is_left_alone(tiny, tmp_path):
+    (tmp_path / "mmads").mkdir()
+    (tmp_path / "mmads" / "mine.txt").write_text("mine")
+    result = CliRunner().invoke(app, ["demo", "-o", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "has files in it but no run of pfdl" in result.stderr
+    assert [path.name for path in (tmp_path / "mmads").iterdir()] == ["mine.txt"]
+
+
+def test_the_usual_size_compares_plain_training_and_pfdl_on_paired_seeds():
+    assert demo.Sizes().images.rows == ("resnet", "pfdl")
+    assert demo.Sizes().images.seeds > 1
+    assert {"erm", "irm"} < set(demo.Sizes().digits.rows)

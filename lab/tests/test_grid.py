@@ -1,0 +1,203 @@
+"""The grid runner: nothing twice, nothing lost, nothing half."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+from tests.processes import Forked
+
+from pfdl._internal.files import write_atomically
+from pfdl._internal.workers import Execution, WorkerLostError, Workers
+from pfdl_lab.grid import run_grid
+
+
+def squares(base: int, log: str) -> list[dict[str, object]]:
+    """Two rows, and a mark for every call."""
+    with Path(log).open("a") as stream:
+        stream.write(f"{base}\n")
+    return [{"power": power, "value": base**power} for power in (1, 2)]
+
+
+def fails_at_three(base: int) -> list[dict[str, object]]:
+    if base == 3:
+        raise RuntimeError("three")
+    return [{"value": base}]
+
+
+def dies_at_nine(base: int) -> list[dict[str, object]]:
+    if base == 9:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return [{"value": base}]
+
+
+def threads() -> list[dict[str, object]]:
+    return [{"threads": torch.get_num_threads()}]
+
+
+def sleeps(number: int, folder: str) -> list[dict[str, object]]:
+    (Path(folder) / f"{number}.pid").write_text(str(os.getpid()))
+    time.sleep(600)
+    return []
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{pid}/stat")  # one that ended but was not collected yet is still listed
+    return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.fixture
+def calls(tmp_path):
+    log = tmp_path / "calls"
+    log.touch()
+    return log
+
+
+def tasks(calls: Path, bases=(1, 2, 3)) -> list[dict[str, object]]:
+    return [{"base": base, "log": str(calls)} for base in bases]
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_rows_of_all_tasks_in_their_order(tmp_path, calls, n_jobs):
+    frame = run_grid(squares, tasks(calls), tmp_path / "out", Execution(workers=Workers(n_jobs)))
+    assert frame[["base", "power", "value"]].to_numpy().tolist() == [
+        [1, 1, 1],
+        [1, 2, 1],
+        [2, 1, 2],
+        [2, 2, 4],
+        [3, 1, 3],
+        [3, 2, 9],
+    ]
+
+
+def test_a_second_run_does_only_what_is_missing(tmp_path, calls):
+    run_grid(squares, tasks(calls, [1, 2]), tmp_path / "out")
+    first = run_grid(squares, tasks(calls), tmp_path / "out")
+    assert calls.read_text().split() == ["1", "2", "3"]
+    again = run_grid(squares, tasks(calls), tmp_path / "out")
+    assert calls.read_text().split() == ["1", "2", "3"]
+    assert again.equals(first)
+
+
+@pytest.mark.parametrize("damage", ["", '{"task": {"base": 1', "[]", '{"task": {"base": 7}, "rows": []}', "\udcff"])
+def test_a_damaged_file_is_done_again(tmp_path, calls, damage):
+    run_grid(squares, tasks(calls, [1]), tmp_path / "out")
+    (stored,) = (tmp_path / "out").iterdir()
+    stored.write_bytes(damage.encode("utf-8", "surrogateescape"))
+    assert run_grid(squares, tasks(calls, [1]), tmp_path / "out")["value"].tolist() == [1, 1]
+    assert calls.read_text().split() == ["1", "1"]
+    assert json.loads(stored.read_text())["task"]["base"] == 1
+
+
+def test_what_was_finished_before_an_error_is_kept(tmp_path):
+    grid = [{"base": base} for base in (1, 2, 3)]
+    with pytest.raises(RuntimeError, match="three"):
+        run_grid(fails_at_three, grid, tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def slow(base: int, log: str) -> list[dict[str, object]]:
+    time.sleep(0.05)
+    return squares(base, log)
+
+
+def run_slowly() -> None:
+    run_grid(slow, tasks(Path(sys.argv[1]), range(200)), Path(sys.argv[2]))
+
+
+def test_killed_at_any_moment_the_next_run_goes_on(tmp_path, calls):
+    process = Forked(run_slowly, calls, tmp_path / "out")
+    while len(calls.read_text().split()) < 3:
+        assert process.is_running, process.stderr
+        time.sleep(0.02)
+    assert process.kill() == -signal.SIGKILL
+    done_before = len(calls.read_text().split())
+    frame = run_grid(squares, tasks(calls, range(200)), tmp_path / "out")
+    assert frame["value"].tolist() == [base**power for base in range(200) for power in (1, 2)]
+    # At most the task in flight was done twice.
+    assert 200 <= len(calls.read_text().split()) <= 201
+    assert 3 <= done_before < 200
+
+
+def sleep_side_by_side() -> None:
+    folder = sys.argv[1]
+    both = [{"number": number, "folder": folder} for number in range(2)]
+    run_grid(sleeps, both, Path(folder, "out"), Execution(workers=Workers(2)))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a process whose parent is gone gets another one on POSIX alone")
+def test_workers_end_with_the_process_they_work_for(tmp_path):
+    process = Forked(sleep_side_by_side, tmp_path)
+    while len(pids := [path.read_text() for path in tmp_path.glob("*.pid")]) < 2 or "" in pids:
+        assert process.is_running, process.stderr
+        time.sleep(0.05)
+    assert process.kill() == -signal.SIGKILL
+    while any(is_running(int(pid)) for pid in pids):  # for ever, if they did not end
+        time.sleep(0.05)
+    assert not list((tmp_path / "out").glob("*.json"))
+
+
+def test_workers_use_one_thread_and_give_the_others_back(tmp_path):
+    before = torch.get_num_threads()
+    assert run_grid(threads, [{}], tmp_path)["threads"].tolist() == [1]
+    assert torch.get_num_threads() == before
+
+
+def test_a_killed_worker_gets_a_sentence_and_what_was_finished_is_kept(tmp_path):
+    grid = [{"base": base} for base in (1, 9)]
+    with pytest.raises(WorkerLostError, match="was killed, often because the memory did not suffice"):
+        run_grid(dies_at_nine, grid, tmp_path, Execution(workers=Workers(2)))
+    assert [json.loads(path.read_text())["task"] for path in tmp_path.iterdir()] in ([], [{"base": 1}])
+
+
+def test_ray_that_is_not_installed_is_named(tmp_path, calls, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pfdl\[cluster\]"):
+        run_grid(squares, tasks(calls), tmp_path / "out", Execution(workers=Workers(backend="ray")))
+
+
+def test_progress_is_a_bar_on_a_terminal_and_a_line_per_task_elsewhere(tmp_path, calls):
+    terminal, pipe = io.StringIO(), io.StringIO()
+    run_grid(squares, tasks(calls), tmp_path / "a", Execution(console=Console(file=terminal, force_terminal=True)))
+    run_grid(squares, tasks(calls), tmp_path / "b", Execution(console=Console(file=pipe)))
+    assert "3/3" in terminal.getvalue()
+    assert pipe.getvalue().splitlines() == [f"{done} of 3 tasks done" for done in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"backend": "dask"}, "backend is 'dask'; choose one of 'joblib', 'ray'"),
+        ({"n_jobs": 0}, "n_jobs is 0"),
+        ({"gpus_per_task": 1.5}, "gpus_per_task is 1.5; give a part of one GPU"),
+    ],
+)
+def test_mistakes_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        Workers(**options)
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    write_atomically(path, "old")
+
+    def refuse(self, target):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    with pytest.raises(OSError, match="disk full"):
+        write_atomically(path, "new")
+    assert path.read_text() == "old"
+    assert list(path.parent.iterdir()) == [path]

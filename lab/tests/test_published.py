@@ -1,0 +1,60 @@
+"""Every page of results says what its CSV files say."""
+
+import importlib
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pfdl.cli.main import app
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+MARK = re.compile(r"<!-- All below is written by `pfdl (.*?)` -->")
+PAGES = sorted(page.name for page in RESULTS.glob("*.md") if MARK.search(page.read_text(encoding="utf-8")))
+
+
+def test_the_pages_of_this_laboratory_are_checked():
+    assert {"colored-mnist.md", "decorrelation.md", "images.md", "mmads.md", "pacs.md", "petscapes.md"} <= set(PAGES)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_what_its_command_makes_of_its_results(name, tmp_path, monkeypatch):
+    page = (RESULTS / name).read_text(encoding="utf-8")
+    command = MARK.search(page)[1].split()
+    shutil.copytree(RESULTS, tmp_path / "docs" / "results", ignore=shutil.ignore_patterns("*.png", "*.jpg"))
+    for picture in RESULTS.glob("*/*.png"):
+        shutil.copy(picture, tmp_path / picture.relative_to(RESULTS.parents[1]))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["pfdl", *command])
+    monkeypatch.setattr("pfdl_lab.report.markdown.draw", lambda plot: b"")  # the page holds the names of its pictures
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "docs" / "results" / name).read_text(encoding="utf-8") == page
+    for picture in re.findall(r"\]\((.*?\.(?:png|jpg))\)", page):
+        assert (RESULTS / picture).is_file()
+    tables = [path.relative_to(RESULTS.parents[1]).as_posix() for path in RESULTS.rglob("*.csv")]
+    assert any(table.startswith(part) for table in tables for part in command), "a page without its figures as data"
+
+
+@pytest.mark.parametrize(
+    ("name", "script"),
+    [
+        ("contexts.md", "spuco_mnist_page"),
+        ("contexts.md", "contexts"),
+        ("contexts.md", "contexts_false_alarms"),
+        ("level.md", "level_page"),
+    ],
+)
+def test_a_page_has_the_tables_that_its_script_makes_of_csv_files(name, script, monkeypatch):
+    monkeypatch.syspath_prepend(str(RESULTS.parents[1] / "benchmarks"))
+    page = (RESULTS / name).read_text(encoding="utf-8")
+    assert importlib.import_module(script).tables() in page
+
+
+def test_the_page_of_real_tables_is_what_its_csv_files_make(monkeypatch):
+    monkeypatch.syspath_prepend(str(RESULTS.parents[1] / "benchmarks"))
+    page = (RESULTS / "real-tables.md").read_text(encoding="utf-8")
+    assert importlib.import_module("real_tables_page").page() == page

@@ -1,0 +1,106 @@
+import json
+import re
+
+import pytest
+from lab.tests.report.made_up import HOSTILE, make_all, make_training, write_config
+from typer.testing import CliRunner
+
+from pfdl.cli.main import app
+from pfdl_lab.cli import report as cli_report
+
+runner = CliRunner()
+
+
+def test_one_page_from_many_runs(tmp_path):
+    make_all(tmp_path / "runs")
+    result = runner.invoke(app, ["report", str(tmp_path / "runs"), "-o", str(tmp_path / "out" / "page.html")])
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[-1] == str(tmp_path / "out" / "page.html")
+    page = (tmp_path / "out" / "page.html").read_text(encoding="utf-8")
+    assert [re.sub("<.*?>", "", title) for title in re.findall(r"<h2.*?</h2>", page)] == [
+        "Colored digits (Colored-MNIST)",
+        "Images under context shift",
+        "Tables under biased selection (MMADS)",
+        "Trainings",
+        "How the runs were made",
+    ]
+    assert HOSTILE not in page
+    assert page.count("<script>") == 2  # that of the plots and that of the page
+    assert "0123456789abcdef" in page
+
+
+def test_a_folder_that_cannot_be_read_is_named_in_the_page_and_on_standard_error(tmp_path):
+    make_training(tmp_path / "good")
+    (tmp_path / "torn").mkdir()
+    (tmp_path / "torn" / "config.json").write_text("{")
+    result = runner.invoke(app, ["report", str(tmp_path), str(tmp_path / "no"), "-o", str(tmp_path / "r.html")])
+    assert result.exit_code == 0
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    for words in (f"{tmp_path}/torn was left out", f"{tmp_path}/no is not a folder"):
+        assert words in result.stderr
+        assert words in page
+
+
+def test_settings_that_are_nonsense_cost_one_section_not_the_page(tmp_path):
+    write_config(tmp_path / "strange", "mmads", {"cells": 7, "settings": "x", "seeds": []})
+    write_config(tmp_path / "stranger", "training", {"training": "x", "model": []})
+    make_training(tmp_path / "good")
+    result = runner.invoke(app, ["report", str(tmp_path), "-o", str(tmp_path / "r.html")])
+    assert result.exit_code == 0, result.output
+    assert "strange does not hold what a run of the kind 'mmads' should" in result.stderr
+    assert "This run could not be shown" in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+def test_two_runs_of_one_kind_are_told_apart(tmp_path):
+    for name in ("first", "second"):
+        write_config(tmp_path / name, "colored-mnist", {"digits": "MNIST"})
+    runner.invoke(app, ["report", str(tmp_path), "-o", str(tmp_path / "r.html")])
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "Colored digits (Colored-MNIST): first</h2>" in page
+    assert "Colored digits (Colored-MNIST): second</h2>" in page
+
+
+def test_without_any_run_there_is_a_sentence_and_no_page(tmp_path):
+    result = runner.invoke(app, ["report", str(tmp_path), "-o", str(tmp_path / "r.html")])
+    assert result.exit_code == 2
+    assert result.stderr == (
+        f"Error: there is nothing to report. {tmp_path} holds no run: there is no config.json in it, nor in folders "
+        "within it.\n"
+    )
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_a_place_that_cannot_be_written_gets_a_sentence(tmp_path):
+    make_training(tmp_path / "run")
+    (tmp_path / "file").write_text("mine")
+    result = runner.invoke(app, ["report", str(tmp_path / "run"), "-o", str(tmp_path / "file" / "r.html")])
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Error: ")
+    assert "Traceback" not in result.output
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</script><b>"])
+def test_names_are_text_wherever_they_stand(tmp_path, name):
+    make_training(tmp_path / "run", contexts=("snow", name))
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    config["settings"]["training"]["backbone"] = name
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    result = runner.invoke(app, ["report", str(tmp_path), "-o", str(tmp_path / "r.html")])
+    assert result.exit_code == 0, result.output
+    assert name not in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+def test_a_browser_opens_only_before_somebody(monkeypatch, tmp_path):
+    opened = []
+    monkeypatch.setattr(cli_report.webbrowser, "open", lambda address: opened.append(address) or True)
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr(cli_report.sys.stdout, "isatty", lambda: False, raising=False)
+    assert not cli_report.open_in_browser(tmp_path / "a b.html")
+    monkeypatch.setattr(cli_report.sys.stdout, "isatty", lambda: True, raising=False)
+    assert cli_report.open_in_browser(tmp_path / "a b.html")
+    assert opened == [(tmp_path / "a b.html").as_uri()]
+    monkeypatch.setattr(cli_report.sys, "platform", "linux")
+    monkeypatch.delenv("DISPLAY")
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    assert not cli_report.open_in_browser(tmp_path / "a b.html")

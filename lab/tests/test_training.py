@@ -1,0 +1,115 @@
+"""One training in memory: paired, repeatable, and told no more than it may know."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from pfdl_lab import training
+from pfdl_lab.training import DivergedError, Samples, TrainingSettings, predict, train
+
+SHORT = TrainingSettings(epochs=6, batch_size=32, learning_rate=0.02)
+
+
+def made_up(samples, agreement, seed):
+    """Four inputs tell the class weakly, twelve the context clearly; context and class agree as often as asked."""
+    world, draw = torch.Generator().manual_seed(9), torch.Generator().manual_seed(seed)
+    of_class, of_context = 2 * torch.randn(3, 4, generator=world), 4 * torch.randn(3, 12, generator=world)
+    labels = torch.randint(3, (samples,), generator=draw)
+    other = (labels + torch.randint(1, 3, (samples,), generator=draw)) % 3
+    contexts = torch.where(torch.rand(samples, generator=draw) < agreement, labels, other)
+    inputs = torch.cat([of_class[labels], of_context[contexts]], 1) + torch.randn(samples, 16, generator=draw)
+    return Samples(inputs, labels, contexts)
+
+
+TRAIN, TESTS = made_up(600, 0.8, seed=0), {"shifted": made_up(600, 0.0, seed=1), "same": made_up(600, 0.8, seed=2)}
+
+
+def model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(16, 24), nn.ReLU(), nn.Linear(24, 3))
+
+
+def run(environments=TRAIN.contexts, **changes):
+    """Accuracy in each test, and what the objective reported of the last epoch."""
+    network = model()
+    metrics = train(replace(SHORT, **changes), network, TRAIN, environments)
+    shares = {
+        name: float((predict(network, test.inputs) == test.labels).double().mean()) for name, test in TESTS.items()
+    }
+    return {name: 100 * share for name, share in shares.items()}, metrics
+
+
+def test_balance_undoes_the_correlation():
+    (erm, plain), (balanced, metrics) = run(), run(objective="balance")
+    assert erm["shifted"] < balanced["shifted"] - 5
+    assert metrics["effective_sample_size"] < plain.get("effective_sample_size", 1.0)
+
+
+@pytest.mark.parametrize("how", [{"objective": "balance"}, {"objective": "groupdro"}, {"sampler": "groups"}])
+def test_one_context_for_all_is_plain_training_to_the_bit(how):
+    assert run(torch.zeros_like(TRAIN.labels), **how)[0] == run()[0]
+
+
+def test_a_training_can_be_repeated_and_the_seed_matters():
+    assert run(objective="pfdl") == run(objective="pfdl")
+    assert run(seed=1)[0] != run()[0]
+
+
+def test_the_objective_sees_the_layer_and_the_centring_that_were_asked_for(monkeypatch):
+    seen = []
+
+    class Spy(training.Objective):
+        def forward(self, logits, labels, *, features=None, environments=None):
+            means = torch.stack([features[labels == label].mean(0) for label in labels.unique()])
+            seen.append((features.shape[1], bool(means.abs().max() < 1e-5)))
+            return super().forward(logits, labels)
+
+    widths = []
+    monkeypatch.setattr(training, "make_objective", lambda name, width: (widths.append(width), Spy())[1])
+    for layer, class_centred in ((-1, False), (-2, False), (-1, True)):
+        run(epochs=1, layer=layer, class_centred=class_centred)
+    assert widths == [24, 16, 24]
+    assert set(seen) == {(24, False), (16, False), (24, True)}
+
+
+def test_images_are_augmented_and_tested():
+    generator = torch.Generator().manual_seed(0)
+    images = Samples(
+        torch.randint(256, (40, 3, 8, 8), generator=generator).byte(), torch.arange(40) % 2, torch.zeros(40)
+    )
+    network = nn.Sequential(nn.Flatten(), nn.Linear(192, 8), nn.ReLU(), nn.Linear(8, 2))
+    train(replace(SHORT, epochs=1), network, images, images.labels)
+    assert set(predict(network, images.inputs).tolist()) <= {0, 1}
+
+
+def test_a_penalty_without_weight_is_plain_training_to_the_bit_augmentation_included():
+    """g draws numbers when it is built; the augmentation must not see that."""
+    torch.manual_seed(3)
+    images = Samples(torch.randint(256, (40, 3, 8, 8), dtype=torch.uint8), torch.arange(40) % 2, torch.zeros(40).long())
+
+    def trained(objective, **settings):
+        torch.manual_seed(0)
+        network = nn.Sequential(nn.Flatten(), nn.Linear(192, 8), nn.ReLU(), nn.Linear(8, 2))
+        how = replace(SHORT, objective=objective, settings=settings, epochs=2, batch_size=8)
+        train(how, network, images, images.contexts)
+        return [weights.detach() for weights in network.parameters()]
+
+    pairs = zip(trained("erm"), trained("pfdl", pfdl={"weight": 0.0}), strict=True)
+    assert all(torch.equal(plain, placebo) for plain, placebo in pairs)
+
+
+@pytest.mark.parametrize(("setting", "value"), [("epochs", 0), ("batch_size", 1)])
+def test_settings_without_a_meaning_are_refused(setting, value):
+    with pytest.raises(ValueError, match=setting):
+        TrainingSettings(**{setting: value})
+
+
+def test_numbers_that_are_not_finite_end_a_training_and_mistakes_are_still_raised():
+    run(objective="pfdl")
+    for objective in ("pfdl", "erm"):  # plain training does not look at features
+        with pytest.raises(DivergedError):
+            run(objective=objective, learning_rate=1e30)
+    with pytest.raises(ValueError, match="context of every sample"):
+        run(torch.full_like(TRAIN.labels, -1), objective="groupdro")

@@ -1,0 +1,57 @@
+"""How every run was made: settings, seeds, versions, revision, hardware."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pfdl._internal.runs import Run
+from pfdl.report.blocks import Block, Facts, Heading, Listing, Section, Text
+
+TITLE = "How the runs were made"
+_FIRST = ("command", "started", "pfdl", "git_revision", "python", "torch")
+_NAMES = {"git_revision": "git revision", "cpu_count": "cores", "gpu": "GPU", "cpu": "CPU"}
+
+
+def build(runs: Sequence[Run]) -> Section:
+    """Build one section with a part for each run."""
+    blocks: list[Block] = [Text("What is needed to reproduce these results. Settings are as config.json has them.")]
+    for run in runs:
+        blocks += [
+            Heading(f"{run.folder} ({run.kind})"),
+            Facts("Seeds, versions, hardware", _facts(run)),
+            Listing("Settings", json.dumps(run.settings, indent=2, ensure_ascii=False)),
+        ]
+    return Section(TITLE, blocks)
+
+
+def _facts(run: Run) -> list[tuple[str, str]]:
+    flat = {"command": run.settings.get("command"), "seeds": _seeds(run.settings)}
+    for name, value in run.made_with.items():
+        if isinstance(value, Mapping):
+            flat |= value
+        else:
+            flat[name] = value
+    order = [*(name for name in _FIRST if name in flat), *(name for name in flat if name not in _FIRST)]
+    return [(_NAMES.get(name, name), _words(flat[name])) for name in order]
+
+
+def _seeds(settings: Mapping[str, Any]) -> str:
+    """Return the seeds, however the kind of run calls them."""
+    training = settings.get("training")
+    if isinstance(training, Mapping):
+        return str(training.get("seed"))
+    number = settings.get("seeds", settings.get("restarts"))
+    if not isinstance(number, int):
+        return "not recorded"
+    first = settings.get("seed", 0)
+    return f"{first} to {first + number - 1}" if isinstance(first, int) and number > 1 else str(first)
+
+
+def _words(value: Any) -> str:
+    if value is None:
+        return "not recorded"
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return str(value)
