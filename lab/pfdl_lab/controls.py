@@ -9,9 +9,9 @@ from torch import Tensor
 
 from pfdl import register_objective
 from pfdl.decorrelation import PartialDecorrelation
-from pfdl.decorrelation.diagnostics import GradientParts
 from pfdl.objectives import DataShape
 from pfdl.objectives.penalties import Level, Penalty
+from pfdl_lab.gradients import GradientParts, gradient_parts
 
 
 class MatchedPenalty(Penalty):
@@ -45,7 +45,7 @@ class MatchedPenalty(Penalty):
             return features.new_zeros(())
         if self.training:
             self.pfdl.fit_step(features)
-        found = self.pfdl.gradient_parts(features)
+        found = gradient_parts(self.pfdl, features)
         direction = self.direction(features, found)
         self.factor = found.whole.norm() / direction.norm().clamp(min=torch.finfo(direction.dtype).tiny)
         return ((features - features.detach()) * (self.factor * direction)).sum()

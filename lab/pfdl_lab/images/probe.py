@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from pfdl.decorrelation import PartialDecorrelation, functional
 from pfdl.objectives.penalties import Level
+from pfdl_lab.gradients import gradient_parts
 
 
 def probe(penalty: PartialDecorrelation, features: Tensor) -> dict[str, float]:
@@ -31,14 +32,14 @@ def probe(penalty: PartialDecorrelation, features: Tensor) -> dict[str, float]:
     parts = functional.decorrelation_parts(seen, correlated)
     level_penalty = Level()(u)
     (level_gradient,) = torch.autograd.grad(level_penalty, u)
-    gradients = penalty.gradient_parts(u)
-    size = gradients.lengths[0].clamp(min=torch.finfo(u.dtype).tiny)
+    gradients = gradient_parts(penalty, u)
+    size = gradients.whole.norm().clamp(min=torch.finfo(u.dtype).tiny)
     return {
         "L_decorr": float(functional.decorrelation_loss(seen, correlated)),
         "level_part": float(parts.level),
         "covariance_part": float(parts.covariance),
         "level_penalty": float(level_penalty.detach()),
         "cosine_level_penalty": float(F.cosine_similarity(gradients.whole.flatten(), level_gradient.flatten(), dim=0)),
-        "covariance_gradient": float(gradients.shares()["covariance_gradient"]),
+        "covariance_gradient": float(gradients.covariance.norm() / size),
         "norm_ratio": float(level_gradient.norm() / size),
     }

@@ -46,11 +46,6 @@ class RunningMeans:
         if means:
             torch._foreach_add_([self._sums[name] for name in values], means, alpha=samples)  # one kernel on a GPU
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing was added since the start or the last reset."""
-        return not self._sums
-
     def compute(self) -> dict[str, Tensor]:
         """Return the means."""
         return {name: total / self._samples[name] for name, total in self._sums.items()}

@@ -15,14 +15,13 @@ from lightning.pytorch import Callback, Trainer
 from torch import Tensor
 
 from pfdl._internal.files import read_json, read_table, write_atomically, write_json
-from pfdl._internal.processes import from_first, noticing_loss, rank
+from pfdl._internal.processes import from_first, gather_objects, noticing_loss, rank
 from pfdl._internal.runs import INFERRED_CONTEXTS, MANIFEST, WHY_CONTEXTS, claim, set_aside
 from pfdl.contexts import InferredContexts
 from pfdl.data.context_images import ContextImages
 from pfdl.data.images import hash_bytes
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
-from pfdl.decorrelation.distributed import meet
 from pfdl.vision.checkpoint import ModelConfig
 from pfdl.vision.classifier import ImageClassifier
 from pfdl.vision.config import PRECISIONS, TrainingConfig, check_contexts, check_sets
@@ -96,7 +95,8 @@ def train(
         check_contexts(config, model.objective, manifest)
         data = _make_data(config, source, manifest, folder, num_workers, _describe_images(config, model, device))
         settings = _settings(config, manifest, place.processes)
-        meet(len(manifest.classes), None, f"the settings {settings}")
+        if any(theirs != settings for theirs in gather_objects(settings)):
+            raise ValueError(f"the processes do not train alike; process {rank()} has the settings {settings}.")
         if from_first(lambda: _open_folder(folder, settings, manifest, held)):
             return folder
         data.setup("fit")
