@@ -115,7 +115,7 @@ class Tester:
     def _probe(self, progress: Progress) -> dict[str, float]:
         """Compare the penalty on one batch with its parts, in training mode, as the penalty sees the features."""
         penalty = next((part for part in progress.objective.modules() if isinstance(part, PartialDecorrelation)), None)
-        if penalty is None or penalty.form != "paper":
+        if penalty is None:
             return {}
         state = copy.deepcopy(dict(progress.model.named_buffers()))
         with torch.no_grad():
