@@ -6,7 +6,7 @@ import torch
 
 from pfdl.data import ContextFolder
 from pfdl.data.images import hash_bytes
-from pfdl.data.layout import check_relative, path_inside
+from pfdl.data.paths import check_relative, path_inside
 from pfdl.data.sources import BadImagesError
 from tests.data.image_files import encoded, make_folder, noise
 

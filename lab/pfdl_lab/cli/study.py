@@ -166,7 +166,7 @@ def study_features(
         from pfdl.data import open_images
         from pfdl_lab.study.pretrained import write_features
 
-        source = open_images(data, on_bad_image="skip")
+        source = open_images(data, layout="class/context", on_bad_image="skip")
         typer.echo(write_features(source, output, image_size=image_size, device=resolve_device(device)))
 
 

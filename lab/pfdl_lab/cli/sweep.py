@@ -13,7 +13,9 @@ from pfdl.cli.common import (
     Device,
     FirstSeed,
     GroupColumn,
+    ImageRoot,
     LabelColumn,
+    Layout,
     OnBadImage,
     Output,
     PathColumn,
@@ -49,7 +51,7 @@ def sweep(
     seeds: Annotated[int, typer.Option(min=1, help="Trainings of every combination, on the same seeds.")] = 3,
     first_seed: FirstSeed = 0,
     test: Test = None,
-    ratio: Ratio = "5:1",
+    ratio: Ratio = "natural",
     output: Output = Path("runs/sweep"),
     device: Device = "auto",
     jobs: Jobs = 1,
@@ -60,7 +62,9 @@ def sweep(
     context_column: ContextColumn = None,
     split_column: SplitColumn = None,
     group_column: GroupColumn = None,
+    image_root: ImageRoot = None,
     superclass: Superclass = None,
+    layout: Layout = None,
     on_bad_image: OnBadImage = "error",
 ) -> None:
     """Train every combination of declared settings, and choose one by a declared score on validation images.
@@ -83,7 +87,9 @@ def sweep(
         config = SweepConfig(parse_grid(setting), select, seeds, first_seed)
         parallel = Parallel(jobs, backend, gpus_per_task)
         device = parallel.find_device(device)
-        columns = name_columns(path_column, label_column, context_column, split_column, group_column)
+        columns = name_columns(
+            path_column, label_column, context_column, split_column, group_column, image_root=image_root, layout=layout
+        )
         source = open_source(data, superclass, on_bad_image, None, columns=columns, test=test)
         typer.echo(describe_images(source), err=True)
         count = len(config.candidates())

@@ -92,7 +92,11 @@ class Images:
         if self.folder is None:
             return Shapes(config.per_cell)
         return open_images(
-            self.folder, superclass=self.superclass, on_bad_image=self.on_bad_image, on_progress=on_progress
+            self.folder,
+            superclass=self.superclass,
+            layout="class/context",
+            on_bad_image=self.on_bad_image,
+            on_progress=on_progress,
         )
 
 

@@ -131,7 +131,7 @@ class StudyData:
             strength = self.data.removeprefix(SHAPES).removeprefix("-")
             return Shapes(100, strength=float(strength or 1.0))
         columns: dict[str, Any] = dict(self.columns)
-        return open_images(self.data, **columns, on_bad_image="skip", on_progress=on_progress)
+        return open_images(self.data, **columns, layout="class/context", on_bad_image="skip", on_progress=on_progress)
 
     def make_manifest(self, source: ContextSource, seed: int) -> Manifest:
         """Split the images for a seed."""

@@ -63,7 +63,7 @@ def run(
     source: ContextSource,
     output: Path,
     *,
-    ratio: str = "5:1",
+    ratio: str = "natural",
     execution: Execution = HERE,
 ) -> tuple[pd.DataFrame, Choice]:
     """Train what is missing, write ``results.csv``, choose, test the chosen candidate, and write ``chosen.json``.

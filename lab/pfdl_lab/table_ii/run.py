@@ -109,7 +109,7 @@ def run(
     settings = {**asdict(config), "data": data.name, "group_by": group_by, **execution.settings}
     may_change = ("rows", "seeds", "first_seed", *execution.settings)
     with counting("checking images", execution.console) as show:
-        source = open_images(data, on_bad_image="skip", on_progress=show)
+        source = open_images(data, layout="class/context", on_bad_image="skip", on_progress=show)
         if not any(sample.context for sample in source.samples):
             raise ValueError(f"the images of {data} have no contexts, and the table is about contexts that shift.")
     with claim(output, "table-ii", settings, may_change=may_change), image_store(output / "images") as store:
@@ -144,7 +144,7 @@ def run_task(
     """
     source = StoredImages(images)
     groups = None if group_by is None else read_groups(group_by)
-    manifest = make_split(source, seed=seed, validation_fraction=validation_fraction, groups=groups)
+    manifest = make_split(source, ratio="5:1", seed=seed, validation_fraction=validation_fraction, groups=groups)
     train_set, validation = (Samples(*source.part(manifest, name)) for name in ("train", "validation"))
     judge = _Judge(manifest, source, validation, test_every, epochs, device)
     settings = TrainingSettings(

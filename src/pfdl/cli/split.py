@@ -12,7 +12,9 @@ from pfdl.cli.common import (
     ContextColumn,
     Data,
     GroupColumn,
+    ImageRoot,
     LabelColumn,
+    Layout,
     OnBadImage,
     PathColumn,
     Ratio,
@@ -31,7 +33,7 @@ def split(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="The manifest, a .csv file; a .json file is written beside it.")
     ] = Path("manifest.csv"),
-    ratio: Ratio = "5:1",
+    ratio: Ratio = "natural",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the split: sides and dominant contexts.")] = 0,
     validation: Annotated[float, typer.Option(help="Share of the training set that is held out.")] = 0.1,
     path_column: PathColumn = None,
@@ -39,7 +41,9 @@ def split(
     context_column: ContextColumn = None,
     split_column: SplitColumn = None,
     group_column: GroupColumn = None,
+    image_root: ImageRoot = None,
     superclass: Superclass = None,
+    layout: Layout = None,
     group_by: Annotated[
         str | None,
         typer.Option(
@@ -60,7 +64,9 @@ def split(
         from pfdl.data.manifest import read_groups
 
         groups = None if group_by is None else read_groups(group_by)
-        columns = name_columns(path_column, label_column, context_column, split_column, group_column)
+        columns = name_columns(
+            path_column, label_column, context_column, split_column, group_column, image_root=image_root, layout=layout
+        )
         source = open_source(data, superclass, on_bad_image, None, columns=columns)
         manifest = make_split(source, ratio=ratio, seed=seed, validation_fraction=validation, groups=groups)
         written = manifest.save(output)

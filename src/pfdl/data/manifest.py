@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pfdl._internal.files import format_json, parse_json, read_bytes_file, write_together
+from pfdl._internal.files import format_json, parse_json, read_bytes_file, read_table, write_together
 from pfdl.data.images import BadImageError, hash_bytes
-from pfdl.data.layout import check_relative
+from pfdl.data.paths import check_relative
 
 FORMAT = "pfdl-manifest-1"
 COLUMNS = ("path", "class", "context", "sha256", "side", "sets")
@@ -194,15 +194,13 @@ def read_groups(source: str) -> dict[str, str]:
     name, _, column = source.rpartition(":")
     if not name or not column:
         raise ValueError(f"the groups are {source!r}; give a CSV file and one of its columns, as meta.csv:background.")
-    try:
-        table = csv.DictReader(io.StringIO(_read(Path(name)).decode("utf-8-sig"), newline=""), strict=True)
-        lines, columns = list(table), table.fieldnames or ()
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{name} is not a CSV file in UTF-8 ({error}).") from error
+    if not Path(name).is_file():
+        raise FileNotFoundError(f"there is no file {name}; give a CSV file of groups.")
+    table = read_table(Path(name), dtype=str, keep_default_na=False)
     for wanted in ("path", column):
-        if wanted not in columns:
-            raise ValueError(f"{name} has no column {wanted!r}; it has {', '.join(map(repr, columns)) or 'none'}.")
-    return {line["path"]: line[column] for line in lines if line["path"] and line[column]}
+        if wanted not in table.columns:
+            raise ValueError(f"{name} has no column {wanted!r}; it has {', '.join(map(repr, table.columns))}.")
+    return {path: group for path, group in zip(table["path"], table[column], strict=True) if path and group}
 
 
 def find_leaks(rows: Sequence[ManifestRow]) -> list[tuple[str, str]]:

@@ -82,7 +82,13 @@ def split_by_proportion(
     dominant = _draw_dominant(samples, seed)
     order = {side: _shuffle(samples, sides, side, seed) for side in SIDES}
     sets = _draw_training(order["train"], dominant, ratio, validation_fraction)
+    available, used = sum(map(len, order["train"].values())), len(sets["train"]) + len(sets["validation"])
     notes = []
+    if used < available:
+        notes.append(
+            f"{used} of the {available} images on the training side are used, to reach {ratio}; the ratio 'natural' "
+            "uses all of them."
+        )
     lacking = set(dominant) - {sample.class_name for sample in samples if sample.path in sets["validation"]}
     if lacking and validation_fraction:
         names = ", ".join(map(repr, sorted(lacking)))

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from pfdl._internal.validation import check_choice
 from pfdl.data.images import BadImageError, decoded, hash_bytes, hash_pixels, read_bytes, to_tensor
-from pfdl.data.layout import BadImage, FoundFile, find_files, path_inside
+from pfdl.data.layout import FoundFile, find_files
+from pfdl.data.paths import BadImage, path_inside
 
 ON_BAD_IMAGE = ("error", "skip")
 _LISTED = 20
@@ -204,14 +205,17 @@ class FileSource(ABC):
 class ContextFolder(FileSource):
     """A folder of images, as people have it.
 
-    Known are ``class/image``, ``class/context/image``, either of them in folders ``train``, ``val`` and ``test``, and
-    ``superclass/class/context/image`` (NICO). Classes and contexts are the folder names found on disk. Nothing is read
-    before ``samples`` is asked for; then every file is decoded once, so that what is unusable is known, and named in
-    one report, before training starts.
+    Known are ``class/image``, ``class/context/image`` and ``context/class/image`` (DomainBed), each of them also in
+    folders ``train``, ``val`` and ``test``, and ``superclass/class/context/image`` (NICO). Classes and contexts are the
+    folder names found on disk, in Unicode's composed form (NFC). Nothing is read before ``samples`` is asked for; then
+    every file is decoded once, so that what is unusable is known, and named in one report, before training starts.
 
     Args:
         root: The folder.
         superclass: Which folder of the top level to use, where there is such a level.
+        layout: ``"class/context"`` or ``"context/class"``. By default the folders decide, and where they do not,
+            ``samples`` raises :class:`pfdl.data.layout.AmbiguousLayoutError`.
+        usual_layout: What to take instead of raising it.
         on_bad_image: ``"error"`` to refuse a folder with unusable files, ``"skip"`` to leave them out.
         on_progress: Called with the number of files checked so far and the number of all files.
 
@@ -221,6 +225,7 @@ class ContextFolder(FileSource):
     Attributes:
         root: The folder, as an absolute path.
         superclass: As given.
+        layout: The layout as found, such as ``context/class/image``; as given before ``samples`` is asked for.
     """
 
     def __init__(
@@ -228,24 +233,35 @@ class ContextFolder(FileSource):
         root: str | Path,
         *,
         superclass: str | None = None,
+        layout: str | None = None,
+        usual_layout: str | None = None,
         on_bad_image: str = "error",
         on_progress: Callable[[int, int], None] | None = None,
     ) -> None:
         super().__init__(root, on_bad_image=on_bad_image, on_progress=on_progress)
         if not Path(root).is_dir():
             raise FileNotFoundError(f"there is no folder {root}; name the folder that holds the class folders.")
-        self.superclass = superclass
+        self.superclass, self.layout = superclass, layout
+        self._layouts = layout, usual_layout
 
     def list_files(self) -> tuple[list[FoundFile], list[BadImage]]:
         """List the files by the names of their folders."""
-        return find_files(self.root, self.superclass)
+        found, bad, self.layout = find_files(self.root, self.superclass, *self._layouts)
+        return found, bad
 
     @property
     def description(self) -> Mapping[str, Any]:
         """Return what these images are, for the manifest."""
+        left_out = self.left_out()  # lists the files, and so finds the layout
         notes = [
             f"{name} in the folder was not read: classes are the folders. Give the table itself to use it."
             for name in ("metadata.csv", "metadata.parquet")
             if (self.root / name).is_file()
         ]
-        return {"kind": "folder", "superclass": self.superclass, "left_out": self.left_out(), "notes": notes}
+        return {
+            "kind": "folder",
+            "layout": self.layout,
+            "superclass": self.superclass,
+            "left_out": left_out,
+            "notes": notes,
+        }

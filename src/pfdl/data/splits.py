@@ -1,4 +1,4 @@
-"""Which images to train on and which to test on: the data's own sets, NICO's protocol, or a plain split."""
+"""Which images to train on and which to test on: the data's own sets, a plain split, or NICO's protocol."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAMED = 3
 def make_split(
     source: ContextSource,
     *,
-    ratio: str = "5:1",
+    ratio: str = NATURAL,
     seed: int = 0,
     validation_fraction: float = 0.1,
     groups: Mapping[str, str] | None = None,
@@ -33,24 +33,25 @@ def make_split(
     - *Data with sets of its own* (folders train and test, or a column that says so) keeps them. Where it has no
       validation set, a share of the training set is held out; where it has a validation set and no test set, that is
       the test set.
-    - *Data with contexts* is split by the proportional-bias protocol of NICO. Inside every class and context 60 % go to
-      the training side and 40 % to the test side. In every class one context is drawn as the dominant one, for training
-      and for testing. A set of ratio a:b has, in every class, a images of the dominant context for every b images of
-      each minor one, until one of them runs out. The training set has the given ratio, and the validation set, taken
-      out of it, has it too; the test sets have the ``TEST_RATIOS``, and the set ``test`` is the whole test side.
-    - *Data without contexts*, or with the ratio ``"natural"``, is split 60:40 inside every class and context, without
-      any choice of proportions.
+    - *Other data* is split 60:40 inside every class and context, and every image is used.
+    - *Data with contexts, where a ratio is asked for*, is split by the proportional-bias protocol of NICO. Inside every
+      class and context 60 % go to the training side and 40 % to the test side. In every class one context is drawn as
+      the dominant one, for training and for testing. A set of ratio a:b has, in every class, a images of the dominant
+      context for every b images of each minor one, until one of them runs out; the other images are left out. The
+      training set has the given ratio, and the validation set, taken out of it, has it too; the test sets have the
+      ``TEST_RATIOS``, and the set ``test`` is the whole test side.
 
     All chance comes from hashes of the seed with contents and names: the same images give the same split on every
     machine, whatever their file names, and a further class leaves the split of the others as it is.
 
     A picture that occurs twice is used once, so that no content can be on both sides; a picture that occurs under two
     classes is not used. In sets of the data's own, only a picture of the test set that is trained on is left out, of
-    training. All this is told in ``parameters["notes"]``, as is a test set for which the images do not suffice.
+    training. All this is told in ``parameters["notes"]``, as are images that a ratio leaves out, a test set for which
+    the images do not suffice, and names that differ in nothing but case.
 
     Args:
         source: The images.
-        ratio: Proportion of the training set, as ``"dominant:minor"``, or ``"natural"``.
+        ratio: Proportion of the training set, as ``"dominant:minor"``; ``"natural"`` leaves it as it is.
         seed: Another seed is another draw of sides and dominant contexts.
         validation_fraction: Share of the training set that is held out, below 1.
         groups: For some or all paths, the name of a group that must not be on both sides, such as images with the same
@@ -102,7 +103,7 @@ def make_split(
         "source": description,
         "dominant": dominant,
         "images": {name: len(paths) for name, paths in sets.items() if paths},
-        "notes": [*description.get("notes", ()), *notes],
+        "notes": [*description.get("notes", ()), *_about_case(samples), *notes],
     }
     return Manifest(_rows(samples, sides, sets), parameters)
 
@@ -199,6 +200,19 @@ def _hold_out(
     parts = assign_parts(inside, seed, groups, 1 - fraction, "validation")
     kept = {path for path, part in parts.items() if part == "train"}
     return {"train": kept, "validation": train - kept}
+
+
+def _about_case(samples: Sequence[Sample]) -> list[str]:
+    """Name the classes and the contexts that a person could take for each other."""
+    notes = []
+    for what, names in (("classes", {s.class_name for s in samples}), ("contexts", {s.context for s in samples})):
+        same: dict[str, list[str]] = defaultdict(list)
+        for name in sorted(names):
+            same[name.casefold()].append(name)
+        for alike in same.values():
+            if len(alike) > 1:
+                notes.append(f"The {what} {_some(alike)} differ only by case; rename them if they are the same.")
+    return notes
 
 
 def _without_repetitions(samples: Sequence[Sample]) -> tuple[list[Sample], list[str]]:
