@@ -14,7 +14,7 @@ def invoke():
 
     app = typer.Typer()
     app.command()(split)
-    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return lambda *arguments, **how: CliRunner().invoke(app, [str(argument) for argument in arguments], **how)
 
 
 @pytest.fixture
@@ -105,6 +105,29 @@ def test_notes_are_printed_and_a_superclass_is_taken(invoke, tmp_path):
     assert result.exit_code == 0
     assert "Note: There is no test set at 1:5" in result.output
     assert read_manifest(tmp_path / "m.csv").parameters["source"]["superclass"] == "Animal"
+
+
+def test_two_readings_stop_a_script_and_are_asked_at_a_terminal(invoke, tmp_path, monkeypatch):
+    make_folder(tmp_path / "data", {f"{one}/{two}": 5 for one in ("a", "b") for two in ("x", "y", "z")})
+    where = (tmp_path / "data", "-o", tmp_path / "m.csv")
+    stopped = invoke(*where)
+    assert stopped.exit_code == 2
+    assert "--layout class/context or --layout context/class" in stopped.output
+    assert "context/class: the classes are 'x', 'y', 'z', in the contexts 'a', 'b'" in stopped.output
+    assert not (tmp_path / "m.csv").exists()
+    monkeypatch.setattr("pfdl.cli.images._is_interactive", lambda: True)
+    asked = invoke(*where, input="3\n2\n")
+    assert asked.exit_code == 0, asked.output
+    assert "Read as context/class; --layout context/class says so beforehand." in asked.output
+    assert "3 classes (x, y, z), in 2 contexts (a, b); folders read as context/class/image." in asked.output
+    assert invoke(*where, "--layout", "class/context").exit_code == 0
+    assert read_manifest(tmp_path / "m.csv").classes == ("a", "b")
+
+
+def test_what_a_ratio_leaves_out_is_said(invoke, folder, tmp_path):
+    result = invoke(folder, "-o", tmp_path / "m.csv", "--ratio", "5:1")
+    assert "Note: 24 of the 48 images on the training side are used, to reach 5:1" in result.output
+    assert "are used, to reach" not in invoke(folder, "-o", tmp_path / "n.csv").output
 
 
 def test_the_built_in_data_set_can_be_split(invoke, tmp_path):

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
 import typer
 
 from pfdl._internal.text import printable
@@ -103,16 +102,22 @@ def ask_layout(error: AmbiguousLayoutError) -> str:
     Returns:
         The chosen layout.
     """
-    from pfdl._internal.processes import world_size
-
-    if world_size() > 1 or not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not _is_interactive():
         raise error
-    for number, (layout, reading) in enumerate(error.readings.items(), start=1):
-        typer.echo(f"  {number}  {layout}: {printable(reading)}", err=True)
-    answer = typer.prompt("Which reading is right?", type=click.IntRange(1, len(error.readings)), err=True)
-    chosen = list(error.readings)[answer - 1]
+    layouts = {str(number): layout for number, layout in enumerate(error.readings, start=1)}
+    for number, layout in layouts.items():
+        typer.echo(f"  {number}  {layout}: {printable(error.readings[layout])}", err=True)
+    while (answer := typer.prompt("Which of the two is right? 1 or 2", err=True)) not in layouts:
+        pass
+    chosen = layouts[answer]
     typer.echo(f"Read as {chosen}; --layout {chosen} says so beforehand.", err=True)
     return chosen
+
+
+def _is_interactive() -> bool:
+    from pfdl._internal.processes import world_size
+
+    return world_size() == 1 and sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def print_understood(source: ContextSource, split: Manifest) -> None:

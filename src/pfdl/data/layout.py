@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -100,7 +100,7 @@ class _Part:
 
 
 def find_files(
-    root: Path, superclass: str | None = None, layout: str | None = None, usual_layout: str | None = None
+    root: Path, superclass: str | None = None, layout: str | None = None, known_classes: Collection[str] = ()
 ) -> tuple[list[FoundFile], list[BadImage], str]:
     """List the files of a folder by set, class and context.
 
@@ -112,7 +112,7 @@ def find_files(
         root: The folder.
         superclass: Which folder of the top level to use.
         layout: One of ``LAYOUTS``; by default the names and the nesting of the folders decide.
-        usual_layout: What to take where they do not decide.
+        known_classes: Names of classes, of a model or a manifest, that decide where they are on one level only.
 
     Returns:
         The files in the order of their paths, what cannot be used, and the layout, such as ``class/context/image``.
@@ -137,7 +137,7 @@ def find_files(
     for part in parts:
         _measure(part, may_have_superclass=superclass is None and not part.split)
     pairs = {(levels[0], levels[1]) for part in parts if part.depth == 3 for levels in _images(part)}
-    order = _choose_layout(top, pairs, layout, usual_layout) if pairs else "class"
+    order = _choose_layout(top, pairs, layout, known_classes) if pairs else "class"
     found = [file for part in parts for file in _arrange(part, order, bad)]
     found.sort()
     _check_classes(top, found)
@@ -186,17 +186,19 @@ def _images(part: _Part) -> Iterable[list[str]]:
     return (levels for levels in map(part.levels, part.paths) if len(levels) == part.depth)
 
 
-def _choose_layout(place: Path, pairs: set[tuple[str, str]], layout: str | None, usual_layout: str | None) -> str:
+def _choose_layout(place: Path, pairs: set[tuple[str, str]], layout: str | None, known_classes: Collection[str]) -> str:
     """Say whether the outer or the inner of two folders is the class."""
-    outer, inner = ({pair[level] for pair in pairs} for level in (0, 1))
     if layout is not None:
         return layout
-    if (outer_are_contexts := _name_contexts(outer)) != _name_contexts(inner):
-        return CONTEXT_FIRST if outer_are_contexts else CLASS_FIRST
+    outer, inner = ({pair[level] for pair in pairs} for level in (0, 1))
+    if (outer <= set(known_classes)) != (inner <= set(known_classes)):
+        return CLASS_FIRST if outer <= set(known_classes) else CONTEXT_FIRST
+    if _name_contexts(outer) != _name_contexts(inner):
+        return CONTEXT_FIRST if _name_contexts(outer) else CLASS_FIRST
     is_grid = len(pairs) >= _SHARE_OF_COMBINATIONS * len(outer) * len(inner)
-    if is_grid and len(outer) > 1 and len(inner) > 1 and usual_layout not in LAYOUTS:
+    if is_grid and len(outer) > 1 and len(inner) > 1:
         raise AmbiguousLayoutError(place, sorted(outer), sorted(inner))
-    return usual_layout if is_grid and usual_layout in LAYOUTS else CLASS_FIRST
+    return CLASS_FIRST
 
 
 def _name_contexts(names: set[str]) -> bool:

@@ -64,8 +64,8 @@ def open_images(
         layout: ``"class/context"`` or ``"context/class"``, where folders can be read in both ways.
         on_bad_image: ``"error"`` to refuse data with unusable files, ``"skip"`` to leave them out.
         on_progress: Called with the number of images checked so far and the number of all images.
-        like: A manifest of the same data: the columns it was made from, its layout, and the settings of the built-in
-            shapes are taken over.
+        like: A manifest of the same data, or of data with the same classes: the columns it was made from, its classes
+            and the settings of the built-in shapes are taken over.
         test: Further images that are the test set, in any of these forms; then all of ``data`` is trained on.
 
     Returns:
@@ -87,6 +87,7 @@ def open_images(
     columns = Columns(path_column, label_column, context_column, split_column, group_column)
     described = {} if like is None else like.parameters.get("source", {})
     options: dict[str, Any] = {
+        "classes": () if like is None else like.classes,
         "image_root": image_root,
         "superclass": superclass,
         "layout": layout,
@@ -104,6 +105,7 @@ def _open(
     columns: Columns,
     described: Mapping[str, Any],
     *,
+    classes: Sequence[str],
     image_root: str | Path | None,
     superclass: str | None,
     layout: str | None,
@@ -118,10 +120,9 @@ def _open(
             return MetadataTable(path, columns=columns, hints=hints, image_root=image_root, **how)
         if columns.are_given or image_root is not None:
             raise ValueError(
-                f"columns or an image root are named, but {path} is no table; give a file ending in {', '.join(TABLES)}."
+                f"columns or an image root are named, but {path} is no table; give one ending in {', '.join(TABLES)}."
             )
-        usual = str(described.get("layout")).removesuffix("/image")
-        return ContextFolder(path, superclass=superclass, layout=layout, usual_layout=usual, **how)
+        return ContextFolder(path, superclass=superclass, layout=layout, known_classes=classes, **how)
     if all(hasattr(data, name) for name in ("samples", "description", "load")):
         source: ContextSource = data
         return source

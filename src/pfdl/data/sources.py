@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -215,7 +215,7 @@ class ContextFolder(FileSource):
         superclass: Which folder of the top level to use, where there is such a level.
         layout: ``"class/context"`` or ``"context/class"``. By default the folders decide, and where they do not,
             ``samples`` raises :class:`pfdl.data.layout.AmbiguousLayoutError`.
-        usual_layout: What to take instead of raising it.
+        known_classes: Names of classes, of a model or a manifest, that help the folders to decide.
         on_bad_image: ``"error"`` to refuse a folder with unusable files, ``"skip"`` to leave them out.
         on_progress: Called with the number of files checked so far and the number of all files.
 
@@ -234,7 +234,7 @@ class ContextFolder(FileSource):
         *,
         superclass: str | None = None,
         layout: str | None = None,
-        usual_layout: str | None = None,
+        known_classes: Collection[str] = (),
         on_bad_image: str = "error",
         on_progress: Callable[[int, int], None] | None = None,
     ) -> None:
@@ -242,11 +242,11 @@ class ContextFolder(FileSource):
         if not Path(root).is_dir():
             raise FileNotFoundError(f"there is no folder {root}; name the folder that holds the class folders.")
         self.superclass, self.layout = superclass, layout
-        self._layouts = layout, usual_layout
+        self._decided_by = layout, known_classes
 
     def list_files(self) -> tuple[list[FoundFile], list[BadImage]]:
         """List the files by the names of their folders."""
-        found, bad, self.layout = find_files(self.root, self.superclass, *self._layouts)
+        found, bad, self.layout = find_files(self.root, self.superclass, *self._decided_by)
         return found, bad
 
     @property
