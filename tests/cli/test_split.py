@@ -133,7 +133,7 @@ def test_what_a_ratio_leaves_out_is_said(invoke, folder, tmp_path):
 def test_the_built_in_data_set_can_be_split(invoke, tmp_path):
     result = invoke("shapes", "-o", tmp_path / "m.csv")
     assert result.exit_code == 0
-    assert "disc: dominant context" in result.output
+    assert "disc: most frequent context" in result.output
     assert read_manifest(tmp_path / "m.csv").parameters["source"]["kind"] == "shapes"
 
 
