@@ -32,6 +32,7 @@ from pfdl.vision.evaluation import read_evaluations
 from pfdl.vision.resume import STATE, read_state
 from pfdl_lab.grid import _path, stored_rows
 from pfdl_lab.report.reading import METRICS, RESULTS, find_runs, read_metrics, read_results
+from tests.data.image_files import image_bombs
 from tests.hostile.registry import answered, check_sentence, target
 from tests.hostile.state_targets import made_run
 from tests.hostile.tampering import records, tampered, values, words
@@ -377,6 +378,7 @@ def pictures_of_all_kinds() -> list[bytes]:
         st.lists(st.tuples(st.integers(0, 2000), st.binary(max_size=4)), max_size=4),
         st.integers(0, 60),
     ),
+    lambda: [(content, [], 0) for content in image_bombs().values()],
     share=2.0,
 )
 def pictures(folder: Path, original: bytes, changes: Sequence[tuple[int, bytes]], cut: int) -> None:
