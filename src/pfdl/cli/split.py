@@ -54,8 +54,9 @@ def split(
 ) -> None:
     """Split images into a manifest that others can repeat.
 
-    Data with a test set of its own keeps it; other data is split 60:40, and all images are used. With a ratio, data with
-    contexts is split by the proportional-bias protocol of NICO, which leaves images out. Every file is decoded once and hashed; no picture is in training and in a test, whatever its name.
+    Data with a test set of its own keeps it; other data is split 60:40, and all images are used. With a ratio, data
+    with contexts is split by the proportional-bias protocol of NICO, which leaves images out. Every file is decoded
+    once and hashed; no picture is in training and in a test, whatever its name.
 
         pfdl split photos/ -o manifest.csv --ratio 5:1 --seed 0
     """

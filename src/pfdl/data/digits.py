@@ -83,7 +83,8 @@ def find_digits(folder: str | Path | None = None, *, download: bool = False) -> 
         MNIST if a folder is named, otherwise the bundled digits, whose ``is_mnist`` is false.
 
     Raises:
-        FileNotFoundError: If a folder is named but does not hold the files.
+        FileNotFoundError: If a folder is named but does not hold the files, and nothing is to be downloaded.
+        ModuleNotFoundError: If torchvision is needed for the download but not installed.
         ValueError: If a file is not what it should be, or ``download`` is asked for without a folder.
     """
     if folder is None:
@@ -92,7 +93,13 @@ def find_digits(folder: str | Path | None = None, *, download: bool = False) -> 
         if download:
             raise ValueError("a download needs a folder to go to; name one.")
         return bundled_digits()
-    return download_mnist(Path(folder)) if download else read_mnist(Path(folder))
+    try:
+        return read_mnist(Path(folder))
+    except FileNotFoundError:
+        if not download:
+            raise
+    _download(Path(folder))
+    return read_mnist(Path(folder))
 
 
 def read_mnist(folder: Path) -> DigitSource:
@@ -116,30 +123,13 @@ def read_mnist(folder: Path) -> DigitSource:
     return DigitSource("MNIST", train[:50_000], held_out, train[50_000:], is_mnist=True)
 
 
-def download_mnist(folder: Path) -> DigitSource:
-    """Read MNIST from ``folder``, letting torchvision fetch it first if it is not there.
-
-    Args:
-        folder: Where the files are, or will be.
-
-    Returns:
-        The digits.
-
-    Raises:
-        ModuleNotFoundError: If torchvision is needed but not installed.
-        ValueError: If a file is not what it should be.
-    """
+def _download(folder: Path) -> None:
+    """Let torchvision fetch the four files; ModuleNotFoundError if it is not installed."""
     try:
-        return read_mnist(folder)
-    except FileNotFoundError:
-        try:
-            from torchvision.datasets import MNIST  # type: ignore[import-untyped,unused-ignore]
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(
-                "the download of MNIST goes through torchvision: pip install torchvision."
-            ) from error
-        MNIST(str(folder), download=True)
-        return read_mnist(folder)
+        from torchvision.datasets import MNIST  # type: ignore[import-untyped,unused-ignore]
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("the download of MNIST goes through torchvision: pip install torchvision.") from error
+    MNIST(str(folder), download=True)
 
 
 @cache

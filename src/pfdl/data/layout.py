@@ -45,7 +45,7 @@ _CONTEXT_NAME = re.compile(r"(on|in|at)[ _].+|location[ _]?\d+", re.IGNORECASE)
 _SHARE_OF_COMBINATIONS = 0.9
 """Where so many combinations of an outer and an inner folder exist, either of them may be the class."""
 
-_NAMED = 5
+_MOST_NAMED = 5
 """So many folders are named in a message; of more, the first ones."""
 
 
@@ -243,7 +243,7 @@ def _check_classes(top: Path, found: Sequence[FoundFile]) -> None:
 
 def _listed(names: Iterable[str]) -> str:
     shown = list(map(repr, names))
-    return ", ".join(shown if len(shown) <= _NAMED else [*shown[:_NAMED], "…"])
+    return ", ".join(shown if len(shown) <= _MOST_NAMED else [*shown[:_MOST_NAMED], "…"])
 
 
 def _single_part(name: str) -> str:

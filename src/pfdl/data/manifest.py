@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -58,8 +59,9 @@ class Manifest:
     def __post_init__(self) -> None:
         for row in self.rows:
             _check_row(row)
-        if repeated := _repeated(row.path for row in self.rows):
-            raise ValueError(f"the manifest names {repeated!r} twice; make it again with pfdl split.")
+        (path, count) = Counter(row.path for row in self.rows).most_common(1)[0] if self.rows else ("", 0)
+        if count > 1:
+            raise ValueError(f"the manifest names {path!r} twice; make it again with pfdl split.")
         if leaks := find_leaks(self.rows):
             raise ValueError(
                 f"{len(leaks)} image(s) are on the training side and on the test side, such as {leaks[0][0]!r} and "
@@ -229,15 +231,6 @@ def _check_row(row: ManifestRow) -> None:
             raise ValueError(f"{row.path!r} is on the {row.side} side but in the set {name!r}.")
     if "train" in row.sets and "validation" in row.sets:
         raise ValueError(f"{row.path!r} is in the training set and in the validation set.")
-
-
-def _repeated(values: Iterable[str]) -> str | None:
-    seen: set[str] = set()
-    for value in values:
-        if value in seen:
-            return value
-        seen.add(value)
-    return None
 
 
 def _set_order(name: str) -> tuple[int, float]:

@@ -18,7 +18,7 @@ from pfdl.data.tables import CELEBA_TEXT, TABLES, Columns, MetadataTable
 SHAPES = "shapes"
 """The word that stands for the built-in data set."""
 
-_NAMED = 8
+_MOST_NAMED = 8
 """So many classes or contexts are named; of more, the first ones."""
 
 
@@ -177,6 +177,6 @@ def _sizes(sizes: Mapping[str, int]) -> str:
 
 
 def _counted(names: Sequence[str], what: str) -> str:
-    shown = ", ".join(map(printable, names[:_NAMED])) + (", …" if len(names) > _NAMED else "")
+    shown = ", ".join(map(printable, names[:_MOST_NAMED])) + (", …" if len(names) > _MOST_NAMED else "")
     plural = {"class": "classes"}.get(what, f"{what}s")
     return f"{len(names)} {plural if len(names) != 1 else what} ({shown})"

@@ -66,16 +66,15 @@ def list_paths_below(root: Path, top: Path, bad: list[BadImage]) -> Iterator[str
     for folder, subfolders, files in os.walk(top, onerror=unreadable):
         here = Path(folder).relative_to(root).as_posix()
         prefix = "" if here == "." else f"{here}/"
-        subfolders[:] = [name for name in sorted(subfolders) if _is_shown(name)]
-        for name in [*subfolders, *sorted(filter(_is_shown, files))]:
-            is_folder = name in subfolders
+        subfolders[:], shown = (sorted(filter(_is_shown, names)) for names in (subfolders, files))
+        for name in [*subfolders, *shown]:
             if not _is_unicode(name):
                 bad.append(BadImage(ascii(prefix + name), "has a name that is not valid Unicode; rename it"))
-            elif is_folder and Path(folder, name).is_symlink():
+        subfolders[:], shown = (list(filter(_is_unicode, names)) for names in (subfolders, shown))
+        for name in subfolders:
+            if Path(folder, name).is_symlink():
                 bad.append(BadImage(prefix + name, "is a symbolic link to a folder, which is not followed"))
-            elif not is_folder:
-                yield prefix + name
-        subfolders[:] = filter(_is_unicode, subfolders)
+        yield from (prefix + name for name in shown)
 
 
 def _is_shown(name: str) -> bool:

@@ -17,9 +17,9 @@ from pfdl.data.layout import FoundFile, find_files
 from pfdl.data.paths import BadImage, path_inside
 
 ON_BAD_IMAGE = ("error", "skip")
-_LISTED = 20
+_MOST_LISTED = 20
 
-_PER_TASK = 32
+_FILES_PER_TASK = 32
 """Files that a thread checks before it takes others."""
 
 
@@ -80,9 +80,9 @@ class BadImagesError(ValueError):
 def describe_bad_images(root: Path, bad_images: Sequence[BadImage]) -> str:
     """Report all unusable files; beyond the first twenty they are only counted."""
     lines = [f"{len(bad_images)} file(s) in {root} cannot be used:"]
-    lines += [f"  {bad.path!r} {bad.reason}" for bad in bad_images[:_LISTED]]
-    if len(bad_images) > _LISTED:
-        lines.append(f"  … and {len(bad_images) - _LISTED} more")
+    lines += [f"  {bad.path!r} {bad.reason}" for bad in bad_images[:_MOST_LISTED]]
+    if len(bad_images) > _MOST_LISTED:
+        lines.append(f"  … and {len(bad_images) - _MOST_LISTED} more")
     return "\n".join(lines)
 
 
@@ -167,13 +167,13 @@ class FileSource(ABC):
             found, bad = self.list_files()
             samples: list[Sample] = []
             # Decoders work outside the interpreter lock. Tasks of many files, because one for each costs more than it.
-            batches = [found[start : start + _PER_TASK] for start in range(0, len(found), _PER_TASK)]
+            batches = [found[start : start + _FILES_PER_TASK] for start in range(0, len(found), _FILES_PER_TASK)]
             with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
                 for done, results in enumerate(pool.map(self._examine_all, batches), start=1):
                     bad += [result for result in results if isinstance(result, BadImage)]
                     samples += [result for result in results if isinstance(result, Sample)]
                     if self._on_progress is not None:
-                        self._on_progress(min(done * _PER_TASK, len(found)), len(found))
+                        self._on_progress(min(done * _FILES_PER_TASK, len(found)), len(found))
             bad.sort()
             if bad and self._on_bad_image == "error":
                 raise BadImagesError(self.root, bad)
