@@ -28,7 +28,7 @@ def photos(tmp_path_factory):
     root = tmp_path_factory.mktemp("photos")
     generator = torch.Generator().manual_seed(0)
     for label, name in enumerate(("cat", "[bold]dog")):
-        for context in ("indoors", "outdoors"):
+        for context in ("in the house", "in the garden"):
             (root / name / context).mkdir(parents=True)
             for number in range(20):
                 pixels = torch.randint(0, 100, (8, 8, 3), generator=generator) + 120 * label
@@ -46,7 +46,7 @@ def trained(photos, tmp_path_factory):
 def test_one_command_trains_tests_and_exports(trained):
     output, result = trained
     assert result.exit_code == 0, result.output
-    for text in ("by dominant ratio", "1:5", "5:1", "[bold]dog", "outdoors", "Worst group", "calibration"):
+    for text in ("by dominant ratio", "1:5", "5:1", "[bold]dog", "in the garden", "Worst group", "calibration"):
         assert text in result.output
     for name in ("model.safetensors", "config.json", "manifest.csv", "metrics.csv", "export/model.onnx"):
         assert (output / name).is_file()
@@ -105,7 +105,7 @@ def test_ctrl_c_is_answered_with_how_to_go_on(photos, tmp_path, monkeypatch):
 def test_bad_images_are_named(photos, tmp_path):
     folder = tmp_path / "photos"
     shutil.copytree(photos, folder)
-    (folder / "cat" / "indoors" / "empty.png").touch()
+    (folder / "cat" / "in the house" / "empty.png").touch()
     arguments = ["train", str(folder), *FAST, "--ratio", "2:1", "--no-export"]
     refused = runner.invoke(app, [*arguments, "-o", str(tmp_path / "a")])
     assert refused.exit_code == 2
@@ -196,9 +196,9 @@ def test_a_test_set_of_its_own_is_named(photos, tmp_path):
     train, test = tmp_path / "train photos", tmp_path / "test photos"
     shutil.copytree(photos, train)
     for name in ("cat", "[bold]dog"):
-        for picture in sorted((train / name / "outdoors").iterdir())[:5]:
-            (test / name / "outdoors").mkdir(parents=True, exist_ok=True)
-            shutil.move(picture, test / name / "outdoors" / picture.name)
+        for picture in sorted((train / name / "in the garden").iterdir())[:5]:
+            (test / name / "in the garden").mkdir(parents=True, exist_ok=True)
+            shutil.move(picture, test / name / "in the garden" / picture.name)
     arguments = ["train", str(train), "--test", str(test), *FAST, "--no-export", "-o", str(tmp_path / "run")]
     result = runner.invoke(app, arguments)
     assert result.exit_code == 0, result.output
@@ -223,7 +223,7 @@ def test_a_table_is_read_by_its_columns(photos, tmp_path):
     arguments = ["train", str(tmp_path / "table.csv"), *columns, *FAST, "--no-export", "-o", str(tmp_path / "run")]
     result = runner.invoke(app, [*arguments, "-O", "groupdro", "--contexts", "known"])
     assert result.exit_code == 0, result.output
-    assert "in 2 contexts (indoors, outdoors)" in result.output
+    assert "in 2 contexts (in the garden, in the house)" in result.output
 
 
 def test_several_seeds_and_their_table(photos, tmp_path):

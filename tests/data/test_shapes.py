@@ -125,7 +125,7 @@ def test_patterns_lie_between_0_and_1_and_vary(name):
 
 
 def test_it_is_split_and_loaded_like_a_folder(source):
-    manifest = make_split(source, seed=3)
+    manifest = make_split(source, ratio="5:1", seed=3)
     dataset = ContextImages(source, manifest, "test-1:5")
     row = manifest.rows_of("test-1:5")[0]
     index = [sample.path for sample in source.samples].index(row.path)

@@ -58,7 +58,7 @@ TRAINING = (
 def pictures(root: Path) -> Path:
     generator = torch.Generator().manual_seed(0)
     for label, name in enumerate(("cat", "dog")):
-        for context in ("indoors", "outdoors"):
+        for context in ("in the house", "in the garden"):
             (root / name / context).mkdir(parents=True, exist_ok=True)
             for number in range(12):
                 pixels = torch.randint(0, 100, (8, 8, 3), generator=generator) + 120 * label

@@ -113,7 +113,12 @@ class ImageData:
             return Shapes(100, strength=float(strength or 1.0))
         columns: dict[str, Any] = dict(self.columns)
         return open_images(
-            self.data, superclass=self.superclass, on_bad_image=self.on_bad_image, on_progress=on_progress, **columns
+            self.data,
+            superclass=self.superclass,
+            layout="class/context",
+            on_bad_image=self.on_bad_image,
+            on_progress=on_progress,
+            **columns,
         )
 
     def make_manifest(self, source: ContextSource, seed: int, validation: float) -> Manifest:

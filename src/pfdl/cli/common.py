@@ -15,8 +15,8 @@ import typer
 from pfdl._internal.text import printable_lines
 
 DATA_HELP = (
-    "A folder class/image or class/context/image, with or without train, val and test above it; a table with a line "
-    "per image (.csv, .tsv, .parquet); or the word 'shapes' for the built-in data set."
+    "A folder class/image, class/context/image or context/class/image, with or without train, val and test above it; "
+    "a table with a line per image (.csv, .tsv, .parquet, CelebA's .txt); or the word 'shapes' for the built-in data."
 )
 DATA = "DIR|TABLE|shapes"
 Data = Annotated[str, typer.Argument(metavar=DATA, help=DATA_HELP)]
@@ -38,17 +38,30 @@ GroupColumn = Annotated[
         help="Column of a table of what must stay on one side of a split, such as a patient.", rich_help_panel=TABLE
     ),
 ]
+ImageRoot = Annotated[
+    str | None,
+    typer.Option(
+        help="Folder that the paths of a table start in; by default the table's own, or one below it with the images.",
+        rich_help_panel=TABLE,
+    ),
+]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder that pfdl train made.")]
 Test = Annotated[str | None, typer.Option(help="Further images that are the test set; then all of DATA is trained on.")]
 TrainedTest = Annotated[str | None, typer.Option("--test", help="The --test that the run was trained with, if any.")]
 Ratio = Annotated[
     str,
     typer.Option(
-        help="In training, images of the dominant context to images of each other; natural keeps the proportions of "
-        "the data. For data with contexts and without sets of its own."
+        help="Such as 5:1: in training, images of the dominant context to images of each other, the rest left out; "
+        "natural uses all images. For data with contexts and without sets of its own."
     ),
 ]
 Superclass = Annotated[str | None, typer.Option(help="Top folder to use, where classes lie one level deeper (NICO).")]
+Layout = Annotated[
+    str | None,
+    typer.Option(
+        metavar="class/context|context/class", help="Which folders are the classes, where both readings are possible."
+    ),
+]
 OnBadImage = Annotated[str, typer.Option(help="error: name unusable files and stop; skip: leave them out.")]
 Device = Annotated[str, typer.Option(help="cpu or cuda; auto takes a GPU where there is one.")]
 

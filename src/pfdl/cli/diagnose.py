@@ -14,7 +14,9 @@ from pfdl.cli.common import (
     DATA_HELP,
     ContextColumn,
     Device,
+    ImageRoot,
     LabelColumn,
+    Layout,
     PathColumn,
     SplitColumn,
     Superclass,
@@ -42,7 +44,9 @@ def diagnose(
     label_column: LabelColumn = None,
     context_column: ContextColumn = None,
     split_column: SplitColumn = None,
+    image_root: ImageRoot = None,
     superclass: Superclass = None,
+    layout: Layout = None,
     device: Device = "auto",
 ) -> None:
     """Does a model rely on context? Yes, no or cannot tell, and a page that shows why.
@@ -68,7 +72,9 @@ def diagnose(
         elif data is None:
             raise ValueError(f"say where the images of {run} are: pfdl diagnose {run} DIR (or the word shapes).")
         else:
-            columns = name_columns(path_column, label_column, context_column, split_column)
+            columns = name_columns(
+                path_column, label_column, context_column, split_column, image_root=image_root, layout=layout
+            )
             runs = [run] if compare is None else [run, compare]
             _diagnose_runs(runs, data, columns, test, superclass, device, output)
         typer.echo(output)

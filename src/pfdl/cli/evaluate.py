@@ -11,7 +11,9 @@ from pfdl.cli.common import (
     ContextColumn,
     Data,
     Device,
+    ImageRoot,
     LabelColumn,
+    Layout,
     PathColumn,
     Run,
     SplitColumn,
@@ -35,7 +37,9 @@ def evaluate(
     label_column: LabelColumn = None,
     context_column: ContextColumn = None,
     split_column: SplitColumn = None,
+    image_root: ImageRoot = None,
     superclass: Superclass = None,
+    layout: Layout = None,
     device: Device = "auto",
 ) -> None:
     """Test a trained model on any images of its classes.
@@ -57,7 +61,9 @@ def evaluate(
 
         device = resolve_device(device)
         trained = load_model(run)
-        columns = name_columns(path_column, label_column, context_column, split_column)
+        columns = name_columns(
+            path_column, label_column, context_column, split_column, image_root=image_root, layout=layout
+        )
         own = read_manifest(trained.folder / MANIFEST)
         given = None if manifest is None else read_manifest(manifest)
         source = open_source(data, superclass, "skip", given or own, columns=columns, test=test)

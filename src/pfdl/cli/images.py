@@ -12,6 +12,7 @@ import typer
 from pfdl._internal.text import printable
 
 if TYPE_CHECKING:
+    from pfdl.data.layout import AmbiguousLayoutError
     from pfdl.data.manifest import Manifest
     from pfdl.data.sources import ContextSource
     from pfdl.vision.checkpoint import TrainedModel
@@ -19,11 +20,18 @@ if TYPE_CHECKING:
 
 
 def name_columns(
-    path: str | None, label: str | None, context: str | None, split: str | None, group: str | None = None
+    path: str | None = None,
+    label: str | None = None,
+    context: str | None = None,
+    split: str | None = None,
+    group: str | None = None,
+    *,
+    image_root: str | None = None,
+    layout: str | None = None,
 ) -> dict[str, str | None]:
-    """Return the columns of a table under the names by which :func:`pfdl.data.open_images` takes them."""
-    names = ("path_column", "label_column", "context_column", "split_column", "group_column")
-    return dict(zip(names, (path, label, context, split, group), strict=True))
+    """Return what a user says of a table or a folder, under the names that :func:`pfdl.data.open_images` has for it."""
+    names = ("path_column", "label_column", "context_column", "split_column", "group_column", "image_root", "layout")
+    return dict(zip(names, (path, label, context, split, group, image_root, layout), strict=True))
 
 
 def name_options(given: Mapping[str, str | None]) -> list[str]:
@@ -49,7 +57,8 @@ def open_source(
         superclass: Top folder to use.
         on_bad_image: ``"error"`` or ``"skip"``.
         split: A split of these images that exists already; each image is then checked when it is loaded.
-        columns: The columns of a table, as :func:`pfdl.data.open_images` calls them.
+        columns: What :func:`name_columns` returns. Where no layout is named and a folder can be read in two ways, a
+            user at a terminal is asked.
         test: Further images that are the test set.
 
     Returns:
@@ -60,23 +69,55 @@ def open_source(
     from pfdl._internal.processes import rank
     from pfdl._internal.progress import counting
     from pfdl.data import open_images
+    from pfdl.data.layout import AmbiguousLayoutError
     from pfdl.data.sources import FileSource, describe_bad_images
 
-    with counting("checking images", None if rank() else Console(stderr=True)) as show:
-        source = open_images(
-            data,
-            **(columns or {}),
-            superclass=superclass,
-            on_bad_image=on_bad_image,
-            on_progress=show,
-            like=split,
-            test=test,
-        )
-        if split is None:
-            _ = source.samples  # reads every image
+    try:
+        with counting("checking images", None if rank() else Console(stderr=True)) as show:
+            source = open_images(
+                data,
+                **(columns or {}),
+                superclass=superclass,
+                on_bad_image=on_bad_image,
+                on_progress=show,
+                like=split,
+                test=test,
+            )
+            if split is None:
+                _ = source.samples  # reads every image
+    except AmbiguousLayoutError as error:
+        columns = {**(columns or {}), "layout": ask_layout(error)}
+        return open_source(data, superclass, on_bad_image, split, columns=columns, test=test)
     if split is None and isinstance(source, FileSource) and source.bad_images and rank() == 0:
         typer.echo(describe_bad_images(source.root, source.bad_images) + "\nThey are left out.", err=True)
     return source
+
+
+def ask_layout(error: AmbiguousLayoutError) -> str:
+    """Let a user at a terminal choose how to read a folder; anywhere else, raise the error.
+
+    Args:
+        error: The folder's two readings.
+
+    Returns:
+        The chosen layout.
+    """
+    if not _is_interactive():
+        raise error
+    layouts = {str(number): layout for number, layout in enumerate(error.readings, start=1)}
+    for number, layout in layouts.items():
+        typer.echo(f"  {number}  {layout}: {printable(error.readings[layout])}", err=True)
+    while (answer := typer.prompt("Which of the two is right? 1 or 2", err=True)) not in layouts:
+        pass
+    chosen = layouts[answer]
+    typer.echo(f"Read as {chosen}; --layout {chosen} says so beforehand.", err=True)
+    return chosen
+
+
+def _is_interactive() -> bool:
+    from pfdl._internal.processes import world_size
+
+    return world_size() == 1 and sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def print_understood(source: ContextSource, split: Manifest) -> None:

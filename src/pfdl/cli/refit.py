@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from pfdl.cli.common import Data, Device, Run, Superclass, TrainedTest, answering_mistakes
-from pfdl.cli.images import evaluate_and_print, open_source
+from pfdl.cli.common import Data, Device, ImageRoot, Run, Superclass, TrainedTest, answering_mistakes
+from pfdl.cli.images import evaluate_and_print, name_columns, open_source
 
 
 def refit(
@@ -23,6 +23,7 @@ def refit(
     ] = "validation",
     test: TrainedTest = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws, and of inferring contexts.")] = 0,
+    image_root: ImageRoot = None,
     superclass: Superclass = None,
     device: Device = "auto",
 ) -> None:
@@ -47,7 +48,7 @@ def refit(
         device = resolve_device(device)
         trained = load_model(run)
         manifest = read_manifest(trained.folder / MANIFEST)
-        source = open_source(data, superclass, "skip", manifest, test=test)
+        source = open_source(data, superclass, "skip", manifest, columns=name_columns(image_root=image_root), test=test)
         folder = output or trained.folder.with_name(f"{trained.folder.name}-refit")
         made = refit_run(trained, source, manifest, folder, on=on, contexts=contexts, device=device, seed=seed)
         typer.echo(printable(made.sentence), err=True)

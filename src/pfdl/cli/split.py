@@ -12,7 +12,9 @@ from pfdl.cli.common import (
     ContextColumn,
     Data,
     GroupColumn,
+    ImageRoot,
     LabelColumn,
+    Layout,
     OnBadImage,
     PathColumn,
     Ratio,
@@ -31,7 +33,7 @@ def split(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="The manifest, a .csv file; a .json file is written beside it.")
     ] = Path("manifest.csv"),
-    ratio: Ratio = "5:1",
+    ratio: Ratio = "natural",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the split: sides and dominant contexts.")] = 0,
     validation: Annotated[float, typer.Option(help="Share of the training set that is held out.")] = 0.1,
     path_column: PathColumn = None,
@@ -39,7 +41,9 @@ def split(
     context_column: ContextColumn = None,
     split_column: SplitColumn = None,
     group_column: GroupColumn = None,
+    image_root: ImageRoot = None,
     superclass: Superclass = None,
+    layout: Layout = None,
     group_by: Annotated[
         str | None,
         typer.Option(
@@ -50,8 +54,9 @@ def split(
 ) -> None:
     """Split images into a manifest that others can repeat.
 
-    Data with a test set of its own keeps it. Data with contexts is split by the proportional-bias protocol, other data
-    plainly. Every file is decoded once and hashed; no picture is in training and in a test, whatever its name.
+    Data with a test set of its own keeps it; other data is split 60:40, and all images are used. With a ratio, data
+    with contexts is split by the proportional-bias protocol of NICO, which leaves images out. Every file is decoded
+    once and hashed; no picture is in training and in a test, whatever its name.
 
         pfdl split photos/ -o manifest.csv --ratio 5:1 --seed 0
     """
@@ -60,7 +65,9 @@ def split(
         from pfdl.data.manifest import read_groups
 
         groups = None if group_by is None else read_groups(group_by)
-        columns = name_columns(path_column, label_column, context_column, split_column, group_column)
+        columns = name_columns(
+            path_column, label_column, context_column, split_column, group_column, image_root=image_root, layout=layout
+        )
         source = open_source(data, superclass, on_bad_image, None, columns=columns)
         manifest = make_split(source, ratio=ratio, seed=seed, validation_fraction=validation, groups=groups)
         written = manifest.save(output)
@@ -71,6 +78,7 @@ def split(
 
 
 def _print(manifest: Manifest) -> None:
+    kind = "most frequent" if manifest.parameters["ratio"] is None else "dominant"
     for name, context in manifest.dominant.items():
         if context:
-            typer.echo(f"{printable(name)}: dominant context {printable(context)}")
+            typer.echo(f"{printable(name)}: {kind} context {printable(context)}")

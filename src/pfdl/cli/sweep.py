@@ -17,7 +17,9 @@ from pfdl.cli.common import (
     Device,
     FirstSeed,
     GroupColumn,
+    ImageRoot,
     LabelColumn,
+    Layout,
     OnBadImage,
     PathColumn,
     Ratio,
@@ -62,7 +64,7 @@ def sweep(
     seeds: Annotated[int, typer.Option(min=1, help="Trainings of every candidate, on the same seeds.")] = 3,
     first_seed: FirstSeed = 0,
     test: Test = None,
-    ratio: Ratio = "5:1",
+    ratio: Ratio = "natural",
     output: Annotated[Path, typer.Option("--output", "-o", help="Run folder.")] = Path("runs/sweep"),
     device: Device = "auto",
     jobs: Jobs = 1,
@@ -73,6 +75,8 @@ def sweep(
     context_column: ContextColumn = None,
     split_column: SplitColumn = None,
     group_column: GroupColumn = None,
+    image_root: ImageRoot = None,
+    layout: Layout = None,
     superclass: Superclass = None,
     on_bad_image: OnBadImage = "error",
 ) -> None:
@@ -93,7 +97,9 @@ def sweep(
         config = SweepConfig(parse_space(setting), select, seeds, first_seed, trials, prune)
         parallel = Parallel(jobs, backend, gpus_per_task)
         device = parallel.find_device(device)
-        columns = name_columns(path_column, label_column, context_column, split_column, group_column)
+        columns = name_columns(
+            path_column, label_column, context_column, split_column, group_column, image_root=image_root, layout=layout
+        )
         source = open_source(data, superclass, on_bad_image, None, columns=columns, test=test)
         typer.echo(describe_images(source), err=True)
         typer.echo(

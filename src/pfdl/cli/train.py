@@ -12,7 +12,9 @@ from pfdl.cli.common import (
     Data,
     Device,
     GroupColumn,
+    ImageRoot,
     LabelColumn,
+    Layout,
     OnBadImage,
     PathColumn,
     Ratio,
@@ -110,7 +112,7 @@ def train(
             "--small-stem", help="ResNets: a 3×3 stem without pooling, for small images.", rich_help_panel=METHOD
         ),
     ] = False,
-    ratio: Ratio = "5:1",
+    ratio: Ratio = "natural",
     manifest: Annotated[
         Path | None,
         typer.Option(help="A split by 'pfdl split' instead of one from --ratio and --seed."),
@@ -209,7 +211,9 @@ def train(
     context_column: ContextColumn = None,
     split_column: SplitColumn = None,
     group_column: GroupColumn = None,
+    image_root: ImageRoot = None,
     superclass: Superclass = None,
+    layout: Layout = None,
     on_bad_image: OnBadImage = "error",
     export: Annotated[bool, typer.Option(help="Write an ONNX file too, where onnxruntime is installed.")] = True,
 ) -> None:
@@ -266,7 +270,9 @@ def train(
         is_first = rank() == 0
         base = output or Path("runs") / f"train-{backbone.replace('/', '-')}-{objective}-{seed}"
         given = None if manifest is None else read_manifest(manifest)
-        columns = name_columns(path_column, label_column, context_column, split_column, group_column)
+        columns = name_columns(
+            path_column, label_column, context_column, split_column, group_column, image_root=image_root, layout=layout
+        )
         source = open_source(data, superclass, on_bad_image, given, columns=columns, test=test)
         splits = {number: given or make_split(source, ratio=ratio, seed=number) for number in range(seed, seed + seeds)}
         runs = {number: base if seeds == 1 else base / f"seed-{number}" for number in splits}

@@ -143,7 +143,7 @@ class Choice:
 
 
 def sweep(
-    config: SweepConfig, source: ContextSource, output: Path, *, ratio: str = "5:1", execution: Execution = HERE
+    config: SweepConfig, source: ContextSource, output: Path, *, ratio: str = "natural", execution: Execution = HERE
 ) -> tuple[pd.DataFrame, Choice]:
     """Train what is missing, write ``results.csv``, choose, test the chosen candidate, and write ``chosen.json``.
 
