@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pfdl.tabular.columns import identifies_rows
+from pfdl.tabular.validation import identifies_rows
 
 if TYPE_CHECKING:
     import pandas as pd
