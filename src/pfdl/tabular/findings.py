@@ -57,6 +57,8 @@ class Rules:
         resamples: halves of the rows that are screened as well, in complementary pairs; nine of ten must agree.
         seed: seed of the halves.
         goal: how many of the label's functions, from the first on, are the label that is to be explained.
+        may_be_strong: whether suspicion may be strong: what makes it so was measured with numbers as labels, and
+            columns are effects of a class more often than of a number.
         decompose: how the columns are predicted from each other.
     """
 
@@ -68,6 +70,7 @@ class Rules:
     resamples: int = 20
     seed: int = 0
     goal: int = 1
+    may_be_strong: bool = True
     decompose: Decomposer = linear_decomposer
 
 

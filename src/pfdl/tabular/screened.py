@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight
 
 from pfdl.tabular.selector import SelectionScreen
 from pfdl.tabular.validation import check_table
@@ -34,7 +35,8 @@ class LeastSquares(LinearRegressorBase):
     def fit(self, X: FloatArray, y: FloatArray, sample_weight: FloatArray | None = None) -> LeastSquares:
         """Fit to columns X of shape (n, p) and a numeric label y of shape (n,)."""
         X, y = check_table(self, X, y, numeric_y=True)
-        self.coef_, self.intercept_ = least_squares(X, y, sample_weight)
+        weight = None if sample_weight is None else _check_sample_weight(sample_weight, X)
+        self.coef_, self.intercept_ = least_squares(X, y, weight)
         return self
 
 

@@ -247,6 +247,8 @@ def _strong_suspects(X: FloatArray, table: Evidence, first: Given, indicator: Ma
     prediction of the label, given the suspects; else there is nothing to collide with.
     """
     moments = table.moments
+    if not rules.may_be_strong:
+        return np.zeros(moments.num_columns, dtype=bool)
     strong = first.correlated & (first.m >= _STRONG_M) & table.relevant & ~indicator
     strong &= (first.k < _STRONG_RATIO * first.m) & (first.share > _STRONG_SHARE)
     strong &= moments.residual_variance(moments.label) <= 1.0 - _STRONG_LABEL_SHARE

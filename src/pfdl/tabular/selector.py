@@ -46,7 +46,8 @@ class SelectionScreen(ExplainedScreening, SelectorMixin, BaseEstimator):  # type
 
     Suspicion is graded. A *suspect* looks like an effect of y; a *strong* suspect has, given y, nothing left in common
     with columns that do tell of y; a follower is *sure* where the columns left behave like causes of y and nine of
-    ten halves of the rows agree. Where a strong suspect stays in, ``fit`` warns (`SelectionWarning`).
+    ten halves of the rows agree. Where a strong suspect stays in, ``fit`` warns (`SelectionWarning`). Of classes,
+    suspicion is never strong: columns are effects of a class more often than of a number.
 
     Args:
         drop: The weakest suspicion on which a column is left out: ``"sure"``, ``"strong"`` or ``"suspects"``. On real
@@ -228,6 +229,7 @@ class SelectionScreen(ExplainedScreening, SelectorMixin, BaseEstimator):  # type
             resamples=self.resamples,
             seed=self._seed(),
             goal=goal,
+            may_be_strong=self.target_ == "number",
             decompose=decompose,
         )
 

@@ -28,8 +28,8 @@ def least_squares(
     The columns are scaled first. scikit-learn's solver cuts singular values that are small next to the largest one:
     with one column in units 10⁷ times the others' it would predict the mean.
     """
-    middle = X.mean(axis=0) if fit_intercept else np.zeros(X.shape[1])
-    scale = np.sqrt(((X - middle) ** 2).mean(axis=0))
+    middle = np.average(X, axis=0, weights=weight) if fit_intercept else np.zeros(X.shape[1])
+    scale = np.sqrt(np.average((X - middle) ** 2, axis=0, weights=weight))
     # Of a column whose spread is rounding error next to its size, the size counts.
     scale = np.where(scale > 10 * np.finfo(float).eps * np.abs(middle), scale, np.maximum(np.abs(middle), 1.0))
     linear = LinearRegression(fit_intercept=fit_intercept).fit(X / scale, y, sample_weight=weight)
