@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
 
 from pfdl.data import make_mmads
 from pfdl.tabular import (
@@ -80,8 +79,3 @@ def test_least_squares_is_that_of_the_normal_equations(data):
     through_zero, nothing = least_squares(data.X, data.y, fit_intercept=False)
     assert np.allclose(through_zero, np.linalg.lstsq(data.X, data.y, rcond=None)[0])
     assert nothing == 0.0
-
-
-def test_the_classifier_of_the_user_is_asked_in_the_units_of_the_user(data):
-    model = SRDORegressor(classifier=LogisticRegression(), random_state=0).fit(data.X, data.y)
-    assert isinstance(model.classifier_, LogisticRegression)
