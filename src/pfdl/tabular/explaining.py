@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils.validation import _check_feature_names_in
 
 from pfdl.tabular.findings import (
@@ -24,6 +25,7 @@ from pfdl.tabular.findings import (
     MISSING,
     NEAR_COPY,
     STRONG,
+    SURE,
     SUSPICIOUS,
     Outcome,
     Screening,
@@ -116,24 +118,14 @@ class ExplainedScreening(ABC):
             },
             index=pd.Index(_names(screen, input_features), name="column"),
         )
-        order = np.lexsort([-np.where(found.grade > 0, np.nan_to_num(found.share), 0.0), -found.grade])
-        return table.iloc[order]
+        return table.iloc[_by_suspicion(found)]
 
     @property
     def suspects_(self) -> pd.DataFrame:
-        """The columns under suspicion, the strongest first: ``grade``, ``decision`` and ``reason``, a sentence."""
-        found = self._fitted_screen().screening_
-        table = self.explain()
-        table = table[table["grade"] != ""][["grade", "decision", "m", "k", "share"]]
-        reasons = [
-            f"The other columns explain {_percent(row.m)} of it, {_percent(row.k)} once the label is known; of what "
-            f"can be explained the label alone explains {_percent(row.share)}."
-            + ("" if row.grade == "sure" or row.m != row.m else f" Not sure: {_NOT_SURE[_doubt(found)]}.")
-            if row.m == row.m
-            else "It is computed from columns under suspicion."
-            for row in table.itertuples()
-        ]
-        return table[["grade", "decision"]].assign(reason=reasons)
+        """The columns under suspicion, the strongest first: ``grade``, ``decision`` and ``reason``, in sentences."""
+        found, table = self._fitted_screen().screening_, self.explain()
+        reasons = [_reason(found, j) for j in _by_suspicion(found) if found.grade[j]]
+        return table.loc[(table["grade"] != "").to_numpy(), ["grade", "decision"]].assign(reason=reasons)
 
     def verdict(self, input_features: Any = None) -> str:
         """Return the outcome in a few sentences that name the columns and say what to do.
@@ -235,24 +227,33 @@ def listed(names: Sequence[str]) -> str:
 
 def strong_suspects_kept(found: Screening, names: Sequence[str]) -> str:
     """Return the warning about strong suspects that stay in, and what acts on it; empty if there are none."""
-    stay = [
-        name
-        for name, grade, made in zip(names, found.grade, found.decision, strict=True)
-        if grade >= STRONG and made == SUSPICIOUS
-    ]
+    stay = [names[int(j)] for j in np.flatnonzero((found.grade >= STRONG) & (found.decision == SUSPICIOUS))]
     if not stay:
         return ""
+    looks, them, are = ("looks", "it", "is") if len(stay) == 1 else ("look", "them", "are")
     return (
-        f"{listed(stay)} {'looks' if len(stay) == 1 else 'look'} as if the selection of the rows had tied "
-        f"{'it' if len(stay) == 1 else 'them'} to the label, and {'is' if len(stay) == 1 else 'are'} kept (grade "
-        f"strong, not sure: {_NOT_SURE[_doubt(found)]}). SelectionScreen(drop='strong') leaves "
-        f"{'it' if len(stay) == 1 else 'them'} out; keep={stay[:_NAMES_SHOWN]} says that you trust "
-        f"{'it' if len(stay) == 1 else 'them'}."
+        f"{listed(stay)} {looks} as if the selection of the rows had tied {them} to the label, and {are} kept (grade "
+        f"strong, not sure: {_NOT_SURE[_doubt(found)]}). SelectionScreen(drop='strong') leaves {them} out; "
+        f"keep={stay[:_NAMES_SHOWN]} says that you trust {them}."
     )
 
 
 def _names(screen: SelectionScreen, input_features: Any) -> list[str]:
     return [str(name) for name in _check_feature_names_in(screen, input_features)]
+
+
+def _by_suspicion(found: Screening) -> NDArray[np.intp]:
+    return np.lexsort([-np.where(found.grade > 0, np.nan_to_num(found.share), 0.0), -found.grade])
+
+
+def _reason(found: Screening, j: int) -> str:
+    if math.isnan(found.m[j]):
+        return "It is computed from columns under suspicion."
+    doubt = "" if found.grade[j] == SURE else f" Not sure: {_NOT_SURE[_doubt(found)]}."
+    return (
+        f"The other columns explain {_percent(found.m[j])} of it, {_percent(found.k[j])} once the label is known; of "
+        f"what can be explained the label alone explains {_percent(found.share[j])}.{doubt}"
+    )
 
 
 def _doubt(found: Screening) -> Outcome:
@@ -275,17 +276,15 @@ def _verdict(found: Screening, names: Sequence[str]) -> str:
         sentences += [f"{listed(out)} {_follow(out)}: {_was(out)} left out.", cost]
     if asked:
         sentences += [f"{listed(asked)} {_follow(asked)}; kept as asked.", *([] if out else [cost])]
-    if doubtful:
-        strongest = GRADES[
-            max(grade for grade, made in zip(found.grade, found.decision, strict=True) if made == SUSPICIOUS)
-        ]
-        how = "strongly suspected" if strongest == "strong" else "suspected"
-        sentences.append(
-            f"{listed(doubtful)} {'is' if len(doubtful) == 1 else 'are'} {how} of following the label only because of "
-            f"how the rows were selected, and kept: {_NOT_SURE[_doubt(found)]}."
-        )
-        if not out and not asked:
-            sentences.append(cost)
+    for strongly in (True, False):
+        if some := [name for name in doubtful if (found.grade[names.index(name)] >= STRONG) == strongly]:
+            sentences.append(
+                f"{listed(some)} {'is' if len(some) == 1 else 'are'} {'strongly ' if strongly else ''}suspected of "
+                "following the label only because of how the rows were selected, and kept: "
+                f"{_NOT_SURE[_doubt(found)]}."
+            )
+    if doubtful and not out and not asked:
+        sentences.append(cost)
     if isolated := decided(ISOLATED):
         sentences.append(
             f"{listed(isolated)} {'was' if len(isolated) == 1 else 'were'} left out too, and would add nothing."
