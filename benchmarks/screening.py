@@ -17,7 +17,7 @@ from pfdl.data import make_mmads
 from pfdl.data.mmads import SETTINGS
 from pfdl.experiments.mmads.paper import CELLS
 from pfdl.tabular import SelectionScreen
-from pfdl.tabular.screening import FOLLOWS_LABEL
+from pfdl.tabular.findings import FOLLOWS_LABEL
 
 TABLES = 40
 

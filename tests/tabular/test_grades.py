@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -120,3 +122,10 @@ def test_pfdl_says_how_long_it_will_take(capsys, monkeypatch):
     PFDLRegressor(max_iter=6, random_state=0, verbose=False).fit(X, X[:, 0])
     PFDLRegressor(max_iter=6, random_state=0).fit(X, X[:, 0])  # no terminal
     assert capsys.readouterr().err == ""
+
+
+def test_the_guide_has_the_table_that_the_results_make(monkeypatch):
+    root = Path(__file__).parents[2]
+    monkeypatch.syspath_prepend(str(root / "benchmarks"))
+    guide = (root / "docs" / "tabular.md").read_text(encoding="utf-8")
+    assert importlib.import_module("real_tables_page").with_summary(guide) == guide
