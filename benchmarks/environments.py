@@ -20,7 +20,8 @@ from rich.progress import track
 from sklearn.base import RegressorMixin
 from sklearn.linear_model import LinearRegression
 
-from pfdl.tabular import ICPRegressor, ScreenedRegressor
+from icp import ICPRegressor
+from pfdl.tabular import ScreenedRegressor
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results" / "environments.csv"
 Table = tuple[pd.DataFrame, pd.Series, pd.Series]

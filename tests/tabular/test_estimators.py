@@ -29,9 +29,10 @@ from pfdl.tabular import (
     ScreenedRegressor,
     SelectionScreen,
     SRDORegressor,
+    SVIRegressor,
 )
+from pfdl.tabular.findings import AS_ASKED, FOLLOWS_LABEL
 from pfdl.tabular.metrics import rmse
-from pfdl.tabular.screening import FOLLOWS_LABEL
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +55,8 @@ def one_thread():
         ScreenedClassifier(),
         DWRRegressor(max_iter=20),
         SRDORegressor(classifier=LogisticRegression()),
+        SVIRegressor(rounds=1, gate_steps=20),
+        ScreenedRegressor(HistGradientBoostingRegressor(max_iter=30)),
     ],
     ids=repr,
 )
@@ -102,7 +105,8 @@ def test_plot_shows_m_and_k_of_every_column(data):
 
     model = ScreenedRegressor().fit(data.frame().drop(columns="y"), data.y)
     axes = model.plot()
-    assert [label.get_text() for label in axes.get_yticklabels()] == data.feature_names
+    assert [label.get_text() for label in axes.get_yticklabels()] == model.explain().index.tolist()
+    assert model.explain().index[0] == "V1"
     drawn = {float(x) for line in axes.get_lines() for x in line.get_xdata()}
     assert set(model.explain()["m"]) | set(model.explain()["k"]) <= drawn
     _, given = plt.subplots()
@@ -132,7 +136,10 @@ def test_the_screen_returns_frames_if_asked_to(data):
 
 def test_what_is_to_be_kept_is_kept(data):
     frame = data.frame().drop(columns="y")
-    assert followers(SelectionScreen(keep=["V1"]).fit(frame, data.y)) == []
+    trusted = SelectionScreen(keep="V1").fit(frame, data.y)
+    assert followers(trusted) == []
+    assert trusted.verdict_.startswith("V1 follows the label like an effect of it; kept as asked.")
+    assert trusted.suspects_.loc["V1", ["grade", "decision"]].tolist() == ["sure", AS_ASKED]
     assert followers(SelectionScreen(keep=[5]).fit(data.X, data.y)) == []
     kept = SelectionScreen(keep=["V3"]).fit(frame, data.y)
     assert followers(kept) == [5]
@@ -244,6 +251,9 @@ def test_screening_beats_every_rival_where_the_bias_turns(data):
     [
         (SelectionScreen(target="label"), "target is 'label'; choose 'auto', 'number', 'class'"),
         (SelectionScreen(decomposition="tree"), "decomposition is 'tree'"),
+        (SelectionScreen(drop="all"), "drop is 'all'; choose 'sure', 'strong', 'suspects'"),
+        (SVIRegressor(rounds=0), "rounds is 0; it must be at least 1"),
+        (SVIRegressor(penalty=-1), "penalty is -1; it must not be negative"),
         (SelectionScreen(alpha=0.0), "alpha is 0.0; it must lie strictly between 0 and 1"),
         (SelectionScreen(share_threshold=1.5), "share_threshold is 1.5"),
         (SelectionScreen(ratio_threshold=-1), "ratio_threshold is -1"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -173,7 +175,7 @@ def test_names_behind_a_column_transformer_are_those_of_the_user(data):
     pipeline = make_pipeline(encoder(verbose=False), ScreenedRegressor()).set_output(transform="pandas")
     pipeline.fit(table, data.y)
     why = pipeline[-1].explain()
-    assert why.index[:3].tolist() == ["colour_blue", "colour_green", "colour_red"]
+    assert why.index[:4].tolist() == ["V1", "colour_blue", "colour_green", "colour_red"]
     assert why.loc["V1", "decision"] == "follows the label"
     assert pipeline[-1].verdict_.startswith("V1 follows the label")
     assert pipeline.predict(table).shape == (400,)
@@ -187,7 +189,7 @@ def test_names_can_be_given_where_arrays_came_in(data):
     for found in (pipeline[1], ScreenedRegressor().fit(pipeline[:1].transform(table), data.y)):
         assert found.verdict_.startswith("x8 follows")
         assert found.verdict(names).startswith("remainder__V1 follows the label")
-        assert found.explain(names).index.tolist() == list(names)
+        assert sorted(found.explain(names).index) == sorted(names)
         assert found.screening_plot(names).verdict == found.verdict(names)
     assert "remainder__V1" not in pipeline[:2].get_feature_names_out()
     with pytest.raises(ValueError, match="input_features should have length equal"):
@@ -213,6 +215,7 @@ def test_polars_in_and_out(data):
         (["red", "blue"] * 200, r"column 'odd' is of type String, not numeric\. Encode it first"),
         ([None, 1] * 200, "column 'odd' contains NaN in 200 of 400 rows"),
         ([None, 1.5] * 200, "column 'odd' contains NaN in 200 of 400 rows"),
+        ([date(2020, 1, 1)] * 400, r"column 'odd' holds dates or times \(Date\)"),
         ([float("inf"), 1.5] * 200, "column 'odd' contains infinity in 200 of 400 rows"),
     ],
 )
@@ -220,7 +223,7 @@ def test_what_polars_frames_must_not_hold_is_named(data, values, sentence):
     polars = pytest.importorskip("polars", reason="polars is not installed")
     table = polars.DataFrame({"S1": data.X[:, 0], "odd": values})
     with pytest.raises(ValueError, match=sentence):
-        SelectionScreen().fit(table, data.y)
+        ScreenedRegressor().fit(table, data.y)
 
 
 def test_polars_numbers_of_every_kind_are_numbers(data):

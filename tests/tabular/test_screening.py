@@ -9,19 +9,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from pfdl.data import make_mmads
-from pfdl.tabular.columns import screen_table
 from pfdl.tabular.evidence import Evidence, linear_decomposer
-from pfdl.tabular.label import class_functions, number_functions
-from pfdl.tabular.moments import Moments, independent_columns
+from pfdl.tabular.findings import CONSTANT, FOLLOWS_LABEL, KEPT, Outcome, Rules
+from pfdl.tabular.moments import Moments, class_functions, independent_columns, number_functions
 from pfdl.tabular.network import NetworkTraining
-from pfdl.tabular.screening import (
-    CONSTANT,
-    FOLLOWS_LABEL,
-    KEPT,
-    Outcome,
-    Rules,
-    screen,
-)
+from pfdl.tabular.screening import screen_table
 from tests.tabular.reference import evidence, residual_variance
 
 
@@ -84,7 +76,7 @@ def test_correlation_test_is_the_f_test_of_a_regression():
 def test_finds_exactly_the_biased_columns_of_mmads(setting, n, p, r):
     for seed in range(3):
         data = make_mmads(n, p, r, setting, seed=seed)
-        found = screen(data.X, number_functions(data.y))
+        found = screen_table(data.X, number_functions(data.y))
         assert np.flatnonzero(found.decision == FOLLOWS_LABEL).tolist() == data.biased.tolist()
         assert found.kept[data.stable].all()
 
@@ -93,10 +85,10 @@ def test_isolated_columns_tell_nothing_and_go_only_after_selection_was_found():
     noise_kept = 0
     for seed in range(10):
         data = make_mmads(1000, 10, 1.7, seed=seed)
-        noise_kept += screen(data.X, number_functions(data.y)).kept[data.unstable].sum()
+        noise_kept += screen_table(data.X, number_functions(data.y)).kept[data.unstable].sum()
     assert noise_kept <= 3  # of forty, at a level of 1 %
     unbiased = make_mmads(2000, 10, 1 + 1e-9, seed=0)
-    found = screen(unbiased.X, number_functions(unbiased.y))
+    found = screen_table(unbiased.X, number_functions(unbiased.y))
     assert found.kept.all()
     assert found.outcome is Outcome.NO_SELECTION
 
@@ -104,7 +96,7 @@ def test_isolated_columns_tell_nothing_and_go_only_after_selection_was_found():
 def test_too_few_rows_or_columns_keep_everything():
     X, y = correlated_table(0, n=25)
     for table in (X, X[:, :1]):
-        found = screen(table, number_functions(y))
+        found = screen_table(table, number_functions(y))
         assert found.kept.all()
         assert found.outcome is Outcome.TOO_SMALL
         assert np.isnan(found.m).all()
@@ -125,7 +117,7 @@ def test_independent_columns_write_the_others_as_combinations():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((50, 3))
     table = np.column_stack([X, X[:, 0] - 2 * X[:, 1], np.ones(50)])
-    independent, combination = independent_columns(table)
+    independent, combination = independent_columns(Moments.of(table, np.empty((50, 0))), np.zeros(5, dtype=bool))
     assert len(independent) == 3
     assert 4 not in independent
     scaled = (table - table.mean(axis=0)) / np.where(table.std(axis=0) > 1e-12, table.std(axis=0), 1)
@@ -173,6 +165,6 @@ def test_network_sees_relations_that_are_not_linear():
 def test_network_finds_the_biased_columns():
     data = make_mmads(1000, 10, 1.7, seed=0)
     training = NetworkTraining((32,), 300, 0)
-    found = screen(data.X, number_functions(data.y), rules=Rules(decompose=training))
+    found = screen_table(data.X, number_functions(data.y), rules=Rules(decompose=training))
     assert np.flatnonzero(found.decision == FOLLOWS_LABEL).tolist() == data.biased.tolist()
     assert (found.decision[data.stable] == KEPT).all()

@@ -20,7 +20,7 @@ from pfdl._internal.files import write_atomically
 from pfdl._internal.runs import claim
 from pfdl._internal.workers import HERE, Execution
 from pfdl.data.mmads import MMADS, SETTINGS, Setting, make_mmads
-from pfdl.tabular import DWRRegressor, PFDLRegressor, ScreenedRegressor, SRDORegressor
+from pfdl.tabular import DWRRegressor, PFDLRegressor, ScreenedRegressor, SRDORegressor, SVIRegressor
 from pfdl.tabular.metrics import average_error, beta_error, rmse, stability_error
 from pfdl.tabular.weights import EffectiveSampleSizeWarning
 from pfdl_lab.grid import run_grid
@@ -40,8 +40,9 @@ METHODS: dict[str, Callable[[MMADS, int], Any]] = {
     "OLS": lambda data, seed: LinearRegression().fit(data.X, data.y),
     "Lasso": lambda data, seed: Lasso(alpha=0.01).fit(data.X, data.y),
     "Ridge": lambda data, seed: Ridge(alpha=1.0).fit(data.X, data.y),
-    "DWR": lambda data, seed: DWRRegressor(solver="rmsprop").fit(data.X, data.y),
+    "DWR": lambda data, seed: DWRRegressor(standardize=False, solver="rmsprop").fit(data.X, data.y),
     "SRDO": lambda data, seed: SRDORegressor(random_state=seed).fit(data.X, data.y),
+    "SVI": lambda data, seed: SVIRegressor(random_state=seed).fit(data.X, data.y),
     "PFDL": lambda data, seed: PFDLRegressor(random_state=seed).fit(data.X, data.y),
     "Screened OLS": lambda data, seed: ScreenedRegressor().fit(data.X, data.y),
     "Screened OLS + auxiliary": lambda data, seed: ScreenedRegressor(auxiliary=True, random_state=seed).fit(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -132,17 +133,22 @@ def _diagnose_table(path: Path, target: str | None, output: Path) -> None:
     from pfdl._internal.files import write_atomically
     from pfdl.report.page import render
     from pfdl.report.table_page import build_page
-    from pfdl.tabular import SelectionScreen
-    from pfdl.tabular.advice import advice
-    from pfdl.tabular.reading import read_table
+    from pfdl.tabular import SelectionScreen, SelectionWarning
+    from pfdl.tabular.reading import advice, read_table
 
     if target is None:
         raise ValueError(f"say which column of {path} is to be predicted: --target NAME.")
     table = read_table(path, target)
-    screen = SelectionScreen().fit(table.X, table.y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SelectionWarning)  # the verdict says it, and what to do
+        screen = SelectionScreen().fit(table.X, table.y)
     for note in table.notes:
         typer.echo(f"Note: {printable(note)}", err=True)
-    typer.echo(printable_lines(screen.verdict_))
+    suspects = screen.suspects_
+    colour = typer.colors.GREEN if suspects.empty else typer.colors.YELLOW
+    typer.secho(printable_lines(screen.verdict_), fg=colour)
+    for column, found in suspects.iterrows():
+        typer.echo(printable(f"{column} ({found['grade']}): {found['reason']}"))
     code = advice(screen, path, target)
     typer.echo(printable_lines(code))
     write_atomically(output, render(build_page(screen.screening_plot(), path.name, target, table.notes, code)))

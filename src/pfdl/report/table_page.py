@@ -9,12 +9,14 @@ from pfdl.report.blocks import Block, Listing, Page, Section, Text
 from pfdl.report.plots import Plot, Series
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
 from pfdl.tabular import ScreeningPlot
-from pfdl.tabular.screening import FOLLOWS_LABEL, ISOLATED, KEPT
+from pfdl.tabular.findings import AS_ASKED, FOLLOWS_LABEL, ISOLATED, KEPT, SUSPICIOUS
 
 _RATIO_FROM = 0.02
 """Below this m the ratio k/m is one of noise."""
 
 _COLOURS = {KEPT: 1, FOLLOWS_LABEL: 2, ISOLATED: 0}
+_AMBER = 5
+_UNDER_SUSPICION = (SUSPICIOUS, AS_ASKED)
 
 
 def build_page(found: ScreeningPlot, name: str, target: str, notes: Sequence[str], advice: str = "") -> Page:
@@ -40,17 +42,23 @@ def build_page(found: ScreeningPlot, name: str, target: str, notes: Sequence[str
     blocks: list[Block] = [draw(found, target), _table(found, target)]
     if advice:
         blocks.insert(0, Listing("What to do, in Python", advice))
+    doubtful = bool(found.frame["decision"].isin(_UNDER_SUSPICION).any())
+    if doubtful:  # in amber: something was found, and it is for the reader to decide
+        blocks.insert(0, Text(found.verdict, "warning"))
     sections = [
-        Section("Verdict", blocks, found.verdict),
+        Section("Verdict", blocks, "" if doubtful else found.verdict),
         Section("How to read this page", [Text(words) for words in _reading(found, target)]),
     ]
     return Page(f"Diagnosis of {name}", introduction, sections)
 
 
 def draw(found: ScreeningPlot, target: str) -> Plot:
-    """Draw m against k, coloured by the decision, with the line of the ratio threshold."""
+    """Draw m against k, coloured by the decision, with the line of the ratio threshold; suspects by their names."""
     judged = found.frame[found.frame["m"].notna()]
-    series = []
+    series = [
+        Series(f"{column} ({line['grade']})", [line["m"]], [line["k"]], None, "markers", _AMBER, labels=[str(column)])
+        for column, line in judged[judged["decision"].isin(_UNDER_SUSPICION)].iterrows()
+    ]
     for decision, colour in _COLOURS.items():
         chosen = judged[judged["decision"] == decision]
         if len(chosen):
@@ -78,6 +86,7 @@ def _table(found: ScreeningPlot, target: str) -> Table:
             str(column),
             (
                 line["decision"],
+                line["grade"] or "none",
                 line["why"],
                 _number(line["m"]),
                 _number(line["k"]),
@@ -87,7 +96,7 @@ def _table(found: ScreeningPlot, target: str) -> Table:
         )
         for column, line in found.frame.iterrows()
     ]
-    headers = ["decision", "why", "m", "k", "k/m", "share"]
+    headers = ["decision", "suspicion", "why", "m", "k", "k/m", "share"]
     return Table(f"The columns and what was decided for {target}", "column", headers, rows)
 
 
@@ -99,10 +108,10 @@ def _reading(found: ScreeningPlot, target: str) -> tuple[str, ...]:
     return (
         f"m: how much of a column the other columns explain. k: how much they explain of what {target} leaves of it. "
         f"share: of all that can be explained of the column, how much {target} explains alone.",
-        f"A column is dropped (follows the label) if the others predict it, it matters to {target} even so, k/m is "
-        f"below {found.ratio_threshold:g} and its share is above {found.share_threshold:g}; only if the columns that "
-        f"stay behave like causes of {target}; and only if resampling the rows confirms it. Otherwise all are kept. "
-        "Points are drawn as they are before any column is dropped.",
+        f"A column is a suspect if the others predict it, it matters to {target} even so, k/m is below "
+        f"{found.ratio_threshold:g} and its share is above {found.share_threshold:g}; a strong one if k/m is below 0.1 "
+        f"and its share above 0.9. It surely follows {target}, and is left out, if besides the columns that stay "
+        "behave like causes and halves of the rows agree. Points are drawn as they are before any column is dropped.",
         f"This is an extension of this project, not part of the PFDL paper. A genuine effect of {target} would be "
         f"dropped, too: one sample cannot distinguish it from a column that the selection ties to {target}.",
     )

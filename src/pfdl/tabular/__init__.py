@@ -1,22 +1,33 @@
 """scikit-learn estimators for tables whose rows were selected with a bias."""
 
-from pfdl.tabular.dwr import DWRRegressor
-from pfdl.tabular.icp import ICPRegressor
-from pfdl.tabular.pfdl import PFDLRegressor
-from pfdl.tabular.plot import ScreeningPlot
-from pfdl.tabular.reading import read_table
-from pfdl.tabular.screened import ScreenedClassifier, ScreenedRegressor
-from pfdl.tabular.selector import SelectionScreen
-from pfdl.tabular.srdo import SRDORegressor
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "DWRRegressor",
-    "ICPRegressor",
-    "PFDLRegressor",
-    "SRDORegressor",
-    "ScreenedClassifier",
-    "ScreenedRegressor",
-    "ScreeningPlot",
-    "SelectionScreen",
-    "read_table",
-]
+from pfdl._internal.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from pfdl.tabular.dwr import DWRRegressor as DWRRegressor
+    from pfdl.tabular.explaining import ScreeningPlot as ScreeningPlot
+    from pfdl.tabular.pfdl import PFDLRegressor as PFDLRegressor
+    from pfdl.tabular.reading import read_table as read_table
+    from pfdl.tabular.screened import ScreenedClassifier as ScreenedClassifier
+    from pfdl.tabular.screened import ScreenedRegressor as ScreenedRegressor
+    from pfdl.tabular.selector import SelectionScreen as SelectionScreen
+    from pfdl.tabular.selector import SelectionWarning as SelectionWarning
+    from pfdl.tabular.srdo import SRDORegressor as SRDORegressor
+    from pfdl.tabular.svi import SVIRegressor as SVIRegressor
+
+#: Loaded when first asked for: only DWR and PFDL need PyTorch, which takes seconds to import.
+_HOME = {
+    "DWRRegressor": "pfdl.tabular.dwr",
+    "PFDLRegressor": "pfdl.tabular.pfdl",
+    "SRDORegressor": "pfdl.tabular.srdo",
+    "SVIRegressor": "pfdl.tabular.svi",
+    "ScreenedClassifier": "pfdl.tabular.screened",
+    "ScreenedRegressor": "pfdl.tabular.screened",
+    "ScreeningPlot": "pfdl.tabular.explaining",
+    "SelectionScreen": "pfdl.tabular.selector",
+    "SelectionWarning": "pfdl.tabular.selector",
+    "read_table": "pfdl.tabular.reading",
+}
+__all__ = list(_HOME)
+__getattr__, __dir__ = lazy_names(__name__, _HOME)

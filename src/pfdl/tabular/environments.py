@@ -7,11 +7,13 @@ Everything follows from the second moments of each environment.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import fdtrc
+
+from pfdl.tabular.findings import CHANGES, CONSTANT, IDENTIFIER, MISSING, Screening
 
 FloatArray = NDArray[np.float64]
 IndexArray = NDArray[np.intp]
@@ -89,6 +91,27 @@ def compare_environments(
     return Environments(changes, dropped, np.sqrt(before), np.sqrt(now), moments.names)
 
 
+def compare_table(
+    found: Screening,
+    X: FloatArray,
+    label: FloatArray,
+    groups: NDArray[np.object_],
+    weight: FloatArray | None,
+    *,
+    protected: NDArray[np.bool_],
+    alpha: float,
+) -> Screening:
+    """Add the evidence of known environments on the columns that one sample gave no reason to drop."""
+    if not label.shape[1]:
+        return found
+    judged = np.flatnonzero(found.kept & ~np.isin(found.decision.astype(str), (CONSTANT, IDENTIFIER, MISSING)))
+    seen = compare_environments(X[:, judged], label, groups, weight, protected=protected[judged], alpha=alpha)
+    decision, changes = found.decision.copy(), np.full(X.shape[1], np.nan)
+    decision[judged[seen.dropped]] = CHANGES
+    changes[judged] = seen.changes
+    return replace(found, decision=decision, environments=replace(seen, changes=changes, dropped=decision == CHANGES))
+
+
 class _Moments:
     """Second moments of [1, columns, label] in every environment."""
 
@@ -159,7 +182,7 @@ class _Moments:
             rest = self._residual(wide, across, pooled)
             with np.errstate(divide="ignore", invalid="ignore"):
                 ratio = np.maximum(base - rest, 0.0) / others / (np.maximum(rest, 1e-12) / freedom)
-            p_values.append(min(1.0, self.num_labels * float(stats.f.sf(ratio, others, freedom).min())))
+            p_values.append(min(1.0, self.num_labels * float(fdtrc(others, freedom, ratio).min())))
         return np.array(p_values)
 
     def _residual(self, among: FloatArray, across: FloatArray, pooled: FloatArray) -> FloatArray:

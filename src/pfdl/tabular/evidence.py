@@ -17,7 +17,7 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import fdtrc
 
 from pfdl.tabular.moments import Moments, precision_diagonal
 
@@ -107,6 +107,18 @@ class Evidence:
             collides=self._p_value(v_fy, v_rest_y, others, inputs_of_label=True) < self.level,
         )
 
+    def adds_to_label(self, known: NDArray[np.intp], goal: int) -> bool:
+        """Test by F whether all columns explain more of the first ``goal`` functions of the label than the known do."""
+        moments, p = self.moments, self.moments.num_columns
+        rows, added = moments.rows, p - len(known)
+        both = moments.explained_share(np.arange(p), goal)
+        alone = moments.explained_share(known, goal)
+        freedom = max(rows - p - 1.0, 1.0)
+        # From shares that allow for the number of inputs back to sums of squares.
+        rest, more = (1.0 - both) * freedom, (1.0 - alone) * max(rows - len(known) - 1.0, 1.0)
+        gain = max(more - rest, 0.0) / max(added, 1) / max(rest / freedom, np.finfo(float).tiny)
+        return bool(added and fdtrc(added, freedom, gain) < self.level * p)
+
     def _p_value(
         self, smaller: FloatArray, larger: FloatArray, added_inputs: int, *, inputs_of_label: bool
     ) -> FloatArray:
@@ -118,5 +130,5 @@ class Evidence:
         else:  # measured on held-out rows, where a gain is a gain however many inputs it took
             freedom, added_inputs = self.unexplained.rows - 1, 1
             gain = (smaller - larger) * freedom
-        p_value: FloatArray = stats.f.sf(np.maximum(gain, 0.0) / added_inputs / larger, added_inputs, freedom)
+        p_value: FloatArray = fdtrc(added_inputs, freedom, np.maximum(gain, 0.0) / added_inputs / larger)
         return p_value

@@ -1,11 +1,11 @@
-"""Second moments of a table, from which every linear regression among its columns follows."""
+"""Second moments of the columns and functions of the label, from which every linear regression among them follows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import qr
 
 FloatArray = NDArray[np.float64]
@@ -16,6 +16,7 @@ _COLLINEAR = 1e-8
 # Added to the variance of every scaled column: where y is an exact linear function of the columns, they are collinear
 # once y is known, and without it their conditional covariance could not be inverted.
 _RIDGE = 1e-10
+_RANK_TOLERANCE = 1e-4
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,14 @@ class Moments:
         rest: FloatArray = block - across.T @ np.linalg.solve(among, across)
         return rest
 
+    def explained_share(self, columns: IndexArray, goal: int) -> float:
+        """Return the share of the first ``goal`` label functions that a regression on some columns explains."""
+        functions = self.label[:goal]
+        across = self.joint[np.ix_(columns, functions)]
+        told = (across * np.linalg.solve(self.covariance(columns), across)).sum(axis=0)
+        share = np.clip(told / np.diag(self.joint)[functions], 0.0, 1.0)
+        return float(1.0 - (1.0 - share.mean()) * self.unbias(len(columns)))
+
     def residual_variance(self, given: IndexArray) -> FloatArray:
         """Return the unbiased variance that a regression on the ``given`` leaves of every column."""
         columns = np.arange(self.num_columns)
@@ -115,23 +124,61 @@ def precision_diagonal(covariance: FloatArray) -> FloatArray:
         ridge *= 10.0
 
 
-def independent_columns(X: FloatArray, weight: FloatArray | None = None) -> tuple[IndexArray, FloatArray]:
+def independent_columns(moments: Moments, aside: NDArray[np.bool_]) -> tuple[IndexArray, FloatArray]:
     """Split the columns into linearly independent ones and those that follow from them.
+
+    Args:
+        moments: Of the columns.
+        aside: Mask of columns that are to be among neither.
 
     Returns:
         The indices of the independent columns (constant ones are not among them), in order, and a matrix of shape
         (independent, p) that writes every centred column as a combination of them.
     """
-    moments = Moments.of(X, np.empty((len(X), 0)), weight)
+    p = moments.num_columns
     # A column whose spread is rounding error next to its size is constant.
-    varies = moments.scale > np.sqrt(np.finfo(float).eps) * np.abs(moments.mean) * 1e-3
-    varies &= np.diag(moments.joint) > 0.5
-    correlation = np.where(np.outer(varies, varies), moments.joint, 0.0)
+    varies = moments.scale > np.sqrt(np.finfo(float).eps) * np.abs(moments.mean[:p]) * 1e-3
+    varies &= (np.diag(moments.joint)[:p] > 0.5) & ~aside
+    correlation = np.where(np.outer(varies, varies), moments.joint[:p, :p], 0.0)
     _, triangle, order = qr(correlation, pivoting=True)
     rank = int((np.abs(np.diag(triangle)) > _COLLINEAR).sum())
     independent: IndexArray = np.sort(order[:rank]).astype(np.intp)
     among = correlation[np.ix_(independent, independent)]
     return independent, np.linalg.solve(among, correlation[independent])
+
+
+def number_functions(y: ArrayLike) -> FloatArray:
+    """Return y and its hinges at the quartiles, orthonormal, as functions of a numeric label; the first is y itself.
+
+    Piecewise linear rather than powers of y, because one outlying label would rule a cubic. A constant label has none.
+    """
+    numbers: FloatArray = np.asarray(y, dtype=np.float64)
+    low, spread = numbers.min(), numbers.max() - numbers.min()
+    if spread == 0:
+        return np.empty((len(numbers), 0))
+    numbers = (numbers - low) / spread
+    hinges = [np.maximum(numbers - quartile, 0.0) for quartile in np.quantile(numbers, [0.25, 0.5, 0.75])]
+    return _orthonormal(np.column_stack([numbers, *hinges]))
+
+
+def class_functions(codes: NDArray[np.intp], num_classes: int) -> FloatArray:
+    """Return the indicator of each class but one, orthonormal; a single class has none."""
+    return _orthonormal(np.eye(num_classes)[codes][:, 1:])
+
+
+def _orthonormal(functions: FloatArray) -> FloatArray:
+    """Make functions centred, uncorrelated and of variance 1, one after the other; leave out those that add nothing."""
+    found: list[FloatArray] = []
+    for function in functions.T:
+        rest = function - function.mean()
+        length = np.sqrt(rest @ rest)
+        for _ in range(2):  # once more, against rounding
+            for other in found:
+                rest = rest - (rest @ other) / len(rest) * other
+        remaining = np.sqrt(rest @ rest)
+        if remaining > _RANK_TOLERANCE * length:
+            found.append(rest * (np.sqrt(len(rest)) / remaining))
+    return np.column_stack(found) if found else np.empty((len(functions), 0))
 
 
 def _mean(values: FloatArray, weight: FloatArray | None) -> FloatArray:

@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
+import torch
+from numpy.random import RandomState
 from numpy.typing import NDArray
-from sklearn.base import RegressorMixin
-from sklearn.linear_model import LinearRegression
-from sklearn.linear_model._base import LinearModel
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from pfdl._internal.fitting import all_or_nothing
+from pfdl.decorrelation.decomposition import FeatureDecomposition
 from pfdl.tabular.moments import Moments
-from pfdl.tabular.network import OPTIMIZERS, PaperTraining, correlated_part
+from pfdl.tabular.network import correlated_part
 from pfdl.tabular.validation import check_rows, check_table
+from pfdl.tabular.walk import set_gradients
+from pfdl.tabular.weights import LinearRegressorBase, least_squares
 
 FloatArray = NDArray[np.float64]
 
+_OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "adam": partial(torch.optim.Adam, fused=True),  # one call for all parameters of a small network
+    "rmsprop": torch.optim.RMSprop,
+    "sgd": torch.optim.SGD,
+}
+_SMALL = 2**22
+_WORTH_A_WORD = 2.0
 
-class PFDLRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
+
+class PFDLRegressor(LinearRegressorBase):
     """Linear regression with the output of the feature decomposition network as auxiliary features.
 
     This is the paper's experiment on tables: one shared network g learns to predict each column from the others, its
@@ -32,7 +47,10 @@ class PFDLRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
     (here: no weights, the closed form).
 
     A shared g does not know which column it predicts, so g(X) says little, and the coefficients stay close to those of
-    least squares: the paper's figures are not reproduced by this reading (``docs/results/mmads.md``).
+    least squares: the paper's figures are not reproduced by this reading.
+
+    An iteration takes about a millisecond on one core with 16 columns, and in proportion with more, whatever the number
+    of rows: the default is a matter of seconds.
 
     Args:
         hidden: Widths of the hidden layers of g.
@@ -42,6 +60,8 @@ class PFDLRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         optimizer: ``"adam"``, ``"rmsprop"`` or ``"sgd"``.
         fit_intercept: Whether to fit an intercept.
         random_state: Seed of g and of its batches.
+        verbose: Whether to show on stderr how far the training is and how long it will take; ``"auto"``: if that is a
+            terminal and it takes more than two seconds.
 
     Attributes:
         coef_: Coefficients of the columns of X, of shape (n_features,).
@@ -65,13 +85,14 @@ class PFDLRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        hidden: tuple[int, ...] = (64,),
+        hidden: Sequence[int] = (64,),
         learning_rate: float = 0.001,
         max_iter: int = 5000,
         batch_size: int | None = 128,
-        optimizer: str = "adam",
+        optimizer: Literal["adam", "rmsprop", "sgd"] = "adam",
         fit_intercept: bool = True,
-        random_state: Any = None,
+        random_state: int | RandomState | None = None,
+        verbose: bool | Literal["auto"] = "auto",
     ) -> None:
         self.hidden = hidden
         self.learning_rate = learning_rate
@@ -80,6 +101,7 @@ class PFDLRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         self.optimizer = optimizer
         self.fit_intercept = fit_intercept
         self.random_state = random_state
+        self.verbose = verbose
 
     @all_or_nothing
     def fit(self, X: Any, y: Any) -> PFDLRegressor:
@@ -92,16 +114,31 @@ class PFDLRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         self.loss_, self.n_iter_ = float("nan"), self.max_iter
         if p > 1:
             self._moments = Moments.of(X, np.empty((len(X), 0)))
-            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            training = PaperTraining(
-                tuple(self.hidden), self.learning_rate, self.max_iter, self.batch_size, self.optimizer, seed
-            )
-            self.decomposition_, self.loss_ = training.fit(X, self._moments)
+            self.decomposition_, self.loss_ = self._train(self._moments.scaled(X).astype(np.float32))
             features = self._with_auxiliary(X)
-        linear = LinearRegression(fit_intercept=self.fit_intercept).fit(features, y)
-        self.coef_, self.auxiliary_coef_ = linear.coef_[:p], linear.coef_[p:]
-        self.intercept_ = linear.intercept_
+        coefficients, self.intercept_ = least_squares(features, y, fit_intercept=self.fit_intercept)
+        self.coef_, self.auxiliary_coef_ = coefficients[:p], coefficients[p:]
         return self
+
+    def _train(self, table: NDArray[np.float32]) -> tuple[FeatureDecomposition, float]:
+        """Train the shared g on all rows. Returns it in double precision, and the loss of the last iteration."""
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        rng, rows, features = np.random.default_rng(seed), len(table), torch.from_numpy(table)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            g = FeatureDecomposition(table.shape[1], self.hidden, sharing="strict")
+        optimizer = _OPTIMIZERS[self.optimizer](g.parameters(), lr=self.learning_rate)
+        size = rows if self.batch_size is None else min(self.batch_size, rows)
+        order = torch.from_numpy(rng.permutation(rows))
+        start, loss = 0, torch.zeros(())
+        with _one_thread(small=size * table.shape[1] * max(self.hidden) < _SMALL):
+            for _ in _shown(self.max_iter, "PFDLRegressor", self.verbose):
+                if start + size > rows:  # the table has been traversed
+                    order, start = torch.from_numpy(rng.permutation(rows)), 0
+                loss = set_gradients(g, features[order[start : start + size]])
+                optimizer.step()
+                start += size
+        return g.double().eval(), float(loss)
 
     def predict(self, X: Any) -> FloatArray:
         """Predict y for the rows of X."""
@@ -122,5 +159,36 @@ class PFDLRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} is {value}; it must be at least 1.")
-        if self.optimizer not in OPTIMIZERS:
-            raise ValueError(f"optimizer is {self.optimizer!r}; choose {', '.join(map(repr, OPTIMIZERS))}.")
+        if self.optimizer not in _OPTIMIZERS:
+            raise ValueError(f"optimizer is {self.optimizer!r}; choose {', '.join(map(repr, _OPTIMIZERS))}.")
+
+
+@contextmanager
+def _one_thread(*, small: bool) -> Iterator[None]:
+    """Let PyTorch compute on one thread, where operations take microseconds and waking others takes longer."""
+    threads = torch.get_num_threads()
+    if small:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _shown(iterations: int, name: str, verbose: bool | str) -> Iterator[int]:
+    """Count iterations, and show about every second how many are done and how long the rest will take."""
+    show = sys.stderr.isatty() if verbose == "auto" else bool(verbose)
+    start = last = time.monotonic()
+    shown = False
+    for done in range(iterations):
+        yield done
+        if not show or time.monotonic() - last < 1.0:
+            continue
+        last = time.monotonic()
+        left = (last - start) * (iterations - done - 1) / (done + 1)
+        if shown or left + last - start > _WORTH_A_WORD:
+            sys.stderr.write(f"\r{name}: {done + 1:,} of {iterations:,} iterations, {left:.0f} s left  ")
+            sys.stderr.flush()
+            shown = True
+    if shown:
+        sys.stderr.write("\n")

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pfdl.tabular.columns import identifies_rows
+from pfdl.tabular.explaining import listed
+from pfdl.tabular.validation import identifies_rows
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from pfdl.tabular.selector import SelectionScreen
 
 _SEPARATORS = ",;\t|"
 _SNIFFED_CHARACTERS = 65_536
@@ -83,6 +86,36 @@ def read_table(path: str | Path, target: str) -> TableFile:
             "left (or the target never changes); that is too little to judge."
         )
     return TableFile(whole.drop(columns=target), whole[target], tuple(notes), separator)
+
+
+def advice(screen: SelectionScreen, path: Path, target: str) -> str:
+    """Return lines of code that act on the verdict of a screen, and run as they are, with what each costs.
+
+    Args:
+        screen: The screen, fitted to the table of a file as `read_table` reads it.
+        path: The file.
+        target: The column to be predicted.
+    """
+    found, number = screen.screening_, screen.target_ == "number"
+    suspects = [str(name) for name in screen.suspects_.index]
+    model = "LinearRegression()" if number else "LogisticRegression(max_iter=1000)"
+    start = (
+        "import pfdl.tabular, sklearn.linear_model\n"
+        f"table = pfdl.tabular.read_table({str(path)!r}, {target!r})\n"
+        f"model = sklearn.linear_model.{model}"
+    )
+    if not suspects:
+        return f"{start}.fit(table.X, table.y)  # nothing is left out"
+    clearest = suspects[: int((found.grade == found.grade.max()).sum())]
+    return (
+        f"{start}\n"
+        f"# Without {listed(clearest)}: {found.explained_without:.0%} of {target} is explained in this sample. Right "
+        "where rows will not be selected as here.\n"
+        f"model.fit(table.X.drop(columns={clearest!r}), table.y)\n"
+        f"# With every column: {found.explained:.0%}. Right where rows will be selected as here, or if you know that "
+        "they are no artefact.\n"
+        "model.fit(table.X, table.y)"
+    )
 
 
 def is_identifier(column: pd.Series) -> bool:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.neural_network import MLPRegressor
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight
 
 from pfdl.tabular.selector import SelectionScreen
 from pfdl.tabular.validation import check_table
-from pfdl.tabular.wrapping import ScreenedEstimator, fitted_has
+from pfdl.tabular.weights import LinearRegressorBase, least_squares
+from pfdl.tabular.wrapping import ScreenedEstimator, if_estimator_has
 
 FloatArray = NDArray[np.float64]
 
@@ -27,6 +27,17 @@ def _requesting_weights(estimator: Any) -> Any:
     if get_config()["enable_metadata_routing"]:
         estimator.set_fit_request(sample_weight=True)
     return estimator
+
+
+class LeastSquares(LinearRegressorBase):
+    """Ordinary least squares that does not depend on the units of the columns."""
+
+    def fit(self, X: FloatArray, y: FloatArray, sample_weight: FloatArray | None = None) -> LeastSquares:
+        """Fit to columns X of shape (n, p) and a numeric label y of shape (n,)."""
+        X, y = check_table(self, X, y, numeric_y=True)
+        weight = None if sample_weight is None else _check_sample_weight(sample_weight, X)
+        self.coef_, self.intercept_ = least_squares(X, y, weight)
+        return self
 
 
 class ScreenedRegressor(RegressorMixin, ScreenedEstimator):  # type: ignore[misc]
@@ -66,7 +77,7 @@ class ScreenedRegressor(RegressorMixin, ScreenedEstimator):  # type: ignore[misc
         *,
         screen: SelectionScreen | None = None,
         auxiliary: bool = False,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.estimator = estimator
         self.screen = screen
@@ -94,14 +105,14 @@ class ScreenedRegressor(RegressorMixin, ScreenedEstimator):  # type: ignore[misc
         return intercept
 
     @property
-    def _target(self) -> str:
+    def _target(self) -> Literal["number", "class"]:
         return "number"
 
     def _check(self, X: Any, y: Any) -> tuple[FloatArray, Any]:
-        return check_table(self, X, y, numeric_y=True)
+        return check_table(self, X, y, numeric_y=True, allow_nan=self._allows_nan())
 
     def _default(self) -> Any:
-        return _requesting_weights(LinearRegression())
+        return _requesting_weights(LeastSquares())
 
     def _fit_estimator(self, table: FloatArray, label: Any, params: dict[str, Any]) -> None:
         super()._fit_estimator(table, label, params)
@@ -112,6 +123,8 @@ class ScreenedRegressor(RegressorMixin, ScreenedEstimator):  # type: ignore[misc
             self.auxiliary_estimator_ = self._base().fit(self._with_auxiliary(kept), label, **params)
 
     def _fit_auxiliary(self, kept: FloatArray, followers: FloatArray) -> None:
+        from sklearn.neural_network import MLPRegressor  # half a second of imports
+
         self._scaler = StandardScaler().fit(kept)
         target = StandardScaler().fit_transform(followers)
         self.auxiliary_network_ = MLPRegressor(
@@ -154,14 +167,14 @@ class ScreenedClassifier(ClassifierMixin, ScreenedEstimator):  # type: ignore[mi
         self.estimator = estimator
         self.screen = screen
 
-    @available_if(fitted_has("predict_proba"))  # type: ignore[untyped-decorator]
+    @if_estimator_has("predict_proba")
     def predict_proba(self, X: Any) -> FloatArray:
         """Predict class probabilities, of shape (n, classes)."""
         kept = self._kept_columns(X)
         probability: FloatArray = self.estimator_.predict_proba(kept)
         return probability
 
-    @available_if(fitted_has("decision_function"))  # type: ignore[untyped-decorator]
+    @if_estimator_has("decision_function")
     def decision_function(self, X: Any) -> FloatArray:
         """Return the decision function of the estimator."""
         kept = self._kept_columns(X)
@@ -169,11 +182,11 @@ class ScreenedClassifier(ClassifierMixin, ScreenedEstimator):  # type: ignore[mi
         return values
 
     @property
-    def _target(self) -> str:
+    def _target(self) -> Literal["number", "class"]:
         return "class"
 
     def _check(self, X: Any, y: Any) -> tuple[FloatArray, Any]:
-        table, classes = check_table(self, X, y)
+        table, classes = check_table(self, X, y, allow_nan=self._allows_nan())
         check_classification_targets(classes)
         self.classes_ = np.unique(classes)
         if len(self.classes_) < 2:

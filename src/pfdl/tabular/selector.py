@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+import warnings
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
+from numpy.random import RandomState
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
@@ -15,15 +17,21 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, column_or_1d
 
 from pfdl._internal.fitting import all_or_nothing
-from pfdl.tabular.columns import compare_table, identifying_columns, screen_table
-from pfdl.tabular.explained import ExplainedScreening
-from pfdl.tabular.label import class_functions, number_functions
-from pfdl.tabular.network import NetworkTraining
-from pfdl.tabular.safety import SafetyNet
-from pfdl.tabular.screening import Rules
-from pfdl.tabular.validation import check_rows, check_table, column_names
+from pfdl.tabular.environments import compare_table
+from pfdl.tabular.evidence import Decomposer, linear_decomposer
+from pfdl.tabular.explaining import ExplainedScreening, strong_suspects_kept
+from pfdl.tabular.findings import IDENTIFIER, LEVELS, MISSING, Drop, Rules
+from pfdl.tabular.moments import class_functions, number_functions
+from pfdl.tabular.screening import screen_table
+from pfdl.tabular.validation import check_rows, check_table, column_names, identifies_rows
 
 FloatArray = NDArray[np.float64]
+
+_MOST_MISSING = 0.2
+
+
+class SelectionWarning(UserWarning):
+    """A column stays in that the selection of the rows seems to have tied to the label."""
 
 
 class SelectionScreen(ExplainedScreening, SelectorMixin, BaseEstimator):  # type: ignore[misc]
@@ -32,22 +40,29 @@ class SelectionScreen(ExplainedScreening, SelectorMixin, BaseEstimator):  # type
     It helps only if rows were *selected* by something near y. Selection that favours rows where a column V lies close
     to y makes V look like an effect of y. The screen predicts every column from the others twice, without and with y:
     given y, an effect has little left in common with the other columns, while causes of y have more in common (they
-    collide in y). A column goes only on evidence that survives resampling; in every other case all columns are kept.
-    This is an extension of this project, not part of the PFDL paper. ``docs/tabular.md`` says when it works and when
-    it does not: a genuine effect of y is dropped, too.
+    collide in y). This is an extension of this project, not part of the PFDL paper. A genuine effect of y is dropped,
+    too: one sample cannot distinguish it from a column that the selection ties to y. Cross-validation inside the
+    selected sample cannot judge the screen, because there the column does predict.
+
+    Suspicion is graded. A *suspect* looks like an effect of y; a *strong* suspect has, given y, nothing left in common
+    with columns that do tell of y; a follower is *sure* where the columns left behave like causes of y and nine of
+    ten halves of the rows agree. Where a strong suspect stays in, ``fit`` warns (`SelectionWarning`). Of classes,
+    suspicion is never strong: columns are effects of a class more often than of a number.
 
     Args:
-        keep: Columns that are never dropped, by name (if X has names) or by position.
+        drop: The weakest suspicion on which a column is left out: ``"sure"``, ``"strong"`` or ``"suspects"``. On real
+            tables (the project's page "Real tables") *sure* drops hardly ever, and *strong* most of the columns that a
+            selection ties to y, with a wrong one in about one of a hundred tables.
+        keep: Columns that are never dropped, by name (if X has names) or by position; one of them, or several.
         target: ``"number"``, ``"class"``, or ``"auto"``: a class if y is not numeric, or has two values only.
         decomposition: How the columns are predicted from each other: ``"linear"``, least squares from one covariance
             matrix (milliseconds); or ``"network"``, the decomposition network with held-out R², or least squares where
             that does better, for columns whose relations are not linear (seconds).
         alpha: Level of the significance tests, divided by the number of columns.
         share_threshold: A column is a suspect where y alone explains more than this share of what can be explained of
-            it.
-        ratio_threshold: A suspect is dropped where k/m lies below this.
-        resamples: Halves of the rows that are screened as well where a column would go; it does only if it is found in
-            nine of ten of them.
+            it,
+        ratio_threshold: and k/m lies below this.
+        resamples: Halves of the rows that are screened as well before a suspicion is sure.
         hidden: Widths of the hidden layers, with ``decomposition="network"``.
         max_steps: Most steps of training, with ``decomposition="network"``.
         random_state: Seed of the resampling and of the network. A number by default, so that the same table gets the
@@ -55,6 +70,7 @@ class SelectionScreen(ExplainedScreening, SelectorMixin, BaseEstimator):  # type
 
     Attributes:
         screening_: The evidence; `explain` shows it as a table, `plot` as a plot.
+        suspects_: The columns under suspicion, as a frame: ``grade``, ``decision`` and ``reason``.
         target_: What y was taken for, ``"number"`` or ``"class"``.
         verdict_: The outcome in a sentence.
         n_features_in_: Number of columns seen in ``fit``.
@@ -74,17 +90,19 @@ class SelectionScreen(ExplainedScreening, SelectorMixin, BaseEstimator):  # type
     def __init__(
         self,
         *,
-        keep: Any = None,
-        target: str = "auto",
-        decomposition: str = "linear",
+        drop: Drop = "sure",
+        keep: str | int | Sequence[str | int] | None = None,
+        target: Literal["auto", "number", "class"] = "auto",
+        decomposition: Literal["linear", "network"] = "linear",
         alpha: float = 0.01,
         share_threshold: float = 0.5,
         ratio_threshold: float = 0.6,
         resamples: int = 20,
-        hidden: tuple[int, ...] = (64,),
+        hidden: Sequence[int] = (64,),
         max_steps: int = 5000,
-        random_state: Any = 0,
+        random_state: int | RandomState | None = 0,
     ) -> None:
+        self.drop = drop
         self.keep = keep
         self.target = target
         self.decomposition = decomposition
@@ -101,7 +119,8 @@ class SelectionScreen(ExplainedScreening, SelectorMixin, BaseEstimator):  # type
         """Screen columns X of shape (n, p) by a label y of shape (n,).
 
         Args:
-            X: The columns.
+            X: The columns. Values may be missing: the columns are judged on the rows that are complete, apart from
+                columns in which more than a fifth is missing, which are not judged.
             y: The label.
             sample_weight: Weight of each row.
             groups: Environment of each row: region, year, hospital. They add evidence that one sample cannot give: a
@@ -109,33 +128,40 @@ class SelectionScreen(ExplainedScreening, SelectorMixin, BaseEstimator):  # type
                 environments that it has not seen better without it.
         """
         self._check_parameters()
-        X, y = check_table(self, X, y)
+        X, y = check_table(self, X, y, allow_nan=True)
         self.target_ = self._kind(y)
         label, goal = self._label(y)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-        self.screening_ = screen_table(
-            X,
-            label,
-            weight,
-            goal=goal,
-            protected=self._protected(),
-            identifiers=identifying_columns(X, column_names(self)),
-            rules=self._rules(),
-            net=SafetyNet(self.resamples, seed=self._seed()),
-        )
         if groups is not None:
             groups = column_or_1d(np.asarray(groups)).astype(object)
             check_consistent_length(X, groups)
+        names, protected = column_names(self), self._protected()
+        unjudged = np.array(
+            [IDENTIFIER if identifies_rows(X[:, j], names[j]) else "" for j in range(len(names))], object
+        )
+        if (holes := np.isnan(X)).any():
+            unjudged[holes.mean(axis=0) > _MOST_MISSING] = MISSING
+            mostly = (unjudged == MISSING).astype(bool)
+            rows = ~holes[:, ~mostly].any(axis=1)
+            X, label = np.where(mostly, 0.0, X)[rows], label[rows]
+            weight, groups = (None if part is None else part[rows] for part in (weight, groups))
+        self.screening_ = screen_table(
+            X, label, weight, drop=self.drop, protected=protected, unjudged=unjudged, rules=self._rules(goal)
+        )
+        if groups is not None:
             self.screening_ = compare_table(
-                self.screening_, X, label, groups, weight, goal=goal, protected=self._protected(), alpha=self.alpha
+                self.screening_, X, label[:, :goal], groups, weight, protected=protected, alpha=self.alpha
             )
+        if message := strong_suspects_kept(self.screening_, names):
+            warnings.warn(message, SelectionWarning, stacklevel=3)  # the caller of fit, which is wrapped
         return self
 
-    def transform(self, X: Any) -> Any:
-        """Return the columns that were kept."""
+    def transform(self, X: Any) -> FloatArray:
+        """Return the columns that were kept: an array, or what ``set_output`` asked for."""
         check_is_fitted(self)
-        check_rows(self, X)
-        return super().transform(X)
+        check_rows(self, X, allow_nan=True)
+        kept: FloatArray = super().transform(X)
+        return kept
 
     def _fitted_screen(self) -> SelectionScreen:
         check_is_fitted(self)
@@ -145,7 +171,11 @@ class SelectionScreen(ExplainedScreening, SelectorMixin, BaseEstimator):  # type
         return self._fitted_screen().screening_.kept
 
     def _check_parameters(self) -> None:
-        for name, choices in (("target", ("auto", "number", "class")), ("decomposition", ("linear", "network"))):
+        for name, choices in (
+            ("drop", tuple(LEVELS)),
+            ("target", ("auto", "number", "class")),
+            ("decomposition", ("linear", "network")),
+        ):
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; choose {', '.join(map(repr, choices))}.")
         for name in ("alpha", "share_threshold", "ratio_threshold"):
@@ -174,7 +204,8 @@ class SelectionScreen(ExplainedScreening, SelectorMixin, BaseEstimator):  # type
     def _protected(self) -> NDArray[np.bool_]:
         protected = np.zeros(self.n_features_in_, dtype=bool)
         names = column_names(self)
-        for column in [] if self.keep is None else self.keep:
+        keep = [] if self.keep is None else [self.keep] if isinstance(self.keep, (str, int, np.integer)) else self.keep
+        for column in keep:
             if isinstance(column, str):
                 if column not in names:
                     raise ValueError(f"keep names the column {column!r}, which X does not have; it has {names}.")
@@ -185,11 +216,22 @@ class SelectionScreen(ExplainedScreening, SelectorMixin, BaseEstimator):  # type
                 raise ValueError(f"keep holds {column!r}; give names of columns, or positions below {len(names)}.")
         return protected
 
-    def _rules(self) -> Rules:
-        rules = Rules(self.alpha, self.share_threshold, self.ratio_threshold)
-        if self.decomposition == "linear":
-            return rules
-        return replace(rules, decompose=NetworkTraining(tuple(self.hidden), self.max_steps, self._seed()))
+    def _rules(self, goal: int) -> Rules:
+        decompose: Decomposer = linear_decomposer
+        if self.decomposition == "network":
+            from pfdl.tabular.network import NetworkTraining  # PyTorch, which the screen needs for nothing else
+
+            decompose = NetworkTraining(tuple(self.hidden), self.max_steps, self._seed())
+        return Rules(
+            alpha=self.alpha,
+            share_threshold=self.share_threshold,
+            ratio_threshold=self.ratio_threshold,
+            resamples=self.resamples,
+            seed=self._seed(),
+            goal=goal,
+            may_be_strong=self.target_ == "number",
+            decompose=decompose,
+        )
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -197,4 +239,5 @@ class SelectionScreen(ExplainedScreening, SelectorMixin, BaseEstimator):  # type
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
+        tags.input_tags.allow_nan = True
         return tags

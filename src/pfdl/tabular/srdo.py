@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
-from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
@@ -54,6 +53,8 @@ class SRDORegressor(WeightedLeastSquares):
         random = check_random_state(self.random_state)
         shuffled = np.column_stack([random.permutation(column) for column in X.T])
         if self.classifier is None:
+            from sklearn.neural_network import MLPClassifier  # half a second of imports
+
             network = MLPClassifier(
                 hidden_layer_sizes=(100, 5), early_stopping=len(X) >= 100, random_state=random.randint(2**31 - 1)
             )

@@ -1,4 +1,4 @@
-"""Checks of the tables that the estimators are given; every complaint names the column."""
+"""Checks of the tables that the estimators are given; every complaint names the column and what to do."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.utils.validation import validate_data
 
 FloatArray = NDArray[np.float64]
 
 _LARGEST, _SMALLEST = 1e100, 1e-100
-_REMEDY = "Encode it first (sklearn.preprocessing.OneHotEncoder in a ColumnTransformer), or leave it out."
+_KEYS = {"id", "index", "row", "rownames", "rownumber", "rownum", "unnamed:0", "key", "obs", "case", "no"}
 
 
-def check_table(estimator: Any, X: Any, y: Any = None, *, numeric_y: bool = False) -> tuple[FloatArray, Any]:
+def check_table(
+    estimator: Any, X: Any, y: Any = None, *, numeric_y: bool = False, allow_nan: bool = False
+) -> tuple[FloatArray, Any]:
     """Validate X and y for ``fit`` as scikit-learn does, with sentences that name the offending column.
 
     Args:
@@ -23,32 +26,33 @@ def check_table(estimator: Any, X: Any, y: Any = None, *, numeric_y: bool = Fals
         X: A table: an array, a pandas or a polars frame.
         y: The label.
         numeric_y: Whether the label must be numbers.
+        allow_nan: Whether values may be missing.
 
     Returns:
         X as float64 and y.
 
     Raises:
+        TypeError: If X is sparse.
         ValueError: If a column is not numeric, holds missing or infinite values, or is so large or so small that its
             squares leave the range of floats.
     """
-    refuse_words(X)
+    _refuse_what_is_no_number(X)
     X, y = validate_data(
         estimator, X, y, y_numeric=numeric_y, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=1
     )
     names = column_names(estimator)
-    check_finite(X, names)
-    check_range(X, names)
+    _check_finite(X, names, allow_nan)
+    _check_range(X, names)
     if numeric_y:
-        check_range(np.asarray(y, dtype=np.float64)[:, None], ["y"])
+        _check_range(np.asarray(y, dtype=np.float64)[:, None], ["y"])
     return X, y
 
 
-def check_rows(estimator: Any, X: Any) -> FloatArray:
+def check_rows(estimator: Any, X: Any, *, allow_nan: bool = False) -> FloatArray:
     """Validate the rows for ``predict`` or ``transform`` of a fitted estimator."""
-    refuse_words(X)
-    X = validate_data(estimator, X, dtype=np.float64, ensure_all_finite=False, reset=False)
-    check_finite(X, column_names(estimator))
-    rows: FloatArray = X
+    _refuse_what_is_no_number(X)
+    rows: FloatArray = validate_data(estimator, X, dtype=np.float64, ensure_all_finite=False, reset=False)
+    _check_finite(rows, column_names(estimator), allow_nan)
     return rows
 
 
@@ -58,21 +62,48 @@ def column_names(estimator: Any) -> list[str]:
     return [f"x{j}" for j in range(estimator.n_features_in_)] if names is None else [str(name) for name in names]
 
 
-def refuse_words(X: Any) -> None:
-    """Raise a sentence if a column of a frame holds something else than numbers."""
+def identifies_rows(values: NDArray[np.floating] | NDArray[np.integer], name: str) -> bool:
+    """Return whether a column numbers the rows: whole numbers, each once, in even steps or named as a key.
+
+    A quantity may be distinct in every row, too; what gives an identifier away is that its values rise (or fall) by the
+    same step, or that its name says so.
+    """
+    if len(values) < 3 or not np.isfinite(values).all() or (values != np.round(values)).any():
+        return False
+    steps = np.diff(values.astype(np.float64))
+    if (steps == steps[0]).all():
+        return bool(steps[0] != 0)
+    plain = name.strip().lower().translate(str.maketrans("", "", " _."))
+    return (plain in _KEYS or plain.endswith("id")) and len(np.unique(values)) == len(values)
+
+
+def _refuse_what_is_no_number(X: Any) -> None:
+    if issparse(X):
+        raise TypeError(
+            "X is a sparse matrix, and the columns are needed as they are. Let the step before return a dense one, as "
+            "OneHotEncoder(sparse_output=False) does, or give X.toarray()."
+        )
     if not hasattr(X, "columns") or not hasattr(X, "dtypes"):
         return
     for position, name in enumerate(X.columns):
         column = X.iloc[:, position] if hasattr(X, "iloc") else X[name]
+        if str(column.dtype).lower().startswith(("date", "duration", "time", "period")):
+            raise ValueError(
+                f"column {name!r} holds dates or times ({column.dtype}). Turn it into what may matter of it: the days "
+                "since the first one, the year or the month, as numbers."
+            )
         if not _is_numeric(column):
-            raise ValueError(f"column {name!r} is of type {column.dtype}, not numeric. {_REMEDY}")
+            raise ValueError(
+                f"column {name!r} is of type {column.dtype}, not numeric. Encode it first "
+                "(sklearn.preprocessing.OneHotEncoder in a ColumnTransformer), or leave it out."
+            )
 
 
-def check_finite(X: FloatArray, names: Sequence[str]) -> None:
-    """Raise a sentence if a column holds NaN or infinity."""
+def _check_finite(X: FloatArray, names: Sequence[str], allow_nan: bool) -> None:
     if np.isfinite(X.sum()) or np.isfinite(X).all():  # the sum is cheap, and finite unless a value is not
         return
-    for words, bad in (("NaN", np.isnan(X)), ("infinity", np.isinf(X))):
+    kinds = {"infinity": np.isinf(X)} if allow_nan else {"NaN": np.isnan(X), "infinity": np.isinf(X)}
+    for words, bad in kinds.items():
         counts = bad.sum(axis=0)
         if counts.any():
             worst = int(np.argmax(counts))
@@ -84,15 +115,15 @@ def check_finite(X: FloatArray, names: Sequence[str]) -> None:
             )
 
 
-def check_range(X: FloatArray, names: Sequence[str]) -> None:
+def _check_range(X: FloatArray, names: Sequence[str]) -> None:
     """Raise a sentence if the squares of a column would overflow or underflow."""
-    largest = np.abs(X).max(axis=0)
+    largest = np.fmax.reduce(np.abs(X), axis=0)
     for j in np.flatnonzero(largest > _LARGEST).tolist():
         raise ValueError(
             f"column {names[j]!r} holds values up to {largest[j]:.3g}, whose squares exceed the range of floats. "
             "Divide it by a constant."
         )
-    spread = X.max(axis=0) - X.min(axis=0)
+    spread = np.fmax.reduce(X, axis=0) - np.fmin.reduce(X, axis=0)
     for j in np.flatnonzero((spread > 0) & (spread < _SMALLEST)).tolist():
         raise ValueError(
             f"the values of column {names[j]!r} differ by no more than {spread[j]:.3g}, whose square is below the "

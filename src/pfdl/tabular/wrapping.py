@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from pfdl._internal.fitting import all_or_nothing
-from pfdl.tabular.explained import ExplainedScreening
+from pfdl.tabular.explaining import ExplainedScreening
 from pfdl.tabular.selector import SelectionScreen
 from pfdl.tabular.validation import check_rows
 
 FloatArray = NDArray[np.float64]
 Self = TypeVar("Self", bound="ScreenedEstimator")
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class ScreenedEstimator(ExplainedScreening, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -87,7 +91,7 @@ class ScreenedEstimator(ExplainedScreening, MetaEstimatorMixin, BaseEstimator): 
 
     @property
     @abstractmethod
-    def _target(self) -> str:
+    def _target(self) -> Literal["number", "class"]:
         """What kind of label the screen is told to expect."""
 
     @abstractmethod
@@ -117,8 +121,16 @@ class ScreenedEstimator(ExplainedScreening, MetaEstimatorMixin, BaseEstimator): 
 
     def _kept_columns(self, X: Any) -> FloatArray:
         check_is_fitted(self)
-        kept: FloatArray = check_rows(self, X)[:, self.screen_.get_support()]
+        kept: FloatArray = check_rows(self, X, allow_nan=self._allows_nan())[:, self.screen_.get_support()]
         return kept
+
+    def _allows_nan(self) -> bool:
+        return bool(get_tags(self._base()).input_tags.allow_nan)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self._allows_nan()
+        return tags
 
 
 def _weights_for(estimator: Any, sample_weight: Any) -> dict[str, Any]:
@@ -137,10 +149,10 @@ def _weights_for(estimator: Any, sample_weight: Any) -> dict[str, Any]:
     }
 
 
-def fitted_has(name: str) -> Any:
-    """Return a check, for ``available_if``, of whether the estimator that is wrapped has a method."""
+def if_estimator_has(name: str) -> Callable[[Method], Method]:
+    """Return a decorator that hides a method unless the estimator that is wrapped has it."""
 
     def check(model: ScreenedEstimator) -> bool:
         return hasattr(getattr(model, "estimator_", None) or model._base(), name)
 
-    return check
+    return cast("Callable[[Method], Method]", available_if(check))

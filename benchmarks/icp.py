@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
-from sklearn.linear_model import LinearRegression, lars_path
+from sklearn.linear_model import lars_path
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from pfdl._internal.fitting import all_or_nothing
-from pfdl.tabular.linear import LinearRegressorBase
 from pfdl.tabular.validation import check_table
+from pfdl.tabular.weights import LinearRegressorBase, least_squares
 
 FloatArray = NDArray[np.float64]
 
@@ -72,8 +72,7 @@ class ICPRegressor(LinearRegressorBase):
         self.kept_ = np.isin(np.arange(X.shape[1]), list(shared))
         self.coef_, self.intercept_ = np.zeros(X.shape[1]), float(y.mean())
         if self.kept_.any():
-            linear = LinearRegression().fit(X[:, self.kept_], y)
-            self.coef_[self.kept_], self.intercept_ = linear.coef_, float(linear.intercept_)
+            self.coef_[self.kept_], self.intercept_ = least_squares(X[:, self.kept_], y)
         return self
 
 

@@ -1,0 +1,354 @@
+"""What a fitted screen has to say, in words, as a table and as a plot: the same for the screen and what wraps it."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import _check_feature_names_in
+
+from pfdl.tabular.findings import (
+    AS_ASKED,
+    CHANGES,
+    CONSTANT,
+    FOLLOWS_LABEL,
+    GRADES,
+    IDENTIFIER,
+    ISOLATED,
+    KEPT,
+    MISSING,
+    NEAR_COPY,
+    STRONG,
+    SURE,
+    SUSPICIOUS,
+    Outcome,
+    Screening,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pfdl.tabular.selector import SelectionScreen
+
+_NAMES_SHOWN = 8
+_NOTEWORTHY = 0.01
+_COLOURS = {
+    KEPT: "#1b6ca8",
+    SUSPICIOUS: "#e08a1e",
+    AS_ASKED: "#e08a1e",
+    FOLLOWS_LABEL: "#c8442b",
+    CHANGES: "#7b4ea3",
+    ISOLATED: "#9a9a9a",
+}
+_SHORT = {
+    SUSPICIOUS: "may be an effect of the label",
+    AS_ASKED: "behaves like an effect of the label",
+    FOLLOWS_LABEL: "behaves like an effect of the label",
+    ISOLATED: "adds nothing to the kept columns",
+    CHANGES: "its slope differs between groups",
+    CONSTANT: "never changes",
+    NEAR_COPY: "the label explains 97 % of it or more",
+    IDENTIFIER: "numbers the rows",
+    MISSING: "too few values to judge",
+}
+_NOT_SURE = {
+    Outcome.AMBIGUOUS: "the other columns do not behave like causes of the label",
+    Outcome.FEW_LEFT: "fewer than three columns would be left",
+    Outcome.COSTLY: "the other columns explain little of the label",
+    Outcome.UNSTABLE: "halves of the rows do not agree on it",
+    Outcome.EXACT: "the columns determine the label exactly, so it was computed from them",
+}
+
+
+class ExplainedScreening(ABC):
+    """Explain why columns were kept or dropped.
+
+    Where ``fit`` saw no names, as behind a ``ColumnTransformer`` that returns arrays, every method takes them as
+    ``input_features``: give the transformer's ``get_feature_names_out()``. Or let the transformer return frames, by
+    ``pipeline.set_output(transform="pandas")`` before ``fit``; then nothing is to be given.
+    """
+
+    @abstractmethod
+    def _fitted_screen(self) -> SelectionScreen:
+        """Return the fitted screen.
+
+        Raises:
+            NotFittedError: If ``fit`` was not called.
+        """
+
+    def explain(self, input_features: Any = None) -> pd.DataFrame:
+        """Say why each column was kept or dropped, the most suspicious first.
+
+        Args:
+            input_features: Names of the columns, where ``fit`` saw none: behind a ``ColumnTransformer`` give its
+                ``get_feature_names_out()``.
+
+        Returns:
+            One row per column: ``decision``; ``grade``, how strong the suspicion is; ``why``, in a few words; then the
+            figures: ``m``, the share of the column that the other columns explain; ``k``, the same once y is known;
+            ``ratio`` = k/m; ``share``, how much of all that can be explained of the column y explains alone;
+            ``relevance``, p-value of "it adds nothing to the other columns"; ``survival``, in which share of the halves
+            of the rows it surely follows y as well; with environments, ``changes``, p-value of "its slope is the same
+            in all environments".
+        """
+        import pandas as pd
+
+        screen = self._fitted_screen()
+        found = screen.screening_
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = found.k / found.m
+        table = pd.DataFrame(
+            {
+                "decision": found.decision.astype(str),
+                "grade": [GRADES[grade] for grade in found.grade],
+                "why": [_short_reason(found, j) for j in range(len(found.m))],
+                "m": found.m,
+                "k": found.k,
+                "ratio": ratio,
+                "share": found.share,
+                "relevance": found.relevance,
+                "survival": found.survival,
+                **({} if found.environments is None else {"changes": found.environments.changes}),
+            },
+            index=pd.Index(_names(screen, input_features), name="column"),
+        )
+        return table.iloc[_by_suspicion(found)]
+
+    @property
+    def suspects_(self) -> pd.DataFrame:
+        """The columns under suspicion, the strongest first: ``grade``, ``decision`` and ``reason``, in sentences."""
+        found, table = self._fitted_screen().screening_, self.explain()
+        reasons = [_reason(found, j) for j in _by_suspicion(found) if found.grade[j]]
+        return table.loc[(table["grade"] != "").to_numpy(), ["grade", "decision"]].assign(reason=reasons)
+
+    def verdict(self, input_features: Any = None) -> str:
+        """Return the outcome in a few sentences that name the columns and say what to do.
+
+        Args:
+            input_features: Names of the columns, where ``fit`` saw none; see `explain`.
+        """
+        screen = self._fitted_screen()
+        return _verdict(screen.screening_, _names(screen, input_features))
+
+    @property
+    def verdict_(self) -> str:
+        """The outcome in a few sentences."""
+        return self.verdict()
+
+    def plot(self, ax: Any = None, input_features: Any = None) -> Any:
+        """Draw m, k and the decision of each column.
+
+        Args:
+            ax: Matplotlib axes to draw on; new ones by default.
+            input_features: Names of the columns, where ``fit`` saw none; see `explain`.
+
+        Returns:
+            The axes.
+        """
+        return self.screening_plot(input_features).draw(ax)
+
+    def screening_plot(self, input_features: Any = None) -> ScreeningPlot:
+        """Return what `plot` draws."""
+        screen = self._fitted_screen()
+        return ScreeningPlot(
+            self.explain(input_features),
+            self.verdict(input_features),
+            screen.ratio_threshold,
+            screen.share_threshold,
+            round(screen.screening_.rows),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ScreeningPlot:
+    """The evidence of one screening, ready to draw.
+
+    Attributes:
+        frame: One row per column of the table, as `SelectionScreen.explain` returns it.
+        verdict: The outcome in a few sentences.
+        ratio_threshold: Slope of the line k/m below which a column is a suspect.
+        share_threshold: What its share must exceed as well.
+        rows: Rows of the table.
+    """
+
+    frame: pd.DataFrame
+    verdict: str
+    ratio_threshold: float
+    share_threshold: float
+    rows: int
+
+    def draw(self, ax: Any = None) -> Any:
+        """Draw a line from m to k for every column that could be judged.
+
+        Args:
+            ax: Matplotlib axes to draw on; new ones by default.
+
+        Returns:
+            The axes.
+        """
+        import matplotlib.pyplot as plt
+        from matplotlib.lines import Line2D
+
+        table = self.frame[self.frame["m"].notna()]
+        if ax is None:
+            _, ax = plt.subplots(figsize=(6.4, 0.26 * len(table) + 1.9), layout="constrained")
+        for place, (_, row) in enumerate(table.iterrows()):
+            colour = _COLOURS[row["decision"]]
+            ax.plot([row["m"], row["k"]], [place, place], color=colour, linewidth=2, alpha=0.5)
+            ax.plot(row["m"], place, "o", markerfacecolor="white", markeredgecolor=colour, markersize=7)
+            ax.plot(row["k"], place, "o", color=colour, markersize=7)
+        ax.set_yticks(range(len(table)), table.index)
+        ax.set_ylim(max(len(table), 1) - 0.5, -0.5)
+        ax.set_xlabel("share of the column that the other columns explain")
+        ax.set_title(textwrap.fill(self.verdict, 72), fontsize="medium", loc="left")
+        ax.grid(axis="x", alpha=0.3)
+        marks = [
+            Line2D([], [], linestyle="", marker="o", color="black", markerfacecolor="white", label="m: y unknown"),
+            Line2D([], [], linestyle="", marker="o", color="black", label="k: y known"),
+        ]
+        present = [decision for decision in _COLOURS if (table["decision"] == decision).any()]
+        marks += [Line2D([], [], color=_COLOURS[decision], linewidth=2, label=decision) for decision in present]
+        ax.legend(handles=marks, fontsize="small", loc="best")
+        return ax
+
+
+def listed(names: Sequence[str]) -> str:
+    """Join names as in a sentence, the first few of many."""
+    if len(names) > _NAMES_SHOWN:
+        return f"{', '.join(names[:_NAMES_SHOWN])} and {len(names) - _NAMES_SHOWN} more"
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
+
+
+def strong_suspects_kept(found: Screening, names: Sequence[str]) -> str:
+    """Return the warning about strong suspects that stay in, and what acts on it; empty if there are none."""
+    stay = [names[int(j)] for j in np.flatnonzero((found.grade >= STRONG) & (found.decision == SUSPICIOUS))]
+    if not stay:
+        return ""
+    looks, them, are = ("looks", "it", "is") if len(stay) == 1 else ("look", "them", "are")
+    return (
+        f"{listed(stay)} {looks} as if the selection of the rows had tied {them} to the label, and {are} kept (grade "
+        f"strong, not sure: {_NOT_SURE[_doubt(found)]}). SelectionScreen(drop='strong') leaves {them} out; "
+        f"keep={stay[:_NAMES_SHOWN]} says that you trust {them}."
+    )
+
+
+def _names(screen: SelectionScreen, input_features: Any) -> list[str]:
+    return [str(name) for name in _check_feature_names_in(screen, input_features)]
+
+
+def _by_suspicion(found: Screening) -> NDArray[np.intp]:
+    return np.lexsort([-np.where(found.grade > 0, np.nan_to_num(found.share), 0.0), -found.grade])
+
+
+def _reason(found: Screening, j: int) -> str:
+    if math.isnan(found.m[j]):
+        return "It is computed from columns under suspicion."
+    doubt = "" if found.grade[j] == SURE else f" Not sure: {_NOT_SURE[_doubt(found)]}."
+    return (
+        f"The other columns explain {_percent(found.m[j])} of it, {_percent(found.k[j])} once the label is known; of "
+        f"what can be explained the label alone explains {_percent(found.share[j])}.{doubt}"
+    )
+
+
+def _doubt(found: Screening) -> Outcome:
+    """Return why a suspect that is not sure is not; beside sure ones it was not found in enough halves."""
+    return found.outcome if found.outcome in _NOT_SURE else Outcome.UNSTABLE
+
+
+def _verdict(found: Screening, names: Sequence[str]) -> str:
+    def decided(*decisions: str) -> list[str]:
+        return [name for name, made in zip(names, found.decision, strict=True) if made in decisions]
+
+    sentences = []
+    out, asked, doubtful = decided(FOLLOWS_LABEL), decided(AS_ASKED), decided(SUSPICIOUS)
+    clearest = [name for name, grade in zip(names, found.grade, strict=True) if grade and grade == found.grade.max()]
+    cost = (
+        f"Without {listed(clearest)} the columns explain {_percent(found.explained_without)} of the label in this "
+        f"sample, with {_percent(found.explained)}."
+    )
+    if out:
+        sentences += [f"{listed(out)} {_follow(out)}: {_was(out)} left out.", cost]
+    if asked:
+        sentences += [f"{listed(asked)} {_follow(asked)}; kept as asked.", *([] if out else [cost])]
+    for strongly in (True, False):
+        if some := [name for name in doubtful if (found.grade[names.index(name)] >= STRONG) == strongly]:
+            sentences.append(
+                f"{listed(some)} {'is' if len(some) == 1 else 'are'} {'strongly ' if strongly else ''}suspected of "
+                "following the label only because of how the rows were selected, and kept: "
+                f"{_NOT_SURE[_doubt(found)]}."
+            )
+    if doubtful and not out and not asked:
+        sentences.append(cost)
+    if isolated := decided(ISOLATED):
+        sentences.append(
+            f"{listed(isolated)} {'was' if len(isolated) == 1 else 'were'} left out too, and would add nothing."
+        )
+    if found.environments is not None:
+        sentences.append(_verdict_of_environments(found, names))
+    if not sentences or (found.environments is not None and len(sentences) == 1):
+        sentences.insert(0, _nothing_found(found, len(names)))
+    if found.kept.all() and not asked:
+        sentences.append("Every column is kept.")
+    if copies := decided(NEAR_COPY):
+        verb = "are nearly copies" if len(copies) > 1 else "is nearly a copy"
+        sentences.append(
+            f"{listed(copies)} {verb} of the label: leave out what was computed from it, or is known after it."
+        )
+    if keys := decided(IDENTIFIER):
+        verb = "number" if len(keys) > 1 else "numbers"
+        sentences.append(f"{listed(keys)} {verb} the rows: leave out what only identifies.")
+    return " ".join(sentences)
+
+
+def _follow(names: Sequence[str]) -> str:
+    return "follows the label like an effect of it" if len(names) == 1 else "follow the label like effects of it"
+
+
+def _was(names: Sequence[str]) -> str:
+    return "it was" if len(names) == 1 else "they were"
+
+
+def _nothing_found(found: Screening, columns: int) -> str:
+    if found.outcome is Outcome.TOO_SMALL:
+        return f"{found.rows:.0f} rows of {columns} columns are too few to judge."
+    if found.outcome is Outcome.CONSTANT_LABEL:
+        return "The label is constant, so there is nothing to screen for."
+    return "No column follows the label as if selected by it."
+
+
+def _verdict_of_environments(found: Screening, names: Sequence[str]) -> str:
+    seen = found.environments
+    assert seen is not None
+    dropped = [name for name, gone in zip(names, seen.dropped, strict=True) if gone]
+    changing = [name for name, change in zip(names, seen.changes, strict=True) if change < _NOTEWORTHY]
+    if not dropped:
+        also = f", although the relation of {listed(changing)} to the label differs" if changing else ""
+        return f"The {len(seen.names)} environments give no further reason to leave out a column{also}."
+    return (
+        f"{listed(dropped)} {'relates' if len(dropped) == 1 else 'relate'} to the label differently in different "
+        f"environments: {_was(dropped)} left out. In an environment not seen in the fit, the error of least squares "
+        f"falls from {seen.error.mean():.2f} to {seen.error_of_kept.mean():.2f} standard deviations of the label (mean "
+        f"of {len(seen.names)} environments)."
+    )
+
+
+def _short_reason(found: Screening, j: int) -> str:
+    decision = str(found.decision[j])
+    if decision in _SHORT:
+        return _SHORT[decision]
+    if math.isnan(found.m[j]):
+        unknown = found.outcome in (Outcome.TOO_SMALL, Outcome.CONSTANT_LABEL)
+        return "not judged" if unknown else "computed from other columns"
+    if found.share[j] > 0.5:
+        return "the other columns say too little of it"
+    return "no sign of selection"
+
+
+def _percent(value: float) -> str:
+    return f"{100 * min(max(value, 0.0), 1.0):.0f} %"
