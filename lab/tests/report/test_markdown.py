@@ -4,13 +4,13 @@ import io
 
 import numpy as np
 import pytest
+from pfdl.report.heatmaps import Heatmap
+from pfdl_lab.report.drawing import draw
 from PIL import Image
 
 from pfdl.report.blocks import Facts, Gallery, Heading, Listing, Section, SideBySide, Text, Thumbnail
-from pfdl.report.heatmaps import Heatmap
 from pfdl.report.plots import Plot, Series
 from pfdl.report.tables import Missing, Number, Row, Table
-from pfdl_lab.report.drawing import draw
 from pfdl_lab.report.markdown import MARK, render, replace_tables
 
 TABLE = Table(
