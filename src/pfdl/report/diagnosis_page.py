@@ -17,7 +17,7 @@ from pfdl.report.blocks import Block, Gallery, Page, Section, SideBySide, Text, 
 from pfdl.report.plots import Plot, Series
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
 from pfdl.vision.advice import advise
-from pfdl.vision.diagnosis import ImageDiagnosis, compare_diagnoses
+from pfdl.vision.diagnosis import KNOWN, ImageDiagnosis, compare_diagnoses
 
 Named = Sequence[tuple[str, ImageDiagnosis]]
 
@@ -59,10 +59,15 @@ def build_page(diagnoses: Sequence[ImageDiagnosis], data: str, options: Sequence
         introduction.append(
             Text("The two runs have different test images: differences are also those of the images.", "warning")
         )
+    pictures = [
+        Section("What the contexts look like", _contexts(diagnoses)),
+        Section("What the model gets wrong", [block for name, one in named for block in _wrong(name, one)]),
+    ]
+    if all(one.contexts_are == KNOWN for one in diagnoses):
+        pictures.reverse()  # contexts that nobody named are to be looked at first
     sections = [
         *(Section(f"What was found about {name}", _verdict(one, data, options)) for name, one in named),
-        *_contexts(diagnoses),
-        Section("What the model gets wrong", [block for name, one in named for block in _wrong(name, one)]),
+        *pictures,
         *_shift(named),
         Section("Accuracy by class, context and group", _accuracy(named)),
         Section("All figures", [_figures(named)]),
@@ -91,7 +96,7 @@ def _verdict(one: ImageDiagnosis, data: str, options: Sequence[str]) -> list[Blo
     return blocks
 
 
-def _contexts(diagnoses: Sequence[ImageDiagnosis]) -> list[Section]:
+def _contexts(diagnoses: Sequence[ImageDiagnosis]) -> list[Block]:
     """Show images of each context, once where the runs have the same images in the same contexts."""
     blocks: list[Block] = []
     seen = []
@@ -104,7 +109,7 @@ def _contexts(diagnoses: Sequence[ImageDiagnosis]) -> list[Section]:
             usually = f"; usual in training for {', '.join(usual)}" if usual else ""
             title = f"{name_context(context)}: {one.contexts.count(context)} test images{usually}"
             blocks.append(_gallery(title[0].upper() + title[1:], one, one.samples_of(None, context, THUMBNAILS)))
-    return [Section("What the contexts look like", blocks)]
+    return blocks
 
 
 def _wrong(name: str, one: ImageDiagnosis) -> list[Block]:
@@ -161,6 +166,7 @@ def _accuracy(named: Named) -> list[Block]:
     if any(one.found.accuracies is None for _, one in named):
         return []
     blocks: list[Block] = []
+    losses: list[Block] = []
     for name, one in named:
         test, validation = one.found.accuracies, one.validation
         assert test is not None  # as was asked above
@@ -185,8 +191,8 @@ def _accuracy(named: Named) -> list[Block]:
                 )
                 for line in one.found.reliance.by_class
             ]
-            blocks.append(Table(f"{name}: what each class loses outside its usual context", "class", headers, rows))
-    return [_worst_groups(named), SideBySide(blocks)]
+            losses.append(Table(f"{name}: what each class loses outside its usual context", "class", headers, rows))
+    return [SideBySide(blocks), *losses, _worst_groups(named)]
 
 
 def _worst_groups(named: Named) -> Table:

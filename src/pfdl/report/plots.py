@@ -172,6 +172,7 @@ class Plot:
     def _draw(self, axes: Axes, one: Series, number: int) -> None:
         shade = number if one.colour is None else one.colour
         colour = PALETTE[f"c{shade % 10}"][0]
+        dash = _LINES[shade % len(_LINES)] if len(self.series) > 1 else "-"
         names = self.names
         places = [float(names.index(place)) if isinstance(place, str) else place for place in one.x]
         if self.grouped:
@@ -185,7 +186,7 @@ class Plot:
             None if one.band else one.bars,
             label=printable(one.name),
             color=colour,
-            linestyle=_LINES[shade % len(_LINES)] if "lines" in one.style else "none",
+            linestyle=dash if "lines" in one.style else "none",
             marker=_MARKERS[shade % len(_MARKERS)] if "markers" in one.style else "none",
             markersize=4,
             linewidth=1.4,
