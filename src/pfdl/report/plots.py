@@ -191,7 +191,6 @@ class Plot:
             markersize=4,
             linewidth=1.4,
             elinewidth=0.9,
-            capsize=2,
         )
         if one.labels is not None and len(one.labels) <= MAX_LABELS:
             for label, x, y in zip(one.labels, places, one.y, strict=True):
