@@ -44,7 +44,7 @@ PALETTE = {
 
 _LINES = ("-", "--", ":", "-.")
 _MARKERS = ("o", "s", "D", "^", "x", "P", "*", "v", "p", "h")
-_LEGEND_WIDTH = 84
+_LEGEND_WIDTH = 96
 """Characters that fit into a line of the legend."""
 
 
