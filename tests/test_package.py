@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -37,3 +38,8 @@ def test_a_module_does_not_take_the_place_of_a_function():
         assert f"pfdl.{name}" != home
         assert callable(getattr(pfdl, name)) or name == "functional"  # the one module among them
     assert not {f"pfdl.{name}" for name in pfdl._HOME} & set(sys.modules)
+
+
+def test_both_distributions_have_one_version():
+    laboratory = (Path(__file__).parents[1] / "lab" / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'version = "{pfdl.__version__}"' in laboratory

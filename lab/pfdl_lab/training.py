@@ -26,7 +26,8 @@ from pfdl.objectives import Objective, make_objective
 from pfdl.vision.features import FeatureTap, attach
 from pfdl.vision.pixels import mirror_and_shift, normalise
 
-SAMPLERS = ("shuffle", "groups")
+SAMPLERS = ("shuffle", "groups", "classes")
+PRECISIONS = ("bf16", "32")
 
 
 class Samples(NamedTuple):
@@ -58,8 +59,9 @@ class TrainingSettings:
         learning_rate: Of SGD, at the start.
         momentum: Of SGD.
         weight_decay: Of SGD.
-        sampler: ``"shuffle"``, every sample once an epoch; or ``"groups"``, which draws all groups (one class in one
-            environment) equally often.
+        sampler: ``"shuffle"``, every sample once an epoch; ``"groups"``, which draws all groups (one class in one
+            environment) equally often; or ``"classes"``, which draws all classes equally often.
+        precision: ``"bf16"``, convolutions in bfloat16 where they run on a GPU; or ``"32"``.
         seed: Of the first weights, the order and the augmentation.
     """
 
@@ -74,12 +76,14 @@ class TrainingSettings:
     momentum: float = 0.9
     weight_decay: float = 1e-4
     sampler: str = "shuffle"
+    precision: str = "bf16"
     seed: int = 0
 
     def __post_init__(self) -> None:
         check_count("epochs", self.epochs, 1)
         check_count("batch_size", self.batch_size, 2)
         check_choice("sampler", self.sampler, SAMPLERS)
+        check_choice("precision", self.precision, PRECISIONS)
 
 
 class Progress(NamedTuple):
@@ -138,7 +142,6 @@ def train(
     environments: Tensor,
     *,
     device: str = "cpu",
-    make: Callable[[int], Objective] | None = None,
     after_epoch: Callable[[Progress], None] | None = None,
 ) -> dict[str, float]:
     """Train a network in place; the last epoch counts, nothing is selected.
@@ -148,8 +151,7 @@ def train(
         model: A classifier with a linear last layer.
         samples: The training samples.
         environments: What the objective may know of each sample's context, shape (n,).
-        device: Where to compute; on a GPU convolutions run in bfloat16.
-        make: Makes the objective from the width of the features, instead of the name and the settings.
+        device: Where to compute.
         after_epoch: Called after every epoch; it may look, and must leave the network as it was.
 
     Returns:
@@ -162,8 +164,7 @@ def train(
     layer = [part for part in model.modules() if isinstance(part, nn.Linear)][settings.layer]
     torch.manual_seed(settings.seed)
     parts: dict[str, Any] = dict(settings.settings)
-    objective = make(layer.in_features) if make else make_objective(settings.objective, layer.in_features, **parts)
-    objective.to(device)
+    objective = make_objective(settings.objective, layer.in_features, **parts).to(device)
     torch.manual_seed(settings.seed)  # again: objectives draw unlike many numbers, and augmentation comes after them
     optimizer = torch.optim.SGD(
         model.parameters(), settings.learning_rate, momentum=settings.momentum, weight_decay=settings.weight_decay
@@ -176,6 +177,8 @@ def train(
     grouped = None
     if settings.sampler == "groups" and has_several(environments):  # else in the order of plain training
         grouped = context_sampler(samples.labels, environments, seed=settings.seed)
+    elif settings.sampler == "classes":  # classes take the place of contexts: one context would not be balanced
+        grouped = context_sampler(torch.zeros_like(samples.labels), samples.labels, seed=settings.seed)
     with attach(model, layer) as tap:
         for epoch in range(settings.epochs):
             order = _order(settings, epoch, len(samples.labels), grouped).to(device)
@@ -206,7 +209,7 @@ def _pass(
     reported: dict[str, list[Tensor]] = defaultdict(list)
     for rows in torch.split(order[: whole * settings.batch_size], settings.batch_size):
         batch = mirror_and_shift(inputs[rows]) if inputs.dim() == 4 else inputs[rows]
-        logits = logits_of(model, batch)
+        logits = logits_of(model, batch, settings.precision)
         features = tap.features.float()
         if settings.class_centred:
             features = _within_classes(features, labels[rows])
@@ -234,22 +237,24 @@ def _order(settings: TrainingSettings, epoch: int, samples: int, grouped: Contex
     return torch.randperm(samples, generator=generator)
 
 
-def logits_of(model: nn.Module, batch: Tensor) -> Tensor:
-    """Return the logits of images as bytes, or of other inputs, on their device; on a GPU in bfloat16."""
+def logits_of(model: nn.Module, batch: Tensor, precision: str = "bf16") -> Tensor:
+    """Return the logits of images as bytes, or of other inputs, on their device."""
     pixels = normalise(batch)
     if pixels.dim() == 4 and pixels.is_cuda:
         pixels = pixels.contiguous(memory_format=torch.channels_last)
-    with torch.autocast(pixels.device.type, torch.bfloat16, enabled=pixels.is_cuda):
+    with torch.autocast(pixels.device.type, torch.bfloat16, enabled=pixels.is_cuda and precision == "bf16"):
         logits: Tensor = model(pixels)
     return logits
 
 
 @torch.no_grad()
-def predict(model: nn.Module, inputs: Tensor, *, device: str = "cpu", batch_size: int = 512) -> Tensor:
+def predict(
+    model: nn.Module, inputs: Tensor, *, device: str = "cpu", batch_size: int = 512, precision: str = "bf16"
+) -> Tensor:
     """Return the predicted class of each input, shape (n,), on the CPU; the model keeps its mode."""
     training = model.training
     model.eval()
-    found = [logits_of(model, batch.to(device)).argmax(1) for batch in torch.split(inputs, batch_size)]
+    found = [logits_of(model, batch.to(device), precision).argmax(1) for batch in torch.split(inputs, batch_size)]
     model.train(training)
     return torch.cat(found).cpu()
 

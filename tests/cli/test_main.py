@@ -25,7 +25,7 @@ def test_a_wrong_option_is_a_sentence_not_a_traceback():
 
 def test_help_is_broken_at_the_width_of_the_terminal():
     result = CliRunner().invoke(app, ["sweep", "--help"], env={"COLUMNS": "300"})
-    assert "An interrupted sweep resumes when started again with the same output folder." in result.output
+    assert "An interrupted sweep resumes when started again with the same output folder;" in result.output
     assert "$ pfdl sweep photos/ --set objective=erm,pfdl" in result.output
 
 

@@ -160,7 +160,7 @@ def test_wrong_arguments(arguments, message):
 
 def test_plain_training_loses_ten_points_between_the_ratios(monkeypatch):
     """The promise of the data set, measured by the functions of the benchmark on one small split."""
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "lab" / "pages")
     import shapes_gap
 
     monkeypatch.setattr(shapes_gap, "TEST_RATIOS", ("5:1", "1:5"))

@@ -37,7 +37,7 @@ class Markdown:
 
 
 def render(sections: Sequence[Section], *, level: int = 1, prefix: str = "") -> Markdown:
-    """Return sections as Markdown.
+    """Return sections as Markdown, without their findings: a person writes those above the mark of a page.
 
     Args:
         sections: What to show.
@@ -50,7 +50,7 @@ def render(sections: Sequence[Section], *, level: int = 1, prefix: str = "") -> 
     pictures: dict[str, bytes] = {}
     parts: list[str] = []
     for section in sections:
-        parts += [f"{'#' * level} {section.title}", *([f"**{section.finding}**"] if section.finding else [])]
+        parts.append(f"{'#' * level} {section.title}")
         parts += [part for block in section.blocks for part in _show(block, level + 1, prefix, pictures)]
     return Markdown("\n\n".join(parts) + "\n", pictures)
 

@@ -20,7 +20,7 @@ PLOT = Plot("Accuracy, with errors", "It rises.", "ratio", "%", [Series("A", ["1
 
 def test_a_table_by_hand():
     assert render([Section("Title", [TABLE], "What was found.")], level=2).text == (
-        "## Title\n\n**What was found.**\n\n**Accuracy**\n\n"
+        "## Title\n\n**Accuracy**\n\n"
         "| method | 1:5 | 5:1 |\n| --- | --- | --- |\n"
         "| A \\| B | 40.1 ± 0.3 | **−1.00 ± 0.20**, 2 seeds |\n"
         "| *in the paper* | not in the paper | 37 to 38 |\n\n± standard error.\n\nA remark.\n"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.metadata import entry_points
-from typing import Annotated
+from typing import Annotated, Any
 
-import click
 import typer
 
 from pfdl.cli.common import add_command
@@ -17,14 +16,16 @@ from pfdl.cli.listing import list_names
 from pfdl.cli.predict import predict
 from pfdl.cli.refit import refit
 from pfdl.cli.split import split
+from pfdl.cli.sweep import sweep
 from pfdl.cli.train import train
 
 ENTRY_POINTS = "pfdl.commands"
 """Where a package names commands of its own: each is a function for Typer, or a Typer application."""
 
-LABORATORY = ("demo", "report", "reproduce", "study", "study-features", "study-table", "sweep")
+LABORATORY = ("demo", "report", "reproduce", "study")
 COMMANDS: dict[str, Callable[..., None]] = {
     "train": train,
+    "sweep": sweep,
     "refit": refit,
     "evaluate": evaluate,
     "predict": predict,
@@ -38,7 +39,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 class Commands(typer.core.TyperGroup):
     """The commands, and for those of the laboratory where it is not installed the line that installs it."""
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command of a name; None if there is none."""
         found = super().get_command(ctx, cmd_name)
         if found is None and cmd_name in LABORATORY:
