@@ -31,7 +31,7 @@ TOGETHER = (FORKING, EXPORTING)
 
 SLOWEST_FIRST = (
     *(*FORKING, "lab/test_ray.py", "contexts/test_inference.py", *EXPORTING, "test_docs.py"),
-    *("lab/report/test_browser.py", "decorrelation/kernels/test_interpreter.py", "vision/test_resume.py"),
+    *("report/test_browser.py", "decorrelation/kernels/test_interpreter.py", "vision/test_resume.py"),
     *("lab/colored_mnist/test_run.py", "objectives/test_atomicity.py", "lab/mmads/test_run.py"),
     *("tabular/test_estimators.py", "lab/test_published.py", "lab/colored_mnist/test_section.py"),
     *("lab/study/test_groups.py", "data/test_shapes.py"),

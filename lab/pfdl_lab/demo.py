@@ -11,8 +11,7 @@ from rich.console import Console
 from pfdl._internal.workers import Execution, Workers
 from pfdl.data.mmads import SETTINGS
 from pfdl_lab.colored_mnist import run as colored_mnist
-from pfdl_lab.colored_mnist.corrected import OBJECTIVE
-from pfdl_lab.colored_mnist.rows import WITHOUT_LABELS
+from pfdl_lab.colored_mnist.rows import CHOOSING
 from pfdl_lab.images import run as images
 from pfdl_lab.images.data import ImageData
 from pfdl_lab.mmads import run as mmads
@@ -32,7 +31,7 @@ TABLES = replace(mmads.QUICK, cells=(mmads.FIGURE_CELL,), settings=SETTINGS[:1],
 """The paper's own setting, in the cell of its figure."""
 
 DIGITS = replace(
-    colored_mnist.QUICK, rows=("grayscale", "erm", "irm", "irm-pfdl-1", *(row.key for row in WITHOUT_LABELS[OBJECTIVE]))
+    colored_mnist.QUICK, rows=("grayscale", "erm", "irm", "irm-pfdl-1", *(row.key for row in CHOOSING["GroupDRO"]))
 )
 IMAGES = images.ImagesConfig(
     rows=("erm", "pfdl"), seeds=3, backbone="small", image_size=32, epochs=12, decay_every=8, batch_size=32

@@ -12,7 +12,7 @@ from pfdl._internal.files import write_atomically
 from pfdl._internal.provenance import version_of
 from pfdl._internal.runs import Run, read_run
 from pfdl.report import provenance
-from pfdl.report.blocks import Block, Glance, Page, Section, Text
+from pfdl.report.blocks import Block, Page, Section, Text
 from pfdl.report.page import render
 from pfdl_lab.colored_mnist import section as colored_mnist
 from pfdl_lab.images import section as images
@@ -35,13 +35,11 @@ class Written(NamedTuple):
 
     Attributes:
         problems: A sentence for everything that could not be read; the page has them, too.
-        findings: For each section that has one, its title and its main finding.
-        glances: For each section that has one, its title and the section in short.
+        findings: For each section that has one, its title and the sentence that says what was found.
     """
 
     problems: list[str]
     findings: dict[str, str]
-    glances: dict[str, Glance]
 
 
 def write_report(paths: Sequence[Path], output: Path, *, title: str = "pfdl report", preface: str = "") -> Written:
@@ -76,11 +74,7 @@ def write_report(paths: Sequence[Path], output: Path, *, title: str = "pfdl repo
         introduction = [*([Text(preface)] if preface else []), *_introduction(found.runs, problems)]
         page = Page(title, introduction, sections, f"{made} This file needs nothing from the network.")
         write_atomically(output, render(page))
-    return Written(
-        problems,
-        findings={section.title: section.finding for section in sections if section.finding},
-        glances={section.title: section.glance for section in sections if section.glance},
-    )
+    return Written(problems, {section.title: section.finding for section in sections if section.finding})
 
 
 def write_below_mark(sections: Sequence[Section], page: Path, command: str, problems: Sequence[str] = ()) -> None:
@@ -150,8 +144,5 @@ def _with_command(section: Section, run: Run) -> Section:
 
 def _introduction(runs: Sequence[Run], problems: Sequence[str]) -> list[Block]:
     many = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
-    text = (
-        f"Results of {many}. A dash stands for what was not run or not printed; ± is a standard error unless stated "
-        "otherwise."
-    )
+    text = f"Results of {many}. A dash is what was not run or not printed; below each table stands what its ± means."
     return [Text(text), *(Text(problem, "warning") for problem in dict.fromkeys(problems))]

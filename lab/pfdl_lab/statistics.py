@@ -1,4 +1,4 @@
-"""Figures and sentences that the sections of the experiments share."""
+"""Figures that the sections of the experiments share."""
 
 from __future__ import annotations
 
@@ -68,61 +68,3 @@ def difference_with_count(ours: pd.Series[float], theirs: pd.Series[float], digi
     positive = int((ours[common] > theirs[common]).sum())
     remark = f"{positive} of {difference.pairs}"
     return difference_cell(difference, digits, strong=difference.is_beyond_chance(), remark=remark)
-
-
-def verdict(
-    method: str,
-    plain: str,
-    differences: Mapping[str, PairedDifference | None],
-    *,
-    unit: str = "points",
-    digits: int = 1,
-    lower_is_better: bool = False,
-) -> str:
-    """Say in a sentence what paired differences of a method and plain training show.
-
-    Args:
-        method: Name of the method.
-        plain: Name of what it is compared to.
-        differences: Method − plain, for each test.
-        unit: What the differences are counted in.
-        digits: Decimals of the sizes of differences.
-        lower_is_better: Whether the figures are errors.
-
-    Returns:
-        Where the method is better and worse beyond chance, or that the two are equal within noise.
-    """
-    measured = {place: one for place, one in differences.items() if one is not None}
-    if not measured:
-        return f"{method} and {plain} have no finished repetition in common yet."
-    pairs = max(one.pairs for one in measured.values())
-    if pairs < 2:
-        return f"{method} and {plain} have one repetition in common, which says nothing about chance."
-    sign = -1 if lower_is_better else 1
-    beyond = {place: sign * one.mean for place, one in measured.items() if one.is_beyond_chance(len(measured))}
-    better = [place for place, gain in beyond.items() if gain > 0]
-    worse = [place for place, gain in beyond.items() if gain < 0]
-    if not better and not worse:
-        return f"{method} and {plain} are equal within noise ({_sizes(measured, unit, digits)}, {pairs} seeds)."
-    parts = [f"better than {plain} {_listed(better, measured, unit, digits)}"] if better else []
-    parts += [f"worse than {plain} {_listed(worse, measured, unit, digits)}"] if worse else []
-    rest = len(measured) - len(beyond)
-    equal = f"; equal within noise at the other {rest} of {len(measured)}" if rest else ""
-    basis = f"{pairs} seeds, 95 % confidence" + (f" over {len(measured)} comparisons" if len(measured) > 1 else "")
-    return f"{method} is {' and '.join(parts)}{equal} ({basis})."
-
-
-def _sizes(of: Mapping[str, PairedDifference], unit: str, digits: int) -> str:
-    printed = [difference_cell(one, digits) for one in of.values()]
-    numbers = sorted((one for one in printed if isinstance(one, Number)), key=lambda one: one.value)
-    if len(numbers) == 1:
-        return f"difference {numbers[0]} {unit}"
-    return f"differences of {numbers[0].printed} to {numbers[-1].printed} {unit} at {len(numbers)} tests"
-
-
-def _listed(places: Sequence[str], of: Mapping[str, PairedDifference], unit: str, digits: int) -> str:
-    low, high = (f"{extreme(abs(of[place].mean) for place in places):.{digits}f}" for extreme in (min, max))
-    size = f"by {low} {unit}" if low == high else f"by {low} to {high} {unit}"
-    if len(of) == 1:
-        return f"{size} in {places[0]}"
-    return f"{size} everywhere" if len(places) == len(of) else f"{size} at {', '.join(places)}"

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pfdl_lab.colored_mnist.selection import evenest_within_one_standard_error
 from pfdl_lab.pairing import paired_difference
 
 
@@ -32,27 +31,3 @@ def test_differences_that_are_all_the_same_leave_nothing_to_chance():
 def test_what_is_not_paired_is_refused(first, second):
     with pytest.raises(ValueError, match="measurements are no pairs"):
         paired_difference(first, second)
-
-
-def test_the_most_even_wins_only_if_its_risk_is_low_enough():
-    # The lowest mean risk is 0.5 with restarts at 0.49 and 0.51: standard error 0.01.
-    best = [[0.44, 0.54], [0.46, 0.56]]
-    near = [[0.499, 0.519], [0.499, 0.519]]  # mean 0.509
-    far = [[0.511, 0.511], [0.511, 0.511]]  # perfectly even, but 0.011 above
-    assert evenest_within_one_standard_error({"best": best, "near": near, "far": far}) == "near"
-    assert evenest_within_one_standard_error({"best": best, "far": far}) == "best"
-
-
-def test_unevenness_is_measured_on_the_mean_over_restarts():
-    noisy = [[0.4, 0.6], [0.6, 0.4]]  # uneven in each restart, even on average
-    tilted = [[0.45, 0.55], [0.45, 0.55]]
-    assert evenest_within_one_standard_error({"tilted": tilted, "noisy": noisy}) == "noisy"
-
-
-def test_with_one_restart_only_the_lowest_risk_will_do():
-    assert evenest_within_one_standard_error({"even": [[0.51, 0.51]], "low": [[0.4, 0.6]]}) == "low"
-
-
-def test_there_must_be_something_to_choose_from():
-    with pytest.raises(ValueError, match="no candidates"):
-        evenest_within_one_standard_error({})

@@ -29,11 +29,11 @@ def test_a_page_is_what_its_command_makes_of_its_results(name, tmp_path, monkeyp
         shutil.copy(picture, tmp_path / picture.relative_to(RESULTS.parents[1]))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["pfdl", *command])
-    monkeypatch.setattr("pfdl_lab.report.markdown.draw", lambda plot: b"")  # the page holds the names of its pictures
+    monkeypatch.setattr("pfdl.report.plots.Plot.svg", lambda plot: "")  # the page holds the names of its pictures
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
     assert (tmp_path / "docs" / "results" / name).read_text(encoding="utf-8") == page
-    for picture in re.findall(r"\]\((.*?\.(?:png|jpg))\)", page):
+    for picture in re.findall(r"\]\((.*?\.(?:png|svg|jpg))\)", page):
         assert (RESULTS / picture).is_file()
     tables = [path.relative_to(RESULTS.parents[1]).as_posix() for path in RESULTS.rglob("*.csv")]
     assert any(table.startswith(part) for table in tables for part in command), "a page without its figures as data"

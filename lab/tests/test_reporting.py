@@ -25,7 +25,7 @@ def test_one_page_from_many_runs(tmp_path):
         "How the runs were made",
     ]
     assert HOSTILE not in page
-    assert page.count("<script>") == 2  # that of the plots and that of the page
+    assert "<script" not in page
     assert "0123456789abcdef" in page
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from pfdl.report.tables import Missing, Number
 from pfdl_lab.pairing import PairedDifference, paired
-from pfdl_lab.statistics import by_seed, difference_cell, mean_cell, verdict
+from pfdl_lab.statistics import by_seed, difference_cell, mean_cell
 
 CLEAR_GAIN, CLEAR_LOSS = PairedDifference(2.0, 0.1, 5), PairedDifference(-2.0, 0.1, 5)
 NOTHING = PairedDifference(0.1, 0.5, 5)
@@ -36,28 +36,3 @@ def test_differences_are_of_the_repetitions_that_both_have():
     assert (difference.mean, difference.standard_error) == pytest.approx((5.0, 3.0))
     assert paired(first, pd.Series([1.0], index=[7])) is None
     assert difference_cell(None, 1) == Missing()
-
-
-def test_a_verdict_says_where_it_is_better_and_where_worse():
-    sentence = verdict("M", "ERM", {"1:5": CLEAR_GAIN, "1:1": NOTHING, "5:1": CLEAR_LOSS})
-    assert (
-        "better than ERM by 2.0 points at 1:5 and worse than ERM by 2.0 points at 5:1; "
-        "equal within noise at the other 1 of 3 (5 seeds, 95 % confidence over 3 comparisons)" in sentence
-    )
-    both = {"a": CLEAR_GAIN, "b": PairedDifference(3.5, 0.1, 5)}
-    assert verdict("M", "ERM", both).startswith("M is better than ERM by 2.0 to 3.5 points everywhere (5 seeds")
-
-
-def test_a_lower_error_is_better():
-    assert "better than OLS by 2.000 of RMSE in the test" in verdict(
-        "M", "OLS", {"the test": CLEAR_LOSS}, unit="of RMSE", digits=3, lower_is_better=True
-    )
-
-
-def test_a_verdict_that_cannot_be_given_is_not_given():
-    equal = "M and ERM are equal within noise"
-    assert verdict("M", "ERM", {"a": NOTHING}) == f"{equal} (difference +0.1 ± 0.5 points, 5 seeds)."
-    both = {"a": NOTHING, "b": PairedDifference(-0.3, 0.5, 5)}
-    assert verdict("M", "ERM", both) == f"{equal} (differences of −0.3 to +0.1 points at 2 tests, 5 seeds)."
-    assert "says nothing about chance" in verdict("M", "ERM", {"a": PairedDifference(9.0, float("nan"), 1)})
-    assert "no finished repetition" in verdict("M", "ERM", {"a": None})

@@ -68,7 +68,8 @@ def test_two_runs_are_compared_in_words(page):
         "Does second rely on the context? ",
         " right in a class's usual context, ",
         "If the contexts shift, expect ",
-        "What to try next: ",
+        "What to try next:",
+        "validation images",
         "on the context",
     ):
         assert words in result.output
@@ -84,14 +85,13 @@ def test_the_page_shows_it_all_and_runs_nothing_of_it(page):
         "Diagnosis of first and second",
         "Does first rely on the context? ",
         "What was found about second",
-        "What to try next: ",
+        "What to try next:",
+        "What the contexts look like",
+        "What the model gets wrong",
         "If the contexts shift",
-        "Examples of the worst group",
+        "accuracy (%) on validation and test images",
         "what each class loses outside its usual context",
         "All figures",
-        "The most predictable features of first",
-        "second, after",
-        "The largest clusters of first",
         "How the runs were made",
     ):
         assert words in html
@@ -100,10 +100,8 @@ def test_the_page_shows_it_all_and_runs_nothing_of_it(page):
     assert "&lt;script&gt;alert(1)&lt;" in html
     first = r'<main[^>]*>\s*<div class="first">\s*<p class="(yes|no|unclear)">Does first rely on the context\?'
     assert re.search(first, html)
-    assert html.count('<img src="data:image/png;base64,') >= 48  # of the most and least correlated, of two runs
-    assert not re.findall(
-        r"""(?:src|href)=["']?(?:https?:)?//""", re.sub(r"<script>.*?</script>", "", html, flags=re.S)
-    )
+    assert html.count('<img src="data:image/png;base64,') >= 16  # of two contexts
+    assert not re.findall(r"""(?:src|href)=["']?(?:https?:)?//""", html)
 
 
 def test_the_same_twice(page, runs, photos, tmp_path):
@@ -214,4 +212,4 @@ def test_images_without_contexts_get_inferred_ones_or_no_answer(photos, tmp_path
     assert "Cannot tell whether the model relies on the context" in result.stdout
     html = output.read_text()
     assert '<p class="unclear">Does run rely on the context? Cannot tell' in html
-    assert "Accuracy (%) by class" in html
+    assert "accuracy (%) on validation and test images" in html

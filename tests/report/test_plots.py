@@ -1,4 +1,6 @@
-import json
+from xml.etree import ElementTree
+
+import pytest
 
 from pfdl.report.plots import MAX_COLUMNS, Plot, Series
 from pfdl.report.tables import Missing, Number
@@ -9,15 +11,40 @@ def make_plot(**changes):
     return Plot(**{"title": "t", "summary": "s", "x": "ratio", "y": "%", "series": series, **changes})
 
 
-def test_drawing_is_plain_json_without_colours():
-    drawing = make_plot().drawing
-    first, second = drawing["series"]
-    assert first["error"] == [0.1, 0.2]
-    assert second["name"] == "<b>B</b>"  # the page sets it as text
-    assert second["y"] == [None]
-    assert drawing["names"] == ["1:5", "5:1"]
-    assert first["colour"] != second["colour"]  # a number, which also gives the dash and the marker
-    json.dumps(drawing, allow_nan=False)
+def words_of(plot):
+    return [element.text for element in ElementTree.fromstring(plot.svg()).iter() if element.tag.endswith("}text")]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"grouped": True},
+        {"series": [Series("A", [1.0, 100.0], [1.0, float("nan")])], "log_x": True},
+        {"series": [Series("A", [0.0, 0.5, 1.0], [1.0, 2.0, 3.0], [0.1, 0.2, 0.3], band=True)]},
+    ],
+)
+def test_a_picture_is_an_svg_file_that_is_the_same_each_time(changes):
+    plot = make_plot(**changes)
+    assert plot.svg() == plot.svg()
+    drawn = ElementTree.fromstring(plot.svg())
+    assert drawn.tag == "{http://www.w3.org/2000/svg}svg"
+    assert len(list(drawn.iter("{http://www.w3.org/2000/svg}path"))) > 5
+    assert {"ratio", "%"} <= set(words_of(plot))
+
+
+@pytest.mark.parametrize("name", ["<script>1</script>", "$a_b$", "$\\bad{$", "x & y", "\x1b[2J", "\ud800"])
+def test_a_name_is_mere_text(name):
+    plot = make_plot(
+        series=[Series(name, [name, "b"], [1.0, 2.0], labels=["", name]), Series("C", ["b"], [1.0])], x=name
+    )
+    shown = name.encode("unicode_escape").decode() if not name.isprintable() else name
+    assert words_of(plot).count(shown) == 4  # legend, tick, label, axis
+
+
+def test_labels_of_many_points_are_left_out():
+    names = [f"point {number}" for number in range(41)]
+    assert "point 3" not in words_of(make_plot(series=[Series("A", list(range(41)), [0.0] * 41, labels=names)]))
 
 
 def test_the_table_of_figures_has_a_line_for_each_series():
@@ -33,16 +60,12 @@ def test_too_many_figures_give_no_table():
     assert make_plot(with_table=False).table is None
 
 
-def test_a_logarithmic_axis_has_ticks_at_the_figures():
-    drawing = make_plot(series=[Series("A", [30.0, 1.0], [0.0, 0.0])], log_x=True).drawing
-    assert (drawing["log"], drawing["ticks"]) == (True, [1.0, 30.0])
-
-
 def test_figures_that_are_few_and_far_apart_have_a_tick_each():
-    def ticks(places):
-        return make_plot(series=[Series("A", places, [0.0] * len(places))]).ticks
+    def ticks(places, **changes):
+        return make_plot(series=[Series("A", places, [0.0] * len(places))], **changes).ticks
 
     assert ticks([20.0, 80.0, 160.0]) == [20.0, 80.0, 160.0]
     assert ticks([1.0, 2.0, 80.0, 160.0]) == []  # the first two would be printed over each other
     assert ticks([float(place) for place in range(30)]) == []
     assert ticks([5.0]) == [5.0]
+    assert ticks([30.0, 1.0], log_x=True) == [1.0, 30.0]

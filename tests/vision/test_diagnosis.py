@@ -9,6 +9,7 @@ from torch import nn
 from pfdl.data import make_split
 from pfdl.data.images import hash_bytes
 from pfdl.data.sources import Sample
+from pfdl.vision.advice import advise
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.checkpoint import ModelConfig, TrainedModel
 from pfdl.vision.config import TrainingConfig
@@ -31,7 +32,7 @@ def test_features_are_those_of_the_test_images_in_their_order(tmp_path):
     trained = model_of(manifest, tmp_path)
     found = diagnose_images(trained, source, manifest, batch_size=7)
     assert [row.path for row in found.rows] == [row.path for row in manifest.rows_of("test")]
-    assert len(found.found.correlated_part) == len(found.rows) == len(found.images)
+    assert len(found.predictions) == len(found.rows) == len(found.images)
     assert len(found.found.r2) == 256
     measured = evaluate(trained, source, manifest)
     assert found.found.accuracies.overall == pytest.approx(measured.overall)
@@ -108,45 +109,94 @@ def test_a_model_that_looks_at_the_colour_is_found_out_with_known_and_with_infer
     assert relies.verdict()[0].startswith("Yes, the model relies on the context: ")
     assert ("were inferred from colours and textures" in " ".join(relies.verdict())) != named
     assert relies.found.shift.accuracy[0] > relies.found.shift.accuracy[-1] + 0.3
-    sentence, command = relies.next_step("my photos")
-    assert sentence.startswith("Draw every class in every context equally often")
-    wanted = "--contexts known" if named else "--contexts inferred --infer-by pooled --no-confirm"
-    folder = tmp_path / ("run-groups" if named else "run-groups-unconfirmed")
-    assert command == (
-        f"pfdl train 'my photos' --backbone mlp --objective erm {wanted} --image-size 8 --sampler groups -o {folder}"
-    )
     honest = diagnose_images(colour_model(0.0, tmp_path), source, manifest)
     assert honest.answer == "no"
-    assert "evaluate" in honest.next_step("photos")[1]
+    assert [one.command.split()[1] for one in advise(honest, "photos")] == ["evaluate"]
     assert compare_diagnoses(relies, honest).sentence("a", "b").startswith("a relies more")
     worst = relies.found.accuracies.worst_group
-    examples = relies.worst_samples(10)
+    examples = relies.samples_of(worst.label, worst.context, 10)
     assert len(examples) == 10
     assert {relies.rows[number].class_name for number in examples} == {worst.label}
     assert {relies.contexts[number] for number in examples} == {worst.context}
     right = [relies.predictions[number] == worst.label for number in examples]
     assert right == sorted(right)
+    both = [relies.rows[number].class_name for number in relies.samples_of(None, worst.context, 8)]
+    assert sorted(set(both)) == ["bright", "dark"]
+    (label, answer, samples), *_ = relies.confusions()
+    assert {(relies.rows[number].class_name, relies.predictions[number]) for number in samples} == {(label, answer)}
+
+
+def test_the_gap_to_validation_is_said_and_what_the_contexts_explain_of_it(tmp_path):
+    source = Colours(named=True)
+    found = diagnose_images(colour_model(1.0, tmp_path), source, make_split(source))
+    assert found.gap.validation == found.validation.overall == pytest.approx(0.9, abs=0.05)
+    assert found.gap.test == pytest.approx(0.5)
+    words = " ".join(found.verdict())
+    assert "points below validation accuracy" in words
+    assert found.explains_gap
+    assert "If the contexts shift, expect 90" in words
+    missed = replace(found, gap=replace(found.gap, test=0.2, in_training_mixture=1.0))
+    assert not missed.explains_gap
+    words = " ".join(missed.verdict())
+    assert "The contexts explain only part of the gap" in words
+    assert "If the contexts shift" not in words
+    assert [one.command.split()[1] for one in advise(missed, "photos")] == ["train", "diagnose", "train"]
+
+
+def test_inferred_contexts_are_kept_for_the_same_images_only(tmp_path, monkeypatch):
+    source = Colours(named=False)
+    manifest, cache, said = make_split(source), tmp_path / "contexts.json", []
+    model = colour_model(0.8, tmp_path)
+    first = diagnose_images(model, source, manifest, cache=cache, say=said.append)
+    assert any(words.startswith("Inferring contexts from ") for words in said)
+    with monkeypatch.context() as patch:
+        patch.setattr("pfdl.vision.inferring.find_contexts", None)  # not called again
+        again = diagnose_images(model, source, manifest, cache=cache)
+    assert (again.contexts, again.contexts_are, again.usual) == (first.contexts, first.contexts_are, first.usual)
+    content = cache.read_bytes()
+    for damaged in (b"{", b"[]", content.replace(b"0", b'"0"', 1), content[:-20]):
+        cache.write_bytes(damaged)
+        assert diagnose_images(model, source, manifest, cache=cache).contexts == first.contexts
+        assert cache.read_bytes() == content
+    other = Colours(named=False, seed=1)
+    diagnose_images(model, other, make_split(other), cache=cache)
+    assert cache.read_bytes() != content
+
+
+def test_contexts_that_were_not_confirmed_are_no_first_advice(tmp_path):
+    source = Colours(named=True)
+    found = diagnose_images(colour_model(0.8, tmp_path / "run"), source, make_split(source))
+    steps = advise(replace(found, contexts_are="inferred, not confirmed"), "my photos")
+    assert [step.unproven for step in steps] == [False, True, True]
+    assert steps[0].command.endswith("TABLE.csv --context-column NAME")
+    assert steps[1].command == f"pfdl train 'my photos' --image-size 8 --pretrained -o {tmp_path / 'run-pretrained'}"
+    assert str(steps[2]).startswith("Unproven: Draw every class in every context equally often")
+    assert "--contexts inferred --infer-by pooled --no-confirm" in steps[2].command
+    assert steps[2].command.endswith(f"-o {tmp_path / 'run-groups-unconfirmed'}")
+    pretrained = replace(found.training, backbone="resnet18", pretrained=True)
+    unproven = replace(found, contexts_are="inferred, not confirmed", training=pretrained)
+    assert len(advise(unproven, "photos")) == 2
 
 
 def test_what_to_try_next_is_the_same_training_but_for_the_contexts_and_is_not_what_was_tried(tmp_path):
     source = Colours(named=True)
     found = diagnose_images(colour_model(0.8, tmp_path / "run-groups"), source, make_split(source))
     once = TrainingConfig("mlp", "pfdl", image_size=8, epochs=12, optimizer="adamw", seed=3)
-    _, command = replace(found, training=once).next_step("data.csv", ["--context-column", "my place"])
-    assert command == (
+    first, *_ = advise(replace(found, training=once), "data.csv", ["--context-column", "my place"])
+    assert first.command == (
         "pfdl train data.csv --context-column 'my place' --backbone mlp --objective erm --contexts known "
         f"--image-size 8 --epochs 12 --sampler groups --optimizer adamw --seed 3 -o {tmp_path / 'run-groups'}"
     )
     tried = replace(once, objective="erm", contexts="known", sampler="groups")
-    sentence, command = replace(found, training=tried).next_step("data.csv")
-    assert sentence.startswith("Train with an objective that looks at the worst group")
-    assert "--objective groupdro --contexts known" in command
-    assert "--sampler" not in command
-    assert command.endswith(f"-o {tmp_path / 'run-groupdro'}")
+    first, *_ = advise(replace(found, training=tried), "data.csv")
+    assert str(first).startswith("Train with an objective that looks at the worst group")
+    assert "--objective groupdro --contexts known" in first.command
+    assert "--sampler" not in first.command
+    assert first.command.endswith(f"-o {tmp_path / 'run-groupdro'}")
     both = replace(tried, objective="groupdro", sampler="shuffle")
-    sentence, command = replace(found, training=both).next_step("data.csv")
-    assert sentence.startswith("Add training images of the affected classes")
-    assert command.startswith("pfdl train MORE_DATA --backbone mlp --objective groupdro")
+    first, *_ = advise(replace(found, training=both), "data.csv")
+    assert str(first).startswith("Add training images of the affected classes")
+    assert first.command.startswith("pfdl train MORE_DATA --backbone mlp --objective groupdro")
 
 
 def test_other_data_than_that_of_the_training_is_judged_by_the_training_mixture(tmp_path):
@@ -173,7 +223,7 @@ def test_images_in_which_no_contexts_are_found_get_no_answer(tmp_path):
     found = diagnose_images(colour_model(0.5, tmp_path), source, manifest)
     assert (found.answer, found.contexts_are) == ("cannot tell", "unknown")
     assert "the images have no contexts, and none could be inferred from them" in found.verdict()[0]
-    assert "--context-column NAME" in found.next_step("photos")[1]
+    assert "--context-column NAME" in advise(found, "photos")[0].command
     assert found.found.accuracies.by_context == {}
 
 

@@ -53,7 +53,6 @@ def demo(
     with answering_mistakes():
         from pfdl.vision.stopping import TrainingStoppedError
         from pfdl_lab import demo as demonstration
-        from pfdl_lab.report.terminal import print_glance
 
         try:
             page, written = demonstration.run(output, Console(stderr=True))
@@ -62,8 +61,8 @@ def demo(
                 f"Stopped. All that was done is saved in {output}; the same command resumes from there.", err=True
             )
             raise typer.Exit(130) from None
-        for title, glance in written.glances.items():
-            print_glance(title, glance)
+        for title, finding in written.findings.items():
+            typer.echo(f"{title}: {finding}")
         open_in_browser(page)
         typer.echo(page)
 

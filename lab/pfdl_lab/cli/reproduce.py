@@ -68,9 +68,7 @@ def colored_mnist(
     download: Annotated[bool, typer.Option("--download", help="Let torchvision fetch MNIST into that folder.")] = False,
     output: Output = Path("runs/colored-mnist"),
     quick: Quick = False,
-    rows: Annotated[
-        str | None, typer.Option(help="Keys of rows, with commas; all but those with indexed g where left out.")
-    ] = None,
+    rows: Annotated[str | None, typer.Option(help="Keys of rows, with commas; all where left out.")] = None,
     restarts: Annotated[int | None, typer.Option(min=1, help="Restarts per method; 10, or 3 if quick.")] = None,
     device: Device = "auto",
     jobs: Annotated[

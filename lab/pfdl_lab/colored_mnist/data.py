@@ -82,16 +82,11 @@ def store_contexts(
         joblib.Parallel()(joblib.delayed(_store)(source, seed, max_train, _stored(folder, seed)) for seed in missing)
 
 
-def draw_environments(data: ColoredMNIST, columns: int = 12) -> bytes:
+def draw_environments(data: ColoredMNIST, columns: int = 12, scale: int = 3) -> bytes:
     """Return a PNG of some coloured digits of the three environments, one row each."""
-    return draw_digits([environment.images[:columns] for environment in (*data.train, data.test)])
-
-
-def draw_digits(images: Sequence[Tensor], scale: int = 3) -> bytes:
-    """Return a PNG of coloured digits in rows; each row has shape (columns, 2, height, width)."""
     rows = []
-    for row in images:
-        two = row.numpy()
+    for environment in (*data.train, data.test):
+        two = environment.images[:columns].numpy()
         coloured = np.concatenate([two, np.zeros_like(two[:, :1])], axis=1).transpose(0, 2, 3, 1)
         framed = np.pad(coloured, ((0, 0), (1, 1), (0, 1), (0, 0)), constant_values=1)
         rows.append(np.concatenate(framed, axis=1))

@@ -27,14 +27,15 @@ from pfdl.data.colored_mnist import TRAIN_COLOR_FLIPS, ColoredMNIST
 from pfdl.data.digits import DigitSource, find_digits
 from pfdl.objectives import make_objective
 from pfdl.vision.backbones import MLP
-from pfdl_lab.colored_mnist.corrected import ANSWERS, Answers, store_answers, write_corrected
 from pfdl_lab.colored_mnist.data import StackedColoredMNIST, draw_environments, store_contexts
-from pfdl_lab.colored_mnist.rows import DEFAULT_ROWS, PENALTY, ROWS, RUNNABLE, ColoredMNISTRow
-from pfdl_lab.colored_mnist.selection import WORST_GROUP
+from pfdl_lab.colored_mnist.rows import PENALTY, ROWS, ColoredMNISTRow
 from pfdl_lab.colored_mnist.stacked import StackedMLPs, measure, train_restarts
 from pfdl_lab.grid import run_grid
 
 PICTURE = "environments.png"
+WORST_GROUP = "held_out_worst_group"
+"""Column of the accuracy in the worst group of held-out rows: one class in one inferred context."""
+
 CHECK_EVERY = 20
 """Updates between two looks at the held-out rows, for rows that choose where to stop."""
 
@@ -59,7 +60,7 @@ class ColoredMNISTConfig:
     max_hidden: int | None = None
     feature_rows: int = 512
     decomposition_width: int = 64
-    rows: tuple[str, ...] = DEFAULT_ROWS
+    rows: tuple[str, ...] = tuple(ROWS)
 
     @property
     def seeds(self) -> list[int]:
@@ -94,23 +95,20 @@ def run(config: ColoredMNISTConfig, output: Path, *, folder: str | None, executi
         ValueError: If a row is unknown, or the output folder holds another run.
     """
     for row in config.rows:
-        check_choice("the row", row, RUNNABLE)
+        check_choice("the row", row, ROWS)
     source = find_digits(folder)
     settings = {"digits": source.name, **asdict(config), **execution.settings}
     with claim(output, "colored-mnist", settings, may_change=("rows", *execution.settings)):
         contexts = None
-        if any(ROWS[row].contexts == "inferred" for row in config.rows):
+        if any(ROWS[row].chooses for row in config.rows):
             contexts = output / "contexts"
             at_once = min(config.restarts, joblib.cpu_count())  # the GPU plays no part in it
             store_contexts(source, config.seeds, config.max_train, contexts, n_jobs=at_once)
-        function = partial(
-            run_task, folder=folder, device=execution.device, contexts=contexts, answers=output / ANSWERS
-        )
+        function = partial(run_task, folder=folder, device=execution.device, contexts=contexts)
         results = run_grid(function, tasks(source, config), output / "cells", execution)
         write_atomically(output / "results.csv", results.to_csv(index=False))
         first = ColoredMNIST(source, seed=config.seed, max_train=config.max_train)
         write_bytes_atomically(output / PICTURE, draw_environments(first))
-        write_corrected(output, results, first)
     return results
 
 
@@ -121,7 +119,6 @@ def run_task(
     folder: str | None,
     device: str,
     contexts: Path | None = None,
-    answers: Path | None = None,
     **config: Any,
 ) -> list[dict[str, Any]]:
     """Train and measure all restarts of one row.
@@ -132,23 +129,18 @@ def run_task(
         folder: Folder of the MNIST files, or ``None`` for scikit-learn's digits.
         device: Where to compute.
         contexts: Folder of the inferred contexts, for rows that need them.
-        answers: Folder for the answers of the first restart to the test rows, see :mod:`.corrected`.
         **config: What :class:`ColoredMNISTConfig` takes, except ``rows``.
 
     Returns:
         For each restart, and each ``step`` that was looked at, the accuracies in percent on training rows (both
-        environments), held-out rows and test rows, and the risks on held-out rows. Rows without environment labels
-        also have the accuracy of the worst inferred group on held-out rows.
+        environments), held-out rows and test rows, and the risks on held-out rows. Rows that choose also have the
+        accuracy of the worst inferred group on held-out rows.
     """
     size = ColoredMNISTConfig(**config)
-    data = stacked_environments(folder, size, device, contexts if ROWS[row].contexts == "inferred" else None)
+    data = stacked_environments(folder, size, device, contexts if ROWS[row].chooses else None)
     if data.digits != digits:
         raise ValueError(f"the task is for {digits} but {folder or 'without a folder'} gives {data.digits}.")
-    given: Answers = {}
-    lines = run_row(_scaled(ROWS[row], size), data, size, given)
-    if answers is not None:
-        store_answers(answers, row, given)
-    return lines
+    return run_row(_scaled(ROWS[row], size), data, size)
 
 
 @lru_cache(maxsize=1)
@@ -159,20 +151,8 @@ def stacked_environments(
     return StackedColoredMNIST(find_digits(folder), config.seeds, config.max_train, device, contexts)
 
 
-def run_row(
-    row: ColoredMNISTRow, data: StackedColoredMNIST, config: ColoredMNISTConfig, answers: Answers | None = None
-) -> list[dict[str, Any]]:
-    """Train and measure all restarts of one row on data that is there already; see :func:`run_task`.
-
-    Args:
-        row: What to train.
-        data: The environments.
-        config: How large the experiment is.
-        answers: Where to put the answers of the first restart to the test rows, by the step.
-
-    Returns:
-        See :func:`run_task`.
-    """
+def run_row(row: ColoredMNISTRow, data: StackedColoredMNIST, config: ColoredMNISTConfig) -> list[dict[str, Any]]:
+    """Train and measure all restarts of one row on data that is there already; see :func:`run_task`."""
 
     def inputs(images: Tensor) -> Tensor:
         return images.sum(2) if row.grayscale else images.flatten(2)
@@ -200,10 +180,8 @@ def run_row(
             accuracy, risk = measure(stacked, inputs(images), targets)
             columns[f"held_out_accuracy_{flip}"] = _percent(accuracy)
             columns[f"held_out_risk_{flip}"] = risk
-        if row.contexts == "inferred":
+        if row.chooses:
             columns[WORST_GROUP] = _percent(_worst_groups(stacked, data, inputs))
-        if answers is not None:
-            answers[step] = _answers(stacked, inputs(data.test[0]))[0].cpu().numpy()
         for restart, values in enumerate(zip(*columns.values(), strict=True)):
             lines.append({"restart": restart, "step": step, **dict(zip(columns, values, strict=True))})
 
@@ -220,7 +198,7 @@ def run_row(
         row.config,
         feature_rows=config.feature_rows,
         row_seed=config.seed,
-        after_step=look_sometimes if row.contexts == "inferred" else None,
+        after_step=look_sometimes if row.chooses else None,
     )
     look(row.config.steps - 1)
     return lines
@@ -228,9 +206,9 @@ def run_row(
 
 def _told(row: ColoredMNISTRow, data: StackedColoredMNIST, rows: int) -> Tensor:
     """Return what the objective knows of each training row: its environment, or its inferred context."""
-    if row.contexts == "inferred":
-        if data.contexts is None:
-            raise ValueError(f"the row {row.key!r} needs inferred contexts, and there are none.")
+    if row.chooses and data.contexts is None:
+        raise ValueError(f"the row {row.key!r} needs inferred contexts, and there are none.")
+    if row.contexts == "inferred" and data.contexts is not None:
         return data.contexts.train
     return torch.arange(2, device=data.device).repeat_interleave(rows // 2).expand(len(data.seeds), rows)
 

@@ -8,58 +8,30 @@ import pandas as pd
 
 from pfdl._internal.runs import Run
 from pfdl.data.colored_mnist import TRAIN_COLOR_FLIPS
-from pfdl.report.blocks import Block, Gallery, Glance, Heading, Section, Text, Thumbnail
+from pfdl.report.blocks import Block, Gallery, Heading, Section, Text, Thumbnail
 from pfdl.report.plots import Plot, Series
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
-from pfdl_lab.colored_mnist.corrected import OBJECTIVE, Corrected, read_corrected
 from pfdl_lab.colored_mnist.rows import (
-    CANDIDATES,
+    CHOOSING,
     ERM,
-    ERM_PFDL,
     IRM,
     IRM_PFDL,
     MAIN_ROWS,
     PAIRS,
-    PAPER_IRM_PFDL,
     ROWS,
-    WITHOUT_LABELS,
     ColoredMNISTRow,
     PublishedAccuracy,
 )
-from pfdl_lab.colored_mnist.run import FULL, PICTURE
-from pfdl_lab.colored_mnist.selection import (
-    RISKS,
-    WORST_GROUP,
-    choose_by_test_environment,
-    choose_by_worst_group,
-    choose_on_training_environments,
-)
+from pfdl_lab.colored_mnist.run import FULL, PICTURE, WORST_GROUP
 from pfdl_lab.pairing import paired
 from pfdl_lab.report.reading import read_results
-from pfdl_lab.statistics import difference_cell, mean_cell, mean_series, verdict
+from pfdl_lab.statistics import difference_cell, mean_cell, mean_series
 
 KIND = "colored-mnist"
 TITLE = "Colored digits (Colored-MNIST)"
 SPLITS = ("train", "test")
-TUNED_ON_TEST = (
-    "The settings of IRM, ERM and the grayscale oracle are those of IRM's authors, who picked them with the test "
-    "environment in view; V-REx's are the defaults of its authors' code. Rows that build on them carry that advantage. "
-    "The PFDL paper says that its initial learning rate is 0.001 for all methods, which is not IRM's (0.00049)."
-)
-CRITERION = (
-    "Chosen on training environments: among the weights whose held-out risk, averaged over both training environments, "
-    "is within one standard error of the lowest, the one whose held-out risk differs least between the two. Held-out "
-    "rows are digits that take no part in training, coloured like the training environments. Chosen by the test "
-    "environment: the weight with the highest mean test accuracy. That choice needs the labels of the test "
-    "environment; it is shown because the published settings of IRM were found that way."
-)
-WITHOUT_LABELS_TEXT = (
-    "Both training environments are pooled, and no environment or colour is labelled: contexts are inferred. The l2 "
-    "weight and the step to stop at are chosen for each restart by the worst group, one class in one inferred context, "
-    "on held-out images of the training environments. No test image plays a part. The last column shows what the same "
-    "networks would reach if stopped at the last step, with the first l2 weight."
-)
-Chosen = dict[str, tuple[ColoredMNISTRow, ColoredMNISTRow]]
+RISKS = tuple(f"held_out_risk_{flip}" for flip in TRAIN_COLOR_FLIPS)
+DEVIATION = "standard deviation over restarts (ddof 0, as the published figures)"
 
 
 def build(run: Run, problems: list[str]) -> Section:
@@ -68,139 +40,76 @@ def build(run: Run, problems: list[str]) -> Section:
     results = read_results(run, ["row"], numbers, [], problems)
     results = results.assign(**{name: results.get(name, float("nan")) for name in ("step", WORST_GROUP)})
     results = results.drop_duplicates(["row", "restart", "step"], ignore_index=True)
-    ends = results.loc[
-        results.groupby(["row", "restart"])["step"].transform("max").eq(results["step"]) | results["step"].isna()
-    ]
+    last = results.groupby(["row", "restart"])["step"].transform("max")
+    ends = results.loc[last.eq(results["step"]) | results["step"].isna()]
     present = set(results["row"])
     planned = [key for key in run.settings.get("rows") or ROWS if key in ROWS]
-    blocks: list[Block] = [Text(_introduction(run))]
-    if undone := [key for key in planned if key not in present]:
-        done = len(planned) - len(undone)
-        blocks.append(Text(f"Unfinished: {done} of {len(planned)} rows of the table are done.", "warning"))
-    chosen = _chosen(ends)
+    blocks: list[Block] = [Text(words, "warning") for words in _cautions(run, planned, present)]
     if (picture := run.folder / PICTURE).is_file():
         alt = "Digits of the two training environments and, in the last row, of the test environment"
-        blocks.append(
-            Gallery(
-                "Colour follows the label in training and opposes it in the test",
-                [Thumbnail(picture.read_bytes(), alt)],
-            )
-        )
-    blocks += [
-        *([_plane(ends)] if present else []),
-        _main_table(ends, {*planned, *present}, chosen),
-        Text(TUNED_ON_TEST),
-        *([Text(CRITERION)] if chosen else []),
-    ]
-    if pairs := [(row.title, row, base) for row, base in PAIRS if {row.key, base.key} <= present]:
-        pairs += [(title, row, base) for title, (row, base) in chosen.items()]
-        blocks.append(_difference_table(ends, pairs))
-    blocks += [*_without_labels(results, ends), *_trade_off(ends)]
-    corrected = read_corrected(run.folder)
-    return Section(TITLE, blocks, _finding(ends), None if corrected is None else _glance(results, ends, corrected))
+        title = "Colour follows the label in training and opposes it in the test"
+        blocks.append(Gallery(title, [Thumbnail(picture.read_bytes(), alt)]))
+    if present:
+        blocks.append(_plane(ends))
+    blocks.append(_main_table(ends, {*planned, *present}))
+    blocks += [*_differences(ends), *_chosen(results, ends), *_trade_off(ends), *_extras(ends)]
+    return Section(TITLE, blocks, _finding(results, ends))
 
 
-def _introduction(run: Run) -> str:
-    settings = run.settings
-    text = (
-        f"Digits: {settings.get('digits')}. Colour follows the label in the two training environments and opposes it "
-        f"in the test environment; {settings.get('restarts')} restarts, paired over methods. PFDL reads the last "
-        f"hidden layer, {settings.get('feature_rows')} rows a step; its network g has "
-        f"{settings.get('decomposition_width')} hidden units and is the paper's shared g, unless a row says indexed g."
-    )
+def choose_by_worst_group(results: pd.DataFrame, candidates: Sequence[ColoredMNISTRow]) -> pd.DataFrame:
+    """Return for each restart the line, of all candidates and steps, with the best worst inferred group held out.
+
+    Args:
+        results: Lines with ``row``, ``restart``, ``step`` and the accuracy of the worst group on held-out images of
+            the training environments; a group is one class in one inferred context.
+        candidates: Rows to choose from.
+
+    Returns:
+        One line per restart; in a tie, the candidate that comes first, at its earliest step.
+    """
+    order = {row.key: number for number, row in enumerate(candidates)}
+    chosen = results[results["row"].isin(order)].dropna(subset=WORST_GROUP)
+    chosen = chosen.assign(order=chosen["row"].map(order)).sort_values(["order", "step"], kind="stable")
+    return chosen.loc[chosen.groupby("restart")[WORST_GROUP].idxmax()].drop(columns="order")
+
+
+def _cautions(run: Run, planned: Sequence[str], present: set[str]) -> list[str]:
+    """Say what about a run is not the published protocol."""
+    settings, found = run.settings, []
+    if undone := [key for key in planned if key not in present]:
+        found.append(f"Unfinished: {len(planned) - len(undone)} of {len(planned)} rows of the table are done.")
     if "not MNIST" in str(settings.get("digits")):
-        text += " These digits are not MNIST: published figures stand beside them for orientation only."
+        found.append("These digits are not MNIST: published figures stand beside them for orientation only.")
     if settings.get("max_train") is not None or settings.get("max_hidden") is not None:
-        text += (
-            f" A quick run, not the published protocol: at most {settings.get('max_train')} training rows and hidden "
+        found.append(
+            f"A quick run, not the published protocol: at most {settings.get('max_train')} training rows and hidden "
             f"layers of at most {settings.get('max_hidden')} units (published: {FULL.restarts} restarts, all rows, up "
             "to 390 units)."
         )
-    return text
+    return found
 
 
-def _finding(ends: pd.DataFrame) -> str:
-    sentences = []
-    erm = _accuracies(ends, ERM, "test")
-    if len(erm):
-        train = _accuracies(ends, ERM, "train").mean()
-        sentences.append(
-            f"ERM falls from {train:.1f} % in training to {erm.mean():.1f} % where the colours are reversed."
-        )
-    for base, row in ((IRM, IRM_PFDL), (ERM, ERM_PFDL)):
-        difference = paired(_accuracies(ends, row, "test"), _accuracies(ends, base, "test"))
-        if difference is not None:
-            sentences.append(verdict(f"{base.title}+PFDL", base.title, {"the test environment": difference}))
-    return " ".join(sentences)
-
-
-def _glance(results: pd.DataFrame, ends: pd.DataFrame, found: Corrected) -> Glance:
-    """Show digits that ERM gets wrong and an objective that knows no environment gets right."""
-    inferred = choose_by_worst_group(results, WITHOUT_LABELS[OBJECTIVE])
-    title = f"{OBJECTIVE} with inferred contexts"
-    figures = {
-        row.title: [_accuracies(ends, row, split) for split in SPLITS]
-        for row in MAIN_ROWS
-        if row.key in set(ends["row"])
-    }
-    figures[title] = [inferred[f"{split}_accuracy"] for split in SPLITS]
-    rows = [Row(name, tuple(mean_cell(one, 1, deviation=True) for one in both)) for name, both in figures.items()]
-    test = inferred["test_accuracy"].mean()
+def _finding(results: pd.DataFrame, ends: pd.DataFrame) -> str:
+    """Say in one sentence what ERM does, and what the row without environment labels does instead."""
+    train, test = (_accuracies(ends, ERM, split) for split in SPLITS)
+    if not len(test):
+        return ""
     sentence = (
-        f"ERM learns the colour: {figures[ERM.title][0].mean():.0f} % right in training, "
-        f"{figures[ERM.title][1].mean():.0f} % where the colours are reversed; {title} reaches {test:.0f} % there. Of "
-        f"{found.digits} test digits ERM gets {found.wrong} wrong; {OBJECTIVE} gets {found.corrected} of these right, "
-        f"and {found.newly_wrong} wrong that ERM had right (one restart)."
+        f"ERM is right for {train.mean():.0f} % in training and {test.mean():.0f} % where the colours are reversed"
     )
-    picture = Gallery(
-        f"Test digits that ERM gets wrong and {OBJECTIVE} with inferred contexts gets right",
-        [Thumbnail(found.picture, "Coloured digits of the test environment")],
-    )
-    table = Table("Accuracy in percent", "method", SPLITS, rows, error_name="standard deviation")
-    return Glance(sentence, table, picture)
+    chosen = choose_by_worst_group(results, CHOOSING["GroupDRO"])
+    if not len(chosen):
+        return f"{sentence}."
+    return f"{sentence}; GroupDRO with inferred contexts for {chosen['test_accuracy'].mean():.0f} % there."
 
 
-def _chosen(ends: pd.DataFrame) -> Chosen:
-    """Return for each base whose candidates have all run the chosen one, by its title, and the base."""
-    chosen: Chosen = {}
-    for title, (base, candidates) in CANDIDATES.items():
-        if {row.key for row in candidates} <= set(ends["row"]):
-            chosen[f"{title}, chosen on training environments"] = (
-                choose_on_training_environments(ends, candidates),
-                base,
-            )
-            chosen[f"{title}, chosen by the test environment (oracle)"] = (
-                choose_by_test_environment(ends, candidates),
-                base,
-            )
-    return chosen
-
-
-def _main_table(ends: pd.DataFrame, keys: set[str], chosen: Chosen) -> Table:
-    entries: list[tuple[str, ColoredMNISTRow, PublishedAccuracy | None]] = [
-        (row.title, row, row.paper) for row in MAIN_ROWS if row.key in keys
-    ]
-    main = {row.key for row in MAIN_ROWS}
-    single = [] if chosen else [row for _, rows in CANDIDATES.values() for row in rows if row.key not in main]
-    entries += [(row.title, row, None) for row in single if row.key in set(ends["row"])]
-    entries += [(title, row, PAPER_IRM_PFDL if base is IRM else None) for title, (row, base) in chosen.items()]
+def _main_table(ends: pd.DataFrame, shown: set[str]) -> Table:
     lines = []
-    for title, row, paper in entries:
+    for row in (row for row in MAIN_ROWS if row.key in shown):
         ours: list[Cell] = [mean_cell(_accuracies(ends, row, split), 2, deviation=True) for split in SPLITS]
-        lines.append(Row(title, (_weight(row), *ours, *_printed(row.published), *_printed(paper))))
-    return Table(
-        "Accuracy in percent, mean ± standard deviation over restarts",
-        "method",
-        ["λ", "train", "test", "published train", "published test", "PFDL paper's train", "PFDL paper's test"],
-        lines,
-        error_name="standard deviation",
-    )
-
-
-def _weight(row: ColoredMNISTRow) -> Cell:
-    if not row.pfdl_weight:
-        return Missing("without PFDL")
-    return f"{row.pfdl_weight:g}" + (f", {row.form}" if row.form else "")
+        lines.append(Row(row.title, (*ours, *_printed(row.published), *_printed(row.paper))))
+    columns = [*SPLITS, "published train", "published test", "PFDL paper's train", "PFDL paper's test"]
+    return Table("Accuracy in percent at the last step", "method", columns, lines, error_name=DEVIATION)
 
 
 def _printed(figures: PublishedAccuracy | None) -> tuple[Cell, Cell]:
@@ -208,34 +117,35 @@ def _printed(figures: PublishedAccuracy | None) -> tuple[Cell, Cell]:
     return (figures.train, figures.test) if figures else (absent, absent)
 
 
-def _difference_table(ends: pd.DataFrame, pairs: Sequence[tuple[str, ColoredMNISTRow, ColoredMNISTRow]]) -> Table:
+def _differences(ends: pd.DataFrame) -> list[Block]:
     lines = []
-    for title, row, base in pairs:
+    for row, base in PAIRS:
         found = [paired(_accuracies(ends, row, split), _accuracies(ends, base, split)) for split in SPLITS]
-        lines.append(Row(f"{title} − {base.title}", (_weight(row), *(difference_cell(one, 2) for one in found))))
-    return Table("Differences over paired restarts, in points of accuracy", "difference", ["λ", *SPLITS], lines)
+        if any(one is not None for one in found):
+            lines.append(Row(f"{row.title} − {base.title}", tuple(difference_cell(one, 2) for one in found)))
+    caption = "Differences over paired restarts, in points of accuracy"
+    return [Table(caption, "difference", SPLITS, lines)] if lines else []
 
 
-def _without_labels(results: pd.DataFrame, ends: pd.DataFrame) -> list[Block]:
+def _chosen(results: pd.DataFrame, ends: pd.DataFrame) -> list[Block]:
+    """Show the rows whose l2 weight and step to stop at are chosen by the worst group held out."""
     lines = []
-    for title, candidates in WITHOUT_LABELS.items():
-        if not {row.key for row in candidates} <= set(results["row"]):
-            continue
+    for title, candidates in CHOOSING.items():
         chosen = choose_by_worst_group(results, candidates)
+        if not {row.key for row in candidates} <= set(results["row"]) or not len(chosen):
+            continue
         l2 = chosen["row"].map(lambda key: f"{ROWS[key].config.l2:.2g}").value_counts()
-        cells: list[Cell] = [
-            mean_cell(chosen[column], 2, deviation=True) for column in ("train_accuracy", "test_accuracy")
-        ]
-        cells += [mean_cell(chosen[WORST_GROUP], 2, deviation=True), Number(chosen["step"].median(), digits=0)]
+        columns = ("train_accuracy", "test_accuracy", WORST_GROUP)
+        cells: list[Cell] = [mean_cell(chosen[column], 2, deviation=True) for column in columns]
+        cells.append(Number(chosen["step"].median(), digits=0))
         cells.append(", ".join(f"{value} ({times} of {len(chosen)})" for value, times in l2.items()))
         cells.append(mean_cell(_accuracies(ends, candidates[0], "test"), 2, deviation=True))
         lines.append(Row(title, tuple(cells)))
     if not lines:
         return []
-    columns = ["train", "test", "held-out worst inferred group", "step (median)", "l2", "test at the last step"]
-    caption = "Accuracy in percent without environment labels, mean ± standard deviation over restarts"
-    table = Table(caption, "method", columns, lines, error_name="standard deviation")
-    return [Heading("Without environment labels"), Text(WITHOUT_LABELS_TEXT), table]
+    headers = [*SPLITS, "held-out worst inferred group", "step (median)", "l2", "test at the last step, first l2"]
+    caption = "Accuracy in percent where held-out images of the training environments choose l2 and the step to stop at"
+    return [Heading("With l2 and stopping chosen"), Table(caption, "method", headers, lines, error_name=DEVIATION)]
 
 
 def _plane(ends: pd.DataFrame) -> Plot:
@@ -244,41 +154,40 @@ def _plane(ends: pd.DataFrame) -> Plot:
         train, test = (_accuracies(ends, row, split) for split in SPLITS)
         if len(train):
             points.append(Series(row.title, train.tolist(), test.tolist(), style="markers", colour=number))
-    means = {point.name: sum(point.y) / len(point.y) for point in points}
-    best = max(means, key=means.__getitem__) if means else ""
-    summary = f"A point is a restart. {best} has the highest mean test accuracy, {means[best]:.1f} %." if means else ""
     title = "Training against test accuracy"
-    return Plot(title, summary, "training accuracy, %", "test accuracy, %", points, with_table=False)
+    return Plot(title, "A point is a restart.", "training accuracy, %", "test accuracy, %", points, with_table=False)
 
 
 def _trade_off(ends: pd.DataFrame) -> list[Block]:
-    """Return what PFDL's weight does to accuracy and held-out risk, as a plot and as a table."""
-    present, lines = set(ends["row"]), list[Row]()
-    series: list[Series] = []
-    for title, (base, candidates) in CANDIDATES.items():
-        rows = [row for row in candidates if row.key in present]
-        if base.key not in present or len(rows) < 2:
-            continue
-        for split in SPLITS:
-            values = {row.pfdl_weight: _accuracies(ends, row, split) for row in rows if "pairwise" not in row.form}
-            line = mean_series(f"{title}, {split}", values, len(series) + 1)
-            series += [line] if line is not None else []
-        lines += [_trade_off_row(ends, row, base) for row in (base, *rows)]
-    if not lines:
+    """Show what PFDL's weight does to accuracy and held-out risk, as a plot and as a table."""
+    rows = [row for row in IRM_PFDL if row.key in set(ends["row"])]
+    if len(rows) < 2:
         return []
-    summary = "A stronger penalty moves accuracy from training to test where the two lines of a method draw together."
+    found = [
+        mean_series(split, {row.pfdl_weight: _accuracies(ends, row, split) for row in rows}, number + 1)
+        for number, split in enumerate(SPLITS)
+    ]
+    series = [line for line in found if line is not None]
+    summary = "IRM+PFDL at several weights λ, with standard errors."
     plot = Plot("Accuracy against PFDL's weight", summary, "λ", "accuracy, %", series, log_x=True)
-    columns = [*SPLITS, "test − without PFDL", *(f"held-out risk, flips {flip:g}" for flip in TRAIN_COLOR_FLIPS)]
-    caption = "PFDL's weight: accuracy in percent and risk on held-out rows, mean ± standard error over restarts"
-    return [plot, Table(caption, "method", columns, lines)]
+    lines = []
+    for row in (IRM, *rows):
+        cells: list[Cell] = [mean_cell(_accuracies(ends, row, split), 2) for split in SPLITS]
+        cells += [Number(ends.loc[ends["row"] == row.key, risk].mean(), digits=4) for risk in RISKS]
+        lines.append(Row(row.title, tuple(cells)))
+    columns = [*SPLITS, *(f"held-out risk, flips {flip:g}" for flip in TRAIN_COLOR_FLIPS)]
+    return [plot, Table("PFDL's weight: accuracy in percent, and risk on held-out rows", "method", columns, lines)]
 
 
-def _trade_off_row(ends: pd.DataFrame, row: ColoredMNISTRow, base: ColoredMNISTRow) -> Row:
-    cells: list[Cell] = [mean_cell(_accuracies(ends, row, split), 2) for split in SPLITS]
-    gain = paired(_accuracies(ends, row, "test"), _accuracies(ends, base, "test"))
-    cells.append(Missing("without PFDL") if row is base else difference_cell(gain, 2))
-    cells += [Number(ends.loc[ends["row"] == row.key, risk].mean(), digits=4) for risk in RISKS]
-    return Row(row.title, tuple(cells))
+def _extras(ends: pd.DataFrame) -> list[Block]:
+    """Show rows that were measured once and that the command no longer trains, by their keys."""
+    keys = [key for key in dict.fromkeys(ends["row"]) if key not in ROWS]
+    lines = []
+    for key in keys:
+        own = ends[ends["row"] == key]
+        lines.append(Row(key, tuple(mean_cell(own[f"{split}_accuracy"], 2, deviation=True) for split in SPLITS)))
+    caption = "Also measured: rows of results.csv that the command no longer trains"
+    return [Table(caption, "row", SPLITS, lines, error_name=DEVIATION)] if lines else []
 
 
 def _accuracies(ends: pd.DataFrame, row: ColoredMNISTRow, split: str) -> pd.Series[float]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 
 from pfdl._internal.runs import Run
-from pfdl.report.blocks import Block, Glance, Heading, Section, Text
+from pfdl.report.blocks import Block, Heading, Section, Text
 from pfdl.report.plots import Plot, Series
-from pfdl.report.tables import Row, Table
 from pfdl_lab.images import phases
 from pfdl_lab.images.rows import DECLARED, RATIOS, find_row
 from pfdl_lab.images.run import KIND as KIND
@@ -26,9 +24,9 @@ from pfdl_lab.images.tables import (
     probes,
     title_of,
 )
-from pfdl_lab.images.testing import LAST, WORST_GROUP
+from pfdl_lab.images.testing import LAST
 from pfdl_lab.report.reading import read_results
-from pfdl_lab.statistics import difference_cell, mean_cell, mean_series
+from pfdl_lab.statistics import difference_cell, mean_series
 
 TITLE = "Images under context shift"
 DRAWN = (*DECLARED[1:], "level", "weight-decay", "standardised")
@@ -58,7 +56,7 @@ def build(run: Run, problems: list[str]) -> Section:
         blocks += [Heading("Across data sets"), *(table for table in compared if table)]
     for part in parts:
         blocks += [Heading(part.name), *_blocks(part)]
-    return Section(TITLE, blocks, glance=_glance(parts[0]))
+    return Section(TITLE, blocks, _finding(parts[0], len(parts) > 1))
 
 
 def _is_known(row: object) -> bool:
@@ -129,21 +127,16 @@ def _cosines(part: Measured) -> Plot:
     return Plot("Direction of the penalty's gradient", summary, "epoch", "cosine", drawn, digits=2)
 
 
-def _glance(part: Measured) -> Glance | None:
-    """Show accuracy against the shift in short, for the demonstration; None where the tests are not at ratios."""
+def _finding(part: Measured, is_named: bool) -> str:
+    """Say in one sentence what the shift costs, and what PFDL does about it; nothing where tests are not at ratios."""
     rows = [row for row in part.rows if len(part.of(row, LAST, "1:5")) and len(part.of(row, LAST, "5:1"))]
     if "erm" not in rows:
-        return None
-    columns = [test for test in ("5:1", "1:1", "1:5", WORST_GROUP) if test in part.tests]
-    lines = [Row(title_of(row), tuple(mean_cell(part.of(row, LAST, test), 1) for test in columns)) for row in rows]
-    caption = "Accuracy in percent by the ratio of usual to other contexts; training has 5:1"
-    return Glance(_sentence(part, rows), Table(caption, "row", columns, lines), _by_ratio(part))
-
-
-def _sentence(part: Measured, rows: Sequence[str]) -> str:
+        return ""
     home, away = (f"{part.of('erm', LAST, test).mean():.1f}" for test in ("5:1", "1:5"))
     verb = "falls" if float(away) < float(home) else "rises" if float(away) > float(home) else "goes"
-    sentence = f"ERM {verb} from {home} % at 5:1, as in training, to {away} % at 1:5."
+    sentence = (
+        f"{f'{part.name}: ' if is_named else ''}ERM {verb} from {home} % at 5:1, as in training, to {away} % at 1:5."
+    )
     difference = part.difference("pfdl", "erm", LAST, "1:5") if "pfdl" in rows else None
     if difference is None:
         return sentence

@@ -1,4 +1,4 @@
-"""Published and calibrated figures of the MMADS table, as data: by method and metric, in the order of ``CELLS``."""
+"""Published figures of the MMADS table, as data: by method and metric, in the order of ``CELLS``."""
 
 from __future__ import annotations
 
@@ -54,27 +54,6 @@ PAPER: Figures = {
         "se": (0.086, 0.071, 0.089, 0.071, 0.082, 0.031, 0.119),
     },
 }
-
-#: What an independent program measured with the same reading of the generator (10 seeds), setting S ⊥ V.
-CALIBRATION: dict[str, Mapping[str, tuple[float, ...]]] = {
-    "OLS": {
-        "beta_v_error": (0.101, 0.099, 0.095, 0.070, 0.044, 0.060, 0.078),
-        "ae": (0.580, 0.583, 0.574, 0.601, 0.535, 0.539, 0.654),
-        "se": (0.229, 0.234, 0.226, 0.308, 0.307, 0.239, 0.357),
-    },
-    "Lasso": {
-        "beta_v_error": (0.103, 0.103, 0.099, 0.081, 0.047, 0.067, 0.090),
-        "ae": (0.612, 0.618, 0.609, 0.708, 0.616, 0.616, 0.783),
-        "se": (0.261, 0.267, 0.258, 0.397, 0.369, 0.319, 0.448),
-    },
-    "DWR": {
-        "beta_v_error": (0.070, 0.059, 0.053, 0.070, 0.046, 0.056, 0.075),
-        "ae": (0.521, 0.507, 0.495, 0.567, 0.524, 0.507, 0.605),
-        "se": (0.114, 0.114, 0.106, 0.235, 0.287, 0.154, 0.286),
-    },
-}
-# Ridge was measured to equal OLS within 0.002.
-CALIBRATION["Ridge"] = CALIBRATION["OLS"]
 
 
 def name_cell(cell: Cell) -> str:

@@ -8,16 +8,15 @@ import pandas as pd
 
 from pfdl._internal.runs import Run
 from pfdl.data.mmads import SETTINGS, true_coefficients
-from pfdl.report.blocks import Block, Glance, Heading, Section, Text
+from pfdl.report.blocks import Block, Heading, Section, Text
 from pfdl.report.plots import Plot, Series
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
-from pfdl_lab.mmads.agreement import agreement
 from pfdl_lab.mmads.paper import CELLS, METRICS, PAPER, name_cell
 from pfdl_lab.mmads.paper import Cell as TableCell
 from pfdl_lab.mmads.run import FIGURE_CELL, METHODS, TEST_RATES
 from pfdl_lab.pairing import paired
 from pfdl_lab.report.reading import read_results
-from pfdl_lab.statistics import by_seed, difference_cell, mean_cell, mean_series, verdict
+from pfdl_lab.statistics import by_seed, difference_cell, mean_cell, mean_series
 
 KIND = "mmads"
 TITLE = "Tables under biased selection (MMADS)"
@@ -30,7 +29,7 @@ SETTING_NAMES = {
 FEW, MANY = CELLS[0], CELLS[2]
 """The cells that differ in n alone, by a factor of four."""
 
-GLANCE_METHODS = ("OLS", "DWR", "PFDL", "Screened OLS")
+DEVIATION = "standard deviation over seeds (ddof 0)"
 _ZERO = 1e-9
 
 
@@ -46,7 +45,7 @@ def build(run: Run, problems: list[str]) -> Section:
     )
     planned = len(run.settings.get("settings", [])) * len(run.settings.get("cells", [])) * run.settings.get("seeds", 0)
     done = len(results[["setting", "n", "p", "r", "seed"]].drop_duplicates())
-    blocks: list[Block] = [Text(_introduction(run, results))]
+    blocks: list[Block] = []
     if done < planned:
         blocks.append(Text(f"Unfinished: {done} of {planned} tasks are done.", "warning"))
     for setting in [name for name in SETTINGS if name in set(results["setting"])]:
@@ -61,82 +60,18 @@ def build(run: Run, problems: list[str]) -> Section:
         blocks += _stability(part, setting)
         if has_coefficients:
             blocks.append(_kept_table(_at(part, FIGURE_CELL), setting))
-        if setting == SETTINGS[0]:
-            blocks += agreement(part, METRIC_NAMES)
-    return Section(TITLE, blocks, _finding(results), _glance(results))
-
-
-def _introduction(run: Run, results: pd.DataFrame) -> str:
-    seeds = results.groupby(["setting", "n", "p", "r"])["seed"].nunique().max() if len(results) else 0
-    sets, rows = run.settings.get("test_sets", 1), run.settings.get("num_test", "?")
-    between = results.loc[results["metric"] == "between_test_sets", "value"]
-    spread = f" (their RMSE differs by {between.mean():.3f}, standard deviation)" if len(between) else ""
-    return (
-        "Linear models are fitted to a sample that was selected with a bias (rate r) and tested where the bias is "
-        f"different. Mean ± standard deviation over {seeds} trainings with paired seeds, all at the r of the column; "
-        "the paper trains five times and announces a variance of the β_V error, but prints none. For each r_test of "
-        f"{', '.join(f'{rate:g}' for rate in TEST_RATES)} there are {sets} test sets of {rows} rows{spread}. AE is the "
-        "mean and SE the standard deviation (ddof 0) of the RMSE over the test rates. Smaller is better everywhere. "
-        "PFDL is what the paper describes: the output of g as auxiliary features of a linear model. Screened OLS, with "
-        "and without auxiliary features, is this project's screening of columns by the label; it is not in the paper. "
-        "The paper's β_S errors are commented out in its LaTeX source."
-    )
+    return Section(TITLE, blocks, _finding(results))
 
 
 def _finding(results: pd.DataFrame) -> str:
-    """Say how PFDL and the screening compare to least squares, in the setting of the paper."""
-    part = results[(results["setting"] == SETTINGS[0]) & (results["metric"] == "ae")]
-    sentences = []
-    for method in ("PFDL", "Screened OLS"):
-        differences = {}
-        for cell in _sorted_cells(part):
-            ours, plain = (by_seed(part, **_place(cell), method=name) for name in (method, "OLS"))
-            differences[name_cell(cell)] = paired(ours, plain)
-        if any(one is not None for one in differences.values()):
-            sentences.append(verdict(method, "OLS", differences, unit="of RMSE", digits=3, lower_is_better=True))
-    return f"Average error, S ⊥ V: {' '.join(sentences)}" if sentences else ""
-
-
-def _glance(results: pd.DataFrame) -> Glance | None:
-    """Show the coefficients that should be 0, in the paper's setting and the cell of its figure."""
+    """Say in one sentence what the columns without effect get, in the paper's setting and the cell of its figure."""
     part = _at(results[results["setting"] == SETTINGS[0]], FIGURE_CELL)
-    if not part["metric"].str.startswith("beta[").any():
-        return None
-    metrics = ("beta_v_error", "ae", "se")
-    rows = [
-        Row(
-            method,
-            tuple(mean_cell(by_seed(part, method=method, metric=metric), 3, deviation=True) for metric in metrics),
-        )
-        for method in GLANCE_METHODS
-    ]
-    useless = [name for name in _column_names(part) if name[0] == "V"]
-    series = [
-        mean_series(
-            method, {name: by_seed(part, method=method, metric=f"beta[{name}]") for name in useless}, number, "markers"
-        )
-        for number, method in enumerate(METHODS)
-        if method in GLANCE_METHODS
-    ]
-    means = {method: float(by_seed(part, method=method, metric="beta_v_error").mean()) for method in GLANCE_METHODS}
-    sentence = (
-        "Columns V do not act on y, but the rows were selected so that they seem to. Least squares gives them "
-        f"coefficients of {means['OLS']:.3f} on average, PFDL {means['PFDL']:.3f}, our screening of columns "
-        f"{means['Screened OLS']:.3f}; right would be 0."
-    )
-    lines = [one for one in series if one is not None]
-    plot = Plot(
-        "Coefficients that should be 0",
-        f"Mean over the seeds, trained at {name_cell(FIGURE_CELL)}.",
-        "column",
-        "coefficient",
-        lines,
-        digits=3,
-        grouped=True,
-        with_table=False,
-    )
-    columns = ["β_V error", "mean RMSE (AE)", "its spread (SE)"]
-    return Glance(sentence, Table("Smaller is better", "method", columns, rows, error_name="standard deviation"), plot)
+    methods = {"OLS": "least squares", "PFDL": "PFDL", "Screened OLS": "our screening of columns"}
+    found = {name: by_seed(part, method=method, metric="beta_v_error") for method, name in methods.items()}
+    figures = [f"{name} {values.mean():.3f}" for name, values in found.items() if len(values)]
+    if not figures:
+        return ""
+    return f"Coefficients of columns V, which do not act on y and should get 0, on average: {', '.join(figures)}."
 
 
 def _metric_table(part: pd.DataFrame, setting: str, metric: str, cells: Sequence[TableCell]) -> Table:
@@ -147,7 +82,7 @@ def _metric_table(part: pd.DataFrame, setting: str, metric: str, cells: Sequence
         if method in PAPER and setting == SETTINGS[0]:
             rows.append(Row("in the paper", tuple(_paper_cell(method, cell, metric) for cell in cells), quiet=True))
     caption = f"{METRIC_NAMES[metric]}, {SETTING_NAMES[setting]}"
-    return Table(caption, "method", [name_cell(cell) for cell in cells], rows, error_name="standard deviation")
+    return Table(caption, "method", [name_cell(cell) for cell in cells], rows, error_name=DEVIATION)
 
 
 def _paper_cell(method: str, cell: TableCell, metric: str) -> Cell:
@@ -174,7 +109,7 @@ def _stability(part: pd.DataFrame, setting: str) -> list[Block]:
     if not rows:
         return []
     caption = f"Stable when n changes? {name_cell(MANY)} less {name_cell(FEW)}, {SETTING_NAMES[setting]}"
-    note = "Mean ± standard error over the seeds. Near 0: the number of rows hardly matters."
+    note = "Near 0: the number of rows hardly matters."
     return [Table(caption, "method", [METRIC_NAMES[metric] for metric in METRICS], rows, note=note)]
 
 
@@ -185,12 +120,7 @@ def _rmse_plot(part: pd.DataFrame, setting: str, cell: TableCell) -> Plot:
         values = {f"{rate:g}": by_seed(part, method=method, metric=f"rmse[{rate:g}]") for rate in TEST_RATES}
         found.append(mean_series(method, values, number))
     lines = [line for line in found if line is not None]
-    spread = {line.name: max(line.y) - min(line.y) for line in lines if "oracle" not in line.name}
-    least, most = min(spread, key=spread.__getitem__), max(spread, key=spread.__getitem__)
-    summary = (
-        f"Trained at {name_cell(cell)}. {least} varies least over the test rates, by {spread[least]:.3f}; {most} "
-        f"varies most, by {spread[most]:.3f}."
-    )
+    summary = f"Trained at {name_cell(cell)}. A flat line is a method that is as good under any selection."
     return Plot(f"RMSE against r_test, {SETTING_NAMES[setting]}", summary, "r_test", "RMSE", lines, digits=3)
 
 

@@ -9,10 +9,8 @@ from pathlib import Path
 
 from pfdl._internal.files import write_atomically, write_bytes_atomically
 from pfdl.report.blocks import Block, Facts, Gallery, Heading, Listing, Section, SideBySide, Text
-from pfdl.report.heatmaps import Heatmap
 from pfdl.report.plots import Plot
 from pfdl.report.tables import Cell, Number, Table
-from pfdl_lab.report.drawing import draw
 
 MARK = "<!-- All below is written by"
 """How the line begins below which a command owns a page."""
@@ -24,7 +22,7 @@ class Markdown:
 
     Attributes:
         text: The Markdown.
-        pictures: The bytes of each PNG file, by its name.
+        pictures: The bytes of each picture, by its name: plots are SVG, photographs PNG.
     """
 
     text: str
@@ -32,14 +30,14 @@ class Markdown:
 
     def write(self, path: Path) -> list[Path]:
         """Write the file and its pictures, which lie in the same folder; return them."""
-        for name, png in self.pictures.items():
-            write_bytes_atomically(path.parent / name, png)
+        for name, content in self.pictures.items():
+            write_bytes_atomically(path.parent / name, content)
         write_atomically(path, self.text)
         return [path, *(path.parent / name for name in self.pictures)]
 
 
 def render(sections: Sequence[Section], *, level: int = 1, prefix: str = "") -> Markdown:
-    """Return sections as Markdown.
+    """Return sections as Markdown, without their findings: a person writes those above the mark of a page.
 
     Args:
         sections: What to show.
@@ -52,7 +50,7 @@ def render(sections: Sequence[Section], *, level: int = 1, prefix: str = "") -> 
     pictures: dict[str, bytes] = {}
     parts: list[str] = []
     for section in sections:
-        parts += [f"{'#' * level} {section.title}", *([f"**{section.finding}**"] if section.finding else [])]
+        parts.append(f"{'#' * level} {section.title}")
         parts += [part for block in section.blocks for part in _show(block, level + 1, prefix, pictures)]
     return Markdown("\n\n".join(parts) + "\n", pictures)
 
@@ -69,11 +67,11 @@ def replace_tables(page: str, tables: str, command: str) -> str:
 
 
 def _show(block: Block, level: int, prefix: str, pictures: dict[str, bytes]) -> list[str]:
-    def picture(title: str, png: bytes, alt: str) -> str:
+    def picture(title: str, ending: str, content: bytes, alt: str) -> str:
         short = title.partition(",")[0]
         name = re.sub("[^a-z0-9]+", "-", f"{prefix}{short}".lower()).strip("-")
-        number = sum(re.fullmatch(rf"{name}(-\d+)?\.png", other) is not None for other in pictures)
-        pictures[f"{name}-{number + 1}.png" if number else f"{name}.png"] = png
+        number = sum(re.fullmatch(rf"{name}(-\d+)?\.{ending}", other) is not None for other in pictures)
+        pictures[f"{name}-{number + 1}.{ending}" if number else f"{name}.{ending}"] = content
         return f"![{alt}]({list(pictures)[-1]})"
 
     match block:
@@ -82,20 +80,18 @@ def _show(block: Block, level: int, prefix: str, pictures: dict[str, bytes]) -> 
         case Heading():
             return [f"{'#' * level} {block.text}"]
         case Table():
-            return [f"**{block.caption}**", _table(block), *([block.note] if block.note else [])]
+            return [f"**{block.caption}**", _table(block), *block.notes]
         case Plot():
-            return [picture(block.title, draw(block), block.title), f"*{block.title}.* {block.summary}"]
+            return [picture(block.title, "svg", block.svg().encode(), block.title), f"*{block.title}.* {block.summary}"]
         case SideBySide():
             return [part for inner in block.blocks for part in _show(inner, level, prefix, pictures)]
         case Gallery():
-            shown = [picture(one.alt, one.png, one.alt) for one in block.pictures]
+            shown = [picture(one.alt, "png", one.png, one.alt) for one in block.pictures]
             return [f"*{block.title}*", *shown]
         case Listing():
             return [f"**{block.title}**", f"```\n{block.text}\n```"]
         case Facts():
             return [f"**{block.title}**", "\n".join(f"- {name}: {value}" for name, value in block.facts)]
-        case Heatmap():
-            return [f"*{block.title}.* {block.summary} (Shown on the HTML page.)"]
 
 
 def _table(table: Table) -> str:

@@ -1,4 +1,4 @@
-"""Tables, and an experiment in short, for a terminal."""
+"""Tables for a terminal."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
-from pfdl.report.blocks import Glance
 from pfdl.report.tables import Number, Table
 
-WIDTH, PIPED_WIDTH = 100, 240
+PIPED_WIDTH = 240
 
 
 def print_table(table: Table) -> None:
@@ -17,19 +16,8 @@ def print_table(table: Table) -> None:
     console = Console(soft_wrap=False)
     if not console.is_terminal:
         console.width = PIPED_WIDTH
-    _print(console, table, table.caption, table.note)
-
-
-def print_glance(title: str, glance: Glance) -> None:
-    """Print a small table and one sentence on standard output, under a title."""
-    console = Console(soft_wrap=False)
-    console.width = min(console.width, WIDTH)
-    _print(console, glance.table, title, glance.table.caption)
-    console.print(escape(glance.sentence) + "\n", highlight=False)
-
-
-def _print(console: Console, table: Table, title: str, caption: str) -> None:
-    grid = Grid(title=escape(title), caption=escape(caption) or None, title_justify="left", caption_justify="left")
+    caption = escape(" ".join(table.notes)) or None
+    grid = Grid(title=escape(table.caption), caption=caption, title_justify="left", caption_justify="left")
     grid.add_column(escape(table.corner))
     for name in table.columns:
         grid.add_column(escape(name), justify="right")

@@ -131,10 +131,10 @@ def test_the_sentence_of_the_demonstration_knows_up_from_down(built, away, verb)
     values = {"erm": (60.0,) * 3, "pfdl": (60.0,) * 3}
     others = [made_up(values, test=ratio) for ratio in RATIOS if ratio != "1:5"]
     hardest = made_up({"erm": (away,) * 3, "pfdl": (away - 2, away - 2.1, away - 1.9)})
-    sentence = built(hardest, *others).glance.sentence
+    sentence = built(hardest, *others).finding
     assert sentence.startswith(f"ERM {verb} from 60.0 % at 5:1, as in training, to {away:.1f} % at 1:5.")
     assert sentence.endswith("PFDL is worse than ERM at 1:5 (difference −2.0 ± 0.1 points, 3 seeds).")
-    equal = built(made_up({"erm": (50.0, 51.0), "pfdl": (51.0, 50.0)}), *others).glance.sentence
+    equal = built(made_up({"erm": (50.0, 51.0), "pfdl": (51.0, 50.0)}), *others).finding
     assert equal.endswith("PFDL and ERM are equal within noise at 1:5 (difference +0.0 ± 1.0 points, 2 seeds).")
 
 

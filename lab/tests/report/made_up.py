@@ -3,12 +3,12 @@
 import json
 
 import pandas as pd
+from tests.report.browsing import HOSTILE
 
 from pfdl.data.mmads import true_coefficients
 from pfdl.vision.evaluation import Evaluation, Group, save_evaluation
 from pfdl_lab.mmads.run import FIGURE_CELL, METHODS, TEST_RATES
 
-HOSTILE = "<script>window.hacked = true</script>"
 MADE_WITH = {
     "pfdl": "0.1.0",
     "torch": "2.9.0",

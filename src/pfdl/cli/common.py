@@ -103,18 +103,26 @@ def add_command(group: typer.Typer, name: str, command: Callable[..., None] | ty
 
 
 @contextmanager
-def saying(what: str) -> Iterator[None]:
-    """Say what takes a while: a spinner on a terminal, elsewhere one plain line, on standard error."""
+def saying(what: str) -> Iterator[Callable[[str], None]]:
+    """Say what takes a while: a spinner on a terminal, elsewhere one plain line, on standard error.
+
+    Yields:
+        What to call with the next thing that takes a while.
+    """
     from rich.console import Console
     from rich.markup import escape
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        typer.echo(printable_lines(f"{what} …"), err=True)
-        yield
+
+        def say(what: str) -> None:
+            typer.echo(printable_lines(f"{what} …"), err=True)
+
+        say(what)
+        yield say
         return
-    with console.status(f"{escape(what)} …"):
-        yield
+    with console.status(f"{escape(what)} …") as status:
+        yield lambda what: status.update(f"{escape(printable_lines(what))} …")
 
 
 @contextmanager

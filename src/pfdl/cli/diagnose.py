@@ -53,10 +53,10 @@ def diagnose(
     """Does a model rely on context? Yes, no or cannot tell, and a page that shows why.
 
     A trained model is judged on images that it was not trained on: does it recognise a class less often outside the
-    context that goes with the class in training? Where the images have no contexts, contexts are inferred. The page
-    shows which classes and contexts are affected, what accuracy to expect if the contexts shift, images of the worst
-    group, and how the features are correlated. A table is screened: which columns follow the target only because of how
-    the rows were selected?
+    context that goes with the class in training? Where the images have no contexts, contexts are inferred, and kept in
+    the run folder for the next time. The page shows images of each context, of the worst groups and of what is taken
+    for what, validation beside test accuracy, and what to expect if the contexts shift. A table is screened: which
+    columns follow the target only because of how the rows were selected?
 
         pfdl diagnose runs/erm photos/ --compare runs/groupdro
 
@@ -96,9 +96,11 @@ def _diagnose_runs(
     from pfdl.data import read_manifest
     from pfdl.report.diagnosis_page import build_page, compare, name_runs
     from pfdl.report.page import render
+    from pfdl.vision.advice import advise
     from pfdl.vision.checkpoint import load_model
     from pfdl.vision.diagnosis import diagnose_images
     from pfdl.vision.evaluation import find_test_set
+    from pfdl.vision.inferring import CACHE
 
     place = resolve_device(device)
     found = []
@@ -109,8 +111,9 @@ def _diagnose_runs(
         split = find_test_set(trained, source)[0]
         if split != own:
             print_understood(source, split)
-        with saying(f"Diagnosing {run} on {place}"):
-            found.append(diagnose_images(trained, source, split, trained_on=own, device=place))
+        cache = runs[0] / CACHE
+        with saying(f"Diagnosing {run} on {place}") as say:
+            found.append(diagnose_images(trained, source, split, trained_on=own, device=place, cache=cache, say=say))
     options = name_options({**columns, "test": test, "superclass": superclass})
     named = name_runs(found)
     for name, one in named:
@@ -118,15 +121,13 @@ def _diagnose_runs(
         typer.secho(one.answer.upper(), fg=COLOURS[one.answer], bold=True)
         for words in one.verdict():
             typer.echo(printable(words))
-        sentence, command = one.next_step(data, options)
-        typer.echo(f"What to try next: {sentence}\n  {printable(command)}")
+        typer.echo("What to try next:")
+        for advice in advise(one, data, options):
+            typer.echo(f"- {advice}\n  {printable(advice.command)}")
     if len(named) > 1:
         typer.echo(printable(compare(named)))
-    problems: list[str] = []
     output.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(output, render(build_page(found, data, problems, options)))
-    for problem in problems:
-        typer.echo(f"Note: {printable(problem)}", err=True)
+    write_atomically(output, render(build_page(found, data, options)))
 
 
 def _diagnose_table(path: Path, target: str | None, output: Path) -> None:

@@ -25,6 +25,17 @@ class GroupAccuracy:
     samples: int
 
     @property
+    def name(self) -> str:
+        """Return what the group is called: ``cow in grass``; numbers are explained, ``class 0 in context 1``.
+
+        Example:
+            >>> GroupAccuracy("0", "1", 0.5, 10).name
+            'class 0 in context 1'
+        """
+        label = name_class(self.label)
+        return label if str(self.context) == "" else f"{label} in {name_context(self.context)}"
+
+    @property
     def variance(self) -> float:
         """Return the squared standard error of the accuracy.
 
@@ -152,3 +163,17 @@ def measure_accuracy(
 
 def _everywhere(labels: NDArray[Any], contexts: NDArray[Any] | None) -> NDArray[Any]:
     return np.full(len(labels), "") if contexts is None else contexts
+
+
+def name_class(label: Any) -> str:
+    """Return what a class is called in a sentence; a bare number would say nothing there."""
+    return f"class {label}" if _is_number(label) else str(label)
+
+
+def name_context(context: Any) -> str:
+    """Return what a context is called in a sentence; a bare number would say nothing there."""
+    return f"context {context}" if _is_number(context) else str(context)
+
+
+def _is_number(name: Any) -> bool:
+    return str(name).lstrip("-").isdecimal()

@@ -40,7 +40,6 @@ class LeftOut:
         used: Mask of the samples that could be left out, shape (n,): all but those alone in their group.
         scale: What the features that vary were divided by, shape (v,).
         coefficients: Of feature j on the others in column j, shape (v, v), the diagonal zero: Z times this predicts Z.
-        partial: Partial correlations of the features that vary, shape (v, v), given all others.
         ridge: The λ/n that was taken.
     """
 
@@ -51,7 +50,6 @@ class LeftOut:
     used: NDArray[np.bool_]
     scale: FloatArray
     coefficients: FloatArray
-    partial: FloatArray
     ridge: float
 
 
@@ -88,8 +86,7 @@ def predict_left_out(features: FloatArray, groups: NDArray[np.intp] | None = Non
     r2[varies] = 1 - np.sum(missed**2, axis=0) / np.sum(of_mean**2, axis=0)
     predicted = np.zeros_like(z)
     predicted[used] = z[used] - missed
-    coefficients, partial = spectrum.relations(ridge * len(z))
-    return LeftOut(r2, z, predicted, varies, used, deviation[varies], coefficients, partial, ridge)
+    return LeftOut(r2, z, predicted, varies, used, deviation[varies], spectrum.coefficients(ridge * len(z)), ridge)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,16 +118,12 @@ class _Spectrum:
         result: FloatArray = 1 / penalty + self.vectors**2 @ self._beyond(penalty)
         return result
 
-    def relations(self, penalty: float) -> tuple[FloatArray, FloatArray]:
-        """Return −K_kj / K_jj with zeros on the diagonal, and −K_jk / √(K_jj K_kk) with ones."""
+    def coefficients(self, penalty: float) -> FloatArray:
+        """Return −K_kj / K_jj with zeros on the diagonal."""
         precision = (self.vectors * self._beyond(penalty)) @ self.vectors.T  # off the diagonal
-        diagonal = self.diagonal(penalty)
-        coefficients: FloatArray = -precision / diagonal
-        np.fill_diagonal(coefficients, 0.0)
-        root = np.sqrt(diagonal)
-        partial: FloatArray = -precision / np.outer(root, root)
-        np.fill_diagonal(partial, 1.0)
-        return coefficients, partial
+        result: FloatArray = -precision / self.diagonal(penalty)
+        np.fill_diagonal(result, 0.0)
+        return result
 
     def _beyond(self, penalty: float) -> FloatArray:
         """Return what K has in the directions of V beyond the 1/λ that it has everywhere."""

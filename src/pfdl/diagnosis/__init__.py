@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from pfdl.contexts._arrays import FloatArray, as_array
 from pfdl.contexts.groups import Accuracies, GroupAccuracy, Mixture, count_groups, measure_accuracy
 from pfdl.decorrelation.linear import predict_left_out
-from pfdl.diagnosis.clusters import cluster_features
-from pfdl.diagnosis.contexts import ContextReading, read_context
+from pfdl.diagnosis.gap import Gap
 from pfdl.diagnosis.reliance import compare_reliance, goes_together, measure_reliance, usual_contexts_of
 from pfdl.diagnosis.result import Diagnosis
 from pfdl.diagnosis.shift import ShiftCurve, accuracy_under_shift
@@ -21,9 +20,9 @@ from pfdl.diagnosis.verdict import Comparison, ContextReliance
 __all__ = [
     "Accuracies",
     "Comparison",
-    "ContextReading",
     "ContextReliance",
     "Diagnosis",
+    "Gap",
     "GroupAccuracy",
     "ShiftCurve",
     "accuracy_under_shift",
@@ -44,7 +43,6 @@ def diagnose(
     predictions: Any = None,
     training: Mixture | None = None,
     usual_contexts: Mapping[Any, Any] | None = None,
-    seed: int = 0,
 ) -> Diagnosis:
     """Say whether a model relies on the context, and how far its features predict each other.
 
@@ -62,7 +60,6 @@ def diagnose(
             :func:`pfdl.diagnosis.count_groups` counts them. By default these samples are taken to be mixed as the
             training samples were, provided that classes and contexts go together in them.
         usual_contexts: For each class, the context that goes with it in training; by default what ``training`` says.
-        seed: Of the folds of the probe that reads the contexts.
 
     Returns:
         What was found.
@@ -79,22 +76,13 @@ def diagnose(
         ...     features, labels, contexts, predictions=contexts,  # a model that looks at nothing but the context
         ...     training={(0, 0): 90, (0, 1): 10, (1, 0): 10, (1, 1): 90},
         ... )
-        >>> found.answer, found.clusters
-        ('yes', array([0, 0, 0, 1]))
+        >>> found.answer, found.r2 > 0.4  # the fourth is not predictable from the others
+        ('yes', array([ True,  True,  True, False]))
     """
     u = _matrix(features)
     names = _column("labels", labels, len(u))
     where = None if contexts is None else _column("contexts", contexts, len(u))
     label_numbers = np.unique(names, return_inverse=True)[1].astype(np.intp)
-    marginal = predict_left_out(u)
-    within = predict_left_out(u, label_numbers)
-    correlation = marginal.observed.T @ marginal.observed / len(u)
-    clusters, order = cluster_features(correlation, marginal.varies)
-    length = np.linalg.norm(marginal.observed, axis=1)
-    reading = None
-    if where is not None:
-        context_numbers = np.unique(where, return_inverse=True)[1].astype(np.intp)
-        reading = read_context(marginal.observed, marginal.predicted, label_numbers, context_numbers, seed)
     accuracies = reliance = shift = None
     unanswered = "no predictions are given" if predictions is None else "no contexts are known"
     if predictions is not None:
@@ -111,21 +99,12 @@ def diagnose(
                 if set(accuracies.by_label) & {label for label, _ in counts}:
                     shift = accuracy_under_shift(accuracies.groups, counts)
     return Diagnosis(
-        r2=marginal.r2,
-        r2_within_class=within.r2,
-        ranking=np.argsort(-marginal.r2, kind="stable"),  # NaN comes last
-        correlation=_spread(correlation, marginal.varies),
-        remaining_correlation=_spread(marginal.partial, marginal.varies),
-        clusters=clusters,
-        order=order,
-        correlated_part=np.linalg.norm(marginal.predicted, axis=1) / np.where(length > 0, length, 1.0),
-        context_reading=reading,
         accuracies=accuracies,
         reliance=reliance,
         shift=shift,
         unanswered="" if reliance is not None else unanswered,
-        ridge=marginal.ridge,
-        ridge_within_class=within.ridge,
+        r2=predict_left_out(u).r2,
+        r2_within_class=predict_left_out(u, label_numbers).r2,
     )
 
 
@@ -151,9 +130,3 @@ def _column(name: str, values: Any, samples: int) -> NDArray[Any]:
     if column.dtype.kind == "f" and not np.array_equal(column, np.round(column)):
         raise ValueError(f"{name} hold numbers such as {column[column != np.round(column)][0]}; give names or classes.")
     return column
-
-
-def _spread(matrix: FloatArray, varies: NDArray[np.bool_]) -> FloatArray:
-    full = np.full((len(varies), len(varies)), np.nan)
-    full[np.ix_(varies, varies)] = matrix
-    return full

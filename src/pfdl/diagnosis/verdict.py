@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from pfdl.contexts.groups import name_class, name_context
+
 YES, NO, CANNOT_TELL = "yes", "no", "cannot tell"
 
 MATTERS = 0.05
@@ -124,7 +126,8 @@ class ContextReliance:
         if not worst:
             return ()
         parts = ", ".join(
-            f"{one.label} ({100 * one.in_usual:.0f} % in {one.usual_context}, {100 * one.elsewhere:.0f} % elsewhere)"
+            f"{name_class(one.label)} ({100 * one.in_usual:.0f} % in {name_context(one.usual_context)}, "
+            f"{100 * one.elsewhere:.0f} % elsewhere)"
             for one in worst
         )
         return (f"Most affected: {parts}.",)

@@ -1,4 +1,4 @@
-"""What a page is made of: the same blocks become HTML by :mod:`.page` and Markdown by :mod:`.markdown`."""
+"""What a page is made of. The same blocks become HTML (:mod:`pfdl.report.page`) and, in the laboratory, Markdown."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import base64
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pfdl.report.heatmaps import Heatmap
 from pfdl.report.plots import Plot
 from pfdl.report.tables import Table
 
@@ -83,22 +82,7 @@ class SideBySide:
     blocks: Sequence[Block]
 
 
-Block = Text | Heading | Table | Plot | Heatmap | SideBySide | Listing | Facts | Gallery
-
-
-@dataclass(frozen=True)
-class Glance:
-    """An experiment in short: a page of several experiments opens with these, and a terminal ends with them.
-
-    Args:
-        sentence: What was found, in plain words.
-        table: The figures behind it, small enough for a terminal.
-        picture: What it looks like.
-    """
-
-    sentence: str
-    table: Table
-    picture: Block
+Block = Text | Heading | Table | Plot | SideBySide | Listing | Facts | Gallery
 
 
 @dataclass(frozen=True)
@@ -108,14 +92,13 @@ class Section:
     Args:
         title: Its heading, which the list of contents names.
         blocks: What it holds.
-        finding: The main finding; it also stands at the top of the page.
-        glance: The whole section in short, where there is enough for it.
+        finding: One sentence on what was found. It also stands at the top of a page of several sections, and
+            ``pfdl demo`` prints it.
     """
 
     title: str
     blocks: Sequence[Block] = ()
     finding: str = ""
-    glance: Glance | None = None
 
     def flat(self) -> Iterator[Block]:
         """Yield the blocks one by one, those that stand side by side too."""

@@ -4,43 +4,44 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from PIL import Image
 
 from pfdl._internal.runs import name_folders, read_run
-from pfdl.contexts.groups import GroupAccuracy
+from pfdl.contexts.groups import GroupAccuracy, name_class, name_context
+from pfdl.diagnosis.result import known_median
 from pfdl.diagnosis.verdict import CANNOT_TELL, NO, YES
 from pfdl.report import provenance
 from pfdl.report.blocks import Block, Gallery, Page, Section, SideBySide, Text, Thumbnail
-from pfdl.report.diagnosis_features import Named, build_clusters, build_correlations, build_features, show_number
 from pfdl.report.plots import Plot, Series
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
-from pfdl.vision.diagnosis import ImageDiagnosis, compare_diagnoses
+from pfdl.vision.advice import advise
+from pfdl.vision.diagnosis import KNOWN, ImageDiagnosis, compare_diagnoses
+
+Named = Sequence[tuple[str, ImageDiagnosis]]
 
 WORST_GROUPS = 12
-EXAMPLES = 10
-THUMBNAILS = 12
-THUMBNAIL_SIZE = 64
+SHOWN_CONTEXTS = 12
+SHOWN_GROUPS = 3
+SHOWN_CONFUSIONS = 4
+THUMBNAILS = 8
+"""Images in a row."""
+
+THUMBNAIL_SIZE = 96
 SHOWN_ERRORS = 2
 """Standard errors that the band of a curve shows."""
 
 TONES = {YES: "yes", NO: "no", CANNOT_TELL: "unclear"}
 """The style of each answer: red, green and grey."""
 
-_COUNTS = {"samples", "features", "constant features", "clusters of two or more", "features in the largest cluster"}
-_R2 = {"R² of a feature from the others (median)", "the same within classes (median)"}
 
-
-def build_page(
-    diagnoses: Sequence[ImageDiagnosis], data: str, problems: list[str], options: Sequence[str] = ()
-) -> Page:
+def build_page(diagnoses: Sequence[ImageDiagnosis], data: str, options: Sequence[str] = ()) -> Page:
     """Build the page.
 
     Args:
         diagnoses: One model, or two to compare.
         data: What the user called the data on the command line.
-        problems: Sentences on what could not be read are added here.
         options: Further words of the command line that say how to read the data.
 
     Returns:
@@ -58,21 +59,28 @@ def build_page(
         introduction.append(
             Text("The two runs have different test images: differences are also those of the images.", "warning")
         )
+    pictures = [
+        Section("What the contexts look like", _contexts(diagnoses)),
+        Section("What the model gets wrong", [block for name, one in named for block in _wrong(name, one)]),
+    ]
+    if all(one.contexts_are == KNOWN for one in diagnoses):
+        pictures.reverse()  # contexts that nobody named are to be looked at first
     sections = [
         *(Section(f"What was found about {name}", _verdict(one, data, options)) for name, one in named),
+        *pictures,
         *_shift(named),
-        *_examples(named),
-        *([] if any(one.found.accuracies is None for one in diagnoses) else [_accuracy(named)]),
-        Section("All figures", [_glance(named)]),
-        build_features(named),
-        build_correlations(named),
-        build_clusters(named),
-        _pictures(named),
+        Section("Accuracy by class, context and group", _accuracy(named)),
+        Section("All figures", [_figures(named)]),
         Section("How to read this page", [Text(words) for words in _READING]),
         provenance.build([read_run(one.folder) for one in diagnoses]),
     ]
     title = "Diagnosis of " + " and ".join(name for name, _ in named)
-    return Page(title, introduction, sections)
+    return Page(title, introduction, [section for section in sections if section.blocks])
+
+
+def name_runs(diagnoses: Sequence[ImageDiagnosis]) -> Named:
+    """Return the diagnoses with short names of their runs."""
+    return list(zip(name_folders([one.folder for one in diagnoses]), diagnoses, strict=True))
 
 
 def compare(named: Named) -> str:
@@ -82,12 +90,44 @@ def compare(named: Named) -> str:
 
 
 def _verdict(one: ImageDiagnosis, data: str, options: Sequence[str]) -> list[Block]:
-    sentence, command = one.next_step(data, options)
-    return [
-        *(Text(words) for words in one.verdict()[1:]),
-        Text(f"What to try next: {sentence}"),
-        Text(command, "command"),
-    ]
+    blocks: list[Block] = [*(Text(words) for words in one.verdict()[1:]), Text("What to try next:")]
+    for advice in advise(one, data, options):
+        blocks += [Text(str(advice)), Text(advice.command, "command")]
+    return blocks
+
+
+def _contexts(diagnoses: Sequence[ImageDiagnosis]) -> list[Block]:
+    """Show images of each context, once where the runs have the same images in the same contexts."""
+    blocks: list[Block] = []
+    seen = []
+    for one in diagnoses:
+        if (one.rows, one.contexts) in seen or one.found.accuracies is None:
+            continue
+        seen.append((one.rows, one.contexts))
+        for context in list(one.found.accuracies.by_context)[:SHOWN_CONTEXTS]:
+            usual = [name_class(label) for label, where in one.usual.items() if where == context]
+            usually = f"; usual in training for {', '.join(usual)}" if usual else ""
+            title = f"{name_context(context)}: {one.contexts.count(context)} test images{usually}"
+            blocks.append(_gallery(title[0].upper() + title[1:], one, one.samples_of(None, context, THUMBNAILS)))
+    return blocks
+
+
+def _wrong(name: str, one: ImageDiagnosis) -> list[Block]:
+    """Show images of the worst groups, and of the most frequent confusions."""
+    if one.found.accuracies is None:
+        return []
+    blocks: list[Block] = []
+    for group in sorted(one.found.accuracies.groups, key=_worst_first)[:SHOWN_GROUPS]:
+        if group.accuracy == 1:
+            continue
+        title = f"{name}, worst groups: {group.name}, {100 * group.accuracy:.0f} % of {group.samples} images recognised"
+        blocks.append(_gallery(title, one, one.samples_of(group.label, group.context, THUMBNAILS)))
+    for label, answer, samples in one.confusions()[:SHOWN_CONFUSIONS]:
+        total = sum(row.class_name == label for row in one.rows)
+        title = f"{name}: {name_class(label)} taken for {name_class(answer)}, {len(samples)} of {total} images"
+        step = max(len(samples) // THUMBNAILS, 1)  # not all of one context
+        blocks.append(_gallery(title, one, samples[::step][:THUMBNAILS]))
+    return blocks
 
 
 def _shift(named: Named) -> list[Section]:
@@ -110,116 +150,118 @@ def _shift(named: Named) -> list[Section]:
     summary = (
         "At 0 the contexts of a class are as frequent as in training, at 0.5 all of them are equally frequent, at 1 "
         "the frequencies are reversed. Predicted from the accuracies of the groups (one class in one context), with "
-        "two standard errors; how another training would end is not in it."
+        "two standard errors; how another training would end is not in it, nor what else differs in the test images."
     )
     plot = Plot("Accuracy if the contexts shift", summary, "shift of the contexts", "accuracy (%)", series)
-    return [Section("If the contexts shift", [plot])]
+    forecasts: list[Block] = [
+        Text(f"{name}: {one.gap.forecast(shift)}", "warning")
+        for name, one in named
+        if one.gap is not None and (shift := one.found.shift) is not None and not one.gap.agrees_with(shift)
+    ]
+    return [Section("If the contexts shift", [*forecasts, plot])]
 
 
-def _examples(named: Named) -> list[Section]:
-    """Show images of the worst group, those that are not recognised first."""
+def _accuracy(named: Named) -> list[Block]:
+    """Show validation beside test, what each class loses, and the worst groups."""
+    if any(one.found.accuracies is None for _, one in named):
+        return []
     blocks: list[Block] = []
+    losses: list[Block] = []
     for name, one in named:
-        if one.found.accuracies is None:
-            continue
-        worst = one.found.accuracies.worst_group
-        where = f"{worst.label} in {worst.context}" if worst.context else f"{worst.label}"
-        title = f"{name}: {where}, {100 * worst.accuracy:.0f} % of {worst.samples} images recognised"
-        blocks.append(Gallery(title, [_thumbnail(one, sample) for sample in one.worst_samples(EXAMPLES)]))
-    return [Section("Examples of the worst group", blocks)] if blocks else []
+        test, validation = one.found.accuracies, one.validation
+        assert test is not None  # as was asked above
+        sides = {"validation": validation, "test": test} if validation is not None else {"test": test}
+        shares = [{"all images": side.overall} | _named(side.by_label, name_class) for side in sides.values()]
+        if one.gap is not None:
+            title = f"{name}: accuracy (%) on validation and test images"
+            counts = [f"validation, {one.gap.validation_samples}", f"test, {one.gap.test_samples}"]
+            blocks.append(_share_table(title, "class", shares, counts))
+        else:
+            blocks.append(_share_table(f"{name}: accuracy (%) by class", "class", shares, list(sides)))
+        places = [_named(side.by_context, name_context) for side in sides.values() if side.by_context]
+        if places:
+            names = [title for title, side in sides.items() if side.by_context]
+            blocks.append(_share_table(f"{name}: accuracy (%) by context", "context", places, names))
+        if one.found.reliance is not None:
+            headers = ["usual context", "accuracy there (%)", "accuracy elsewhere (%)", "loss (points)"]
+            rows = [
+                Row(
+                    name_class(line.label),
+                    (name_context(line.usual_context), *map(_percent, (line.in_usual, line.elsewhere, line.loss))),
+                )
+                for line in one.found.reliance.by_class
+            ]
+            losses.append(Table(f"{name}: what each class loses outside its usual context", "class", headers, rows))
+    return [SideBySide(blocks), *losses, _worst_groups(named)]
 
 
-def name_runs(diagnoses: Sequence[ImageDiagnosis]) -> Named:
-    """Return the diagnoses with short names of their runs."""
-    return list(zip(name_folders([one.folder for one in diagnoses]), diagnoses, strict=True))
-
-
-def _glance(named: Named) -> Table:
-    summaries = [one.found.summary() for _, one in named]
+def _worst_groups(named: Named) -> Table:
+    columns = [name for name, _ in named]
+    groups = [
+        {group.name: group for group in one.found.accuracies.groups}
+        for _, one in named
+        if one.found.accuracies is not None
+    ]
     rows = [
         Row(
-            name if name in _COUNTS or name in _R2 or "|" in name else f"{name} (%)",
-            tuple(_cell(name, summary[name]) for summary in summaries),
+            group.name,
+            (
+                *(_percent(other[group.name].accuracy if group.name in other else math.nan) for other in groups),
+                Number(group.samples, digits=0),
+            ),
         )
-        for name in summaries[0]
-        if all(name in summary for summary in summaries)
+        for group in sorted(groups[0].values(), key=_worst_first)[:WORST_GROUPS]
     ]
-    reliances = [one.found.reliance for _, one in named]
-    if all(reliance is not None for reliance in reliances):
-        known = [reliance for reliance in reliances if reliance is not None]
-        measures = {
-            "accuracy in the usual context of the class (%)": [one.in_usual for one in known],
-            "accuracy elsewhere (%)": [one.elsewhere for one in known],
-            "effect of the usual context (points)": [one.effect for one in known],
-            "its standard error (points)": [one.effect_error for one in known],
-            "wrong answers that follow the context (%)": [one.misled for one in known],
-            "the same by chance (%)": [one.misled_by_chance for one in known],
+    note = "The lowest first." if len(named) == 1 else f"The lowest of {columns[0]} first."
+    return Table("The worst groups: accuracy (%)", "group", [*columns, "images"], rows, note=note)
+
+
+def _worst_first(group: GroupAccuracy) -> tuple[float, str]:
+    return group.accuracy, group.name
+
+
+def _figures(named: Named) -> Table:
+    """Show what fits in a line each; a model without contexts has no figures about them."""
+    lines: dict[str, list[Cell]] = {}
+    for _, one in named:
+        found, relies = one.found, one.found.reliance
+        figures: dict[str, Cell] = {
+            "test images": Number(len(one.rows), digits=0),
+            "features": Number(len(found.r2), digits=0),
+            "R² of a feature from the others (median)": _r2(known_median(found.r2)),
+            "the same within classes (median)": _r2(known_median(found.r2_within_class)),
         }
-        rows += [Row(words, tuple(map(_percent, values))) for words, values in measures.items()]
+        if found.accuracies is not None:
+            figures["accuracy on all test images (%)"] = _percent(found.accuracies.overall)
+            figures["accuracy, mean over groups (%)"] = _percent(found.accuracies.average_over_groups)
+        if one.gap is not None:
+            gap = Number(100 * one.gap.difference, 100 * one.gap.standard_error)
+            figures["validation less test accuracy (points)"] = gap
+        if relies is not None:
+            effect = Missing() if math.isnan(relies.effect) else Number(100 * relies.effect, 100 * relies.effect_error)
+            figures["accuracy in the usual context of the class (%)"] = _percent(relies.in_usual)
+            figures["accuracy elsewhere (%)"] = _percent(relies.elsewhere)
+            figures["effect of the usual context (points)"] = effect
+            figures["wrong answers that follow the context (%)"] = _percent(relies.misled)
+            figures["the same by chance (%)"] = _percent(relies.misled_by_chance)
+        for name, cell in figures.items():
+            lines.setdefault(name, []).append(cell)
+    rows = [Row(name, tuple(cells)) for name, cells in lines.items() if len(cells) == len(named)]
     return Table("What was measured", "", [name for name, _ in named], rows)
 
 
-def _accuracy(named: Named) -> Section:
-    columns = [name for name, _ in named]
-    found = [one.found.accuracies for _, one in named]
-    accuracies = [one for one in found if one is not None]
-    tables = []
-    for corner, shares in (
-        ("context", [one.by_context for one in accuracies]),
-        ("class", [one.by_label for one in accuracies]),
-    ):
-        keys = sorted({key for share in shares for key in share})
-        rows = [Row(key, tuple(_percent(share.get(key, math.nan)) for share in shares)) for key in keys]
-        if rows:
-            tables.append(Table(f"Accuracy (%) by {corner}", corner, columns, rows))
-    groups: list[dict[tuple[str, str], GroupAccuracy]] = [
-        {(group.label, group.context): group for group in one.groups} for one in accuracies
-    ]
-    worst = sorted(groups[0], key=lambda key: (groups[0][key].accuracy, key))[:WORST_GROUPS]
-    rows = [
-        Row(
-            f"{label} in {context}" if context else label,
-            (
-                *(
-                    _percent(group[label, context].accuracy if (label, context) in group else math.nan)
-                    for group in groups
-                ),
-                Number(groups[0][label, context].samples, digits=0),
-            ),
-        )
-        for label, context in worst
-    ]
-    by_class = [
-        Table(
-            f"{name}: what each class loses outside its usual context",
-            "class",
-            ["usual context", "accuracy there (%)", "accuracy elsewhere (%)", "loss (points)"],
-            [
-                Row(
-                    str(line.label),
-                    (str(line.usual_context), *map(_percent, (line.in_usual, line.elsewhere, line.loss))),
-                )
-                for line in one.found.reliance.by_class
-            ],
-        )
-        for name, one in named
-        if one.found.reliance is not None
-    ]
-    note = "The lowest first." if len(named) == 1 else f"The lowest of {columns[0]} first."
-    worst_groups = Table("The worst groups: accuracy (%)", "group", [*columns, "images"], rows, note=note)
-    return Section("Accuracy by class, context and group", [*by_class, worst_groups, SideBySide(tables)])
+def _share_table(title: str, corner: str, shares: Sequence[dict[str, float]], columns: Sequence[str]) -> Table:
+    keys = dict.fromkeys(key for share in shares for key in share)
+    rows = [Row(key, tuple(_percent(share.get(key, math.nan)) for share in shares)) for key in keys]
+    return Table(title, corner, columns, rows)
 
 
-def _pictures(named: Named) -> Section:
-    blocks: list[Block] = []
-    for name, one in named:
-        for which, samples in (
-            ("most", one.found.most_correlated_samples(THUMBNAILS)),
-            ("least", one.found.least_correlated_samples(THUMBNAILS)),
-        ):
-            pictures = [_thumbnail(one, sample) for sample in samples.tolist()]
-            blocks.append(Gallery(f"{name}: images whose features are {which} predictable from each other", pictures))
-    return Section("Images that carry the most and the least correlated part", blocks)
+def _named(shares: dict[str, float], name: Callable[[str], str]) -> dict[str, float]:
+    return {name(key): share for key, share in shares.items()}
+
+
+def _gallery(title: str, one: ImageDiagnosis, samples: Sequence[int]) -> Gallery:
+    return Gallery(title, [_thumbnail(one, sample) for sample in samples])
 
 
 def _thumbnail(one: ImageDiagnosis, sample: int) -> Thumbnail:
@@ -229,19 +271,17 @@ def _thumbnail(one: ImageDiagnosis, sample: int) -> Thumbnail:
     picture.thumbnail((THUMBNAIL_SIZE, THUMBNAIL_SIZE))
     stream = io.BytesIO()
     picture.save(stream, format="PNG", optimize=True)
-    where = f"{row.class_name} in {context}" if context else row.class_name
-    taken = "" if answer == row.class_name else f", taken for {answer}"
+    where = GroupAccuracy(row.class_name, context, math.nan, 0).name
+    taken = "" if answer == row.class_name else f", taken for {name_class(answer)}"
     return Thumbnail(stream.getvalue(), where, f"{where}{taken}")
 
 
-def _cell(name: str, value: float) -> Cell:
-    if name in _COUNTS:
-        return Number(value, digits=0)
-    return show_number(value) if name in _R2 or "|" in name else _percent(value)
-
-
 def _percent(share: float) -> Cell:
-    return Missing("not known") if math.isnan(share) else Number(100 * share, digits=1)
+    return Missing("not known") if math.isnan(share) else Number(100 * share)
+
+
+def _r2(value: float) -> Cell:
+    return Missing("not known") if math.isnan(value) else Number(value, digits=2)
 
 
 _READING = (
@@ -250,17 +290,11 @@ _READING = (
     "Effect of the usual context: how much more often a class is recognised there than elsewhere, when each class and "
     "each context may be hard in itself (least squares over the groups). Yes: at least 5 points and more than two "
     "standard errors. No: more than two standard errors below 5 points. Otherwise: cannot tell.",
-    "Inferred contexts are groups of images that look similar in colours and textures, found without labels.",
+    "Inferred contexts are groups of images that look similar in colours and textures, found without labels. Look at "
+    "their pictures first: only you can say whether they are contexts.",
+    "Unproven: nothing that was measured here shows that it would help.",
     "Wrong answers that follow the context: of the wrong answers to images in a context that is usual for other "
     "classes, those that name one of these classes.",
-    "Features are what enters the last linear layer. The correlated part of a feature is its prediction from all other "
-    "features by ridge regression, on images left out of the fit; R² is the share of its variance that this explains. "
-    "A network in place of the regression could explain more. Correlated features are no fault by themselves.",
-    "Ratio: R² within classes over R². Near 0, features correlate because they all follow the class. Near 1, they "
-    "correlate whatever the class: what they share is something else, such as the context.",
-    "After: the partial correlation of two features given all others. If one of two features were predicted with the "
-    "help of the other, what is left of both would correlate by just this, with the opposite sign.",
-    "Contexts read: accuracy of a linear probe (ridge, five folds). The correlated part and the rest are both linear "
-    "in the features, so a probe without a penalty could read much the same from either; with one, what is small "
-    "hardly counts.",
+    "Features are what enters the last linear layer. R² says how well each is predicted from all the others by ridge "
+    "regression, on images left out of the fit. Correlated features are no fault by themselves.",
 )

@@ -1,9 +1,8 @@
-"""The HTML page: a shell, its style and its script, all in one file that needs nothing from elsewhere."""
+"""The HTML page: a shell and its style in one file that needs nothing from elsewhere and runs no script."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
+import re
 from functools import cache
 from importlib.resources import files
 
@@ -11,23 +10,28 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from pfdl.report.blocks import Block, Page
+from pfdl.report.plots import PALETTE, Plot
 from pfdl.report.tables import Missing, Number
 
 
 def render(page: Page) -> str:
     """Return the page as one HTML file. All content is text: nothing that a name or a cell holds is read as HTML."""
-    scripts = [_asset("plots.js"), _asset("page.js")]
-    return (
-        _environment()
-        .get_template("page.html")
-        .render(
-            page=page,
-            style=Markup(_asset("page.css")),
-            scripts=[Markup(script) for script in scripts],
-            # The page may run these scripts and no other, and may ask nothing of the network.
-            script_sources=" ".join(f"'sha256-{_digest(script)}'" for script in scripts),
-        )
-    )
+    colours = "".join(f"--{name}: light-dark({light}, {dark}); " for name, (light, dark) in PALETTE.items())
+    style = (files("pfdl.report") / "templates" / "page.css").read_text(encoding="utf-8")
+    return _environment().get_template("page.html").render(page=page, style=Markup(f":root {{ {colours}}}\n{style}"))
+
+
+def _inline(plot: Plot, prefix: str) -> Markup:
+    """Return the picture of a plot as part of the page: in its colours, with ids of its own.
+
+    Matplotlib escapes the names in it, as any writer of XML does.
+    """
+    svg = plot.svg()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r'( id="|(?:xlink:)?href="#|url\(#)', rf"\g<1>{prefix}-", svg)
+    for name, (light, _) in PALETTE.items():
+        svg = svg.replace(light, f"var(--{name})")
+    return Markup(svg)
 
 
 def _kind(block: Block | Number | Missing) -> str:
@@ -41,12 +45,5 @@ def _environment() -> Environment:
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["kind"] = _kind
+    environment.filters["inline"] = _inline
     return environment
-
-
-def _asset(name: str) -> str:
-    return (files("pfdl.report") / "templates" / name).read_text(encoding="utf-8")
-
-
-def _digest(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

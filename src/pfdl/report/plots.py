@@ -1,20 +1,51 @@
-"""One definition of a plot, from which its drawing, its description and the table of its figures are made."""
+"""One definition of a plot, from which its picture, its description and the table of its figures are made."""
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from pfdl._internal.text import printable
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 MAX_COLUMNS = 40
 """A table with more columns than this is not shown; the run folder has the figures."""
 
 MAX_TICKS = 12
 """Up to so many numbers on the horizontal axis each have a tick of their own."""
+
+MAX_LABELS = 40
+"""Up to so many points have their names printed beside them."""
+
+PALETTE = {
+    "page": ("#fdfdfb", "#14171b"),
+    "ink": ("#1d2126", "#e6e7e4"),
+    "soft": ("#5a626c", "#a2a9b1"),
+    "line": ("#d9dcd7", "#343a41"),
+    "c0": ("#5f6670", "#a9b1ba"),
+    "c1": ("#0b6bb5", "#64b2f2"),
+    "c2": ("#b8501a", "#f0935a"),
+    "c3": ("#1d7f54", "#5fcb97"),
+    "c4": ("#8a3fa0", "#cf92e2"),
+    "c5": ("#a8781a", "#e0b858"),
+    "c6": ("#c02f4d", "#f77f96"),
+    "c7": ("#0f8a92", "#5ccfd6"),
+    "c8": ("#6b5bd0", "#aea3fa"),
+    "c9": ("#7a5a3a", "#cfa983"),
+}
+"""Colours of pages and plots, in light and in dark. A picture has the light ones; a page exchanges them in the dark."""
+
+_LINES = ("-", "--", ":", "-.")
+_MARKERS = ("o", "s", "D", "^", "x", "P", "*", "v", "p", "h")
+_LEGEND_WIDTH = 96
+"""Characters that fit into a line of the legend."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +59,7 @@ class Series:
         error: Half the length of an error bar at each place, NaN where there is none; or nothing.
         style: ``"lines"``, ``"markers"`` or ``"lines+markers"``.
         colour: Number of its colour and dash; by default its place in the plot.
-        labels: What each point is called when the pointer rests on it; by default the name of the series.
+        labels: What each point is called; printed beside the points where they are few.
         band: Whether the errors are a filled band along the line instead of bars.
     """
 
@@ -53,11 +84,11 @@ class Plot:
 
     Args:
         title: What it shows.
-        summary: What there is to see, in words: it stands below the plot and is read to those who do not see it.
+        summary: What there is to see, in words: it stands with the plot and is read to those who do not see it.
         x: Name of the horizontal axis.
         y: Name of the vertical axis.
         series: Lines.
-        digits: Decimals in hover texts and in the table of figures.
+        digits: Decimals in the table of figures.
         log_x: Whether the horizontal axis is logarithmic.
         grouped: Whether points at one place stand beside each other instead of above each other.
         with_table: Whether the figures also stand in a table below, folded away.
@@ -88,32 +119,6 @@ class Plot:
         return places if self.log_x or (are_shared and are_apart) else []
 
     @property
-    def drawing(self) -> dict[str, Any]:
-        """What ``templates/plots.js`` draws. It has no colours: those are the page's."""
-        return {
-            "x": self.x,
-            "y": self.y,
-            "digits": self.digits,
-            "log": self.log_x,
-            "grouped": self.grouped,
-            "names": self.names,
-            "ticks": self.ticks,
-            "series": [self._drawn(number, one) for number, one in enumerate(self.series)],
-        }
-
-    def _drawn(self, number: int, series: Series) -> dict[str, Any]:
-        return {
-            "name": series.name,
-            "x": list(series.x),
-            "y": [None if math.isnan(y) else y for y in series.y],
-            "error": None if series.bars is None else [0.0 if math.isnan(one) else one for one in series.bars],
-            "band": series.band,
-            "style": series.style,
-            "colour": number if series.colour is None else series.colour,
-            "labels": None if series.labels is None else list(series.labels),
-        }
-
-    @property
     def table(self) -> Table | None:
         """The figures, a line for each series; None where they are too many, or not wanted."""
         places = list(dict.fromkeys(place for one in self.series for place in one.x))
@@ -129,3 +134,80 @@ class Plot:
         if math.isnan(series.y[at]):
             return Missing()
         return Number(series.y[at], None if series.error is None else series.error[at], self.digits)
+
+    def svg(self) -> str:
+        """Draw the plot by Matplotlib as an SVG file. The same plot gives the same file; names in it are mere text."""
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+
+        ink, soft, line, page = (PALETTE[name][0] for name in ("ink", "soft", "line", "page"))
+        style: Any = {
+            "svg.fonttype": "none",
+            "svg.hashsalt": "pfdl",
+            "text.parse_math": False,  # a name with dollars in it is a name
+            "font.size": 10,
+            "text.color": ink,
+            "axes.labelcolor": ink,
+            "axes.edgecolor": soft,
+            "axes.facecolor": "none",
+            "xtick.color": soft,
+            "ytick.color": soft,
+            "grid.color": line,
+            "figure.facecolor": page,
+        }
+        with rc_context(style):
+            figure = Figure(figsize=(6.8, 4.0), layout="constrained")
+            axes = figure.subplots()
+            for number, one in enumerate(self.series):
+                self._draw(axes, one, number)
+            self._draw_axes(axes)
+            if len(self.series) > 1:
+                longest = max(len(printable(one.name)) for one in self.series) + 6
+                columns = max(1, min(len(self.series), _LEGEND_WIDTH // longest))
+                figure.legend(loc="outside lower left", ncols=columns, fontsize=9, frameon=False)
+            stream = io.StringIO()
+            figure.savefig(stream, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+        return stream.getvalue()
+
+    def _draw(self, axes: Axes, one: Series, number: int) -> None:
+        shade = number if one.colour is None else one.colour
+        colour = PALETTE[f"c{shade % 10}"][0]
+        dash = _LINES[shade % len(_LINES)] if len(self.series) > 1 else "-"
+        names = self.names
+        places = [float(names.index(place)) if isinstance(place, str) else place for place in one.x]
+        if self.grouped:
+            places = [place + 0.8 * ((number + 0.5) / len(self.series) - 0.5) for place in places]
+        if one.band and one.bars is not None:
+            low, high = ([y + side * error for y, error in zip(one.y, one.bars, strict=True)] for side in (-1, 1))
+            axes.fill_between(places, low, high, color=colour, alpha=0.16, linewidth=0)
+        axes.errorbar(
+            places,
+            one.y,
+            None if one.band else one.bars,
+            label=printable(one.name),
+            color=colour,
+            linestyle=dash if "lines" in one.style else "none",
+            marker=_MARKERS[shade % len(_MARKERS)] if "markers" in one.style else "none",
+            markersize=4,
+            linewidth=1.4,
+            elinewidth=0.9,
+        )
+        if one.labels is not None and len(one.labels) <= MAX_LABELS:
+            for label, x, y in zip(one.labels, places, one.y, strict=True):
+                axes.annotate(printable(label), (x, y), xytext=(4, 3), textcoords="offset points", fontsize=7.5)
+
+    def _draw_axes(self, axes: Axes) -> None:
+        from matplotlib.ticker import NullFormatter
+
+        if self.log_x:
+            axes.set_xscale("log")
+            axes.xaxis.set_minor_formatter(NullFormatter())
+        if names := list(map(printable, self.names)):
+            turned = sum(map(len, names)) > _LEGEND_WIDTH
+            axes.set_xticks(range(len(names)), names, rotation=35 if turned else 0, ha="right" if turned else "center")
+        elif ticks := self.ticks:
+            axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.set_xlabel(printable(self.x))
+        axes.set_ylabel(printable(self.y))
+        axes.grid(axis="y", linewidth=0.7)
+        axes.spines[["top", "right"]].set_visible(False)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pfdl._internal.files import read_json, write_json
 from pfdl._internal.runs import MANIFEST
-from pfdl.contexts.groups import count_groups, measure_accuracy
+from pfdl.contexts.groups import GroupAccuracy, count_groups, measure_accuracy
 from pfdl.data.context_images import ContextImages
 from pfdl.data.manifest import Manifest, ManifestRow, read_manifest
 from pfdl.data.sources import ContextSource
@@ -299,7 +299,7 @@ def read_evaluations(folder: str | Path, problems: list[str] | None = None) -> d
 def describe_evaluation(evaluation: Evaluation) -> list[str]:
     """Say the averages in sentences that keep them apart."""
     worst = evaluation.worst_group
-    where = f"{worst.class_name} in {worst.context}" if worst.context else worst.class_name
+    where = GroupAccuracy(worst.class_name, worst.context, worst.accuracy, worst.images).name
     mixture = evaluation.average_in_training_mixture
     one_of, all_of = ("group", "groups") if evaluation.by_context else ("class", "classes")
     what = "groups (a class in a context)" if evaluation.by_context else all_of

@@ -1,4 +1,4 @@
-"""Single trainings in the report: how they ended, by ratio and by context, and their curves."""
+"""Single trainings in the report: how they ended on validation and test images, by ratio and context, their curves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pfdl._internal.runs import WHY_CONTEXTS, Run, name_folders
 from pfdl.report.blocks import Block, Heading, Section, Text
 from pfdl.report.plots import Plot, Series
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
-from pfdl.vision.evaluation import Evaluation, read_evaluations
+from pfdl.vision.evaluation import OWN, Evaluation, read_evaluations
 from pfdl_lab.report.reading import read_metrics
 from pfdl_lab.report.sections.curves import curve_plots
 
@@ -24,21 +24,37 @@ def build(runs: Sequence[Run], problems: list[str]) -> Section:
     """Build one section for all trainings, so that they can be compared."""
     named = dict(zip(name_folders([run.folder for run in runs]), runs, strict=True))
     curves = {name: read_metrics(run, problems) for name, run in named.items()}
+    evaluations = {name: read_evaluations(run.folder, problems) for name, run in named.items()}
+    tested = {name: found[OWN] for name, found in evaluations.items() if OWN in found}
     blocks: list[Block] = [
         Text(
             "Each training keeps its best weights on validation images of the training distribution; test images are "
             "looked at once, at the end. One seed each: differences between single trainings may be chance."
         ),
-        _overview(named, curves),
+        _overview(named, curves, tested),
         *_inferred(named, problems),
     ]
-    evaluations = {name: read_evaluations(run.folder, problems) for name, run in named.items()}
     for same_data in _by_data(evaluations):
         blocks += _tested(same_data)
     logged = {name: [curve] for name, curve in curves.items() if curve is not None and len(curve)}
     if logged:
         blocks += [Heading("Training curves"), curve_plots(logged)]
-    return Section(TITLE, blocks)
+    return Section(TITLE, blocks, _headline(tested, curves))
+
+
+def _headline(tested: Mapping[str, Evaluation], curves: Mapping[str, pd.DataFrame | None]) -> str:
+    """Say which training is right for most of its own test images, and how far that is from validation."""
+    if not tested:
+        return ""
+    name = max(tested, key=lambda run: tested[run].overall)
+    one, validation = tested[name], _best(curves[name])
+    begin = "Highest test accuracy" if len(tested) > 1 else "Test accuracy"
+    words = f"{begin}: {name}, {100 * one.overall:.1f} % of {one.images} images"
+    if not isinstance(validation, Number):
+        return f"{words}."
+    distance = 100 * one.overall - validation.value
+    side = "below" if distance < 0 else "above"
+    return f"{words}, {abs(distance):.1f} points {side} its validation accuracy of {validation.value:.1f} %."
 
 
 def _inferred(runs: Mapping[str, Run], problems: list[str]) -> list[Block]:
@@ -97,7 +113,9 @@ def _in_mixture(one: Evaluation) -> Cell:
     return Number(100 * one.average_in_training_mixture)
 
 
-def _overview(runs: Mapping[str, Run], curves: Mapping[str, pd.DataFrame | None]) -> Table:
+def _overview(
+    runs: Mapping[str, Run], curves: Mapping[str, pd.DataFrame | None], tested: Mapping[str, Evaluation]
+) -> Table:
     lines = []
     for name, run in runs.items():
         given = run.settings.get("training")
@@ -108,9 +126,17 @@ def _overview(runs: Mapping[str, Run], curves: Mapping[str, pd.DataFrame | None]
         cells: list[Cell] = [str(config.get(key, "?")) for key in ("backbone", "objective", "seed")]
         cells.append(f"{epochs} of{may_stop} {config.get('epochs', '?')}")
         cells.append(_best(curve))
+        own = tested.get(name)
+        absent = Missing("not tested")
+        cells += (
+            [absent, absent] if own is None else [Number(100 * own.overall), Number(100 * own.worst_group.accuracy)]
+        )
         lines.append(Row(name, tuple(cells)))
-    columns = ["backbone", "objective", "seed", "epochs", "best validation (%)"]
-    return Table("Trainings", "run", columns, lines)
+    columns = ["backbone", "objective", "seed", "epochs", "best validation (%)", "test (%)", "worst group, test (%)"]
+    note = (
+        "Test: the test images of the run's own split, looked at once. Runs with other splits have other test images."
+    )
+    return Table("Trainings", "run", columns, lines, note=note)
 
 
 def _best(curve: pd.DataFrame | None) -> Cell:
@@ -123,13 +149,11 @@ def _ratio_plot(evaluations: Mapping[str, Evaluation]) -> Plot | None:
     lines = [
         Series(run, list(one.by_ratio), [100 * share for share in one.by_ratio.values()], colour=number)
         for number, (run, one) in enumerate(evaluations.items())
-        if one.by_ratio
+        if len(one.by_ratio) > 1
     ]
     if not lines:
         return None
-    falls = {line.name: max(line.y) - min(line.y) for line in lines}
-    steepest = max(falls, key=falls.__getitem__)
-    summary = f"{steepest} varies most across the test ratios, by {falls[steepest]:.1f} points."
+    summary = "From contexts that are reversed (left) to contexts as in training (right)."
     title = "Accuracy against the dominant ratio of the test set"
     return Plot(title, summary, "dominant ratio", "accuracy, %", lines)
 

@@ -1,0 +1,58 @@
+"""A real browser for tests of pages, and names that would do harm if they were read as HTML."""
+
+import shutil
+
+import pytest
+
+HOSTILE = "<script>window.hacked = true</script>"
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield launched
+        launched.close()
+
+
+class Visit:
+    """A page that was opened from a file, and everything that went wrong or left the machine."""
+
+    def __init__(self, browser, path, **options):
+        self.context = browser.new_context(**{"viewport": {"width": 1200, "height": 800}, **options})
+        self.page = self.context.new_page()
+        self.complaints, self.requests = [], []
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(path.as_uri())
+
+    def style_of(self, selector, what="color"):
+        return self.page.locator(selector).first.evaluate(f"element => getComputedStyle(element)['{what}']")
+
+
+@pytest.fixture
+def visit(browser):
+    opened = []
+
+    def open_page(path, **options):
+        opened.append(Visit(browser, path, **options))
+        return opened[-1]
+
+    yield open_page
+    for one in opened:
+        one.context.close()
