@@ -15,7 +15,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
-from pfdl._internal.optimizer_state import load_optimizer_state
+from pfdl._internal.optimizer_state import checked_optimizer_state
 from pfdl._internal.processes import rank
 
 
@@ -61,27 +61,19 @@ def load_module(module: nn.Module, state: Mapping[str, Any]) -> None:
 
 
 def load_optimizer(optimizer: Optimizer, state: Mapping[str, Any]) -> None:
-    """Load a whole state into an optimiser, of which each process takes its part.
+    """Load a whole state into an optimiser, of which each process takes its part; all must call.
 
     Raises:
-        ValueError: If the state does not fit.
+        ValueError: If the state does not fit; the optimiser is unchanged then.
     """
+    checked = checked_optimizer_state(optimizer, state)
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    if not any(isinstance(parameter, DTensor) for parameter in parameters):
-        load_optimizer_state(optimizer, state)
-        return
-    moments = {
-        number: {
-            name: _part_of(value, parameters[number] if _shape(value) == parameters[number].shape else None)
-            for name, value in one.items()
-        }
-        for number, one in state["state"].items()
-    }
-    optimizer.load_state_dict({**state, "state": moments})
-
-
-def _shape(value: object) -> object:
-    return value.shape if isinstance(value, Tensor) else None
+    for number, moments in checked["state"].items():
+        own = parameters[number]
+        for name, value in moments.items():
+            if isinstance(value, Tensor) and value.shape == own.shape:  # a count of steps is not divided
+                moments[name] = _part_of(value, own)
+    optimizer.load_state_dict(checked)
 
 
 def _part_of(value: Any, own: object) -> Any:
