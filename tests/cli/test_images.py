@@ -16,7 +16,7 @@ import pfdl
 from pfdl.cli import settings
 from pfdl.cli.main import app
 from pfdl.objectives import registry
-from pfdl.vision.resume import ResumeCallback
+from pfdl.vision.resume import RunKeeper
 
 runner = CliRunner()
 FAST = ["--backbone", "mlp", "--image-size", "8", "--epochs", "1", "--batch-size", "8", "--device", "cpu"]
@@ -56,7 +56,7 @@ def test_one_command_trains_tests_and_exports(trained):
 
 
 def test_export_writes_where_it_is_told(trained, tmp_path, monkeypatch):
-    monkeypatch.setattr("pfdl.vision.export._to_onnx", lambda trained: b"onnx")
+    monkeypatch.setattr("pfdl.vision.exporting._to_onnx", lambda trained: b"onnx")
     result = runner.invoke(app, ["export", str(trained[0]), "-o", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
@@ -82,7 +82,7 @@ def test_without_onnx_training_still_ends_well(trained, photos, monkeypatch):
     def missing(trained, folder):
         raise ModuleNotFoundError("exporting needs onnx")
 
-    monkeypatch.setattr("pfdl.vision.export.export", missing)
+    monkeypatch.setattr("pfdl.vision.exporting.export", missing)
     arguments = ["train", str(photos), *FAST, "--ratio", "2:1", "--set", "pfdl.weight=0.5", "-o", str(trained[0])]
     result = runner.invoke(app, arguments)
     assert result.exit_code == 0
@@ -90,13 +90,13 @@ def test_without_onnx_training_still_ends_well(trained, photos, monkeypatch):
 
 
 def test_ctrl_c_is_answered_with_how_to_go_on(photos, tmp_path, monkeypatch):
-    original = ResumeCallback.before_step
+    original = RunKeeper.before_epoch
 
-    def interrupted(self, *args):
-        original(self, *args)
+    def interrupted(self):
+        original(self)
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(ResumeCallback, "before_step", interrupted)
+    monkeypatch.setattr(RunKeeper, "before_epoch", interrupted)
     result = runner.invoke(app, ["train", str(photos), *FAST, "--ratio", "2:1", "-o", str(tmp_path / "run")])
     assert result.exit_code == 130
     assert "the same command resumes" in result.output

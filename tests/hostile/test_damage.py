@@ -169,7 +169,7 @@ def test_a_lost_cell_of_a_finished_training_costs_no_training(tmp_path, monkeypa
     monkeypatch.setattr(contexts, "ROWS", contexts.ROWS | {"resnet": replace(contexts.ROWS["resnet"], backbone="mlp")})
     scale = contexts.ContextsConfig(rows=("resnet",), image_size=8, epochs=1, batch_size=16, seeds=2, small_stem=False)
     first = contexts.run(scale, contexts.Images(), tmp_path)
-    monkeypatch.setattr("pfdl.vision.training.Trainer", None)  # nobody may even ask for one
+    monkeypatch.setattr("pfdl.vision.training.Loop", None)  # nobody may even ask for one
     next((tmp_path / "cells").iterdir()).write_text("{")
     pd.testing.assert_frame_equal(contexts.run(scale, contexts.Images(), tmp_path), first)
 

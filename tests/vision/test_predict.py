@@ -11,7 +11,7 @@ from pfdl.data.sources import BadImagesError
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.checkpoint import ModelConfig, TrainedModel
 from pfdl.vision.pixels import normalise
-from pfdl.vision.predict import predict, run_model
+from pfdl.vision.prediction import predict, run_model
 from tests.data.image_files import encoded, make_folder, noise
 
 

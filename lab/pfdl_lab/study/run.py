@@ -26,7 +26,7 @@ from pfdl.contexts.balancing import has_several
 from pfdl.data.context_images import HIDDEN_CONTEXT
 from pfdl.data.sources import ContextSource
 from pfdl.vision.features import embed
-from pfdl.vision.refit import with_readout
+from pfdl.vision.refitting import with_readout
 from pfdl_lab.grid import run_grid, unfinished
 from pfdl_lab.images import image_store
 from pfdl_lab.study.data import WHOLE, Split, StudyData

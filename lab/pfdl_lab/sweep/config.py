@@ -11,8 +11,7 @@ from typing import Any, get_args, get_type_hints
 from pfdl._internal.text import json_or_text
 from pfdl._internal.validation import check_choice, check_count
 from pfdl.objectives import list_objectives
-from pfdl.vision.config import TrainingConfig
-from pfdl.vision.metrics import SELECTIONS
+from pfdl.vision.config import SELECTIONS, TrainingConfig
 
 RESERVED = {"seed": "--seeds", "select": "--select", "objective_settings": "PART.NAME=VALUES, such as pfdl.weight=1,10"}
 """Settings that a sweep does not take by ``--set``, and what to use instead."""

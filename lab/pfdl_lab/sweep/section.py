@@ -12,7 +12,7 @@ from pfdl._internal.runs import Run
 from pfdl.report.blocks import Block, Facts, Heading, Section, Text
 from pfdl.report.plots import Plot
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
-from pfdl.vision.metrics import SELECTIONS
+from pfdl.vision.config import SELECTIONS
 from pfdl_lab.report.reading import read_results
 from pfdl_lab.statistics import mean_cell, mean_series
 from pfdl_lab.sweep.run import CHOSEN, FAILED

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from pfdl._internal.workers import Execution
 from pfdl.cli.main import app
-from pfdl.vision.metrics import SELECTIONS
+from pfdl.vision.config import SELECTIONS
 from pfdl.vision.stopping import TrainingStoppedError
 from pfdl_lab.reporting import write_report
 from pfdl_lab.sweep import run as sweep

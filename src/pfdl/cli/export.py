@@ -22,7 +22,7 @@ def export(
     """
     with answering_mistakes():
         from pfdl.vision.checkpoint import load_model
-        from pfdl.vision.export import export as write
+        from pfdl.vision.exporting import export as write
 
         for path in write(load_model(run), output or run / "export"):
             typer.echo(path)

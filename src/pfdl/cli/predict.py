@@ -38,7 +38,7 @@ def predict(
         from pfdl._internal.files import write_atomically
         from pfdl.data.sources import describe_bad_images
         from pfdl.vision.checkpoint import load_model
-        from pfdl.vision.predict import predict as classify
+        from pfdl.vision.prediction import predict as classify
 
         trained = load_model(run)
         place = resolve_device(device)

@@ -42,7 +42,7 @@ def refit(
         from pfdl._internal.text import printable
         from pfdl.data import read_manifest
         from pfdl.vision.checkpoint import load_model
-        from pfdl.vision.refit import refit as refit_run
+        from pfdl.vision.refitting import refit as refit_run
 
         device = resolve_device(device)
         trained = load_model(run)

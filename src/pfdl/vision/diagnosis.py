@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pfdl._internal.runs import read_run
+from pfdl._internal.settings import write_options
 from pfdl.contexts import find_contexts
 from pfdl.contexts.statistics import image_statistics
 from pfdl.data.context_images import ContextImages
@@ -24,7 +25,7 @@ from pfdl.diagnosis.reliance import goes_together, usual_contexts_of
 from pfdl.diagnosis.verdict import NO, YES
 from pfdl.vision.config import TrainingConfig
 from pfdl.vision.evaluation import check_classes, split_names, training_mixture
-from pfdl.vision.predict import BATCH, run_model
+from pfdl.vision.prediction import BATCH, run_model
 
 if TYPE_CHECKING:
     from pfdl.vision.checkpoint import TrainedModel
@@ -142,11 +143,11 @@ class ImageDiagnosis:
             name = name.removesuffix(f"-{suffix}")
         tried = [config for _, config in tries.values()]
         if now == tried[-1]:
-            more = shlex.join([*now.options(), "-o", str(self.folder.with_name(f"{name}-more"))])
+            more = shlex.join([*write_options(now), "-o", str(self.folder.with_name(f"{name}-more"))])
             return "Add training images of the affected classes in other contexts.", f"pfdl train MORE_DATA {more}"
         suffix, (sentence, config) = list(tries.items())[now == tried[0]]
         folder = self.folder.with_name(f"{name}-{suffix}{'' if config.confirm else '-unconfirmed'}")
-        return sentence, f"pfdl train {images} {shlex.join([*config.options(), '-o', str(folder)])}"
+        return sentence, f"pfdl train {images} {shlex.join([*write_options(config), '-o', str(folder)])}"
 
 
 def _read_training(trained: TrainedModel) -> TrainingConfig:
