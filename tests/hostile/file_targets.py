@@ -26,6 +26,7 @@ from pfdl.data.images import BadImageError, decoded, hash_bytes, to_tensor
 from pfdl.data.manifest import COLUMNS, FORMAT, read_groups, read_manifest
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.checkpoint import WEIGHTS, check_weights, load_model, read_model_config
+from pfdl.vision.config import DataOptions
 from pfdl.vision.evaluation import read_evaluations
 from pfdl.vision.resume import STATE, read_state
 from pfdl_lab.grid import _path, stored_rows
@@ -98,7 +99,7 @@ def manifests(folder: Path, table: bytes, parameters: Any) -> None:
         assert all(isinstance(note, str) for note in manifest.notes)
         assert set(manifest.dominant) is not None
         assert all(isinstance(name, str) for name in manifest.set_names)
-        answered(open_source, "contexts", None, "error", manifest)
+        answered(open_source, "contexts", DataOptions(), manifest)
 
 
 @target(

@@ -110,7 +110,7 @@ def test_a_model_that_looks_at_the_colour_is_found_out_with_known_and_with_infer
     assert relies.found.shift.accuracy[0] > relies.found.shift.accuracy[-1] + 0.3
     sentence, command = relies.next_step("my photos")
     assert sentence.startswith("Draw every class in every context equally often")
-    wanted = "--contexts known" if named else "--contexts inferred --infer-by pooled --no-confirm"
+    wanted = "--contexts known" if named else "--contexts inferred --set infer_by=pooled --set confirm=false"
     folder = tmp_path / ("run-groups" if named else "run-groups-unconfirmed")
     assert command == (
         f"pfdl train 'my photos' --backbone mlp --objective erm {wanted} --image-size 8 --sampler groups -o {folder}"
@@ -132,10 +132,10 @@ def test_what_to_try_next_is_the_same_training_but_for_the_contexts_and_is_not_w
     source = Colours(named=True)
     found = diagnose_images(colour_model(0.8, tmp_path / "run-groups"), source, make_split(source))
     once = TrainingConfig("mlp", "pfdl", image_size=8, epochs=12, optimizer="adamw", seed=3)
-    _, command = replace(found, training=once).next_step("data.csv", ["--context-column", "my place"])
+    _, command = replace(found, training=once).next_step("data.csv", ["--columns", "context=my place"])
     assert command == (
-        "pfdl train data.csv --context-column 'my place' --backbone mlp --objective erm --contexts known "
-        f"--image-size 8 --epochs 12 --sampler groups --optimizer adamw --seed 3 -o {tmp_path / 'run-groups'}"
+        "pfdl train data.csv --columns 'context=my place' --backbone mlp --objective erm --contexts known "
+        f"--image-size 8 --epochs 12 --sampler groups --set optimizer=adamw --seed 3 -o {tmp_path / 'run-groups'}"
     )
     tried = replace(once, objective="erm", contexts="known", sampler="groups")
     sentence, command = replace(found, training=tried).next_step("data.csv")
@@ -173,7 +173,7 @@ def test_images_in_which_no_contexts_are_found_get_no_answer(tmp_path):
     found = diagnose_images(colour_model(0.5, tmp_path), source, manifest)
     assert (found.answer, found.contexts_are) == ("cannot tell", "unknown")
     assert "the images have no contexts, and none could be inferred from them" in found.verdict()[0]
-    assert "--context-column NAME" in found.next_step("photos")[1]
+    assert "--columns context=NAME" in found.next_step("photos")[1]
     assert found.found.accuracies.by_context == {}
 
 

@@ -8,19 +8,10 @@ from typing import Annotated
 
 import typer
 
-from pfdl.cli.common import (
-    Device,
-    FirstSeed,
-    GroupBy,
-    Mnist,
-    OnBadImage,
-    Output,
-    add_command,
-    answering_mistakes,
-    answering_stops,
-)
+from pfdl.cli.common import Device, add_command, answering_mistakes, answering_stops
 from pfdl.cli.workers import PANEL, Backend, GpusPerTask, Jobs, Parallel
 from pfdl_lab.cli.common import print_tables
+from pfdl_lab.cli.options import FirstSeed, GroupBy, Mnist, OnBadImage, Output
 
 Quick = Annotated[bool, typer.Option("--quick", help="A small version: minutes on two cores.")]
 

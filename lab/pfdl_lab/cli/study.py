@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pfdl.cli.common import (
+from pfdl.cli.common import Data, Device, answering_mistakes, this_command
+from pfdl.cli.workers import Backend, GpusPerTask, Jobs, Parallel
+from pfdl_lab.cli.common import print_tables
+from pfdl_lab.cli.options import (
     ContextColumn,
-    Data,
-    Device,
     FirstSeed,
     GroupColumn,
     LabelColumn,
@@ -19,12 +20,8 @@ from pfdl.cli.common import (
     Output,
     PathColumn,
     SplitColumn,
-    answering_mistakes,
-    this_command,
+    name_columns,
 )
-from pfdl.cli.images import name_columns
-from pfdl.cli.workers import Backend, GpusPerTask, Jobs, Parallel
-from pfdl_lab.cli.common import print_tables
 
 if TYPE_CHECKING:
     from pfdl_lab.study.data import StudyData

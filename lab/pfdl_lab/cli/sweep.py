@@ -7,26 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pfdl.cli.common import (
-    ContextColumn,
-    Data,
-    Device,
-    FirstSeed,
-    GroupColumn,
-    LabelColumn,
-    OnBadImage,
-    Output,
-    PathColumn,
-    Ratio,
-    SplitColumn,
-    Superclass,
-    Test,
-    answering_mistakes,
-    answering_stops,
-)
-from pfdl.cli.images import name_columns, open_source
+from pfdl.cli.common import Data, Device, answering_mistakes, answering_stops
+from pfdl.cli.images import open_source
 from pfdl.cli.workers import Backend, GpusPerTask, Jobs, Parallel
+from pfdl.vision.config import DataOptions
 from pfdl_lab.cli.common import print_tables
+from pfdl_lab.cli.options import FirstSeed, Output
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,20 +34,20 @@ def sweep(
     ] = "accuracy",
     seeds: Annotated[int, typer.Option(min=1, help="Trainings of every combination, on the same seeds.")] = 3,
     first_seed: FirstSeed = 0,
-    test: Test = None,
-    ratio: Ratio = "5:1",
+    test: Annotated[str | None, typer.Option(help="Further images that are the test set.")] = None,
+    ratio: Annotated[str, typer.Option(help="In training, images of the dominant context to each other.")] = "5:1",
     output: Output = Path("runs/sweep"),
     device: Device = "auto",
     jobs: Jobs = 1,
     backend: Backend = "joblib",
     gpus_per_task: GpusPerTask = None,
-    path_column: PathColumn = None,
-    label_column: LabelColumn = None,
-    context_column: ContextColumn = None,
-    split_column: SplitColumn = None,
-    group_column: GroupColumn = None,
-    superclass: Superclass = None,
-    on_bad_image: OnBadImage = "error",
+    columns: Annotated[str | None, typer.Option(help="Columns of a table, such as path=file,label=animal.")] = None,
+    superclass: Annotated[
+        str | None, typer.Option(help="Top folder to use, where classes lie one level deeper.")
+    ] = None,
+    on_bad_image: Annotated[
+        str, typer.Option(help="error: name unusable files and stop; skip: leave them out.")
+    ] = "error",
 ) -> None:
     """Train every combination of declared settings, and choose one by a declared score on validation images.
 
@@ -83,8 +69,7 @@ def sweep(
         config = SweepConfig(parse_grid(setting), select, seeds, first_seed)
         parallel = Parallel(jobs, backend, gpus_per_task)
         device = parallel.find_device(device)
-        columns = name_columns(path_column, label_column, context_column, split_column, group_column)
-        source = open_source(data, superclass, on_bad_image, None, columns=columns, test=test)
+        source = open_source(data, DataOptions(test, columns, superclass, on_bad_image), None)
         typer.echo(describe_images(source), err=True)
         count = len(config.candidates())
         typer.echo(f"Candidates: {count}; seeds: {seeds}; trainings: {count * seeds}.", err=True)

@@ -15,42 +15,17 @@ if TYPE_CHECKING:
     from pfdl.data.manifest import Manifest
     from pfdl.data.sources import ContextSource
     from pfdl.vision.checkpoint import TrainedModel
+    from pfdl.vision.config import DataOptions
     from pfdl.vision.evaluation import Evaluation
 
 
-def name_columns(
-    path: str | None, label: str | None, context: str | None, split: str | None, group: str | None = None
-) -> dict[str, str | None]:
-    """Return the columns of a table under the names by which :func:`pfdl.data.open_images` takes them."""
-    names = ("path_column", "label_column", "context_column", "split_column", "group_column")
-    return dict(zip(names, (path, label, context, split, group), strict=True))
-
-
-def name_options(given: Mapping[str, str | None]) -> list[str]:
-    """Return the words of the command line for options that were given, for a command that a user is to type next."""
-    return [
-        word for name, value in given.items() if value is not None for word in (f"--{name.replace('_', '-')}", value)
-    ]
-
-
-def open_source(
-    data: str,
-    superclass: str | None,
-    on_bad_image: str,
-    split: Manifest | None,
-    *,
-    columns: Mapping[str, str | None] | None = None,
-    test: str | None = None,
-) -> ContextSource:
+def open_source(data: str, options: DataOptions, split: Manifest | None) -> ContextSource:
     """Open the images that a command was given, and name those that cannot be used.
 
     Args:
         data: What the user typed.
-        superclass: Top folder to use.
-        on_bad_image: ``"error"`` or ``"skip"``.
+        options: How to read them.
         split: A split of these images that exists already; each image is then checked when it is loaded.
-        columns: The columns of a table, as :func:`pfdl.data.open_images` calls them.
-        test: Further images that are the test set.
 
     Returns:
         The source.
@@ -63,15 +38,7 @@ def open_source(
     from pfdl.data.sources import FileSource, describe_bad_images
 
     with counting("checking images", None if rank() else Console(stderr=True)) as show:
-        source = open_images(
-            data,
-            **(columns or {}),
-            superclass=superclass,
-            on_bad_image=on_bad_image,
-            on_progress=show,
-            like=split,
-            test=test,
-        )
+        source = open_images(data, **options.arguments(), on_progress=show, like=split)
         if split is None:
             _ = source.samples  # reads every image
     if split is None and isinstance(source, FileSource) and source.bad_images and rank() == 0:

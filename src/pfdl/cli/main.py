@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.metadata import entry_points
-from typing import Annotated
+from typing import Annotated, Any
 
-import click
 import typer
 
 from pfdl.cli.common import add_command
@@ -38,7 +37,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 class Commands(typer.core.TyperGroup):
     """The commands, and for those of the laboratory where it is not installed the line that installs it."""
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command of a name; None if there is none."""
         found = super().get_command(ctx, cmd_name)
         if found is None and cmd_name in LABORATORY:

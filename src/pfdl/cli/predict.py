@@ -8,9 +8,12 @@ from typing import Annotated
 import typer
 
 from pfdl._internal.text import printable
-from pfdl.cli.common import Device, OnBadImage, PathColumn, Run, answering_mistakes, saying
+from pfdl.cli.common import Device, Run, saying
+from pfdl.cli.options import takes_settings
+from pfdl.vision.config import DataOptions
 
 
+@takes_settings(without=("test", "superclass"), example="on_bad_image=skip")
 def predict(
     run: Run,
     images: Annotated[
@@ -20,9 +23,8 @@ def predict(
             help="Image files, folders of them, or tables with a line per image (.csv, .tsv, .parquet).",
         ),
     ],
+    options: DataOptions,
     output: Annotated[Path, typer.Option("--output", "-o", help="The table to write.")] = Path("predictions.csv"),
-    path_column: PathColumn = None,
-    on_bad_image: OnBadImage = "error",
     device: Device = "auto",
 ) -> None:
     """Classify images: a table with the prediction and the probability of each class, a line for each image.
@@ -31,23 +33,23 @@ def predict(
 
         pfdl predict runs/erm photos/ -o predictions.csv
     """
-    with answering_mistakes():
-        from collections import Counter
+    from collections import Counter
 
-        from pfdl._internal.devices import resolve_device
-        from pfdl._internal.files import write_atomically
-        from pfdl.data.sources import describe_bad_images
-        from pfdl.vision.checkpoint import load_model
-        from pfdl.vision.prediction import predict as classify
+    from pfdl._internal.devices import resolve_device
+    from pfdl._internal.files import write_atomically
+    from pfdl.data.sources import describe_bad_images
+    from pfdl.vision import load_model
+    from pfdl.vision import predict as classify
 
-        trained = load_model(run)
-        place = resolve_device(device)
-        with saying(f"Classifying on {place}"):
-            found = classify(trained, images, path_column=path_column, on_bad_image=on_bad_image, device=place)
-        if found.bad_images:
-            typer.echo(describe_bad_images(images[0], found.bad_images) + "\nThey are left out.", err=True)
-        output.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(output, found.to_csv())
-        for name, count in Counter(found.answers).most_common():
-            typer.echo(f"{printable(name)}: {count}")
-        typer.echo(output)
+    trained = load_model(run)
+    place = resolve_device(device)
+    column = options.named_columns().get("path_column")
+    with saying(f"Classifying on {place}"):
+        found = classify(trained, images, path_column=column, on_bad_image=options.on_bad_image, device=place)
+    if found.bad_images:
+        typer.echo(describe_bad_images(images[0], found.bad_images) + "\nThey are left out.", err=True)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(output, found.to_csv())
+    for name, count in Counter(found.answers).most_common():
+        typer.echo(f"{printable(name)}: {count}")
+    typer.echo(output)

@@ -119,7 +119,7 @@ def _arrange(
         if len(superclasses) > 1:
             raise ValueError(
                 f"{place} has images as {LAYOUTS[4]!r}; choose one superclass of {_listed(superclasses)} "
-                "(on the command line: --superclass)."
+                "(on the command line: --set superclass=NAME)."
             )
         offset, depth = 1, 3
     found = []

@@ -43,6 +43,7 @@ class Classifier(AtomicModule):
         config: How it is trained.
         backbone: The classifier, from normalised images to logits.
         objective: What it is trained on.
+        tap: Gives the features of the last forward pass; its ``detach()`` leaves a backbone of your own as it was.
         means: The running means over this epoch of loss, accuracy and what the objective reports.
 
     Example:
@@ -64,7 +65,7 @@ class Classifier(AtomicModule):
         super().__init__()
         self.config = config
         self.backbone = _make_backbone(config, num_classes) if backbone is None else backbone
-        self._tap = attach(self.backbone, layer)
+        self.tap = attach(self.backbone, layer)
         if backbone is None:
             self._try_out()
         elif config.small_stem or config.pretrained or config.weights is not None:
@@ -85,14 +86,9 @@ class Classifier(AtomicModule):
     @property
     def num_features(self) -> int:
         """The width of what enters the last layer."""
-        if self._tap.num_features is None:
-            raise ValueError(f"the layer {self._tap.layer_name!r} does not tell the width of its input; name another.")
-        return self._tap.num_features
-
-    @property
-    def features(self) -> Tensor:
-        """What entered the last layer in the last forward pass, shape (n, p)."""
-        return self._tap.features.float()
+        if self.tap.num_features is None:
+            raise ValueError(f"the layer {self.tap.layer_name!r} does not tell the width of its input; name another.")
+        return self.tap.num_features
 
     def forward(self, images: Tensor, network: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         """Return the logits of images, normalised or as bytes.
@@ -135,7 +131,7 @@ class Classifier(AtomicModule):
             return None
         logits = self(AUGMENTATIONS[self.config.augment](images), network)
         with full_precision(logits.device.type):
-            features = self.features
+            features = self.tap.features.float()
             loss: Tensor = self.objective(
                 logits.float(),
                 labels,
@@ -169,7 +165,7 @@ class Classifier(AtomicModule):
         try:
             with torch.no_grad():
                 self.backbone(torch.zeros(1, 3, size, size))
-            width = self._tap.features.shape[1]
+            width = self.tap.features.shape[1]
         except (AssertionError, RuntimeError, ValueError, IndexError) as error:
             reason = str(error).partition("\n")[0]
             raise ValueError(

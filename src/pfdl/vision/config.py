@@ -89,7 +89,7 @@ class TrainingConfig:
     decay_every: int = setting(80, minimum=1)
     augment: str = setting("flip-shift", choices=("none", "flip-shift", "randaugment"))
     label_smoothing: float = setting(0.0)
-    select: str = setting("accuracy", choices=tuple(SELECTIONS), shown=True)
+    select: str = setting("accuracy", choices=tuple(SELECTIONS))
     patience: int | None = setting(None, minimum=1, shown=True)
     precision: str = setting("32", choices=tuple(PRECISIONS))
     seed: int = setting(0, minimum=0, shown=True)

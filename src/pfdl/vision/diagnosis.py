@@ -116,7 +116,7 @@ class ImageDiagnosis:
         if self.contexts_are == UNKNOWN:
             return (
                 "Say which context each image has: in folders class/context/image, or in a column of a table.",
-                f"pfdl diagnose {run} TABLE.csv --context-column NAME",
+                f"pfdl diagnose {run} TABLE.csv --columns context=NAME",
             )
         return "Give more images that were not trained on, in all contexts.", f"pfdl diagnose {run} MORE_DATA"
 
