@@ -89,6 +89,11 @@ def write_options(config: Any) -> list[str]:
             pairs = [(one.name, value)] if value != one.default else []
         for name, content in pairs:
             text = content if isinstance(content, str) else json.dumps(content)
-            shown = one.metadata.get("shown")
-            words += [f"--{name.replace('_', '-')}", text] if shown else ["--set", f"{name}={text}"]
+            long = name.replace("_", "-")
+            if not one.metadata.get("shown"):
+                words += ["--set", f"{name}={text}"]
+            elif isinstance(content, bool):
+                words.append(f"--{long}" if content else f"--no-{long}")
+            else:
+                words += [f"--{long}", text]
     return words

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pfdl.vision.features import embed as embed
     from pfdl.vision.loop import fit as fit
     from pfdl.vision.prediction import predict as predict
+    from pfdl.vision.refitting import refit as refit
     from pfdl.vision.stopping import TrainingStoppedError as TrainingStoppedError
     from pfdl.vision.training import train as train
 
