@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test docs lint format bench clean
+.PHONY: help demo test docs lint format bench release clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -31,6 +31,14 @@ lint: $(READY) ## ruff (lint and format), mypy --strict, and the direction of im
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+release: $(READY) ## build both distributions, check them, and run the demonstration from their wheels in a bare environment
+	$(BIN)/python -m pip install --quiet build twine
+	rm -rf dist build lab/build && $(BIN)/python -m build --outdir dist . >/dev/null && $(BIN)/python -m build --outdir dist lab >/dev/null
+	$(BIN)/python -m twine check --strict dist/*
+	rm -rf build/bare && $(PYTHON) -m venv build/bare
+	build/bare/bin/python -m pip install --quiet --constraint constraints.txt dist/*.whl
+	cd build/bare && bin/pfdl demo
 
 format: $(READY) ## let ruff rewrite the code
 	$(BIN)/ruff check --fix .

@@ -13,6 +13,7 @@ the seeds.
 from __future__ import annotations
 
 import argparse
+import gzip
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,36 +27,38 @@ from markdown_table import markdown_table
 from pfdl.contexts import find_contexts, image_statistics
 from pfdl.contexts.confirmation import Judged, Trial, confirm, group_table
 from pfdl.contexts.inference import METHODS
-from pfdl.data.idx import read_idx
-from pfdl_lab.cli.study import make_study_data
-from pfdl_lab.images import image_store
+from pfdl.data.stored import image_store
+from pfdl_lab.cli.study import make_datasets
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results" / "contexts.csv"
 TRUE = "true contexts"
 PLAIN = 6000
+IMAGE_SIZE = 64
+PARTS = ("images-idx3", "labels-idx1")
 CONFIRMED = 0.8
 Sample = tuple[str, int, Tensor, np.ndarray, np.ndarray | None]  # data set, seed, features, labels, true contexts
 
 
 def study_samples(arguments: argparse.Namespace) -> Iterator[Sample]:
     """Yield the training sides of the study's splits."""
-    datasets = make_study_data(arguments.data, [], arguments.group_by, arguments.mnist, arguments.backbone)
+    datasets = make_datasets(arguments.data, arguments.group_by, arguments.mnist)
     with tempfile.TemporaryDirectory() as folder, image_store(Path(folder) / "images") as store:
         for number, dataset in enumerate(datasets):
             source = dataset.open()
-            images = None if source is None else store(source, dataset.image_size, str(number))
+            images = None if source is None else store(source, IMAGE_SIZE, str(number))
             for seed in arguments.seeds:
-                split = dataset.split(seed, images)
+                split = dataset.split(seed, network=arguments.backbone, images=images)
                 truth = split.train.contexts.numpy() if split.has_contexts else None
-                yield dataset.name.split(",")[0], seed, split.context_features(), split.train.labels.numpy(), truth
+                yield dataset.name, seed, split.context_features(), split.train.labels.numpy(), truth
 
 
 def samples_without(arguments: argparse.Namespace) -> Iterator[Sample]:
     """Yield images that have no contexts."""
     for entry in arguments.without:
         name, _, folder = entry.partition("=")
-        images = read_idx(Path(folder) / "train-images-idx3-ubyte.gz", 3)
-        labels = read_idx(Path(folder) / "train-labels-idx1-ubyte.gz", 1)
+        contents = [gzip.decompress((Path(folder) / f"train-{kind}-ubyte.gz").read_bytes()) for kind in PARTS]
+        images = np.frombuffer(contents[0], np.uint8, offset=16).reshape(-1, 28, 28)
+        labels = np.frombuffer(contents[1], np.uint8, offset=8)
         for seed in arguments.seeds:
             rows = np.random.default_rng(seed).permutation(len(labels))[:PLAIN]
             yield name, seed, image_statistics(images[rows][:, None]), labels[rows].astype(np.intp), None

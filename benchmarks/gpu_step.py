@@ -165,6 +165,36 @@ def contestants(p, hidden):
     }
 
 
+def compare_adam(p, hidden):
+    """Time the step of g's Adam with the check before it: ours, and PyTorch's fused step with its flag."""
+    from pfdl.decorrelation.kernels.triton_adam import AdamStep
+
+    decorrelate = pfdl.PartialDecorrelation(p, hidden=hidden).cuda()
+    decorrelate.fit_step(torch.randn(128, p, device="cuda"))
+    optimizer, parameters = decorrelate.optimizer, list(decorrelate.decomposition.parameters())
+    gradients = [torch.randn_like(parameter) for parameter in parameters]
+    unexplained, flags = torch.ones(p, device="cuda"), torch.zeros(2, device="cuda")
+
+    def of_pytorch():
+        total = unexplained.sum() + sum(gradient.square().sum() for gradient in gradients)
+        optimizer.found_inf = torch.isfinite(total).logical_not().float()
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient
+        optimizer.step()
+
+    steps = {
+        "ours": lambda: AdamStep.of(optimizer, parameters).take(gradients, unexplained, flags),
+        "PyTorch's, with found_inf": of_pytorch,
+    }
+    print(
+        f"\n### The step of Adam and its check, p {p}, h {hidden}\n\n| step | launches | GPU busy, ms |\n|---|---|---|"
+    )
+    for name, step in steps.items():
+        step()
+        busy, launches = device_use(step)
+        print(f"| {name} | {launches:.0f} | {busy:.4f} |", flush=True)
+
+
 def compare(n, p, hidden, only_ours):
     compute, memory = roofline_ms(n, p, hidden)
     print(f"\n### n {n}, p {p}, h {hidden}: floor {compute:.3f} ms of arithmetic, {memory:.3f} ms of memory traffic\n")
@@ -204,6 +234,7 @@ def main():
     n, p = settings.shape or (128, 2048)
     for sharing in ("strict", "indexed"):
         breakdown(n, p, 256, sharing)
+    compare_adam(p, 256)
 
 
 if __name__ == "__main__":

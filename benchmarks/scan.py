@@ -59,7 +59,7 @@ def run(way: str, folder: Path) -> None:
         _ = open_images(folder).samples
     else:
         with tempfile.TemporaryDirectory() as place:
-            table, _ = make_split(open_images(folder)).save(Path(place) / "manifest.csv")
+            table, _ = make_split(open_images(folder), ratio="5:1").save(Path(place) / "manifest.csv")
             read_manifest(table)
 
 

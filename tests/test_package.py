@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +33,7 @@ def test_every_public_name_is_there_when_asked_for(package):
     for name in package.__all__:
         assert getattr(package, name) is not None
         assert name in dir(package)
+    assert pfdl.tabular.PFDLRegressor
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         package.nothing  # noqa: B018
 
@@ -44,3 +46,8 @@ def test_a_module_does_not_take_the_place_of_a_function():
     for name in pfdl.vision.__all__:
         assert callable(getattr(pfdl.vision, name))
         assert f"pfdl.vision.{name}" not in sys.modules
+
+
+def test_both_distributions_have_one_version():
+    laboratory = (Path(__file__).parents[1] / "lab" / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'version = "{pfdl.__version__}"' in laboratory

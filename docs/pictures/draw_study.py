@@ -41,7 +41,8 @@ def main() -> None:
 
 def gain() -> plt.Figure:
     """Draw paired differences to plain training, data set by data set."""
-    results = pd.read_csv(RESULTS / "images.csv")
+    results = pd.read_csv(RESULTS / "images" / "results.csv")
+    results["dataset"] = results["data"] + ", " + results["backbone"]
     datasets = list(dict.fromkeys(results["dataset"]))
     figure, panels = plt.subplots(1, 2, figsize=(10.5, 4.8), sharey=True, layout="constrained")
     for axes, (title, tests) in zip(panels, PANELS.items(), strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -59,6 +60,37 @@ class PairedDifference:
         if self.standard_error == 0:
             return float(self.mean == 0)
         return 2 * float(student_t.sf(abs(self.mean) / self.standard_error, self.pairs - 1))
+
+    def equivalence_p_value(self, margin: float) -> float:
+        """Return the p-value of two one-sided t-tests: small if the true difference is within ± the margin.
+
+        Args:
+            margin: How large a difference may be and still not matter.
+
+        Example:
+            >>> round(PairedDifference(mean=0.1, standard_error=0.3, pairs=12).equivalence_p_value(1.0), 4)
+            0.0061
+        """
+        if self.standard_error == 0:
+            return float(abs(self.mean) >= margin)
+        return float(student_t.sf((margin - abs(self.mean)) / self.standard_error, self.pairs - 1))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return the p-values adjusted by Holm's method, in their order; at most 5 % means significant at 5 % over all.
+
+    A p-value that is NaN, of a test that was declared and could not be made, counts as one of the tests.
+
+    Example:
+        >>> holm([0.01, 0.04, 0.03])
+        [0.03, 0.06, 0.06]
+    """
+    adjusted, largest = [math.nan] * len(p_values), 0.0
+    made = [place for place in range(len(p_values)) if not math.isnan(p_values[place])]
+    for rank, place in enumerate(sorted(made, key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        adjusted[place] = largest
+    return adjusted
 
 
 def paired_difference(first: Sequence[float], second: Sequence[float]) -> PairedDifference:

@@ -15,20 +15,16 @@ from pfdl.report import provenance
 from pfdl.report.blocks import Block, Glance, Page, Section, Text
 from pfdl.report.page import render
 from pfdl_lab.colored_mnist import section as colored_mnist
-from pfdl_lab.contexts import section as contexts
+from pfdl_lab.images import section as images
+from pfdl_lab.mmads import readings_section as readings
 from pfdl_lab.mmads import section as mmads
 from pfdl_lab.report import markdown
 from pfdl_lab.report.reading import RESULTS, find_runs
 from pfdl_lab.report.sections import other, training
-from pfdl_lab.study import section as study
-from pfdl_lab.sweep import section as sweep
-from pfdl_lab.table_ii import section as table_ii
 
 Builder = Callable[[Run, list[str]], Section]
 
-SECTIONS: Mapping[str, Builder] = {
-    one.KIND: one.build for one in (mmads, colored_mnist, contexts, study, table_ii, sweep)
-}
+SECTIONS: Mapping[str, Builder] = {one.KIND: one.build for one in (mmads, readings, colored_mnist, images)}
 """From the kind of a run to what makes its section; a builder adds a sentence to its list for what it cannot read."""
 
 TABLE = "table.md"

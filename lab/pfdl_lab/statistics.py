@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,41 +13,16 @@ from pfdl.report.tables import Cell, Missing, Number
 from pfdl_lab.pairing import PairedDifference, paired
 
 Values = Sequence[float] | pd.Series
-Index = dict[tuple[object, ...], tuple[list[object], list[float]]]
-
-_INDEXED: dict[int, dict[tuple[str, ...], Index]] = {}
-"""The indices of each table that was asked, by their columns, for as long as the table lives."""
-
 ACTS_BELOW = 0.999
 """An effective sample size, as a share of the batch, from which on a weighting is plain training by another name."""
 
 
 def by_seed(results: pd.DataFrame, **where: object) -> pd.Series[float]:
-    """Return the values of the lines whose columns have these entries, by their seed.
-
-    A page asks one table thousands of times, so the table is indexed by these columns at the first question. Do not
-    change a table that was asked.
-    """
-    seeds, values = _index(results, tuple(where)).get(tuple(where.values()), ([], []))
-    return pd.Series(values, seeds, dtype=float)
-
-
-def _index(results: pd.DataFrame, columns: tuple[str, ...]) -> Index:
-    """Return the seeds and the values that are not missing, by the entries of their lines in some columns."""
-    table = id(results)
-    if table not in _INDEXED:
-        _INDEXED[table] = {}
-        weakref.finalize(results, _INDEXED.pop, table)
-    if columns not in _INDEXED[table]:
-        index: Index = {}
-        measured = results[results["value"].notna()]
-        names = (measured[column].tolist() for column in columns)
-        for seed, value, *entries in zip(measured["seed"].tolist(), measured["value"].tolist(), *names, strict=True):
-            seeds, values = index.setdefault(tuple(entries), ([], []))
-            seeds.append(seed)
-            values.append(value)
-        _INDEXED[table][columns] = index
-    return _INDEXED[table][columns]
+    """Return the values of the lines whose columns have these entries, by their seed."""
+    for column, entry in where.items():
+        results = results[results[column] == entry]
+    measured = results[results["value"].notna()]
+    return measured.set_index("seed")["value"].astype(float)
 
 
 def mean_cell(values: Values, digits: int, *, deviation: bool = False) -> Cell:

@@ -1,7 +1,7 @@
 """Train one network on samples in memory: the library's loop with what experiments ask for beyond it.
 
-Those are a layer other than the last as the features, features with every class at its own mean, an objective that is
-made of the features' width, and a training that diverges as a result. Nothing is written.
+Those are a layer other than the last as the features, features with every class at its own mean, and a training that
+diverges as a result. Nothing is written.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from pfdl.vision import Classifier, TrainingConfig, fit
 from pfdl.vision.features import FeatureTap
 from pfdl.vision.pixels import normalise
 
-SAMPLERS = ("shuffle", "groups")
+SAMPLERS = ("shuffle", "groups", "classes")
+PRECISIONS = ("bf16", "32")
 
 
 class Samples(NamedTuple):
@@ -52,8 +53,9 @@ class TrainingSettings:
         learning_rate: Of SGD, at the start.
         momentum: Of SGD.
         weight_decay: Of SGD.
-        sampler: ``"shuffle"``, every sample once an epoch; or ``"groups"``, which draws all groups (one class in one
-            environment) equally often.
+        sampler: ``"shuffle"``, every sample once an epoch; ``"groups"``, which draws all groups (one class in one
+            environment) equally often; or ``"classes"``, which draws all classes equally often.
+        precision: ``"bf16"``, convolutions in bfloat16 where they run on a GPU; or ``"32"``.
         seed: Of the first weights, the order and the augmentation.
     """
 
@@ -68,12 +70,14 @@ class TrainingSettings:
     momentum: float = 0.9
     weight_decay: float = 1e-4
     sampler: str = "shuffle"
+    precision: str = "bf16"
     seed: int = 0
 
     def __post_init__(self) -> None:
         check_count("epochs", self.epochs, 1)
         check_count("batch_size", self.batch_size, 2)
         check_choice("sampler", self.sampler, SAMPLERS)
+        check_choice("precision", self.precision, PRECISIONS)
 
 
 class Progress(NamedTuple):
@@ -132,7 +136,6 @@ def train(
     environments: Tensor,
     *,
     device: str = "cpu",
-    make: Callable[[int], Objective] | None = None,
     after_epoch: Callable[[Progress], None] | None = None,
 ) -> dict[str, float]:
     """Train a network in place; the last epoch counts, nothing is selected.
@@ -142,8 +145,7 @@ def train(
         model: A classifier with a linear last layer.
         samples: The training samples.
         environments: What the objective may know of each sample's context, shape (n,).
-        device: Where to compute; on a GPU convolutions run in bfloat16.
-        make: Makes the objective from the width of the features, instead of the name and the settings.
+        device: Where to compute.
         after_epoch: Called after every epoch; it may look, and must leave the network as it was.
 
     Returns:
@@ -155,7 +157,7 @@ def train(
     layer = [part for part in model.modules() if isinstance(part, nn.Linear)][settings.layer]
     torch.manual_seed(settings.seed)
     parts: dict[str, Any] = dict(settings.settings)
-    objective = make(layer.in_features) if make else make_objective(settings.objective, layer.in_features, **parts)
+    objective = make_objective(settings.objective, layer.in_features, **parts)
     if settings.class_centred:
         objective.register_forward_pre_hook(_centre_classes, with_kwargs=True)
     classifier = Classifier(_config(settings, samples, device), backbone=model, objective=objective, layer=layer)
@@ -192,7 +194,7 @@ def _config(settings: TrainingSettings, samples: Samples, device: str) -> Traini
         weight_decay=settings.weight_decay,
         sampler=settings.sampler,
         augment="flip-shift" if samples.inputs.dim() == 4 else "none",
-        precision="bf16" if device.startswith("cuda") else "32",
+        precision=settings.precision if device.startswith("cuda") else "32",
         seed=settings.seed,
     )
 
@@ -213,21 +215,23 @@ def _centre_classes(_: nn.Module, inputs: tuple[Any, ...], parts: dict[str, Any]
     return inputs, {**parts, "features": features - means[inputs[1]]}
 
 
-def logits_of(model: nn.Module, batch: Tensor) -> Tensor:
-    """Return the logits of images as bytes, or of other inputs, on their device; on a GPU in bfloat16."""
+def logits_of(model: nn.Module, batch: Tensor, precision: str = "bf16") -> Tensor:
+    """Return the logits of images as bytes, or of other inputs, on their device."""
     pixels = normalise(batch)
     if pixels.dim() == 4 and pixels.is_cuda:
         pixels = pixels.contiguous(memory_format=torch.channels_last)
-    with torch.autocast(pixels.device.type, torch.bfloat16, enabled=pixels.is_cuda):
+    with torch.autocast(pixels.device.type, torch.bfloat16, enabled=pixels.is_cuda and precision == "bf16"):
         logits: Tensor = model(pixels)
     return logits
 
 
 @torch.no_grad()
-def predict(model: nn.Module, inputs: Tensor, *, device: str = "cpu", batch_size: int = 512) -> Tensor:
+def predict(
+    model: nn.Module, inputs: Tensor, *, device: str = "cpu", batch_size: int = 512, precision: str = "bf16"
+) -> Tensor:
     """Return the predicted class of each input, shape (n,), on the CPU; the model keeps its mode."""
     training = model.training
     model.eval()
-    found = [logits_of(model, batch.to(device)).argmax(1) for batch in torch.split(inputs, batch_size)]
+    found = [logits_of(model, batch.to(device), precision).argmax(1) for batch in torch.split(inputs, batch_size)]
     model.train(training)
     return torch.cat(found).cpu()

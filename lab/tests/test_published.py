@@ -45,11 +45,12 @@ def test_a_page_is_what_its_command_makes_of_its_results(name, tmp_path, monkeyp
         ("contexts.md", "spuco_mnist_page"),
         ("contexts.md", "contexts"),
         ("contexts.md", "contexts_false_alarms"),
-        ("level.md", "level_page"),
+        ("level.md", "level"),
     ],
 )
 def test_a_page_has_the_tables_that_its_script_makes_of_csv_files(name, script, monkeypatch):
-    monkeypatch.syspath_prepend(str(RESULTS.parents[1] / "benchmarks"))
+    for folder in ("benchmarks", "lab/pages"):
+        monkeypatch.syspath_prepend(str(RESULTS.parents[1] / folder))
     page = (RESULTS / name).read_text(encoding="utf-8")
     assert importlib.import_module(script).tables() in page
 

@@ -1,7 +1,8 @@
 """Partial Feature Decorrelation Learning: models that do not rely on correlations of the training data."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pfdl._internal.lazy import lazy_names
 
 if TYPE_CHECKING:
     from pfdl.contexts.balancing import context_sampler as context_sampler
@@ -19,10 +20,9 @@ if TYPE_CHECKING:
     from pfdl.vision.features import FeatureTap as FeatureTap
     from pfdl.vision.features import attach as attach
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
-#: Loaded when first asked for, because PyTorch takes seconds to import and ``pfdl --help`` should not. No module may
-#: have the name of one of these: importing it would put it in the other's place.
+#: Loaded when first asked for, because PyTorch takes seconds to import and ``pfdl --help`` should not.
 _HOME = {
     "FeatureDecomposition": "pfdl.decorrelation",
     "FeatureTap": "pfdl.vision.features",
@@ -41,16 +41,4 @@ _HOME = {
 }
 __all__ = ["__version__", *_HOME]
 _PACKAGES = ("contexts", "data", "decorrelation", "diagnosis", "lightning", "objectives", "tabular", "vision")
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        globals()[name] = getattr(import_module(_HOME[name]), name)
-        return globals()[name]
-    if name in _PACKAGES:
-        return import_module(f"pfdl.{name}")
-    raise AttributeError(f"module 'pfdl' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_PACKAGES})
+__getattr__, __dir__ = lazy_names(__name__, _HOME, _PACKAGES)

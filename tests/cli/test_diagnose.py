@@ -34,7 +34,17 @@ def photos(tmp_path_factory):
 def runs(photos, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     for name, objective in (("first", "erm"), ("second", "pfdl")):
-        where = ["-O", objective, "--ratio", "2:1", "--no-export", "-o", str(folder / name)]
+        where = [
+            "-O",
+            objective,
+            "--ratio",
+            "2:1",
+            "--layout",
+            "class/context",
+            "--no-export",
+            "-o",
+            str(folder / name),
+        ]
         result = runner.invoke(app, ["train", str(photos), *FAST, *where])
         assert result.exit_code == 0, result.output
     return folder
@@ -110,7 +120,7 @@ def test_the_same_twice(page, runs, photos, tmp_path):
 
 def test_one_run_with_other_images_than_another(photos, runs, tmp_path):
     other = tmp_path / "other"
-    where = ["--ratio", "2:1", "--seed", "1", "--no-export", "-o", str(other)]
+    where = ["--ratio", "2:1", "--layout", "class/context", "--seed", "1", "--no-export", "-o", str(other)]
     assert runner.invoke(app, ["train", str(photos), *FAST, *where]).exit_code == 0
     arguments = [str(runs / "first"), str(photos), "--compare", str(other), "-o", str(tmp_path / "page.html")]
     result = runner.invoke(app, ["diagnose", *arguments, "--device", "cpu"])

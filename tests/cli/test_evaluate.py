@@ -47,7 +47,7 @@ def trained(photos, tmp_path_factory):
 def test_train_understands_the_sets_and_says_so_first(trained):
     output, result = trained
     assert result.exit_code == 0, result.output
-    assert "Images: 48, of 2 classes (cat, dog), without contexts." in result.output
+    assert "Images: 48, of 2 classes (cat, dog), without contexts; folders read as class/image." in result.output
     assert "Sets, as the data has them: train 22, validation 2, test 24." in result.output
     found = read_evaluations(output)
     assert list(found) == ["test"]
@@ -75,7 +75,10 @@ def test_other_data_is_tested_beside_it(trained, tmp_path):
     before = json.loads((output / "evaluations" / "test.json").read_text())
     result = invoke("evaluate", output, other, "--device", "cpu")
     assert result.exit_code == 0, result.output
-    assert "Images: 20, of 2 classes (cat, dog), in 2 contexts (ice, snow)." in result.output
+    assert (
+        "Images: 20, of 2 classes (cat, dog), in 2 contexts (ice, snow); folders read as class/context/image."
+        in result.output
+    )
     assert "Average over the 4 groups (a class in a context), each counted equally" in result.output
     found = read_evaluations(output)
     assert found["winter"].images == 20

@@ -31,7 +31,7 @@ def photos(tmp_path_factory):
     root = tmp_path_factory.mktemp("photos")
     generator = torch.Generator().manual_seed(0)
     for label, name in enumerate(("cat", "[bold]dog")):
-        for context in ("indoors", "outdoors"):
+        for context in ("in the house", "in the garden"):
             (root / name / context).mkdir(parents=True)
             for number in range(20):
                 pixels = torch.randint(0, 100, (8, 8, 3), generator=generator) + 120 * label
@@ -49,7 +49,7 @@ def trained(photos, tmp_path_factory):
 def test_one_command_trains_tests_and_exports(trained):
     output, result = trained
     assert result.exit_code == 0, result.output
-    for text in ("by dominant ratio", "1:5", "5:1", "[bold]dog", "outdoors", "Worst group", "calibration"):
+    for text in ("by dominant ratio", "1:5", "5:1", "[bold]dog", "in the garden", "Worst group", "calibration"):
         assert text in result.output
     for name in ("model.safetensors", "config.json", "manifest.csv", "metrics.csv", "export/model.onnx"):
         assert (output / name).is_file()
@@ -108,7 +108,7 @@ def test_ctrl_c_is_answered_with_how_to_go_on(photos, tmp_path, monkeypatch):
 def test_bad_images_are_named(photos, tmp_path):
     folder = tmp_path / "photos"
     shutil.copytree(photos, folder)
-    (folder / "cat" / "indoors" / "empty.png").touch()
+    (folder / "cat" / "in the house" / "empty.png").touch()
     arguments = ["train", str(folder), *FAST, "--ratio", "2:1", "--no-export"]
     refused = runner.invoke(app, [*arguments, "-o", str(tmp_path / "a")])
     assert refused.exit_code == 2
@@ -126,7 +126,7 @@ def test_bad_images_are_named(photos, tmp_path):
         (["train", "shapes", "-O", "sgd"], "'sgd' in the objective 'sgd' is unknown"),
         (["train", "shapes", "-O", "irm+pfd"], "or join several with '+'; did you mean 'pfdl'?"),
         (["train", "shapes", "--set", "pfdl.colour=1"], "'pfdl' has pfdl.weight=1.0, pfdl.hidden=256"),
-        (["train", "shapes", "--set", "pfdl.wieght=1"], "did you mean 'pfdl.weight'"),
+        (["train", "shapes", "--set", "pfdl.wieght=1"], "did you mean 'weight'?"),
         (["train", "shapes", "--set", "epoch=3"], "did you mean 'epochs'?"),
         (["train", "shapes", "--set", "zebra=3"], "give NAME=VALUE of a setting that 'pfdl list settings' lists."),
         (["train", "shapes", "--set", "momentum=1", "--set", "momentum=2"], "names it twice"),
@@ -139,7 +139,7 @@ def test_bad_images_are_named(photos, tmp_path):
         (["train", "shapes", "--set", "loggers=paper"], "logger is 'paper'"),
         (["train", "shapes", "--set", "weights=nowhere.pth"], "there is no file of weights nowhere.pth"),
         (["train", "shapes", "-b", "inception_v3"], "cannot be trained on images of 64×64 pixels"),
-        (["train", "shapes", "-O", "pfdl", "--set", "pfdl.form=round"], "form is 'round'"),
+        (["train", "shapes", "-O", "pfdl", "--set", "pfdl.sharing=round"], "sharing is 'round'"),
         (["train", "shapes", "--set", "weight"], "give NAME=VALUE"),
         (["train", "shapes", "--set", "pfdl.weight=heavy"], "weight is 'heavy'; give a number"),
         (["train", "shapes", "--set", "precision=8"], "precision is '8'"),
@@ -192,7 +192,7 @@ def test_help_shows_at_most_twenty_options_and_says_how_to_set_the_rest():
     text = runner.invoke(app, ["train", "--help"], env={"COLUMNS": "200"}).output
     options = re.findall(r"^│ (--[a-z-]+)", text, re.MULTILINE)
     assert {"--backbone", "--set", "--help"} <= set(options)
-    assert len(options) <= 20
+    assert len(set(options) - {"--help"}) <= 20
     wrong = runner.invoke(app, ["train", "shapes", "--momentum", "0.8"], env={"COLUMNS": "200"})
     assert wrong.exit_code == 2
     assert "--set momentum=VALUE" in wrong.output
@@ -228,9 +228,9 @@ def test_a_test_set_of_its_own_is_named(photos, tmp_path):
     train, test = tmp_path / "train photos", tmp_path / "test photos"
     shutil.copytree(photos, train)
     for name in ("cat", "[bold]dog"):
-        for picture in sorted((train / name / "outdoors").iterdir())[:5]:
-            (test / name / "outdoors").mkdir(parents=True, exist_ok=True)
-            shutil.move(picture, test / name / "outdoors" / picture.name)
+        for picture in sorted((train / name / "in the garden").iterdir())[:5]:
+            (test / name / "in the garden").mkdir(parents=True, exist_ok=True)
+            shutil.move(picture, test / name / "in the garden" / picture.name)
     arguments = ["train", str(train), "--test", str(test), *FAST, "--no-export", "-o", str(tmp_path / "run")]
     result = runner.invoke(app, arguments)
     assert result.exit_code == 0, result.output
@@ -264,7 +264,7 @@ def test_a_table_is_read_by_its_columns(photos, tmp_path):
     ]
     result = runner.invoke(app, [*arguments, "-O", "groupdro", "--contexts", "known"])
     assert result.exit_code == 0, result.output
-    assert "in 2 contexts (indoors, outdoors)" in result.output
+    assert "in 2 contexts (in the garden, in the house)" in result.output
 
 
 def test_several_seeds_and_their_table(photos, tmp_path):

@@ -24,9 +24,9 @@ def test_a_wrong_option_is_a_sentence_not_a_traceback():
 
 
 def test_help_is_broken_at_the_width_of_the_terminal():
-    result = CliRunner().invoke(app, ["train", "--help"], env={"COLUMNS": "300"})
-    assert "After Ctrl-C or a crash the same command resumes the training." in result.output
-    assert "$ pfdl train photos/ --objective groupdro" in result.output
+    result = CliRunner().invoke(app, ["sweep", "--help"], env={"COLUMNS": "300"})
+    assert "An interrupted sweep resumes when started again with the same output folder;" in result.output
+    assert "$ pfdl sweep photos/ --set objective=erm,pfdl" in result.output
 
 
 def test_the_version_is_printed():

@@ -42,7 +42,7 @@ def photos(tmp_path_factory):
 def run(photos, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "erm"
     fast = ["--backbone", "mlp", "--image-size", "8", "--epochs", "4", "--batch-size", "8", "--device", "cpu"]
-    result = invoke("train", photos, *fast, "-O", "erm", "--no-export", "-o", folder)
+    result = invoke("train", photos, *fast, "-O", "erm", "--layout", "class/context", "--no-export", "-o", folder)
     assert result.exit_code == 0, result.output
     return folder
 

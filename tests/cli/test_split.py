@@ -14,13 +14,13 @@ def invoke():
 
     app = typer.Typer()
     app.command()(split)
-    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return lambda *arguments, **how: CliRunner().invoke(app, [str(argument) for argument in arguments], **how)
 
 
 @pytest.fixture
 def folder(tmp_path):
     return make_folder(
-        tmp_path / "data", {f"{name}/{context}": 20 for name in ("cat", "dog") for context in ("grass", "snow")}
+        tmp_path / "data", {f"{name}/{context}": 20 for name in ("cat", "dog") for context in ("on grass", "on snow")}
     )
 
 
@@ -32,23 +32,26 @@ def test_split_writes_the_manifest_and_says_what_is_in_it(invoke, folder, tmp_pa
     chosen = {name: manifest.parameters[name] for name in ("ratio", "seed", "validation_fraction")}
     assert chosen == {"ratio": "2:1", "seed": 3, "validation_fraction": 0.2}
     assert f"cat: dominant context {manifest.dominant['cat']}" in result.output
-    assert "Images: 80, of 2 classes (cat, dog), in 2 contexts (grass, snow)." in result.output
+    assert (
+        "Images: 80, of 2 classes (cat, dog), in 2 contexts (on grass, on snow); folders read as class/context/image."
+        in result.output
+    )
     assert f"Sets: train {len(manifest.rows_of('train'))}, " in result.output
     assert str(out.with_suffix(".json")) in result.output
 
 
 def test_bad_images_stop_it_or_are_left_out(invoke, folder, tmp_path):
-    (folder / "cat/snow/empty.png").touch()
+    (folder / "cat/on snow/empty.png").touch()
     stopped = invoke(folder, "-o", tmp_path / "m.csv")
     assert stopped.exit_code == 2
-    assert "'cat/snow/empty.png' is empty (0 bytes)" in stopped.output
+    assert "'cat/on snow/empty.png' is empty (0 bytes)" in stopped.output
     assert "Traceback" not in stopped.output
     assert not (tmp_path / "m.csv").exists()
     skipped = invoke(folder, "-o", tmp_path / "m.csv", "--set", "on_bad_image=skip")
     assert skipped.exit_code == 0
     assert "They are left out." in skipped.output
     left_out = json.loads((tmp_path / "m.json").read_text())["source"]["left_out"]
-    assert left_out == [{"path": "cat/snow/empty.png", "reason": "is empty (0 bytes)"}]
+    assert left_out == [{"path": "cat/on snow/empty.png", "reason": "is empty (0 bytes)"}]
 
 
 def test_sets_of_the_data_are_kept(invoke, tmp_path):
@@ -95,17 +98,42 @@ def test_groups_stay_together(invoke, folder, tmp_path):
 
 
 def test_notes_are_printed_and_a_superclass_is_taken(invoke, tmp_path):
-    make_folder(tmp_path / "data", {f"Animal/{name}/{c}": 10 for name in ("cat", "dog") for c in ("grass", "snow")})
-    result = invoke(tmp_path / "data", "-o", tmp_path / "m.csv", "--set", "superclass=Animal")
+    make_folder(
+        tmp_path / "data", {f"Animal/{name}/{c}": 10 for name in ("cat", "dog") for c in ("on grass", "on snow")}
+    )
+    result = invoke(tmp_path / "data", "-o", tmp_path / "m.csv", "--set", "superclass=Animal", "--ratio", "5:1")
     assert result.exit_code == 0
     assert "Note: There is no test set at 1:5" in result.output
     assert read_manifest(tmp_path / "m.csv").parameters["source"]["superclass"] == "Animal"
 
 
+def test_two_readings_stop_a_script_and_are_asked_at_a_terminal(invoke, tmp_path, monkeypatch):
+    make_folder(tmp_path / "data", {f"{one}/{two}": 5 for one in ("a", "b") for two in ("x", "y", "z")})
+    where = (tmp_path / "data", "-o", tmp_path / "m.csv")
+    stopped = invoke(*where)
+    assert stopped.exit_code == 2
+    assert "--layout class/context or --layout context/class" in stopped.output
+    assert "context/class: the classes are 'x', 'y', 'z', in the contexts 'a', 'b'" in stopped.output
+    assert not (tmp_path / "m.csv").exists()
+    monkeypatch.setattr("pfdl.cli.images._is_interactive", lambda: True)
+    asked = invoke(*where, input="3\n2\n")
+    assert asked.exit_code == 0, asked.output
+    assert "Read as context/class; --layout context/class says so beforehand." in asked.output
+    assert "3 classes (x, y, z), in 2 contexts (a, b); folders read as context/class/image." in asked.output
+    assert invoke(*where, "--layout", "class/context").exit_code == 0
+    assert read_manifest(tmp_path / "m.csv").classes == ("a", "b")
+
+
+def test_what_a_ratio_leaves_out_is_said(invoke, folder, tmp_path):
+    result = invoke(folder, "-o", tmp_path / "m.csv", "--ratio", "5:1")
+    assert "Note: 24 of the 48 images on the training side are used, to reach 5:1" in result.output
+    assert "are used, to reach" not in invoke(folder, "-o", tmp_path / "n.csv").output
+
+
 def test_the_built_in_data_set_can_be_split(invoke, tmp_path):
     result = invoke("shapes", "-o", tmp_path / "m.csv")
     assert result.exit_code == 0
-    assert "disc: dominant context" in result.output
+    assert "disc: most frequent context" in result.output
     assert read_manifest(tmp_path / "m.csv").parameters["source"]["kind"] == "shapes"
 
 
@@ -131,8 +159,8 @@ def test_mistakes_are_answered_with_a_sentence(invoke, folder, arguments, messag
     ("content", "message"),
     [
         (b"path,other\n", "has no column 'background'; it has 'path', 'other'"),
-        (b"", "has no column 'path'; it has none"),
-        (b"\xff\xfe", "not a CSV file in UTF-8"),
+        (b"", "is not a table in UTF-8"),
+        (b"\xff\xfe", "is not a table in UTF-8"),
     ],
 )
 def test_tables_of_groups_that_cannot_be_used_are_refused(invoke, folder, tmp_path, content, message):
@@ -148,7 +176,9 @@ def test_names_of_folders_cannot_steer_the_terminal(invoke, tmp_path):
     make_folder(tmp_path / "data", cells)
     (tmp_path / "data" / hostile / "grass" / "bad\x1b[1m.png").write_bytes(b"none")
     for options in ([], ["--set", "on_bad_image=skip"]):
-        result = invoke(tmp_path / "data", "--ratio", "2:1", "-o", tmp_path / "m.csv", *options)
+        result = invoke(
+            tmp_path / "data", "--layout", "class/context", "--ratio", "2:1", "-o", tmp_path / "m.csv", *options
+        )
         assert "\x1b" not in result.output
         assert "\x07" not in result.output
         assert r"bad\x1b[1m.png" in result.output

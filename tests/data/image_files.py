@@ -22,14 +22,28 @@ def encoded(image: Image.Image, kind: str = "PNG", **options: object) -> bytes:
     return stream.getvalue()
 
 
-def png_header(width: int, height: int) -> bytes:
-    """A sound PNG of a few bytes that claims to hold so many pixels."""
+def png(width: int, height: int, *chunks: tuple[bytes, bytes], pixels: bytes = bytes(64)) -> bytes:
+    """A sound PNG of a few bytes that claims to hold so many pixels, with further chunks before them."""
+    header = (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+    content = b"\x89PNG\r\n\x1a\n"
+    for kind, body in (header, *chunks, (b"IDAT", zlib.compress(pixels)), (b"IEND", b"")):
+        content += struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+    return content
 
-    def chunk(kind: bytes, body: bytes) -> bytes:
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
-    header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
-    return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(b"\0" * 64)) + chunk(b"IEND", b"")
+def image_bombs() -> dict[str, bytes]:
+    """Small files that claim, or unpack to, more than anybody should decode."""
+    packed, size = zlib.compress(bytes(1 << 26), 9), struct.pack("<HH", 65535, 65535)
+    gif = encoded(Image.new("P", (8, 8)), "GIF")
+    return {
+        "pixels": png(10**5, 10**5),
+        "text": png(8, 8, (b"zTXt", b"key\0\0" + packed)),
+        "international text": png(8, 8, (b"iTXt", b"key\0\1\0\0\0" + packed)),
+        "colour profile": png(8, 8, (b"iCCP", b"name\0\0" + packed)),
+        "screen of a GIF": gif[:6] + size + gif[10:],
+        "PPM": b"P6 40000 40000 255\n",
+        "BMP": b"BM" + struct.pack("<IHHIIiiHHIIiiII", 100, 0, 0, 54, 40, 2**30, 2**30, 1, 24, 0, 0, 0, 0, 0, 0),
+    }
 
 
 def make_folder(root: Path, cells: dict[str, int]) -> Path:

@@ -8,13 +8,13 @@ from tests.data.image_files import encoded, make_folder, noise
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    cells = {f"{name}/{context}": 20 for name in ("cat", "dog") for context in ("grass", "snow", "town")}
+    cells = {f"{name}/{context}": 20 for name in ("cat", "dog") for context in ("on grass", "on snow", "in town")}
     return ContextFolder(make_folder(tmp_path_factory.mktemp("data"), cells))
 
 
 @pytest.fixture(scope="module")
 def manifest(folder):
-    return make_split(folder)
+    return make_split(folder, ratio="5:1")
 
 
 @pytest.mark.parametrize("cache", [True, False])

@@ -1,6 +1,7 @@
 import gzip
 import hashlib
 import os
+import struct
 import sys
 from pathlib import Path
 
@@ -10,10 +11,12 @@ import pytest
 from pfdl.data import digits
 from pfdl.data.digits import bundled_digits, find_digits, read_mnist
 
-from .test_idx import idx_bytes
-
 BESIDE_THE_REPOSITORY = Path(__file__).parents[3] / "shared" / "data" / "mnist"
 OFFICIAL = Path(os.environ.get("PFDL_MNIST", BESIDE_THE_REPOSITORY))
+
+
+def idx_bytes(array):
+    return bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
 
 
 def array_of(name):
@@ -29,10 +32,10 @@ def tiny_mnist(tmp_path, monkeypatch):
     """The four files in miniature, and the table of checksums to go with them."""
     monkeypatch.delenv("PFDL_MNIST", raising=False)
     files = {}
-    for name, (ndim, _) in digits.MNIST_FILES.items():
+    for name in digits.MNIST_FILES:
         content = idx_bytes(np.ascontiguousarray(array_of(name)))
         (tmp_path / f"{name}.gz").write_bytes(gzip.compress(content))
-        files[name] = (ndim, hashlib.md5(content).hexdigest())
+        files[name] = hashlib.md5(content).hexdigest()
     monkeypatch.setattr(digits, "MNIST_FILES", files)
     return tmp_path
 
@@ -71,6 +74,22 @@ def test_swapped_files_are_noticed(tiny_mnist):
     train.write_bytes(contents[1])
     test.write_bytes(contents[0])
     with pytest.raises(ValueError, match=r"train-images-idx3-ubyte\.gz .* swapped"):
+        find_digits(tiny_mnist)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is not MNIST's file"),
+        (gzip.compress(b"another file", mtime=0), "is not MNIST's file"),
+        (gzip.compress(bytes(1000), mtime=0)[:-10], "cannot be unpacked"),
+        (gzip.compress(bytes(1000), mtime=0)[:-8] + b"\0" * 8, "cannot be unpacked"),
+        (b"\x1f\x8b\x08\0\0\0\0\0\0\0garbage", "cannot be unpacked"),
+    ],
+)
+def test_a_damaged_file_is_named_with_what_is_wrong(tiny_mnist, content, message):
+    (tiny_mnist / "train-labels-idx1-ubyte.gz").write_bytes(content)
+    with pytest.raises(ValueError, match=rf"train-labels-idx1-ubyte\.gz {message}"):
         find_digits(tiny_mnist)
 
 

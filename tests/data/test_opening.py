@@ -159,10 +159,10 @@ def test_the_word_shapes_and_a_source_are_opened():
 
 def test_what_was_understood_is_told_in_two_lines(tmp_path):
     make_folder(tmp_path, {f"class{number}\x1b[31m/{place}": 1 for number in range(10) for place in ("a", "b")})
-    source = open_images(tmp_path)
+    source = open_images(tmp_path, layout="class/context")
     first, second = describe_images(source).splitlines()
     assert first.startswith("Images: 20, of 10 classes (class0\\x1b[31m, ")
-    assert first.endswith("class7\\x1b[31m, …), in 2 contexts (a, b).")
+    assert first.endswith("class7\\x1b[31m, …), in 2 contexts (a, b); folders read as class/context/image.")
     assert second == "Sets: none of their own; a split will be made."
     manifest = make_split(source, ratio="natural", validation_fraction=0)
     assert describe_images(source, manifest).splitlines()[1] == "Sets: train 20."

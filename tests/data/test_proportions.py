@@ -97,22 +97,22 @@ def test_the_split_depends_on_contents_not_on_names_or_order(seed):
     samples = source_of(even(15)).samples
     numbers = random.Random(seed).sample(range(10**6), len(samples))
     renamed = [s._replace(path=f"{n}/{s.class_name}") for n, s in zip(numbers, samples, strict=True)]
-    first, second = make_split(Listed(samples), seed=seed), make_split(Listed(sorted(renamed)), seed=seed)
+    first, second = (make_split(Listed(one), ratio="5:1", seed=seed) for one in (samples, sorted(renamed)))
     assert {r.sha256: (r.side, r.sets) for r in first.rows} == {r.sha256: (r.side, r.sets) for r in second.rows}
     assert first.dominant == second.dominant
 
 
 def test_a_further_class_leaves_the_others_as_they_are():
     cells = even(20)
-    before = make_split(source_of(cells), seed=3)
-    after = make_split(source_of(cells | {("new", "context0"): 30, ("new", "context9"): 30}), seed=3)
+    before = make_split(source_of(cells), ratio="5:1", seed=3)
+    after = make_split(source_of(cells | {("new", "context0"): 30, ("new", "context9"): 30}), ratio="5:1", seed=3)
     kept = [row for row in after.rows if row.class_name != "new"]
     assert kept == list(before.rows)
 
 
 def test_another_seed_is_another_split_and_dominant_contexts_are_drawn_evenly():
     source = source_of(even(14, classes=2, contexts=2))
-    manifests = [make_split(source, seed=seed) for seed in range(200)]
+    manifests = [make_split(source, ratio="5:1", seed=seed) for seed in range(200)]
     assert len({tuple(row.side for row in manifest.rows) for manifest in manifests}) == 200
     drawn = Counter((m.dominant["class0"], m.dominant["class1"]) for m in manifests)
     assert len(drawn) == 4
@@ -131,10 +131,24 @@ def test_every_image_can_be_on_either_side():
 
 
 def test_test_sets_share_images_as_far_as_they_can():
-    manifest = make_split(source_of(even(60)), seed=0)
+    manifest = make_split(source_of(even(60)), ratio="5:1", seed=0)
     small, large = ({row.path for row in manifest.rows_of(name)} for name in ("test-5:1", "test-4:1"))
     minor_small = {path for path in small if path.split("/")[1] != manifest.dominant[path.split("/")[0]]}
     assert minor_small <= large
+
+
+def test_by_default_every_image_is_used_in_its_natural_proportion():
+    cells = {("cat", "snow"): 50, ("cat", "grass"): 10, ("dog", "grass"): 30}
+    manifest = make_split(source_of(cells))
+    assert len(manifest.rows) == sum(len(manifest.rows_of(name)) for name in manifest.set_names) == 90
+    assert counted(manifest, "train") == {("cat", "snow"): 27, ("cat", "grass"): 5, ("dog", "grass"): 16}
+    assert manifest.dominant == {"cat": "snow", "dog": "grass"}
+    assert manifest.notes == []
+
+
+def test_names_that_differ_only_by_case_are_told():
+    (note,) = make_split(source_of({("Cat", ""): 5, ("cat", ""): 5, ("dog", ""): 5})).notes
+    assert note == "The classes 'Cat', 'cat' differ only by case; rename them if they are the same."
 
 
 def test_without_contexts_there_is_a_plain_split():
@@ -147,7 +161,7 @@ def test_without_contexts_there_is_a_plain_split():
 
 
 def test_a_class_with_one_context_only_takes_part_with_it():
-    manifest = make_split(source_of(even(20) | {("lone", "context0"): 50}), validation_fraction=0)
+    manifest = make_split(source_of(even(20) | {("lone", "context0"): 50}), ratio="5:1", validation_fraction=0)
     assert counted(manifest, "train")["lone", "context0"] == 30
     assert counted(manifest, "test-1:5")["lone", "context0"] == 20
 
@@ -197,7 +211,7 @@ def test_no_group_is_on_both_sides(seed):
     source = source_of(even(20))
     chance = random.Random(seed)
     groups = {sample.path: f"g{chance.randrange(60)}" for sample in source.samples if chance.random() < 0.9}
-    manifest = make_split(source, seed=seed, groups=groups)
+    manifest = make_split(source, ratio="5:1", seed=seed, groups=groups)
     sides = {"train": set(), "test": set()}
     for row in manifest.rows:
         sides[row.side].add(groups.get(row.path))
@@ -222,18 +236,19 @@ def next_seed_where_minor(class_name, context, cells):
 
 
 def test_a_test_set_that_cannot_be_drawn_is_left_out_and_told():
-    manifest = make_split(source_of(even(10)), validation_fraction=0)
+    manifest = make_split(source_of(even(10)), ratio="5:1", validation_fraction=0)
     assert "test-1:5" not in manifest.set_names
     assert "test-4:1" in manifest.set_names
     notes = manifest.parameters["notes"]
-    assert len(notes) == 2
-    assert notes[0].startswith("There is no test set at 1:5: class 'class0' has 4 image(s) in context")
+    assert len(notes) == 3
+    assert notes[0].startswith("24 of the 72 images on the training side are used, to reach 5:1")
+    assert notes[1].startswith("There is no test set at 1:5: class 'class0' has 4 image(s) in context")
 
 
 def test_a_class_too_small_for_validation_is_told():
-    manifest = make_split(source_of(even(60) | {("small", "context0"): 14}), seed=0)
+    manifest = make_split(source_of(even(60) | {("small", "context0"): 14}), ratio="5:1", seed=0)
     assert counted(manifest, "validation").keys().isdisjoint({("small", "context0")})
-    assert manifest.parameters["notes"] == [
+    assert manifest.parameters["notes"][1:] == [
         "The validation set has no images of 'small': one round is all they suffice for, and it is trained on."
     ]
 

@@ -30,7 +30,7 @@ def unpack(name, target):
 
 @pytest.mark.parametrize(("name", "classes", "contexts"), [("pacs", 7, 4), ("petscapes", 8, 10)])
 def test_published_folders_are_taken_as_they_are(tmp_path, name, classes, contexts):
-    folder = ContextFolder(unpack(name, tmp_path))
+    folder = ContextFolder(unpack(name, tmp_path), layout=None if name == "pacs" else "class/context")
     manifest = make_split(folder)
     assert (len(manifest.classes), len(manifest.contexts)) == (classes, contexts)
     assert folder.bad_images == ()
@@ -43,7 +43,7 @@ def test_published_folders_are_taken_as_they_are(tmp_path, name, classes, contex
 def test_backgrounds_of_petscapes_stay_on_one_side(tmp_path):
     root = unpack("petscapes", tmp_path)
     groups = read_groups(f"{root / 'meta.csv'}:background")
-    manifest = make_split(ContextFolder(root), ratio="1:1", groups=groups)
+    manifest = make_split(ContextFolder(root, layout="class/context"), ratio="1:1", groups=groups)
     with (root / "meta.csv").open(newline="") as stream:
         background = {line["path"]: line["background"] for line in csv.DictReader(stream)}
     sides = {"train": set(), "test": set()}

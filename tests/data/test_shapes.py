@@ -125,7 +125,7 @@ def test_patterns_lie_between_0_and_1_and_vary(name):
 
 
 def test_it_is_split_and_loaded_like_a_folder(source):
-    manifest = make_split(source, seed=3)
+    manifest = make_split(source, ratio="5:1", seed=3)
     dataset = ContextImages(source, manifest, "test-1:5")
     row = manifest.rows_of("test-1:5")[0]
     index = [sample.path for sample in source.samples].index(row.path)
@@ -160,7 +160,7 @@ def test_wrong_arguments(arguments, message):
 
 def test_plain_training_loses_ten_points_between_the_ratios(monkeypatch):
     """The promise of the data set, measured by the functions of the benchmark on one small split."""
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "lab" / "pages")
     import shapes_gap
 
     monkeypatch.setattr(shapes_gap, "TEST_RATIOS", ("5:1", "1:5"))

@@ -6,7 +6,7 @@ import torch
 
 from pfdl.data import ContextFolder
 from pfdl.data.images import hash_bytes
-from pfdl.data.layout import check_relative, path_inside
+from pfdl.data.paths import check_relative, path_inside
 from pfdl.data.sources import BadImagesError
 from tests.data.image_files import encoded, make_folder, noise
 
@@ -250,7 +250,7 @@ def test_wrong_arguments(tmp_path):
 
 
 def test_progress_is_told_by_batches_of_files(tmp_path, monkeypatch):
-    monkeypatch.setattr("pfdl.data.sources._PER_TASK", 2)
+    monkeypatch.setattr("pfdl.data.sources._FILES_PER_TASK", 2)
     make_folder(tmp_path, {"cat": 2, "dog": 1})
     calls = []
     _ = ContextFolder(tmp_path, on_progress=lambda done, total: calls.append((done, total))).samples

@@ -121,6 +121,6 @@ def test_what_is_no_table_is_refused(photos):
         _ = open_images(photos / "meta.csv").samples
     with pytest.raises(FileNotFoundError, match="there is no file"):
         MetadataTable(photos / "none.csv")
-    with pytest.raises(ValueError, match=r"columns are named, but .* is no table"):
+    with pytest.raises(ValueError, match=r"columns or an image root are named, but .* is no table"):
         open_images(photos, label_column="y")
     assert not Columns().are_given

@@ -3,7 +3,6 @@
 import os
 import sys
 from datetime import timedelta
-from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -86,7 +85,7 @@ OPTIONS = {
     "fused": {},
     "fused, centred": {"center": "batch", "sharing": "strict"},
     "plain": {"kernel": "plain", "center": "batch"},
-    "pairwise": {"form": "pairwise", "center": "batch", "fit_steps": 2},
+    "several fits": {"sharing": "indexed", "center": "batch", "fit_steps": 2},
     "standardised": {"standardize": True},
 }
 
@@ -133,19 +132,12 @@ def errors_are_shared(rank):
     with_nan, huge = x.clone(), x * 1e80
     with_nan[1, 2] = torch.nan
     turns_nan = {"weight": lambda fits: float("nan") if first and fits else 1.0}
-    narrow = {"hidden": 3} if first else {}
-    slow = {"optimizer": partial(torch.optim.SGD, lr=0.1 if first else 0.2)}
-    other = {"optimizer": partial(torch.optim.SGD, lr=0.1)} if first else {}
     return {
         "nan": asked(penalty({}), with_nan if first else x),
         "huge": asked(penalty({}), huge if first else x),
         "shape": asked(penalty({}), x[:, :3] if first else x),
         "no tensor": asked(penalty({}), [1.0] if first else x),
         "schedule": asked(penalty(turns_nan), x),
-        "hidden": asked(penalty(narrow), x),
-        "dtype": asked(penalty({}).float() if first else penalty({}), x),
-        "optimiser": asked(penalty(other), x),
-        "learning rate": asked(penalty(slow), x),
         "nobody has a batch": asked(penalty({}), x[:0]),
         "still works": asked(penalty({}), x),
     }
@@ -164,7 +156,7 @@ def controls(rank, world):
 
 
 def control_errors(rank):
-    """What a control says if the first process calls it otherwise than the others."""
+    """What a control says if the first process calls it with something that is no tensor, or all without a sample."""
     x, first = random_features(rank), rank == 0
 
     def said(control, features):
@@ -175,21 +167,9 @@ def control_errors(rank):
         return "nothing"
 
     return {
-        "dtype": said(Level(), x.float() if first else x),
-        "width": said(Level(), x[:, :3] if first else x),
-        "weight": said(Level(weight=3.0 if first else 1.0), x),
         "no tensor": said(Level(), [1.0] if first else x),
         "empty": said(Level(), x[:0]),
     }
-
-
-def gradient_parts(rank, world):
-    sizes, x = next(iter(everything()))
-    features = torch.cat([x, x[:, :2] ** 2], dim=1)
-    only_first = [len(x), *[0] * (world - 1)]
-    for mine in (torch.split(features, sizes)[rank], torch.split(features, only_first)[rank]):
-        parts = penalty({}).gradient_parts(mine)
-        yield parts.whole, parts.level, parts.covariance
 
 
 def main():
@@ -201,7 +181,6 @@ def main():
     results["errors"] = errors_are_shared(rank)
     results["controls"] = controls(rank, world)
     results["control errors"] = control_errors(rank)
-    results["gradient parts"] = list(gradient_parts(rank, world))
     quiet = penalty({"synchronize": False}, seed=0)
     results["not synchronised"] = quiet.fit_step(torch.full((2, P), float(rank), dtype=torch.float64))
     results["eval"] = penalty({}).eval()(torch.full((2 + rank, P), rank + 1.0, dtype=torch.float64))

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 
-def naive_decomposition(g, u, context=None):
+def naive_decomposition(g, u):
     """Ũ of a FeatureDecomposition's own weights, one feature at a time, by really leaving the coordinate out."""
     columns = []
     for j in range(u.shape[1]):
@@ -13,8 +13,6 @@ def naive_decomposition(g, u, context=None):
         else:
             visible, bias = torch.cat([u[:, :j], torch.zeros_like(u[:, :1]), u[:, j + 1 :]], dim=1), g.first_bias[j]
         hidden = visible @ g.first_weight.T + bias
-        if context is not None:
-            hidden = hidden + context @ g.conditioning_weight.T
         for layer in g.layers:
             hidden = layer(g.activation(hidden))
         columns.append(hidden[:, 0])
@@ -26,7 +24,7 @@ def naive_decomposition_loss(u, correlated):
     return sum((u[i, j] - correlated[i, j]) ** 2 for i in range(n) for j in range(p)) / (n * p)
 
 
-def naive_decorrelation_loss(u, correlated, form, center):
+def naive_decorrelation_loss(u, correlated, center):
     n, p = u.shape
     if center == "batch":
         u = torch.stack([u[:, k] - sum(u[:, k]) / n for k in range(p)], dim=1)
@@ -34,7 +32,7 @@ def naive_decorrelation_loss(u, correlated, form, center):
     total = u.new_zeros(())
     for j in range(p):
         cross = [sum(correlated[i, j] * u[i, k] for i in range(n)) / n for k in range(p) if k != j]
-        total = total + ((sum(cross) / (p - 1)) ** 2 if form == "paper" else sum(c**2 for c in cross))
+        total = total + (sum(cross) / (p - 1)) ** 2
     return total / p
 
 
@@ -76,7 +74,7 @@ class Algorithm1:
             for weight, gradient in zip(self.g_weights, gradients, strict=True):
                 weight -= self.lr_g * gradient
         u = self.model(x)
-        loss_decorr = naive_decorrelation_loss(u, self.g(u), "paper", "none")
+        loss_decorr = naive_decorrelation_loss(u, self.g(u), "none")
         loss = nn.functional.cross_entropy(self.head(u), y) + loss_decorr
         parameters = [*self.model.parameters(), *self.head.parameters()]
         gradients = torch.autograd.grad(loss, parameters)

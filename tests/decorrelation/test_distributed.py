@@ -30,8 +30,7 @@ def test_ddp_equals_one_process_on_the_union(processes, name):
         torch.testing.assert_close(found["losses"], wanted["losses"], rtol=1e-7, atol=1e-12)
         torch.testing.assert_close(found["gradients"], wanted["gradients"], rtol=1e-7, atol=1e-12)
         torch.testing.assert_close(found["r2"], wanted["r2"], rtol=1e-7, atol=1e-9)
-        if OPTIONS[name].get("form") != "pairwise":
-            torch.testing.assert_close(found["parts"], wanted["parts"], rtol=1e-7, atol=1e-12)
+        torch.testing.assert_close(found["parts"], wanted["parts"], rtol=1e-7, atol=1e-12)
         for part in ("model", "g"):
             for key, value in wanted[part].items():
                 if isinstance(value, torch.Tensor):
@@ -60,7 +59,6 @@ PROBLEMS = {
     "no tensor": "features is a list",
     "schedule": "weight is nan",
 }
-DIFFERENCES = ("hidden", "dtype", "optimiser", "learning rate")
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
@@ -71,27 +69,12 @@ def test_what_one_process_cannot_use_stops_all_and_updates_none(processes, probl
     assert all(untouched)
 
 
-@pytest.mark.parametrize("difference", DIFFERENCES)
-def test_processes_that_differ_stop_together(processes, difference):
-    messages, untouched = zip(*(rank["errors"][difference] for rank in processes), strict=True)
-    assert all("the processes do not train alike" in message for message in messages)
-    assert all(untouched)
-
-
 def test_controls_stop_together_too(processes):
-    for rank in processes:
-        found = rank["control errors"]
-        assert (
-            "the processes do not train alike: process 0 has Level(weight=1.0) on features of torch" in found["dtype"]
-        )
-        assert "Level(weight=1.0)" in found["weight"]
-        assert "Level(weight=3.0)" in found["weight"]
-        assert "columns" in found["width"]
-        assert found["empty"] == "all processes together have a batch of 0; give at least 2 samples."
     messages = [rank["control errors"]["no tensor"] for rank in processes]
     assert messages[0] == "features is a list; give a torch.Tensor of shape (batch, features)."
-    assert all(f"process 0 cannot use its batch, and no other goes on without it: {messages[0]}" in message
-               for message in messages[1:])  # fmt: skip
+    assert all("process 0 cannot use its batch" in message for message in messages[1:])
+    for rank in processes:
+        assert rank["control errors"]["empty"] == "all processes together have a batch of 0; give at least 2 samples."
 
 
 def test_a_batch_that_is_empty_everywhere_is_refused(processes):
@@ -102,7 +85,7 @@ def test_a_batch_that_is_empty_everywhere_is_refused(processes):
         assert rank["errors"]["still works"] == ("nothing", False)
 
 
-def test_controls_and_gradient_parts_are_those_of_the_union(processes):
+def test_controls_are_those_of_the_union(processes):
     sizes, x = next(iter(everything()))
     x.requires_grad_()
     for kind in (Level, MeanDecorrelation):
@@ -110,12 +93,6 @@ def test_controls_and_gradient_parts_are_those_of_the_union(processes):
         (gradient,) = torch.autograd.grad(value, x)
         for rank, part in zip(processes, torch.split(gradient, sizes), strict=True):
             torch.testing.assert_close(rank["controls"][kind.__name__], (value.detach(), part))
-    features = torch.cat([x, x[:, :2] ** 2], dim=1).detach()
-    wanted = penalty({}).gradient_parts(features)
-    for name, gradient in enumerate((wanted.whole, wanted.level, wanted.covariance)):
-        for number, these in enumerate((sizes, [len(x), *[0] * (len(processes) - 1)])):
-            for rank, part in zip(processes, torch.split(gradient, these), strict=True):
-                torch.testing.assert_close(rank["gradient parts"][number][name], part)
 
 
 def test_without_synchronising_and_in_eval_mode_each_process_is_by_itself(processes):
@@ -131,5 +108,5 @@ def test_the_batch_of_one_process_is_left_as_it_is():
     batch = Batch(3)
     assert (batch.processes, batch.total) == (1, 3)
     value = torch.ones(2)
-    assert batch.sum(value) is value
-    assert batch.sum_all([value])[0] is value
+    assert batch.average([value])[0] is value
+    assert torch.equal(batch.mean(torch.ones(3, 2)), value)

@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 
 from pfdl.decorrelation.functional import (
     CENTERINGS,
-    FORMS,
     decomposition_loss,
     decorrelation_loss,
     decorrelation_parts,
@@ -28,49 +27,35 @@ def test_paper_form_by_hand():
     torch.testing.assert_close(decorrelation_loss(U, CORRELATED), torch.tensor(expected))
 
 
-def test_pairwise_form_by_hand():
-    """C is (· 1.5 1 / 0 · 1.5 / 1 2 ·): the squares off the diagonal sum to 10.5, over 3 features."""
-    torch.testing.assert_close(decorrelation_loss(U, CORRELATED, form="pairwise"), torch.tensor(3.5))
-
-
 def test_batch_centring_by_hand():
     """Centred U is ±(0.5 0.5 −2), so C_jk = (Ũ_1j − Ũ_2j)/2 · (0.5 0.5 −2)_k with differences 0 −1 2."""
-    # paper: sums over the others −1.5·0, −1.5·(−0.5), 1·1, each over 2
+    # sums over the others −1.5·0, −1.5·(−0.5), 1·1, each over 2
     torch.testing.assert_close(
         decorrelation_loss(U, CORRELATED, center="batch"), torch.tensor((0 + 0.375**2 + 0.5**2) / 3)
     )
-    # pairwise: 0 + 0.25·(0.25 + 4) + 1·(0.25 + 0.25)
-    torch.testing.assert_close(
-        decorrelation_loss(U, CORRELATED, form="pairwise", center="batch"), torch.tensor((1.0625 + 0.5) / 3)
-    )
 
 
-def test_paper_form_cancels_where_the_pairwise_form_does_not():
+def test_correlations_of_opposite_sign_cancel():
     u = torch.tensor([[0.0, 1.0, -1.0], [0.0, 1.0, -1.0]])
     correlated = torch.tensor([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
     assert decorrelation_loss(u, correlated) == 0
-    torch.testing.assert_close(decorrelation_loss(u, correlated, form="pairwise"), torch.tensor(2 / 3))
 
 
 @settings(max_examples=40)
 @given(
     n=st.integers(2, 7),
     p=st.integers(2, 7),
-    form=st.sampled_from(FORMS),
     center=st.sampled_from(CENTERINGS),
     seed=st.integers(0, 10**6),
 )
-def test_agrees_with_the_loops_of_the_equation(n, p, form, center, seed):
+def test_agrees_with_the_loops_of_the_equation(n, p, center, seed):
     generator = torch.Generator().manual_seed(seed)
     u, correlated = torch.randn(2, n, p, dtype=torch.float64, generator=generator) + 0.5
     u.requires_grad_()
     correlated.requires_grad_()
     for fast, slow in [
         (decomposition_loss(u, correlated), naive_decomposition_loss(u, correlated)),
-        (
-            decorrelation_loss(u, correlated, form=form, center=center),
-            naive_decorrelation_loss(u, correlated, form, center),
-        ),
+        (decorrelation_loss(u, correlated, center=center), naive_decorrelation_loss(u, correlated, center)),
     ]:
         torch.testing.assert_close(fast, slow, rtol=1e-9, atol=1e-11)
         for a, b in zip(
@@ -80,11 +65,10 @@ def test_agrees_with_the_loops_of_the_equation(n, p, form, center, seed):
 
 
 @pytest.mark.parametrize("shape", [(3, 6), (6, 3)])
-@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("center", CENTERINGS)
-def test_gradcheck(shape, form, center):
+def test_gradcheck(shape, center):
     u, correlated = (torch.randn(shape, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    assert torch.autograd.gradcheck(lambda a, b: decorrelation_loss(a, b, form=form, center=center), (u, correlated))
+    assert torch.autograd.gradcheck(lambda a, b: decorrelation_loss(a, b, center=center), (u, correlated))
 
 
 @settings(max_examples=20)
@@ -132,8 +116,6 @@ def test_standardising_has_the_right_gradient():
 def test_bad_input_is_named():
     with pytest.raises(ValueError, match=r"\(2, 3\) but correlated has \(2, 2\)"):
         decomposition_loss(U, CORRELATED[:, :2])
-    with pytest.raises(ValueError, match="form is 'sum'; choose one of 'pairwise', 'paper'"):
-        decorrelation_loss(U, CORRELATED, form="sum")
     with pytest.raises(ValueError, match="center is 'mean'"):
         decorrelation_loss(U, CORRELATED, center="mean")
     with pytest.raises(ValueError, match="batch of 1"):

@@ -156,7 +156,6 @@ def test_finiteness_need_not_be_checked():
         ({"weight": -1.0}, ValueError, "weight is -1.0"),
         ({"weight": float("nan")}, ValueError, "weight is nan"),
         ({"weight": "big"}, TypeError, "weight is 'big'"),
-        ({"form": "x"}, ValueError, "form is 'x'"),
         ({"center": "x"}, ValueError, "center is 'x'"),
         ({"sharing": "x"}, ValueError, "sharing is 'x'"),
         ({"fit_steps": 0}, ValueError, "fit_steps is 0"),

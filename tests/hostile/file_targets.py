@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 import os
 import shutil
-import struct
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -21,8 +21,10 @@ from safetensors.torch import load, save
 from pfdl._internal.runs import CONFIG, Run, claim, read_run
 from pfdl._internal.state import load_state
 from pfdl.cli.images import open_source
-from pfdl.data.idx import read_idx
+from pfdl.data import open_images
+from pfdl.data.digits import _read_file
 from pfdl.data.images import BadImageError, decoded, hash_bytes, to_tensor
+from pfdl.data.layout import find_files
 from pfdl.data.manifest import COLUMNS, FORMAT, read_groups, read_manifest
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.checkpoint import WEIGHTS, check_weights, load_model, read_model_config
@@ -31,31 +33,20 @@ from pfdl.vision.evaluation import read_evaluations
 from pfdl.vision.resume import STATE, read_state
 from pfdl_lab.grid import _path, stored_rows
 from pfdl_lab.report.reading import METRICS, RESULTS, find_runs, read_metrics, read_results
+from tests.data.image_files import image_bombs
 from tests.hostile.registry import answered, check_sentence, target
 from tests.hostile.state_targets import made_run
 from tests.hostile.tampering import records, tampered, values, words
 
 EVALUATION = "evaluations/test.json"
 
-headers = st.builds(
-    lambda dimensions, sizes: bytes([0, 0, 8, dimensions]) + b"".join(struct.pack(">I", size) for size in sizes),
-    st.integers(0, 4),
-    st.lists(st.sampled_from([0, 1, 2, 3, 255, 2**32 - 1]), max_size=4),
-)
 
-
-@target(
-    lambda: (st.builds(bytes.__add__, headers, st.binary(max_size=20)) | st.binary(max_size=40), st.booleans()),
-    lambda: [
-        (bytes([0, 0, 8, 3]) + struct.pack(">3I", 0, 2**32 - 1, 2**32 - 1), False),
-        (gzip.compress(b"")[:-9], True),
-    ],
-)
-def idx_files(folder: Path, content: bytes, compress: bool) -> None:
-    packed = gzip.compress(content)[: -1 if content[-1:] == b"\0" else None] if compress else content
-    (folder / "idx").write_bytes(packed)
-    array = answered(read_idx, folder / "idx", 3)
-    assert array is None or array.ndim == 3
+@target(lambda: (st.binary(max_size=40), st.integers(0, 30)), lambda: [(b"", 9), (b"content", 1)])
+def files_of_mnist(folder: Path, content: bytes, cut: int) -> None:
+    packed = gzip.compress(content)
+    (folder / "labels.gz").write_bytes(packed[: len(packed) - cut])
+    found = answered(_read_file, folder / "labels.gz", hashlib.md5(content).hexdigest())
+    assert found == content if cut == 0 else found in (None, content)
 
 
 def as_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> bytes:
@@ -74,7 +65,7 @@ SOUND = {"format": FORMAT, "dominant": {}, "notes": []}
             format=st.just(FORMAT),
             dominant=st.dictionaries(words, words, max_size=2),
             notes=st.lists(words, max_size=2),
-            source=records(per_cell=st.integers(0, 5), temptation=st.floats(), seed=st.integers()),
+            source=records(per_cell=st.integers(0, 5), strength=st.floats(), layout=words, seed=st.integers()),
         )
         | values,
     ),
@@ -84,7 +75,7 @@ SOUND = {"format": FORMAT, "dominant": {}, "notes": []}
         (HEADING, {"format": FORMAT, "dominant": {}}),
         (HEADING, {**SOUND, "notes": 3}),
         (HEADING, {**SOUND, "source": []}),
-        (HEADING, {**SOUND, "source": {"temptation": "x"}}),
+        (HEADING, {**SOUND, "source": {"strength": "x"}}),
         (HEADING, {**SOUND, "source": {"per_cell": 2.5}}),
     ],
 )
@@ -99,7 +90,7 @@ def manifests(folder: Path, table: bytes, parameters: Any) -> None:
         assert all(isinstance(note, str) for note in manifest.notes)
         assert set(manifest.dominant) is not None
         assert all(isinstance(name, str) for name in manifest.set_names)
-        answered(open_source, "contexts", DataOptions(), manifest)
+        answered(open_source, "shapes", DataOptions(), manifest)
 
 
 @target(
@@ -113,6 +104,61 @@ def tables_of_groups(folder: Path, content: bytes) -> None:
     (folder / "groups.csv").write_bytes(content)
     groups = answered(read_groups, f"{folder / 'groups.csv'}:group")
     assert groups is None or all(isinstance(text, str) for pair in groups.items() for text in pair)
+
+
+cells = (
+    st.sampled_from(["", "a.png", "b/c.png", "../a.png", "/a.png", "-1", "1", "train", "e\u0301", "\xe9", "a\0b"])
+    | words
+)
+
+
+@target(
+    lambda: (
+        st.sampled_from([",", ";", "\t", "|", " "]),
+        st.lists(st.lists(cells, max_size=4), max_size=5),
+        st.sampled_from(["m.csv", "m.tsv", "m.txt", "m.parquet", "list_attr_celeba.csv", "list_attr_celeba.txt"]),
+        st.binary(max_size=30),
+    ),
+    lambda: [
+        (",", [["a.png", "-1"], ["b/c.png", "1"]], "list_attr_celeba.csv", b"image_id,partition\na.png,0"),
+        (" ", [["a.png", "-1"], ["b/c.png", "1"]], "list_attr_celeba.txt", b"a.png 0\nb/c.png 2"),
+    ],
+)
+def tables_of_images(folder: Path, separator: str, rows: Sequence[Sequence[str]], name: str, partition: bytes) -> None:
+    lines = [separator.join(row) for row in [("path", "label", "context", "split"), *rows]]
+    content = "\n".join(lines).encode("utf-8", "surrogatepass")
+    (folder / name).write_bytes(b"2\n" * name.endswith(".txt") + content)
+    if "celeba" in name:
+        (folder / name.replace("attr_celeba", "eval_partition")).write_bytes(partition)
+    listed = answered(open_images(folder / name).list_files)
+    if listed is not None:
+        assert not any(".." in file.path.split("/") or file.path.startswith("/") for file in listed[0])
+        assert len({file.class_name for file in listed[0]}) > 1
+
+
+@target(
+    lambda: (
+        st.lists(
+            st.lists(
+                st.sampled_from(["a", "A", "train", "test", "on grass", "photo", "sketch", "e\u0301", "\xe9", "x(a)"]),
+                min_size=1,
+                max_size=4,
+            ),
+            max_size=12,
+        ),
+        st.sampled_from([None, "class/context", "context/class", "a/b"]),
+    ),
+)
+def folders_of_any_nesting(folder: Path, paths: Sequence[Sequence[str]], layout: str | None) -> None:
+    for number, parts in enumerate(paths):
+        place = folder.joinpath(*parts)
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f"{number}.png").touch()
+    listed = answered(find_files, folder, None, layout)
+    if listed is not None:
+        found, bad, _ = listed
+        assert len(found) + len(bad) == len(paths)
+        assert len({file.class_name for file in found}) > 1
 
 
 @target(
@@ -176,7 +222,7 @@ def special_files(folder: Path, name: str, kind: str) -> None:
     answered(check_weights, folder / WEIGHTS)
     answered(read_manifest, folder / "m.csv")
     answered(read_groups, f"{folder / 'm.csv'}:a")
-    answered(read_idx, folder / name, 1)
+    answered(_read_file, folder / name, "")
     answered(load_state, folder / name)
     read_results(run, ("method",), ("value",), (), problems)
     read_metrics(run, problems)
@@ -333,6 +379,7 @@ def pictures_of_all_kinds() -> list[bytes]:
         st.lists(st.tuples(st.integers(0, 2000), st.binary(max_size=4)), max_size=4),
         st.integers(0, 60),
     ),
+    lambda: [(content, [], 0) for content in image_bombs().values()],
     share=2.0,
 )
 def pictures(folder: Path, original: bytes, changes: Sequence[tuple[int, bytes]], cut: int) -> None:

@@ -39,10 +39,10 @@ from pfdl.vision import resume as run_keeper
 from pfdl.vision import training
 from pfdl.vision.resume import STATE
 from pfdl_lab.colored_mnist import run as colored_mnist
-from pfdl_lab.contexts import run as contexts
+from pfdl_lab.images import data as image_data
+from pfdl_lab.images import networks
+from pfdl_lab.images import run as images
 from pfdl_lab.mmads import run as mmads
-from pfdl_lab.study import data as study_data
-from pfdl_lab.study import run as experiment
 from tests.vision.tiny_images import TinySource
 
 COMMAND_LINE = typer.main.get_command(cli.app)  # made once: that takes as long as a training
@@ -58,7 +58,7 @@ TRAINING = (
 def pictures(root: Path) -> Path:
     generator = torch.Generator().manual_seed(0)
     for label, name in enumerate(("cat", "dog")):
-        for context in ("indoors", "outdoors"):
+        for context in ("in the house", "in the garden"):
             (root / name / context).mkdir(parents=True, exist_ok=True)
             for number in range(12):
                 pixels = torch.randint(0, 100, (8, 8, 3), generator=generator) + 120 * label
@@ -92,19 +92,16 @@ def reproduce_colored_mnist(output: Path, data: Path) -> None:
     colored_mnist.run(scale, output, folder=None)
 
 
-def reproduce_contexts(output: Path, data: Path) -> None:
-    contexts.Images.open = lambda self, *_: TinySource()
-    contexts.ROWS = contexts.ROWS | {"pfdl": replace(contexts.ROWS["pfdl"], backbone="mlp")}
-    scale = contexts.ContextsConfig(
-        rows=("pfdl",), image_size=8, epochs=2, decay_every=1, batch_size=32, seeds=1, small_stem=False
-    )
-    contexts.run(scale, contexts.Images(), output)
+def reproduce_nico(output: Path, data: Path) -> None:
+    image_data.ImageData.open = lambda self, *_: TinySource()
+    config = images.ImagesConfig(rows=("pfdl",), backbone="mlp", image_size=8, epochs=2, batch_size=16, seeds=2)
+    images.run(config, [image_data.ImageData("shapes")], output)
 
 
 def study(output: Path, data: Path) -> None:
-    study_data.COLORED_DIGITS, study_data.HIDDEN = 40, 4
-    scale = experiment.StudyConfig(rows=("erm", "pfdl"), seeds=2, epochs=1)
-    experiment.run(scale, [study_data.StudyData("colored-mnist")], output)
+    image_data.COLORED_DIGITS, networks.HIDDEN_WIDTH = 40, 4
+    config = images.ImagesConfig(rows=("erm", "pfdl"), seeds=2, epochs=1)
+    images.run(config, [image_data.ImageData("colored-mnist")], output)
 
 
 COMMANDS: dict[str, Callable[[Path, Path], None]] = {
@@ -112,7 +109,7 @@ COMMANDS: dict[str, Callable[[Path, Path], None]] = {
     "split": split,
     "mmads": reproduce_mmads,
     "colored-mnist": reproduce_colored_mnist,
-    "contexts": reproduce_contexts,
+    "nico": reproduce_nico,
     "study": study,
 }
 

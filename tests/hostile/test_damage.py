@@ -6,7 +6,6 @@ import os
 import shutil
 from dataclasses import replace
 
-import pandas as pd
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -20,10 +19,9 @@ from pfdl.data.mmads import SETTINGS
 from pfdl.vision.checkpoint import WEIGHTS
 from pfdl.vision.resume import METRICS, STATE
 from pfdl.vision.training import TrainingConfig, train
-from pfdl_lab.contexts import run as contexts
 from pfdl_lab.mmads import run as mmads
 from tests.hostile.killing_driver import TRAINING, content, pictures
-from tests.vision.tiny_images import TinySource, tiny_data
+from tests.vision.tiny_images import tiny_data
 
 PLAN = TrainingConfig(backbone="mlp", objective="erm", image_size=8, epochs=2, batch_size=16)
 TABLE = mmads.MMADSConfig(cells=((100, 10, 1.7),), settings=SETTINGS[:1], seeds=3, test_sets=1, num_test=50)
@@ -162,16 +160,6 @@ def test_a_whole_state_of_something_else_is_a_sentence(tmp_path):
         save_state(folder / STATE, {**stopped, **part})
         with pytest.raises(ValueError, match="is not a state of this training"):
             train(PLAN, *tiny_data(), folder, device="cpu")
-
-
-def test_a_lost_cell_of_a_finished_training_costs_no_training(tmp_path, monkeypatch):
-    monkeypatch.setattr(contexts.Images, "open", lambda self, *_: TinySource())
-    monkeypatch.setattr(contexts, "ROWS", contexts.ROWS | {"resnet": replace(contexts.ROWS["resnet"], backbone="mlp")})
-    scale = contexts.ContextsConfig(rows=("resnet",), image_size=8, epochs=1, batch_size=16, seeds=2, small_stem=False)
-    first = contexts.run(scale, contexts.Images(), tmp_path)
-    monkeypatch.setattr("pfdl.vision.training.Loop", None)  # nobody may even ask for one
-    next((tmp_path / "cells").iterdir()).write_text("{")
-    pd.testing.assert_frame_equal(contexts.run(scale, contexts.Images(), tmp_path), first)
 
 
 def test_a_full_disk_in_mid_training_is_a_sentence_and_the_run_resumes_later(tmp_path, monkeypatch):

@@ -3,9 +3,9 @@
 import ast
 import ctypes
 import gzip
+import hashlib
 import json
 import os
-import struct
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ import torch
 from hypothesis import strategies as st
 
 import pfdl
-from pfdl.data.idx import read_idx
+from pfdl.data.digits import _read_file
 from tests.hostile import many
 from tests.hostile.targets import TARGETS, Target
 from tests.processes import Forked
@@ -68,10 +68,11 @@ def test_a_case_is_shown_in_short():
 
 
 def test_a_small_file_that_unpacks_to_a_huge_one_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("pfdl.data.idx.MAX_BYTES", 1000)
-    (tmp_path / "bomb").write_bytes(gzip.compress(bytes([0, 0, 8, 1]) + struct.pack(">I", 2000) + bytes(2000)))
-    with pytest.raises(ValueError, match="unpacks to more than 1000 bytes"):
-        read_idx(tmp_path / "bomb", 1)
+    monkeypatch.setattr("pfdl.data.digits.MAX_BYTES", 1000)
+    (tmp_path / "bomb.gz").write_bytes(gzip.compress(bytes(2000)))
+    unpacked = hashlib.md5(bytes(1001)).hexdigest()  # no further than that
+    with pytest.raises(ValueError, match=f"is not MNIST's file of that name .md5 {unpacked}"):
+        _read_file(tmp_path / "bomb.gz", hashlib.md5(bytes(2000)).hexdigest())
 
 
 def test_nothing_in_the_library_can_execute_what_it_reads():

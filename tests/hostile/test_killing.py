@@ -13,7 +13,7 @@ PRODUCTS = {
     "split": {"manifest.csv", "manifest.json"},
     "mmads": {"results.csv", "config.json"},
     "colored-mnist": {"results.csv", "config.json"},
-    "contexts": {"results.csv", "config.json", "splits/seed-0.csv"},
+    "nico": {"results.csv", "config.json"},
     "study": {"results.csv", "config.json"},
 }
 

@@ -26,9 +26,16 @@ def test_what_is_shown_is_printable_and_lines_stay_lines(text):
     assert lines.replace("\n", "").isprintable()
 
 
-@given(st.text(max_size=6))
-def test_no_cell_is_a_formula(text):
+@given(st.text(st.sampled_from("a=+-@;|,\t\n\r\" '"), max_size=8))
+def test_no_cell_is_a_formula_whatever_separates_cells(text):
     cell = spreadsheet_cell(text)
-    assert not cell.startswith(("=", "+", "-", "@", "\t"))
+    for separator in ";\t|\n":
+        for part in cell.split(separator):
+            assert not part.lstrip(' "').startswith(("=", "+", "-", "@"))
     assert "\r" not in cell
-    assert cell in (text.replace("\r", " "), "'" + text.replace("\r", " "))
+    assert cell.replace("'", "") == text.replace("\r", " ").replace("'", "")
+
+
+def test_the_guard_also_stands_behind_a_separator():
+    assert spreadsheet_cell("a;=1+1") == "a;'=1+1"
+    assert spreadsheet_cell("a-b; c, -2") == "a-b; c, -2"

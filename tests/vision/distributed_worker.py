@@ -43,8 +43,8 @@ PLAIN = replace(
 )
 """With nothing that depends on the process, so that two give what one gives."""
 COMMAND = (
-    "--backbone small --image-size 8 --epochs 3 --batch-size 16 --ratio natural --device cpu --devices 2 "
-    "--set loggers=csv --no-export"
+    "--backbone small --image-size 8 --epochs 3 --batch-size 16 --layout class/context --ratio natural "
+    "--device cpu --devices 2 --set loggers=csv --no-export"
 )
 
 

@@ -93,6 +93,23 @@ def test_bad_images_are_named_or_left_out(trained, tmp_path):
         predict(trained, [tmp_path / "empty"])
 
 
+def test_links_out_of_a_folder_are_not_followed(trained, tmp_path):
+    root = make_folder(tmp_path / "photos", {"c": 2})
+    make_folder(tmp_path / "elsewhere", {"secret": 1})
+    (root / "out.png").symlink_to(tmp_path / "elsewhere" / "secret" / "000.png")
+    (root / "in.png").symlink_to(root / "c" / "000.png")
+    (root / "folder").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(BadImagesError, match="symbolic link to a place outside the data folder"):
+        predict(trained, [root])
+    found = predict(trained, [root], on_bad_image="skip")
+    assert [path.removeprefix(f"{root}/") for path in found.paths] == ["in.png", "c/000.png", "c/001.png"]
+    reasons = {bad.path.removeprefix(f"{root}/"): bad.reason for bad in found.bad_images}
+    assert "outside the data folder" in reasons["out.png"]
+    assert "link to a folder" in reasons["folder"]
+    (tmp_path / "linked").symlink_to(root / "c")  # a folder that the user names may itself be a link
+    assert len(predict(trained, [tmp_path / "linked"]).paths) == 2
+
+
 def test_features_are_what_enters_the_last_layer(trained):
     images = torch.randint(0, 256, (5, 3, 6, 6), dtype=torch.uint8)
     logits, features = run_model(trained.model, [(image,) for image in images], batch_size=2, with_features=True)

@@ -3,13 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
+MAX_TABLES = 4
+"""So many tables of a run are printed on the terminal; all are in its folder."""
+
+Precision = Annotated[str, typer.Option(help="bf16: convolutions in bfloat16 on a GPU; or 32.")]
+Validation = Annotated[
+    float,
+    typer.Option(
+        min=0.0, max=0.9, help="Share of the training set to hold out; it chooses an epoch, tested beside the last."
+    ),
+]
+TestEvery = Annotated[int, typer.Option(min=0, help="Also test after every so many epochs.")]
+
 
 def print_tables(output: Path) -> None:
-    """Write the tables and plots of an experiment into its run folder, and print their names."""
-    from pfdl_lab.reporting import write_tables
+    """Write the tables and plots of an experiment into its run folder, print the first, and name the files."""
+    from pfdl._internal.runs import read_run
+    from pfdl.report.tables import Table
+    from pfdl_lab.report.terminal import print_table
+    from pfdl_lab.reporting import build_sections, write_tables
 
+    section = build_sections([read_run(output)], [])[0]
+    for table in [block for block in section.flat() if isinstance(block, Table)][:MAX_TABLES]:
+        print_table(table)
     for path in write_tables(output):
         typer.echo(path)

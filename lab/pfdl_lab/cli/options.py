@@ -25,6 +25,7 @@ GroupColumn = Annotated[
         help="Column of a table of what must stay on one side of a split, such as a patient.", rich_help_panel=TABLE
     ),
 ]
+Superclass = Annotated[str | None, typer.Option(help="Top folder to use, where classes lie one level deeper (NICO).")]
 OnBadImage = Annotated[str, typer.Option(help="error: name unusable files and stop; skip: leave them out.")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Run folder, with results.csv, table.md and figures.")]
 FirstSeed = Annotated[int, typer.Option(min=0, help="The first seed.")]

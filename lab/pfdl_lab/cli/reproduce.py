@@ -1,4 +1,4 @@
-"""The commands that rerun the paper's tables: reproduce mmads, colored-mnist, contexts, table-ii."""
+"""The commands that rerun the paper's tables: reproduce mmads, colored-mnist, nico."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from pfdl.cli.common import Device, add_command, answering_mistakes, answering_stops
+from pfdl.cli.common import Device, add_command, answering_mistakes
 from pfdl.cli.workers import PANEL, Backend, GpusPerTask, Jobs, Parallel
-from pfdl_lab.cli.common import print_tables
-from pfdl_lab.cli.options import FirstSeed, GroupBy, Mnist, OnBadImage, Output
+from pfdl_lab.cli.common import Precision, TestEvery, Validation, print_tables
+from pfdl_lab.cli.options import FirstSeed, GroupBy, Mnist, OnBadImage, Output, Superclass
 
 Quick = Annotated[bool, typer.Option("--quick", help="A small version: minutes on two cores.")]
 
@@ -29,8 +29,28 @@ def mmads(
     with answering_mistakes():
         from pfdl_lab.mmads.run import FULL, QUICK, run
 
-        with Parallel(jobs, backend).execution("cpu") as execution:
-            run(QUICK if quick else FULL, output, execution)
+        execution = Parallel(jobs, backend).execution("cpu")
+        run(QUICK if quick else FULL, output, execution)
+        print_tables(output)
+
+
+def readings(
+    output: Output = Path("runs/readings"),
+    quick: Quick = False,
+    seeds: Annotated[int, typer.Option(min=1, help="Tables per cell.")] = 3,
+    jobs: Jobs = -1,
+    backend: Backend = "joblib",
+) -> None:
+    """Try every reading of PFDL on tables, and sort them by their distance to the paper's row of Table I.
+
+    The paper leaves open what g sees, how it is trained, what joins what, the estimator, and what predicts. An
+    interrupted run resumes when started again with the same output folder.
+    """
+    with answering_mistakes():
+        from pfdl_lab.mmads.readings import QUICK, ReadingsConfig, run
+
+        config = QUICK if quick else ReadingsConfig(seeds=seeds)
+        run(config, output, Parallel(jobs, backend).execution("cpu"))
         print_tables(output)
 
 
@@ -66,128 +86,79 @@ def colored_mnist(
         console = Console(stderr=True)
         source = find_digits(mnist, download=download)
         config = experiment.QUICK if quick else experiment.FULL
-        config = replace(config, restarts=restarts or config.restarts, rows=_keys(rows) if rows else config.rows)
+        config = replace(
+            config, restarts=restarts or config.restarts, rows=tuple(rows.split(",")) if rows else config.rows
+        )
         place = Parallel(backend=backend, gpus_per_task=gpus_per_task).find_device(device)
         console.print(f"Digits: {source.name}. Computing on {place}.")
         if place == "cpu" and not quick and source.is_mnist:
             console.print("The published protocol takes hours without a GPU; --quick takes minutes.")
         parallel = Parallel(jobs or (-1 if place == "cpu" else 4), backend, gpus_per_task)
-        with parallel.execution(place) as execution:
-            experiment.run(config, output, folder=None if mnist is None else str(mnist), execution=execution)
+        execution = parallel.execution(place)
+        experiment.run(config, output, folder=None if mnist is None else str(mnist), execution=execution)
         print_tables(output)
 
 
-def contexts(
+def nico(
     data: Annotated[
-        str | None,
-        typer.Option(help="NICO, or any images in contexts: a folder or a table. Without it: the generated shapes."),
-    ] = None,
-    superclass: Annotated[str | None, typer.Option(help="Top folder to use; Animal for the paper's table.")] = None,
-    on_bad_image: OnBadImage = "error",
-    output: Output = Path("runs/contexts"),
-    quick: Quick = False,
-    group_by: GroupBy = None,
-    rows: Annotated[
-        str | None, typer.Option(help="Only these of cn,cn-bn,cnbb,resnet,dwr,stablenet,pfdl,balance, with commas.")
-    ] = None,
-    backbone: Annotated[
-        str | None, typer.Option(help="Network of all rows but CN's; resnet50, or resnet18 if quick.")
-    ] = None,
-    stock_stem: Annotated[
-        bool, typer.Option("--stock-stem", help="The ResNet's own stem instead of one for small images.")
-    ] = False,
-    image_size: Annotated[
-        int | None, typer.Option(min=32, help="Height and width for all networks; 64, or 32 if quick.")
-    ] = None,
-    seeds: Annotated[int | None, typer.Option(min=2, help="Paired repetitions; 5, or 2 if quick.")] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="160, or 3 if quick.")] = None,
-    decay_every: Annotated[int | None, typer.Option(min=1, help="Epochs per learning rate; 80, or 2 if quick.")] = None,
-    precision: Annotated[str | None, typer.Option(help="32, or bf16 for mixed precision.")] = None,
-    device: Device = "auto",
-    jobs: Jobs = 1,
-    backend: Backend = "joblib",
-    gpus_per_task: GpusPerTask = None,
-) -> None:
-    """Rerun Table II: CN, CN+BN, CNBB, ResNet, DWR, StableNet and PFDL at seven dominant ratios.
-
-    The paper's protocol on NICO: pfdl reproduce contexts --data NICO --superclass Animal --on-bad-image skip
-
-    An interrupted run resumes, in the middle of a training too, when started again with the same output folder.
-    """
-    given = {
-        "rows": _keys(rows) if rows else None,
-        "resnet": backbone,
-        "small_stem": False if stock_stem else None,
-        "image_size": image_size,
-        "seeds": seeds,
-        "epochs": epochs,
-        "decay_every": decay_every,
-        "precision": precision,
-    }
-    with answering_mistakes():
-        from pfdl_lab.contexts import run as experiment
-
-        changes = {name: value for name, value in given.items() if value is not None}
-        config = replace(experiment.QUICK if quick else experiment.FULL, **changes)  # type: ignore[arg-type]
-        images = experiment.Images(data, superclass, on_bad_image, group_by)
-        with answering_stops(), Parallel(jobs, backend, gpus_per_task).execution(device) as execution:
-            experiment.run(config, images, output, execution)
-        print_tables(output)
-
-
-def table_ii(
-    data: Annotated[
-        Path, typer.Argument(metavar="DIR|TABLE", help="Images in contexts, such as NICO's folder Animal; or shapes.")
+        str, typer.Argument(metavar="DIR|TABLE|shapes", help="NICO, or other images in contexts: a folder or a table.")
     ],
+    superclass: Superclass = None,
+    on_bad_image: OnBadImage = "error",
     rows: Annotated[
-        str, typer.Option(help="Keys with commas; an unknown one is answered with the list.")
-    ] = "erm,pfdl,level",
-    seeds: Annotated[int, typer.Option(min=1, help="Paired repetitions.")] = 12,
+        str,
+        typer.Option(help="Keys of rows and of lists of rows, with commas; an unknown one is answered with the list."),
+    ] = "paper",
+    seeds: Annotated[int, typer.Option(min=1, help="Paired repetitions.")] = 5,
     first_seed: FirstSeed = 0,
-    backbone: Annotated[str, typer.Option(help="The network, from scratch; the paper's is resnet50.")] = "resnet50",
-    image_size: Annotated[int, typer.Option(min=32, help="Height and width of the images.")] = 96,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the training images; the paper's are 160.")] = 160,
-    decay_every: Annotated[int, typer.Option(min=1, help="Epochs until the learning rate falls to a tenth.")] = 80,
+    backbone: Annotated[str, typer.Option(help="Network of all rows but CN's, from scratch.")] = "resnet50",
+    image_size: Annotated[int, typer.Option(min=8, help="Height and width; CN's rows have 64.")] = 96,
+    epochs: Annotated[int, typer.Option(min=1, help="The learning rate falls to a tenth after half of them.")] = 160,
+    precision: Precision = "bf16",
+    validation: Validation = 0.0,
+    test_every: TestEvery = 0,
     group_by: GroupBy = None,
-    output: Output = Path("runs/table-ii"),
+    output: Output = Path("runs/nico"),
     device: Device = "auto",
     jobs: Jobs = 1,
     backend: Backend = "joblib",
     gpus_per_task: GpusPerTask = None,
 ) -> None:
-    """Train ERM, PFDL and controls on the paper's backbone and schedule, with paired seeds.
+    """Rerun Table II: DWR, CN, CN+BN, CNBB, ResNet-50 and PFDL at seven dominant ratios, beside the paper's figures.
 
-    Every training is tested along the way, at its last epoch, and at the epoch that validation images of the training
-    mixture choose. An interrupted run resumes when started again with the same output folder.
+    The protocol is the paper's: 160 epochs of SGD, learning rate 0.01, a tenth of it after 80; the last epoch counts.
 
-        pfdl reproduce table-ii NICO/Animal --jobs 12
+    An interrupted run resumes when started again with the same output folder; finished trainings are kept.
+
+        pfdl reproduce nico NICO --superclass Animal --on-bad-image skip --jobs 12
+
+        pfdl reproduce nico PACS --rows declared --seeds 12 --first-seed 200 --validation 0.1 --test-every 5
     """
     with answering_mistakes():
-        from pfdl_lab.table_ii.run import TableConfig, run
+        from pfdl_lab.images.data import ImageData
+        from pfdl_lab.images.rows import row_keys
+        from pfdl_lab.images.run import NICO, run
 
-        config = TableConfig(
-            rows=_keys(rows),
+        config = replace(
+            NICO,
+            rows=row_keys(rows),
             seeds=seeds,
             first_seed=first_seed,
             backbone=backbone,
             image_size=image_size,
             epochs=epochs,
-            decay_every=decay_every,
+            precision=precision,
+            validation=validation,
+            test_every=test_every,
         )
-        with Parallel(jobs, backend, gpus_per_task).execution(device) as execution:
-            run(config, data, output, group_by=group_by, execution=execution)
+        place = ImageData(data, superclass=superclass, on_bad_image=on_bad_image, group_by=group_by)
+        execution = Parallel(jobs, backend, gpus_per_task).execution(device)
+        run(config, [place], output, execution)
         print_tables(output)
 
 
-def _keys(rows: str) -> tuple[str, ...]:
-    return tuple(rows.split(","))
-
-
 app = typer.Typer(help="Rerun a table of the paper, beside the paper's own figures.", no_args_is_help=True)
-for _name, _command in {
-    "mmads": mmads,
-    "colored-mnist": colored_mnist,
-    "contexts": contexts,
-    "table-ii": table_ii,
-}.items():
-    add_command(app, _name, _command)
+add_command(app, "mmads", mmads)
+add_command(app, "readings", readings)
+add_command(app, "colored-mnist", colored_mnist)
+add_command(app, "nico", nico)

@@ -29,7 +29,7 @@ from pfdl.objectives import make_objective
 from pfdl.vision.backbones import MLP
 from pfdl_lab.colored_mnist.corrected import ANSWERS, Answers, store_answers, write_corrected
 from pfdl_lab.colored_mnist.data import StackedColoredMNIST, draw_environments, store_contexts
-from pfdl_lab.colored_mnist.rows import DEFAULT_ROWS, PENALTY, ROWS, ColoredMNISTRow
+from pfdl_lab.colored_mnist.rows import DEFAULT_ROWS, PENALTY, ROWS, RUNNABLE, ColoredMNISTRow
 from pfdl_lab.colored_mnist.selection import WORST_GROUP
 from pfdl_lab.colored_mnist.stacked import StackedMLPs, measure, train_restarts
 from pfdl_lab.grid import run_grid
@@ -94,7 +94,7 @@ def run(config: ColoredMNISTConfig, output: Path, *, folder: str | None, executi
         ValueError: If a row is unknown, or the output folder holds another run.
     """
     for row in config.rows:
-        check_choice("the row", row, ROWS)
+        check_choice("the row", row, RUNNABLE)
     source = find_digits(folder)
     settings = {"digits": source.name, **asdict(config), **execution.settings}
     with claim(output, "colored-mnist", settings, may_change=("rows", *execution.settings)):

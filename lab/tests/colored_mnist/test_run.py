@@ -7,7 +7,7 @@ from pfdl._internal.devices import resolve_device
 from pfdl.data.digits import bundled_digits
 from pfdl_lab.colored_mnist import run as colored_mnist
 from pfdl_lab.colored_mnist.data import StackedColoredMNIST, store_contexts
-from pfdl_lab.colored_mnist.rows import CANDIDATES, DEFAULT_ROWS, PENALTY, ROWS
+from pfdl_lab.colored_mnist.rows import CANDIDATES, DEFAULT_ROWS, PENALTY, ROWS, RUNNABLE
 from pfdl_lab.colored_mnist.run import QUICK, ColoredMNISTConfig, run, run_row, run_task, tasks
 from pfdl_lab.colored_mnist.selection import WORST_GROUP
 
@@ -43,8 +43,8 @@ def tiny(key, steps, width=4):
 
 
 def test_every_row_is_trained_and_kept(short_rows, tmp_path):
-    results = run(replace(TINY, rows=tuple(ROWS)), tmp_path, folder=None)
-    assert results["row"].unique().tolist() == list(ROWS)
+    results = run(replace(TINY, rows=RUNNABLE), tmp_path, folder=None)
+    assert results["row"].unique().tolist() == list(RUNNABLE)
     assert (results.groupby("row")["restart"].apply(list).map(tuple) == (0, 1)).all()
     assert (results["step"] == 2).all()
     assert (tmp_path / "environments.png").read_bytes().startswith(b"\x89PNG")
@@ -56,7 +56,7 @@ def test_every_row_is_trained_and_kept(short_rows, tmp_path):
         "held_out_accuracy_0.1",
     ]
     assert accuracies.stack().between(0, 100).all()
-    assert len(list((tmp_path / "cells").glob("*.json"))) == len(ROWS)
+    assert len(list((tmp_path / "cells").glob("*.json"))) == len(RUNNABLE)
 
 
 def test_a_killed_run_goes_on_with_what_is_missing_and_ends_the_same(short_rows, tmp_path, monkeypatch):
@@ -88,7 +88,7 @@ def test_results_of_other_digits_or_another_size_are_not_mixed_up(short_rows):
         run_task(**{**first, "digits": "MNIST"}, folder=None, device="cpu")
 
 
-@pytest.mark.parametrize("key", ["irm-pfdl-30", "irm-pfdl-1", "irm-pfdl-sgd", "irm-pfdl-indexed-pairwise-1"])
+@pytest.mark.parametrize("key", ["irm-pfdl-30", "irm-pfdl-1", "irm-pfdl-sgd", "irm-pfdl-indexed-30"])
 def test_restarts_are_paired_with_and_without_pfdl(data, key):
     """Before any update both stand at the same weights and see the same rows; after some they differ."""
     assert run_row(tiny(key, 1), data, TINY) == run_row(tiny("irm", 1), data, TINY)

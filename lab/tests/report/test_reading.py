@@ -5,13 +5,13 @@ import pytest
 from pfdl._internal.runs import read_run
 from pfdl_lab.report.reading import find_runs, read_metrics, read_results
 
-from .made_up import make_all, make_contexts, make_training, mmads_rows, write_config
+from .made_up import make_all, make_images, make_training, mmads_rows, write_config
 
 
 def test_finds_runs_in_folders_of_folders_once_each_and_none_within_runs(tmp_path):
     make_all(tmp_path / "deep" / "er")
     found = find_runs([tmp_path, tmp_path / "deep" / "er" / "mmads"])
-    assert [run.folder.name for run in found.runs] == ["colored", "contexts", "mmads", "trained-erm", "trained-pfdl"]
+    assert [run.folder.name for run in found.runs] == ["colored", "images", "mmads", "trained-erm", "trained-pfdl"]
     assert found.problems == []
 
 
@@ -101,4 +101,4 @@ def test_nothing_yet_is_no_problem(tmp_path):
 
 
 def test_runs_within_a_run_are_its_own(tmp_path):
-    assert [run.kind for run in find_runs([make_contexts(tmp_path / "c")]).runs] == ["contexts"]
+    assert [run.kind for run in find_runs([make_images(tmp_path / "c")]).runs] == ["images"]

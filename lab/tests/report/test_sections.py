@@ -5,21 +5,17 @@ import pytest
 
 from pfdl._internal.runs import read_run
 from pfdl.report import provenance
-from pfdl.report.blocks import Facts, SideBySide, Text
+from pfdl.report.blocks import Facts, Text
 from pfdl.report.plots import Plot
 from pfdl.report.tables import Missing, Number, Table
 from pfdl_lab.colored_mnist import section as colored_mnist
 from pfdl_lab.colored_mnist.run import ROWS as COLORED_ROWS
-from pfdl_lab.contexts import section as contexts
 from pfdl_lab.mmads import section as mmads
 from pfdl_lab.report.sections import other, training
-from pfdl_lab.study import section as study
 
 from .made_up import (
     make_colored,
-    make_contexts,
     make_mmads,
-    make_study,
     make_training,
     mmads_rows,
     write_config,
@@ -48,26 +44,6 @@ def row_of(table, header, skip=0):
 
 def warnings_of(section):
     return [block.text for block in section.blocks if isinstance(block, Text) and block.tone == "warning"]
-
-
-def test_a_study_compares_with_plain_training_where_it_is_hardest(tmp_path):
-    section = build(study, make_study(tmp_path))
-    table = tables_of(section)["Accuracy in percent, pets"]
-    assert table.columns[:5] == ["seeds", "1:5", "1:5, difference", "5:1", "5:1, difference"]
-    ours = dict(zip(table.columns, row_of(table, "PFDL"), strict=True))
-    assert (ours["1:5"].value, ours["1:5, difference"].value) == pytest.approx((43.25, 3.25))
-    assert ours["effective sample size"] == Missing("no weighting")
-    assert row_of(table, "ERM")[2] == Missing("compared with")
-    (line,) = plots_of(section)[
-        "Difference to plain training at 1:5, where contexts shift most, with standard errors"
-    ].series
-    assert (list(line.x), list(line.y)) == (["PFDL"], pytest.approx([3.25]))
-    assert section.finding == (
-        "pets: Different from plain training beyond chance (95 % confidence over 1 comparison): PFDL (+3.2 ± 0.1). "
-        "digits: All methods equal plain training within noise (95 % confidence over 1 comparison)."
-    )  # a row without its partner is no comparison
-    (tmp_path / "results.csv").write_text("dataset,row,seed,test,value\n")
-    assert warnings_of(build(study, tmp_path)) == ["No finished results yet."]
 
 
 def test_mmads_stands_beside_the_paper_without_columns_for_what_was_not_run(tmp_path):
@@ -125,67 +101,6 @@ def test_an_unfinished_mmads_shows_the_tasks_that_are_done(tmp_path):
     assert warnings_of(section) == ["Unfinished: 1 of 4 tasks are done."]
     assert row_of(tables_of(section)["AE, S ⊥ V (independent)"], "OLS")[0].printed == "0.800"
     assert "which says nothing about chance" in section.finding
-
-
-def test_contexts_stand_beside_the_paper_and_judge_by_pairs(tmp_path):
-    make_contexts(tmp_path)
-    config = json.loads((tmp_path / "config.json").read_text())
-    config["settings"]["rows"] += ["cn", "dwr"]
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    section = build(contexts, tmp_path)
-    table = tables_of(section)["Accuracy in percent by dominant ratio"]
-    assert table.columns[0] == "1:5"
-    assert row_of(table, "ResNet (ERM)")[0] == Number(31.0, pytest.approx(1 / 3**0.5), 1)
-    assert row_of(table, "CN (ERM)") == (*(Missing("not run"),) * 9, Missing("no weighting"))
-    assert row_of(table, "ResNet, DWR")[-1] == Missing("not recorded")
-    beside = table.rows[[row.header for row in table.rows].index("CN (ERM)") + 1]
-    assert (beside.header, beside.cells[0].value) == ("in the paper, on NICO", 37.17)
-    assert beside.cells[1] == Missing("not in the paper")
-    differences = next(one for caption, one in tables_of(section).items() if caption.startswith("Differences"))
-    assert [row.cells[0].value for row in differences.rows] == [pytest.approx(1.1)]
-    assert "falls from 49.0 % at 5:1, as in training, to 31.0 % at 1:5" in section.finding
-    assert "better than plain training of the same network by 1.1 points everywhere (3 seeds" in section.finding
-
-
-def test_contexts_show_whether_a_weighting_acted(tmp_path):
-    folder = make_contexts(tmp_path, rows=("resnet", "dwr", "balance"), seeds=1)
-    for row, size in (("dwr", 0.99995), ("balance", 0.7)):
-        curve = folder / "runs" / row / "seed-0-0123abcd" / "metrics.csv"
-        pd.read_csv(curve).assign(effective_sample_size=size).to_csv(curve, index=False)
-    table = tables_of(build(contexts, folder))["Accuracy in percent by dominant ratio"]
-    assert row_of(table, "ResNet, DWR")[-1] == "1.0000, did not act"
-    assert row_of(table, "ResNet, balance of inferred contexts")[-1] == Number(0.7, digits=2)
-
-
-def test_contexts_can_be_read_from_a_summary(tmp_path):
-    whole = build(contexts, make_contexts(tmp_path))
-    results = pd.read_csv(tmp_path / "results.csv")
-    lines = [{"row": row, "test": test, **line._asdict()} for (row, test), line in contexts.summarise(results).items()]
-    pd.DataFrame(lines).to_csv(tmp_path / "summary.csv", index=False)
-    (tmp_path / "results.csv").unlink()
-    section = build(contexts, tmp_path)
-    assert section.finding == whole.finding
-    assert [table.csv for table in tables_of(section).values()] == [table.csv for table in tables_of(whole).values()]
-
-
-def test_contexts_say_so_where_pfdl_does_not_win(tmp_path):
-    finding = build(contexts, make_contexts(tmp_path, gain=-0.1)).finding
-    assert "ResNet, PFDL and plain training of the same network are equal within noise" in finding
-
-
-def test_contexts_have_curves_of_their_trainings_finished_or_not(tmp_path):
-    section = build(contexts, make_contexts(tmp_path, seeds=1, planned_seeds=2))
-    assert warnings_of(section) == ["Unfinished: 2 of 4 trainings are done."]
-    curves = plots_of(section)
-    assert curves["Validation accuracy"].series[0].y == [20.0, 30.0, 25.0]
-    assert [one.name for one in curves["L_g, the loss of the network g"].series] == [
-        one.name for one in curves["Validation accuracy"].series[1:]
-    ]
-    (tmp_path / "results.csv").unlink()
-    section = build(contexts, tmp_path)
-    assert warnings_of(section) == ["Unfinished: 0 of 4 trainings are done; 2 more have begun."]
-    assert "Accuracy in percent by dominant ratio" not in tables_of(section)
-    assert any(isinstance(block, SideBySide) for block in section.blocks)
 
 
 def test_colored_digits_stand_beside_published_figures(tmp_path):

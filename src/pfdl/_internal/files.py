@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import math
@@ -21,6 +22,11 @@ TEMPORARY = ".pfdl-partial-"
 
 MAX_TEXT = 1 << 26
 """Bytes. Larger JSON and CSV files are refused unread; the largest table of the paper has about six million."""
+
+SEPARATORS = ",;\t|"
+"""What may stand between the cells of a CSV file."""
+
+_SNIFFED_BYTES = 1 << 16
 
 MAX_COLUMNS = 10_000
 """Wider tables are refused: a file of nothing but commas would otherwise fill the memory with empty columns."""
@@ -147,24 +153,65 @@ def read_text_file(path: Path, limit: int = MAX_TEXT) -> str:
         raise ValueError(f"{path} is not text in UTF-8 ({error}).") from error
 
 
-def read_table(path: Path, **options: Any) -> pd.DataFrame:
-    """Read a CSV file as pandas does.
+def read_table(path: Path, *, limit: int = MAX_TEXT, **options: Any) -> pd.DataFrame:
+    """Read a CSV file, whichever of the ``SEPARATORS`` it has, or a Parquet file.
 
     Args:
-        path: The file.
-        options: Further arguments of ``pandas.read_csv``.
+        path: The file; Parquet if its name ends in ``.parquet``.
+        limit: The most bytes it may have.
+        options: Further arguments of ``pandas.read_csv``; Parquet has no use for them.
 
     Raises:
         OSError: If it cannot be read.
+        ModuleNotFoundError: If it is a Parquet file and pyarrow is not installed.
         ValueError: If it is not a regular file, too large, too wide, or not a table in UTF-8.
     """
     import pandas as pd
 
-    content = read_bytes_file(path)
-    if (columns := content.partition(b"\n")[0].count(b",") + 1) > MAX_COLUMNS:
-        raise ValueError(f"{path} has {columns} columns; more than {MAX_COLUMNS} are not read.")
-    table: pd.DataFrame = pd.read_csv(io.BytesIO(content), **options)
+    content = read_bytes_file(path, limit)
+    table: pd.DataFrame
+    try:
+        if path.suffix.lower() == ".parquet":
+            table = pd.read_parquet(io.BytesIO(content))
+        else:
+            separator = find_separator(content[:_SNIFFED_BYTES].decode("utf-8-sig", errors="replace"))
+            if (columns := content.partition(b"\n")[0].count(separator.encode()) + 1) > MAX_COLUMNS:
+                raise ValueError(f"it has {columns} columns; more than {MAX_COLUMNS} are not read")
+            table = pd.read_csv(io.BytesIO(content), **{"sep": separator, "encoding": "utf-8-sig", **options})
+    except ImportError as error:
+        raise ModuleNotFoundError(f"reading {path} needs pyarrow: pip install pyarrow.") from error
+    except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors, some of pyarrow's OSErrors
+        raise ValueError(f"{path} is not a table in UTF-8 with a header ({' '.join(str(error).split())}).") from error
     return table
+
+
+def find_separator(start: str) -> str:
+    r"""Return what stands between the cells of a CSV file.
+
+    Args:
+        start: The first lines of the file; a last one that is cut off does no harm.
+
+    Returns:
+        The separator that splits these lines into most, and equally many, cells; if none does, the one that is most
+        frequent in the header, and a comma if there is none.
+
+    Example:
+        >>> find_separator("name;price\nsalt;1,50\n")
+        ';'
+    """
+    lines = [line for line in start.splitlines()[:50] if line.strip()]
+
+    def count_cells(separator: str) -> int:
+        try:
+            counts = {len(row) for row in csv.reader(lines[:-1] or lines, delimiter=separator)}
+        except csv.Error:  # for what is no text at all
+            return 0
+        return counts.pop() if len(counts) == 1 else 0
+
+    best = max(SEPARATORS, key=count_cells)
+    if lines and count_cells(best) < 2:
+        return max(SEPARATORS, key=lines[0].count)
+    return best
 
 
 def read_json(path: Path) -> Any:

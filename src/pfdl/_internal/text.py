@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
-_FORMULA = ("=", "+", "-", "@", "\t")
+_BEFORE_FORMULA = re.compile(r"""(^|[;\t|\n])(?=[ "]*[=+@\t-])""")
+"""Where a spreadsheet would find a formula: at the beginning, or behind what may separate cells or end a line."""
 
 
 def printable(text: object) -> str:
@@ -40,15 +42,15 @@ def spreadsheet_cell(text: str) -> str:
     """Return a cell of a CSV table for people that a spreadsheet takes for text, not for a formula.
 
     A spreadsheet computes what begins with ``=``, ``+``, ``-`` or ``@``, and a formula can send what else is in the
-    sheet elsewhere. The apostrophe in front is the spreadsheet's own mark for text. A carriage return, which ends a
+    sheet elsewhere. The apostrophe in front is the spreadsheet's own mark for text. It also goes behind a ``;``, tab or
+    ``|`` in the text: where the list separator is one of these, a cell begins there. A carriage return, which ends a
     line for spreadsheets but not for Python's CSV writer, becomes a space.
 
     Example:
-        >>> spreadsheet_cell("=1+1"), spreadsheet_cell("a = b")
-        ("'=1+1", 'a = b')
+        >>> spreadsheet_cell("=1+1"), spreadsheet_cell("a;=1+1"), spreadsheet_cell("a = b")
+        ("'=1+1", "a;'=1+1", 'a = b')
     """
-    text = text.replace("\r", " ")
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    return _BEFORE_FORMULA.sub(r"\1'", text.replace("\r", " "))
 
 
 def json_or_text(text: str) -> Any:

@@ -61,6 +61,10 @@ class Workers:
                 f"gpus_per_task is {self.gpus_per_task}; give a part of one GPU, such as 0.1, or a whole number."
             )
 
+    def at_once(self, tasks: int) -> int:
+        """Return how many of so many tasks run at a time; a Ray cluster takes all of them."""
+        return tasks if self.backend == "ray" else min(tasks, joblib.effective_n_jobs(self.n_jobs))
+
     def run(self, function: Function, tasks: Sequence[Task]) -> Iterator[tuple[Task, Any]]:
         """Call ``function(**task)`` for every task.
 

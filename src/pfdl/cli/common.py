@@ -15,8 +15,8 @@ import typer
 from pfdl._internal.text import printable_lines
 
 DATA_HELP = (
-    "A folder class/image or class/context/image, with or without train, val and test above it; a table with a line "
-    "per image (.csv, .tsv, .parquet); or the word 'shapes' for the built-in data set."
+    "A folder class/image, class/context/image or context/class/image, with or without train, val and test above it; "
+    "a table with a line per image (.csv, .tsv, .parquet, CelebA's .txt); or the word 'shapes' for the built-in data."
 )
 DATA = "DIR|TABLE|shapes"
 Data = Annotated[str, typer.Argument(metavar=DATA, help=DATA_HELP)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ import typer
 from pfdl._internal.text import printable
 
 if TYPE_CHECKING:
+    from pfdl.data.layout import AmbiguousLayoutError
     from pfdl.data.manifest import Manifest
     from pfdl.data.sources import ContextSource
     from pfdl.vision.checkpoint import TrainedModel
@@ -35,15 +37,46 @@ def open_source(data: str, options: DataOptions, split: Manifest | None) -> Cont
     from pfdl._internal.processes import rank
     from pfdl._internal.progress import counting
     from pfdl.data import open_images
+    from pfdl.data.layout import AmbiguousLayoutError
     from pfdl.data.sources import FileSource, describe_bad_images
 
-    with counting("checking images", None if rank() else Console(stderr=True)) as show:
-        source = open_images(data, **options.arguments(), on_progress=show, like=split)
-        if split is None:
-            _ = source.samples  # reads every image
+    try:
+        with counting("checking images", None if rank() else Console(stderr=True)) as show:
+            source = open_images(data, **options.arguments(), on_progress=show, like=split)
+            if split is None:
+                _ = source.samples  # reads every image
+    except AmbiguousLayoutError as error:
+        return open_source(data, replace(options, layout=ask_layout(error)), split)
     if split is None and isinstance(source, FileSource) and source.bad_images and rank() == 0:
         typer.echo(describe_bad_images(source.root, source.bad_images) + "\nThey are left out.", err=True)
     return source
+
+
+def ask_layout(error: AmbiguousLayoutError) -> str:
+    """Let a user at a terminal choose how to read a folder; anywhere else, raise the error.
+
+    Args:
+        error: The folder's two readings.
+
+    Returns:
+        The chosen layout.
+    """
+    if not _is_interactive():
+        raise error
+    layouts = {str(number): layout for number, layout in enumerate(error.readings, start=1)}
+    for number, layout in layouts.items():
+        typer.echo(f"  {number}  {layout}: {printable(error.readings[layout])}", err=True)
+    while (answer := typer.prompt("Which of the two is right? 1 or 2", err=True)) not in layouts:
+        pass
+    chosen = layouts[answer]
+    typer.echo(f"Read as {chosen}; --layout {chosen} says so beforehand.", err=True)
+    return chosen
+
+
+def _is_interactive() -> bool:
+    from pfdl._internal.processes import world_size
+
+    return world_size() == 1 and sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def print_understood(source: ContextSource, split: Manifest) -> None:
@@ -79,8 +112,6 @@ def evaluate_and_print(
     Returns:
         The file that was written.
     """
-    from dataclasses import replace
-
     from pfdl.vision import evaluation as vision
 
     result = vision.evaluate(trained, source, split, trained_on=trained_on, device=device)

@@ -13,14 +13,16 @@ from pfdl.cli.diagnose import diagnose
 from pfdl.cli.listing import list_names
 from pfdl.cli.models import evaluate, export, predict, refit
 from pfdl.cli.split import split
+from pfdl.cli.sweep import sweep
 from pfdl.cli.train import train
 
 ENTRY_POINTS = "pfdl.commands"
 """Where a package names commands of its own: each is a function for Typer, or a Typer application."""
 
-LABORATORY = ("demo", "report", "reproduce", "study", "study-features", "study-table", "sweep")
+LABORATORY = ("demo", "report", "reproduce", "study")
 COMMANDS: dict[str, Callable[..., None]] = {
     "train": train,
+    "sweep": sweep,
     "refit": refit,
     "evaluate": evaluate,
     "predict": predict,

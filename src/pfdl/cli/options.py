@@ -17,7 +17,9 @@ from pfdl.cli.common import answering_mistakes
 SET = "A further setting, such as {example}; 'pfdl list settings' lists them. Can be given several times."
 
 
-def takes_settings(*, without: Collection[str] = (), example: str = "superclass=Animal") -> Callable[..., Any]:
+def takes_settings(
+    *, without: Collection[str] = (), example: str = "superclass=Animal", all_shown: bool = False
+) -> Callable[..., Any]:
     """Let a command take dataclasses of settings as parameters.
 
     Settings that are declared as shown become options of the command; ``--set NAME=VALUE`` sets any of them.
@@ -25,6 +27,7 @@ def takes_settings(*, without: Collection[str] = (), example: str = "superclass=
     Args:
         without: Settings that the command does not have.
         example: What the help of ``--set`` shows.
+        all_shown: Whether all settings become options; the command then has no ``--set``, or one of its own.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -33,15 +36,16 @@ def takes_settings(*, without: Collection[str] = (), example: str = "superclass=
         parameters = []
         for one in inspect.signature(command).parameters.values():
             if one.name in kinds:
-                parameters += _make_options(kinds[one.name], without)
+                parameters += _make_options(kinds[one.name], without, all_shown)
             else:
                 parameters.append(one.replace(annotation=hints[one.name], kind=one.KEYWORD_ONLY))
-        option = typer.Option("--set", metavar="NAME=VALUE", help=SET.format(example=example))
-        parameters.append(_keyword("settings", list[str] | None, option, None))
+        if not all_shown:
+            option = typer.Option("--set", metavar="NAME=VALUE", help=SET.format(example=example))
+            parameters.append(_keyword("settings", list[str] | None, option, None))
 
         @functools.wraps(command)
         @answering_mistakes()
-        def run(settings: list[str] | None, **given: Any) -> None:
+        def run(settings: list[str] | None = None, **given: Any) -> None:
             configs = read_settings(kinds, given, settings or [], without)
             rest = {name: given[name] for name in hints if name in given}
             command(**configs, **rest)
@@ -105,7 +109,8 @@ def read_objective_settings(objective: str, texts: Sequence[str]) -> dict[str, d
         part, _, name = key.partition(".")
         if key not in known:
             choice = ", ".join(f"{key.partition('.')[0]}.{one}" for key, one in known.items()) or "no settings"
-            raise ValueError(f"--set is {text!r}; {objective!r} has {choice}{did_you_mean(key, known) or '.'}")
+            of_part = [one.partition("=")[0] for one in settings[part]] if part in objective.split("+") else []
+            raise ValueError(f"--set is {text!r}; {objective!r} has {choice}{did_you_mean(name, of_part) or '.'}")
         parsed.setdefault(part, {})[name] = json_or_text(value)
     make_example(objective, parsed)
     return parsed
@@ -115,11 +120,11 @@ def _settings_of(kind: Any, without: Collection[str]) -> list[Field[Any]]:
     return [one for one in fields(kind) if one.metadata and one.name not in without]
 
 
-def _make_options(kind: Any, without: Collection[str]) -> list[inspect.Parameter]:
+def _make_options(kind: Any, without: Collection[str], all_shown: bool) -> list[inspect.Parameter]:
     words, hints = describe_settings(kind), get_type_hints(kind)
     made = []
     for one in _settings_of(kind, without):
-        if one.metadata["shown"]:
+        if one.metadata["shown"] or all_shown:
             long = f"--{one.name.replace('_', '-')}"
             names = [f"{long}/--no-{long[2:]}" if hints[one.name] is bool else long, one.metadata["short"]]
             option = typer.Option(*filter(None, names), help=words[one.name])

@@ -74,8 +74,9 @@ class Seeds:
             print_understood(self.source, split)
         tasks = [{"seed": seed, "split": split, "folder": self.runs[seed]} for seed, split in self.splits.items()]
         function = partial(train_seed, config=self.config, device=self.device, **how)
-        with answering_stops(), parallel.execution(self.device, share_cores=True) as execution:
-            for done, (task, _) in enumerate(execution.workers.run(function, tasks), start=1):
+        workers = parallel.execution(self.device, share_cores=True).workers
+        with answering_stops():
+            for done, (task, _) in enumerate(workers.run(function, tasks), start=1):
                 typer.echo(f"{done} of {len(tasks)} trainings done: seed {task['seed']}", err=True)
         for run in self.runs.values():
             print_evaluation(read_evaluations(run)[OWN])

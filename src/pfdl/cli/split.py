@@ -24,10 +24,10 @@ def split(
     ratio: Annotated[
         str,
         typer.Option(
-            help="In training, images of the dominant context to images of each other; natural keeps the proportions "
-            "of the data. For data with contexts and without sets of its own."
+            help="Such as 5:1: in training, images of the dominant context to images of each other, the rest left "
+            "out; natural uses all images. For data with contexts and without sets of its own."
         ),
-    ] = "5:1",
+    ] = "natural",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the split: sides and dominant contexts.")] = 0,
     validation: Annotated[float, typer.Option(help="Share of the training set that is held out.")] = 0.1,
     group_by: Annotated[
@@ -39,8 +39,9 @@ def split(
 ) -> None:
     """Split images into a manifest that others can repeat.
 
-    Data with a test set of its own keeps it. Data with contexts is split by the proportional-bias protocol, other data
-    plainly. Every file is decoded once and hashed; no picture is in training and in a test, whatever its name.
+    Data with a test set of its own keeps it; other data is split 60:40, and all images are used. With a ratio, data
+    with contexts is split by the proportional-bias protocol of NICO, which leaves images out. Every file is decoded
+    once and hashed; no picture is in training and in a test, whatever its name.
 
         pfdl split photos/ -o manifest.csv --ratio 5:1 --seed 0
     """
@@ -52,8 +53,9 @@ def split(
     manifest = make_split(source, ratio=ratio, seed=seed, validation_fraction=validation, groups=groups)
     written = manifest.save(output)
     print_understood(source, manifest)
+    kind = "most frequent" if manifest.parameters["ratio"] is None else "dominant"
     for name, context in manifest.dominant.items():
         if context:
-            typer.echo(f"{printable(name)}: dominant context {printable(context)}")
+            typer.echo(f"{printable(name)}: {kind} context {printable(context)}")
     for path in written:
         typer.echo(path)

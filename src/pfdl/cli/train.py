@@ -19,8 +19,8 @@ class RunOptions:
     """Where a training runs and what it leaves; none of it is part of what is learnt.
 
     Args:
-        ratio: In training, images of the dominant context to images of each other; natural keeps the proportions of the
-            data. For data with contexts and without sets of its own.
+        ratio: Such as 5:1: in training, images of the dominant context to images of each other, the rest left out;
+            natural uses all images. For data with contexts and without sets of its own.
         manifest: A split by 'pfdl split' instead of one from ratio and seed.
         output: Run folder; by default runs/train-BACKBONE-OBJECTIVE-SEED.
         seeds: Train with this many seeds, from the first on, and print a table of them.
@@ -37,7 +37,7 @@ class RunOptions:
         export: Whether to write an ONNX file too, where onnxruntime is installed.
     """
 
-    ratio: str = setting("5:1", shown=True)
+    ratio: str = setting("natural", shown=True)
     manifest: str | None = setting(None)
     output: str | None = setting(None, shown=True, short="-o")
     seeds: int = setting(1, minimum=1, shown=True)

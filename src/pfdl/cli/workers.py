@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,8 +10,6 @@ import typer
 from pfdl.cli.common import this_command
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from pfdl._internal.workers import Execution
 
 PANEL = "Many at a time"
@@ -65,18 +61,14 @@ class Parallel:
             return "cuda"
         return resolve_device(device)
 
-    @contextmanager
-    def execution(
-        self, device: str, *, share_cores: bool = False, console: Console | None = None
-    ) -> Iterator[Execution]:
-        """Start what the options ask for; workers share a GPU by NVIDIA's MPS where that can be started.
+    def execution(self, device: str, *, share_cores: bool = False) -> Execution:
+        """Return what the options ask for; progress goes to standard error.
 
         Args:
             device: What the user typed, or what :meth:`find_device` returned.
             share_cores: Whether tasks on this machine share its cores; otherwise each has one thread.
-            console: Where to show progress; standard error by default.
 
-        Yields:
+        Returns:
             What an experiment takes.
 
         Raises:
@@ -85,10 +77,9 @@ class Parallel:
         import joblib
         from rich.console import Console
 
-        from pfdl._internal.mps import shared_gpu
         from pfdl._internal.workers import Execution, Workers
 
-        device, console = self.find_device(device), console or Console(stderr=True)
+        device = self.find_device(device)
         on_gpu, on_ray = device.startswith("cuda"), self.backend == "ray"
         if self.gpus_per_task is not None and not on_ray:
             raise ValueError(
@@ -100,9 +91,4 @@ class Parallel:
         workers = Workers(self.jobs, self.backend, gpus)
         if share_cores and not on_ray:
             workers = replace(workers, threads=max(1, joblib.cpu_count() // joblib.effective_n_jobs(self.jobs)))
-        started = Execution(device, workers, console, this_command())
-        if on_gpu and not on_ray and self.jobs != 1:
-            with shared_gpu(lambda sentence: console.print(sentence, soft_wrap=True)):
-                yield started
-        else:
-            yield started
+        return Execution(device, workers, Console(stderr=True), this_command())

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import io
 import os
+import zlib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -10,18 +14,24 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pfdl.data.idx import read_idx
+from pfdl._internal.files import read_bytes_file
 
 MNIST_VARIABLE = "PFDL_MNIST"
 """Environment variable that names the folder of the MNIST files."""
 
 MNIST_FILES = {
-    "train-images-idx3-ubyte": (3, "6bbc9ace898e44ae57da46a324031adb"),
-    "train-labels-idx1-ubyte": (1, "a25bea736e30d166cdddb491f175f624"),
-    "t10k-images-idx3-ubyte": (3, "2646ac647ad5339dbf082846283269ea"),
-    "t10k-labels-idx1-ubyte": (1, "27ae3e4e09519cfbb04c329615203637"),
+    "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
+    "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
+    "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
+    "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
 }
-"""The four files: number of dimensions and the md5 of the uncompressed content."""
+"""The four files, and the md5 of what each of them holds once it is unpacked."""
+
+_IMAGES_HEADER, _LABELS_HEADER = 16, 8
+"""Bytes before the pixels and before the labels."""
+
+MAX_BYTES = 1 << 28
+"""Larger files are not read and not unpacked to the end; MNIST's largest has 47 million bytes."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +83,8 @@ def find_digits(folder: str | Path | None = None, *, download: bool = False) -> 
         MNIST if a folder is named, otherwise the bundled digits, whose ``is_mnist`` is false.
 
     Raises:
-        FileNotFoundError: If a folder is named but does not hold the files.
+        FileNotFoundError: If a folder is named but does not hold the files, and nothing is to be downloaded.
+        ModuleNotFoundError: If torchvision is needed for the download but not installed.
         ValueError: If a file is not what it should be, or ``download`` is asked for without a folder.
     """
     if folder is None:
@@ -82,7 +93,13 @@ def find_digits(folder: str | Path | None = None, *, download: bool = False) -> 
         if download:
             raise ValueError("a download needs a folder to go to; name one.")
         return bundled_digits()
-    return download_mnist(Path(folder)) if download else read_mnist(Path(folder))
+    try:
+        return read_mnist(Path(folder))
+    except FileNotFoundError:
+        if not download:
+            raise
+    _download(Path(folder))
+    return read_mnist(Path(folder))
 
 
 def read_mnist(folder: Path) -> DigitSource:
@@ -99,37 +116,20 @@ def read_mnist(folder: Path) -> DigitSource:
 
     Raises:
         FileNotFoundError: If a file is missing.
-        ValueError: If a file is truncated, corrupt, swapped or not MNIST's.
+        ValueError: If a file is not MNIST's of that name, byte for byte.
     """
-    arrays = [read_idx(_find_file(folder, name), ndim, md5) for name, (ndim, md5) in MNIST_FILES.items()]
-    train, held_out = Digits(arrays[0], arrays[1]), Digits(arrays[2], arrays[3])
+    contents = [_read_file(_find_file(folder, name), md5) for name, md5 in MNIST_FILES.items()]
+    train, held_out = (_to_digits(images, labels) for images, labels in (contents[:2], contents[2:]))
     return DigitSource("MNIST", train[:50_000], held_out, train[50_000:], is_mnist=True)
 
 
-def download_mnist(folder: Path) -> DigitSource:
-    """Read MNIST from ``folder``, letting torchvision fetch it first if it is not there.
-
-    Args:
-        folder: Where the files are, or will be.
-
-    Returns:
-        The digits.
-
-    Raises:
-        ModuleNotFoundError: If torchvision is needed but not installed.
-        ValueError: If a file is not what it should be.
-    """
+def _download(folder: Path) -> None:
+    """Let torchvision fetch the four files; ModuleNotFoundError if it is not installed."""
     try:
-        return read_mnist(folder)
-    except FileNotFoundError:
-        try:
-            from torchvision.datasets import MNIST  # type: ignore[import-untyped,unused-ignore]
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(
-                "the download of MNIST goes through torchvision: pip install torchvision."
-            ) from error
-        MNIST(str(folder), download=True)
-        return read_mnist(folder)
+        from torchvision.datasets import MNIST  # type: ignore[import-untyped,unused-ignore]
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("the download of MNIST goes through torchvision: pip install torchvision.") from error
+    MNIST(str(folder), download=True)
 
 
 @cache
@@ -144,6 +144,28 @@ def bundled_digits() -> DigitSource:
     return DigitSource(
         "scikit-learn's digits (not MNIST)", digits[:1200], digits[1200:1500], digits[1500:], is_mnist=False
     )
+
+
+def _to_digits(images: bytes, labels: bytes) -> Digits:
+    pixels = np.frombuffer(images, dtype=np.uint8, offset=_IMAGES_HEADER).reshape(-1, 28, 28)
+    return Digits(pixels, np.frombuffer(labels, dtype=np.uint8, offset=_LABELS_HEADER))
+
+
+def _read_file(path: Path, md5: str) -> bytes:
+    """Read a file, unpacked if need be; its checksum says that it is the right one, header and all."""
+    content = read_bytes_file(path, MAX_BYTES)
+    if path.suffix == ".gz":
+        try:
+            with gzip.GzipFile(fileobj=io.BytesIO(content)) as stream:
+                content = stream.read(MAX_BYTES + 1)  # a bomb is stopped here
+        except (EOFError, OSError, zlib.error) as error:
+            raise ValueError(f"{path} cannot be unpacked ({error}); it is damaged, fetch it again.") from error
+    if (found := hashlib.md5(content, usedforsecurity=False).hexdigest()) != md5:
+        raise ValueError(
+            f"{path} is not MNIST's file of that name (md5 {found} instead of {md5}); it is damaged, swapped with "
+            "another, or of another data set. Fetch it again."
+        )
+    return content
 
 
 def _find_file(folder: Path, name: str) -> Path:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import os
+import re
+import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from pfdl.data.images import BadImageError
+from pfdl._internal.text import printable
+from pfdl._internal.validation import check_choice
+from pfdl.data.paths import BadImage, list_paths_below
 
-LAYOUTS = {2: "class/image", 3: "class/context/image", 4: "superclass/class/context/image"}
-"""The known layouts, by the number of parts of a path. Each may lie in a folder of its own for train, val and test."""
+CLASS_FIRST, CONTEXT_FIRST = LAYOUTS = ("class/context", "context/class")
+"""How classes and contexts may be nested in each other."""
 
 SPLIT_NAMES = {
     "train": "train",
@@ -25,7 +29,24 @@ SPLIT_NAMES = {
 }
 """Names of folders, in any case, and of entries of tables that say to which set an image belongs."""
 
-_LITTER = {"thumbs.db", "desktop.ini", "__macosx"}
+PUBLISHED_CONTEXTS = {
+    "PACS": "artpainting cartoon photo sketch",
+    "Office-Home": "art clipart product realworld",
+    "Office-31": "amazon dslr webcam",
+    "VLCS": "caltech101 labelme sun09 voc2007",
+    "DomainNet": "clipart infograph painting quickdraw real sketch",
+    "NICO++": "autumn dim grass outdoor rock water",
+}
+"""Names by which the contexts of published data sets are recognised: in small letters, nothing between the words."""
+
+_CONTEXT_NAME = re.compile(r"(on|in|at)[ _].+|location[ _]?\d+", re.IGNORECASE)
+"""Names that can only be contexts: those of NICO ("on grass") and of TerraIncognita ("location_38")."""
+
+_SHARE_OF_COMBINATIONS = 0.9
+"""Where so many combinations of an outer and an inner folder exist, either of them may be the class."""
+
+_MOST_NAMED = 5
+"""So many folders are named in a message; of more, the first ones."""
 
 
 class FoundFile(NamedTuple):
@@ -38,55 +59,94 @@ class FoundFile(NamedTuple):
     group: str = ""
 
 
-class BadImage(NamedTuple):
-    """A file that cannot be used, and the rest of the sentence that starts with its name."""
+class AmbiguousLayoutError(ValueError):
+    """A folder whose outer and inner folders could both be the classes; nothing was read.
 
-    path: str
-    reason: str
+    Attributes:
+        readings: For each of the ``LAYOUTS``, what the folder would be by it, in words.
+    """
+
+    def __init__(self, place: Path, outer: Sequence[str], inner: Sequence[str]) -> None:
+        first, second = _listed(outer), _listed(inner)
+        self.readings = {
+            CLASS_FIRST: f"the classes are {first}, in the contexts {second}",
+            CONTEXT_FIRST: f"the classes are {second}, in the contexts {first}",
+        }
+        lines = [f"  {layout}: {reading}" for layout, reading in self.readings.items()]
+        super().__init__(
+            "\n".join(
+                [
+                    f"{printable(place)} can be read in two ways, as its folders all have the same folders in them:",
+                    *lines,
+                    "Say which with --layout class/context or --layout context/class (in Python: layout=...).",
+                ]
+            )
+        )
 
 
-def find_files(root: Path, superclass: str | None = None) -> tuple[list[FoundFile], list[BadImage]]:
+@dataclass
+class _Part:
+    """One set of the data, or all of it: its files, how many folders precede the class, and how deep images lie."""
+
+    place: Path
+    paths: list[str]
+    offset: int
+    split: str = ""
+    depth: int = 0
+
+    def levels(self, path: str) -> list[str]:
+        """Return the folders of a file that say what it shows, and its name."""
+        return path.split("/")[self.offset :]
+
+
+def find_files(
+    root: Path, superclass: str | None = None, layout: str | None = None, known_classes: Collection[str] = ()
+) -> tuple[list[FoundFile], list[BadImage], str]:
     """List the files of a folder by set, class and context.
 
-    The layout is that of most files; a file at another depth is reported. Where the folders at the top are called
+    Images lie as deep as most files do; a file at another depth is reported. Where the folders at the top are called
     train, val and test, they are the sets of the data and never classes. Files right in ``root`` (a README, a table),
     hidden files and what file managers leave behind are ignored.
 
     Args:
         root: The folder.
         superclass: Which folder of the top level to use.
+        layout: One of ``LAYOUTS``; by default the names and the nesting of the folders decide.
+        known_classes: Names of classes, of a model or a manifest, that decide where they are on one level only.
 
     Returns:
-        The files in the order of their paths, and what cannot be used.
+        The files in the order of their paths, what cannot be used, and the layout, such as ``class/context/image``.
 
     Raises:
+        AmbiguousLayoutError: If classes and contexts could be exchanged, and nothing says which are which.
         ValueError: If no layout is recognised, or it has superclasses and none is chosen, or there is one class only.
     """
+    if layout is not None:
+        check_choice("layout", layout, LAYOUTS)
     top = root if superclass is None else root / _single_part(superclass)
     if not top.is_dir():
         folders = ", ".join(repr(entry.name) for entry in sorted(root.iterdir()) if entry.is_dir())
         raise ValueError(f"superclass is {superclass!r} but {root} holds {folders or 'no folders'}; name one of them.")
     bad: list[BadImage] = []
-    paths = sorted(_walk(root, top, bad))
     offset = 0 if superclass is None else 1
-    found: list[FoundFile] = []
-    if sets := _find_sets(top, paths, offset):
-        for folder, split in sets.items():
-            inside = [path for path in paths if path.split("/")[offset] == folder]
-            found += _arrange(top / folder, inside, offset + 1, split, bad)
-        found.sort()
-        _check_classes_of_sets(top, found)
-    else:
-        found = _arrange(top, paths, offset, "", bad, with_superclass=superclass is None)
-    classes = sorted({file.class_name for file in found})
-    if len(classes) < 2:
-        raise ValueError(f"{top} has the one class {classes[0]!r}; give images of at least two classes.")
-    return found, bad
+    paths = sorted(path for path in list_paths_below(root, top, bad) if path.count("/") > offset)
+    parts = [
+        _Part(top / folder, [path for path in paths if path.split("/")[offset] == folder], offset + 1, split)
+        for folder, split in _find_sets(top, paths, offset).items()
+    ] or [_Part(top, paths, offset)]
+    for part in parts:
+        _measure(part, may_have_superclass=superclass is None and not part.split)
+    pairs = {(levels[0], levels[1]) for part in parts if part.depth == 3 for levels in _images(part)}
+    order = _choose_layout(top, pairs, layout, known_classes) if pairs else "class"
+    found = [file for part in parts for file in _arrange(part, order, bad)]
+    found.sort()
+    _check_classes(top, found)
+    return found, bad, f"{order}/image"
 
 
 def _find_sets(top: Path, paths: Sequence[str], offset: int) -> dict[str, str]:
     """Map folders at the top to the sets they are; empty if the folders at the top are classes."""
-    folders = sorted({path.split("/")[offset] for path in paths if path.count("/") > offset})
+    folders = sorted({path.split("/")[offset] for path in paths})
     sets = {name: SPLIT_NAMES[name.lower()] for name in folders if name.lower() in SPLIT_NAMES}
     others = [name for name in folders if name not in sets]
     if not sets or (others and len(set(sets.values())) < 2):
@@ -102,37 +162,75 @@ def _find_sets(top: Path, paths: Sequence[str], offset: int) -> dict[str, str]:
     return sets
 
 
-def _arrange(
-    place: Path, paths: Sequence[str], offset: int, split: str, bad: list[BadImage], *, with_superclass: bool = False
-) -> list[FoundFile]:
-    """Read classes and contexts off the paths of one set, whose first ``offset`` parts are neither."""
-    depths = Counter(path.count("/") + 1 - offset for path in paths)
-    depth = max(depths, key=lambda parts: (depths[parts], parts), default=0)
-    known = {parts: layout for parts, layout in LAYOUTS.items() if parts < 4 or with_superclass}
-    if depth not in known:
-        raise ValueError(
-            f"{place} holds no images in a known layout; arrange them as {' or '.join(map(repr, known.values()))}, "
-            "in folders train, val and test if the data has such sets."
-        )
-    if depth == 4:
-        superclasses = sorted({path.split("/")[0] for path in paths if path.count("/") == 3})
+def _measure(part: _Part, may_have_superclass: bool) -> None:
+    """Find how deep the images of a part lie; a single superclass is passed over."""
+    depths = Counter(len(part.levels(path)) for path in part.paths)
+    part.depth = max(depths, key=lambda parts: (depths[parts], parts), default=0)
+    if part.depth == 4 and may_have_superclass:
+        superclasses = sorted({path.split("/")[0] for path in part.paths if path.count("/") == 3})
         if len(superclasses) > 1:
             raise ValueError(
-                f"{place} has images as {LAYOUTS[4]!r}; choose one superclass of {_listed(superclasses)} "
-                "(on the command line: --set superclass=NAME)."
+                f"{part.place} has images as 'superclass/class/context/image'; choose one superclass of "
+                f"{', '.join(map(repr, superclasses))} (on the command line: --set superclass=NAME)."
             )
-        offset, depth = 1, 3
+        part.offset, part.depth = 1, 3
+    if part.depth not in (2, 3):
+        raise ValueError(
+            f"{part.place} holds no images in a known layout; arrange them as 'class/image' or 'class/context/image', "
+            "in folders train, val and test if the data has such sets; or list them in a table and give that: a CSV "
+            "file with the columns path and label and, where there are such, context and split."
+        )
+
+
+def _images(part: _Part) -> Iterable[list[str]]:
+    return (levels for levels in map(part.levels, part.paths) if len(levels) == part.depth)
+
+
+def _choose_layout(place: Path, pairs: set[tuple[str, str]], layout: str | None, known_classes: Collection[str]) -> str:
+    """Say whether the outer or the inner of two folders is the class."""
+    if layout is not None:
+        return layout
+    outer, inner = ({pair[level] for pair in pairs} for level in (0, 1))
+    if (outer <= set(known_classes)) != (inner <= set(known_classes)):
+        return CLASS_FIRST if outer <= set(known_classes) else CONTEXT_FIRST
+    if _name_contexts(outer) != _name_contexts(inner):
+        return CONTEXT_FIRST if _name_contexts(outer) else CLASS_FIRST
+    is_grid = len(pairs) >= _SHARE_OF_COMBINATIONS * len(outer) * len(inner)
+    if is_grid and len(outer) > 1 and len(inner) > 1:
+        raise AmbiguousLayoutError(place, sorted(outer), sorted(inner))
+    return CLASS_FIRST
+
+
+def _name_contexts(names: set[str]) -> bool:
+    """Return whether folders have names of contexts, as far as names can tell."""
+    if all(_CONTEXT_NAME.fullmatch(name) for name in names):
+        return True
+    plain = {re.sub("[^a-z0-9]", "", name.lower()) for name in names}
+    return len(plain) > 1 and any(plain <= set(known.split()) for known in PUBLISHED_CONTEXTS.values())
+
+
+def _arrange(part: _Part, order: str, bad: list[BadImage]) -> list[FoundFile]:
+    """Read class and context off the paths of a part; what lies at another depth goes to ``bad``."""
     found = []
-    for path in paths:
-        parts = path.split("/")[offset:]
-        if len(parts) == depth:
-            found.append(FoundFile(path, parts[0], parts[1] if depth == 3 else "", split))
-        else:
-            bad.append(BadImage(path, f"does not lie where this folder has its images, in {LAYOUTS[depth]!r}"))
+    for path in part.paths:
+        levels = [unicodedata.normalize("NFC", name) for name in part.levels(path)]
+        if len(levels) != part.depth:
+            expected = f"{order if part.depth == 3 else 'class'}/image"
+            bad.append(BadImage(path, f"does not lie where this folder has its images, in {expected!r}"))
+            continue
+        class_name, context = (*levels[:-1], "")[:2]
+        if order == CONTEXT_FIRST and part.depth == 3:
+            class_name, context = context, class_name
+        elif context.startswith(f"{class_name}(") and context.endswith(")"):  # cat/cat(sofa), as MetaShift has it
+            context = context[len(class_name) + 1 : -1]
+        found.append(FoundFile(path, class_name, context, part.split))
     return found
 
 
-def _check_classes_of_sets(top: Path, found: Sequence[FoundFile]) -> None:
+def _check_classes(top: Path, found: Sequence[FoundFile]) -> None:
+    classes = sorted({file.class_name for file in found})
+    if len(classes) < 2:
+        raise ValueError(f"{top} has the one class {classes[0]!r}; give images of at least two classes.")
     trained = {file.class_name for file in found if file.split == "train"}
     for split in ("validation", "test"):
         unknown = sorted({file.class_name for file in found if file.split == split} - trained)
@@ -143,83 +241,12 @@ def _check_classes_of_sets(top: Path, found: Sequence[FoundFile]) -> None:
             )
 
 
-def _listed(names: Sequence[str] | dict[str, str]) -> str:
-    return ", ".join(map(repr, names))
-
-
-def path_inside(root: Path, path: str) -> Path:
-    """Return the file that a path of a manifest names.
-
-    Args:
-        root: The data folder, resolved.
-        path: The path, with ``/`` between its parts.
-
-    Returns:
-        The file, not necessarily existing.
-
-    Raises:
-        BadImageError: If it is absolute, has ``..`` in it, or leads out of the folder through a symbolic link.
-    """
-    check_relative(path)
-    folder = str(root)
-    target = os.path.realpath(f"{folder}/{path}")  # a loop of links stays one, and cannot be read
-    if target != folder and not target.startswith(folder.rstrip(os.sep) + os.sep):
-        raise BadImageError("is a symbolic link to a place outside the data folder, which is not followed")
-    return Path(target)
-
-
-def check_relative(path: str) -> None:
-    """Raise BadImageError unless ``path`` can only name something below the data folder, on any system."""
-    parts = path.replace("\\", "/").split("/")  # Windows takes either, and a drive where the second sign is a colon
-    if not path or "\0" in path or not parts[0] or path[1:2] == ":" or ".." in parts:
-        raise BadImageError("is not a path inside the data folder (it is empty, absolute, or has '..' in it)")
+def _listed(names: Iterable[str]) -> str:
+    shown = list(map(repr, names))
+    return ", ".join(shown if len(shown) <= _MOST_NAMED else [*shown[:_MOST_NAMED], "…"])
 
 
 def _single_part(name: str) -> str:
     if len(PurePosixPath(name).parts) != 1 or name in (".", ".."):
         raise ValueError(f"superclass is {name!r}; give the name of one folder, without '/'.")
     return name
-
-
-def _walk(root: Path, top: Path, bad: list[BadImage]) -> Iterator[str]:
-    """Yield the paths of the files below ``top``, relative to ``root``; what cannot be one goes to ``bad``."""
-
-    def unreadable(error: OSError) -> None:
-        folder = Path(error.filename).relative_to(root).as_posix()
-        bad.append(BadImage(folder, f"cannot be listed ({error.strerror})"))
-
-    for folder, subfolders, files in os.walk(top, onerror=unreadable):
-        here = Path(folder).relative_to(root).as_posix()
-        prefix = "" if here == "." else f"{here}/"
-        for name in subfolders:
-            if is_litter(name):
-                continue
-            if not _is_unicode(name):
-                bad.append(_misnamed(prefix + name))
-            elif Path(folder, name).is_symlink():
-                bad.append(BadImage(prefix + name, "is a symbolic link to a folder, which is not followed"))
-        subfolders[:] = [name for name in subfolders if not is_litter(name) and _is_unicode(name)]
-        for name in files if Path(folder) != top else ():
-            if is_litter(name):
-                continue
-            if _is_unicode(name):
-                yield prefix + name
-            else:
-                bad.append(_misnamed(prefix + name))
-
-
-def _misnamed(path: str) -> BadImage:
-    return BadImage(ascii(path), "has a name that is not valid Unicode; rename it")
-
-
-def is_litter(name: str) -> bool:
-    """Return whether a file or folder is hidden, or left by a file manager."""
-    return name.startswith(".") or name.lower() in _LITTER
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

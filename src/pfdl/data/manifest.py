@@ -5,14 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pfdl._internal.files import format_json, parse_json, read_bytes_file, write_together
+from pfdl._internal.files import format_json, parse_json, read_bytes_file, read_table, write_together
 from pfdl.data.images import BadImageError, hash_bytes
-from pfdl.data.layout import check_relative
+from pfdl.data.paths import check_relative
 
 FORMAT = "pfdl-manifest-1"
 COLUMNS = ("path", "class", "context", "sha256", "side", "sets")
@@ -58,8 +59,9 @@ class Manifest:
     def __post_init__(self) -> None:
         for row in self.rows:
             _check_row(row)
-        if repeated := _repeated(row.path for row in self.rows):
-            raise ValueError(f"the manifest names {repeated!r} twice; make it again with pfdl split.")
+        (path, count) = Counter(row.path for row in self.rows).most_common(1)[0] if self.rows else ("", 0)
+        if count > 1:
+            raise ValueError(f"the manifest names {path!r} twice; make it again with pfdl split.")
         if leaks := find_leaks(self.rows):
             raise ValueError(
                 f"{len(leaks)} image(s) are on the training side and on the test side, such as {leaks[0][0]!r} and "
@@ -194,15 +196,13 @@ def read_groups(source: str) -> dict[str, str]:
     name, _, column = source.rpartition(":")
     if not name or not column:
         raise ValueError(f"the groups are {source!r}; give a CSV file and one of its columns, as meta.csv:background.")
-    try:
-        table = csv.DictReader(io.StringIO(_read(Path(name)).decode("utf-8-sig"), newline=""), strict=True)
-        lines, columns = list(table), table.fieldnames or ()
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{name} is not a CSV file in UTF-8 ({error}).") from error
+    if not Path(name).is_file():
+        raise FileNotFoundError(f"there is no file {name}; give a CSV file of groups.")
+    table = read_table(Path(name), dtype=str, keep_default_na=False)
     for wanted in ("path", column):
-        if wanted not in columns:
-            raise ValueError(f"{name} has no column {wanted!r}; it has {', '.join(map(repr, columns)) or 'none'}.")
-    return {line["path"]: line[column] for line in lines if line["path"] and line[column]}
+        if wanted not in table.columns:
+            raise ValueError(f"{name} has no column {wanted!r}; it has {', '.join(map(repr, table.columns))}.")
+    return {path: group for path, group in zip(table["path"], table[column], strict=True) if path and group}
 
 
 def find_leaks(rows: Sequence[ManifestRow]) -> list[tuple[str, str]]:
@@ -231,15 +231,6 @@ def _check_row(row: ManifestRow) -> None:
             raise ValueError(f"{row.path!r} is on the {row.side} side but in the set {name!r}.")
     if "train" in row.sets and "validation" in row.sets:
         raise ValueError(f"{row.path!r} is in the training set and in the validation set.")
-
-
-def _repeated(values: Iterable[str]) -> str | None:
-    seen: set[str] = set()
-    for value in values:
-        if value in seen:
-            return value
-        seen.add(value)
-    return None
 
 
 def _set_order(name: str) -> tuple[int, float]:

@@ -13,12 +13,12 @@ from pfdl.data.joining import JoinedSource
 from pfdl.data.manifest import Manifest
 from pfdl.data.shapes import Shapes
 from pfdl.data.sources import ContextFolder, ContextSource
-from pfdl.data.tables import TABLES, Columns, MetadataTable
+from pfdl.data.tables import CELEBA_TEXT, TABLES, Columns, MetadataTable
 
 SHAPES = "shapes"
 """The word that stands for the built-in data set."""
 
-_NAMED = 8
+_MOST_NAMED = 8
 """So many classes or contexts are named; of more, the first ones."""
 
 
@@ -30,7 +30,9 @@ def open_images(
     context_column: str | None = None,
     split_column: str | None = None,
     group_column: str | None = None,
+    image_root: str | Path | None = None,
     superclass: str | None = None,
+    layout: str | None = None,
     on_bad_image: str = "error",
     on_progress: Callable[[int, int], None] | None = None,
     like: Manifest | None = None,
@@ -41,10 +43,11 @@ def open_images(
     Args:
         data: One of
 
-            - a folder ``class/image``, ``class/context/image`` or ``superclass/class/context/image``;
+            - a folder ``class/image``, ``class/context/image``, ``context/class/image`` or
+              ``superclass/class/context/image``;
             - a folder with ``train``, ``val`` and ``test`` in it (or ``training``, ``validation``, ``valid``,
-              ``testing``), each of them ``class/image`` or ``class/context/image``;
-            - a table (``.csv``, ``.tsv``, ``.parquet``) with a line per image;
+              ``testing``), each of them in one of the first three layouts;
+            - a table (``.csv``, ``.tsv``, ``.parquet``, or the ``.txt`` of CelebA) with a line per image;
             - the word ``"shapes"`` for the built-in data set;
             - in Python also a map-style dataset of PyTorch or Hugging Face that gives image and label, or a mapping
               from names of sets to such datasets;
@@ -55,11 +58,14 @@ def open_images(
         context_column: Column with the context, if any.
         split_column: Column with the set: train, val, test or, as WILDS has it, 0, 1, 2.
         group_column: Column of what must stay on one side of a split, such as a patient. Never guessed.
+        image_root: Folder that the paths of a table are relative to; by default that of the table, or the one below it
+            in which the first image is.
         superclass: Which folder of the top level to use, where there is such a level (NICO).
+        layout: ``"class/context"`` or ``"context/class"``, where folders can be read in both ways.
         on_bad_image: ``"error"`` to refuse data with unusable files, ``"skip"`` to leave them out.
         on_progress: Called with the number of images checked so far and the number of all images.
-        like: A manifest of the same data: the columns it was made from, and the settings of the built-in shapes, are
-            taken over.
+        like: A manifest of the same data, or of data with the same classes: the columns it was made from, its classes
+            and the settings of the built-in shapes are taken over.
         test: Further images that are the test set, in any of these forms; then all of ``data`` is trained on.
 
     Returns:
@@ -68,7 +74,8 @@ def open_images(
     Raises:
         FileNotFoundError: If there is no such folder or table.
         TypeError: If ``data`` is none of the above.
-        ValueError: If an option does not fit the data.
+        ValueError: If an option does not fit the data. (Where a folder can be read in two ways, ``samples`` of the
+            source raises :class:`pfdl.data.layout.AmbiguousLayoutError`.)
 
     Example:
         >>> import torch
@@ -79,7 +86,14 @@ def open_images(
     """
     columns = Columns(path_column, label_column, context_column, split_column, group_column)
     described = {} if like is None else like.parameters.get("source", {})
-    options: dict[str, Any] = {"superclass": superclass, "on_bad_image": on_bad_image, "on_progress": on_progress}
+    options: dict[str, Any] = {
+        "classes": () if like is None else like.classes,
+        "image_root": image_root,
+        "superclass": superclass,
+        "layout": layout,
+        "on_bad_image": on_bad_image,
+        "on_progress": on_progress,
+    }
     if test is None:
         return _open(data, columns, described, **options)
     train_part, test_part = (described.get(name, {}) for name in ("train", "test"))
@@ -91,24 +105,28 @@ def _open(
     columns: Columns,
     described: Mapping[str, Any],
     *,
+    classes: Sequence[str],
+    image_root: str | Path | None,
     superclass: str | None,
-    on_bad_image: str,
-    on_progress: Callable[[int, int], None] | None,
+    layout: str | None,
+    **how: Any,
 ) -> ContextSource:
     if isinstance(data, (str, Path)):
         if str(data) == SHAPES:
             return _open_shapes(described)
         path = Path(data)
-        if path.suffix.lower() in TABLES and not path.is_dir():
+        if path.suffix.lower() in (*TABLES, CELEBA_TEXT) and not path.is_dir():
             hints = described.get("columns") if isinstance(described.get("columns"), dict) else None
-            return MetadataTable(path, columns=columns, hints=hints, on_bad_image=on_bad_image, on_progress=on_progress)
-        if columns.are_given:
-            raise ValueError(f"columns are named, but {path} is no table; give a file ending in {', '.join(TABLES)}.")
-        return ContextFolder(path, superclass=superclass, on_bad_image=on_bad_image, on_progress=on_progress)
+            return MetadataTable(path, columns=columns, hints=hints, image_root=image_root, **how)
+        if columns.are_given or image_root is not None:
+            raise ValueError(
+                f"columns or an image root are named, but {path} is no table; give one ending in {', '.join(TABLES)}."
+            )
+        return ContextFolder(path, superclass=superclass, layout=layout, known_classes=classes, **how)
     if all(hasattr(data, name) for name in ("samples", "description", "load")):
         source: ContextSource = data
         return source
-    return DatasetSource(data, columns=columns, on_progress=on_progress)
+    return DatasetSource(data, columns=columns, on_progress=how["on_progress"])
 
 
 def _open_shapes(described: Mapping[str, Any]) -> ContextSource:
@@ -136,7 +154,11 @@ def describe_images(source: ContextSource, manifest: Manifest | None = None) -> 
     classes = sorted({sample.class_name for sample in samples})
     contexts = sorted({sample.context for sample in samples} - {""})
     where = f"in {_counted(contexts, 'context')}" if contexts else "without contexts"
-    first = f"Images: {len(samples)}, of {_counted(classes, 'class')}, {where}."
+    described = source.description if manifest is None else manifest.parameters.get("source", {})
+    parts = (described, described.get("train", {}), described.get("test", {}))
+    layouts = sorted({part["layout"] for part in parts if part.get("layout")})
+    layout = f"; folders read as {' and '.join(layouts)}" if layouts else ""
+    first = f"Images: {len(samples)}, of {_counted(classes, 'class')}, {where}{layout}."
     if manifest is not None:
         sizes = {name: len(manifest.rows_of(name)) for name in manifest.set_names}
         own = manifest.parameters.get("protocol") == "own"
@@ -155,6 +177,6 @@ def _sizes(sizes: Mapping[str, int]) -> str:
 
 
 def _counted(names: Sequence[str], what: str) -> str:
-    shown = ", ".join(map(printable, names[:_NAMED])) + (", …" if len(names) > _NAMED else "")
+    shown = ", ".join(map(printable, names[:_MOST_NAMED])) + (", …" if len(names) > _MOST_NAMED else "")
     plural = {"class": "classes"}.get(what, f"{what}s")
     return f"{len(names)} {plural if len(names) != 1 else what} ({shown})"

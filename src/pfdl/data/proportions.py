@@ -82,7 +82,13 @@ def split_by_proportion(
     dominant = _draw_dominant(samples, seed)
     order = {side: _shuffle(samples, sides, side, seed) for side in SIDES}
     sets = _draw_training(order["train"], dominant, ratio, validation_fraction)
+    available, used = sum(map(len, order["train"].values())), len(sets["train"]) + len(sets["validation"])
     notes = []
+    if used < available:
+        notes.append(
+            f"{used} of the {available} images on the training side are used, to reach {ratio}; the ratio 'natural' "
+            "uses all of them."
+        )
     lacking = set(dominant) - {sample.class_name for sample in samples if sample.path in sets["validation"]}
     if lacking and validation_fraction:
         names = ", ".join(map(repr, sorted(lacking)))
@@ -95,7 +101,7 @@ def split_by_proportion(
         if short := _describe_shortage(rounds):
             notes.append(f"There is no test set at {test_ratio}: {short} on the test side.")
         else:
-            sets[f"test-{test_ratio}"] = _draw(order["test"], dominant, test_ratio, rounds)
+            sets[f"test-{test_ratio}"] = _draw_rounds(order["test"], dominant, test_ratio, rounds)
     return sides, sets, dominant, notes
 
 
@@ -119,20 +125,21 @@ def assign_parts(
     cells: dict[Cell, int] = defaultdict(int)
     units: dict[tuple[str, str], list[Sample]] = defaultdict(list)
     for sample in samples:
-        cells[_cell(sample)] += 1
+        cells[_cell_of(sample)] += 1
         unit = ("group", groups[sample.path]) if sample.path in groups else ("image", sample.sha256)
         units[unit].append(sample)
     quotas = {"train": {cell: _quota(count, fraction) for cell, count in cells.items()}}
     quotas["test"] = {cell: count - quotas["train"][cell] for cell, count in cells.items()}
     missing = {side: dict(quota) for side, quota in quotas.items()}
     sides = {}
-    for unit in sorted(units, key=lambda unit: (-len(units[unit]), _chance(seed, purpose, *unit))):
+    for unit in sorted(units, key=lambda unit: (-len(units[unit]), _sort_key(seed, purpose, *unit))):
         side = max(
-            SIDES, key=lambda side: sum(missing[side][_cell(s)] / max(1, quotas[side][_cell(s)]) for s in units[unit])
+            SIDES,
+            key=lambda side: sum(missing[side][_cell_of(s)] / max(1, quotas[side][_cell_of(s)]) for s in units[unit]),
         )
         for sample in units[unit]:
             sides[sample.path] = side
-            missing[side][_cell(sample)] -= 1
+            missing[side][_cell_of(sample)] -= 1
     return sides
 
 
@@ -146,7 +153,7 @@ def _draw_dominant(samples: Iterable[Sample], seed: int) -> dict[str, str]:
     for sample in samples:
         contexts[sample.class_name].add(sample.context)
     return {
-        name: min(contexts[name], key=lambda context: _chance(seed, "dominant", name, context))
+        name: min(contexts[name], key=lambda context: _sort_key(seed, "dominant", name, context))
         for name in sorted(contexts)
     }
 
@@ -154,8 +161,8 @@ def _draw_dominant(samples: Iterable[Sample], seed: int) -> dict[str, str]:
 def _shuffle(samples: Iterable[Sample], sides: Mapping[str, str], side: str, seed: int) -> Order:
     """Order one side's images of every cell as all sets draw them, so that test sets share images."""
     order: Order = {}
-    for sample in sorted(samples, key=lambda sample: _chance(seed, "order", sample.sha256)):
-        cell = order.setdefault(_cell(sample), [])
+    for sample in sorted(samples, key=lambda sample: _sort_key(seed, "order", sample.sha256)):
+        cell = order.setdefault(_cell_of(sample), [])
         if sides[sample.path] == side:
             cell.append(sample.path)
     return order
@@ -180,7 +187,7 @@ def _describe_shortage(rounds: Mapping[str, Rounds]) -> str:
     )
 
 
-def _draw(order: Order, dominant: Mapping[str, str], ratio: Ratio, rounds: Mapping[str, Rounds]) -> set[str]:
+def _draw_rounds(order: Order, dominant: Mapping[str, str], ratio: Ratio, rounds: Mapping[str, Rounds]) -> set[str]:
     drawn: set[str] = set()
     for (class_name, context), paths in order.items():
         per_round = ratio.dominant if context == dominant[class_name] else ratio.minor
@@ -202,18 +209,18 @@ def _draw_training(
         name: limit._replace(number=limit.number - _validation_rounds(limit.number, validation_fraction))
         for name, limit in rounds.items()
     }
-    train = _draw(order, dominant, ratio, kept)
-    return {"train": train, "validation": _draw(order, dominant, ratio, rounds) - train}
+    train = _draw_rounds(order, dominant, ratio, kept)
+    return {"train": train, "validation": _draw_rounds(order, dominant, ratio, rounds) - train}
 
 
 def _validation_rounds(rounds: int, fraction: float) -> int:
     return min(max(int(rounds * fraction + 0.5), 1), rounds - 1) if fraction else 0
 
 
-def _cell(sample: Sample) -> Cell:
+def _cell_of(sample: Sample) -> Cell:
     return sample.class_name, sample.context
 
 
-def _chance(seed: int, *parts: str) -> str:
+def _sort_key(seed: int, *parts: str) -> str:
     """Return a hash to sort by, which shuffles: it depends on the seed and the item, not on its position."""
     return hashlib.sha256("\0".join([str(seed), *parts]).encode()).hexdigest()

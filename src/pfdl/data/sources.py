@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -13,12 +13,13 @@ from torch import Tensor
 
 from pfdl._internal.validation import check_choice
 from pfdl.data.images import BadImageError, decoded, hash_bytes, hash_pixels, read_bytes, to_tensor
-from pfdl.data.layout import BadImage, FoundFile, find_files, path_inside
+from pfdl.data.layout import FoundFile, find_files
+from pfdl.data.paths import BadImage, path_inside
 
 ON_BAD_IMAGE = ("error", "skip")
-_LISTED = 20
+_MOST_LISTED = 20
 
-_PER_TASK = 32
+_FILES_PER_TASK = 32
 """Files that a thread checks before it takes others."""
 
 
@@ -79,9 +80,9 @@ class BadImagesError(ValueError):
 def describe_bad_images(root: Path, bad_images: Sequence[BadImage]) -> str:
     """Report all unusable files; beyond the first twenty they are only counted."""
     lines = [f"{len(bad_images)} file(s) in {root} cannot be used:"]
-    lines += [f"  {bad.path!r} {bad.reason}" for bad in bad_images[:_LISTED]]
-    if len(bad_images) > _LISTED:
-        lines.append(f"  … and {len(bad_images) - _LISTED} more")
+    lines += [f"  {bad.path!r} {bad.reason}" for bad in bad_images[:_MOST_LISTED]]
+    if len(bad_images) > _MOST_LISTED:
+        lines.append(f"  … and {len(bad_images) - _MOST_LISTED} more")
     return "\n".join(lines)
 
 
@@ -166,13 +167,13 @@ class FileSource(ABC):
             found, bad = self.list_files()
             samples: list[Sample] = []
             # Decoders work outside the interpreter lock. Tasks of many files, because one for each costs more than it.
-            batches = [found[start : start + _PER_TASK] for start in range(0, len(found), _PER_TASK)]
+            batches = [found[start : start + _FILES_PER_TASK] for start in range(0, len(found), _FILES_PER_TASK)]
             with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
                 for done, results in enumerate(pool.map(self._examine_all, batches), start=1):
                     bad += [result for result in results if isinstance(result, BadImage)]
                     samples += [result for result in results if isinstance(result, Sample)]
                     if self._on_progress is not None:
-                        self._on_progress(min(done * _PER_TASK, len(found)), len(found))
+                        self._on_progress(min(done * _FILES_PER_TASK, len(found)), len(found))
             bad.sort()
             if bad and self._on_bad_image == "error":
                 raise BadImagesError(self.root, bad)
@@ -204,14 +205,17 @@ class FileSource(ABC):
 class ContextFolder(FileSource):
     """A folder of images, as people have it.
 
-    Known are ``class/image``, ``class/context/image``, either of them in folders ``train``, ``val`` and ``test``, and
-    ``superclass/class/context/image`` (NICO). Classes and contexts are the folder names found on disk. Nothing is read
-    before ``samples`` is asked for; then every file is decoded once, so that what is unusable is known, and named in
-    one report, before training starts.
+    Known are ``class/image``, ``class/context/image`` and ``context/class/image`` (DomainBed), each of them also in
+    folders ``train``, ``val`` and ``test``, and ``superclass/class/context/image`` (NICO). Classes and contexts are the
+    folder names found on disk, in Unicode's composed form (NFC). Nothing is read before ``samples`` is asked for; then
+    every file is decoded once, so that what is unusable is known, and named in one report, before training starts.
 
     Args:
         root: The folder.
         superclass: Which folder of the top level to use, where there is such a level.
+        layout: ``"class/context"`` or ``"context/class"``. By default the folders decide, and where they do not,
+            ``samples`` raises :class:`pfdl.data.layout.AmbiguousLayoutError`.
+        known_classes: Names of classes, of a model or a manifest, that help the folders to decide.
         on_bad_image: ``"error"`` to refuse a folder with unusable files, ``"skip"`` to leave them out.
         on_progress: Called with the number of files checked so far and the number of all files.
 
@@ -221,6 +225,7 @@ class ContextFolder(FileSource):
     Attributes:
         root: The folder, as an absolute path.
         superclass: As given.
+        layout: The layout as found, such as ``context/class/image``; as given before ``samples`` is asked for.
     """
 
     def __init__(
@@ -228,24 +233,35 @@ class ContextFolder(FileSource):
         root: str | Path,
         *,
         superclass: str | None = None,
+        layout: str | None = None,
+        known_classes: Collection[str] = (),
         on_bad_image: str = "error",
         on_progress: Callable[[int, int], None] | None = None,
     ) -> None:
         super().__init__(root, on_bad_image=on_bad_image, on_progress=on_progress)
         if not Path(root).is_dir():
             raise FileNotFoundError(f"there is no folder {root}; name the folder that holds the class folders.")
-        self.superclass = superclass
+        self.superclass, self.layout = superclass, layout
+        self._decided_by = layout, known_classes
 
     def list_files(self) -> tuple[list[FoundFile], list[BadImage]]:
         """List the files by the names of their folders."""
-        return find_files(self.root, self.superclass)
+        found, bad, self.layout = find_files(self.root, self.superclass, *self._decided_by)
+        return found, bad
 
     @property
     def description(self) -> Mapping[str, Any]:
         """Return what these images are, for the manifest."""
+        left_out = self.left_out()  # lists the files, and so finds the layout
         notes = [
             f"{name} in the folder was not read: classes are the folders. Give the table itself to use it."
             for name in ("metadata.csv", "metadata.parquet")
             if (self.root / name).is_file()
         ]
-        return {"kind": "folder", "superclass": self.superclass, "left_out": self.left_out(), "notes": notes}
+        return {
+            "kind": "folder",
+            "layout": self.layout,
+            "superclass": self.superclass,
+            "left_out": left_out,
+            "notes": notes,
+        }

@@ -1,4 +1,4 @@
-"""Which images to train on and which to test on: the data's own sets, NICO's protocol, or a plain split."""
+"""Which images to train on and which to test on: the data's own sets, a plain split, or NICO's protocol."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pfdl.data.sources import ContextSource, Sample
 NATURAL = "natural"
 """The ratio that leaves the contexts in the proportions that they have."""
 
-_NAMED = 3
+_MOST_NAMED = 3
 """So many files, or pictures that occur twice, are named; of more, the first ones and their number."""
 
 
 def make_split(
     source: ContextSource,
     *,
-    ratio: str = "5:1",
+    ratio: str = NATURAL,
     seed: int = 0,
     validation_fraction: float = 0.1,
     groups: Mapping[str, str] | None = None,
@@ -33,24 +33,25 @@ def make_split(
     - *Data with sets of its own* (folders train and test, or a column that says so) keeps them. Where it has no
       validation set, a share of the training set is held out; where it has a validation set and no test set, that is
       the test set.
-    - *Data with contexts* is split by the proportional-bias protocol of NICO. Inside every class and context 60 % go to
-      the training side and 40 % to the test side. In every class one context is drawn as the dominant one, for training
-      and for testing. A set of ratio a:b has, in every class, a images of the dominant context for every b images of
-      each minor one, until one of them runs out. The training set has the given ratio, and the validation set, taken
-      out of it, has it too; the test sets have the ``TEST_RATIOS``, and the set ``test`` is the whole test side.
-    - *Data without contexts*, or with the ratio ``"natural"``, is split 60:40 inside every class and context, without
-      any choice of proportions.
+    - *Other data* is split 60:40 inside every class and context, and every image is used.
+    - *Data with contexts, where a ratio is asked for*, is split by the proportional-bias protocol of NICO. Inside every
+      class and context 60 % go to the training side and 40 % to the test side. In every class one context is drawn as
+      the dominant one, for training and for testing. A set of ratio a:b has, in every class, a images of the dominant
+      context for every b images of each minor one, until one of them runs out; the other images are left out. The
+      training set has the given ratio, and the validation set, taken out of it, has it too; the test sets have the
+      ``TEST_RATIOS``, and the set ``test`` is the whole test side.
 
     All chance comes from hashes of the seed with contents and names: the same images give the same split on every
     machine, whatever their file names, and a further class leaves the split of the others as it is.
 
     A picture that occurs twice is used once, so that no content can be on both sides; a picture that occurs under two
     classes is not used. In sets of the data's own, only a picture of the test set that is trained on is left out, of
-    training. All this is told in ``parameters["notes"]``, as is a test set for which the images do not suffice.
+    training. All this is told in ``parameters["notes"]``, as are images that a ratio leaves out, a test set for which
+    the images do not suffice, and names that differ in nothing but case.
 
     Args:
         source: The images.
-        ratio: Proportion of the training set, as ``"dominant:minor"``, or ``"natural"``.
+        ratio: Proportion of the training set, as ``"dominant:minor"``; ``"natural"`` leaves it as it is.
         seed: Another seed is another draw of sides and dominant contexts.
         validation_fraction: Share of the training set that is held out, below 1.
         groups: For some or all paths, the name of a group that must not be on both sides, such as images with the same
@@ -71,7 +72,7 @@ def make_split(
     used: str | None = None
     if has_own_sets(given):
         protocol = "own"
-        samples, sets, notes = _own_sets(given)
+        samples, sets, notes = _keep_own_sets(given)
         if not sets["validation"]:
             sets |= _hold_out(samples, sets["train"], seed, together, validation_fraction)
         sides = {path: "test" if name == "test" else "train" for name, paths in sets.items() for path in paths}
@@ -102,9 +103,9 @@ def make_split(
         "source": description,
         "dominant": dominant,
         "images": {name: len(paths) for name, paths in sets.items() if paths},
-        "notes": [*description.get("notes", ()), *notes],
+        "notes": [*description.get("notes", ()), *_describe_case(samples), *notes],
     }
-    return Manifest(_rows(samples, sides, sets), parameters)
+    return Manifest(_make_rows(samples, sides, sets), parameters)
 
 
 def make_test_set(source: ContextSource, trained_on: Manifest | None = None) -> Manifest:
@@ -141,7 +142,7 @@ def make_test_set(source: ContextSource, trained_on: Manifest | None = None) -> 
         "notes": notes,
     }
     everything = {sample.path: "test" for sample in kept}
-    return Manifest(_rows(sorted(kept), everything, {"test": set(everything)}), parameters)
+    return Manifest(_make_rows(sorted(kept), everything, {"test": set(everything)}), parameters)
 
 
 def has_own_sets(samples: Sequence[Sample]) -> bool:
@@ -170,7 +171,7 @@ def _most_frequent(samples: Sequence[Sample], train: set[str]) -> dict[str, str]
     return {name: min(contexts[name], key=lambda c: (-contexts[name][c], c)) for name in sorted(contexts)}
 
 
-def _own_sets(samples: Sequence[Sample]) -> tuple[list[Sample], dict[str, set[str]], list[str]]:
+def _keep_own_sets(samples: Sequence[Sample]) -> tuple[list[Sample], dict[str, set[str]], list[str]]:
     """Take the sets as they are, but train on no picture of the test set."""
     notes = []
     order = ["test", "validation", "train"]
@@ -183,7 +184,7 @@ def _own_sets(samples: Sequence[Sample]) -> tuple[list[Sample], dict[str, set[st
     kept = [sample for sample in samples if first[sample.pixels] == (sample.split or "train")]
     if lost := [sample.path for sample in samples if first[sample.pixels] != (sample.split or "train")]:
         notes.append(
-            f"Left out of training or validation: {_some(lost)}, as the same picture is held out or tested on."
+            f"Left out of training or validation: {_name_some(lost)}, as the same picture is held out or tested on."
         )
     sets = {name: {s.path for s in kept if (s.split or "train") == name} for name in ("train", "validation", "test")}
     return sorted(kept), sets, notes
@@ -201,6 +202,21 @@ def _hold_out(
     return {"train": kept, "validation": train - kept}
 
 
+def _describe_case(samples: Sequence[Sample]) -> list[str]:
+    """Name the classes and the contexts that a person could take for each other."""
+    notes = []
+    for what, names in (("classes", {s.class_name for s in samples}), ("contexts", {s.context for s in samples})):
+        same: dict[str, list[str]] = defaultdict(list)
+        for name in sorted(names):
+            same[name.casefold()].append(name)
+        for alike in same.values():
+            if len(alike) > 1:
+                notes.append(
+                    f"The {what} {', '.join(map(repr, alike))} differ only by case; rename them if they are the same."
+                )
+    return notes
+
+
 def _without_repetitions(samples: Sequence[Sample]) -> tuple[list[Sample], list[str]]:
     """Return every picture once; those with two labels not at all."""
     same: dict[str, list[Sample]] = defaultdict(list)
@@ -214,26 +230,28 @@ def _without_repetitions(samples: Sequence[Sample]) -> tuple[list[Sample], list[
         kept.append(copies[0])
         if len(copies) > 1:
             repeated.append(copies)
-    notes = _about_copies("Left out, because the same picture has different classes", conflicting)
-    return sorted(kept), notes + _about_copies("Used once, because the picture is the same", repeated)
+    notes = _describe_copies("Left out, because the same picture has different classes", conflicting)
+    return sorted(kept), notes + _describe_copies("Used once, because the picture is the same", repeated)
 
 
-def _about_copies(what: str, pictures: Sequence[Sequence[Sample]]) -> list[str]:
+def _describe_copies(what: str, pictures: Sequence[Sequence[Sample]]) -> list[str]:
     """Name the files of each picture; of many pictures, count them and name the files of the first."""
-    named = [f"{what}: {_some([copy.path for copy in copies])}." for copies in pictures[:_NAMED]]
-    if len(pictures) <= _NAMED:
+    named = [f"{what}: {_name_some([copy.path for copy in copies])}." for copies in pictures[:_MOST_NAMED]]
+    if len(pictures) <= _MOST_NAMED:
         return named
     files = sum(map(len, pictures))
-    return [f"{what}: {len(pictures)} pictures in {files} files, such as {_some([c.path for c in pictures[0]])}."]
+    return [f"{what}: {len(pictures)} pictures in {files} files, such as {_name_some([c.path for c in pictures[0]])}."]
 
 
-def _rows(samples: Sequence[Sample], sides: Mapping[str, str], sets: Mapping[str, set[str]]) -> tuple[ManifestRow, ...]:
+def _make_rows(
+    samples: Sequence[Sample], sides: Mapping[str, str], sets: Mapping[str, set[str]]
+) -> tuple[ManifestRow, ...]:
     return tuple(
         ManifestRow(*sample[:4], sides[sample.path], tuple(name for name in sets if sample.path in sets[name]))
         for sample in samples
     )
 
 
-def _some(paths: Sequence[str]) -> str:
-    shown = ", ".join(map(repr, paths[:_NAMED]))
-    return shown if len(paths) <= _NAMED else f"{len(paths)} images, such as {shown}"
+def _name_some(paths: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, paths[:_MOST_NAMED]))
+    return shown if len(paths) <= _MOST_NAMED else f"{len(paths)} images, such as {shown}"

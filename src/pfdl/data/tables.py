@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from pfdl._internal.files import read_table, read_text_file
 from pfdl.data.images import BadImageError
-from pfdl.data.layout import SPLIT_NAMES, BadImage, FoundFile, check_relative, path_inside
+from pfdl.data.layout import SPLIT_NAMES, FoundFile
+from pfdl.data.paths import BadImage, check_relative, path_inside
 from pfdl.data.sources import FileSource
 
 if TYPE_CHECKING:
@@ -17,6 +21,14 @@ if TYPE_CHECKING:
 
 TABLES = (".csv", ".tsv", ".parquet")
 """Endings of the names of files that are tables."""
+
+CELEBA_TEXT = ".txt"
+"""Ending of the two tables of CelebA as its authors publish them; others have CSV files of the same content."""
+
+_CELEBA_ATTRIBUTES, _CELEBA_SPLITS = "list_attr_celeba", "list_eval_partition"
+
+MAX_BYTES = 1 << 30
+"""Larger tables are refused; that of CelebA has 26 million bytes."""
 
 WILDS_SPLITS = {"0": "train", "1": "validation", "2": "test"}
 
@@ -92,17 +104,21 @@ _ROLES = [field.name for field in fields(Columns)]
 
 
 class MetadataTable(FileSource):
-    """Images listed in a table with a line for each: a CSV file (any of ``, ; tab |`` between the cells) or Parquet.
+    """Images listed in a table with a line for each: CSV (any of ``, ; tab |`` between the cells), Parquet, or CelebA.
+
+    A label or context of −1 and 1, as CelebA's attributes have, is named after its column: "not Male" and "Male".
 
     Args:
         table: The file.
         columns: Which column says what.
         hints: By what they hold, names of columns to look for before the usual ones.
+        image_root: The folder that paths are relative to. By default that of the table or, if the first image is not
+            there, the one folder in it (or in one of its folders) that has the image.
         on_bad_image: ``"error"`` to refuse a table with unusable files, ``"skip"`` to leave them out.
         on_progress: Called with the number of files checked so far and the number of all files.
 
     Raises:
-        FileNotFoundError: If there is no such table.
+        FileNotFoundError: If there is no such table, or no such folder.
 
     Attributes:
         table: The file.
@@ -115,13 +131,20 @@ class MetadataTable(FileSource):
         *,
         columns: Columns | None = None,
         hints: Mapping[str, str] | None = None,
+        image_root: str | Path | None = None,
         on_bad_image: str = "error",
         on_progress: Callable[[int, int], None] | None = None,
     ) -> None:
         self.table = Path(table)
         if not self.table.is_file():
             raise FileNotFoundError(f"there is no file {table}; name a table of images (CSV or Parquet).")
-        super().__init__(self.table.parent, on_bad_image=on_bad_image, on_progress=on_progress)
+        if image_root is not None and not Path(image_root).is_dir():
+            raise FileNotFoundError(
+                f"there is no folder {image_root}; name the folder that the table's paths start in."
+            )
+        super().__init__(image_root or self.table.parent, on_bad_image=on_bad_image, on_progress=on_progress)
+        self._finds_images = image_root is None
+        self._prefix = ""
         self.columns = columns or Columns()
         self._hints = hints
         self._other_sets: Counter[str] = Counter()
@@ -130,34 +153,35 @@ class MetadataTable(FileSource):
     def description(self) -> Mapping[str, Any]:
         """Return what these images are, for the manifest: among others, which columns were read."""
         left_out = self.left_out()  # reads the table, and so finds the columns
-        return {
-            "kind": "table",
-            "columns": {role: name for role, name in asdict(self.columns).items() if name is not None},
-            "left_out": left_out,
-            "notes": [
-                f"Left out: {count} images whose entry under {self.columns.split!r} is {name!r}, which is none of "
-                "train, val, test."
-                for name, count in self._other_sets.items()
-            ],
-        }
+        notes = [
+            f"Left out: {count} images whose entry under {self.columns.split!r} is {name!r}, which is none of "
+            "train, val, test."
+            for name, count in self._other_sets.items()
+        ]
+        if self._prefix:
+            notes.append(f"The images of {self.table.name} were found in {self._prefix!r}.")
+        columns = {role: name for role, name in asdict(self.columns).items() if name is not None}
+        return {"kind": "table", "columns": columns, "left_out": left_out, "notes": notes}
 
     def list_files(self) -> tuple[list[FoundFile], list[BadImage]]:
         """List the files that the table names."""
         cells = _read_cells(self.table)
         self.columns = columns = self.columns.find(self.table, list(cells.columns), self._hints)
+        self._prefix = self._find_prefix(cells[columns.path]) if self._finds_images else ""
         blank = [""] * len(cells)
-        lists = [blank if name is None else cells[name].tolist() for name in asdict(columns).values()]
+        lists = {role: blank if name is None else cells[name].tolist() for role, name in asdict(columns).items()}
+        lists |= {role: _name_cells(lists[role], getattr(columns, role)) for role in ("label", "context")}
         self._other_sets.clear()
         found: list[FoundFile] = []
         bad: list[BadImage] = []
         seen: set[str] = set()
-        for entry, label, context, split, group in zip(*lists, strict=True):
-            path = PurePosixPath(entry.replace("\\", "/")).as_posix() if entry else ""
+        for entry, label, context, split, group in zip(*lists.values(), strict=True):
+            path = self._prefix + _to_posix(entry)
             part = SPLIT_NAMES.get(split.lower()) or WILDS_SPLITS.get(split, "")
             if columns.split is not None and not part:
                 self._other_sets[split] += 1
-            elif reason := _why_unusable(path, label, seen):
-                bad.append(BadImage(path or "(an empty path)", reason))
+            elif reason := _why_unusable(path if entry else "", label, seen):
+                bad.append(BadImage(path if entry else "(an empty path)", reason))
             else:
                 seen.add(path)
                 found.append(FoundFile(path, label, context, part, group))
@@ -169,6 +193,22 @@ class MetadataTable(FileSource):
                 f"{self.table} has the one class {classes[0]!r} under {columns.label!r}; at least two are needed."
             )
         return sorted(found), bad
+
+    def _find_prefix(self, paths: pd.Series[str]) -> str:
+        """Return the folder below the table's, with a ``/``, in which the first image is; ``""`` for the table's own.
+
+        CelebA's images are in ``img_align_celeba``, iWildCam's in ``train``, and no table says so.
+        """
+        first = next((_to_posix(entry) for entry in paths if entry), "")
+        try:
+            check_relative(first)
+        except BadImageError:
+            return ""
+        if os.path.lexists(self.root / first):
+            return ""
+        folders = [folder for outer in _folders_in(self.root) for folder in (outer, *_folders_in(outer))]
+        having = [folder for folder in folders if (folder / first).is_file()]
+        return f"{having[0].relative_to(self.root).as_posix()}/" if len(having) == 1 else ""
 
 
 def list_paths(table: Path, path_column: str | None = None) -> list[Path]:
@@ -190,7 +230,7 @@ def list_paths(table: Path, path_column: str | None = None) -> list[Path]:
     found = []
     for entry in cells[column].tolist():
         try:
-            found.append(path_inside(root, PurePosixPath(entry.replace("\\", "/")).as_posix() if entry else ""))
+            found.append(path_inside(root, _to_posix(entry)))
         except BadImageError as error:
             raise ValueError(f"{entry!r} under {column!r} in {table} {error}.") from error
     return found
@@ -214,20 +254,55 @@ def _reasons(bad: list[BadImage], other_sets: Counter[str]) -> str:
     return ""
 
 
+def _to_posix(entry: str) -> str:
+    return PurePosixPath(entry.replace("\\", "/")).as_posix() if entry else ""
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    return sorted(entry for entry in folder.iterdir() if entry.is_dir() and not entry.is_symlink())
+
+
+def _name_cells(cells: Sequence[str], column: str) -> list[str]:
+    """Return names in Unicode's composed form; where cells are −1 and 1, whether each is what the column is called."""
+    if set(cells) == {"-1", "1"}:
+        return [column if cell == "1" else f"not {column}" for cell in cells]
+    return [unicodedata.normalize("NFC", cell) for cell in cells]
+
+
 def _read_cells(path: Path) -> pd.DataFrame:
-    """Read all cells as text, with ``""`` for what is missing."""
+    """Read all cells as text, with ``""`` for what is missing; to CelebA's attributes its sets are added."""
     import pandas as pd
 
-    try:
-        if path.suffix.lower() == ".parquet":
-            cells = _as_text(pd.read_parquet(path))
-        else:
-            cells = pd.read_csv(path, sep=_separator(path), dtype=str, keep_default_na=False, encoding="utf-8-sig")
-    except ImportError as error:
-        raise ModuleNotFoundError(f"reading {path} needs pyarrow: pip install pyarrow.") from error
-    except ValueError as error:  # pandas' own errors are ValueErrors
-        raise ValueError(f"{path} is not a table in UTF-8 with a header ({' '.join(str(error).split())}).") from error
-    return pd.DataFrame({str(name): cells[name].str.strip() for name in cells.columns})
+    if path.suffix.lower() == CELEBA_TEXT:
+        cells = _read_celeba_text(path)
+    elif path.suffix.lower() == ".parquet":
+        cells = _as_text(read_table(path, limit=MAX_BYTES))
+    else:
+        cells = read_table(path, limit=MAX_BYTES, dtype=str, keep_default_na=False)
+    cells = pd.DataFrame({str(name): cells[name].str.strip() for name in cells.columns})
+    partition = path.with_stem(path.stem.replace(_CELEBA_ATTRIBUTES, _CELEBA_SPLITS))
+    if path.stem.startswith(_CELEBA_ATTRIBUTES) and "partition" not in cells.columns and partition.is_file():
+        sets = dict(_read_cells(partition).iloc[:, :2].itertuples(index=False, name=None))
+        cells["partition"] = [sets.get(name, "") for name in cells.iloc[:, 0]]
+    return cells
+
+
+def _read_celeba_text(path: Path) -> pd.DataFrame:
+    """Read one of CelebA's text files: attributes, below their number and names, or sets, without a header."""
+    import pandas as pd
+
+    lines = read_text_file(path, MAX_BYTES).splitlines()
+    if len(lines) > 2 and lines[0].strip().isdigit():
+        names, lines = ["image_id", *lines[1].split()], lines[2:]
+    else:
+        names = ["image_id", "partition"]
+    rows = [line.split() for line in lines if line.strip()]
+    if not rows or any(len(row) != len(names) for row in rows):
+        raise ValueError(
+            f"{path} is not a table of CelebA (the number of images, the names of the attributes, a line for each "
+            f"image); other tables are read from files ending in {', '.join(TABLES)}."
+        )
+    return pd.DataFrame(rows, columns=names, dtype=str)
 
 
 def _as_text(table: pd.DataFrame) -> pd.DataFrame:
@@ -240,10 +315,3 @@ def _as_text(table: pd.DataFrame) -> pd.DataFrame:
         return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
     return pd.DataFrame({str(name): [write(value) for value in table[name].tolist()] for name in table.columns})
-
-
-def _separator(path: Path) -> str:
-    """Return what stands between the names in the header most often."""
-    with path.open(encoding="utf-8-sig", errors="replace") as stream:
-        header = stream.readline()
-    return max((",", ";", "\t", "|"), key=header.count)

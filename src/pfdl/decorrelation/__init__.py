@@ -2,7 +2,7 @@
 
 from pfdl.decorrelation import functional
 from pfdl.decorrelation.decomposition import FeatureDecomposition
-from pfdl.decorrelation.diagnostics import Diagnostics, GradientParts
+from pfdl.decorrelation.diagnostics import Diagnostics
 from pfdl.decorrelation.partial_decorrelation import PartialDecorrelation
 
-__all__ = ["Diagnostics", "FeatureDecomposition", "GradientParts", "PartialDecorrelation", "functional"]
+__all__ = ["Diagnostics", "FeatureDecomposition", "PartialDecorrelation", "functional"]

@@ -1,6 +1,8 @@
-"""The losses of Partial Feature Decorrelation Learning as pure functions.
+"""The losses of Partial Feature Decorrelation Learning as pure functions: what runs, as the paper writes it.
 
 Letters as in the paper: U is ``features`` (n, p), Ũ is ``correlated`` (n, p), its prediction by g from the others.
+Every function takes a ``batch``, which says whose samples a mean is over: by default these rows, under
+``torch.distributed`` those of all processes (:class:`pfdl.decorrelation.distributed.Batch`).
 """
 
 from __future__ import annotations
@@ -9,11 +11,11 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from pfdl._internal.validation import check_choice, check_features
+from pfdl._internal.validation import check_features, check_matrix
 from pfdl.decorrelation.distributed import Batch
 
-FORMS = ("paper", "pairwise")
 CENTERINGS = ("none", "batch")
 
 VARIANCE_FLOOR = 1e-5
@@ -27,7 +29,7 @@ class DecorrelationParts(NamedTuple):
     covariance: Tensor
 
 
-def decomposition_loss(features: Tensor, correlated: Tensor) -> Tensor:
+def decomposition_loss(features: Tensor, correlated: Tensor, *, batch: Batch | None = None) -> Tensor:
     r"""Return how badly g predicts each feature from the others, the loss that trains g.
 
     .. math:: L_g = \frac{1}{np} \sum_{i,j} (U_{ij} - \tilde U_{ij})^2
@@ -35,6 +37,7 @@ def decomposition_loss(features: Tensor, correlated: Tensor) -> Tensor:
     Args:
         features: U, shape (n, p).
         correlated: Ũ, shape (n, p).
+        batch: Whose samples the mean is over; by default these.
 
     Returns:
         A scalar.
@@ -44,29 +47,27 @@ def decomposition_loss(features: Tensor, correlated: Tensor) -> Tensor:
         >>> decomposition_loss(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[1.0, 0.0], [3.0, 2.0]]))
         tensor(2.)
     """
-    _check_pair(features, correlated)
-    return unexplained_of(features, correlated, Batch(len(features))).mean()
+    _check(features, correlated)
+    batch = batch or Batch(len(features))
+    return batch.mean((features - correlated).square()).mean()
 
 
-def decorrelation_loss(features: Tensor, correlated: Tensor, *, form: str = "paper", center: str = "none") -> Tensor:
+def decorrelation_loss(
+    features: Tensor, correlated: Tensor, *, center: str = "none", batch: Batch | None = None
+) -> Tensor:
     r"""Return how strongly the correlated part of each feature is correlated with the other features.
 
-    With :math:`C_{jk} = \frac1n \sum_i \tilde U_{ij} U_{ik}`, the two forms are
+    .. math:: L_{decorr} = \frac1p \sum_j \Big( \frac{1}{n(p-1)} \sum_i \sum_{k \ne j} \tilde U_{ij} U_{ik} \Big)^2
 
-    .. math::
-        \text{paper:}\quad & L = \frac1p \sum_j \Big( \frac{1}{p-1} \sum_{k \ne j} C_{jk} \Big)^2 \\
-        \text{pairwise:}\quad & L = \frac1p \sum_j \sum_{k \ne j} C_{jk}^2
-
-    In the paper's form the sum over k stands inside the square, so that correlations of opposite sign cancel; it
-    costs O(n·p). The pairwise form is zero only if every single one vanishes; it costs O(n·p·min(n, p)).
+    The sum over k stands inside the square, so that correlations of opposite sign cancel, and the cost is O(n·p).
 
     Args:
         features: U, shape (n, p) with n, p at least 2.
         correlated: Ũ, shape (n, p).
-        form: ``"paper"`` or ``"pairwise"``.
-        center: ``"none"``, as the paper writes it (it assumes features of mean zero), or ``"batch"``: subtract each
-            feature's mean over the batch, which turns C into a covariance. Features after a ReLU are far from mean
-            zero.
+        center: ``"none"``, as the paper writes it (it assumes features of mean zero), or ``"batch"``: subtract the mean
+            over the batch from U and Ũ, which makes a covariance of each product. Features after a ReLU are far from
+            mean zero.
+        batch: Whose samples the means are over; by default these.
 
     Returns:
         A scalar.
@@ -77,22 +78,26 @@ def decorrelation_loss(features: Tensor, correlated: Tensor, *, form: str = "pap
         >>> correlated = torch.tensor([[1.0, 0.0, 2.0], [1.0, 1.0, 0.0]])
         >>> decorrelation_loss(u, correlated)
         tensor(1.4583)
-        >>> decorrelation_loss(u, correlated, form="pairwise")
-        tensor(3.5000)
     """
-    check_choice("form", form, FORMS)
-    check_choice("center", center, CENTERINGS)
-    check_features("features", features)
-    _check_pair(features, correlated)
-    return decorrelation_of(features, correlated, form, center, Batch(len(features))).loss
+    if center not in CENTERINGS:
+        raise ValueError(f"center is {center!r}; choose one of 'batch', 'none'.")
+    _check(features, correlated, alone=batch is None)
+    batch = batch or Batch(len(features))
+    if center == "batch":
+        # One centred factor would do on paper. In float32 the rounding of its mean, times a large mean of the other
+        # factor, exceeds the covariance of features whose mean is thousands of times their spread.
+        features = features - batch.mean(features)
+        correlated = correlated - batch.mean(correlated)
+    mean_product = batch.mean(correlated * mean_of_others(features))
+    return mean_product.square().mean()
 
 
-def decorrelation_parts(features: Tensor, correlated: Tensor) -> DecorrelationParts:
-    r"""Return the two parts of L_decorr in the paper's form.
+def decorrelation_parts(features: Tensor, correlated: Tensor, *, batch: Batch | None = None) -> DecorrelationParts:
+    r"""Return the two parts of L_decorr.
 
-    With the mean :math:`M_{ij} = \frac{1}{p-1} \sum_{k \ne j} U_{ik}` of the other features, the paper's loss is the
-    mean over j of :math:`c_j^2`, :math:`c_j = \operatorname{mean}_i \tilde U_{ij} M_{ij}`. Each :math:`c_j` is exactly
-    a product of means plus a covariance,
+    With the mean :math:`M_{ij} = \frac{1}{p-1} \sum_{k \ne j} U_{ik}` of the other features, L_decorr is the mean over
+    j of :math:`c_j^2`, :math:`c_j = \operatorname{mean}_i \tilde U_{ij} M_{ij}`. Each :math:`c_j` is exactly a product
+    of means plus a covariance,
 
     .. math:: c_j = \underbrace{\overline{\tilde U_j}\,\overline{M_j}}_{\text{level}}
         + \underbrace{\operatorname{cov}(\tilde U_j, M_j)}_{\text{covariance}},
@@ -102,6 +107,7 @@ def decorrelation_parts(features: Tensor, correlated: Tensor) -> DecorrelationPa
     Args:
         features: U, shape (n, p) with n, p at least 2.
         correlated: Ũ, shape (n, p).
+        batch: Whose samples the means are over; by default these.
 
     Returns:
         Two scalars, ``level`` and ``covariance``.
@@ -113,18 +119,18 @@ def decorrelation_parts(features: Tensor, correlated: Tensor) -> DecorrelationPa
         >>> decorrelation_parts(u, correlated)
         DecorrelationParts(level=tensor(0.9010), covariance=tensor(0.1302))
     """
-    check_features("features", features)
-    _check_pair(features, correlated)
-    batch = Batch(len(features))
-    level = levels_of(batch.mean(features), batch.mean(correlated)).square().mean()
-    return DecorrelationParts(level, decorrelation_of(features, correlated, "paper", "batch", batch).loss)
+    covariance = decorrelation_loss(features, correlated, center="batch", batch=batch)
+    batch = batch or Batch(len(features))
+    level = batch.mean(correlated) * mean_of_others(batch.mean(features))
+    return DecorrelationParts(level.square().mean(), covariance)
 
 
-def standardize(features: Tensor) -> Tensor:
+def standardize(features: Tensor, *, batch: Batch | None = None) -> Tensor:
     """Return the features with mean 0 and variance 1 over the batch, so that their scale counts for nothing.
 
     Args:
         features: U, shape (n, p) with n, p at least 2.
+        batch: Whose samples means and variances are over; by default these.
 
     Returns:
         The same shape. A feature that is constant becomes 0: a small part of the mean variance is added to each.
@@ -135,64 +141,28 @@ def standardize(features: Tensor) -> Tensor:
         tensor([[-1., -1.],
                 [ 1.,  1.]])
     """
-    check_features("features", features)
-    return standardize_of(features, Batch(len(features)))
-
-
-class Decorrelation(NamedTuple):
-    """L_decorr, and in the paper's form the p means c_j whose mean square it is."""
-
-    loss: Tensor
-    cross: Tensor | None
-
-
-def unexplained_of(u: Tensor, correlated: Tensor, batch: Batch) -> Tensor:
-    """Return this process's share of the mean squared error of g for each feature, shape (p,); L_g is their mean."""
-    return (u - correlated).square().sum(0) / batch.total
-
-
-def decorrelation_of(u: Tensor, correlated: Tensor, form: str, center: str, batch: Batch) -> Decorrelation:
-    """Return :func:`decorrelation_loss` of the union of the batches of all processes that take part."""
-    if center == "batch":
-        # Centring one factor centres the product: the mean of Ũ multiplies Σ_i (U_ik − mean) = 0.
-        u = u - batch.mean(u)
-    if form == "pairwise":
-        return Decorrelation(_pairwise_form(u, correlated, batch), None)
-    cross = batch.mean(correlated * mean_of_others(u))
-    return Decorrelation(cross.square().mean(), cross)
-
-
-def mean_of_others(u: Tensor) -> Tensor:
-    """Return for each feature the mean of the others in its row, from the row's sum: no p×p matrix."""
-    return (u.sum(-1, keepdim=True) - u) / (u.shape[-1] - 1)
-
-
-def levels_of(mean_features: Tensor, mean_correlated: Tensor) -> Tensor:
-    """Return the level term of each c_j from the means over the batch, shape (p,)."""
-    return mean_correlated * mean_of_others(mean_features)
-
-
-def standardize_of(u: Tensor, batch: Batch) -> Tensor:
-    """Return :func:`standardize` by the means and variances of the union of all processes' batches."""
-    centred = u - batch.mean(u)
+    _check(features, features, alone=batch is None)
+    batch = batch or Batch(len(features))
+    centred = features - batch.mean(features)
     variance = batch.mean(centred.square())
-    floor = VARIANCE_FLOOR * variance.mean() + torch.finfo(u.dtype).tiny
+    floor = VARIANCE_FLOOR * variance.mean() + torch.finfo(features.dtype).tiny
     return centred * torch.rsqrt(variance + floor)
 
 
-def _pairwise_form(u: Tensor, correlated: Tensor, batch: Batch) -> Tensor:
-    """Return (1/p) Σ_j Σ_{k≠j} C_jk², by the smaller of the two Gram matrices: Σ_jk C_jk² = ⟨ŨŨᵀ, UUᵀ⟩ / n²."""
-    n, p = u.shape
-    if n < p and batch.processes == 1:
-        all_pairs = ((correlated @ correlated.T) * (u @ u.T)).sum() / n**2
-        with_itself = (correlated * u).mean(0).square().sum()
-        return (all_pairs - with_itself) / p
-    # Over several processes it has to be C: the samples of different processes never meet.
-    cross = batch.sum(correlated.T @ u) / batch.total
-    return (cross - cross.diagonal().diag_embed()).square().sum() / p
+def mean_of_others(features: Tensor) -> Tensor:
+    """Return for each feature the mean of the others in its row, shape (…, p), in O(n·p).
+
+    The sum of those before it and of those after it, not the sum of all without it: a feature that is millions of times
+    the others would leave its rounding behind.
+    """
+    before = F.pad(features.cumsum(-1)[..., :-1], (1, 0))
+    after = F.pad(features.flip(-1).cumsum(-1).flip(-1)[..., 1:], (0, 1))
+    return (before + after) / (features.shape[-1] - 1)
 
 
-def _check_pair(features: Tensor, correlated: Tensor) -> None:
+def _check(features: Tensor, correlated: Tensor, alone: bool = False) -> None:
+    """Raise unless both are of one shape; rows that are alone, without other processes, must be two at least."""
+    (check_features if alone else check_matrix)("features", features)
     if features.shape != correlated.shape:
         raise ValueError(
             f"features have shape {tuple(features.shape)} but correlated has {tuple(correlated.shape)}; "

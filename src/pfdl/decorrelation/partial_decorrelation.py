@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+import copy
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
 import torch
-from torch import Tensor
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.autograd.forward_ad import unpack_dual
+from torch.func import functional_call
+from torch.optim import Optimizer
 
-from pfdl._internal.devices import full_precision
-from pfdl._internal.processes import world_size
-from pfdl._internal.validation import check_choice, check_count, check_features, check_matrix
-from pfdl.decorrelation.backend import StepBackend
+from pfdl._internal.modules import AtomicModule
+from pfdl._internal.optimizer_state import copy_like, load_optimizer_state
+from pfdl._internal.validation import check_choice, check_count, check_features, check_matrix, check_number
 from pfdl.decorrelation.decomposition import FeatureDecomposition
-from pfdl.decorrelation.diagnostics import Diagnostics, GradientParts
-from pfdl.decorrelation.distributed import Announcement, Batch, Meeting, share_from_first
-from pfdl.decorrelation.finiteness import WaitingCheck
-from pfdl.decorrelation.functional import CENTERINGS, FORMS, standardize_of
-from pfdl.decorrelation.steps import Algorithm, Steps
-from pfdl.decorrelation.trained_decomposition import OptimizerFactory, TrainedDecomposition
+from pfdl.decorrelation.diagnostics import Diagnostics
+from pfdl.decorrelation.distributed import Batch, join_batches, share_from_first
+from pfdl.decorrelation.finiteness import LateReport, describe_features, describe_update
+from pfdl.decorrelation.functional import (
+    CENTERINGS,
+    decomposition_loss,
+    decorrelation_loss,
+    decorrelation_parts,
+    standardize,
+)
+from pfdl.decorrelation.kernels.both_steps import BothSteps
 
 Schedule = Callable[[int], float]
+OptimizerFactory = Callable[[Iterable[nn.Parameter]], Optimizer]
 
 
 class DataShape(Protocol):
@@ -44,7 +54,7 @@ def _outside_compiled_graphs(method: Method) -> Method:
     return cast(Method, torch.compiler.disable(method))  # type: ignore[no-untyped-call]
 
 
-class PartialDecorrelation(TrainedDecomposition):
+class PartialDecorrelation(AtomicModule):
     """Penalise the part of each feature that the others predict: PFDL, the paper's Algorithm 1.
 
     One call per mini-batch does both steps of the algorithm::
@@ -63,7 +73,8 @@ class PartialDecorrelation(TrainedDecomposition):
     of them (``docs/distributed.md``).
 
     The optimiser of g and the count of steps are part of ``state_dict()``: resumed training equals uninterrupted
-    training. A state that does not fit is refused and changes nothing. Threads that share a penalty take turns.
+    training. A state that does not fit is refused and changes nothing. Threads that share a penalty take turns, and so
+    does ``state_dict()``, which copies.
 
     Args:
         num_features: p, the width of the embedding.
@@ -72,7 +83,6 @@ class PartialDecorrelation(TrainedDecomposition):
         sharing: ``"strict"``, the paper's shared g, which is not told which feature it predicts; or ``"indexed"``, see
             :class:`pfdl.FeatureDecomposition`.
         activation: Activation of g.
-        form: ``"paper"`` or ``"pairwise"``, see :func:`pfdl.decorrelation.functional.decorrelation_loss`.
         center: ``"none"`` (the paper's) or ``"batch"``, see :func:`pfdl.decorrelation.functional.decorrelation_loss`.
         standardize: Standardise the features over the batch before both losses, with the gradient through it, see
             :func:`pfdl.decorrelation.functional.standardize`. Shrinking all features then lowers nothing. The paper
@@ -84,14 +94,15 @@ class PartialDecorrelation(TrainedDecomposition):
         check_finite: Refuse features with NaN or infinity, or so large that L_decorr would overflow, before anything
             is updated. On a GPU with a fused Adam, the default, the check is asynchronous: such a batch does not update
             g, its loss is of no use, and one of the next calls raises.
-        kernel: ``"auto"``, ``"fused"`` or ``"plain"``, see :class:`pfdl.FeatureDecomposition`. The fused penalty can
-            be differentiated once only.
+        kernel: ``"auto"``, ``"fused"`` or ``"plain"``, see :class:`pfdl.FeatureDecomposition`. On a GPU the fused
+            penalty can be differentiated once only.
         synchronize: Under ``torch.distributed``, take all processes' batches for one while training. All processes
             must then call alike.
 
     Attributes:
         decomposition: The network g.
         optimizer: Its optimiser.
+        completed_fits: How many batches g was fitted to.
         last: :class:`pfdl.decorrelation.Diagnostics` of the last call: L_g, L_decorr and its parts, R² of g for each
             feature.
 
@@ -110,6 +121,7 @@ class PartialDecorrelation(TrainedDecomposition):
 
     needs = ("features",)
     reference = "Guo et al., 2021"
+    sums_over_processes = True
 
     def __init__(
         self,
@@ -119,7 +131,6 @@ class PartialDecorrelation(TrainedDecomposition):
         hidden: int | Sequence[int] = 256,
         sharing: str = "strict",
         activation: str | Callable[[Tensor], Tensor] = "relu",
-        form: str = "paper",
         center: str = "none",
         standardize: bool = False,
         fit_steps: int = 1,
@@ -129,29 +140,86 @@ class PartialDecorrelation(TrainedDecomposition):
         kernel: str = "auto",
         synchronize: bool = True,
     ) -> None:
-        check_choice("form", form, FORMS)
+        super().__init__()
         check_choice("center", center, CENTERINGS)
         check_count("fit_steps", fit_steps, 1)
         check_count("warmup", warmup, 0)
         if not callable(weight):
-            _check_weight(weight)
+            check_number("weight", weight)
         g = FeatureDecomposition(num_features, hidden, sharing=sharing, activation=activation, kernel=kernel)
-        super().__init__(g, optimizer or partial(torch.optim.Adam, lr=1e-3, fused=True))
+        self.decomposition = g.requires_grad_(False)
+        self.optimizer = (optimizer or partial(torch.optim.Adam, lr=1e-3, fused=True))(g.parameters())
         self.weight = weight
-        self.form = form
         self.center = center
         self.standardize = standardize
         self.fit_steps = fit_steps
         self.warmup = warmup
         self.check_finite = check_finite
         self.synchronize = synchronize
+        self.completed_fits = 0
         self.last = Diagnostics()
-        self._backend = StepBackend()
+        self._is_shared = False  # whether all processes of a distributed run have the same g
+        self._parameters_before: list[nn.Parameter] = []
+        self._start_afresh()
+        self.register_load_state_dict_post_hook(_let_optimizer_follow)  # type: ignore[no-untyped-call]
 
     @classmethod
     def from_data(cls, shape: DataShape, **settings: Any) -> PartialDecorrelation:
         """Build the penalty for data of this shape, which knows ``num_features``."""
         return cls(shape.num_features, **settings)
+
+    @_outside_compiled_graphs
+    def forward(self, features: Tensor) -> Tensor:
+        """Run Algorithm 1 on one mini-batch: both steps; in ``eval()`` mode only the second.
+
+        Args:
+            features: U, shape (n, p), with the graph to the model that made them.
+
+        Returns:
+            weight × L_decorr, a scalar.
+        """
+        with self._mini_batch(features, fits=self.training) as (u, batch, weight):
+            if self.training and u.is_cuda and self._both_steps.serve(self, u, batch):
+                return self._both_steps.run(self, u, weight)  # the same numbers as below, in one CUDA graph
+            if self.training:
+                self._fit(u.detach(), batch)
+            return self._penalise(u, batch, weight)
+
+    @_outside_compiled_graphs
+    def fit_step(self, features: Tensor) -> Tensor:
+        """Step 1: update g, ``fit_steps`` times, to predict each feature from the others; in ``eval()`` mode, too.
+
+        Args:
+            features: U, shape (n, p); used detached.
+
+        Returns:
+            L_g of the last update, measured before it, detached.
+        """
+        with self._mini_batch(features, fits=True) as (u, batch, _):
+            self._fit(u.detach(), batch)
+            return cast(Tensor, self.last.decomposition_loss)
+
+    @_outside_compiled_graphs
+    def penalty(self, features: Tensor) -> Tensor:
+        """Step 2: weight × L_decorr with g frozen.
+
+        Args:
+            features: U, shape (n, p), with the graph to the model that made them.
+
+        Returns:
+            A scalar whose gradient reaches the features and nothing of g.
+        """
+        with self._mini_batch(features, fits=False) as (u, batch, weight):
+            return self._penalise(u, batch, weight)
+
+    def current_weight(self, fits: int | None = None) -> float:
+        """Return λ as schedule and warm-up give it after so many completed fits; by default now."""
+        fits = self.completed_fits if fits is None else fits
+        weight = self.weight(fits) if callable(self.weight) else self.weight
+        if callable(self.weight):
+            check_number("weight", weight)
+        # The first call of a warm-up over w steps has 1/w of the weight, the w-th all of it.
+        return weight * min(1.0, max(1, fits) / self.warmup) if self.warmup else weight
 
     def divisor(self) -> float:
         """Return 1: the whole loss is divided by nothing, whatever the weight."""
@@ -168,183 +236,152 @@ class PartialDecorrelation(TrainedDecomposition):
         }
         return {name: value for name, value in found.items() if value is not None}
 
-    @_outside_compiled_graphs
-    def forward(self, features: Tensor, meeting: Meeting | None = None) -> Tensor:
-        """Run both steps on one mini-batch; in ``eval()`` mode only the second.
-
-        Args:
-            features: U, shape (n, p), with the graph to the model that made them.
-            meeting: What the processes told each other, if somebody has passed on :meth:`announce` already.
-
-        Returns:
-            weight × L_decorr, a scalar.
-        """
-        with self._mini_batch(features, fits=self.training, penalises=True, meeting=meeting) as (steps, weight):
-            if self.training:
-                self._fit(steps)
-            return self._penalise(steps, weight)
-
-    @_outside_compiled_graphs
-    def fit_step(self, features: Tensor) -> Tensor:
-        """Step 1: update g, ``fit_steps`` times, to predict each feature from the others; in ``eval()`` mode, too.
-
-        Args:
-            features: U, shape (n, p); used detached.
-
-        Returns:
-            L_g of the last update, measured before it, detached.
-        """
-        with self._mini_batch(features, fits=True, penalises=False) as (steps, _):
-            self._fit(steps)
-            return cast(Tensor, self.last.decomposition_loss)
-
-    @_outside_compiled_graphs
-    def penalty(self, features: Tensor) -> Tensor:
-        """Step 2: weight × L_decorr with g frozen.
-
-        Args:
-            features: U, shape (n, p), with the graph to the model that made them.
-
-        Returns:
-            A scalar whose gradient reaches the features and nothing of g.
-        """
-        with self._mini_batch(features, fits=False, penalises=True) as (steps, weight):
-            return self._penalise(steps, weight)
-
-    @_outside_compiled_graphs
-    def gradient_parts(self, features: Tensor) -> GradientParts:
-        """Return the gradients of L_decorr and of its two parts at the features, with g frozen; update nothing.
-
-        Costs about four times :meth:`penalty`. Under ``torch.distributed`` the gradients are those of this process's
-        samples, and all processes must call alike.
-
-        Args:
-            features: U, shape (n, p).
-
-        Returns:
-            Three gradients of shape (n, p), without the weight; see
-            :func:`pfdl.decorrelation.functional.decorrelation_parts`.
-
-        Raises:
-            ValueError: If the form is not the paper's, which alone has these parts.
-        """
-        if self.form != "paper":
-            raise ValueError(f"form is {self.form!r}; only the paper's form has a level and a covariance part.")
-        if not self._is_joint():  # else what is wrong with a batch is for all processes to know
-            check_features("features", features, self.decomposition.num_features)
-        with torch.inference_mode(False), torch.enable_grad():
-            leaf = features.detach().clone().requires_grad_()
-            with self._mini_batch(leaf, fits=False, penalises=False) as (steps, _):
-                return steps.gradient_parts(leaf)
-
-    def announce(self, features: Tensor) -> Announcement | None:
-        """Return what this process would tell the others before a call; None if it would call by itself.
-
-        :class:`pfdl.Objective` passes on what its parts announce, so that the processes meet once a step.
-
-        Args:
-            features: U, shape (n, p).
-        """
-        return self._announcement(features, fits=True) if self._is_joint() else None
-
-    def current_weight(self) -> float:
-        """Return λ as schedule and warm-up give it now."""
-        return self._weight_after(self.completed_fits)
-
-    def _weight_after(self, fits: int) -> float:
-        weight = self.weight(fits) if callable(self.weight) else self.weight
-        _check_weight(weight)
-        # The first call of a warm-up over w steps has 1/w of the weight, the w-th all of it.
-        return weight * min(1.0, max(1, fits) / self.warmup) if self.warmup else weight
-
-    def _fit(self, steps: Steps) -> None:
-        fitted = steps.fit()
+    def _fit(self, u: Tensor, batch: Batch) -> None:
+        g, parameters = self.decomposition, dict(self.decomposition.named_parameters())
+        correlated = u
+        for _ in range(self.fit_steps):
+            leaves = {name: parameter.detach().requires_grad_() for name, parameter in parameters.items()}
+            with torch.enable_grad():
+                correlated = functional_call(g, leaves, (u,))
+                loss = decomposition_loss(u, correlated, batch=batch)
+                gradients = batch.average(torch.autograd.grad(loss, list(leaves.values())))
+            # Adam squares the gradient, so that has to be finite as well.
+            total = loss.detach() + sum(gradient.square().sum() for gradient in gradients)
+            late = u.is_cuda and self.check_finite and LateReport.serves(self.optimizer)
+            if self.check_finite and not late and not bool(total.isfinite()):
+                raise ValueError(describe_update(loss, parameters.values()))
+            for parameter, gradient in zip(parameters.values(), gradients, strict=True):
+                parameter.grad = gradient.contiguous()  # the fused Adam reads memory in order, whatever the strides
+            if late:
+                self._late_report.step(self.optimizer, u, total)
+            else:
+                self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
         self.completed_fits += 1
-        self.last = replace(self.last, unexplained=fitted.unexplained, variance=fitted.variance)
+        with torch.no_grad():
+            unexplained = batch.mean((u - correlated).square())
+            variance = batch.mean((u - batch.mean(u)).square())
+        self.last = replace(self.last, unexplained=unexplained, variance=variance)
 
-    def _penalise(self, steps: Steps, weight: float) -> Tensor:
-        found = steps.penalise(weight)
+    def _penalise(self, u: Tensor, batch: Batch, weight: float) -> Tensor:
+        # g is frozen by copies: a later fit may change its parameters before this loss is differentiated.
+        frozen = {name: parameter.detach().clone() for name, parameter in self.decomposition.named_parameters()}
+        correlated = functional_call(self.decomposition, frozen, (u,))
+        loss = decorrelation_loss(u, correlated, center=self.center, batch=batch)
+        with torch.no_grad():
+            level, covariance = decorrelation_parts(u, correlated, batch=batch)
         self.last = replace(
-            self.last,
-            decorrelation_loss=found.loss,
-            weight=weight,
-            sums=found.sums,
-            samples=steps.batch.total,
-            centred=self.center == "batch",
+            self.last, decorrelation_loss=loss.detach(), weight=weight, level_part=level, covariance_part=covariance
         )
-        return found.penalty
+        return weight * loss
 
     @contextmanager
-    def _mini_batch(
-        self, features: Tensor, *, fits: bool, penalises: bool, meeting: Meeting | None = None
-    ) -> Iterator[tuple[Steps, float]]:
-        """Check a batch before anything is updated; give the steps on it and the weight that its penalty has."""
+    def _mini_batch(self, features: Tensor, *, fits: bool) -> Iterator[tuple[Tensor, Batch, float]]:
+        """Check a batch before anything is updated; give the features in g's precision, whose they are, and λ."""
         g = self.decomposition
-        algorithm = self._algorithm()
-        with self._backend.lock, ExitStack() as modes:
+        dtype, device = g.first_weight.dtype, g.first_weight.device
+        joint = self.synchronize and self.training and dist.is_available() and dist.is_initialized()
+        with self._lock, ExitStack() as modes:
             if torch.is_inference_mode_enabled():  # what it makes, such as moments, could never be changed again
                 modes.enter_context(torch.inference_mode(False))
                 modes.enter_context(torch.no_grad())
-            modes.enter_context(full_precision(g.first_weight.device.type))  # less is too coarse for long sums
-            if self._is_joint():
-                batch = self._union(self._announcement(features, fits).meet() if meeting is None else meeting)
-            else:
-                self._check(features, fits)
-                batch = Batch(len(features))
-            weight = self._weight_after(self.completed_fits + fits)
-            u = (features.clone() if features.is_inference() else features).to(g.first_weight.dtype)
-            if self.standardize:
-                u = standardize_of(u, batch)
-            finiteness = self._backend.finiteness(algorithm, self.check_finite, g.first_weight.device)
-            yield self._backend.begin(algorithm, u, batch, finiteness, both=fits and penalises), weight
+            modes.enter_context(torch.autocast(device.type, enabled=False))  # less is too coarse for long sums
+            weight, problem = 0.0, None
+            largest = torch.finfo(dtype).max ** 0.25  # L_decorr is of the fourth order in the features
+            try:
+                (check_matrix if joint else check_features)("features", features, g.num_features)
+                if fits and torch._C._current_graph_task_id() != -1:
+                    raise RuntimeError(
+                        "g would be fitted during a backward pass, as checkpointing does when it computes a part of "
+                        "the model again: g would learn twice from one batch. Call the penalty outside of that part."
+                    )
+                if unpack_dual(features).tangent is not None:  # type: ignore[no-untyped-call]
+                    raise RuntimeError("the penalty has no forward-mode derivative; use backward() or torch.autograd.")
+                weight = self.current_weight(self.completed_fits + fits)
+                if self.check_finite and device.type == "cuda" and LateReport.serves(self.optimizer):
+                    self._late_report.read()
+                elif self.check_finite and not bool((features.detach().to(dtype).abs() <= largest).all()):
+                    raise ValueError(describe_features(features, dtype))
+            except Exception as error:
+                if not joint:
+                    raise
+                problem = error  # a process that raised alone would leave the others waiting for it
+            batch = join_batches(0 if problem else len(features), problem) if joint else Batch(len(features))
+            if batch.processes > 1 and not self._is_shared:
+                share_from_first(g.parameters())
+                self._is_shared = True
+            u = (features.clone() if features.is_inference() else features).to(dtype)
+            yield (standardize(u, batch=batch) if self.standardize else u), batch, weight
 
-    def _algorithm(self) -> Algorithm:
-        return Algorithm(self.decomposition, self.optimizer, self.fit_steps, self.form, self.center)
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Return copies of all that :meth:`load_state_dict` takes, as they were between two calls."""
+        with self._lock:
+            state = super().state_dict(*args, **kwargs)
+            prefix = kwargs.get("prefix", "")
+            for name, parameter in self.decomposition.named_parameters():
+                if state[f"{prefix}decomposition.{name}"] is not parameter:  # keep_vars asks for the parameters
+                    state[f"{prefix}decomposition.{name}"] = parameter.detach().clone()
+            return state
 
-    def _is_joint(self) -> bool:
-        """Return whether a call is one of all processes."""
-        return self.synchronize and self.training and world_size() > 1
+    def get_extra_state(self) -> dict[str, Any]:
+        """Return the optimiser of g and the count of fits, for ``state_dict``."""
+        return {"optimizer": copy.deepcopy(self.optimizer.state_dict()), "completed_fits": self.completed_fits}
 
-    def _check(self, features: Tensor, fits: bool) -> None:
-        """Raise unless a call with these features can be made."""
-        g = self.decomposition
-        (check_matrix if self._is_joint() else check_features)("features", features, g.num_features)
-        self._weight_after(self.completed_fits + fits)
-        finiteness = self._backend.finiteness(self._algorithm(), self.check_finite, g.first_weight.device)
-        if isinstance(finiteness, WaitingCheck):
-            if said := finiteness.problem_of(features.detach(), features.detach().to(g.first_weight.dtype)):
-                raise ValueError(said)
-        elif finiteness is self._backend.guard:
-            self._backend.guard.raise_if_seen()
+    def set_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Take up what ``get_extra_state`` gave, all of it or nothing.
 
-    def _announcement(self, features: Tensor, fits: bool) -> Announcement:
-        try:
-            self._check(features, fits)
-        except Exception as error:
-            return Announcement(0, error, self._signature(), self.is_shared)
-        return Announcement(len(features), None, self._signature(), self.is_shared)
+        Raises:
+            ValueError: If it is not the state of this optimiser over parameters of these shapes.
+        """
+        fits = state.get("completed_fits") if isinstance(state, Mapping) else None
+        if isinstance(fits, bool) or not isinstance(fits, int) or fits < 0 or "optimizer" not in state:
+            raise ValueError(
+                f"the state of g's optimiser is {str(state)[:80]}; it must have 'optimizer' and 'completed_fits', "
+                "a whole number of at least 0."
+            )
+        load_optimizer_state(self.optimizer, state["optimizer"])
+        self.completed_fits = fits
+        self._is_shared = False
 
-    def _union(self, meeting: Meeting) -> Batch:
-        """Join the batches of all processes; the first time, g becomes that of the first process everywhere."""
-        batch = meeting.batch(least=2)  # one sample has no correlation
-        if not all(meeting.numbers[0]):
-            share_from_first(self.decomposition.parameters())
-            self.is_shared = True
-        return batch
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
+        # Also a module that holds this one loads it: everything is looked at before the first value is taken.
+        for name, own in self.decomposition.named_parameters():
+            key = f"{prefix}decomposition.{name}"
+            if key in state_dict:  # load_state_dict reports what is missing
+                copy_like(own, state_dict[key], f"{key} in the state")
+        self._parameters_before = list(self.decomposition.parameters())
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
-    def _signature(self) -> str:
-        """Say what must be the same in all processes."""
-        g, optimizer = self.decomposition, self.optimizer
-        settings = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
-        return (
-            f"num_features={g.num_features}, hidden={g.hidden}, sharing={g.sharing!r}, {g.first_weight.dtype}, "
-            f"form={self.form!r}, center={self.center!r}, standardize={self.standardize}, fit_steps={self.fit_steps}, "
-            f"optimizer {type(optimizer).__name__} with {settings}"
-        )
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> PartialDecorrelation:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        # The moments follow the parameters to their new device and dtype: loading casts them.
+        self.optimizer.load_state_dict(self.optimizer.state_dict())
+        return self
+
+    def _start_afresh(self) -> None:
+        """Make what a copy does not inherit."""
+        self._lock = threading.RLock()
+        self._late_report = LateReport()
+        self._both_steps = BothSteps()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy inherits."""
+        made = ("_lock", "_late_report", "_both_steps")
+        return {name: value for name, value in vars(self).items() if name not in made}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take up what ``__getstate__`` gave."""
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._start_afresh()
 
 
-def _check_weight(weight: float) -> None:
-    if isinstance(weight, bool) or not isinstance(weight, (int, float)):
-        raise TypeError(f"weight is {weight!r}; give a number or a function from the step to a number.")
-    if not math.isfinite(weight) or weight < 0:
-        raise ValueError(f"weight is {weight}; give a finite number of at least 0.")
+def _let_optimizer_follow(module: PartialDecorrelation, _: object) -> None:
+    """Give the optimiser of g the parameters that ``load_state_dict(..., assign=True)`` has put in place of the old."""
+    followers = dict(zip(module._parameters_before, module.decomposition.parameters(), strict=True))
+    module._parameters_before = []
+    if any(old is not new for old, new in followers.items()):
+        for group in module.optimizer.param_groups:
+            group["params"] = [followers[old] for old in group["params"]]
+        for old, new in followers.items():
+            if old in module.optimizer.state:
+                module.optimizer.state[new] = module.optimizer.state.pop(old)

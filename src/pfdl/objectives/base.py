@@ -28,8 +28,8 @@ class Part(Protocol):
     """A penalty or a weighting: a module that says what it reads and what it would log.
 
     Under ``torch.distributed`` it is called with the samples of all processes, and so needs to know nothing of them.
-    One that sums over the processes itself has an attribute ``synchronize``, and is called with its own process's.
-    With a method ``announce`` (:meth:`pfdl.PartialDecorrelation.announce`) it needs no meeting of its own.
+    One that sums over the processes itself says so by an attribute ``sums_over_processes = True``, and is called with
+    its own process's samples.
 
     :class:`pfdl.objectives.penalties.Penalty` and :class:`pfdl.objectives.weightings.Weighting` are bases with all of
     this; a module with these members needs no base.

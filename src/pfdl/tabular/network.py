@@ -47,7 +47,9 @@ class NetworkTraining:
     def fit(
         self, X: FloatArray, moments: Moments, *, label: FloatArray | None = None
     ) -> tuple[FeatureDecomposition, FloatArray]:
-        """Train an indexed g, with the label as an always visible input if one is given.
+        """Train an indexed g to predict each column from the others, and from the label if one is given.
+
+        The label is one more column, which is seen by all predictions and whose own is not asked for.
 
         Returns:
             g with the weights that did best on the held-out rows, in double precision, and its residual variance
@@ -59,20 +61,16 @@ class NetworkTraining:
         held_out, training = np.sort(order[:num_held_out]), np.sort(order[num_held_out:])
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
-            g = FeatureDecomposition(
-                moments.num_columns,
-                self.hidden,
-                sharing="indexed",
-                num_conditioning=0 if label is None else label.shape[1],
-            )
+            inputs = moments.num_columns + (0 if label is None else label.shape[1])
+            g = FeatureDecomposition(inputs, self.hidden, sharing="indexed")
         optimizer = torch.optim.Adam(g.parameters(), lr=self.learning_rate)
         best, best_state, looks_without_gain = np.inf, copy.deepcopy(g.state_dict()), 0
         residual = np.ones(moments.num_columns)
         look_every = min(max(len(training) // self.batch_size, 1), 200)
         for step in range(1, self.max_steps + 1):
             rows = training[rng.integers(len(training), size=min(self.batch_size, len(training)))]
-            features, context = _batch(X, label, rows, moments)
-            loss = decomposition_loss(features, g(features, context))
+            columns, visible = _batch(X, label, rows, moments)
+            loss = decomposition_loss(columns, g(visible)[:, : moments.num_columns])
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
@@ -155,13 +153,14 @@ def _residual_variance(
     total = np.zeros(moments.num_columns)
     with torch.no_grad():
         for start in range(0, len(rows), _ROWS_AT_A_TIME):
-            features, context = _batch(X, label, rows[start : start + _ROWS_AT_A_TIME], moments)
-            total += ((features - g(features, context)) ** 2).sum(dim=0).double().numpy()
+            columns, visible = _batch(X, label, rows[start : start + _ROWS_AT_A_TIME], moments)
+            total += ((columns - g(visible)[:, : moments.num_columns]) ** 2).sum(dim=0).double().numpy()
     return np.maximum(total / len(rows), np.finfo(float).tiny)
 
 
-def _batch(
-    X: FloatArray, label: FloatArray | None, rows: NDArray[np.intp], moments: Moments
-) -> tuple[Tensor, Tensor | None]:
-    features = torch.from_numpy(moments.scaled(X[rows]).astype(np.float32))
-    return features, None if label is None else torch.from_numpy(moments.centred(label[rows]).astype(np.float32))
+def _batch(X: FloatArray, label: FloatArray | None, rows: NDArray[np.intp], moments: Moments) -> tuple[Tensor, Tensor]:
+    """Return the columns of some rows, and the same with the label beside them."""
+    columns = torch.from_numpy(moments.scaled(X[rows]).astype(np.float32))
+    if label is None:
+        return columns, columns
+    return columns, torch.cat([columns, torch.from_numpy(moments.centred(label[rows]).astype(np.float32))], dim=1)

@@ -1,7 +1,8 @@
 """Images: backbones and their features, training, evaluation, prediction, export."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pfdl._internal.lazy import lazy_names
 
 if TYPE_CHECKING:
     from pfdl.vision.checkpoint import TrainedModel as TrainedModel
@@ -38,14 +39,4 @@ _HOME = {
     "train": "training",
 }
 __all__ = list(_HOME)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        globals()[name] = getattr(import_module(f"pfdl.vision.{_HOME[name]}"), name)
-        return globals()[name]
-    raise AttributeError(f"module 'pfdl.vision' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(__name__, {name: f"{__name__}.{home}" for name, home in _HOME.items()})

@@ -138,9 +138,8 @@ class Classifier(AtomicModule):
                 features=features,
                 environments=environments[0] if environments and self.objective.needs_contexts else None,
             )
-            probed = self.objective.probe(features) if self.means.is_empty else {}  # once an epoch
         right = (logits.argmax(1) == labels).mean(dtype=torch.float32)
-        self.means.add({"train_loss": loss, "train_accuracy": right, **self.objective.metrics(), **probed}, len(labels))
+        self.means.add({"train_loss": loss, "train_accuracy": right, **self.objective.metrics()}, len(labels))
         return loss
 
     def make_optimizer(self) -> torch.optim.Optimizer:

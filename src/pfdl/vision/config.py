@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pfdl._internal.settings import check_settings, setting
@@ -49,7 +49,8 @@ class TrainingConfig:
         weights: A local file of weights to start from, .safetensors or .pth.
         epochs: Passes over the training images.
         batch_size: Images per step, over all devices.
-        sampler: shuffle, every image once an epoch; or groups, which draws every class in every context equally often.
+        sampler: shuffle, every image once an epoch; groups, which draws every class in every context equally often; or
+            classes, which draws every class equally often.
         optimizer: sgd or adamw.
         learning_rate: Learning rate at the start.
         momentum: Momentum of SGD.
@@ -80,7 +81,7 @@ class TrainingConfig:
     weights: str | None = setting(None)
     epochs: int = setting(160, minimum=1, shown=True)
     batch_size: int = setting(64, minimum=2, shown=True)
-    sampler: str = setting("shuffle", choices=("shuffle", "groups"), shown=True)
+    sampler: str = setting("shuffle", choices=("shuffle", "groups", "classes"), shown=True)
     optimizer: str = setting("sgd", choices=("sgd", "adamw"))
     learning_rate: float = setting(0.01, shown=True)
     momentum: float = setting(0.9)
@@ -119,6 +120,9 @@ class DataOptions:
             evaluated, diagnosed or refitted.
         columns: Columns of a table of images, such as path=file,label=animal: path, label, context, split (train, val,
             test or 0, 1, 2) and group (what must stay on one side of a split, such as a patient).
+        layout: Which folders are the classes, where both readings are possible: class/context or context/class.
+        image_root: Folder that the paths of a table start in; by default the table's own, or one below it with the
+            images.
         superclass: The top folder to use, where classes lie one level deeper (NICO).
         on_bad_image: error: name unusable files and stop; skip: leave them out.
 
@@ -128,6 +132,8 @@ class DataOptions:
 
     test: str | None = setting(None, shown=True)
     columns: str | None = setting(None, shown=True)
+    layout: str | None = setting(None, shown=True)
+    image_root: str | None = setting(None)
     superclass: str | None = setting(None)
     on_bad_image: str = setting("error", choices=("error", "skip"))
 
@@ -156,8 +162,8 @@ class DataOptions:
 
     def arguments(self) -> dict[str, Any]:
         """Return what :func:`pfdl.data.open_images` takes."""
-        reading = {"test": self.test, "superclass": self.superclass, "on_bad_image": self.on_bad_image}
-        return {**self.named_columns(), **reading}
+        plain = {name: value for name, value in asdict(self).items() if name != "columns"}
+        return {**self.named_columns(), **plain}
 
 
 def check_sets(config: TrainingConfig, manifest: Manifest) -> None:

@@ -131,7 +131,11 @@ def make_sampler(
         processes: Number of training processes.
         rank: Which of them this is.
     """
-    order = balanced_order(labels, contexts, config.seed) if config.sampler == "groups" else None
+    order = None
+    if config.sampler == "groups":
+        order = balanced_order(labels, contexts, config.seed)
+    elif config.sampler == "classes":  # classes take the place of contexts: one context would not be balanced
+        order = balanced_order(torch.zeros_like(labels), labels, config.seed)
     length = len(labels) // config.batch_size * config.batch_size
     return EpochSampler(labels, processes, rank, seed=config.seed, order=order, length=length or None)  # type: ignore[arg-type]
 

@@ -41,11 +41,6 @@ class RunningMeans:
         if means:
             torch._foreach_add_([self._sums[name] for name in values], means, alpha=samples)  # one kernel on a GPU
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing was added since the start or the last reset."""
-        return not self._sums
-
     def compute(self) -> dict[str, float]:
         """Return the means; of several processes that have as many samples, those over all of them."""
         everyone = gather_objects({name: float(total) / self._samples[name] for name, total in self._sums.items()})

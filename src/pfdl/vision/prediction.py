@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -19,8 +18,8 @@ from torch.utils.data import DataLoader, Dataset
 from pfdl._internal.text import spreadsheet_cell
 from pfdl._internal.validation import check_choice
 from pfdl.data.images import BadImageError, decoded, read_bytes, to_tensor
-from pfdl.data.layout import BadImage, is_litter
 from pfdl.data.opening import open_images
+from pfdl.data.paths import BadImage, list_paths_below, path_inside
 from pfdl.data.sources import ON_BAD_IMAGE, BadImagesError
 from pfdl.data.tables import TABLES, list_paths
 from pfdl.vision.features import attach
@@ -102,8 +101,7 @@ def predict(
     places = [images] if isinstance(images, (str, Path)) else images
     reads: dict[str, Callable[[], Tensor]]
     if isinstance(places, Sequence) and all(isinstance(place, (str, Path)) for place in places):
-        files = [path for place in places for path in _list_files(Path(place), path_column)]
-        reads = {str(path): partial(_read, path, size) for path in files}
+        reads = dict(one for place in places for one in _readers(Path(place), path_column, size))
     else:
         source = open_images(images)
         reads = {sample.path: partial(source.load, sample.path, size, sample.sha256) for sample in source.samples}
@@ -127,11 +125,6 @@ def predict(
     if not paths:
         raise ValueError(f"there is no image in {', '.join(map(str, places))}; give image files or folders of them.")
     return Predictions(tuple(paths), trained.config.classes, torch.cat(probabilities), tuple(bad))
-
-
-def _read(path: Path, size: int) -> Tensor:
-    with decoded(read_bytes(path)) as image:
-        return to_tensor(image, size)
 
 
 @torch.no_grad()
@@ -165,15 +158,31 @@ def run_model(
     return torch.cat(logits), torch.cat(features) if with_features else None
 
 
-def _list_files(place: Path, path_column: str | None) -> Iterator[Path]:
+def _readers(place: Path, path_column: str | None, size: int) -> Iterator[tuple[str, Callable[[], Tensor]]]:
+    """Yield the name of every image and a function that reads it; no link leads out of a folder."""
     if place.suffix.lower() in TABLES and place.is_file():
-        yield from list_paths(place, path_column)
-        return
-    if place.is_file():
-        yield place
-        return
-    if not place.is_dir():
+        for path in list_paths(place, path_column):
+            yield str(path), partial(_read, path, size)
+    elif place.is_file():
+        yield str(place), partial(_read, place, size)
+    elif place.is_dir():
+        root, bad = place.resolve(), list[BadImage]()
+        for name in list_paths_below(place, place, bad):
+            yield str(place / name), partial(_read_inside, root, name, size)
+        for one in bad:
+            yield str(place / one.path), partial(_refuse, one.reason)
+    else:
         raise FileNotFoundError(f"there is no file or folder {place}; name images, or a folder of them.")
-    for folder, inner, names in os.walk(place):
-        inner[:] = sorted(name for name in inner if not is_litter(name))
-        yield from (Path(folder) / name for name in sorted(names) if not is_litter(name))
+
+
+def _read(path: Path, size: int) -> Tensor:
+    with decoded(read_bytes(path)) as image:
+        return to_tensor(image, size)
+
+
+def _read_inside(root: Path, name: str, size: int) -> Tensor:
+    return _read(path_inside(root, name), size)
+
+
+def _refuse(reason: str) -> Tensor:
+    raise BadImageError(reason)

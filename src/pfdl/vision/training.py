@@ -14,13 +14,12 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from pfdl._internal.processes import from_first, noticing_loss, rank
+from pfdl._internal.processes import from_first, gather_objects, noticing_loss, rank
 from pfdl._internal.progress import counting
 from pfdl._internal.runs import MANIFEST, claim
 from pfdl.data.images import hash_bytes
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
-from pfdl.decorrelation.distributed import meet
 from pfdl.vision.checkpoint import ModelConfig
 from pfdl.vision.classifier import Classifier
 from pfdl.vision.config import SELECTIONS, TrainingConfig, check_contexts, check_sets
@@ -93,7 +92,8 @@ def train(
         describe = _describe_images(config, model, device)
         data = TrainingData(config, source, manifest, num_workers=num_workers, describe=describe, folder=folder)
         settings = _settings(config, manifest, place.processes)
-        meet(len(manifest.classes), None, f"the settings {settings}")
+        if any(theirs != settings for theirs in gather_objects(settings)):
+            raise ValueError(f"the processes do not train alike; process {rank()} has the settings {settings}.")
         if from_first(lambda: _open_folder(folder, settings, manifest, held)):
             return folder
         data.setup("fit")

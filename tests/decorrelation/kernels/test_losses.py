@@ -1,43 +1,48 @@
-"""Both losses and their gradients in closed form, against autograd on the equations as the paper writes them."""
+"""Both losses and their gradients by Triton kernels, against autograd on the equations as the paper writes them."""
 
+import copy
 import os
 
 import pytest
 import torch
 
-from pfdl.decorrelation.kernels.torch_backend import TorchBackend
-from tests.decorrelation.reference import naive_decomposition_loss, naive_decorrelation_loss
+import pfdl
+from pfdl.decorrelation.distributed import Batch
+from pfdl.decorrelation.finiteness import LateReport
+from tests.decorrelation.reference import naive_decomposition_loss, naive_decorrelation_loss, naive_parts
 
 INTERPRETING = os.environ.get("TRITON_INTERPRET") == "1"
-HAS_TRITON = INTERPRETING or torch.cuda.is_available()
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+pytestmark = pytest.mark.skipif(
+    not (INTERPRETING or torch.cuda.is_available()), reason="no GPU and no interpreter: see test_interpreter.py"
+)
 SHAPES = [(3, 2), (7, 5)]
 LARGE = [(128, 2048), (300, 5000)]
 
 
-@pytest.fixture(params=["torch", "triton"])
-def backend(request, monkeypatch):
-    """Return a backend, its dtype, its device and how exact it is."""
-    if request.param == "torch":
-        return TorchBackend, torch.float64, "cpu", 1e-12
-    if not HAS_TRITON:
-        pytest.skip("no GPU and no interpreter: see test_interpreter.py")
-    from pfdl.decorrelation.kernels import triton_losses
-    from pfdl.decorrelation.kernels.triton_backend import TritonBackend
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch):
+    """In the interpreter, several tiles in each direction."""
+    if INTERPRETING:
+        from pfdl.decorrelation.kernels import triton_closed_form, triton_losses
 
-    if INTERPRETING:  # several tiles in each direction
         monkeypatch.setattr(triton_losses, "COLUMN_TILE", {"ROWS": 4, "COLUMNS": 2, "num_warps": 1})
         monkeypatch.setattr(triton_losses, "ROW_LENGTH", 2)
-    return TritonBackend, torch.float32, DEVICE, 1e-5
+        for name in ("ROWS", "UNITS", "FEATURES"):
+            monkeypatch.setattr(triton_closed_form, name, 4)
 
 
-def arrays(shape):
+def arrays(shape, mean=0.5):
     torch.manual_seed(0)
-    u = torch.randn(shape, dtype=torch.float64) + 0.5
+    u = torch.randn(shape, dtype=torch.float64) + mean
     return u.requires_grad_(), (0.3 * u + torch.randn_like(u)).detach().requires_grad_()
 
 
-def assert_near(found, wanted, tolerance):
+def there(*values):
+    return [value.detach().to(DEVICE, torch.float32) for value in values]
+
+
+def assert_near(found, wanted, tolerance=1e-5):
     assert found.shape == wanted.shape
     assert (found.cpu().double() - wanted).norm() <= tolerance * wanted.norm()
 
@@ -45,7 +50,7 @@ def assert_near(found, wanted, tolerance):
 def paper_loss(u, correlated, center):
     """The loss of the paper's loops, or the same without the loops where those would take too long."""
     if u.numel() < 100:
-        return naive_decorrelation_loss(u, correlated, "paper", center)
+        return naive_decorrelation_loss(u, correlated, center)
     if center == "batch":
         u, correlated = u - u.mean(0), correlated - correlated.mean(0)
     cross = correlated.T @ u / len(u)
@@ -53,42 +58,96 @@ def paper_loss(u, correlated, center):
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_errors_of_the_fit(backend, shape):
-    kernels, dtype, device, tolerance = backend
+def test_errors_of_the_fit_triton(shape):
+    from pfdl.decorrelation.kernels import triton_losses
+
     u, correlated = arrays(shape)
-    (gradient,) = torch.autograd.grad(naive_decomposition_loss(u, correlated), correlated)
-    here = u.detach().to(device, dtype), correlated.detach().to(device, dtype)
-    found = kernels.fit_errors(*here, len(u), torch.inf)
-    assert_near(found.gradient, gradient, tolerance)
-    assert_near(found.unexplained, (u - correlated).square().mean(0).detach(), tolerance)
-    assert_near(found.variance, u.detach().var(0, correction=0), tolerance)
-    of_more = kernels.fit_errors(*here, 2 * len(u), torch.inf)  # as many rows in another process
-    torch.testing.assert_close(2 * of_more.gradient, found.gradient)
-    torch.testing.assert_close(2 * of_more.unexplained, found.unexplained)
+    (wanted,) = torch.autograd.grad(naive_decomposition_loss(u, correlated), correlated)
+    gradient, unexplained, variance, means = triton_losses.fit_errors(*there(u, correlated))
+    assert_near(gradient, wanted)
+    assert_near(unexplained, (u - correlated).square().mean(0).detach())
+    assert_near(variance, u.detach().var(0, correction=0))
+    assert_near(means, u.detach().mean(0))
 
 
-@pytest.mark.parametrize("value", [torch.nan, torch.inf, -3e9])
-def test_a_feature_beyond_the_limit_marks_its_column(backend, value):
-    kernels, dtype, device, _ = backend
-    u, correlated = (x.detach().to(device, dtype) for x in arrays((7, 5)))
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -5e9])
+def test_a_feature_beyond_the_limit_marks_its_column_triton(value):
+    from pfdl.decorrelation.kernels import triton_losses
+
+    u, correlated = there(*arrays((7, 5)))
     u[6, 4] = value
-    found = kernels.fit_errors(u, correlated, 7, 1e9).unexplained
-    assert found.isnan().tolist() == [False, False, False, False, True]
+    unexplained = triton_losses.fit_errors(u, correlated)[1]
+    assert unexplained.isnan().tolist() == [False, False, False, False, True]
 
 
+@pytest.mark.parametrize("mean", [0.5, 100.0, 1e4])
 @pytest.mark.parametrize("center", ["none", "batch"])
 @pytest.mark.parametrize("shape", SHAPES + (LARGE if DEVICE == "cuda" else []), ids=str)
-def test_penalty(backend, shape, center):
-    kernels, dtype, device, tolerance = backend
-    u, correlated = arrays(shape)
+def test_penalty_triton(shape, center, mean):
+    from pfdl.decorrelation.kernels import triton_losses
+
+    u, correlated = (x.detach().float().double().requires_grad_() for x in arrays(shape, mean))
     loss = paper_loss(u, correlated, center)
-    of_u, of_correlated = torch.autograd.grad(loss, (u, correlated))
-    here = u.detach().to(device, dtype), correlated.detach().to(device, dtype)
-    means = here[0].mean(0) if center == "batch" else None
-    sums = kernels.penalty_sums(*here, means)
-    assert_near(sums.columns[1], correlated.detach().sum(0), tolerance)
-    assert_near(sums.columns[2], u.detach().sum(0), tolerance)
-    found = kernels.penalty_gradients(*here, sums, means, len(u), 3.0)
-    assert_near(found.loss, loss.detach(), tolerance)
-    assert_near(found.of_correlated, 3 * of_correlated, tolerance)
-    assert_near(found.direct, 3 * of_u, tolerance)
+    of_u, of_correlated = torch.autograd.grad(loss, (u, correlated), retain_graph=True)
+    here = there(u, correlated)
+    flags = torch.zeros(2, device=DEVICE)
+    found, at_correlated, direct = triton_losses.penalty(*here, here[0].mean(0), center == "batch", flags)
+    tolerance = 1e-5 if mean < 1 else 2e-3  # the rounding of a mean of 10⁴ is 10⁻³ of a spread of 1
+    assert_near(found[0], loss.detach(), tolerance)
+    assert_near(at_correlated, of_correlated, tolerance)
+    assert_near(direct, of_u, tolerance)
+    if u.numel() < 100:
+        level, covariance = naive_parts(u, correlated)
+        assert_near(found[1], level.detach(), tolerance)
+        assert_near(found[2], covariance.detach(), tolerance)
+    assert flags.tolist() == [0.0, 0.0]
+
+
+def test_a_feature_far_larger_than_the_others_is_noticed_triton():
+    from pfdl.decorrelation.kernels import triton_losses
+
+    u, correlated = there(*arrays((7, 5)))
+    u[2, 3] = 1e6
+    flags = torch.zeros(2, device=DEVICE)
+    triton_losses.penalty(u, correlated, u.mean(0), False, flags)
+    assert flags.tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("sharing", "center", "fit_steps"), [("strict", "none", 1), ("indexed", "batch", 2), ("strict", "batch", 1)]
+)
+def test_both_steps_at_once_are_the_two_steps_triton(sharing, center, fit_steps):
+    from pfdl.decorrelation.kernels.both_steps import BothSteps, both_steps
+
+    torch.manual_seed(0)
+    together = pfdl.PartialDecorrelation(6, hidden=5, sharing=sharing, center=center, fit_steps=fit_steps).to(DEVICE)
+    apart = copy.deepcopy(together)
+    for penalty in (together, apart):
+        penalty.fit_step(torch.randn(9, 6, generator=torch.Generator().manual_seed(1)).to(DEVICE))
+    u = torch.randn(9, 6, generator=torch.Generator().manual_seed(2)).to(DEVICE).requires_grad_()
+    assert BothSteps.serve(together, u, Batch(9))
+    assert not BothSteps.serve(together, u.detach(), Batch(9))
+    assert not BothSteps.serve(together, u, Batch(18, 2))
+    unexplained, variance, gradient, losses = both_steps(together, u.detach(), LateReport().flags(u.device))
+    apart.fit_step(u)
+    apart.penalty(u).backward()
+    torch.testing.assert_close(unexplained, apart.last.unexplained, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(variance, apart.last.variance, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(gradient, u.grad, rtol=1e-3, atol=1e-7)
+    wanted = [apart.last.decorrelation_loss, apart.last.level_part, apart.last.covariance_part]
+    torch.testing.assert_close(losses, torch.stack(wanted), rtol=1e-3, atol=1e-8)
+    for found, expected in zip(together.parameters(), apart.parameters(), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_fused_penalty_is_differentiated_once_only_triton():
+    from pfdl.decorrelation.kernels.both_steps import BothSteps
+
+    penalty = pfdl.PartialDecorrelation(6, hidden=5).to(DEVICE)
+    u = torch.randn(9, 6, device=DEVICE, requires_grad=True)
+    penalty.fit_step(u)
+    loss = BothSteps().run(penalty, u, 2.0)
+    torch.testing.assert_close(loss, 2 * penalty.last.decorrelation_loss)
+    assert penalty.completed_fits == 2
+    with pytest.raises(RuntimeError, match="construct it with kernel='plain'"):
+        torch.autograd.grad(loss, u, create_graph=True)

@@ -1,51 +1,72 @@
-"""The closed form as a function that autograd can differentiate."""
+"""The leave-one-out network with one hidden layer as a function of autograd, and which kernels compute it where."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import importlib.util
+import os
+from dataclasses import dataclass, replace
+from functools import cache
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
-from pfdl.decorrelation.kernels.one_hidden import Backend, OneHidden
+from pfdl.decorrelation.kernels.leave_one_out import leave_one_out_mlp
 
-Parameters = tuple[Tensor, Tensor, Tensor, Tensor]
-"""Weight (h, visible), offset, readout (1, h) and constant, as :class:`pfdl.FeatureDecomposition` keeps them."""
-
-Slow = Callable[[Tensor, Parameters, Tensor | None], Tensor]
-"""The same network in operations that can be differentiated any number of times."""
+KERNELS = ("auto", "fused", "plain")
+"""``"fused"``: the closed form, Triton on a GPU and PyTorch on a CPU. ``"plain"``: chunked PyTorch with autograd."""
 
 
-def lay_out(u: Tensor, parameters: Parameters, shared: Tensor | None, strict: bool, activation: str) -> OneHidden:
-    """Lay out a one-hidden-layer g for a backend; its tensors are cut off from autograd."""
-    weight, offset, readout, constant = (parameter.detach() for parameter in parameters)
-    shared = None if shared is None else shared.detach()
-    # The transposed weights are a copy; so is nothing else, and nothing here is kept longer than one call.
-    return OneHidden(
-        u.detach().contiguous(), weight.T.contiguous(), offset.contiguous(), readout[0], constant, strict, activation,
-        shared,
-    )  # fmt: skip
+@dataclass(frozen=True)
+class OneHidden:
+    """A one-hidden-layer g and the rows it is applied to; its tensors are cut off from autograd.
 
-
-def apply_one_hidden(
-    u: Tensor,
-    parameters: Parameters,
-    shared: Tensor | None,
-    backend: Backend,
-    strict: bool,
-    activation: str,
-    slow: Slow,
-) -> Tensor:
-    """Return Ũ, shape (n, p), differentiable in ``u``, ``parameters`` and ``shared``.
-
-    Only what is asked for is computed in the backward pass: the gradient of the features, of the parameters, or both.
+    Attributes:
+        u: Features, shape (n, p), contiguous; any floating type on a GPU, the type of the weights elsewhere.
+        weight: W by coordinate, shape (p, h) if coordinate j is masked (indexed), (p − 1, h) if it is removed (strict);
+            contiguous.
+        offset: Added to the pre-activations: shape (p, h) if indexed, (h,) if strict; contiguous.
+        readout: v, shape (h,).
+        constant: c, shape (1,).
+        activation: ``"relu"`` or ``"gelu"``, the exact one.
     """
-    result: Tensor = _OneHiddenFunction.apply(u, *parameters, shared, backend, strict, activation, slow)
-    return result
+
+    u: Tensor
+    weight: Tensor
+    offset: Tensor
+    readout: Tensor
+    constant: Tensor
+    activation: str
+
+    @property
+    def strict(self) -> bool:
+        """Return whether coordinate j is removed, as in the paper's g, rather than masked."""
+        return len(self.weight) < self.u.shape[1]
+
+    def rows(self, some: slice) -> OneHidden:
+        """Return the same network for some of the rows."""
+        return replace(self, u=self.u[some])
 
 
-class _OneHiddenFunction(torch.autograd.Function):
+class ParameterGradients(NamedTuple):
+    """Gradients in the shapes in which :class:`pfdl.FeatureDecomposition` keeps its parameters."""
+
+    weight: Tensor  # (h, p) or (h, p - 1)
+    offset: Tensor  # (p, h) or (h,)
+    readout: Tensor  # (1, h)
+    constant: Tensor  # (1,)
+
+
+class LeaveOneOut(torch.autograd.Function):
+    """Ũ, shape (n, p), from u, the parameters of g, the module with the kernels and the name of the activation.
+
+    The kernels are three functions: ``predict(net)`` returns Ũ and anything that the gradients can use again,
+    ``parameter_gradients(net, base, G)`` and ``feature_gradient(net, base, G)`` take that and G = ∂L/∂Ũ. In the
+    backward pass only those run whose result is asked for.
+    """
+
     @staticmethod
     def forward(
         ctx: Any,
@@ -54,47 +75,94 @@ class _OneHiddenFunction(torch.autograd.Function):
         offset: Tensor,
         readout: Tensor,
         constant: Tensor,
-        shared: Tensor | None,
-        backend: Backend,
-        strict: bool,
+        kernels: ModuleType,
         activation: str,
-        slow: Slow,
     ) -> Tensor:
-        net = lay_out(u, (weight, offset, readout, constant), shared, strict, activation)
-        out, base = backend.predict(net)
-        ctx.save_for_backward(u, weight, offset, readout, constant, shared, base)
-        ctx.backend, ctx.strict, ctx.activation, ctx.slow = backend, strict, activation, slow
+        """Predict."""
+        ctx.kernels = kernels
+        ctx.net = OneHidden(
+            u.contiguous(), weight.T.contiguous(), offset.contiguous(), readout[0], constant, activation
+        )
+        ctx.save_for_backward(u, weight, offset, readout, constant)
+        out: Tensor
+        out, ctx.base = kernels.predict(ctx.net)
         return out
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        u, *parameters, shared, base = ctx.saved_tensors
+        """Return the gradients, with a graph of their own if they are to be differentiated again."""
+        inputs = ctx.saved_tensors  # raises if one of them was changed since
         if torch.is_grad_enabled():
-            return (*_differentiable_gradients(ctx, u, tuple(parameters), shared, gradient), None, None, None, None)
-        net = lay_out(u, tuple(parameters), shared, ctx.strict, ctx.activation)
-        gradient = gradient.contiguous()
+            return (*_differentiable_gradients(ctx, inputs, gradient), None, None)
         of_u: Tensor | None = None
+        of_parameters: tuple[Tensor | None, ...] = (None,) * 4
         if ctx.needs_input_grad[0]:
-            of_u = ctx.backend.feature_gradient(net, base, gradient).to(u.dtype)
-        rest: tuple[Tensor | None, ...] = (None,) * 5
-        if any(ctx.needs_input_grad[1:6]):
-            found = ctx.backend.parameter_gradients(net, base, gradient)
-            rest = tuple(
-                value if needed else None for value, needed in zip(found, ctx.needs_input_grad[1:6], strict=True)
-            )
-        return (of_u, *rest, None, None, None, None)
+            of_u = ctx.kernels.feature_gradient(ctx.net, ctx.base, gradient.contiguous()).to(inputs[0].dtype)
+        if any(ctx.needs_input_grad[1:5]):
+            of_parameters = ctx.kernels.parameter_gradients(ctx.net, ctx.base, gradient.contiguous())
+        return (of_u, *of_parameters, None, None)
 
 
-def _differentiable_gradients(
-    ctx: Any, u: Tensor, parameters: tuple[Tensor, ...], shared: Tensor | None, gradient: Tensor
-) -> tuple[Tensor | None, ...]:
-    """Return the gradients with a graph of their own, for those who differentiate twice: by the slow path."""
-    inputs = (u, *parameters, shared)
-    wanted = [x for x, needed in zip(inputs, ctx.needs_input_grad, strict=False) if needed and x is not None]
+def _differentiable_gradients(ctx: Any, inputs: tuple[Tensor, ...], gradient: Tensor) -> list[Tensor | None]:
+    wanted = [value for value, needed in zip(inputs, ctx.needs_input_grad, strict=False) if needed]
     with torch.enable_grad():
-        out = ctx.slow(u, parameters, shared)
+        u, weight, offset, readout, constant = inputs
+        activation = {"relu": torch.relu, "gelu": F.gelu}[ctx.net.activation]
+        out = leave_one_out_mlp(u.to(weight.dtype), weight.T, offset, [(readout, constant)], activation)
         found = iter(torch.autograd.grad(out, wanted, gradient, create_graph=True))
-    return tuple(
-        next(found) if needed and x is not None else None
-        for x, needed in zip(inputs, ctx.needs_input_grad, strict=False)
-    )
+    return [next(found) if needed else None for needed in ctx.needs_input_grad[:5]]
+
+
+def choose_kernels(
+    kernel: str, features: Tensor, dtype: torch.dtype, hidden: tuple[int, ...], activation: object
+) -> ModuleType | None:
+    """Return the module with the kernels of the closed form, or None where the plain path has to run.
+
+    Args:
+        kernel: One of ``KERNELS``. ``"auto"`` takes the closed form wherever there is one.
+        features: What g is applied to.
+        dtype: Of g's parameters.
+        hidden: Widths of g's hidden layers.
+        activation: Of g.
+
+    Raises:
+        ValueError: If ``"fused"`` was asked for and cannot be had; the message says why.
+    """
+    device = features.device.type
+    on_triton = device == "cuda" or _interpreting()
+    reason = None
+    if len(hidden) != 1:
+        reason = f"g has {len(hidden)} hidden layers and the fused form is for one"
+    elif type(activation) not in (nn.ReLU, nn.GELU) or getattr(activation, "approximate", "none") != "none":
+        reason = "the fused form knows only the activations relu and gelu"
+    elif torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        reason = "it cannot be traced by torch.compile or torch.func"
+    elif on_triton and dtype != torch.float32:
+        reason = f"the Triton kernels compute in float32 and g's parameters are {dtype}"
+    elif on_triton and not _has_triton():
+        reason = "Triton is not installed"
+    elif device not in ("cpu", "cuda"):
+        reason = f"there is no fused form for the device {device!r}"
+    if reason is not None and kernel == "fused":
+        raise ValueError(f"kernel is 'fused', but {reason}; use kernel='auto'.")
+    if reason is not None or kernel == "plain":
+        return None
+    if on_triton and len(features):  # a process of several may have no rows, for which a GPU has no work
+        from pfdl.decorrelation.kernels import triton_closed_form  # late: Triton comes with PyTorch for CUDA only
+
+        return triton_closed_form
+    from pfdl.decorrelation.kernels import torch_closed_form
+
+    return torch_closed_form
+
+
+@cache
+def _has_triton() -> bool:
+    # Remembered, as below: such a search takes longer than the launch of a kernel.
+    return importlib.util.find_spec("triton") is not None
+
+
+@cache
+def _interpreting() -> bool:
+    """Return whether Triton's interpreter stands in for a GPU, as in the tests of the kernels."""
+    return os.environ.get("TRITON_INTERPRET") == "1"

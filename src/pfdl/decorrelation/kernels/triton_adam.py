@@ -1,44 +1,110 @@
-"""The kernels of :mod:`pfdl.decorrelation.kernels.adam`."""
+"""One step of Adam on the parameters of a one-hidden-layer g, skipped on the device if it would not be finite.
 
+PyTorch's fused step gives a processor of the GPU 65,536 numbers at a time, so that g's parameters occupy eight of them
+and leave the others idle (37 µs on an H200, where this one takes 5, see ``docs/results/speed_gpu.md``), and the check
+before it takes a dozen launches. Here both are three launches that spread over the GPU.
+"""
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, misc"
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.nn import Parameter
+from torch.optim import Adam, AdamW, Optimizer
 from triton.language import constexpr
-
-if TYPE_CHECKING:
-    from pfdl.decorrelation.kernels.adam import AdamStep
 
 LENGTH = 1024
 """Numbers a program works on."""
 
+PARAMETERS = 4
+"""Of a g with one hidden layer: weight, offset, readout and constant."""
 
-def take(
-    step: AdamStep, gradients: Sequence[Tensor], unexplained: Tensor, seen: Tensor, logarithms: Sequence[float]
-) -> None:
-    """Launch the three kernels of a step; ``logarithms`` are those of its betas."""
-    sizes = [gradient.numel() for gradient in gradients]
-    programs = sum(-(-size // LENGTH) for size in sizes)
-    partial, verdict = unexplained.new_empty(programs), unexplained.new_empty(1 + 2 * len(sizes))
-    beta1, beta2 = step.betas
-    _square_sums[(programs,)](*gradients, *sizes[:3], partial, LENGTH=LENGTH, num_warps=4)
-    _judge[(1,)](
-        partial, programs, unexplained, len(unexplained), *step.steps, seen, verdict, step.lr, *logarithms,
-        LENGTH=LENGTH, num_warps=4,
-    )  # fmt: skip
-    tensors = [x for each in zip(step.parameters, gradients, step.first, step.second, strict=True) for x in each]
-    _update[(programs,)](
-        *tensors, *sizes[:3], verdict, 1 - beta1, beta2, 1 - beta2, step.eps,
-        0.0 if step.decoupled else step.weight_decay, step.lr * step.weight_decay if step.decoupled else 0.0,
-        LENGTH=LENGTH, num_warps=4,
-    )  # fmt: skip
+
+@dataclass(frozen=True)
+class AdamStep:
+    """Adam or AdamW on some parameters, with PyTorch's state of it.
+
+    Attributes:
+        parameters: What is updated.
+        first: The first moment of each.
+        second: The second moment of each.
+        steps: The number of steps of each, a scalar on the device.
+        lr: The learning rate.
+        betas: How much of the two moments is kept.
+        eps: What is added to the root of the second moment.
+        weight_decay: Its factor.
+        decoupled: Whether the decay acts on the parameters (AdamW) or on the gradient (Adam).
+    """
+
+    parameters: Sequence[Tensor]
+    first: Sequence[Tensor]
+    second: Sequence[Tensor]
+    steps: Sequence[Tensor]
+    lr: float
+    betas: tuple[float, float]
+    eps: float
+    weight_decay: float
+    decoupled: bool
+
+    @classmethod
+    def of(cls, optimizer: Optimizer, parameters: Sequence[Parameter]) -> AdamStep | None:
+        """Return the next step of an optimiser; None if it has to take that step itself."""
+        if type(optimizer) not in (Adam, AdamW) or len(optimizer.param_groups) != 1 or len(parameters) != PARAMETERS:
+            return None
+        (group,) = optimizer.param_groups
+        if not group["fused"]:
+            return None
+        hooks = optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
+        if hooks or group["amsgrad"] or group["maximize"] or not isinstance(group["lr"], (int, float)):
+            return None
+        states = [optimizer.state.get(parameter, {}) for parameter in parameters]  # empty before the first step
+        if not all(state.keys() >= {"step", "exp_avg", "exp_avg_sq"} for state in states):
+            return None
+        first, second, steps = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step"))
+        device = parameters[0].device
+        if not all(_serves(tensor, device) for tensor in (*parameters, *first, *second, *steps)):
+            return None
+        decoupled = type(optimizer) is AdamW or bool(group.get("decoupled_weight_decay", False))
+        values = [parameter.detach() for parameter in parameters]
+        lr, eps, decay = (float(group[name]) for name in ("lr", "eps", "weight_decay"))
+        return cls(values, first, second, steps, lr, group["betas"], eps, decay, decoupled)
+
+    def take(self, gradients: Sequence[Tensor], unexplained: Tensor, seen: Tensor) -> None:
+        """Update the parameters unless L_g or the sum of the gradients' squares is not finite.
+
+        Args:
+            gradients: Of each parameter; contiguous.
+            unexplained: L_g of each feature.
+            seen: Numbers on the device, of which the first becomes 1.0 if the update is skipped.
+        """
+        sizes = [gradient.numel() for gradient in gradients]
+        programs = sum(-(-size // LENGTH) for size in sizes)
+        partial, verdict = unexplained.new_empty(programs), unexplained.new_empty(1 + 2 * len(sizes))
+        logarithms = [math.log(beta) if beta > 0 else -math.inf for beta in self.betas]
+        _square_sums[(programs,)](*gradients, *sizes[:3], partial, LENGTH=LENGTH, num_warps=4)
+        _judge[(1,)](
+            partial, programs, unexplained, len(unexplained), *self.steps, seen, verdict, self.lr, *logarithms,
+            LENGTH=LENGTH, num_warps=4,
+        )  # fmt: skip
+        tensors = [x for each in zip(self.parameters, gradients, self.first, self.second, strict=True) for x in each]
+        beta1, beta2 = self.betas
+        _update[(programs,)](
+            *tensors, *sizes[:3], verdict, 1 - beta1, beta2, 1 - beta2, self.eps,
+            0.0 if self.decoupled else self.weight_decay, self.lr * self.weight_decay if self.decoupled else 0.0,
+            LENGTH=LENGTH, num_warps=4,
+        )  # fmt: skip
+
+
+def _serves(tensor: Tensor, device: torch.device) -> bool:
+    return tensor.device == device and tensor.dtype == torch.float32 and tensor.is_contiguous()
 
 
 @triton.jit

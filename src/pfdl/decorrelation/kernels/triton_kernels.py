@@ -1,4 +1,4 @@
-"""The closed form of :mod:`pfdl.decorrelation.kernels.one_hidden` as Triton kernels.
+"""The closed form of :mod:`pfdl.decorrelation.kernels.triton_closed_form` as Triton kernels.
 
 A program walks along the features j of one block and keeps a tile of rows × hidden units in registers. The tile of
 pre-activations is made, used and overwritten for each j; what leaves the registers is Ũ, a gradient, or one tile of

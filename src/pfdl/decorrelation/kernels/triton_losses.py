@@ -1,4 +1,16 @@
-"""The closed form of :mod:`pfdl.decorrelation.kernels.losses` as Triton kernels, and who launches them.
+"""Both losses and their gradients at Ũ and at the features in closed form, as Triton kernels in float32.
+
+With n samples, t_j and m_j the means of Ũ_j and u_j over them, s_i = Σ_k (u_ik − m_k), the mean of the other features
+without its own mean N_ij = (s_i − (u_ij − m_j)) / (p − 1), and μ_j = (Σ_k m_k − m_j) / (p − 1),
+
+    L_g       = mean_ij (u_ij − Ũ_ij)²         ∂L_g/∂Ũ_ij      = 2 (Ũ_ij − u_ij) / np
+    level_j   = t_j μ_j                        covariance_j    = Σ_i (Ũ_ij − t_j) N_ij / n
+    L_decorr  = mean_j c_j²                    ∂L_decorr/∂Ũ_ij = 2 c_j M_ij / np
+                                               ∂L_decorr/∂u_ik = 2 (Σ_j q_ij − q_ik) / np(p − 1)
+
+with c_j = level_j + covariance_j, M_ij = N_ij + μ_j and q_ij = c_j Ũ_ij; if the features are centred, c_j is the
+covariance alone, M_ij = N_ij and q_ij = c_j (Ũ_ij − t_j). The last line is the part that does not pass through g.
+Nothing large is subtracted from something large: means are taken away before products are summed.
 
 Each pass over the (n, p) arrays is one launch. A program sums over all rows of a few columns, or over all columns of a
 row, in one fixed order.
@@ -15,7 +27,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language import constexpr
 
-from pfdl.decorrelation.kernels.losses import FitErrors, PenaltyGradients, PenaltySums
+from pfdl.decorrelation.finiteness import WIDE_SCALES, largest_feature
 
 COLUMN_TILE = {"ROWS": 128, "COLUMNS": 16, "num_warps": 4}
 """Tile of the kernels that walk down the rows."""
@@ -24,60 +36,53 @@ ROW_LENGTH = 2048
 """Columns at a time of the kernels that walk along a row."""
 
 
-class TritonLosses:
-    """The losses on a GPU, in float32."""
+def fit_errors(u: Tensor, correlated: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the gradient of L_g at Ũ, (n, p), and for each feature L_g, its variance and its mean, (p,).
 
-    @staticmethod
-    def fit_errors(u: Tensor, correlated: Tensor, total: int, limit: float) -> FitErrors:
-        """See :class:`pfdl.decorrelation.kernels.losses.TorchLosses`."""
-        n, p = u.shape
-        gradient, found = torch.empty_like(correlated), correlated.new_empty(2, p)
-        _fit_errors[_column_tiles(p)](
-            u, correlated, gradient, found, n, p, 2 / (total * p), 1 / total, 1 / n, limit, **COLUMN_TILE
-        )
-        return FitErrors(gradient, found[0], found[1])
+    L_g of a feature is not a number if one of its values is not finite or so large that L_decorr would overflow.
+    """
+    n, p = u.shape
+    gradient, found = torch.empty_like(correlated), correlated.new_empty(3, p)
+    limit = largest_feature(torch.float32)
+    _fit_errors[_column_tiles(p)](u, correlated, gradient, found, n, p, 2 / (n * p), 1 / n, limit, **COLUMN_TILE)
+    unexplained, variance, means = found
+    return gradient, unexplained, variance, means
 
-    @staticmethod
-    def penalty_sums(u: Tensor, correlated: Tensor, means: Tensor | None) -> PenaltySums:
-        """See :class:`pfdl.decorrelation.kernels.losses.TorchLosses`."""
-        n, p = u.shape
-        rows, columns = correlated.new_empty(n), correlated.new_empty(3, p)
-        centred = means is not None
-        means = rows if means is None else means  # a place that is not read
-        _row_sums[(n,)](u, means, rows, p, CENTRED=centred, LENGTH=_length(p), num_warps=4)
-        _column_sums[_column_tiles(p)](
-            u, correlated, rows, means, columns, n, p, 1 / (p - 1), CENTRED=centred, **COLUMN_TILE
-        )
-        return PenaltySums(columns, rows)
 
-    @staticmethod
-    def penalty_gradients(
-        u: Tensor, correlated: Tensor, sums: PenaltySums, means: Tensor | None, total: int, factor: float
-    ) -> PenaltyGradients:
-        """See :class:`pfdl.decorrelation.kernels.losses.TorchLosses`."""
-        n, p = u.shape
-        loss, of_correlated, direct = correlated.new_empty(()), torch.empty_like(correlated), torch.empty_like(u)
-        _penalty_gradients[(n,)](
-            u, correlated, sums.rows, sums.columns, sums.rows if means is None else means, loss, of_correlated, direct,
-            p, 1 / total, 1 / p, 1 / (p - 1), 2 * factor / (p * total),
-            CENTRED=means is not None, LENGTH=_length(p), num_warps=4,
-        )  # fmt: skip
-        return PenaltyGradients(loss, of_correlated, direct)
+def penalty(
+    u: Tensor, correlated: Tensor, means: Tensor, centred: bool, flags: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return L_decorr with its two parts, (3,), its gradient at Ũ, and besides at the features, both (n, p).
+
+    Args:
+        u: The features, shape (n, p).
+        correlated: Ũ, shape (n, p).
+        means: Of the features, shape (p,).
+        centred: Whether L_decorr centres the features.
+        flags: The second number becomes 1.0 if a feature is far larger than the others of its row.
+    """
+    n, p = u.shape
+    length = min(ROW_LENGTH, 1 << (p - 1).bit_length())
+    rows, columns, losses = correlated.new_empty(n), correlated.new_empty(4, p), correlated.new_empty(3)
+    of_correlated, direct = torch.empty_like(correlated), torch.empty_like(u)
+    _row_sums[(n,)](u, means, rows, flags, p, WIDE_SCALES / (p - 1), LENGTH=length, num_warps=4)
+    _column_sums[_column_tiles(p)](
+        u, correlated, rows, means, columns, n, p, 1 / n, 1 / (p - 1), LENGTH=length, **COLUMN_TILE
+    )
+    _penalty_gradients[(n,)](
+        u, correlated, rows, columns, means, losses, of_correlated, direct, p, 1 / p, 1 / (p - 1), 2 / (p * n),
+        CENTRED=centred, LENGTH=length, num_warps=4,
+    )  # fmt: skip
+    return losses, of_correlated, direct
 
 
 def _column_tiles(p: int) -> tuple[int]:
     return (-(-p // COLUMN_TILE["COLUMNS"]),)
 
 
-def _length(p: int) -> int:
-    return min(ROW_LENGTH, 1 << (p - 1).bit_length())
-
-
-# The gradient of L_g at Ũ; for each column the squared error, not a number beyond the limit, and the variance.
+# The gradient of L_g at Ũ; for each column the squared error, not a number beyond the limit, the variance and the mean.
 @triton.jit
-def _fit_errors(
-    u, correlated, gradient, found, n, p, scale, share, inverse_n, limit, ROWS: constexpr, COLUMNS: constexpr
-):
+def _fit_errors(u, correlated, gradient, found, n, p, scale, share, limit, ROWS: constexpr, COLUMNS: constexpr):
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     sums = tl.zeros((COLUMNS,), tl.float32)
     squares = tl.zeros((COLUMNS,), tl.float32)
@@ -92,7 +97,7 @@ def _fit_errors(
         sums += tl.sum(x, axis=0)
         squares += tl.sum(missed * missed, axis=0)
         beyond += tl.sum(tl.where(tl.abs(x) <= limit, 0.0, 1.0), axis=0)  # also NaN is beyond
-    mean = sums * inverse_n
+    mean = sums * share
     spread = tl.zeros((COLUMNS,), tl.float32)
     for start in range(0, n, ROWS):
         row = start + tl.arange(0, ROWS)
@@ -102,81 +107,104 @@ def _fit_errors(
         spread += tl.sum(distance * distance, axis=0)
     unexplained = tl.where(beyond > 0.0, float("nan"), squares * share)
     tl.store(found + column, unexplained, mask=column < p)
-    tl.store(found + p + column, spread * inverse_n, mask=column < p)
+    tl.store(found + p + column, spread * share, mask=column < p)
+    tl.store(found + 2 * p + column, mean, mask=column < p)
 
 
-# s_i, the sum of each row, of the centred features if they are.
+# s_i of each row; and whether its largest feature is so many times the sum of the others.
 @triton.jit
-def _row_sums(u, means, rows, p, CENTRED: constexpr, LENGTH: constexpr):
+def _row_sums(u, means, rows, flags, p, wide, LENGTH: constexpr):
     row = tl.program_id(0)
     acc = tl.zeros((LENGTH,), tl.float32)
+    sizes = tl.zeros((LENGTH,), tl.float32)
+    largest = tl.zeros((LENGTH,), tl.float32)
     for start in range(0, p, LENGTH):
         column = start + tl.arange(0, LENGTH)
         x = tl.load(u + row * p + column, mask=column < p, other=0.0)
-        if CENTRED:
-            x -= tl.load(means + column, mask=column < p, other=0.0)
-        acc += x
+        acc += x - tl.load(means + column, mask=column < p, other=0.0)
+        sizes += tl.abs(x)
+        largest = tl.maximum(largest, tl.abs(x))
     tl.store(rows + row, tl.sum(acc, axis=0))
+    most = tl.max(largest, axis=0)
+    tl.store(flags + 1, 1.0, mask=most > wide * (tl.sum(sizes, axis=0) - most))
 
 
-# Σ_i Ũ_ij M_ij, Σ_i Ũ_ij and Σ_i u_ij.
+# For each column its level, its covariance, t_j and μ_j.
 @triton.jit
 def _column_sums(
-    u, correlated, rows, means, columns, n, p, inverse_others,
-    CENTRED: constexpr, ROWS: constexpr, COLUMNS: constexpr,
+    u, correlated, rows, means, columns, n, p, share, inverse_others,
+    LENGTH: constexpr, ROWS: constexpr, COLUMNS: constexpr,
 ):  # fmt: skip
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    all_means = tl.zeros((LENGTH,), tl.float32)
+    for start in range(0, p, LENGTH):
+        other = start + tl.arange(0, LENGTH)
+        all_means += tl.load(means + other, mask=other < p, other=0.0)
+    mean = tl.load(means + column, mask=column < p, other=0.0)
+    mean_of_others = (tl.sum(all_means, axis=0) - mean) * inverse_others
+    sums = tl.zeros((COLUMNS,), tl.float32)
+    for start in range(0, n, ROWS):
+        row = start + tl.arange(0, ROWS)
+        inside = (row < n)[:, None] & (column < p)[None, :]
+        sums += tl.sum(tl.load(correlated + row[:, None] * p + column[None, :], mask=inside, other=0.0), axis=0)
+    mean_correlated = sums * share
     products = tl.zeros((COLUMNS,), tl.float32)
-    of_correlated = tl.zeros((COLUMNS,), tl.float32)
-    of_features = tl.zeros((COLUMNS,), tl.float32)
     for start in range(0, n, ROWS):
         row = start + tl.arange(0, ROWS)
         place = row[:, None] * p + column[None, :]
         inside = (row < n)[:, None] & (column < p)[None, :]
-        x = tl.load(u + place, mask=inside, other=0.0)
-        y = tl.load(correlated + place, mask=inside, other=0.0)
+        x = tl.load(u + place, mask=inside, other=0.0) - mean[None, :]
+        y = tl.load(correlated + place, mask=inside, other=0.0) - mean_correlated[None, :]
         whole = tl.load(rows + row, mask=row < n, other=0.0)
-        of_features += tl.sum(x, axis=0)
-        if CENTRED:
-            x -= tl.load(means + column, mask=column < p, other=0.0)[None, :]
-        products += tl.sum(y * ((whole[:, None] - x) * inverse_others), axis=0)
-        of_correlated += tl.sum(y, axis=0)
-    tl.store(columns + column, products, mask=column < p)
-    tl.store(columns + p + column, of_correlated, mask=column < p)
-    tl.store(columns + 2 * p + column, of_features, mask=column < p)
+        products += tl.sum(tl.where(inside, y * ((whole[:, None] - x) * inverse_others), 0.0), axis=0)
+    tl.store(columns + column, mean_correlated * mean_of_others, mask=column < p)
+    tl.store(columns + p + column, products * share, mask=column < p)
+    tl.store(columns + 2 * p + column, mean_correlated, mask=column < p)
+    tl.store(columns + 3 * p + column, mean_of_others, mask=column < p)
 
 
-# The gradients of L_decorr for one row; the first program also computes L_decorr.
+# The gradients of L_decorr for one row; the first program also computes L_decorr and its parts.
 @triton.jit
 def _penalty_gradients(
-    u, correlated, rows, columns, means, loss, of_correlated, direct,
-    p, inverse_total, inverse_p, inverse_others, scale,
+    u, correlated, rows, columns, means, losses, of_correlated, direct, p, inverse_p, inverse_others, scale,
     CENTRED: constexpr, LENGTH: constexpr,
 ):  # fmt: skip
     row = tl.program_id(0)
     whole = tl.load(rows + row)
     acc = tl.zeros((LENGTH,), tl.float32)
     squares = tl.zeros((LENGTH,), tl.float32)
+    levels = tl.zeros((LENGTH,), tl.float32)
+    covariances = tl.zeros((LENGTH,), tl.float32)
     for start in range(0, p, LENGTH):
         column = start + tl.arange(0, LENGTH)
-        cross = tl.load(columns + column, mask=column < p, other=0.0) * inverse_total
+        level = tl.load(columns + column, mask=column < p, other=0.0)
+        cross = tl.load(columns + p + column, mask=column < p, other=0.0)
         y = tl.load(correlated + row * p + column, mask=column < p, other=0.0)
+        levels += level * level
+        covariances += cross * cross
         if CENTRED:
-            y -= tl.load(columns + p + column, mask=column < p, other=0.0) * inverse_total
+            y -= tl.load(columns + 2 * p + column, mask=column < p, other=0.0)
+        else:
+            cross += level
         acc += cross * y
         squares += cross * cross
     total = tl.sum(acc, axis=0)
     if row == 0:
-        tl.store(loss, tl.sum(squares, axis=0) * inverse_p)
+        tl.store(losses, tl.sum(squares, axis=0) * inverse_p)
+        tl.store(losses + 1, tl.sum(levels, axis=0) * inverse_p)
+        tl.store(losses + 2, tl.sum(covariances, axis=0) * inverse_p)
     for start in range(0, p, LENGTH):
         column = start + tl.arange(0, LENGTH)
         inside = column < p
         place = row * p + column
-        cross = tl.load(columns + column, mask=inside, other=0.0) * inverse_total
+        cross = tl.load(columns + p + column, mask=inside, other=0.0)
         y = tl.load(correlated + place, mask=inside, other=0.0)
-        x = tl.load(u + place, mask=inside, other=0.0)
+        x = tl.load(u + place, mask=inside, other=0.0) - tl.load(means + column, mask=inside, other=0.0)
+        others = (whole - x) * inverse_others
         if CENTRED:
-            y -= tl.load(columns + p + column, mask=inside, other=0.0) * inverse_total
-            x -= tl.load(means + column, mask=inside, other=0.0)
-        tl.store(of_correlated + place, scale * cross * ((whole - x) * inverse_others), mask=inside)
+            y -= tl.load(columns + 2 * p + column, mask=inside, other=0.0)
+        else:
+            cross += tl.load(columns + column, mask=inside, other=0.0)
+            others += tl.load(columns + 3 * p + column, mask=inside, other=0.0)
+        tl.store(of_correlated + place, scale * cross * others, mask=inside)
         tl.store(direct + place, scale * inverse_others * (total - cross * y), mask=inside)

@@ -23,6 +23,9 @@ class Penalty(FromData, AtomicModule):
     reference: ClassVar[str] = ""
     """The paper, for ``pfdl list objectives``."""
 
+    sums_over_processes: ClassVar[bool] = False
+    """Whether its ``forward`` joins the batches of all processes itself; otherwise it is called with all samples."""
+
     def metrics(self) -> Mapping[str, Tensor]:
         """Return what is worth logging of the last call; by default nothing."""
         return {}

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pfdl._internal.processes import world_size
 from pfdl._internal.validation import check_features, check_matrix, check_number
-from pfdl.decorrelation.distributed import Announcement, Batch, Meeting
+from pfdl.decorrelation.distributed import Batch, join_batches
 from pfdl.objectives.penalties.base import Penalty
 
 
@@ -28,6 +28,8 @@ class FeaturePenalty(Penalty, ABC):
         ValueError: If the weight is negative or not finite.
     """
 
+    sums_over_processes = True
+
     def __init__(self, weight: float = 1.0, *, synchronize: bool = True) -> None:
         super().__init__()
         check_number("weight", weight)
@@ -35,35 +37,23 @@ class FeaturePenalty(Penalty, ABC):
         self.synchronize = synchronize
         self.value: Tensor | None = None
 
-    def forward(self, features: Tensor, meeting: Meeting | None = None) -> Tensor:
-        """Return weight × the penalty of a batch of features, shape (n, p), a scalar.
-
-        Args:
-            features: Shape (n, p).
-            meeting: What the processes told each other, if :meth:`announce` was passed on already.
-        """
-        announcement = self.announce(features) if meeting is None else None
-        if announcement is not None:
-            meeting = announcement.meet()
-        if meeting is None:
+    def forward(self, features: Tensor) -> Tensor:
+        """Return weight × the penalty of a batch of features, shape (n, p), a scalar."""
+        if self.synchronize and self.training and world_size() > 1:
+            problem = None
+            try:
+                check_matrix("features", features)
+            except (TypeError, ValueError) as error:
+                problem = error
+            batch = join_batches(0 if problem else len(features), problem)
+        else:
             check_features("features", features)
-        batch = Batch(len(features)) if meeting is None else meeting.batch(least=2)
+            batch = Batch(len(features))
         # The penalties are of the fourth order in the features: half precision would overflow.
         u = features.float() if features.dtype in (torch.float16, torch.bfloat16) else features
         value = self.measure(u, batch)
         self.value = value.detach()
         return self.weight * value
-
-    def announce(self, features: Tensor) -> Announcement | None:
-        """Return what this process would tell the others before a call; None if it would call by itself."""
-        if not (self.synchronize and self.training and world_size() > 1):
-            return None
-        about = f"{type(self).__name__}(weight={self.weight}) on features of "
-        try:
-            check_matrix("features", features)
-        except (TypeError, ValueError) as error:
-            return Announcement(0, error, about)
-        return Announcement(len(features), None, f"{about}{features.dtype} with {features.shape[-1]} columns")
 
     @abstractmethod
     def measure(self, u: Tensor, batch: Batch) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from pfdl.decorrelation.distributed import Batch
-from pfdl.decorrelation.functional import decorrelation_of, mean_of_others
+from pfdl.decorrelation.functional import decorrelation_loss, mean_of_others
 from pfdl.objectives.penalties.features import FeaturePenalty
 
 
@@ -28,4 +28,4 @@ class MeanDecorrelation(FeaturePenalty):
 
     def measure(self, u: Tensor, batch: Batch) -> Tensor:
         """Return L_decorr of the features and the mean of the others."""
-        return decorrelation_of(u, mean_of_others(u), "paper", "none", batch).loss
+        return decorrelation_loss(u, mean_of_others(u), batch=batch)

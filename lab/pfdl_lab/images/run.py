@@ -1,0 +1,298 @@
+"""Train rows on data sets with paired seeds, and test them: the experiment behind ``reproduce nico`` and ``study``.
+
+All rows of a seed share the split, the first weights, the order of the samples and the augmentation.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from rich.console import Console
+from sklearn.metrics import normalized_mutual_info_score
+from torch import Tensor, nn
+
+from pfdl._internal.files import write_atomically
+from pfdl._internal.progress import counting
+from pfdl._internal.runs import claim
+from pfdl._internal.validation import check_choice, check_count
+from pfdl._internal.workers import HERE, Execution
+from pfdl.contexts import refit_readout
+from pfdl.contexts.balancing import has_several
+from pfdl.data.sources import ContextSource
+from pfdl.data.stored import image_store
+from pfdl.vision.features import embed
+from pfdl.vision.refitting import with_readout
+from pfdl_lab.grid import run_grid, unfinished
+from pfdl_lab.images.data import ImageData, Split, fingerprint
+from pfdl_lab.images.inferred import INFERRED, contexts_for, infer, kinds_needed
+from pfdl_lab.images.networks import FEATURES, FROZEN, make_network, write_features
+from pfdl_lab.images.rows import PAPER, PAPER_BACKBONE, find_row
+from pfdl_lab.images.testing import LAST, Tester
+from pfdl_lab.training import PRECISIONS, DivergedError, TrainingSettings, train
+
+KIND = "images"
+COLUMNS = ("data", "backbone", "row", "seed", "epoch", "test", "value")
+"""Of ``results.csv``. The backbone is the experiment's; a row that has one of its own says so in its title."""
+
+ESS, NUMBER, AGREEMENT = "effective sample size", "contexts found", "agreement with true contexts"
+DIVERGED = "diverged"
+SELECT = ("accuracy", "worst-group")
+
+
+@dataclass(frozen=True)
+class ImagesConfig:
+    """How the experiment is made.
+
+    Args:
+        rows: Keys for :func:`pfdl_lab.images.rows.find_row`.
+        seeds: Paired repetitions.
+        first_seed: The first of them; what was tried while a method was made should have others.
+        backbone: The network of rows that have none of their own: a name for
+            :func:`pfdl.vision.backbones.make_backbone`, from scratch; ``"efficientnet-lite0"``, which is pretrained and
+            fine-tuned; or ``"efficientnet-lite0-features"``, a small network on its features. Digits have their own.
+        image_size: Height and width.
+        epochs: Passes over the training samples.
+        decay_every: Epochs after which the learning rate falls to a tenth; None for half of the epochs.
+        batch_size: Samples per step, of rows that have no other.
+        learning_rate: Learning rate of SGD at the start, of rows that have no other.
+        precision: ``"bf16"`` or ``"32"``, see :class:`pfdl_lab.training.TrainingSettings`.
+        validation: Share of the training samples that is held out to choose an epoch; 0 tests the last epoch alone.
+        select: What chooses it: ``"accuracy"``, or ``"worst-group"``, whose contexts are inferred except for oracles.
+        test_every: Also test after every so many epochs; 0 for never.
+        deterministic: Whether a GPU adds in a fixed order, so that rows that do the same have the same result.
+    """
+
+    rows: tuple[str, ...]
+    seeds: int = 10
+    first_seed: int = 0
+    backbone: str = "resnet18"
+    image_size: int = 64
+    epochs: int = 30
+    decay_every: int | None = None
+    batch_size: int = 64
+    learning_rate: float = 0.01
+    precision: str = "bf16"
+    validation: float = 0.0
+    select: str = "accuracy"
+    test_every: int = 0
+    deterministic: bool = True
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            find_row(row)
+        check_choice("select", self.select, SELECT)
+        check_choice("precision", self.precision, PRECISIONS)
+        check_count("seeds", self.seeds, 1)
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """All that changes the result of one training."""
+        return {name: value for name, value in asdict(self).items() if name not in ("rows", "seeds", "first_seed")}
+
+
+NICO = ImagesConfig(rows=tuple(PAPER), seeds=5, backbone=PAPER_BACKBONE, image_size=96, epochs=160, deterministic=False)
+"""The paper's protocol; it is silent on the batch size, the size of the images and the number of repetitions."""
+
+
+def run(config: ImagesConfig, datasets: Sequence[ImageData], output: Path, execution: Execution = HERE) -> pd.DataFrame:
+    """Train and test what is missing, and write ``results.csv``.
+
+    Args:
+        config: How the experiment is made.
+        datasets: The data sets.
+        output: The run folder, with ``contexts`` (those that were inferred, and why they are believed), ``cells``
+            (finished trainings) and ``results.csv``.
+        execution: Where the trainings run, and how many at a time; its console also says what is left out.
+
+    Returns:
+        One line per data set, row, seed, epoch and test, see :func:`run_task`.
+
+    Raises:
+        ValueError: If the images cannot be used, or the folder holds another run; more or other rows, seeds and data
+            sets are the same run.
+    """
+    places = {dataset.name: dataset for dataset in datasets}
+    if len(places) < len(datasets):
+        raise ValueError("two data sets have the same name, by which results are known; rename a folder.")
+    with counting("checking images", execution.console) as show:
+        sources = {name: dataset.open(show) for name, dataset in places.items()}
+        rows = {name: _rows_for(config, places[name], sources[name], execution.console) for name in places}
+    known_by = {
+        name: {"data": name, "images": fingerprint(sources[name]), "group_by": one.group_by, "mnist": one.mnist}
+        for name, one in places.items()
+    }
+    seeds = range(config.first_seed, config.first_seed + config.seeds)
+    tasks = [
+        {**known_by[name], "row": row, "seed": seed, "config": config.training}
+        for seed in seeds
+        for name in places
+        for row in rows[name]
+    ]
+    settings = {**asdict(config), "datasets": [asdict(dataset) for dataset in datasets], **execution.settings}
+    may_change = ("rows", "seeds", "first_seed", "datasets", *execution.settings)
+    folder = output / "images"
+    with claim(output, KIND, settings, may_change=may_change), image_store(folder) as store:
+        share: dict[str, Any] = {"datasets": places, "folder": folder}
+        if unfinished(tasks, output / "cells"):
+            for name, source in sources.items():
+                if source is not None:
+                    for size in {find_row(row).image_size or config.image_size for row in rows[name]}:
+                        place = store(source, size, f"{name}-{size}")
+                        if config.backbone == FROZEN and not (place / FEATURES).exists():
+                            write_features(place, execution.device)
+            inferences = [
+                {**known_by[name], "contexts": kind, "seed": seed, "config": config.training}
+                for seed in seeds
+                for name in places
+                for kind in kinds_needed(rows[name], judging=config.validation > 0 and config.select == "worst-group")
+            ]
+            if inferences:
+                run_grid(partial(infer_task, **share), inferences, output / "contexts", execution)
+        function = partial(run_task, **share, contexts=output / "contexts", device=execution.device)
+        results = run_grid(function, tasks, output / "cells", execution)
+        write_atomically(output / "results.csv", results[list(COLUMNS)].to_csv(index=False))
+    return results
+
+
+def _rows_for(
+    config: ImagesConfig, dataset: ImageData, source: ContextSource | None, console: Console | None
+) -> tuple[str, ...]:
+    """Return the rows that a data set allows: oracles need known contexts. What cannot be split is refused here."""
+    if source is None or dataset.make_manifest(source, config.first_seed, config.validation).has_contexts:
+        return config.rows
+    kept = tuple(row for row in config.rows if find_row(row).contexts != "known")
+    left_out = [row for row in config.rows if row not in kept]
+    if left_out and not kept:
+        raise ValueError(f"{dataset.data} has no contexts, which {', '.join(left_out)} needs; name other rows.")
+    if left_out and console is not None:
+        console.print(f"{dataset.data} has no contexts; left out there: {', '.join(left_out)}.", soft_wrap=True)
+    return kept
+
+
+def _split(place: ImageData, config: ImagesConfig, row: str | None, seed: int, folder: Path) -> tuple[str, Split]:
+    """Return the network that a row trains, and the samples in the size that it wants."""
+    what = None if row is None else find_row(row)
+    network = place.own_network or (what and what.backbone) or config.backbone
+    size = (what and what.image_size) or config.image_size
+    images = None if place.own_network else folder / f"{place.name}-{size}"
+    return network, place.split(seed, network=network, validation=config.validation, images=images)
+
+
+def infer_task(
+    data: str,
+    contexts: str,
+    seed: int,
+    config: Mapping[str, Any],
+    *,
+    datasets: Mapping[str, ImageData],
+    folder: Path,
+    **_: Any,
+) -> list[dict[str, Any]]:
+    """Infer the contexts of one split; the arguments are those of :func:`run_task`."""
+    split = _split(datasets[data], ImagesConfig((), **config), None, seed, folder)[1]
+    return infer(split, contexts, seed)
+
+
+def run_task(
+    data: str,
+    row: str,
+    seed: int,
+    config: Mapping[str, Any],
+    *,
+    datasets: Mapping[str, ImageData],
+    folder: Path,
+    contexts: Path | None,
+    device: str,
+    **known_by: Any,
+) -> list[dict[str, Any]]:
+    """Train one row with one seed and test it.
+
+    Args:
+        data: Name of the data set.
+        row: Key of the row.
+        seed: Seed of the split, the first weights and all that training draws.
+        config: What :class:`ImagesConfig` takes, except rows and seeds.
+        datasets: The data sets by their names.
+        folder: Where their images are stored.
+        contexts: Where contexts lie that were inferred before; others are inferred here.
+        device: Where to compute.
+        **known_by: What else tells results on this data from results on other data.
+
+    Returns:
+        Lines of ``backbone``, ``epoch`` (a number, ``last`` or ``chosen``), ``test`` and ``value``: accuracies in
+        percent, and what the objective and the probe report. The last epoch also has the effective sample size as a
+        share of the batch, a 1 for a training that diverged and, where contexts were inferred, their number and their
+        normalised mutual information with the true ones.
+    """
+    how, what = ImagesConfig((row,), **config), find_row(row)
+    network, split = _split(datasets[data], how, row, seed, folder)
+    task = {"data": data, **known_by, "seed": seed, "config": dict(config)}
+    environments, judged = contexts_for(what.contexts, split, seed, task, contexts)
+    if how.validation and how.select == "worst-group" and what.contexts != "known":
+        judged = contexts_for("inferred", split, seed, task, contexts)[1]
+    settings = TrainingSettings(
+        objective=what.objective,
+        settings=what.settings,
+        layer=what.layer,
+        class_centred=what.class_centred,
+        epochs=how.epochs,
+        decay_every=how.decay_every,
+        batch_size=what.batch_size or how.batch_size,
+        learning_rate=what.learning_rate or how.learning_rate,
+        weight_decay=what.weight_decay,
+        sampler=what.sampler,
+        precision=how.precision,
+        seed=seed,
+    )
+    tester = Tester(
+        split,
+        judged,
+        select=how.select,
+        test_every=how.test_every,
+        switch_off_after=round(what.until * how.epochs),
+        batch_size=settings.batch_size,
+        precision=how.precision,
+        device=device,
+    )
+    _choose_algorithms(device, how.deterministic)
+    torch.manual_seed(seed)  # rows of one seed start from the same weights
+    model = make_network(network, split.train.inputs, split.classes, width=what.width)
+    refit = partial(_refitted, split=split, contexts=environments, seed=seed, device=device)
+    try:
+        metrics = train(settings, model, split.train, environments, device=device, after_epoch=tester)
+        values = {ESS: metrics.get("effective_sample_size", 1.0)}
+        # With one context there is nothing to balance, and the last layer stays.
+        tester.finish(model, refit if what.refit and has_several(environments) else lambda network: network)
+    except DivergedError:
+        values = {DIVERGED: 1.0}
+        tester.note(LAST, tester.accuracies(model))
+    if what.contexts in INFERRED:
+        values[NUMBER] = len(set(environments.tolist()))
+        if split.has_contexts:
+            values[AGREEMENT] = float(normalized_mutual_info_score(split.train.contexts, environments))
+    tester.note(LAST, values)
+    backbone = datasets[data].own_network or how.backbone
+    return [{"backbone": backbone, **line} for line in tester.lines]
+
+
+def _refitted(model: nn.Module, split: Split, contexts: Tensor, seed: int, device: str) -> nn.Module:
+    """Return the network with its last layer refitted on training samples in which all groups count equally."""
+    features = embed(model, split.train.inputs, device=device)
+    readout = refit_readout(features, split.train.labels, contexts, num_classes=split.classes, seed=seed)
+    return with_readout(model, readout).to(device)
+
+
+def _choose_algorithms(device: str, deterministic: bool) -> None:
+    """Let a GPU add in a fixed order, or take whatever is fastest."""
+    torch.backends.cudnn.benchmark = not deterministic
+    if device != "cpu" and deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

@@ -1,0 +1,155 @@
+"""The experiment on images in the report: tables and pictures of each data set, and a sentence for ``pfdl demo``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from pfdl._internal.runs import Run
+from pfdl.report.blocks import Block, Glance, Heading, Section, Text
+from pfdl.report.plots import Plot, Series
+from pfdl.report.tables import Row, Table
+from pfdl_lab.images import phases
+from pfdl_lab.images.rows import DECLARED, RATIOS, find_row
+from pfdl_lab.images.run import KIND as KIND
+from pfdl_lab.images.tables import (
+    WHEN,
+    Measured,
+    accuracies,
+    differences,
+    matching_weights,
+    measure,
+    oracle_table,
+    overviews,
+    probes,
+    title_of,
+)
+from pfdl_lab.images.testing import LAST, WORST_GROUP
+from pfdl_lab.report.reading import read_results
+from pfdl_lab.statistics import difference_cell, mean_cell, mean_series
+
+TITLE = "Images under context shift"
+DRAWN = (*DECLARED[1:], "level", "weight-decay", "standardised")
+"""The rows whose differences are drawn along the training; of others the tables say enough."""
+
+SAID = ("epochs", "decay_every", "image_size", "batch_size", "learning_rate", "precision", "validation", "test_every")
+"""Settings that stand above the tables."""
+
+
+def build(run: Run, problems: list[str]) -> Section:
+    """Build the section of one run."""
+    keys = ["data", "backbone", "row", "seed", "epoch", "test"]
+    results = read_results(run, [name for name in keys if name != "seed"], ["seed", "value"], keys, problems)
+    known = [row for row in results["row"].unique() if _is_known(row)]
+    parts = measure(results[results["row"].isin(known)])
+    blocks: list[Block] = [Text(_settings(run, results))]
+    if not parts:
+        return Section(TITLE, [*blocks, Text("No finished results yet.", "warning")])
+    settings = run.settings
+    if isinstance(settings.get("datasets"), list):
+        planned = len(settings.get("rows") or ()) * settings.get("seeds", 0) * len(settings["datasets"])
+        done = len(results[["data", "row", "seed"]].drop_duplicates())
+        text = f"Unfinished: {done} of {planned} trainings are done."
+        blocks += [Text(text, "warning")] if done < planned else []
+    compared = [*(table for epoch in WHEN for table in overviews(parts, epoch)), oracle_table(parts)]
+    if any(compared):
+        blocks += [Heading("Across data sets"), *(table for table in compared if table)]
+    for part in parts:
+        blocks += [Heading(part.name), *_blocks(part)]
+    return Section(TITLE, blocks, glance=_glance(parts[0]))
+
+
+def _is_known(row: object) -> bool:
+    try:
+        find_row(str(row), measured=True)
+    except ValueError:
+        return False
+    return True
+
+
+def _settings(run: Run, results: pd.DataFrame) -> str:
+    """Name the settings, the seeds, the revision of the code and the hardware."""
+    said: dict[str, Any] = {name.replace("_", " "): run.settings.get(name) for name in SAID}
+    seeds = sorted({int(seed) for seed in results["seed"]})
+    said["seeds"] = f"{seeds[0]} to {seeds[-1]}" if seeds else None
+    said["revision"] = run.made_with.get("git_revision")
+    hardware = run.made_with.get("hardware")
+    said["GPU"] = ", ".join(hardware.get("gpu") or []) if isinstance(hardware, dict) else None
+    return "; ".join(f"{name}: {value}" for name, value in said.items() if value not in (None, "")) + "."
+
+
+def _blocks(part: Measured) -> list[Block]:
+    tables = [make(part, epoch) for epoch in WHEN if part.has(epoch) for make in (accuracies, differences)]
+    blocks: list[Block] = [table for table in tables if table]
+    if declared := phases.blocks(part):
+        blocks = [*declared, *blocks]
+    if part.epochs:
+        blocks += [plot for plot in (_curves(part, test) for test in ("1:5", "5:1")) if plot.series]
+        blocks += [plot for plot in [_cosines(part)] if plot.series]
+    elif set(RATIOS) <= set(part.tests):
+        blocks.append(_by_ratio(part))
+    return [*blocks, *(table for table in (probes(part), matching_weights(part)) if table)]
+
+
+def _by_ratio(part: Measured) -> Plot:
+    """Draw accuracy against the dominant ratio of the test set."""
+    values = {row: {ratio: part.of(row, LAST, ratio) for ratio in RATIOS} for row in part.rows}
+    drawn = [mean_series(title_of(row), values[row], number) for number, row in enumerate(part.rows)]
+    summary = "Mean over the seeds at the last epoch, with standard errors; training has 5:1."
+    title = "Accuracy against the dominant ratio of the test set"
+    return Plot(title, summary, "dominant ratio", "accuracy, %", [line for line in drawn if line is not None])
+
+
+def _curves(part: Measured, test: str) -> Plot:
+    """Draw the paired differences to ERM along the training."""
+    series = []
+    for row in (row for row in part.rows if row in DRAWN):
+        found = {epoch: part.difference(row, "erm", epoch, test) for epoch in part.epochs}
+        known = {epoch: one for epoch, one in found.items() if one is not None}
+        means, errors = ([getattr(one, name) for one in known.values()] for name in ("mean", "standard_error"))
+        series += [Series(title_of(row), list(known), means, errors)] if known else []
+    summary = "Paired over the seeds, at epochs of the training; above 0: more often right than ERM."
+    title = f"Difference to ERM along the training, tested at {test}"
+    return Plot(title, summary, "epoch", "points ± standard error", series)
+
+
+def _cosines(part: Measured) -> Plot:
+    """Draw how the gradient of the penalty points along the training."""
+    found = [
+        mean_series(title_of(row), part.along(row, "cosine_level_penalty"), number)
+        for number, row in enumerate(part.rows)
+    ]
+    summary = (
+        "The cosine between the gradients of L_decorr and of the level penalty with respect to the features. 1: both "
+        "ask the same of the features; 0: what one asks has nothing to do with the other."
+    )
+    drawn = [line for line in found if line is not None]
+    return Plot("Direction of the penalty's gradient", summary, "epoch", "cosine", drawn, digits=2)
+
+
+def _glance(part: Measured) -> Glance | None:
+    """Show accuracy against the shift in short, for the demonstration; None where the tests are not at ratios."""
+    rows = [row for row in part.rows if len(part.of(row, LAST, "1:5")) and len(part.of(row, LAST, "5:1"))]
+    if "erm" not in rows:
+        return None
+    columns = [test for test in ("5:1", "1:1", "1:5", WORST_GROUP) if test in part.tests]
+    lines = [Row(title_of(row), tuple(mean_cell(part.of(row, LAST, test), 1) for test in columns)) for row in rows]
+    caption = "Accuracy in percent by the ratio of usual to other contexts; training has 5:1"
+    return Glance(_sentence(part, rows), Table(caption, "row", columns, lines), _by_ratio(part))
+
+
+def _sentence(part: Measured, rows: Sequence[str]) -> str:
+    home, away = (f"{part.of('erm', LAST, test).mean():.1f}" for test in ("5:1", "1:5"))
+    verb = "falls" if float(away) < float(home) else "rises" if float(away) > float(home) else "goes"
+    sentence = f"ERM {verb} from {home} % at 5:1, as in training, to {away} % at 1:5."
+    difference = part.difference("pfdl", "erm", LAST, "1:5") if "pfdl" in rows else None
+    if difference is None:
+        return sentence
+    if difference.pairs < 2:
+        return f"{sentence} PFDL and ERM have one repetition in common, which says nothing about chance."
+    size = f"(difference {difference_cell(difference, 1)} points, {difference.pairs} seeds)"
+    if not difference.is_beyond_chance():
+        return f"{sentence} PFDL and ERM are equal within noise at 1:5 {size}."
+    return f"{sentence} PFDL is {'better' if difference.mean > 0 else 'worse'} than ERM at 1:5 {size}."

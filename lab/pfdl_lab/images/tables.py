@@ -1,0 +1,268 @@
+"""The tables of the experiment: accuracies beside the paper's, paired differences, and what the penalty is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from pfdl.objectives.examples import weighs_samples
+from pfdl.report.tables import Cell, Missing, Number, Row, Table
+from pfdl_lab.images.data import SAME, SHIFTED, WHOLE
+from pfdl_lab.images.rows import ORACLE, PAPER_BACKBONE, RATIOS, ROWS, find_row
+from pfdl_lab.images.run import AGREEMENT, DIVERGED, ESS, NUMBER
+from pfdl_lab.images.testing import CHOSEN, LAST, VALIDATION, WORST_CLASS, WORST_GROUP
+from pfdl_lab.pairing import PairedDifference, paired
+from pfdl_lab.statistics import ACTS_BELOW, difference_cell, mean_cell
+
+TESTS = (*RATIOS, SHIFTED, SAME, WHOLE, WORST_GROUP, WORST_CLASS)
+"""All tests of accuracy, the hardest of each data set first."""
+
+WHEN = {LAST: "at the last epoch", CHOSEN: "at the epoch that held-out samples choose"}
+PROBES = {
+    "L_decorr": "L_decorr",
+    "level_part": "level part",
+    "covariance_part": "covariance part",
+    "cosine_level_penalty": "cosine with the level penalty's gradient",
+    "covariance_gradient": "covariance part's gradient, share",
+    "R2": "R² of g",
+}
+SHOWN_EPOCHS = (1, 2, 5, 10, 20, 40, 60, 80, 90, 120, 140, 160)
+"""A dozen epochs of the tables along the training; the plots have all."""
+
+NOTE = (
+    "± is a standard error, k of n the number of seeds with a positive difference; bold where the 95 % interval of "
+    "Student's t leaves out zero, uncorrected. A weighting that changes the effective sample size by less than 0.1 % "
+    "did not act. A training that diverged counts with what was left of it."
+)
+PAPER_NOTE = (
+    "Lines in the paper are the paper's figures on NICO. Its ResNet-50 row is commented out in its source, and it does "
+    "not say on which network it ran DWR."
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The results on one data set with one backbone.
+
+    Attributes:
+        data: Name of the data set.
+        backbone: The network.
+        values: The values of a row, epoch and test, by their seed.
+    """
+
+    data: str
+    backbone: str
+    values: dict[tuple[str, str, str], pd.Series]
+
+    @property
+    def name(self) -> str:
+        """What it is called in headings."""
+        return f"{self.data}, {self.backbone}"
+
+    def of(self, row: str, epoch: str | int, test: str) -> pd.Series[float]:
+        """Return the values by their seed; none where nothing was measured."""
+        return self.values.get((row, str(epoch), test), pd.Series(dtype=float))
+
+    @property
+    def rows(self) -> list[str]:
+        """Return the rows there are, in the order in which rows are defined."""
+        present = dict.fromkeys(row for row, _, _ in self.values)
+        return [*(row for row in ROWS if row in present), *(row for row in present if row not in ROWS)]
+
+    @property
+    def tests(self) -> list[str]:
+        """Return the tests of accuracy there are, the hardest first."""
+        present = {test for _, epoch, test in self.values if epoch in WHEN}
+        return [test for test in TESTS if test in present]
+
+    @property
+    def epochs(self) -> list[int]:
+        """Return the epochs after which networks were tested along the training."""
+        return sorted({int(epoch) for _, epoch, _ in self.values if epoch not in WHEN})
+
+    def has(self, epoch: str) -> bool:
+        """Return whether an epoch that counts was tested."""
+        return any(when == epoch for _, when, _ in self.values)
+
+    def along(self, row: str, name: str) -> dict[int, pd.Series[float]]:
+        """Return the values of a row along the training, by the epoch, where there are any."""
+        found = {epoch: self.of(row, epoch, name) for epoch in self.epochs}
+        return {epoch: values for epoch, values in found.items() if len(values)}
+
+    def difference(self, row: str, rival: str, epoch: str | int, test: str) -> PairedDifference | None:
+        """Return the paired difference of two rows."""
+        return paired(self.of(row, epoch, test), self.of(rival, epoch, test))
+
+    def share(self, row: str) -> float | None:
+        """Return the effective sample size of a weighting as a share of the batch; None for other rows."""
+        sizes = self.of(row, LAST, ESS)
+        return float(sizes.mean()) if weighs_samples(find_row(row, measured=True).objective) and len(sizes) else None
+
+    def difference_cell(self, row: str, rival: str, epoch: str, test: str) -> Cell:
+        """Return a paired difference in points as a cell, with what qualifies it."""
+        ours, theirs = self.of(row, epoch, test), self.of(rival, epoch, test)
+        difference = paired(ours, theirs)
+        if difference is None or difference.pairs < 2:
+            return Missing("no pairs") if len(ours) else Missing()
+        common = ours.index.intersection(theirs.index)
+        remarks = [f"{int((ours[common] > theirs[common]).sum())} of {difference.pairs}"]
+        is_idle = (self.share(row) or 0.0) > ACTS_BELOW
+        remarks += ["did not act"] if is_idle else []
+        if diverged := len(self.of(row, LAST, DIVERGED)):
+            remarks.append(f"{diverged} diverged")
+        strong = difference.is_beyond_chance() and not is_idle
+        return difference_cell(difference, 2, strong=strong, remark=", ".join(remarks))
+
+
+def measure(results: pd.DataFrame) -> list[Measured]:
+    """Return the results by data set and backbone, for look-up."""
+    parts = []
+    for (data, backbone), part in results.dropna(subset=["value"]).groupby(["data", "backbone"], sort=False):
+        groups = part.set_index("seed").groupby(["row", "epoch", "test"], sort=False, observed=True)["value"]
+        parts.append(
+            Measured(
+                str(data), str(backbone), {(str(row), str(epoch), str(test)): one for (row, epoch, test), one in groups}
+            )
+        )
+    return parts
+
+
+def title_of(row: str) -> str:
+    """Return the name of a row in tables."""
+    return find_row(row, measured=True).title
+
+
+def accuracies(part: Measured, epoch: str) -> Table:
+    """Return the accuracies of all rows, with the paper's where it has some for the same network."""
+    shares = {row: part.share(row) for row in part.rows}
+    extra = [ESS] * any(share is not None for share in shares.values())
+    extra += [NUMBER, AGREEMENT] if any(len(part.of(row, LAST, NUMBER)) for row in part.rows) else []
+    judged = [VALIDATION] if epoch == CHOSEN else []
+    lines = []
+    for row in part.rows:
+        what = find_row(row, measured=True)
+        cells: list[Cell] = [Number(len(part.of(row, epoch, part.tests[0])), digits=0)]
+        cells += [mean_cell(part.of(row, epoch, test), 1) for test in (*part.tests, *judged)]
+        cells += [_extra_cell(part, row, shares[row], name) for name in extra]
+        lines.append(Row(what.title, tuple(cells)))
+        if what.paper is not None and (what.backbone or part.backbone == PAPER_BACKBONE):
+            printed = dict(zip(RATIOS, what.paper, strict=True))
+            paper = [printed.get(test) for test in part.tests]
+            absent = Missing("not in the paper")
+            figures = [absent if one is None else Number(one, digits=2) for one in paper]
+            rest = [absent] * (len(judged) + len(extra))
+            lines.append(Row("in the paper, on NICO", (absent, *figures, *rest), quiet=True))
+    note = PAPER_NOTE if any(line.quiet for line in lines) else ""
+    columns = ["seeds", *part.tests, *judged, *extra]
+    return Table(f"Accuracy in percent {WHEN[epoch]}, {part.name}", "row", columns, lines, note=note)
+
+
+def _extra_cell(part: Measured, row: str, share: float | None, name: str) -> Cell:
+    if name == ESS:
+        if share is None:
+            return Missing("no weighting")
+        return Number(share, digits=4, remark="did not act" if share > ACTS_BELOW else "")
+    values = part.of(row, LAST, name)
+    if not len(part.of(row, LAST, NUMBER)):
+        return Missing("not inferred")
+    return Number(values.mean(), digits=2) if len(values) else Missing("true contexts not known")
+
+
+def differences(part: Measured, epoch: str) -> Table | None:
+    """Return the paired differences of each row and the plain training it is compared with; None without any."""
+    pairs = [(row, find_row(row, measured=True).baseline) for row in part.rows]
+    pairs += [("level", "pfdl")] if {"level", "pfdl"} <= set(part.rows) else []
+    lines = [
+        Row(
+            f"{title_of(row)} − {title_of(rival)}",
+            tuple(part.difference_cell(row, rival, epoch, test) for test in part.tests),
+        )
+        for row, rival in pairs
+        if row != rival and len(part.of(row, epoch, part.tests[0]))
+    ]
+    if not lines:
+        return None
+    return Table(f"Paired differences in points {WHEN[epoch]}, {part.name}", "difference", part.tests, lines, note=NOTE)
+
+
+def overviews(parts: Sequence[Measured], epoch: str) -> list[Table]:
+    """Return a table for each family of several data sets, such as all shapes: differences at the hardest test."""
+    families: dict[str, list[Measured]] = {}
+    for part in parts:
+        if part.has(epoch):
+            families.setdefault(part.data.partition("-")[0], []).append(part)
+    tables = []
+    for family in (family for family in families.values() if len(family) > 1):
+        rows = list(dict.fromkeys(row for part in family for row in part.rows))
+        columns = [f"{part.name}: {part.tests[0]}" for part in family]
+        lines = [Row(title_of(row), tuple(_overview_cell(part, row, epoch) for part in family)) for row in rows]
+        caption = f"Differences in points {WHEN[epoch]} at the hardest test; plain training: accuracy in percent"
+        tables.append(Table(caption, "row", columns, lines))
+    return tables
+
+
+def _overview_cell(part: Measured, row: str, epoch: str) -> Cell:
+    rival, test = find_row(row, measured=True).baseline, part.tests[0]
+    if row == rival:
+        values = part.of(row, epoch, test)
+        return Number(values.mean(), digits=1) if len(values) else Missing()
+    return part.difference_cell(row, rival, epoch, test)
+
+
+def oracle_table(parts: Sequence[Measured]) -> Table | None:
+    """Return how far rows with inferred contexts are behind those with true ones at the hardest test; None without."""
+    rows = dict.fromkeys(row for part in parts for row in part.rows)
+    pairs = [(row, f"{row}{ORACLE}") for row in rows if f"{row}{ORACLE}" in rows]
+    if not pairs:
+        return None
+    lines = [Row(title_of(row), tuple(_oracle_cell(part, row, oracle) for part in parts)) for row, oracle in pairs]
+    caption = "Difference to the same row with true contexts in points, and the share of its gain"
+    return Table(caption, "row", [f"{part.name}: {part.tests[0]}" for part in parts], lines)
+
+
+def _oracle_cell(part: Measured, row: str, oracle: str) -> Cell:
+    """Return the difference to the oracle; what share of its gain is reached, if it gains more than noise."""
+    plain, test = find_row(row).baseline, part.tests[0]
+    behind, gained, possible = (
+        part.difference(first, second, LAST, test) for first, second in ((row, oracle), (row, plain), (oracle, plain))
+    )
+    if behind is None or gained is None or possible is None or behind.pairs < 2:
+        return Missing()
+    if possible.mean > 0 and possible.is_beyond_chance():
+        remark = f"{gained.mean / possible.mean:.0%} of {difference_cell(possible, 1)}".replace("%", " %")
+    else:
+        remark = "no gain to reach"
+    return difference_cell(behind, 1, remark=remark)
+
+
+def probes(part: Measured) -> Table | None:
+    """Return what the penalty is made of along the training; None where no penalty was probed."""
+    lines = []
+    for row in part.rows:
+        measured = {name: part.along(row, name) for name in PROBES}
+        for epoch in (epoch for epoch in measured["L_decorr"] if epoch in SHOWN_EPOCHS):
+            cells = [
+                Number(float(np.mean(values[epoch])), digits=2 if name in ("cosine_level_penalty", "R2") else 5)
+                if epoch in values
+                else Missing()
+                for name, values in measured.items()
+            ]
+            lines.append(Row(f"{title_of(row)}, epoch {epoch}", tuple(cells)))
+    caption = f"What the penalty is made of along the training, {part.name}; mean over the seeds"
+    return Table(caption, "row, epoch", list(PROBES.values()), lines) if lines else None
+
+
+def matching_weights(part: Measured) -> Table | None:
+    """Return the λ at which a control's gradient is as long as that of L_decorr; None without such controls."""
+    epochs = [epoch for epoch in part.epochs if epoch in SHOWN_EPOCHS]
+    found = {row: part.along(row, "matched_weight") for row in part.rows}
+    lines = [
+        Row(title_of(row), tuple(mean_cell(values.get(epoch, ()), 0) for epoch in epochs))
+        for row, values in found.items()
+        if values
+    ]
+    caption = f"λ at which a control is as strong as PFDL, {part.name}; mean over the epoch and the seeds"
+    return Table(caption, "row", [f"epoch {epoch}" for epoch in epochs], lines) if lines else None

@@ -1,0 +1,352 @@
+"""Every reading of "the output of g as auxiliary features", the paper's row of PFDL on tables.
+
+The paper says: "we directly use the output of the feature decomposition network as auxiliary features, feed it into the
+coefficient estimator (same as DWR) to fit the biased training data, and then evaluate the coefficient estimator error".
+What g sees, how it is trained, what joins what, which estimator, and what predicts is left open. Here each of these
+choices is tried on the seven cells of Table I, and the readings are sorted by their distance to the paper's row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from pfdl._internal.files import write_atomically
+from pfdl._internal.runs import claim
+from pfdl._internal.workers import HERE, Execution
+from pfdl.data.mmads import MMADS, make_mmads
+from pfdl.decorrelation import FeatureDecomposition
+from pfdl.tabular.metrics import average_error, beta_error, rmse, stability_error
+from pfdl_lab.grid import run_grid
+from pfdl_lab.mmads.paper import CELLS, METRICS, PAPER
+
+FloatArray = NDArray[np.float64]
+TEST_RATES = (-3.0, -2.0, -1.7, -1.5, -1.3, 1.3, 1.5, 1.7, 2.0, 3.0)
+ITERATIONS, LEARNING_RATE, BATCH = 5000, 0.001, 128
+"""Of g: the paper's learning rate and most iterations; batches are ours."""
+
+ESTIMATOR_STEPS, ESTIMATOR_RATE = 3000, 0.001
+"""Of DWR's published estimator, RMSProp from zero on all rows."""
+
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "adam": torch.optim.Adam,
+    "sgd": torch.optim.SGD,
+    "rmsprop": torch.optim.RMSprop,
+}
+
+
+@dataclass(frozen=True)
+class Network:
+    """One way to make g.
+
+    Args:
+        sees: What g predicts a column from: ``"shared"`` (the others, one network that does not know which: the
+            paper's), ``"indexed"`` (the others, and which), ``"own"`` (the others, a network per column), ``"all"``
+            (all columns, the predicted one too) or ``"all, linear"`` (the same, its exact solution: principal
+            components).
+        width: Hidden width of g, or its rank, as a share of p; 0 stands for 64.
+        optimizer: Of g.
+        batches: Whether g is trained on batches of 128 or on all rows at once.
+        standardised: Whether g sees standardised columns.
+    """
+
+    sees: str = "shared"
+    width: float = 0.0
+    optimizer: str = "adam"
+    batches: bool = True
+    standardised: bool = True
+
+
+NETWORKS: tuple[Network, ...] = (
+    Network(),
+    Network("indexed"),
+    Network("own"),
+    Network("all"),
+    Network("all", 0.8),
+    Network("all", 0.5),
+    Network("all, linear", 0.8),
+    Network("all, linear", 0.5),
+    Network(optimizer="sgd"),
+    Network(optimizer="rmsprop"),
+    Network(batches=False),
+    Network(standardised=False),
+    Network("all", 0.8, optimizer="sgd"),
+    Network("all", 0.8, optimizer="rmsprop"),
+    Network("all", 0.8, batches=False),
+    Network("all", 0.8, standardised=False),
+)
+"""The paper's g, other things that g may see, and for the paper's and the closest of them the ways to train it."""
+
+
+class Fitted(NamedTuple):
+    """A linear rule.
+
+    Attributes:
+        beta: The coefficients that are compared with the true ones, shape (p,).
+        predict: From X and g(X) to the prediction.
+    """
+
+    beta: FloatArray
+    predict: Callable[[FloatArray, FloatArray], FloatArray]
+
+
+Solver = Callable[[FloatArray, FloatArray], FloatArray]
+"""From centred columns and a centred outcome to coefficients."""
+
+
+def _least_norm(columns: FloatArray, y: FloatArray) -> FloatArray:
+    return np.asarray(np.linalg.lstsq(columns, y, rcond=1e-10)[0], dtype=np.float64)
+
+
+def _ridge(columns: FloatArray, y: FloatArray) -> FloatArray:
+    """Shrink a little, as an estimator does that is stopped before it has converged."""
+    gram = columns.T @ columns + 0.01 * len(columns) * np.eye(columns.shape[1])
+    return np.asarray(np.linalg.solve(gram, columns.T @ y), dtype=np.float64)
+
+
+def _rmsprop(columns: FloatArray, y: FloatArray) -> FloatArray:
+    """Take DWR's published steps, from zero; the loss is the mean squared error."""
+    gram, moment = columns.T @ columns / len(y), columns.T @ y / len(y)
+    beta = np.zeros(columns.shape[1])
+    square = np.ones_like(beta)  # TensorFlow's running mean of squares starts at one
+    for _ in range(ESTIMATOR_STEPS):
+        gradient = 2 * (gram @ beta - moment)
+        square += 0.1 * (gradient**2 - square)
+        beta -= ESTIMATOR_RATE * gradient / np.sqrt(square + 1e-10)
+    return beta
+
+
+ESTIMATORS: dict[str, Solver] = {"least norm": _least_norm, "ridge 0.01 n": _ridge, "RMSProp as DWR": _rmsprop}
+
+
+def _linear(solve: Solver, columns: FloatArray, y: FloatArray) -> tuple[FloatArray, float]:
+    """Return coefficients and an intercept."""
+    center, level = columns.mean(0), float(y.mean())
+    beta = solve(columns - center, y - level)
+    return beta, level - float(center @ beta)
+
+
+def _joined(solve: Solver, X: FloatArray, g: FloatArray, y: FloatArray) -> Fitted:
+    beta, intercept = _linear(solve, np.hstack([X, g]), y)
+    p = X.shape[1]
+    return Fitted(beta[:p], lambda X, g: X @ beta[:p] + g @ beta[p:] + intercept)
+
+
+def _dropped(solve: Solver, X: FloatArray, g: FloatArray, y: FloatArray) -> Fitted:
+    """Join g for the fit and drop it when predicting; its mean stays in the intercept."""
+    beta, intercept = _linear(solve, np.hstack([X, g]), y)
+    p = X.shape[1]
+    level = intercept + float(g.mean(0) @ beta[p:])
+    return Fitted(beta[:p], lambda X, g: X @ beta[:p] + level)
+
+
+def _of(combine: Callable[[FloatArray, FloatArray], FloatArray]) -> Callable[..., Fitted]:
+    def fit(solve: Solver, X: FloatArray, g: FloatArray, y: FloatArray) -> Fitted:
+        beta, intercept = _linear(solve, combine(X, g), y)
+        return Fitted(beta, lambda X, g: combine(X, g) @ beta + intercept)
+
+    return fit
+
+
+def _partialled(solve: Solver, X: FloatArray, g: FloatArray, y: FloatArray) -> Fitted:
+    """Take from y what g explains linearly, then fit the rest on X alone; g is dropped when predicting."""
+    of_g, _ = _linear(solve, g, y)
+    beta, intercept = _linear(solve, X, y - g @ of_g)
+    level = intercept + float(g.mean(0) @ of_g)
+    return Fitted(beta, lambda X, g: X @ beta + level)
+
+
+USES: dict[str, Callable[[Solver, FloatArray, FloatArray, FloatArray], Fitted]] = {
+    "[X, g]": _joined,
+    "[X, g], g dropped": _dropped,
+    "X − g": _of(lambda X, g: X - g),
+    "g alone": _of(lambda X, g: g),
+    "X + g": _of(lambda X, g: X + g),
+    "partialled out": _partialled,
+}
+
+
+@dataclass(frozen=True)
+class ReadingsConfig:
+    """Which readings are tried, and on what.
+
+    Args:
+        networks: The ways to make g.
+        cells: (n, p, r) of the training tables.
+        seeds: Tables per cell.
+        iterations: Of g.
+        num_test: Rows of the test table of each rate.
+    """
+
+    networks: Sequence[Network] = NETWORKS
+    cells: Sequence[tuple[int, int, float]] = CELLS
+    seeds: int = 3
+    iterations: int = ITERATIONS
+    num_test: int = 5_000
+
+
+QUICK = ReadingsConfig(
+    networks=(NETWORKS[0], replace(NETWORKS[4], sees="all, linear")), cells=CELLS[:2], seeds=1, iterations=50
+)
+
+
+def run(config: ReadingsConfig, folder: Path, execution: Execution = HERE) -> pd.DataFrame:
+    """Try what is missing of the readings and write ``results.csv``.
+
+    Args:
+        config: Which readings, and on what.
+        folder: The run folder, with ``tasks`` (finished trainings of g) and ``results.csv``.
+        execution: Where the tasks run, on CPUs; by default one after the other.
+
+    Returns:
+        One line per reading, cell, seed and metric.
+
+    Raises:
+        ValueError: If the folder holds another run; more or fewer seeds are the same run.
+    """
+    tasks = [
+        {**asdict(network), "n": n, "p": p, "r": r, "seed": seed, **_rest(config)}
+        for seed in range(config.seeds)
+        for n, p, r in config.cells
+        for network in config.networks
+    ]
+    settings = {**asdict(config), "command": execution.command}
+    with claim(folder, "readings", settings, may_change=("seeds", "networks", "command")):
+        results = run_grid(run_task, tasks, folder / "tasks", execution)
+        names = [field.name for field in fields(Network)]
+        columns = [*names, "use", "estimator", "n", "p", "r", "seed", "metric", "value"]
+        write_atomically(folder / "results.csv", results[columns].to_csv(index=False, float_format="%.5f"))
+    return results
+
+
+def _rest(config: ReadingsConfig) -> dict[str, Any]:
+    return {"iterations": config.iterations, "num_test": config.num_test}
+
+
+def run_task(
+    n: int, p: int, r: float, seed: int, iterations: int, num_test: int, **network: Any
+) -> list[dict[str, Any]]:
+    """Train one g on one table, then use it in every way; the arguments are those of the two configs.
+
+    Returns:
+        Lines of ``use``, ``estimator``, ``metric`` and ``value``.
+    """
+    train = make_mmads(n, p, r, seed=np.random.default_rng([seed, 0]))
+    tests = [
+        make_mmads(num_test, p, rate, seed=np.random.default_rng([seed, 1 + number, 0]))
+        for number, rate in enumerate(TEST_RATES)
+    ]
+    g = train_network(Network(**network), train.X, iterations, seed)
+    outputs = [g(table.X) for table in (train, *tests)]
+    lines = []
+    for use, fit in USES.items():
+        for estimator, solve in ESTIMATORS.items():
+            fitted = fit(solve, train.X, outputs[0], train.y)
+            errors = [
+                rmse(test.y, fitted.predict(test.X, output)) for test, output in zip(tests, outputs[1:], strict=True)
+            ]
+            values = _metrics(train, fitted.beta, errors)
+            lines += [{"use": use, "estimator": estimator, "metric": name, "value": values[name]} for name in METRICS]
+    return lines
+
+
+def _metrics(train: MMADS, beta: FloatArray, errors: Sequence[float]) -> dict[str, float]:
+    return {
+        "beta_s_error": beta_error(train.beta[train.stable], beta[train.stable]),
+        "beta_v_error": beta_error(train.beta[train.unstable], beta[train.unstable]),
+        "ae": average_error(errors),
+        "se": stability_error(errors),
+    }
+
+
+def train_network(how: Network, X: FloatArray, iterations: int, seed: int) -> Callable[[FloatArray], FloatArray]:
+    """Train g on a table and return it as a function of tables, in the units of the columns."""
+    center, scale = X.mean(0), X.std(0) if how.standardised else np.ones(X.shape[1])
+    p = X.shape[1]
+    width = max(1, round(how.width * p)) if how.width else 64
+    if how.sees == "all, linear":
+        directions = np.linalg.svd((X - center) / scale, full_matrices=False)[2][:width]
+        return lambda table: center + scale * (((table - center) / scale) @ directions.T @ directions)
+    rows = torch.from_numpy((X - center) / scale if how.standardised else X).float()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        g = _make_network(how.sees, p, width)
+        _train(g, rows, OPTIMIZERS[how.optimizer](g.parameters(), lr=LEARNING_RATE), how.batches, iterations)
+
+    def output(table: FloatArray) -> FloatArray:
+        with torch.no_grad():
+            seen = torch.from_numpy((table - center) / scale if how.standardised else table).float()
+            found: FloatArray = g(seen).double().numpy()
+        return center + scale * found if how.standardised else found
+
+    return output
+
+
+def _make_network(sees: str, p: int, width: int) -> nn.Module:
+    if sees == "own":
+        return _OwnNetworks(p, width)
+    if sees == "all":
+        return nn.Sequential(nn.Linear(p, width), nn.ReLU(), nn.Linear(width, p))
+    return FeatureDecomposition(p, width, sharing="strict" if sees == "shared" else "indexed")
+
+
+class _OwnNetworks(nn.Module):
+    """A network of one hidden layer for each column, which sees all the others."""
+
+    def __init__(self, p: int, width: int) -> None:
+        super().__init__()
+        bound = (p - 1) ** -0.5
+        self.first = nn.Parameter(torch.empty(p, p, width).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(p, width).uniform_(-bound, bound))
+        self.second = nn.Parameter(torch.empty(p, width).uniform_(-(width**-0.5), width**-0.5))
+        self.constant = nn.Parameter(torch.zeros(p))
+        self.others = nn.Buffer(1 - torch.eye(p)[:, :, None])
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return the prediction of each column, shape (n, p)."""
+        hidden = torch.einsum("nk,jkh->njh", rows, self.first * self.others) + self.bias
+        return torch.einsum("njh,jh->nj", hidden.relu(), self.second) + self.constant
+
+
+def _train(g: nn.Module, rows: Tensor, optimizer: torch.optim.Optimizer, batches: bool, iterations: int) -> None:
+    for batch in _batches(rows, BATCH if batches else len(rows), iterations):
+        loss = (g(batch) - batch).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def _batches(rows: Tensor, size: int, iterations: int) -> Iterator[Tensor]:
+    """Traverse the table again and again, in a new order each time."""
+    order, start = torch.randperm(len(rows)), 0
+    for _ in range(iterations):
+        if start + size > len(rows):
+            order, start = torch.randperm(len(rows)), 0
+        yield rows[order[start : start + size]]
+        start += size
+
+
+def distances(results: pd.DataFrame) -> pd.DataFrame:
+    """Return the readings by their distance to the paper's row, the closest first.
+
+    The distance is the mean over cells and the four metrics of |ours − paper| / paper.
+    """
+    names = [field.name for field in fields(Network)]
+    means = (
+        results.groupby([*names, "use", "estimator", "metric", "n", "p", "r"], sort=False)["value"].mean().reset_index()
+    )
+    paper = {(*cell, metric): PAPER["PFDL"][metric][number] for number, cell in enumerate(CELLS) for metric in METRICS}
+    published = np.array([paper[key] for key in zip(means["n"], means["p"], means["r"], means["metric"], strict=True)])
+    means["distance"] = (means["value"] - published).abs() / published
+    keys = [*names, "use", "estimator"]
+    table = means.pivot_table(index=keys, columns="metric", values="value", sort=False)[list(METRICS)]
+    table["distance"] = means.groupby(keys, sort=False)["distance"].mean()
+    return table.sort_values("distance")

@@ -1,0 +1,96 @@
+"""The readings of PFDL on tables in the report: which comes closest to the paper's row, and how close that is."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import numpy as np
+import pandas as pd
+
+from pfdl._internal.runs import Run
+from pfdl.report.blocks import Block, Section, Text
+from pfdl.report.tables import Cell, Number, Row, Table
+from pfdl_lab.mmads.paper import CELLS, METRICS, PAPER, name_cell
+from pfdl_lab.mmads.readings import Network, distances
+from pfdl_lab.report.reading import read_results
+
+KIND = "readings"
+TITLE = "Every reading of PFDL on tables"
+METRIC_NAMES = {"beta_s_error": "β_S error", "beta_v_error": "β_V error", "ae": "AE", "se": "SE"}
+SHOWN = 20
+KEYS = (*(field.name for field in fields(Network)), "use", "estimator")
+SEES = {
+    "shared": "the others (the paper's shared g)",
+    "indexed": "the others, and which it predicts",
+    "own": "the others, a network per column",
+    "all": "all columns",
+    "all, linear": "all columns, principal components",
+}
+
+
+def build(run: Run, problems: list[str]) -> Section:
+    """Build the section of one run."""
+    names = ["sees", "optimizer", "batches", "standardised", "use", "estimator", "metric"]
+    numbers = ["width", "n", "p", "r", "seed", "value"]
+    results = read_results(run, names, numbers, [*KEYS, "n", "p", "r", "seed", "metric"], problems)
+    if not len(results):
+        return Section(TITLE, [Text("No finished results yet.", "warning")])
+    ranked = distances(results).reset_index()
+    best_of_each = ranked.drop_duplicates("sees")
+    paper_as = ranked[(ranked["sees"] == "shared") & (ranked["use"] == "[X, g]")]
+    blocks: list[Block] = [
+        _table(f"The {SHOWN} readings closest to the paper's row; mean over the cells of Table I", ranked.head(SHOWN)),
+        _table("The closest reading for each thing that g may see", best_of_each),
+        _table("The paper's own words: a shared g whose output joins X", paper_as),
+        _cells(results, ranked.iloc[0]),
+    ]
+    return Section(TITLE, blocks)
+
+
+def _table(caption: str, ranked: pd.DataFrame) -> Table:
+    paper: list[Row] = []
+    for method in ("PFDL", "OLS", "DWR"):
+        means = [Number(float(np.mean(PAPER[method][metric])), digits=3) for metric in METRICS]
+        cells: list[Cell] = ["", "", "", *means, Number(_distance_of_paper(method), digits=2)]
+        paper.append(Row(f"the paper's row of {method}", tuple(cells), quiet=True))
+    lines = [Row(_describe(reading), _figures(reading)) for _, reading in ranked.iterrows()]
+    columns = ["training of g", "use", "estimator", *METRIC_NAMES.values(), "distance"]
+    note = "Distance: mean over cells and metrics of |figure − the paper's PFDL| / the paper's PFDL."
+    return Table(caption, "g sees", columns, [*paper, *lines], note=note)
+
+
+def _describe(reading: pd.Series) -> str:
+    width = f", width {reading['width']:g} p" if reading["width"] else ""
+    return f"{SEES[reading['sees']]}{width}"
+
+
+def _figures(reading: pd.Series) -> tuple[Cell, ...]:
+    training = (
+        "exact"
+        if reading["sees"] == "all, linear"
+        else f"{reading['optimizer']}, {'batches of 128' if reading['batches'] == 'True' else 'all rows'}"
+        f"{'' if reading['standardised'] == 'True' else ', not standardised'}"
+    )
+    figures = [Number(float(reading[metric]), digits=3) for metric in METRICS]
+    return (training, reading["use"], reading["estimator"], *figures, Number(float(reading["distance"]), digits=2))
+
+
+def _distance_of_paper(method: str) -> float:
+    """Return how far another row of the paper's table is from its row of PFDL."""
+    rows = [(np.array(PAPER[method][metric]), np.array(PAPER["PFDL"][metric])) for metric in METRICS]
+    return float(np.mean([np.abs(ours - theirs) / theirs for ours, theirs in rows]))
+
+
+def _cells(results: pd.DataFrame, best: pd.Series) -> Table:
+    """Show the closest reading beside the paper, cell by cell."""
+    chosen = results
+    for key in KEYS:
+        chosen = chosen[chosen[key] == best[key]]
+    means = chosen.groupby(["n", "p", "r", "metric"])["value"].mean()
+    cells = [(number, cell) for number, cell in enumerate(CELLS) if (*cell, METRICS[0]) in means.index]
+    lines = []
+    for metric in METRICS:
+        ours = tuple(Number(float(means[(*cell, metric)]), digits=3) for _, cell in cells)
+        published = tuple(Number(PAPER["PFDL"][metric][number], digits=3) for number, _ in cells)
+        lines += [Row(METRIC_NAMES[metric], ours), Row("in the paper", published, quiet=True)]
+    return Table("The closest reading, cell by cell", "metric", [name_cell(cell) for _, cell in cells], lines)

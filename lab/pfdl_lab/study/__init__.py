@@ -1,1 +1,0 @@
-"""The study of images: many small trainings on paired seeds."""

@@ -1,0 +1,119 @@
+"""Rows that draw groups or classes alike or refit the last layer, on the digits of SpuCoMNIST."""
+
+import pytest
+import torch
+
+from pfdl.contexts import InferredContexts
+from pfdl_lab import training
+from pfdl_lab.images import data as image_data
+from pfdl_lab.images import inferred, run
+from pfdl_lab.images.data import ImageData
+from pfdl_lab.images.run import ImagesConfig
+
+SPUCO = ImageData("spuco-mnist-large-0.8")
+
+
+def found(contexts):
+    """Stand in for what find_contexts returns."""
+    return InferredContexts(contexts.numpy(), "pooled", "Found.", ())
+
+
+@pytest.fixture
+def values(monkeypatch, task):
+    """Train one row on few digits; return what was found at the last epoch."""
+    monkeypatch.setattr(image_data, "COLORED_DIGITS", 400)
+
+    def last(row):
+        found = task(row, SPUCO, learning_rate=0.05)
+        return {test: value for (epoch, test), value in found.items() if epoch == "last"}
+
+    return last
+
+
+def test_the_worst_group_and_the_agreement_of_contexts_are_reported(values, monkeypatch):
+    train = SPUCO.split(0, network="lenet").train
+    monkeypatch.setattr(inferred, "find_contexts", lambda *_, **__: found(train.contexts))
+    results = values("sampler")
+    assert results["contexts found"] == 5
+    assert results["agreement with true contexts"] == pytest.approx(1.0)
+    assert results["worst group"] <= results["whole"]
+
+
+def test_contexts_are_inferred_once_for_all_rows(monkeypatch, tmp_path):
+    monkeypatch.setattr(image_data, "COLORED_DIGITS", 400)
+    asked = []
+
+    def note(features, labels, *, method, seed, confirmation=0.8):
+        asked.append((method, seed))
+        return found(labels.remainder(2))
+
+    monkeypatch.setattr(inferred, "find_contexts", note)
+    config = ImagesConfig(("erm", "balance", "sampler", "jtt"), seeds=2, epochs=1)
+    results = run.run(config, [SPUCO], tmp_path / "study")
+    assert sorted(asked) == [("auto", 0), ("auto", 1), ("errors", 0), ("errors", 1)]
+    assert (results[results["test"] == run.NUMBER]["value"] == 2).all()
+    run.run(config, [SPUCO], tmp_path / "study")
+    assert len(asked) == 4
+
+
+def test_known_groups_are_drawn_alike(values, monkeypatch):
+    drawn = []
+    original = training._order
+
+    def note(settings, epoch, samples, grouped):
+        drawn.append(original(settings, epoch, samples, grouped))
+        return drawn[-1]
+
+    monkeypatch.setattr(training, "_order", note)
+    values("sampler-known")
+    values("erm")
+    train = SPUCO.split(0, network="lenet").train
+    groups = 5 * train.labels + train.contexts
+    counts = [torch.bincount(groups[order], minlength=25) for order in drawn]
+    assert len(drawn) == 4
+    assert all(int(count.max() - count.min()) <= 2 for count in counts[:2])
+    assert not torch.equal(drawn[0], drawn[1])
+    assert all(torch.equal(count, torch.bincount(groups, minlength=25)) for count in counts[2:])
+
+
+def test_dfr_changes_the_last_layer_of_plain_training_only_where_there_are_contexts(values, monkeypatch):
+    plain, refitted = values("erm"), values("dfr-known")
+    assert refitted["whole"] != plain["whole"]
+    monkeypatch.setattr(inferred, "find_contexts", lambda features, labels, **_: found(torch.zeros_like(labels)))
+    assert values("dfr")["whole"] == plain["whole"]
+
+
+def test_jtt_has_two_contexts_right_and_wrong(values, monkeypatch):
+    asked = []
+    original = inferred.find_contexts
+
+    def note(*arguments, **settings):
+        asked.append(settings["method"])
+        return original(*arguments, **settings)
+
+    monkeypatch.setattr(inferred, "find_contexts", note)
+    assert values("jtt")["contexts found"] == 2
+    assert asked == ["errors"]
+
+
+def test_classes_are_drawn_alike_without_contexts(values, monkeypatch):
+    drawn, original = [], training._order
+    monkeypatch.setattr(training, "_order", lambda *given: drawn.append(original(*given)) or drawn[-1])
+    values("sampler-classes")
+    labels = SPUCO.split(0, network="lenet").train.labels
+    assert all(int(count.max() - count.min()) <= 1 for count in (torch.bincount(labels[order]) for order in drawn))
+
+
+def test_only_an_oracle_sees_the_true_contexts(digits, monkeypatch):
+    split = digits.split(0, network="perceptron")
+    for told, expected in (("hidden", {-1}), ("one", {0}), ("known", {0, 1})):
+        assert set(inferred.contexts_for(told, split, 0, {}, None)[0].tolist()) == expected
+    blind = split._replace(train=split.train._replace(contexts=torch.full_like(split.train.contexts, 9)))
+    assert inferred.infer(blind, "inferred", 0) == inferred.infer(split, "inferred", 0)
+
+
+def test_contexts_that_judge_epochs_are_inferred_for_all_rows_but_oracles():
+    assert inferred.kinds_needed(["erm", "balance-known"], judging=False) == []
+    assert inferred.kinds_needed(["erm", "balance-known"], judging=True) == ["inferred"]
+    assert inferred.kinds_needed(["balance-known"], judging=True) == []
+    assert inferred.kinds_needed(["balance", "sampler", "jtt"], judging=False) == ["inferred", "errors"]

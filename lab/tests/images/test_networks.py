@@ -1,0 +1,72 @@
+"""The networks: features of the packaged one are those it gives by hand, for every image, in order."""
+
+import numpy as np
+import pytest
+import torch
+from tests.vision.tiny_images import TinySource
+
+from pfdl.data.stored import store_images
+from pfdl.vision.features import attach
+from pfdl.vision.pixels import normalise
+from pfdl_lab.images import networks
+from pfdl_lab.images.data import ImageData
+from pfdl_lab.images.networks import FEATURES, FROZEN, PRETRAINED, embed, fine_tuned, load_network, make_network
+
+
+def test_every_image_is_embedded_and_trained_on_standardised(tmp_path, monkeypatch):
+    monkeypatch.setattr(networks, "SIZE", 32)
+    monkeypatch.setattr(networks, "BATCH", 50)
+    source = TinySource()
+    folder = store_images(source, tmp_path / "images", 8)
+    networks.write_features(folder)
+    features = np.load(folder / FEATURES)
+    assert features.shape == (len(source.samples), 1280)
+    sample = source.samples[60]
+    alone = embed(load_network(), source.load(sample.path, 8, sample.sha256)[None])[0]
+    torch.testing.assert_close(torch.from_numpy(features[60]).float(), alone, atol=2e-3, rtol=2e-3)
+    split = ImageData("shapes").split(0, network=FROZEN, images=folder)
+    torch.testing.assert_close(split.train.inputs.mean(0), torch.zeros(1280), atol=1e-4, rtol=0)
+    assert torch.equal(split.context_features(), split.train.inputs)
+    assert make_network(FROZEN, split.train.inputs, 2)(split.train.inputs).shape == (len(split.train.labels), 2)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "perceptron", "lenet"])
+def test_an_embedding_can_be_given_a_width(name):
+    inputs = torch.zeros(2, 3, 16, 16)
+    shown = inputs if name == "resnet18" else inputs.flatten(1)
+    linear = [part for part in make_network(name, shown, 4, width=7).modules() if isinstance(part, torch.nn.Linear)]
+    assert (linear[-1].in_features, linear[-1].out_features) == (7, 4)
+
+
+def test_the_network_knows_pictures():
+    """Its own classifier says the same of a picture and of its mirror image; one with random weights does not care."""
+    network = load_network()
+    picture = torch.zeros(1, 3, 96, 96, dtype=torch.uint8)
+    picture[:, :, 20:70, 10:60] = torch.tensor([200, 120, 40], dtype=torch.uint8)[:, None, None]
+    first, mirrored = embed(network, picture), embed(network, picture.flip(3))
+    other = embed(network, 255 - picture)
+    assert torch.dist(first, mirrored) < 0.5 * torch.dist(first, other)
+
+
+def test_fine_tuning_starts_from_the_same_features_with_a_new_last_layer():
+    images = torch.randint(256, (2, 3, 64, 64), generator=torch.Generator().manual_seed(0)).byte()
+    model = fine_tuned(3).eval()
+    with attach(model) as tap, torch.no_grad():
+        assert model(normalise(images)).shape == (2, 3)
+        expected = load_network().extract_features((images.float() - 127) / 128).mean((2, 3))
+        torch.testing.assert_close(tap.features, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_it_is_a_network_of_the_experiment():
+    linear = [
+        part
+        for part in make_network(PRETRAINED, torch.zeros(1, 3, 8, 8), 4).modules()
+        if isinstance(part, torch.nn.Linear)
+    ]
+    assert [part.out_features for part in linear] == [4]
+
+
+def test_without_the_package_a_sentence_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(networks, "ITS_WEIGHTS", "no_such_package")
+    with pytest.raises(ModuleNotFoundError, match=r"install pfdl\[pretrained\]"):
+        load_network()

@@ -1,0 +1,151 @@
+"""The page of the experiment: ours beside the paper's, paired differences, oracles, chosen epochs."""
+
+import pandas as pd
+import pytest
+
+from pfdl._internal.runs import Run
+from pfdl.report.blocks import Text
+from pfdl.report.plots import Plot
+from pfdl.report.tables import Missing, Table
+from pfdl_lab.images import run, section
+from pfdl_lab.images.rows import RATIOS
+from pfdl_lab.report.markdown import render
+
+VALUES = {
+    "erm": (50.0, 52.0, 51.0),
+    "balance": (53.0, 54.0, 55.0),
+    "erm-batch-16": (40.0, 41.0, 42.0),
+    "batch-16": (41.0, 42.0, 43.0),
+}
+
+
+def made_up(values=VALUES, test="1:5", epoch="last", data="pets", backbone="resnet18"):
+    lines = [
+        (data, backbone, row, seed, epoch, test, value)
+        for row, series in values.items()
+        for seed, value in enumerate(series)
+    ]
+    return pd.DataFrame(lines, columns=list(run.COLUMNS))
+
+
+@pytest.fixture
+def built(tmp_path):
+    def build(*parts, **settings):
+        pd.concat(parts).to_csv(tmp_path / "results.csv", index=False)
+        problems = []
+        made = section.build(Run(tmp_path, run.KIND, settings, {"git_revision": "0c60a68"}), problems)
+        assert problems == []
+        return made
+
+    return build
+
+
+def text_of(built):
+    return render([built]).text
+
+
+def tables_of(built):
+    return [block for block in built.blocks if isinstance(block, Table)]
+
+
+def test_rows_are_compared_with_their_own_plain_training(built):
+    text = text_of(built(made_up(), epochs=160, precision="bf16"))
+    assert "| balance, inferred contexts | 3 | 54.0 ± 0.6 |" in text
+    assert "| balance, inferred contexts − ERM | **+3.00 ± 0.58**, 3 of 3 |" in text
+    assert "| PFDL, batches of 16 − ERM, batches of 16 | **+1.00 ± 0.00**, 3 of 3 |" in text
+    assert "epochs: 160; precision: bf16; seeds: 0 to 2; revision: 0c60a68." in text
+
+
+def test_the_papers_figures_stand_beside_its_own_networks_alone(built):
+    rows = {"erm": (50.0,), "pfdl": (51.0,), "cn": (40.0,)}
+    for backbone, quoted in (("resnet50", [37.17, 39.79, 41.31]), ("resnet18", [37.17])):
+        parts = [made_up(rows, test=test, backbone=backbone) for test in ("1:5", "1:3", "whole")]
+        table = tables_of(built(*parts))[0]
+        lines = [line for line in table.rows if line.quiet]
+        assert sorted(line.cells[1].value for line in lines) == quoted
+        assert all(line.cells[3] == Missing("not in the paper") for line in lines)
+        assert table.columns == ["seeds", "1:5", "1:3", "whole"]
+
+
+def test_a_weighting_that_did_not_act_is_called_so(built):
+    sizes = {row: (0.9995 if row == "balance" else 1.0,) * 3 for row in VALUES}
+    idle = text_of(built(made_up(), made_up(sizes, test=run.ESS)))
+    acting = text_of(built(made_up(), made_up({**sizes, "balance": (0.7,) * 3}, test=run.ESS)))
+    assert "| balance, inferred contexts − ERM | +3.00 ± 0.58, 3 of 3, did not act |" in idle
+    assert "| 0.9995, did not act |" in idle
+    assert "| balance, inferred contexts − ERM | **+3.00 ± 0.58**, 3 of 3 |" in acting
+    assert "| no weighting |" in acting  # ERM
+
+
+def test_a_training_that_diverged_is_counted(built):
+    text = text_of(built(made_up(), made_up({"balance": (1.0,)}, test=run.DIVERGED)))
+    assert "3 of 3, 1 diverged |" in text
+
+
+def test_data_sets_of_a_family_have_an_overview(built):
+    text = text_of(built(made_up(), made_up(backbone="small"), made_up(data="sheep")))
+    assert "| row | pets, resnet18: 1:5 | pets, small: 1:5 |" in text
+    assert "| ERM | 51.0 | 51.0 |" in text
+    assert "| balance, inferred contexts | **+3.00 ± 0.58**, 3 of 3 | **+3.00 ± 0.58**, 3 of 3 |" in text
+    assert "sheep, resnet18: 1:5" not in text
+
+
+def test_inferred_contexts_are_measured_by_the_gain_of_the_oracle(built):
+    values = {"erm": (50.0, 52.0, 51.0), "sampler": (53.0, 54.0, 55.0), "sampler-known": (54.0, 57.0, 54.0)}
+    values |= {"dfr": (51.0, 52.0, 53.0), "dfr-known": (50.0, 51.0, 52.0)}  # here the truth gains nothing
+    text = text_of(built(made_up(values)))
+    assert "| sampler, inferred contexts | −1.0 ± 1.2, 75 % of +4.0 ± 0.6 |" in text
+    assert "| DFR: last layer refitted, inferred contexts | +1.0 ± 0.0, no gain to reach |" in text
+    assert "share of its gain" not in text_of(built(made_up()))
+
+
+def test_the_chosen_epoch_has_tables_of_its_own(built):
+    chosen = made_up({**VALUES, "balance": (54.0, 55.0, 56.0)}, epoch="chosen")
+    judged = made_up(dict.fromkeys(VALUES, (60.0,) * 3), epoch="chosen", test="validation")
+    last, _, rest = text_of(built(made_up(), chosen, judged)).partition("epoch that held-out samples choose")
+    assert "validation" not in last
+    assert "| balance, inferred contexts | 3 | 55.0 ± 0.6 | 60.0 ± 0.0 |" in rest
+    assert "| balance, inferred contexts − ERM | **+4.00 ± 0.58**, 3 of 3 |" in rest
+
+
+def test_differences_and_probes_are_shown_along_the_training(built):
+    parts = [made_up()]
+    for epoch in ("5", "10"):
+        parts += [made_up({"erm": (1.0, 2.0), "pfdl": (3.0, 5.0)}, epoch=epoch, test=test) for test in ("1:5", "5:1")]
+        parts += [made_up({"pfdl": (0.5, 0.5)}, epoch=epoch, test=name) for name in section_probes()]
+    made = built(*parts)
+    plots = {block.title: block for block in made.blocks if isinstance(block, Plot)}
+    (line,) = plots["Difference to ERM along the training, tested at 1:5"].series
+    assert (list(line.x), list(line.y)) == ([5, 10], [2.5, 2.5])
+    assert plots["Direction of the penalty's gradient"].series[0].y == [0.5, 0.5]
+    assert "| PFDL, epoch 10 | 0.50000 |" in text_of(made)
+    assert "| PFDL | 0 ± 0 | 0 ± 0 |" in text_of(made)  # λ that matches
+
+
+def section_probes():
+    return ("L_decorr", "cosine_level_penalty", "matched_weight")
+
+
+@pytest.mark.parametrize(("away", "verb"), [(30.0, "falls"), (70.0, "rises"), (60.01, "goes")])
+def test_the_sentence_of_the_demonstration_knows_up_from_down(built, away, verb):
+    values = {"erm": (60.0,) * 3, "pfdl": (60.0,) * 3}
+    others = [made_up(values, test=ratio) for ratio in RATIOS if ratio != "1:5"]
+    hardest = made_up({"erm": (away,) * 3, "pfdl": (away - 2, away - 2.1, away - 1.9)})
+    sentence = built(hardest, *others).glance.sentence
+    assert sentence.startswith(f"ERM {verb} from 60.0 % at 5:1, as in training, to {away:.1f} % at 1:5.")
+    assert sentence.endswith("PFDL is worse than ERM at 1:5 (difference −2.0 ± 0.1 points, 3 seeds).")
+    equal = built(made_up({"erm": (50.0, 51.0), "pfdl": (51.0, 50.0)}), *others).glance.sentence
+    assert equal.endswith("PFDL and ERM are equal within noise at 1:5 (difference +0.0 ± 1.0 points, 2 seeds).")
+
+
+def test_without_results_the_page_says_so(built, tmp_path):
+    made = built(made_up({}))
+    assert [block.text for block in made.blocks if isinstance(block, Text) and block.tone] == [
+        "No finished results yet."
+    ]
+
+
+def test_rows_that_are_missing_are_counted(built):
+    planned = {"rows": ["erm", "pfdl"], "seeds": 4, "datasets": [{"data": "pets"}]}
+    made = built(made_up({"erm": (1.0, 2.0, 3.0)}), **planned)
+    assert "Unfinished: 3 of 8 trainings are done." in [block.text for block in made.blocks if isinstance(block, Text)]

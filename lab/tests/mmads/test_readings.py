@@ -1,0 +1,73 @@
+"""The readings of the paper's row: each is what its name says, and the page sorts them."""
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from pfdl.cli.main import app
+from pfdl_lab.mmads import readings
+from pfdl_lab.mmads.readings import ESTIMATORS, USES, Network, train_network
+
+rng = np.random.default_rng(0)
+X, G = rng.normal(size=(200, 3)), rng.normal(size=(200, 3))
+Y = X @ [1.0, -2.0, 0.5] + G @ [0.3, 0.0, -0.4] + 4.0 + 0.1 * rng.normal(size=200)
+
+
+@pytest.mark.parametrize("estimator", ["least norm", "ridge 0.01 n"])
+def test_estimators_agree_with_least_squares_where_they_should(estimator):
+    beta = ESTIMATORS[estimator](X - X.mean(0), Y - Y.mean())
+    exact = np.linalg.lstsq(np.c_[X, np.ones(200)], Y, rcond=None)[0][:3]
+    np.testing.assert_allclose(beta, exact, atol=1e-8 if estimator == "least norm" else 0.05)
+
+
+def test_rmsprop_takes_the_steps_of_tensorflow(monkeypatch):
+    monkeypatch.setattr(readings, "ESTIMATOR_STEPS", 200)  # at the end its steps change sign by rounding
+    columns, y = X - X.mean(0), Y - Y.mean()
+    beta = torch.zeros(3, dtype=torch.float64, requires_grad=True)
+    square = torch.ones(3, dtype=torch.float64)
+    for _ in range(readings.ESTIMATOR_STEPS):
+        loss = (torch.from_numpy(columns) @ beta - torch.from_numpy(y)).square().mean()
+        (gradient,) = torch.autograd.grad(loss, beta)
+        square = 0.9 * square + 0.1 * gradient**2
+        beta = (beta - readings.ESTIMATOR_RATE * gradient / (square + 1e-10).sqrt()).detach().requires_grad_()
+    np.testing.assert_allclose(ESTIMATORS["RMSProp as DWR"](columns, y), beta.detach().numpy(), atol=1e-10)
+
+
+def test_uses_are_what_their_names_say():
+    solve = ESTIMATORS["least norm"]
+    joined = np.linalg.lstsq(np.c_[X, G, np.ones(200)], Y, rcond=None)[0]
+    fitted = {name: use(solve, X, G, Y) for name, use in USES.items()}
+    np.testing.assert_allclose(fitted["[X, g]"].beta, joined[:3])
+    np.testing.assert_allclose(fitted["[X, g]"].predict(X, G), np.c_[X, G, np.ones(200)] @ joined)
+    dropped = fitted["[X, g], g dropped"]
+    np.testing.assert_allclose(dropped.beta, joined[:3])
+    np.testing.assert_allclose(dropped.predict(X, G), dropped.predict(X, 0 * G))
+    assert np.mean(dropped.predict(X, G)) == pytest.approx(Y.mean())
+    difference = np.linalg.lstsq(np.c_[X - G, np.ones(200)], Y, rcond=None)[0]
+    np.testing.assert_allclose(fitted["X − g"].predict(X, G), np.c_[X - G, np.ones(200)] @ difference)
+    np.testing.assert_allclose(fitted["partialled out"].predict(X, G), fitted["partialled out"].predict(X, 0 * G))
+
+
+@pytest.mark.parametrize("sees", ["shared", "indexed", "own"])
+def test_a_g_that_leaves_a_column_out_does_not_depend_on_it(sees):
+    g = train_network(Network(sees), X, iterations=3, seed=0)
+    changed = X.copy()
+    changed[:, 1] += 5.0
+    before, after = g(X), g(changed)
+    np.testing.assert_allclose(before[:, 1], after[:, 1], atol=1e-5)
+    assert not np.allclose(before[:, 0], after[:, 0])
+
+
+def test_a_linear_g_of_full_rank_that_sees_all_is_the_identity():
+    np.testing.assert_allclose(train_network(Network("all, linear", 1.0), X, 0, 0)(X), X)
+
+
+def test_the_command_sorts_readings_by_their_distance(tmp_path):
+    result = CliRunner().invoke(app, ["reproduce", "readings", "--quick", "--jobs", "1", "-o", str(tmp_path / "run")])
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / "run" / "table.md").read_text(encoding="utf-8")
+    assert "the paper's row of PFDL" in page
+    distances = readings.distances(readings.pd.read_csv(tmp_path / "run" / "results.csv"))["distance"]
+    assert distances.is_monotonic_increasing
+    assert len(distances) == 2 * len(USES) * len(ESTIMATORS)

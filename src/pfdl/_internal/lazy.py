@@ -1,0 +1,38 @@
+"""Names that are imported when they are first asked for, because what stands behind them may take seconds."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def lazy_names(
+    package: str, homes: Mapping[str, str], packages: Collection[str] = ()
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` for the ``__init__`` of a package.
+
+    Args:
+        package: Its ``__name__``.
+        homes: For each public name the module that has it. No module of the package may have the name of one of these:
+            importing it would put it in the other's place.
+        packages: Sub-packages that can be reached as attributes, too.
+
+    Returns:
+        The two functions.
+    """
+
+    def get(name: str) -> Any:
+        if name in homes:
+            found = getattr(import_module(homes[name]), name)
+            setattr(sys.modules[package], name, found)
+            return found
+        if name in packages:
+            return import_module(f"{package}.{name}")
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    def list_names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *homes, *packages})
+
+    return get, list_names

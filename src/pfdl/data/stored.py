@@ -1,0 +1,137 @@
+"""Decode the images of a data set once, for all trainings of a grid to share by memory map."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pfdl._internal.files import TEMPORARY, parse_json, write_json
+from pfdl.data.manifest import Manifest
+from pfdl.data.sources import ContextSource, Sample
+
+INDEX, PIXELS = "index.json", "pixels.npy"
+THREADS = 8
+
+
+class StoredImages:
+    """The images that :func:`store_images` left in a folder: a source like any other.
+
+    Processes that open the same folder share the memory that its pixels take.
+
+    Args:
+        folder: The folder.
+        array: The file in it that has the images, or what else was computed of each of them.
+
+    Attributes:
+        samples: As those of the source that was stored.
+        description: As that of the source that was stored.
+        size: Height and width of the images; None if the pixels were not stored.
+        is_decoded: Tells a dataset that a copy of the images in its own memory would gain nothing.
+    """
+
+    is_decoded = True
+
+    def __init__(self, folder: Path, array: str = PIXELS) -> None:
+        index = parse_json(folder / INDEX, (folder / INDEX).read_bytes())
+        self.samples: Sequence[Sample] = tuple(Sample(*sample) for sample in index["samples"])
+        self.description: Mapping[str, Any] = index["description"]
+        self.size: int | None = index["size"]
+        self._place = {sample.path: row for row, sample in enumerate(self.samples)}
+        self._pixels = None if self.size is None else np.load(folder / array, mmap_mode="r", allow_pickle=False)
+
+    def load(self, path: str, size: int, sha256: str) -> Tensor:
+        """Return one image as bytes of shape (3, size, size); ValueError if it is not stored with this hash and size.
+
+        Args:
+            path: Its path in the source.
+            size: Height and width.
+            sha256: Hash of the content that is expected.
+        """
+        row = self._place.get(path)
+        if row is None or size != self.size or self.samples[row].sha256 != sha256:
+            raise ValueError(f"{path!r} is not stored in the size {size} with the expected content.")
+        return self.take([path])[0]
+
+    def take(self, paths: Sequence[str]) -> Tensor:
+        """Return images as bytes, shape (n, 3, size, size), in the order of the paths."""
+        if self._pixels is None:
+            raise ValueError("only the list of these images is stored, without their pixels.")
+        return torch.from_numpy(np.asarray(self._pixels[[self._place[path] for path in paths]]))
+
+    def part(self, manifest: Manifest, set_name: str) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the images, labels and contexts of a set of a manifest."""
+        labels, contexts = (torch.tensor(numbers) for numbers in manifest.numbers_of(set_name))
+        return self.take([row.path for row in manifest.rows_of(set_name)]), labels, contexts
+
+
+def store_images(
+    source: ContextSource,
+    folder: Path,
+    size: int | None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Path:
+    """Decode all images of a source into a folder, unless it holds them already.
+
+    Args:
+        source: The images.
+        folder: Made if missing; what it holds of other images is replaced.
+        size: Height and width; None stores the list of images without their pixels.
+        on_progress: Called with how many images are decoded, and of how many.
+
+    Returns:
+        The folder, for :class:`StoredImages`.
+    """
+    samples = source.samples
+    index = json.loads(
+        json.dumps({"size": size, "description": dict(source.description), "samples": [list(one) for one in samples]})
+    )
+    if _holds(folder, index):
+        return folder
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / INDEX).unlink(missing_ok=True)
+    if size is not None:
+        partial = folder / f"{TEMPORARY}{PIXELS}"
+        pixels = np.lib.format.open_memmap(partial, mode="w+", dtype=np.uint8, shape=(len(samples), 3, size, size))
+        pixels[0] = source.load(samples[0].path, size, samples[0].sha256)  # alone: a source may make ready on first use
+        with ThreadPoolExecutor(THREADS) as pool:
+            loaded = pool.map(lambda sample: source.load(sample.path, size, sample.sha256).numpy(), samples[1:])
+            for row, image in enumerate(loaded, start=1):
+                pixels[row] = image
+                on_progress(row + 1, len(samples))
+        pixels.flush()
+        partial.replace(folder / PIXELS)
+    write_json(folder / INDEX, index)  # last: with it both are complete
+    return folder
+
+
+@contextmanager
+def image_store(folder: Path) -> Iterator[Callable[[ContextSource, int | None, str], Path]]:
+    """Keep decoded images while a grid runs: an interrupted run finds them again, a finished one removes them.
+
+    Args:
+        folder: Where to keep them; made if something is stored.
+
+    Yields:
+        What to call with a source, the size of its images and a name for them; see :func:`store_images`.
+    """
+    yield lambda source, size, name: store_images(source, folder / name, size)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _holds(folder: Path, index: Mapping[str, Any]) -> bool:
+    try:
+        if parse_json(folder / INDEX, (folder / INDEX).read_bytes()) != index:
+            return False
+        pixels = None if index["size"] is None else np.load(folder / PIXELS, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError):
+        return False
+    return pixels is None or pixels.shape == (len(index["samples"]), 3, index["size"], index["size"])

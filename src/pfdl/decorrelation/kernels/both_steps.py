@@ -1,0 +1,127 @@
+"""Both steps of Algorithm 1 on a GPU: a few fused kernels for each, all of them one CUDA graph.
+
+The numbers are those of :mod:`pfdl.decorrelation.functional` with autograd. Here every pass over an (n, p) array is one
+launch, g's own Adam step and the check before it are three, and Python launches the whole once: a hundred small
+launches would take longer than the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from pfdl._internal.cuda_graphs import Captured
+from pfdl.decorrelation.kernels.function import OneHidden, choose_kernels
+
+if TYPE_CHECKING:
+    from pfdl.decorrelation.distributed import Batch
+    from pfdl.decorrelation.partial_decorrelation import PartialDecorrelation
+
+
+class BothSteps:
+    """Runs both steps of a penalty; records them after a few calls.
+
+    A record is made again when anything changed that it fixes: the shape, where g's parameters and their moments lie,
+    or a setting.
+    """
+
+    def __init__(self) -> None:
+        self.captured = Captured()
+
+    @staticmethod
+    def serve(penalty: PartialDecorrelation, u: Tensor, batch: Batch) -> bool:
+        """Return whether the kernels here can do what a call in training mode does."""
+        g = penalty.decomposition
+        kernels = choose_kernels(g.kernel, u, g.first_weight.dtype, g.hidden, g.activation)
+        if kernels is None or not (u.requires_grad and torch.is_grad_enabled() and penalty.check_finite):
+            return False
+        if batch.processes > 1 or (u.is_cuda and torch.cuda.is_current_stream_capturing()):
+            return False
+        from pfdl.decorrelation.kernels.triton_adam import AdamStep
+
+        return AdamStep.of(penalty.optimizer, list(g.parameters())) is not None
+
+    def run(self, penalty: PartialDecorrelation, u: Tensor, weight: float) -> Tensor:
+        """Fit g, note what the penalty saw, and return weight × L_decorr, which can be differentiated once."""
+        flags = penalty._late_report.flags(u.device)
+        settings = (penalty.fit_steps, penalty.center, penalty.decomposition.sharing, _state_of(penalty))
+        found = self.captured.run(lambda u: both_steps(penalty, u, flags), [u.detach()], settings)
+        penalty._late_report.send()
+        unexplained, variance, gradient, losses = found
+        loss, level, covariance = losses
+        penalty.completed_fits += 1
+        penalty.last = replace(
+            penalty.last, unexplained=unexplained, variance=variance, decorrelation_loss=loss, weight=weight,
+            level_part=level, covariance_part=covariance,
+        )  # fmt: skip
+        result: Tensor = _WithGradient.apply(u, loss, gradient, weight)
+        return result
+
+
+def both_steps(penalty: PartialDecorrelation, u: Tensor, flags: Tensor) -> list[Tensor]:
+    """Update g and return L_g and variance of each feature, ∂L_decorr/∂u, and L_decorr with its two parts, shape (3,).
+
+    Args:
+        penalty: Whose g it is.
+        u: The features, shape (n, p), detached.
+        flags: Two numbers on the device, see :class:`pfdl.decorrelation.finiteness.LateReport`.
+    """
+    from pfdl.decorrelation.kernels import triton_closed_form as kernels
+    from pfdl.decorrelation.kernels import triton_losses as losses
+    from pfdl.decorrelation.kernels.triton_adam import AdamStep
+
+    parameters = list(penalty.decomposition.parameters())
+    unexplained = variance = means = u
+    for _ in range(penalty.fit_steps):
+        net = _lay_out(penalty, u)
+        correlated, base = kernels.predict(net)
+        of_correlated, unexplained, variance, means = losses.fit_errors(net.u, correlated)
+        gradients = kernels.parameter_gradients(net, base, of_correlated)
+        step = AdamStep.of(penalty.optimizer, parameters)
+        assert step is not None  # serve() has looked
+        step.take([gradient.contiguous() for gradient in gradients], unexplained, flags)
+    net = _lay_out(penalty, u)
+    correlated, base = kernels.predict(net)
+    found, of_correlated, direct = losses.penalty(net.u, correlated, means, penalty.center == "batch", flags)
+    return [unexplained, variance, kernels.feature_gradient(net, base, of_correlated, onto=direct), found]
+
+
+def _lay_out(penalty: PartialDecorrelation, u: Tensor) -> OneHidden:
+    weight, offset, readout, constant = (parameter.detach() for parameter in penalty.decomposition.parameters())
+    activation = type(penalty.decomposition.activation).__name__.lower()
+    return OneHidden(u.contiguous(), weight.T.contiguous(), offset.contiguous(), readout[0], constant, activation)
+
+
+def _state_of(penalty: PartialDecorrelation) -> Hashable:
+    """Return the settings of the optimiser and where its tensors lie."""
+    optimizer = penalty.optimizer
+    (group,) = optimizer.param_groups
+    settings = tuple((name, value) for name, value in group.items() if name != "params")
+    places = tuple(
+        (parameter.data_ptr(), *(value.data_ptr() for value in optimizer.state[parameter].values()))
+        for parameter in group["params"]
+    )
+    return settings, places
+
+
+class _WithGradient(torch.autograd.Function):
+    """``weight * loss`` as a function of the features, whose gradient is known."""
+
+    @staticmethod
+    def forward(ctx: Any, features: Tensor, loss: Tensor, gradient: Tensor, weight: float) -> Tensor:
+        ctx.gradient, ctx.weight = gradient, weight
+        return weight * loss
+
+    @staticmethod
+    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "the fused penalty can be differentiated once only; for gradients of gradients construct it with "
+                "kernel='plain'."
+            )
+        outer = outer if ctx.weight == 1 else outer * ctx.weight
+        return outer * ctx.gradient, None, None, None

@@ -1,0 +1,378 @@
+"""Try settings of ``pfdl train`` on Optuna, choose one by validation images, and test that one alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import optuna
+import pandas as pd
+from filelock import FileLock, Timeout
+from optuna.exceptions import ExperimentalWarning
+from optuna.pruners import NopPruner, WilcoxonPruner
+from optuna.samplers import TPESampler
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+from pfdl._internal.files import read_table, write_atomically, write_json
+from pfdl._internal.progress import counting
+from pfdl._internal.runs import METRICS, claim
+from pfdl._internal.validation import check_choice, check_count
+from pfdl._internal.workers import HERE, Execution
+from pfdl.data import make_split
+from pfdl.data.manifest import Manifest
+from pfdl.data.sources import ContextSource
+from pfdl.data.stored import StoredImages, store_images
+from pfdl.objectives.examples import make_example
+from pfdl.vision.checkpoint import load_model
+from pfdl.vision.config import SELECTIONS, TrainingConfig, check_contexts, check_sets
+from pfdl.vision.evaluation import evaluate, save_evaluation
+from pfdl.vision.resume import shed_state
+from pfdl.vision.seeds import accuracy_lines, read_split, save_split
+from pfdl.vision.training import train
+
+STUDY, CHOSEN, FAILED = "study.log", "chosen.json", "failed"
+PATIENCE = 5.0
+"""Seconds between two looks at whether the process that trains a candidate is still there."""
+COLUMNS = ("candidate", "seed", "score", "value", "reason")
+"""Of ``results.csv``: validation accuracies in percent at the epoch that was kept, and that epoch."""
+
+
+class Range(NamedTuple):
+    """Values between two numbers; on a logarithmic scale where the upper is ten times the lower or more."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class SweepConfig:
+    """What is tried and how one candidate is chosen, all of it declared before anything is trained.
+
+    Args:
+        space: For each setting the values to try, or a :class:`Range`: a field of
+            :class:`pfdl.vision.config.TrainingConfig`, or a setting of a part of the objective such as
+            ``"pfdl.weight"``, which counts where the objective has that part. Other settings have their defaults.
+        select: Which accuracy on validation images chooses, both the epoch of a training and the candidate:
+            ``"accuracy"``, ``"worst-class"`` or ``"worst-group"``.
+        seeds: Trainings of each candidate, on paired seeds.
+        first_seed: The first of them.
+        trials: How many candidates Optuna's TPE sampler proposes; None tries every combination, which ranges forbid.
+        prune: Whether a candidate that is behind on the first seeds beyond chance (Wilcoxon's test on paired seeds, see
+            :class:`optuna.pruners.WilcoxonPruner`) is not trained on the others.
+
+    Raises:
+        ValueError: If a value cannot be used.
+    """
+
+    space: Mapping[str, Sequence[Any] | Range]
+    select: str = "accuracy"
+    seeds: int = 3
+    first_seed: int = 0
+    trials: int | None = None
+    prune: bool = True
+
+    def __post_init__(self) -> None:
+        check_choice("select", self.select, SELECTIONS)
+        check_count("seeds", self.seeds, 1)
+        check_count("first_seed", self.first_seed, 0)
+        ranges = [name for name, values in self.space.items() if isinstance(values, Range)]
+        if self.trials is not None:
+            check_count("trials", self.trials, 1)
+        elif ranges:
+            raise ValueError(f"{ranges[0]} is a range, which has no end of values; say how many to try by trials.")
+
+    @property
+    def number(self) -> int:
+        """How many candidates are tried."""
+        return self.trials or len(self.combinations())
+
+    def combinations(self) -> dict[str, dict[str, Any]]:
+        """Return every combination of values once, by what tells it from the others; none where trials are proposed."""
+        found: dict[str, dict[str, Any]] = {}
+        for values in product(*self.space.values()) if self.trials is None else ():
+            chosen = dict(zip(self.space, values, strict=True))
+            found.setdefault(self.candidate(chosen)[0], chosen)  # a setting may not count in some of them
+        return found
+
+    def candidate(self, values: Mapping[str, Any]) -> tuple[str, TrainingConfig]:
+        """Return what tells a candidate from the others, such as ``"objective=pfdl, epochs=5"``, and its config."""
+        parts = str(values.get("objective", TrainingConfig.objective)).split("+")
+        plain: dict[str, Any] = {name: value for name, value in values.items() if "." not in name}
+        of_parts: dict[str, dict[str, Any]] = {}
+        counting_here = dict(plain)
+        for name, value in values.items():
+            part, dot, setting = name.partition(".")
+            if dot and part in parts:
+                of_parts.setdefault(part, {})[setting] = value
+                counting_here[name] = value
+        varied = [name for name in values if name in counting_here and not _is_fixed(self.space[name])]
+        label = ", ".join(f"{name}={_shown(values[name])}" for name in varied) or "as given"
+        return label, TrainingConfig(**plain, objective_settings=of_parts, select=self.select, seed=self.first_seed)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a sweep chose, and on what grounds; written to ``chosen.json``.
+
+    Attributes:
+        candidate: What tells it from the others.
+        settings: All its settings, for :class:`pfdl.vision.config.TrainingConfig`.
+        select: The accuracy on validation images that chose it.
+        validation: Its mean over the seeds in percent, and the standard error.
+        test: For each test its mean accuracy in percent and the standard error; empty where there are no test images.
+        folders: The run folders of its trainings, seen from that of the sweep.
+    """
+
+    candidate: str
+    settings: Mapping[str, Any]
+    select: str
+    validation: tuple[float, float | None]
+    test: Mapping[str, tuple[float, float | None]]
+    folders: Sequence[str]
+
+
+def sweep(
+    config: SweepConfig, source: ContextSource, output: Path, *, ratio: str = "natural", execution: Execution = HERE
+) -> tuple[pd.DataFrame, Choice]:
+    """Train what is missing, write ``results.csv``, choose, test the chosen candidate, and write ``chosen.json``.
+
+    Test images play no part before the choice, and only the chosen candidate is tested. An interrupted sweep resumes,
+    in the middle of a training too; several machines that share the folder may run the same sweep at once.
+
+    Args:
+        config: What is tried, and how one candidate is chosen.
+        source: The images.
+        output: The run folder, with ``study.log`` (Optuna's journal), ``splits`` (a manifest per seed) and ``runs`` (a
+            run folder per candidate and seed).
+        ratio: Proportion of the training set, as in :func:`pfdl.data.make_split`.
+        execution: Where the trainings run, and how many at a time.
+
+    Returns:
+        One line per candidate, seed and score; and what was chosen.
+
+    Raises:
+        ValueError: If a candidate or the images cannot be used, every candidate failed, or the folder holds another
+            run; more trials are the same run.
+    """
+    seeds = range(config.first_seed, config.first_seed + config.seeds)
+    splits = {seed: make_split(source, ratio=ratio, seed=seed) for seed in seeds}
+    combinations = config.combinations()
+    for values in combinations.values():
+        _check(config.candidate(values)[1], splits[config.first_seed])
+    settings = {**asdict(config), "ratio": ratio, **execution.settings}
+    with claim(output, "sweep", settings, may_change=("trials", *execution.settings)):
+        for seed, split in splits.items():
+            save_split(split, output, seed)
+        study = _open_study(output, config)
+        if not study.get_trials(deepcopy=False):
+            for values in combinations.values():
+                study.enqueue_trial({name: json.dumps(value) for name, value in values.items()})
+    if _is_waiting(study, config) or study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+        for size in {config.candidate(values)[1].image_size for values in _all_values(config)}:
+            with (
+                FileLock(output / ".images.lock"),
+                counting(f"decoding images, {size} pixels", execution.console) as show,
+            ):
+                store_images(source, output / "images" / str(size), size, on_progress=show)
+        work = partial(_work, output=output, config=config, device=execution.device)
+        tasks = [{"worker": number} for number in range(execution.workers.at_once(config.number))]
+        for _ in execution.workers.run(work, tasks):
+            pass
+    with claim(output, "sweep", settings, may_change=("trials", *execution.settings)):
+        done = _finish(study, config, splits, source, output, execution)
+        shutil.rmtree(output / "images", ignore_errors=True)
+    return done
+
+
+def _all_values(config: SweepConfig) -> Iterator[dict[str, Any]]:
+    """Yield combinations that between them have every value of every setting; of ranges both ends."""
+    first = {name: values[0] for name, values in config.space.items()}
+    for name, values in config.space.items():
+        for value in values:
+            yield {**first, name: value}
+    yield first
+
+
+def _open_study(output: Path, config: SweepConfig) -> optuna.Study:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)  # the pruner's interface may change
+        pruner = WilcoxonPruner() if config.prune else NopPruner()
+    return optuna.create_study(
+        storage=optuna.storages.JournalStorage(JournalFileBackend(str(output / STUDY))),
+        study_name="sweep",
+        direction="maximize",
+        pruner=pruner,
+        load_if_exists=True,
+    )
+
+
+def _work(worker: int, *, output: Path, config: SweepConfig, device: str) -> None:
+    """Train candidates until none is left, and take over those whose process was killed."""
+    study = _open_study(output, config)
+    # One that was started again, or beside others, must not propose what was proposed already.
+    study.sampler = TPESampler(seed=config.first_seed + 1000 * worker + len(study.get_trials(deepcopy=False)))
+
+    def train_alone(trial: Trial, patience: float = 0.0) -> None:
+        """Train a trial unless another process is still at it after so many seconds."""
+        with suppress(Timeout), FileLock(output / f".trial-{trial.number}.lock", timeout=patience):
+            if not study.get_trials(deepcopy=False)[trial.number].state.is_finished():
+                _train_trial(study, config, output, device, trial)
+
+    while _is_waiting(study, config):
+        train_alone(study.ask())
+    while begun := study.get_trials(states=(TrialState.RUNNING,)):
+        train_alone(Trial(study, begun[0]._trial_id), PATIENCE)
+
+
+def _is_waiting(study: optuna.Study, config: SweepConfig) -> bool:
+    """Return whether a candidate has not begun yet."""
+    states = [trial.state for trial in study.get_trials(deepcopy=False)]
+    return TrialState.WAITING in states or len(states) < config.number
+
+
+def _train_trial(study: optuna.Study, config: SweepConfig, output: Path, device: str, trial: Trial) -> None:
+    """Train one candidate on seed after seed. No test image is read."""
+    values = {name: _suggest(trial, name, choices) for name, choices in config.space.items()}
+    label, training = config.candidate(values)
+    trial.set_user_attr("candidate", label)
+    trial.set_user_attr("settings", _as_settings(training))
+    scores: list[dict[str, float]] = []
+    for seed in range(config.first_seed, config.first_seed + config.seeds):
+        try:
+            found = _validated(replace(training, seed=seed), output, device)
+        except ValueError as error:
+            trial.set_user_attr("reason", str(error))
+            study.tell(trial, state=TrialState.FAIL)
+            return
+        scores.append(found)
+        trial.set_user_attr("scores", scores)
+        trial.report(found[config.select], seed)
+        if len(scores) < config.seeds and trial.should_prune():
+            study.tell(trial, state=TrialState.PRUNED)
+            return
+    study.tell(trial, sum(one[config.select] for one in scores) / len(scores))
+
+
+def _validated(config: TrainingConfig, output: Path, device: str) -> dict[str, float]:
+    """Train, and return the validation accuracies in percent at the epoch that was kept, and that epoch."""
+    split = read_split(output, config.seed)
+    folder = output / run_folder(config, split)
+    source = StoredImages(output / "images" / str(config.image_size))
+    train(config, source, split, folder, device=device, devices=1, nodes=1)
+    logged = read_table(folder / METRICS)
+    kept = int(logged[SELECTIONS[config.select]].to_numpy().argmax())
+    scores = {
+        score: 100 * float(logged[name].iloc[kept]) for score, name in SELECTIONS.items() if name in logged.columns
+    }
+    return {**scores, "epoch": kept + 1.0}
+
+
+def run_folder(config: TrainingConfig, split: Manifest) -> Path:
+    """Return where a training lies in the folder of a sweep."""
+    digest = hashlib.sha256(json.dumps(_as_settings(config), sort_keys=True).encode()).hexdigest()
+    return Path("runs") / digest[:12] / f"seed-{config.seed}-{split.sha256[:8]}"
+
+
+def _finish(
+    study: optuna.Study,
+    config: SweepConfig,
+    splits: Mapping[int, Manifest],
+    source: ContextSource,
+    output: Path,
+    execution: Execution,
+) -> tuple[pd.DataFrame, Choice]:
+    """Write the results, choose, test what was chosen, and write the choice."""
+    results = _results(study, config)
+    write_atomically(output / "results.csv", results.to_csv(index=False))
+    completed = _completed(study)
+    if not completed:
+        reasons = [trial.user_attrs["reason"] for trial in study.trials if "reason" in trial.user_attrs]
+        raise ValueError(f"every candidate of the sweep failed; the first one because {reasons[0]}")
+    best = max(completed, key=lambda trial: float(trial.value or 0.0))  # of equals the first
+    training = TrainingConfig(**best.user_attrs["settings"])
+    folders = {seed: run_folder(replace(training, seed=seed), split) for seed, split in splits.items()}
+    tests = []
+    for seed, split in splits.items():
+        if "test" in split.set_names:
+            model = load_model(output / folders[seed])
+            result = evaluate(model, source, split, device=execution.device)
+            save_evaluation(output / folders[seed], result)
+            tests += accuracy_lines(result)
+        shed_state(output / folders[seed])
+    by_test = pd.DataFrame(tests, columns=["test", "accuracy"]).groupby("test", sort=False)["accuracy"]
+    choice = Choice(
+        best.user_attrs["candidate"],
+        best.user_attrs["settings"],
+        config.select,
+        _mean(pd.Series([scores[config.select] for scores in best.user_attrs["scores"]])),
+        {str(test): _mean(values) for test, values in by_test},
+        [folder.as_posix() for folder in folders.values()],
+    )
+    write_json(output / CHOSEN, asdict(choice))
+    return results, choice
+
+
+def _completed(study: optuna.Study) -> list[FrozenTrial]:
+    return study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+
+
+def _results(study: optuna.Study, config: SweepConfig) -> pd.DataFrame:
+    lines: list[tuple[Any, ...]] = []
+    for trial in study.get_trials(deepcopy=False):
+        told = trial.user_attrs
+        if "candidate" not in told:
+            continue
+        for seed, scores in enumerate(told.get("scores", []), start=config.first_seed):
+            lines += [(told["candidate"], seed, score, value, None) for score, value in scores.items()]
+        if trial.state is TrialState.FAIL:
+            lines.append((told["candidate"], None, FAILED, 1.0, told.get("reason")))
+    return pd.DataFrame(lines, columns=list(COLUMNS)).drop_duplicates(list(COLUMNS[:3]), ignore_index=True)
+
+
+def _check(config: TrainingConfig, manifest: Manifest) -> None:
+    """Refuse what cannot be trained or chosen, before anything is."""
+    if "validation" not in manifest.set_names:
+        raise ValueError("a sweep chooses by validation images, and the images do not suffice to hold any out.")
+    check_sets(config, manifest)
+    check_contexts(config, make_example(config.objective, config.objective_settings), manifest)
+
+
+def _is_fixed(values: Sequence[Any] | Range) -> bool:
+    return not isinstance(values, Range) and len(values) == 1
+
+
+def _suggest(trial: Trial, name: str, values: Sequence[Any] | Range) -> Any:
+    """Return the value of a trial; choices are kept as text, because lists are no choices for Optuna."""
+    if not isinstance(values, Range):
+        return json.loads(trial.suggest_categorical(name, [json.dumps(value) for value in values]))
+    low, high = values
+    log = 0 < low <= high / 10
+    if isinstance(low, int) and isinstance(high, int):
+        return trial.suggest_int(name, low, high, log=log)
+    return trial.suggest_float(name, low, high, log=log)
+
+
+def _as_settings(config: TrainingConfig) -> dict[str, Any]:
+    """Return a config without its seed, as what JSON can hold."""
+    settings: dict[str, Any] = json.loads(json.dumps(asdict(config)))
+    del settings["seed"]
+    return settings
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _mean(values: pd.Series[float]) -> tuple[float, float | None]:
+    return float(values.mean()), float(values.std() / len(values) ** 0.5) if len(values) > 1 else None

@@ -1,0 +1,81 @@
+import pytest
+
+from pfdl.cli.sweep import parse_space
+from pfdl.objectives.examples import make_example
+from pfdl.vision.config import TrainingConfig
+from pfdl.vision.sweep import Range, SweepConfig
+
+
+def test_every_combination_is_tried_once_and_settings_count_where_the_objective_has_the_part():
+    grid = parse_space(["objective=erm,pfdl", "pfdl.weight=0.1,1", "learning-rate=0.1,0.01", "epochs=7"])
+    config = SweepConfig(grid, "worst-class")
+    found = dict(map(config.candidate, config.combinations().values()))
+    assert config.number == 6
+    assert list(found) == [
+        "objective=erm, learning_rate=0.1",
+        "objective=erm, learning_rate=0.01",
+        "objective=pfdl, pfdl.weight=0.1, learning_rate=0.1",
+        "objective=pfdl, pfdl.weight=0.1, learning_rate=0.01",
+        "objective=pfdl, pfdl.weight=1, learning_rate=0.1",
+        "objective=pfdl, pfdl.weight=1, learning_rate=0.01",
+    ]
+    assert found["objective=erm, learning_rate=0.1"] == TrainingConfig(
+        objective="erm", learning_rate=0.1, epochs=7, select="worst-class"
+    )
+    assert found["objective=pfdl, pfdl.weight=1, learning_rate=0.1"].objective_settings == {"pfdl": {"weight": 1}}
+
+
+def test_one_value_fixes_a_setting():
+    config = SweepConfig(parse_space(["epochs=7"]))
+    assert config.candidate({"epochs": 7}) == ("as given", TrainingConfig(epochs=7))
+    assert config.number == 1
+
+
+def test_values_have_the_types_of_their_settings():
+    grid = parse_space(["patience=null,5", "weights=none.pth", "small_stem=true,false", "pfdl.hidden=64,[32,32]"])
+    assert grid == {
+        "patience": [None, 5],
+        "weights": ["none.pth"],
+        "small_stem": [True, False],
+        "pfdl.hidden": [64, [32, 32]],
+    }
+
+
+def test_a_range_is_two_numbers_and_needs_a_number_of_trials():
+    space = parse_space(["learning-rate=0.001..0.1", "epochs=2..9", "pfdl.weight=0.1..10"])
+    assert space == {"learning_rate": Range(0.001, 0.1), "epochs": Range(2, 9), "pfdl.weight": Range(0.1, 10)}
+    assert SweepConfig(space, trials=5).number == 5
+    with pytest.raises(ValueError, match=r"learning_rate is a range.*by trials"):
+        SweepConfig(space)
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["epochs"], "--set is 'epochs'; give NAME=VALUE,VALUE"),
+        (["epoch=3"], "--set names 'epoch'; choose from augment, backbone, batch_size"),
+        (["seed=1,2"], "for that use --seeds"),
+        (["select=accuracy"], "for that use --select"),
+        (["epochs=3", "epochs=4"], "names epochs twice"),
+        (["epochs=3,3"], "gives a value of epochs twice"),
+        (["epochs=2.5"], "--set epochs is 2.5; give a whole number"),
+        (["learning-rate=fast"], "--set learning_rate is 'fast'; give a number"),
+        (["patience=soon"], "give a whole number or null"),
+        (["small-stem=1"], "give true or false"),
+        (["objective=erm", "pfdl.weight=1"], r"no objective of the sweep \(erm\) has 'pfdl'"),
+        (["pfdl.wait=1"], "'pfdl' has .*weight"),
+        (["epochs=9..2"], "a range is LOW..HIGH with two numbers"),
+        (["learning-rate=slow..fast"], "a range is LOW..HIGH with two numbers"),
+        (["epochs=1.5..9"], "give a whole number"),
+    ],
+)
+def test_mistakes_are_named(texts, message):
+    with pytest.raises(ValueError, match=message):
+        parse_space(texts)
+
+
+def test_an_unknown_objective_or_a_value_that_it_refuses_is_named():
+    with pytest.raises(ValueError, match="'magic' in the objective 'magic' is unknown"):
+        make_example("magic", {})
+    with pytest.raises(ValueError, match="select is 'best'"):
+        SweepConfig({}, "best")

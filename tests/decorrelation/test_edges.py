@@ -1,0 +1,106 @@
+"""Numbers in float32 where they are hard to get right, against really leaving coordinates out, in float64."""
+
+import copy
+
+import pytest
+import torch
+
+import pfdl
+from pfdl.decorrelation.functional import decorrelation_loss, decorrelation_parts, mean_of_others
+from tests.decorrelation.reference import naive_decomposition
+
+P, N = 20, 48
+
+
+def features(mean=0.0, scale=None):
+    """Return features of spread 1 around a mean, of which the fourth has another scale."""
+    u = torch.randn(N, P, generator=torch.Generator().manual_seed(1)) + mean
+    if scale is not None:
+        u[:, 3] *= scale
+    return u
+
+
+def exact_loss(u, correlated, center):
+    if center == "batch":
+        u, correlated = u - u.mean(0), correlated - correlated.mean(0)
+    others = torch.stack([torch.cat([u[:, :j], u[:, j + 1 :]], 1).mean(1) for j in range(P)], dim=1)
+    return (correlated * others).mean(0).square().mean()
+
+
+def assert_near(found, wanted, tolerance):
+    assert (found.double() - wanted).norm() <= tolerance * wanted.norm()
+
+
+def penalty(center="none", sharing="strict"):
+    torch.manual_seed(0)
+    return pfdl.PartialDecorrelation(P, hidden=8, center=center, sharing=sharing)
+
+
+@pytest.mark.parametrize("center", ["none", "batch"])
+@pytest.mark.parametrize("mean", [1, 10, 100, 1e3, 1e4])
+def test_the_loss_of_features_whose_mean_is_far_larger_than_their_spread(mean, center):
+    u = features(mean).requires_grad_()
+    correlated = (0.5 * features(mean).roll(1, 1) + 0.1 * features()).requires_grad_()
+    exact = u.detach().double().requires_grad_(), correlated.detach().double().requires_grad_()
+    loss, wanted = decorrelation_loss(u, correlated, center=center), exact_loss(*exact, center)
+    assert_near(loss.detach(), wanted.detach(), 5e-3)
+    for found, right in zip(
+        torch.autograd.grad(loss, (u, correlated)), torch.autograd.grad(wanted, exact), strict=True
+    ):
+        assert_near(found, right, 5e-3)
+    covariance = exact_loss(*exact, "batch").detach()
+    assert_near(decorrelation_parts(u, correlated).covariance.detach(), covariance, 5e-3)
+
+
+@pytest.mark.parametrize("center", ["none", "batch"])
+@pytest.mark.parametrize("mean", [1, 10, 100, 1e3, 1e4])
+def test_the_penalty_and_what_it_logs_at_such_features(mean, center):
+    decorrelate = penalty(center)
+    exact = copy.deepcopy(decorrelate).double()
+    u = features(mean).requires_grad_()
+    v = u.detach().double().requires_grad_()
+    loss = decorrelate.penalty(u)
+    wanted = exact_loss(v, naive_decomposition(exact.decomposition, v), center)
+    assert_near(loss.detach(), wanted.detach(), 1e-2)
+    (found,), (right,) = torch.autograd.grad(loss, u), torch.autograd.grad(wanted, v)
+    assert_near(found, right, 1e-2)
+    correlated = naive_decomposition(exact.decomposition, v).detach()
+    assert_near(decorrelate.last.covariance_part, exact_loss(v.detach(), correlated, "batch"), 1e-2)
+
+
+@pytest.mark.parametrize("sharing", ["strict", "indexed"])
+@pytest.mark.parametrize("scale", [1e-6, 1e-3, 1.0, 1e3, 1e6])
+def test_a_single_feature_of_another_scale(scale, sharing):
+    decorrelate = penalty(sharing=sharing)
+    g, exact = decorrelate.decomposition.requires_grad_(True), copy.deepcopy(decorrelate.decomposition).double()
+    u = features(scale=scale).requires_grad_()
+    v = u.detach().double().requires_grad_()
+    correlated, wanted = g(u), naive_decomposition(exact, v)
+    for column, right in zip(correlated.T, wanted.T, strict=True):
+        assert_near(column.detach(), right.detach(), 1e-5)
+    of_g = torch.autograd.grad((u - correlated).square().mean(), [u, *g.parameters()], retain_graph=True)
+    of_exact = torch.autograd.grad((v - wanted).square().mean(), [v, *exact.parameters()], retain_graph=True)
+    for found, right in zip(of_g, of_exact, strict=True):
+        assert_near(found, right, 1e-4)
+    loss, right = decorrelation_loss(u, correlated), exact_loss(v, wanted, "none")
+    assert_near(loss.detach(), right.detach(), 1e-4)
+    (found,), (right,) = torch.autograd.grad(loss, u), torch.autograd.grad(right, v)
+    for column, wanted_column in zip(found.T, right.T, strict=True):
+        assert_near(column, wanted_column, 1e-3)
+
+
+@pytest.mark.parametrize("sharing", ["strict", "indexed"])
+def test_no_prediction_changes_with_its_own_feature(sharing):
+    g = penalty(sharing=sharing).decomposition
+    u = features()
+    before = g(u)[0, 3]
+    for value in (1e6, 1e8, 1e12, -1e20):
+        u[0, 3] = value
+        assert torch.equal(g(u)[0, 3], before)
+
+
+def test_a_mean_of_others_has_nothing_of_the_feature_itself():
+    u = features()
+    before = mean_of_others(u)[0, 3]
+    u[0, 3] = 1e12
+    assert torch.equal(mean_of_others(u)[0, 3], before)

@@ -1,0 +1,181 @@
+"""A sweep: every candidate validated, one chosen, that one alone tested."""
+
+import json
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from pfdl._internal.workers import Execution
+from pfdl.cli.main import app
+from pfdl.vision import sweep
+from pfdl.vision.config import SELECTIONS
+from pfdl.vision.stopping import TrainingStoppedError
+from pfdl.vision.sweep import Range, SweepConfig
+from tests.data.image_files import make_folder
+from tests.vision.tiny_images import TinySource
+
+GRID = {
+    "backbone": ["mlp"],
+    "image_size": [8],
+    "epochs": [2],
+    "batch_size": [16],
+    "objective": ["erm"],
+    "learning_rate": [0.01, 1e30, 0.05],
+}
+CONFIG = SweepConfig(GRID, "worst-class", seeds=2)
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sweep") / "run"
+    return folder, *sweep.sweep(
+        CONFIG, TinySource(), folder, ratio="2:1", execution=Execution(command="pfdl sweep tiny")
+    )
+
+
+def test_the_highest_validation_score_is_chosen(swept):
+    folder, results, choice = swept
+    chosen = results[results["score"] == "worst-class"].groupby("candidate")["value"].mean()
+    assert set(chosen.index) == {"learning_rate=0.01", "learning_rate=0.05"}  # the third one diverged
+    assert choice.candidate == chosen.idxmax()
+    assert choice.validation[0] == pytest.approx(chosen.max())
+    assert choice.settings["learning_rate"] == float(choice.candidate.partition("=")[2])
+    assert json.loads((folder / "chosen.json").read_text())["candidate"] == choice.candidate
+
+
+def test_scores_are_those_of_the_epoch_that_was_kept(swept):
+    folder, results, choice = swept
+    for seed, place in enumerate(choice.folders):
+        logged = pd.read_csv(folder / place / "metrics.csv")
+        kept = logged["val_worst_class"].idxmax()
+        mine = results[(results["candidate"] == choice.candidate) & (results["seed"] == seed)]
+        found = mine.set_index("score")["value"]
+        assert found["epoch"] == kept + 1
+        for score in ("accuracy", "worst-class"):
+            assert found[score] == pytest.approx(100 * logged[SELECTIONS[score]][kept])
+    assert "worst-group" not in set(results["score"])  # contexts were hidden
+
+
+def test_a_training_that_diverges_is_a_result(swept):
+    _, results, _ = swept
+    failed = results[results["score"] == sweep.FAILED]
+    assert failed["candidate"].tolist() == ["learning_rate=1e+30"]
+    assert all("diverged" in reason or "finite" in reason for reason in failed["reason"])
+
+
+def test_only_the_chosen_candidate_is_tested(swept):
+    folder, _, choice = swept
+    tested = {path.parents[1].relative_to(folder).as_posix() for path in folder.glob("runs/*/*/evaluations/test.json")}
+    assert tested == set(choice.folders)
+    shares = [
+        json.loads((folder / place / "evaluations" / "test.json").read_text())["overall"] for place in choice.folders
+    ]
+    assert choice.test["all"][0] == pytest.approx(100 * sum(shares) / 2)
+    assert {"all", "worst group", "1:1"} <= set(choice.test)
+    assert not (folder / "images").exists()  # the decoded images are kept while trainings need them only
+
+
+def test_a_finished_sweep_trains_nothing_again(swept, monkeypatch):
+    folder, results, choice = swept
+    monkeypatch.setattr(sweep, "train", None)
+    again, same = sweep.sweep(CONFIG, TinySource(), folder, ratio="2:1", execution=Execution(command="pfdl sweep tiny"))
+    pd.testing.assert_frame_equal(again, results)
+    assert same == choice
+
+
+def test_a_stopped_sweep_resumes_and_ends_the_same(swept, tmp_path, monkeypatch):
+    _, results, choice = swept
+    train, calls = sweep.train, []
+
+    def stop_at_third(*arguments, **settings):
+        calls.append(arguments)
+        if len(calls) == 3:
+            raise TrainingStoppedError("stopped")
+        return train(*arguments, **settings)
+
+    monkeypatch.setattr(sweep, "train", stop_at_third)
+    with pytest.raises(TrainingStoppedError):
+        sweep.sweep(CONFIG, TinySource(), tmp_path / "run", ratio="2:1")
+    again, same = sweep.sweep(CONFIG, TinySource(), tmp_path / "run", ratio="2:1")
+    assert len(calls) == 6  # each of the two that do not diverge twice, one that diverges once, one stopped
+    pd.testing.assert_frame_equal(again, results)
+    assert same == choice
+
+
+def test_another_grid_or_rule_is_another_sweep(swept):
+    folder, _, _ = swept
+    for config in (SweepConfig({**GRID, "epochs": [3]}, "worst-class", 2), SweepConfig(GRID, "accuracy", 2)):
+        with pytest.raises(ValueError, match="holds another run"):
+            sweep.sweep(config, TinySource(), folder, ratio="2:1")
+
+
+def test_trials_are_proposed_within_ranges_and_more_can_be_added(tmp_path):
+    space = {**GRID, "learning_rate": Range(0.001, 0.1), "epochs": [1]}
+    results, _ = sweep.sweep(SweepConfig(space, seeds=1, trials=2), TinySource(), tmp_path / "run", ratio="2:1")
+    more, choice = sweep.sweep(SweepConfig(space, seeds=1, trials=3), TinySource(), tmp_path / "run", ratio="2:1")
+    rates = [float(name.partition("=")[2]) for name in more["candidate"].unique()]
+    assert len(rates) == 3
+    assert all(0.001 <= rate <= 0.1 for rate in rates)
+    assert set(results["candidate"]) < set(more["candidate"])
+    assert choice.settings["learning_rate"] in rates
+
+
+def test_a_candidate_that_is_behind_beyond_chance_is_not_trained_on_all_seeds(tmp_path, monkeypatch):
+    trained = []
+
+    def score(config, output, device):
+        trained.append((config.learning_rate, config.seed))
+        return {"accuracy": 90.0 + config.seed if config.learning_rate == 0.1 else 10.0, "epoch": 1.0}
+
+    monkeypatch.setattr(sweep, "_validated", score)
+    monkeypatch.setattr(sweep, "load_model", lambda folder: None)
+    monkeypatch.setattr(sweep, "evaluate", lambda *arguments, **settings: None)
+    monkeypatch.setattr(sweep, "save_evaluation", lambda *arguments: None)
+    monkeypatch.setattr(sweep, "accuracy_lines", lambda result: [])
+    space = {**GRID, "learning_rate": [0.1, 0.01]}
+    results, choice = sweep.sweep(SweepConfig(space, seeds=8), TinySource(), tmp_path / "run", ratio="2:1")
+    assert choice.settings["learning_rate"] == 0.1
+    assert 2 <= sum(rate == 0.01 for rate, _ in trained) < 8
+    assert set(results["candidate"]) == {"learning_rate=0.1", "learning_rate=0.01"}
+
+
+def test_if_every_candidate_fails_the_sweep_says_why(tmp_path):
+    config = SweepConfig({**GRID, "learning_rate": [1e30]}, seeds=1)
+    with pytest.raises(
+        ValueError, match=r"every candidate of the sweep failed; the first one because .*(diverged|finite)"
+    ):
+        sweep.sweep(config, TinySource(), tmp_path / "run", ratio="2:1")
+
+
+@pytest.mark.parametrize(
+    ("grid", "select", "message"),
+    [
+        ({"objective": ["groupdro"]}, "accuracy", "the objective 'groupdro' needs contexts"),
+        ({}, "worst-group", "the selection by 'worst-group' needs contexts"),
+        ({"objective": ["magic"]}, "accuracy", "'magic' in the objective 'magic' is unknown"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_before_anything_is_written(grid, select, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        sweep.sweep(SweepConfig(grid, select), TinySource(), tmp_path / "run", ratio="2:1")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_command_on_images_without_contexts(tmp_path):
+    photos = make_folder(tmp_path / "photos", {"cat": 20, "dog": 20})
+    fixed = ["--set", "backbone=mlp", "--set", "image-size=8", "--set", "epochs=1", "--set", "batch-size=8"]
+    arguments = ["sweep", str(photos), *fixed, "--set", "objective=erm,pfdl", "--seeds", "1", "--device", "cpu"]
+    result = CliRunner().invoke(app, [*arguments, "-o", str(tmp_path / "run")])
+    assert result.exit_code == 0, result.output
+    assert "Candidates: 2; seeds: 1; trainings: 2 at most." in result.output
+    assert "Accuracy of the chosen candidate on test images: all " in result.output
+    choice = json.loads((tmp_path / "run" / "chosen.json").read_text())
+    assert f"→ {choice['validation'][0]:5.1f}  {choice['candidate']}" in result.output
+    assert set(choice["test"]) == {"all", "worst class"}
+
+
+def test_a_mistake_gets_a_sentence(tmp_path):
+    result = CliRunner().invoke(app, ["sweep", str(tmp_path), "--set", "epoch=3", "-o", str(tmp_path / "run")])
+    assert result.exit_code == 2
+    assert "Error: --set names 'epoch'" in result.output
