@@ -1,4 +1,4 @@
-"""Images per second of a training: a bare PyTorch loop, ``pfdl train`` and the in-memory trainer of the experiments.
+"""Images per second of a training: a bare PyTorch loop, ``pfdl train``, and ``pfdl.vision.fit`` on images in memory.
 
     python benchmarks/train_throughput.py --device cuda            ResNet-18 on 20,000 images of 64×64, bfloat16
     python benchmarks/train_throughput.py --device cpu --images 512 --cpu-time
@@ -8,11 +8,10 @@ median over the turns of the ratio inside a turn. Each run's line is written as 
 turn still prints the table.
 
 Equal in all three: the network and its first weights, the objective, the augmentation, the optimiser and its settings,
-the precision, the layout in memory, the size of a batch and the number of steps. Equal in the bare loop and ``pfdl
-train``: the loader, of pictures in memory, as ``pfdl train`` keeps sets of up to 2 GB once they are decoded, and the
-order. Only ``pfdl train`` and the in-memory trainer report what they train: loss (the first), accuracy (the
-first) and what the objective measures. Only ``pfdl train`` draws from a seed for each step, listens for Ctrl-C, logs to
-TensorBoard and a table, and saves a state to resume from; all of that is counted.
+the precision, the layout in memory, the size of a batch, the order and the number of steps. Equal in the bare loop and
+``pfdl train``: the loader, of pictures in memory, as ``pfdl train`` keeps sets of up to 2 GB once they are decoded.
+The latter two draw from a seed for each step and report loss, accuracy and what the objective measures. Only ``pfdl
+train`` listens for Ctrl-C, logs to TensorBoard and a table, and saves a state to resume from; all of that is counted.
 
 *Images per second* is the steady state: from the end of the first epoch's steps to the end of the last one's, with all
 that happens between epochs. *Start and end* is the rest of a run beyond that pace, in seconds: making network and
@@ -42,17 +41,16 @@ from pfdl import make_objective
 from pfdl.data import Manifest, make_split
 from pfdl.data.images import hash_bytes
 from pfdl.data.sources import ContextSource, Sample
+from pfdl.vision import Classifier, TrainingConfig, TrainingStoppedError, fit, train
 from pfdl.vision.backbones import make_backbone
-from pfdl.vision.classifier import ImageClassifier
-from pfdl.vision.datamodule import ContextDataModule
 from pfdl.vision.features import attach
+from pfdl.vision.loop import Loop
 from pfdl.vision.pixels import mirror_and_shift, normalise
-from pfdl.vision.training import TrainingConfig, TrainingStoppedError, train
-from pfdl_lab import training as in_memory
+from pfdl.vision.training_data import TrainingData
 
 CLASSES = 8
 Results = dict[str, list[float]]
-BARE, LIGHTNING, MEMORY = "bare loop", "`pfdl train`", "in-memory trainer"
+BARE, FOLDER, MEMORY = "bare loop", "`pfdl train`", "`fit` in memory"
 
 
 @dataclass
@@ -103,14 +101,19 @@ class Noise:
         return self._images[path]
 
 
-def make_data(settings: argparse.Namespace, source: ContextSource, manifest: Manifest) -> ContextDataModule:
-    data = ContextDataModule(
-        source,
-        manifest,
+def make_config(settings: argparse.Namespace) -> TrainingConfig:
+    return TrainingConfig(
+        settings.backbone,
+        settings.objective,
         image_size=settings.size,
+        epochs=settings.epochs,
         batch_size=settings.batch_size,
-        num_workers=settings.workers,
+        precision=settings.precision,
     )
+
+
+def make_data(settings: argparse.Namespace, source: ContextSource, manifest: Manifest) -> TrainingData:
+    data = TrainingData(make_config(settings), source, manifest, num_workers=settings.workers)
     data.setup("fit")
     return data
 
@@ -127,8 +130,7 @@ def bare_loop(settings: argparse.Namespace, source: ContextSource, manifest: Man
     with attach(model) as tap:
         objective = make_objective(settings.objective, tap.num_features, num_classes=CLASSES).to(device)
         for epoch in range(settings.epochs):
-            loader.sampler.set_epoch(epoch)
-            for batch in loader:
+            for batch in loader.read(epoch):
                 images, labels = (part.to(device, non_blocking=True) for part in batch[:2])
                 pixels = normalise(mirror_and_shift(images))
                 if device == "cuda":
@@ -142,41 +144,28 @@ def bare_loop(settings: argparse.Namespace, source: ContextSource, manifest: Man
             clock.tick()
 
 
-def lightning(settings: argparse.Namespace, source: ContextSource, manifest: Manifest, clock: Clock) -> None:
-    config = TrainingConfig(
-        settings.backbone,
-        settings.objective,
-        image_size=settings.size,
-        epochs=settings.epochs,
-        batch_size=settings.batch_size,
-        precision=settings.precision,
-    )
+def run_folder(settings: argparse.Namespace, source: ContextSource, manifest: Manifest, clock: Clock) -> None:
     # From the first to the last end of an epoch's steps lies all that happens between epochs, too.
-    ImageClassifier.on_train_epoch_end, original = _ticking(clock), ImageClassifier.on_train_epoch_end
+    original = Loop.end_epoch
+
+    def end_epoch(self: Loop) -> dict[str, float]:
+        clock.tick()
+        return original(self)
+
+    Loop.end_epoch = end_epoch  # type: ignore[method-assign]
     try:
         with tempfile.TemporaryDirectory() as folder:
-            train(config, source, manifest, Path(folder) / "run", device=settings.device, num_workers=settings.workers)
+            place = Path(folder) / "run"
+            train(make_config(settings), source, manifest, place, device=settings.device, num_workers=settings.workers)
     finally:
-        ImageClassifier.on_train_epoch_end = original
+        Loop.end_epoch = original  # type: ignore[method-assign]
 
 
-def _ticking(clock: Clock) -> Callable[[ImageClassifier], None]:
-    original = ImageClassifier.on_train_epoch_end
-
-    def on_train_epoch_end(self: ImageClassifier) -> None:
-        clock.tick()
-        original(self)
-
-    return on_train_epoch_end
-
-
-def memory(settings: argparse.Namespace, data: ContextDataModule, clock: Clock) -> None:
+def memory(settings: argparse.Namespace, data: TrainingData, clock: Clock) -> None:
     images = data.train_set
-    samples = in_memory.Samples(images.images, images.labels, images.contexts)
     torch.manual_seed(0)
-    model = make_backbone(settings.backbone, CLASSES, image_size=settings.size)
-    how = in_memory.TrainingSettings(settings.objective, epochs=settings.epochs, batch_size=settings.batch_size)
-    in_memory.train(how, model, samples, images.contexts, device=settings.device, after_epoch=lambda _: clock.tick())
+    model = Classifier(make_config(settings), CLASSES)
+    fit(model, images.images, images.labels, device=settings.device, after_epoch=lambda *_: clock.tick())
 
 
 def parse() -> argparse.Namespace:
@@ -188,7 +177,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--size", type=int, default=64)
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--workers", type=int, default=0, help="processes that load images")
-    parser.add_argument("--precision", choices=("32", "bf16"), help="bf16 on a GPU, which the in-memory trainer uses")
+    parser.add_argument("--precision", choices=("32", "bf16"), help="bf16 by default on a GPU")
     parser.add_argument("--epochs", type=int, default=4, help="of a run; the first one is not counted")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--cpu-time", action="store_true")
@@ -206,7 +195,7 @@ def measure(settings: argparse.Namespace, speeds: Results, others: Results) -> N
     images = len(data.train_set) // settings.batch_size * settings.batch_size
     runs: dict[str, Callable[[Clock], None]] = {
         BARE: lambda clock: bare_loop(settings, source, manifest, clock),
-        LIGHTNING: lambda clock: lightning(settings, source, manifest, clock),
+        FOLDER: lambda clock: run_folder(settings, source, manifest, clock),
         MEMORY: lambda clock: memory(settings, data, clock),
     }
     for _ in range(settings.turns):
@@ -240,7 +229,7 @@ def main() -> None:
     settings = parse()
     torch.backends.cudnn.benchmark = True
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    speeds: Results = {name: [] for name in (BARE, LIGHTNING, MEMORY)}
+    speeds: Results = {name: [] for name in (BARE, FOLDER, MEMORY)}
     others: Results = {name: [] for name in speeds}
     try:
         measure(settings, speeds, others)

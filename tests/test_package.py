@@ -17,20 +17,25 @@ def modules_after(statement):
 
 
 @pytest.mark.parametrize(
-    "statement", ["import pfdl", "import pfdl.cli.main; pfdl.cli.main.app(['train', '--help'], standalone_mode=False)"]
+    "statement",
+    [
+        "import pfdl, pfdl.vision.config",
+        "import pfdl.cli.main; pfdl.cli.main.app(['train', '--help'], standalone_mode=False)",
+    ],
 )
 def test_names_and_help_do_not_wait_for_pytorch(statement):
     slow = {"torch", "sklearn", "pandas", "numpy", "scipy", "matplotlib", "lightning"}
     assert not modules_after(statement) & slow
 
 
-def test_every_public_name_is_there_when_asked_for():
-    for name in pfdl.__all__:
-        assert getattr(pfdl, name) is not None
-        assert name in dir(pfdl)
+@pytest.mark.parametrize("package", [pfdl, pfdl.vision])
+def test_every_public_name_is_there_when_asked_for(package):
+    for name in package.__all__:
+        assert getattr(package, name) is not None
+        assert name in dir(package)
     assert pfdl.tabular.PFDLRegressor
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
-        pfdl.nothing  # noqa: B018
+        package.nothing  # noqa: B018
 
 
 def test_a_module_does_not_take_the_place_of_a_function():
@@ -38,6 +43,9 @@ def test_a_module_does_not_take_the_place_of_a_function():
         assert f"pfdl.{name}" != home
         assert callable(getattr(pfdl, name)) or name == "functional"  # the one module among them
     assert not {f"pfdl.{name}" for name in pfdl._HOME} & set(sys.modules)
+    for name in pfdl.vision.__all__:
+        assert callable(getattr(pfdl.vision, name))
+        assert f"pfdl.vision.{name}" not in sys.modules
 
 
 def test_both_distributions_have_one_version():

@@ -1,16 +1,11 @@
-"""Train one network with all its data in memory: for experiments of very many trainings side by side on one device.
+"""Train one network on samples in memory: the library's loop with what experiments ask for beyond it.
 
-:mod:`pfdl.vision.training` is for a user's own training: it keeps a run folder, resumes in the middle of an epoch and
-reads images from disk. Here a training that was killed is done again, the data lie on the device, and nothing is
-written. The two are not one because of what a run folder and a trainer cost at the start and the end of a run: 1.1 s
-for a ResNet-18, where this one takes 0.1; and a study is hundreds of small trainings side by side on one device
-(``benchmarks/train_throughput.py``; the table is in ``docs/results/speed_cpu.md``). What is mathematics is the same
-code in both: the objective, the feature tap, the augmentation and the normalisation.
+Those are a layer other than the last as the features, features with every class at its own mean, and a training that
+diverges as a result. Nothing is written.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -20,11 +15,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pfdl._internal.validation import check_choice, check_count
-from pfdl.contexts import ContextSampler, context_sampler
-from pfdl.contexts.balancing import has_several
 from pfdl.objectives import Objective, make_objective
-from pfdl.vision.features import FeatureTap, attach
-from pfdl.vision.pixels import mirror_and_shift, normalise
+from pfdl.vision import Classifier, TrainingConfig, fit
+from pfdl.vision.features import FeatureTap
+from pfdl.vision.pixels import normalise
 
 SAMPLERS = ("shuffle", "groups", "classes")
 PRECISIONS = ("bf16", "32")
@@ -160,81 +154,65 @@ def train(
     Raises:
         DivergedError: If features or weights stopped being finite.
     """
-    model.to(device).to(memory_format=torch.channels_last)
     layer = [part for part in model.modules() if isinstance(part, nn.Linear)][settings.layer]
     torch.manual_seed(settings.seed)
     parts: dict[str, Any] = dict(settings.settings)
-    objective = make_objective(settings.objective, layer.in_features, **parts).to(device)
-    torch.manual_seed(settings.seed)  # again: objectives draw unlike many numbers, and augmentation comes after them
-    optimizer = torch.optim.SGD(
-        model.parameters(), settings.learning_rate, momentum=settings.momentum, weight_decay=settings.weight_decay
-    )
-    decay_every = settings.decay_every or max(1, settings.epochs // 2)
-    schedule = torch.optim.lr_scheduler.StepLR(optimizer, decay_every, gamma=0.1)
-    data = [part.to(device) for part in (samples.inputs, samples.labels, environments)]
-    objective.weighting.prepare(*data[1:])
-    metrics: dict[str, float] = {}
-    grouped = None
-    if settings.sampler == "groups" and has_several(environments):  # else in the order of plain training
-        grouped = context_sampler(samples.labels, environments, seed=settings.seed)
-    elif settings.sampler == "classes":  # classes take the place of contexts: one context would not be balanced
-        grouped = context_sampler(torch.zeros_like(samples.labels), samples.labels, seed=settings.seed)
-    with attach(model, layer) as tap:
-        for epoch in range(settings.epochs):
-            order = _order(settings, epoch, len(samples.labels), grouped).to(device)
-            metrics = _pass(settings, epoch, model, tap, objective, optimizer, order, *data)
-            schedule.step()
-            if after_epoch is not None:
-                after_epoch(Progress(epoch + 1, model, objective, tap, metrics))
+    objective = make_objective(settings.objective, layer.in_features, **parts)
+    if settings.class_centred:
+        objective.register_forward_pre_hook(_centre_classes, with_kwargs=True)
+    classifier = Classifier(_config(settings, samples, device), backbone=model, objective=objective, layer=layer)
+
+    def reported(means: Mapping[str, float]) -> dict[str, float]:
+        batch = min(settings.batch_size, len(samples.labels))
+        found = {name: means[name] for name in objective.metrics()}
+        return {name: value / (batch if name == "effective_sample_size" else 1) for name, value in found.items()}
+
+    def look(epoch: int, means: Mapping[str, float]) -> None:
+        if after_epoch is not None:
+            after_epoch(Progress(epoch, model, objective, classifier.tap, reported(means)))
+
+    with classifier.tap:
+        try:
+            means = fit(classifier, samples.inputs, samples.labels, environments, device=device, after_epoch=look)
+        except ValueError as error:
+            if not _has_diverged(classifier.tap):
+                raise
+            raise DivergedError("the features stopped being finite.") from error
     if not all(bool(weights.isfinite().all()) for weights in model.parameters()):
         raise DivergedError("the weights stopped being finite.")
-    return metrics
+    return reported(means)
 
 
-def _pass(
-    settings: TrainingSettings,
-    epoch: int,
-    model: nn.Module,
-    tap: FeatureTap,
-    objective: Objective,
-    optimizer: torch.optim.Optimizer,
-    order: Tensor,
-    inputs: Tensor,
-    labels: Tensor,
-    environments: Tensor,
-) -> dict[str, float]:
-    """Train one epoch and return the means of what the objective reports."""
-    model.train()
-    whole = max(1, len(order) // settings.batch_size)
-    reported: dict[str, list[Tensor]] = defaultdict(list)
-    for rows in torch.split(order[: whole * settings.batch_size], settings.batch_size):
-        batch = mirror_and_shift(inputs[rows]) if inputs.dim() == 4 else inputs[rows]
-        logits = logits_of(model, batch, settings.precision)
+def _config(settings: TrainingSettings, samples: Samples, device: str) -> TrainingConfig:
+    return TrainingConfig(
+        "mlp",  # for a name: the network is the caller's
+        epochs=settings.epochs,
+        decay_every=settings.decay_every or max(1, settings.epochs // 2),
+        batch_size=settings.batch_size,
+        learning_rate=settings.learning_rate,
+        momentum=settings.momentum,
+        weight_decay=settings.weight_decay,
+        sampler=settings.sampler,
+        augment="flip-shift" if samples.inputs.dim() == 4 else "none",
+        precision=settings.precision if device.startswith("cuda") else "32",
+        seed=settings.seed,
+    )
+
+
+def _has_diverged(tap: FeatureTap) -> bool:
+    try:
         features = tap.features.float()
-        if settings.class_centred:
-            features = _within_classes(features, labels[rows])
-        try:
-            loss = objective(logits.float(), labels[rows], features=features, environments=environments[rows])
-        except ValueError as error:
-            # PFDL's penalty takes the fourth power of features; those for which it overflows have diverged, too.
-            if bool((features.abs() < torch.finfo(features.dtype).max ** 0.25).all()):
-                raise
-            raise DivergedError(f"the features stopped being finite in epoch {epoch + 1}.") from error
-        optimizer.zero_grad(set_to_none=True)
-        torch.autograd.backward(loss)
-        optimizer.step()
-        for name, value in objective.metrics().items():
-            reported[name].append(value.detach() / (len(rows) if name == "effective_sample_size" else 1))
-    return {name: float(torch.stack(values).float().mean()) for name, values in reported.items()}
+    except RuntimeError:  # the network has not run
+        return False
+    # PFDL's penalty takes the fourth power of features; those for which it overflows have diverged, too.
+    return not bool((features.abs() < torch.finfo(features.dtype).max ** 0.25).all())
 
 
-def _order(settings: TrainingSettings, epoch: int, samples: int, grouped: ContextSampler | None) -> Tensor:
-    """Return which sample comes when in an epoch, as the seed and the epoch alone decide."""
-    if grouped is not None:
-        grouped.set_epoch(epoch)
-        return torch.tensor(list(grouped))
-    generator = torch.Generator().manual_seed(1_000_003 * settings.seed + epoch)
-    return torch.randperm(samples, generator=generator)
+def _centre_classes(_: nn.Module, inputs: tuple[Any, ...], parts: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Give an objective the features with every class of the batch at its own mean."""
+    features, members = parts["features"], F.one_hot(inputs[1]).to(parts["features"].dtype)
+    means = members.T @ features / members.sum(0)[:, None].clamp(min=1)
+    return inputs, {**parts, "features": features - means[inputs[1]]}
 
 
 def logits_of(model: nn.Module, batch: Tensor, precision: str = "bf16") -> Tensor:
@@ -257,9 +235,3 @@ def predict(
     found = [logits_of(model, batch.to(device), precision).argmax(1) for batch in torch.split(inputs, batch_size)]
     model.train(training)
     return torch.cat(found).cpu()
-
-
-def _within_classes(features: Tensor, labels: Tensor) -> Tensor:
-    members = F.one_hot(labels).to(features.dtype)
-    means: Tensor = members.T @ features / members.sum(0)[:, None].clamp(min=1)
-    return features - means[labels]

@@ -134,7 +134,7 @@ def test_predictions_are_a_table(trained, photos, tmp_path):
     refused = invoke("predict", trained[0], tmp_path / "note.txt", "-o", output)
     assert refused.exit_code == 2
     assert "is not an image" in refused.output
-    skipped = invoke("predict", trained[0], tmp_path / "note.txt", photos, "-o", output, "--on-bad-image", "skip")
+    skipped = invoke("predict", trained[0], tmp_path / "note.txt", photos, "-o", output, "--set", "on_bad_image=skip")
     assert skipped.exit_code == 0, skipped.output
     assert "note.txt" in skipped.output
     assert len(list(csv.DictReader(output.open()))) == 48

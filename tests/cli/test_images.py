@@ -4,6 +4,7 @@ import re
 import shutil
 import signal
 import sys
+from dataclasses import fields
 
 import joblib
 import pandas as pd
@@ -13,10 +14,12 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import pfdl
-from pfdl.cli import settings
 from pfdl.cli.main import app
+from pfdl.cli.options import read_objective_settings
+from pfdl.cli.train import RunOptions
 from pfdl.objectives import registry
-from pfdl.vision.resume import ResumeCallback
+from pfdl.vision import DataOptions, TrainingConfig
+from pfdl.vision.resume import RunKeeper
 
 runner = CliRunner()
 FAST = ["--backbone", "mlp", "--image-size", "8", "--epochs", "1", "--batch-size", "8", "--device", "cpu"]
@@ -56,7 +59,7 @@ def test_one_command_trains_tests_and_exports(trained):
 
 
 def test_export_writes_where_it_is_told(trained, tmp_path, monkeypatch):
-    monkeypatch.setattr("pfdl.vision.export._to_onnx", lambda trained: b"onnx")
+    monkeypatch.setattr("pfdl.vision.exporting._to_onnx", lambda trained: b"onnx")
     result = runner.invoke(app, ["export", str(trained[0]), "-o", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
@@ -71,7 +74,7 @@ def test_the_built_in_data_and_a_manifest(tmp_path, monkeypatch):
 
     manifest = make_split(Shapes(per_cell=14))
     manifest.save(tmp_path / "split.csv")
-    where = ["--manifest", str(tmp_path / "split.csv"), "-o", str(tmp_path / "run"), "--no-export"]
+    where = ["--set", f"manifest={tmp_path / 'split.csv'}", "-o", str(tmp_path / "run"), "--no-export"]
     result = runner.invoke(app, ["train", "shapes", *FAST, *where])
     assert result.exit_code == 0, result.output
     assert "crescent" in result.output
@@ -82,7 +85,7 @@ def test_without_onnx_training_still_ends_well(trained, photos, monkeypatch):
     def missing(trained, folder):
         raise ModuleNotFoundError("exporting needs onnx")
 
-    monkeypatch.setattr("pfdl.vision.export.export", missing)
+    monkeypatch.setattr("pfdl.vision.exporting.export", missing)
     arguments = ["train", str(photos), *FAST, "--ratio", "2:1", "--set", "pfdl.weight=0.5", "-o", str(trained[0])]
     result = runner.invoke(app, arguments)
     assert result.exit_code == 0
@@ -90,13 +93,13 @@ def test_without_onnx_training_still_ends_well(trained, photos, monkeypatch):
 
 
 def test_ctrl_c_is_answered_with_how_to_go_on(photos, tmp_path, monkeypatch):
-    original = ResumeCallback.before_step
+    original = RunKeeper.before_epoch
 
-    def interrupted(self, *args):
-        original(self, *args)
+    def interrupted(self):
+        original(self)
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(ResumeCallback, "before_step", interrupted)
+    monkeypatch.setattr(RunKeeper, "before_epoch", interrupted)
     result = runner.invoke(app, ["train", str(photos), *FAST, "--ratio", "2:1", "-o", str(tmp_path / "run")])
     assert result.exit_code == 130
     assert "the same command resumes" in result.output
@@ -110,7 +113,7 @@ def test_bad_images_are_named(photos, tmp_path):
     refused = runner.invoke(app, [*arguments, "-o", str(tmp_path / "a")])
     assert refused.exit_code == 2
     assert "empty.png" in refused.output
-    skipped = runner.invoke(app, [*arguments, "-o", str(tmp_path / "b"), "--on-bad-image", "skip"])
+    skipped = runner.invoke(app, [*arguments, "-o", str(tmp_path / "b"), "--set", "on_bad_image=skip"])
     assert skipped.exit_code == 0, skipped.output
     assert "empty.png" in skipped.output
 
@@ -121,22 +124,29 @@ def test_bad_images_are_named(photos, tmp_path):
         (["train", "nowhere"], "there is no folder nowhere"),
         (["train", "shapes", "-b", "resnet19"], "did you mean 'resnet18'"),
         (["train", "shapes", "-O", "sgd"], "'sgd' in the objective 'sgd' is unknown"),
+        (["train", "shapes", "-O", "irm+pfd"], "or join several with '+'; did you mean 'pfdl'?"),
         (["train", "shapes", "--set", "pfdl.colour=1"], "'pfdl' has pfdl.weight=1.0, pfdl.hidden=256"),
-        (["train", "shapes", "--set", "weight=3"], "'pfdl' has pfdl.weight=1.0"),
+        (["train", "shapes", "--set", "pfdl.wieght=1"], "did you mean 'weight'?"),
+        (["train", "shapes", "--set", "epoch=3"], "did you mean 'epochs'?"),
+        (["train", "shapes", "--set", "zebra=3"], "give NAME=VALUE of a setting that 'pfdl list settings' lists."),
+        (["train", "shapes", "--set", "momentum=1", "--set", "momentum=2"], "names it twice"),
+        (["train", "shapes", "--set", "momentum=high"], "momentum is 'high'; give a number."),
+        (["train", "shapes", "--set", "pretrained=perhaps"], "pretrained is 'perhaps'; give true or false."),
+        (["train", "shapes", "--columns", "labels=animal"], "did you mean 'label'?"),
         (["train", "shapes", "-O", "erm", "--set", "erm.weight=3"], "'erm' has no settings"),
         (["train", "shapes", "-O", "groupdro"], "give --contexts known or --contexts inferred"),
         (["train", "shapes", "--contexts", "guessed"], "contexts is 'guessed'"),
-        (["train", "shapes", "--logger", "paper"], "logger is 'paper'"),
-        (["train", "shapes", "--weights", "nowhere.pth"], "there is no file of weights nowhere.pth"),
+        (["train", "shapes", "--set", "loggers=paper"], "logger is 'paper'"),
+        (["train", "shapes", "--set", "weights=nowhere.pth"], "there is no file of weights nowhere.pth"),
         (["train", "shapes", "-b", "inception_v3"], "cannot be trained on images of 64×64 pixels"),
-        (["train", "shapes", "-O", "pfdl", "--set", "pfdl.form=round"], "form is 'round'"),
-        (["train", "shapes", "--set", "weight"], "give PART.NAME=VALUE"),
+        (["train", "shapes", "-O", "pfdl", "--set", "pfdl.sharing=round"], "sharing is 'round'"),
+        (["train", "shapes", "--set", "weight"], "give NAME=VALUE"),
         (["train", "shapes", "--set", "pfdl.weight=heavy"], "weight is 'heavy'; give a number"),
-        (["train", "shapes", "--precision", "8"], "precision is '8'"),
-        (["train", "shapes", "-b", "cn", "--small-stem"], "small-image stem"),
+        (["train", "shapes", "--set", "precision=8"], "precision is '8'"),
+        (["train", "shapes", "-b", "cn", "--set", "small_stem=true"], "small-image stem"),
         (["train", "shapes", "--device", "tpu"], "the device 'tpu' is not available"),
         (["export", "nowhere"], "there is no run nowhere"),
-        (["list", "friends"], "choose one of 'backbones', 'objectives'"),
+        (["list", "friends"], "choose one of 'backbones', 'objectives', 'settings'"),
         (["list", "backbones", "nothing*"], "no backbones match 'nothing*'"),
     ],
 )
@@ -150,7 +160,7 @@ def test_a_mistake_is_a_sentence(arguments, sentence):
 def test_the_example_of_a_setting_works():
     text = " ".join(runner.invoke(app, ["train", "--help"]).output.split())
     example = re.search(r"pfdl\.weight=[\d.]+", text)[0]
-    assert settings.parse_settings("irm+pfdl", [example, "irm.anneal=3"]) == {
+    assert read_objective_settings("irm+pfdl", [example, "irm.anneal=3"]) == {
         "pfdl": {"weight": 0.1},
         "irm": {"anneal": 3},
     }
@@ -166,27 +176,49 @@ def test_names_are_listed_with_what_they_are():
     assert "resnet50" in runner.invoke(app, ["list", "backbones", "resnet*"]).output.splitlines()
 
 
-def test_all_options_of_training_reach_the_run(photos, tmp_path):
-    options = {
-        "--contexts": "inferred",
-        "--select": "worst-group",
-        "--optimizer": "adamw",
-        "--learning-rate": "0.001",
-        "--momentum": "0.8",
-        "--weight-decay": "0.01",
-        "--schedule": "cosine",
-        "--augment": "none",
-        "--label-smoothing": "0.1",
-        "--logger": "csv",
+def test_what_can_be_listed_is_listed():
+    lists = [line.split()[2] for line in runner.invoke(app, ["list"]).output.splitlines()]
+    assert lists == ["objectives", "backbones", "settings"]
+    listed = runner.invoke(app, ["list", "settings"]).output
+    for kind in (TrainingConfig, DataOptions, RunOptions):
+        for one in fields(kind):
+            assert re.search(rf"^{one.name} ", listed, re.MULTILINE) or one.name == "objective_settings"
+    assert "(--set" not in listed
+    chosen = runner.invoke(app, ["list", "settings", "weight_*"]).output
+    assert chosen == "weight_decay Weight decay of the optimiser. Default 0.0001. --set weight_decay=VALUE\n"
+
+
+def test_help_shows_at_most_twenty_options_and_says_how_to_set_the_rest():
+    text = runner.invoke(app, ["train", "--help"], env={"COLUMNS": "200"}).output
+    options = re.findall(r"^│ (--[a-z-]+)", text, re.MULTILINE)
+    assert {"--backbone", "--set", "--help"} <= set(options)
+    assert len(set(options) - {"--help"}) <= 20
+    wrong = runner.invoke(app, ["train", "shapes", "--momentum", "0.8"], env={"COLUMNS": "200"})
+    assert wrong.exit_code == 2
+    assert "--set momentum=VALUE" in wrong.output
+
+
+def test_all_settings_of_training_reach_the_run(photos, tmp_path):
+    options = {"contexts": "inferred", "learning_rate": "0.001"}
+    settings = {
+        "select": "worst-group",
+        "optimizer": "adamw",
+        "momentum": "0.8",
+        "weight-decay": "0.01",
+        "schedule": "cosine",
+        "augment": "none",
+        "label_smoothing": "0.1",
+        "loggers": "csv",
     }
-    flags = [text for option in options.items() for text in option]
+    flags = [text for name, value in options.items() for text in (f"--{name.replace('_', '-')}", value)]
+    flags += [text for name, value in settings.items() for text in ("--set", f"{name}={value}")]
     arguments = ["train", str(photos), *FAST, "--ratio", "2:1", "--no-export", "-O", "balance", *flags]
     result = runner.invoke(app, [*arguments, "-o", str(tmp_path / "run")])
     assert result.exit_code == 0, result.output
     training = json.loads((tmp_path / "run" / "config.json").read_text())["settings"]["training"]
-    for flag, value in options.items():
-        if flag != "--logger":
-            assert str(training[flag.removeprefix("--").replace("-", "_")]) == value
+    for name, value in {**options, **settings}.items():
+        if name != "loggers":
+            assert str(training[name.replace("-", "_")]) == value
     assert json.loads((tmp_path / "run" / "contexts.json").read_text())["sentence"] in result.output
     assert "epoch 1/1: loss" in result.output
     assert not (tmp_path / "run" / "tensorboard").exists()
@@ -219,8 +251,17 @@ def test_a_table_is_read_by_its_columns(photos, tmp_path):
         rows.append(f"photos/{place.as_posix()},{place.parts[0]},{place.parts[1]},{part}")
     (tmp_path / "table.csv").write_text("\n".join(rows))
     names = {"path": "file", "label": "animal", "context": "where", "split": "part"}
-    columns = [text for key, name in names.items() for text in (f"--{key}-column", name)]
-    arguments = ["train", str(tmp_path / "table.csv"), *columns, *FAST, "--no-export", "-o", str(tmp_path / "run")]
+    columns = ",".join(f"{key}={name}" for key, name in names.items())
+    arguments = [
+        "train",
+        str(tmp_path / "table.csv"),
+        "--columns",
+        columns,
+        *FAST,
+        "--no-export",
+        "-o",
+        str(tmp_path / "run"),
+    ]
     result = runner.invoke(app, [*arguments, "-O", "groupdro", "--contexts", "known"])
     assert result.exit_code == 0, result.output
     assert "in 2 contexts (in the garden, in the house)" in result.output
@@ -242,7 +283,7 @@ def test_several_seeds_and_their_table(photos, tmp_path):
     assert "Accuracy (%) over 2 seeds, mean ± standard error:" in result.output
     assert f"all          {values.mean():5.1f} ± {values.sem():.1f}" in result.output
     with joblib.parallel_config(backend="sequential"):  # as processes of their own they would only take longer
-        beside = runner.invoke(app, [*arguments, "--jobs", "2", "-o", str(tmp_path / "beside")])
+        beside = runner.invoke(app, [*arguments, "--set", "jobs=2", "-o", str(tmp_path / "beside")])
     assert beside.exit_code == 0, beside.output
     assert "2 of 2 trainings done: seed 5" in beside.output
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "beside" / "seeds.csv"), table)
@@ -292,7 +333,7 @@ def test_a_missing_package_is_named_with_what_to_install(monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     for name in ("vision", "lightning"):
         monkeypatch.delattr(pfdl, name, raising=False)  # so that it is put back with what it holds
-    monkeypatch.setitem(sys.modules, "lightning.pytorch", None)
+    monkeypatch.setitem(sys.modules, "lightning.fabric", None)
     result = runner.invoke(app, ["train", "shapes"])
     assert result.exit_code == 2
     assert "pfdl[images]" in result.output

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from pfdl.cli.main import app
 from pfdl.contexts import InferredContexts
-from pfdl.vision import refit
+from pfdl.vision import refitting as refit
 from pfdl.vision.checkpoint import load_model
 from pfdl.vision.evaluation import read_evaluations
 

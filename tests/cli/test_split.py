@@ -47,7 +47,7 @@ def test_bad_images_stop_it_or_are_left_out(invoke, folder, tmp_path):
     assert "'cat/on snow/empty.png' is empty (0 bytes)" in stopped.output
     assert "Traceback" not in stopped.output
     assert not (tmp_path / "m.csv").exists()
-    skipped = invoke(folder, "-o", tmp_path / "m.csv", "--on-bad-image", "skip")
+    skipped = invoke(folder, "-o", tmp_path / "m.csv", "--set", "on_bad_image=skip")
     assert skipped.exit_code == 0
     assert "They are left out." in skipped.output
     left_out = json.loads((tmp_path / "m.json").read_text())["source"]["left_out"]
@@ -66,7 +66,7 @@ def test_a_table_is_split_by_its_columns(invoke, tmp_path):
     make_folder(tmp_path, {"images": 40})
     lines = ["file;bird;sky", *(f"images/{n:03d}.png;{'ab'[n % 2]};{'xy'[n // 2 % 2]}" for n in range(40))]
     (tmp_path / "birds.csv").write_text("\n".join(lines))
-    named = ["--label-column", "bird", "--context-column", "sky"]
+    named = ["--columns", "label=bird,context=sky"]
     result = invoke(tmp_path / "birds.csv", "-o", tmp_path / "m.csv", "--ratio", "natural", *named)
     assert result.exit_code == 0, result.output
     assert "in 2 contexts (x, y)" in result.output
@@ -74,7 +74,7 @@ def test_a_table_is_split_by_its_columns(invoke, tmp_path):
     assert manifest.parameters["source"]["columns"] == {"path": "file", "label": "bird", "context": "sky"}
     unnamed = invoke(tmp_path / "birds.csv", "-o", tmp_path / "n.csv")
     assert unnamed.exit_code == 2
-    assert "--label-column NAME" in unnamed.output
+    assert "--columns label=NAME" in unnamed.output
 
 
 def test_names_cannot_command_the_terminal(invoke, tmp_path):
@@ -101,7 +101,7 @@ def test_notes_are_printed_and_a_superclass_is_taken(invoke, tmp_path):
     make_folder(
         tmp_path / "data", {f"Animal/{name}/{c}": 10 for name in ("cat", "dog") for c in ("on grass", "on snow")}
     )
-    result = invoke(tmp_path / "data", "-o", tmp_path / "m.csv", "--superclass", "Animal", "--ratio", "5:1")
+    result = invoke(tmp_path / "data", "-o", tmp_path / "m.csv", "--set", "superclass=Animal", "--ratio", "5:1")
     assert result.exit_code == 0
     assert "Note: There is no test set at 1:5" in result.output
     assert read_manifest(tmp_path / "m.csv").parameters["source"]["superclass"] == "Animal"
@@ -145,7 +145,7 @@ def test_the_built_in_data_set_can_be_split(invoke, tmp_path):
         (["--validation", "2"], "validation_fraction is 2.0"),
         (["--group-by", "meta.csv"], "as meta.csv:background"),
         (["--group-by", "absent.csv:x"], "there is no file absent.csv"),
-        (["--on-bad-image", "maybe"], "choose one of"),
+        (["--set", "on_bad_image=maybe"], "choose one of"),
     ],
 )
 def test_mistakes_are_answered_with_a_sentence(invoke, folder, arguments, message):
@@ -175,7 +175,7 @@ def test_names_of_folders_cannot_steer_the_terminal(invoke, tmp_path):
     cells = {f"{name}/{context}": 12 for name in (hostile, "dog") for context in (snow, "grass")}
     make_folder(tmp_path / "data", cells)
     (tmp_path / "data" / hostile / "grass" / "bad\x1b[1m.png").write_bytes(b"none")
-    for options in ([], ["--on-bad-image", "skip"]):
+    for options in ([], ["--set", "on_bad_image=skip"]):
         result = invoke(
             tmp_path / "data", "--layout", "class/context", "--ratio", "2:1", "-o", tmp_path / "m.csv", *options
         )

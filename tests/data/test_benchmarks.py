@@ -98,7 +98,7 @@ def test_celeba_as_it_comes(tmp_path, kind):
     assert first[:3] == (f"{inner}/000.png", "not Blond_Hair", "Male")
     assert source.load(first.path, 6, first.sha256).shape == (3, 6, 6)
     assert f"were found in '{inner}/'" in " ".join(make_split(source).notes)
-    with pytest.raises(ValueError, match="--label-column"):
+    with pytest.raises(ValueError, match="--columns label=NAME"):
         _ = open_images(table).samples
 
 

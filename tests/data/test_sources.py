@@ -149,7 +149,7 @@ def spoil(root):
 
 def test_all_unusable_files_are_named_in_one_error(tmp_path):
     reasons = spoil(tmp_path / "data")
-    with pytest.raises(BadImagesError, match="--on-bad-image skip") as raised:
+    with pytest.raises(BadImagesError, match="--set on_bad_image=skip") as raised:
         _ = ContextFolder(tmp_path / "data").samples
     assert [bad.path for bad in raised.value.bad_images] == list(reasons)
     for bad in raised.value.bad_images:

@@ -102,8 +102,8 @@ def test_other_sets_are_left_out_with_a_note(photos):
 @pytest.mark.parametrize(
     ("lines", "options", "message"),
     [
-        (["file,kind", "a.png,b"], {}, "say which of 'file', 'kind' is the label .*--label-column"),
-        (["where,y", "a.png,b"], {}, "is the path .*--path-column"),
+        (["file,kind", "a.png,b"], {}, "say which of 'file', 'kind' is the label .*--columns label=NAME"),
+        (["where,y", "a.png,b"], {}, "is the path .*--columns path=NAME"),
         (["path,y", "a.png,b"], {"context_column": "sky"}, "has no column 'sky'; it has 'path', 'y'"),
         (["path,y", "images/000.png,b"], {}, "one class 'b' under 'y'"),
         (["path,y,split", "images/000.png,b,dev2"], {}, "its sets are 'dev2' instead of"),

@@ -28,6 +28,7 @@ from pfdl.data.layout import find_files
 from pfdl.data.manifest import COLUMNS, FORMAT, read_groups, read_manifest
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.checkpoint import WEIGHTS, check_weights, load_model, read_model_config
+from pfdl.vision.config import DataOptions
 from pfdl.vision.evaluation import read_evaluations
 from pfdl.vision.resume import STATE, read_state
 from pfdl_lab.grid import _path, stored_rows
@@ -89,7 +90,7 @@ def manifests(folder: Path, table: bytes, parameters: Any) -> None:
         assert all(isinstance(note, str) for note in manifest.notes)
         assert set(manifest.dominant) is not None
         assert all(isinstance(name, str) for name in manifest.set_names)
-        answered(open_source, "shapes", None, "error", manifest)
+        answered(open_source, "shapes", DataOptions(), manifest)
 
 
 @target(

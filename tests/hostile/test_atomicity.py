@@ -20,6 +20,7 @@ from pfdl._internal.runs import LOCK, claim, set_aside
 from pfdl._internal.state import save_state
 from pfdl.data.manifest import Manifest
 from pfdl.lightning import ImageClassifier, PFDLCallback
+from pfdl.vision import TrainingConfig
 from tests.vision.tiny_images import tiny_data
 
 
@@ -60,7 +61,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def a_classifier(folder: Path) -> ImageClassifier:
     torch.manual_seed(0)
-    return ImageClassifier("mlp", num_classes=2, objective="stablenet+irm+pfdl", image_size=8)
+    return ImageClassifier(TrainingConfig("mlp", "stablenet+irm+pfdl", image_size=8), 2)
 
 
 def changed(model: torch.nn.Module, name: str, value: Any) -> dict[str, Any]:

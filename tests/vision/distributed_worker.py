@@ -18,7 +18,7 @@ from pfdl._internal.processes import anybody, from_first, gather_objects, rank, 
 from pfdl.cli.main import app
 from pfdl.vision import resume, training
 from pfdl.vision.launching import choose_devices
-from pfdl.vision.resume import ResumeCallback
+from pfdl.vision.resume import RunKeeper
 from pfdl.vision.stopping import TrainingStoppedError
 from pfdl.vision.training import TrainingConfig, train
 from tests.decorrelation.distributed_worker import model, penalty
@@ -43,8 +43,8 @@ PLAIN = replace(
 )
 """With nothing that depends on the process, so that two give what one gives."""
 COMMAND = (
-    "--backbone small --image-size 8 --epochs 3 --batch-size 16 --layout class/context --ratio natural --device cpu "
-    "--devices 2 --logger csv --no-export"
+    "--backbone small --image-size 8 --epochs 3 --batch-size 16 --layout class/context --ratio natural "
+    "--device cpu --devices 2 --set loggers=csv --no-export"
 )
 
 
@@ -80,27 +80,27 @@ def run(folder, config=EVERYTHING, **settings):
     return train(config, *tiny_data(), folder, device="cpu", devices=2, **settings)
 
 
-class Interrupter(ResumeCallback):
+class Interrupter(RunKeeper):
     """Send a signal to the second process in the second epoch."""
 
     number = signal.SIGTERM
 
-    def before_step(self, batch):
-        if rank() == 1 and (self.model.trainer.current_epoch, batch) == (1, 1):
+    def after_step(self):
+        if rank() == 1 and (self.loop.epoch, self.loop.step) == (1, 2):
             os.kill(os.getpid(), self.number)
-        super().before_step(batch)
+        super().after_step()
 
 
 def stop_and_resume(folder, **settings):
     """Return what both processes said when one of them was stopped."""
-    training.ResumeCallback = Interrupter
+    training.RunKeeper = Interrupter
     try:
         run(folder, **settings)
         said = "nothing"
     except TrainingStoppedError as stopped:
         said = str(stopped)
     finally:
-        training.ResumeCallback = ResumeCallback
+        training.RunKeeper = RunKeeper
     run(folder, **settings)
     return said
 
@@ -139,7 +139,7 @@ def main():
     app(["train", str(folder / "images"), *COMMAND.split(), "-o", str(folder / "whole")], standalone_mode=False)
     torch.save({**said, "module": module.state_dict()}, folder / f"{rank()}.pt")
     Interrupter.number = signal.SIGKILL
-    training.ResumeCallback = Interrupter
+    training.RunKeeper = Interrupter
     app(["train", str(folder / "images"), *COMMAND.split(), "-o", str(folder / "killed")])
 
 

@@ -9,7 +9,7 @@ import torch
 
 from pfdl._internal.state import load_state
 from pfdl.vision.checkpoint import WEIGHTS
-from pfdl.vision.resume import METRICS, STATE, ResumeCallback
+from pfdl.vision.resume import METRICS, STATE, RunKeeper
 from pfdl.vision.training import TrainingConfig, train
 from tests.searching import describe_briefly
 from tests.vision.tiny_images import tiny_data
@@ -54,38 +54,34 @@ def assert_same_end(folder, expected):
         assert (folder / name).read_bytes() == (expected / name).read_bytes(), name
 
 
-class Interrupter(ResumeCallback):
-    """Sends a signal, or raises, at the n-th call of a hook."""
+class Interrupter(RunKeeper):
+    """Sends a signal, or raises, at the n-th time that a training comes to a place."""
 
-    hook, at, action = "", 0, None
+    place, at, action = "", 0, None
 
-    def _count(self, hook):
-        cls = type(self)
-        if hook == cls.hook:
-            cls.at -= 1
-            if cls.at == 0:
-                cls.action()
+    def __init__(self, loop, *args, **settings):
+        super().__init__(loop, *args, **settings)
+        loop._seed = self._counted("batch_start", loop._seed)
+        loop.validate = self._counted("validation", loop.validate)
+        self.before_epoch = self._counted("before_save", self.before_epoch)
+        loop.train_epoch = self._counted("after_save", loop.train_epoch)
+        self.after_step = self._counted("batch_end", self.after_step)
+        loop.fabric.log_dict = self._counted("epoch_end", loop.fabric.log_dict)
 
-    def before_step(self, *args):
-        super().before_step(*args)
-        self._count("batch_start")
+    def _counted(self, place, function):
+        def call(*args, **settings):
+            if place == type(self).place:
+                type(self).at -= 1
+                if type(self).at == 0:
+                    type(self).action()
+            return function(*args, **settings)
 
-    def after_step(self, *args):
-        self._count("batch_end")
-        super().after_step(*args)
+        return call
 
-    def on_train_epoch_end(self, *args):
-        super().on_train_epoch_end(*args)
-        self._count("epoch_end")
 
-    def on_validation_start(self, *args):
-        super().on_validation_start(*args)
-        self._count("validation")
-
-    def on_train_epoch_start(self, *args):
-        self._count("before_save")
-        super().on_train_epoch_start(*args)
-        self._count("after_save")
+def interrupting(place, at, action):
+    """Return what keeps a run but for an action at the n-th time that the training comes to a place."""
+    return type("Interrupted", (Interrupter,), {"place": place, "at": at, "action": action})
 
 
 def interrupt(number):

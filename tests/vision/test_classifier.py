@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader
 import pfdl
 from pfdl.lightning import ContextDataModule, ImageClassifier
 from pfdl.objectives.objective import Objective
+from pfdl.vision import TrainingConfig
 from pfdl.vision.pixels import normalise
 from tests.vision.tiny_images import tiny_data
 
@@ -32,14 +33,18 @@ def fit(model, data, epochs=1, **settings):
 
 
 def make_data(**settings):
-    return ContextDataModule(*tiny_data(), image_size=8, batch_size=8, **settings)
+    return ContextDataModule(TrainingConfig(image_size=8, batch_size=8, **settings), *tiny_data())
+
+
+def make(objective="erm", num_classes=2, **settings):
+    return ImageClassifier(TrainingConfig("mlp", objective, image_size=8, **settings), num_classes)
 
 
 def test_one_step_is_sgd_on_the_objective():
     torch.manual_seed(0)
-    model = ImageClassifier("mlp", 2, "erm", image_size=8, augment="none", momentum=0, weight_decay=0)
+    model = make("erm", 2, augment="none", momentum=0, weight_decay=0)
     data = make_data()
-    twin = ImageClassifier("mlp", 2, "erm", image_size=8)
+    twin = make("erm", 2)
     twin.load_state_dict(model.state_dict())
     trainer = fit(model, data, limit_train_batches=1, limit_val_batches=0)
     images, labels, _ = next(iter(data.train_dataloader()))
@@ -51,7 +56,7 @@ def test_one_step_is_sgd_on_the_objective():
 
 
 def test_the_published_penalty_fits_g_and_logs_it():
-    model = ImageClassifier("mlp", 2, "pfdl", image_size=8)
+    model = make("pfdl", 2)
     before = [value.clone() for value in model.objective.penalties[0].decomposition.parameters()]
     logged = fit(model, make_data()).callback_metrics
     assert {"L_g", "L_decorr", "R2", "effective_sample_size", "val_accuracy", "val_loss"} <= set(logged)
@@ -64,9 +69,7 @@ def test_the_published_penalty_fits_g_and_logs_it():
 
 @pytest.mark.parametrize("objective", ["dwr", "cnbb", "stablenet", "stablenet+pfdl"])
 def test_weightings_train_and_tell_their_effective_sample_size(objective):
-    logged = fit(
-        ImageClassifier("mlp", 2, objective, image_size=8), make_data(), limit_train_batches=2
-    ).callback_metrics
+    logged = fit(make(objective, 2), make_data(), limit_train_batches=2).callback_metrics
     assert 1 <= logged["effective_sample_size"] <= 8.001
 
 
@@ -81,7 +84,7 @@ def rates(model, epochs):
 
 
 def test_the_schedule_is_the_papers_by_default():
-    model = ImageClassifier("mlp", 2, image_size=8)
+    model = make("erm", 2)
     optimizer, found = rates(model, 161)
     assert isinstance(optimizer, torch.optim.SGD)
     assert optimizer.defaults["momentum"] == 0.9
@@ -91,10 +94,7 @@ def test_the_schedule_is_the_papers_by_default():
 
 
 def test_adamw_and_a_cosine():
-    model = ImageClassifier(
-        "mlp", 2, image_size=8, optimizer="adamw", learning_rate=0.1, weight_decay=0.3, schedule="cosine"
-    )
-    model.trainer = Trainer(max_epochs=4, accelerator="cpu", logger=False, enable_checkpointing=False)
+    model = make(optimizer="adamw", learning_rate=0.1, weight_decay=0.3, schedule="cosine", epochs=4)
     optimizer, found = rates(model, 6)
     assert isinstance(optimizer, torch.optim.AdamW)
     assert optimizer.defaults["weight_decay"] == 0.3
@@ -103,7 +103,7 @@ def test_adamw_and_a_cosine():
 
 def test_label_smoothing_is_that_of_cross_entropy():
     torch.manual_seed(0)
-    model = ImageClassifier("mlp", 3, image_size=8, label_smoothing=0.2, augment="none")
+    model = make("erm", 3, label_smoothing=0.2, augment="none")
     images, labels = torch.randn(6, 3, 8, 8), torch.arange(6) % 3
     expected = F.cross_entropy(model(images), labels, label_smoothing=0.2)
     torch.testing.assert_close(model.training_step((images, labels), 0), expected)
@@ -111,23 +111,25 @@ def test_label_smoothing_is_that_of_cross_entropy():
 
 @pytest.mark.parametrize("augment", ["none", "flip-shift", "randaugment"])
 def test_augmentation_by_name_changes_what_is_trained_on(augment, monkeypatch):
-    model = ImageClassifier("mlp", 2, image_size=8, augment=augment)
+    model = make("erm", 2, augment=augment)
     images, seen = torch.randint(256, (6, 3, 8, 8)).byte(), []
-    monkeypatch.setattr(model, "forward", lambda given: seen.append(given) or model.backbone(normalise(given)))
+    monkeypatch.setattr(model, "forward", lambda given, network: seen.append(given) or model.backbone(normalise(given)))
     model.training_step((images, torch.arange(6) % 2), 0)
     assert seen[0].shape == images.shape
     assert torch.equal(seen[0], images) == (augment == "none")
 
 
 def test_a_batch_of_one_is_skipped_with_a_warning():
-    model = ImageClassifier("mlp", 2, "pfdl", image_size=8)
+    model = make("pfdl", 2)
     with pytest.warns(UserWarning, match="a batch of one image is skipped"):
         assert model.training_step((torch.zeros(1, 3, 8, 8), torch.zeros(1, dtype=torch.long)), 0) is None
     assert model.objective.penalties[0].completed_fits == 0
 
 
 def test_validation_logs_the_worst_class_and_group():
-    model = ImageClassifier(nn.Sequential(nn.Flatten(), nn.Linear(1, 2)), objective=Objective())
+    model = ImageClassifier(
+        TrainingConfig(), backbone=nn.Sequential(nn.Flatten(), nn.Linear(1, 2)), objective=Objective()
+    )
     with torch.no_grad():
         model.backbone[1].weight.copy_(torch.tensor([[-1.0], [1.0]]))  # predicts the sign of the one pixel
         model.backbone[1].bias.zero_()
@@ -149,26 +151,26 @@ def test_validation_logs_the_worst_class_and_group():
 
 
 def test_environments_reach_only_objectives_that_ask_for_them():
-    fit(ImageClassifier("mlp", 2, "irm", image_size=8), make_data(contexts="known"), limit_train_batches=1)
+    fit(make("irm", 2), make_data(contexts="known"), limit_train_batches=1)
     with pytest.raises(ValueError, match="contexts='known'"):
-        fit(ImageClassifier("mlp", 2, "irm", image_size=8), make_data(), limit_train_batches=1)
+        fit(make("irm", 2), make_data(), limit_train_batches=1)
 
 
 def test_a_weighting_can_be_shown_all_training_images():
     data = make_data(contexts="known")
     data.setup("fit")
-    model = ImageClassifier("mlp", 2, "balance", image_size=8)
+    model = make("balance", 2)
     model.prepare(data.train_set.labels, data.train_contexts)
     logged = fit(model, data, epochs=2).callback_metrics
     counts = torch.zeros(2, 2)
     counts.index_put_((data.train_set.labels, data.train_contexts), torch.ones(len(data.train_set)), accumulate=True)
     assert torch.equal(model.objective.weighting.table, counts)  # once, not in every epoch
     assert logged["effective_sample_size"] <= 8.001
-    ImageClassifier("mlp", 2, image_size=8).prepare(data.train_set.labels, data.train_contexts)  # has no use for them
+    make("erm", 2).prepare(data.train_set.labels, data.train_contexts)  # has no use for them
 
 
 def test_a_model_can_be_copied_averaged_and_saved(tmp_path):
-    model = ImageClassifier("mlp", 2, "pfdl", image_size=8)
+    model = make("pfdl", 2)
     images = torch.rand(4, 3, 8, 8)
     model.training_step((images, torch.arange(4) % 2), 0)
     twin = copy.deepcopy(model)
@@ -184,7 +186,7 @@ def test_a_model_can_be_copied_averaged_and_saved(tmp_path):
 def test_a_module_and_an_objective_of_ones_own():
     own = nn.Sequential(nn.Flatten(), nn.Linear(192, 4), nn.ReLU(), nn.Linear(4, 2))
     objective = Objective([pfdl.PartialDecorrelation(4, hidden=8)])
-    model = ImageClassifier(own, objective=objective)
+    model = ImageClassifier(TrainingConfig(), backbone=own, objective=objective)
     fit(model, make_data(), limit_train_batches=1)
     assert objective.penalties[0].completed_fits == 1
 
@@ -197,31 +199,38 @@ def test_bf16_keeps_the_objective_in_full_precision():
             seen.append((logits.dtype, features.dtype))
             return super().forward(logits, labels, features=features, environments=environments)
 
-    fit(ImageClassifier("mlp", 2, Spy(), image_size=8), make_data(), limit_train_batches=1, precision="bf16-mixed")
+    fit(
+        ImageClassifier(TrainingConfig("mlp", image_size=8), 2, objective=Spy()),
+        make_data(),
+        limit_train_batches=1,
+        precision="bf16-mixed",
+    )
     assert seen == [(torch.float32, torch.float32)]
 
 
+OWN = nn.Linear(2, 2)
+
+
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("settings", "arguments", "message"),
     [
-        ({"backbone": "mlp"}, "num_classes is missing"),
-        ({"backbone": nn.Linear(2, 2), "small_stem": True}, "for backbones by name"),
-        ({"backbone": nn.Linear(2, 2), "weights": "w.pth"}, "for backbones by name"),
-        ({"backbone": nn.Linear(2, 2), "objective": Objective(), "label_smoothing": 0.1}, "by name"),
-        ({"backbone": "inception_v3", "num_classes": 2}, "cannot be trained on images of 64×64 pixels"),
-        ({"backbone": "squeezenet1_0", "num_classes": 2}, "SqueezeNet has no linear layer"),
-        ({"backbone": "mlp", "num_classes": 2, "optimizer": "lion"}, "optimizer is 'lion'"),
-        ({"backbone": nn.Linear(2, 2), "objective": Objective(), "objective_settings": {"a": {}}}, "by name"),
-        ({"backbone": nn.ReLU()}, "no linear layer"),
+        ({"backbone": "mlp"}, {}, "num_classes is missing"),
+        ({"small_stem": True}, {"backbone": OWN}, "for backbones by name"),
+        ({"weights": "w.pth"}, {"backbone": OWN}, "for backbones by name"),
+        ({"label_smoothing": 0.1}, {"backbone": OWN, "objective": Objective()}, "by name"),
+        ({"objective_settings": {"a": {}}}, {"backbone": OWN, "objective": Objective()}, "by name"),
+        ({"backbone": "inception_v3"}, {"num_classes": 2}, "cannot be trained on images of 64×64 pixels"),
+        ({"backbone": "squeezenet1_0"}, {"num_classes": 2}, "SqueezeNet has no linear layer"),
+        ({}, {"backbone": nn.ReLU()}, "no linear layer"),
     ],
 )
-def test_parts_that_do_not_fit_are_sentences(arguments, message):
+def test_parts_that_do_not_fit_are_sentences(settings, arguments, message):
     with pytest.raises(ValueError, match=message):
-        ImageClassifier(**arguments)
+        ImageClassifier(TrainingConfig(**settings), **arguments)
 
 
 def test_a_strategy_that_would_shard_g_is_refused():
-    model = ImageClassifier("mlp", num_classes=2, objective="pfdl", image_size=8)
+    model = make("pfdl")
     model.trainer = SimpleNamespace(strategy=FSDPStrategy())
     with pytest.raises(ValueError, match=r"shards the whole module, and g, .* use ModelParallelStrategy"):
         model.setup("fit")

@@ -11,7 +11,7 @@ from pfdl.vision import training
 from pfdl.vision.checkpoint import WEIGHTS
 from pfdl.vision.resume import STATE
 from pfdl.vision.stopping import TrainingStoppedError
-from tests.vision.interrupted import Interrupter, assert_same_end, interrupt, run
+from tests.vision.interrupted import assert_same_end, interrupt, interrupting, run
 
 pytestmark = pytest.mark.usefixtures("save_at_every_epoch")
 
@@ -25,8 +25,8 @@ def stopped(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("stopped") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        stopping = type("Stopped", (Interrupter,), {"hook": "batch_start", "at": 6, "action": send})
-        patch.setattr(training, "ResumeCallback", stopping)
+        stopping = interrupting("batch_start", 6, send)
+        patch.setattr(training, "RunKeeper", stopping)
         with pytest.raises(TrainingStoppedError):
             run(folder)
     return folder
@@ -108,9 +108,7 @@ def test_a_folder_removed_under_a_training_is_a_sentence(tmp_path, monkeypatch):
     def remove():
         shutil.rmtree(tmp_path / "run")
 
-    monkeypatch.setattr(
-        training, "ResumeCallback", type("Removed", (Interrupter,), {"hook": "batch_end", "at": 2, "action": remove})
-    )
+    monkeypatch.setattr(training, "RunKeeper", interrupting("batch_end", 2, remove))
     with pytest.raises(FileNotFoundError, match="was removed or emptied while its training ran"):
         run(tmp_path / "run")
     assert not (tmp_path / "run" / WEIGHTS).exists()

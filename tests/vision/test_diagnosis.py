@@ -168,7 +168,7 @@ def test_contexts_that_were_not_confirmed_are_no_first_advice(tmp_path):
     found = diagnose_images(colour_model(0.8, tmp_path / "run"), source, make_split(source))
     steps = advise(replace(found, contexts_are="inferred, not confirmed"), "my photos")
     assert [step.unproven for step in steps] == [False, True, True]
-    assert steps[0].command.endswith("TABLE.csv --context-column NAME")
+    assert steps[0].command.endswith("TABLE.csv --columns context=NAME")
     assert steps[1].command == f"pfdl train 'my photos' --image-size 8 --pretrained -o {tmp_path / 'run-pretrained'}"
     assert str(steps[2]).startswith("Unproven: Draw every class in every context equally often")
     assert "--contexts inferred --infer-by pooled --no-confirm" in steps[2].command
@@ -182,10 +182,10 @@ def test_what_to_try_next_is_the_same_training_but_for_the_contexts_and_is_not_w
     source = Colours(named=True)
     found = diagnose_images(colour_model(0.8, tmp_path / "run-groups"), source, make_split(source))
     once = TrainingConfig("mlp", "pfdl", image_size=8, epochs=12, optimizer="adamw", seed=3)
-    first, *_ = advise(replace(found, training=once), "data.csv", ["--context-column", "my place"])
+    first, *_ = advise(replace(found, training=once), "data.csv", ["--columns", "context=my place"])
     assert first.command == (
-        "pfdl train data.csv --context-column 'my place' --backbone mlp --objective erm --contexts known "
-        f"--image-size 8 --epochs 12 --sampler groups --optimizer adamw --seed 3 -o {tmp_path / 'run-groups'}"
+        "pfdl train data.csv --columns 'context=my place' --backbone mlp --objective erm --contexts known "
+        f"--image-size 8 --epochs 12 --sampler groups --set optimizer=adamw --seed 3 -o {tmp_path / 'run-groups'}"
     )
     tried = replace(once, objective="erm", contexts="known", sampler="groups")
     first, *_ = advise(replace(found, training=tried), "data.csv")
@@ -223,7 +223,7 @@ def test_images_in_which_no_contexts_are_found_get_no_answer(tmp_path):
     found = diagnose_images(colour_model(0.5, tmp_path), source, manifest)
     assert (found.answer, found.contexts_are) == ("cannot tell", "unknown")
     assert "the images have no contexts, and none could be inferred from them" in found.verdict()[0]
-    assert "--context-column NAME" in advise(found, "photos")[0].command
+    assert "--columns context=NAME" in advise(found, "photos")[0].command
     assert found.found.accuracies.by_context == {}
 
 

@@ -162,7 +162,7 @@ def test_a_step_that_processes_cannot_share_is_refused_before_they_start(tmp_pat
 
 
 def test_side_by_side_and_together_are_not_both_possible():
-    asked = ["train", "shapes", "--device", "cpu", "--devices", "2", "--jobs", "2"]
+    asked = ["train", "shapes", "--device", "cpu", "--devices", "2", "--set", "jobs=2"]
     result = CliRunner().invoke(command_line.app, asked)
     assert result.exit_code == 2
     assert "run trainings side by side, each in one process, but there are 2 for one training" in result.output

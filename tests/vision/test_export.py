@@ -6,10 +6,10 @@ import onnxruntime
 import pytest
 import torch
 
-from pfdl.vision import export as module
+from pfdl.vision import exporting as module
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.checkpoint import ModelConfig, TrainedModel
-from pfdl.vision.export import export
+from pfdl.vision.exporting import export
 
 
 def trained(backbone, tmp_path, image_size=32, small_stem=False):

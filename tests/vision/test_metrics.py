@@ -20,4 +20,4 @@ def test_means_are_weighted_by_samples_whatever_a_batch_reports_and_survive_a_st
         assert resumed.state_dict() == means.state_dict()  # neither has touched the saved state
     for name, mean in means.compute().items():
         parts = [(values[name], samples) for values, samples in BATCHES if name in values]
-        assert float(mean) == pytest.approx(sum(a * b for a, b in parts) / sum(b for _, b in parts))
+        assert mean == pytest.approx(sum(a * b for a, b in parts) / sum(b for _, b in parts))

@@ -11,7 +11,7 @@ from pfdl.data.sources import BadImagesError
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.checkpoint import ModelConfig, TrainedModel
 from pfdl.vision.pixels import normalise
-from pfdl.vision.predict import predict, run_model
+from pfdl.vision.prediction import predict, run_model
 from tests.data.image_files import encoded, make_folder, noise
 
 
@@ -55,7 +55,7 @@ def test_a_table_of_images_needs_their_paths_alone(trained, tmp_path, ending):
     found = predict(trained, path, path_column="picture")
     assert found.paths == (str(root / "c/002.png"), str(root / "c/000.png"))
     assert torch.equal(found.probabilities, predict(trained, [root / "c"]).probabilities[[2, 0]])
-    with pytest.raises(ValueError, match=r"say which of 'picture', 'weather' is the path .*--path-column"):
+    with pytest.raises(ValueError, match=r"say which of 'picture', 'weather' is the path .*--columns path=NAME"):
         predict(trained, [path])
     pd.DataFrame({"path": ["../secret.png"]}).to_csv(root / "bad.csv")
     with pytest.raises(ValueError, match="is not a path inside the data folder"):

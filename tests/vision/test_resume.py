@@ -16,10 +16,10 @@ from safetensors.torch import load_file
 from pfdl._internal.state import load_state
 from pfdl.vision import resume, stopping, training
 from pfdl.vision.checkpoint import WEIGHTS
-from pfdl.vision.resume import METRICS, STATE, ResumeCallback
+from pfdl.vision.resume import METRICS, STATE, RunKeeper
 from pfdl.vision.stopping import StopRequest, TrainingStoppedError
 from pfdl.vision.training import TrainingConfig, train
-from tests.vision.interrupted import CONFIG, SETTINGS, Interrupter, assert_same_end, interrupt, run
+from tests.vision.interrupted import CONFIG, SETTINGS, assert_same_end, interrupt, interrupting, run
 from tests.vision.tiny_images import tiny_data
 
 pytestmark = pytest.mark.usefixtures("save_at_every_epoch")
@@ -50,13 +50,11 @@ def die():
 
 
 @pytest.mark.parametrize(
-    ("hook", "at"),
+    ("place", "at"),
     [("batch_start", 1), ("batch_end", 5), ("validation", 2), ("epoch_end", 1), ("before_save", 3), ("after_save", 4)],
 )
-def test_an_abrupt_end_at_any_instant_costs_only_work(hook, at, uninterrupted, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        training, "ResumeCallback", type("Dying", (Interrupter,), {"hook": hook, "at": at, "action": die})
-    )
+def test_an_abrupt_end_at_any_instant_costs_only_work(place, at, uninterrupted, tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "RunKeeper", interrupting(place, at, die))
     with pytest.raises(Killed):
         run(tmp_path / "run")
     assert_same_end(run(tmp_path / "run"), uninterrupted)
@@ -89,9 +87,7 @@ def test_weights_are_written_with_the_state_and_are_those_of_a_whole_epoch(tmp_p
         seen.append((tmp_path / "run" / WEIGHTS).exists())
         interrupt(signal.SIGINT)
 
-    monkeypatch.setattr(
-        training, "ResumeCallback", type("Stopped", (Interrupter,), {"hook": "batch_start", "at": 8, "action": send})
-    )
+    monkeypatch.setattr(training, "RunKeeper", interrupting("batch_start", 8, send))
     with pytest.raises(TrainingStoppedError):
         train(config, *data, tmp_path / "run", device="cpu")
     assert seen == [False]  # no state was saved yet
@@ -115,26 +111,24 @@ def test_short_epochs_do_not_each_write_the_table(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("hook", "at", "number"),
+    ("place", "at", "number"),
     [("batch_start", 1, signal.SIGINT), ("batch_start", 6, signal.SIGTERM), ("validation", 2, signal.SIGINT)],
 )
 def test_a_signal_saves_what_was_done_and_the_run_goes_on_exactly(
-    hook, at, number, uninterrupted, tmp_path, monkeypatch
+    place, at, number, uninterrupted, tmp_path, monkeypatch
 ):
     def send():
         interrupt(number)
 
     before = signal.getsignal(number)
-    monkeypatch.setattr(
-        training, "ResumeCallback", type("Stopped", (Interrupter,), {"hook": hook, "at": at, "action": send})
-    )
+    monkeypatch.setattr(training, "RunKeeper", interrupting(place, at, send))
     with pytest.raises(TrainingStoppedError, match="the same command resumes"):
         run(tmp_path / "run")
     assert signal.getsignal(number) is before
     saved = load_state(tmp_path / "run" / STATE)
-    if hook == "batch_start":  # the step in work was finished and counts
+    if place == "batch_start":  # the step in work was finished and counts
         assert (saved["epoch"], saved["batch"]) == divmod(at, 5)
-    monkeypatch.setattr(training, "ResumeCallback", ResumeCallback)
+    monkeypatch.setattr(training, "RunKeeper", RunKeeper)
     assert_same_end(run(tmp_path / "run"), uninterrupted)
 
 
@@ -144,12 +138,10 @@ def test_a_second_ctrl_c_does_not_wait(tmp_path, monkeypatch):
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(60)
 
-    monkeypatch.setattr(
-        training, "ResumeCallback", type("Twice", (Interrupter,), {"hook": "batch_start", "at": 2, "action": send})
-    )
+    monkeypatch.setattr(training, "RunKeeper", interrupting("batch_start", 2, send))
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores Ctrl-C
     try:
-        with pytest.raises(SystemExit):  # Lightning's answer to Ctrl-C
+        with pytest.raises(KeyboardInterrupt):
             run(tmp_path / "run")
     finally:
         signal.signal(signal.SIGINT, before)
@@ -157,7 +149,7 @@ def test_a_second_ctrl_c_does_not_wait(tmp_path, monkeypatch):
 
 
 def test_a_finished_run_is_left_alone(uninterrupted, monkeypatch):
-    monkeypatch.setattr(training, "Trainer", None)  # nobody may even ask for one
+    monkeypatch.setattr(training, "Loop", None)  # nobody may even ask for one
     before = (uninterrupted / STATE).stat().st_mtime_ns
     run(uninterrupted)
     assert (uninterrupted / STATE).stat().st_mtime_ns == before
@@ -177,12 +169,10 @@ def test_other_options_resume_exactly_too(changes, tmp_path, monkeypatch):
     def send():
         interrupt(signal.SIGTERM)
 
-    monkeypatch.setattr(
-        training, "ResumeCallback", type("Stopped", (Interrupter,), {"hook": "batch_start", "at": 7, "action": send})
-    )
+    monkeypatch.setattr(training, "RunKeeper", interrupting("batch_start", 7, send))
     with pytest.raises(TrainingStoppedError):
         run(tmp_path / "run", config)
-    monkeypatch.setattr(training, "ResumeCallback", ResumeCallback)
+    monkeypatch.setattr(training, "RunKeeper", RunKeeper)
     assert_same_end(run(tmp_path / "run", config), expected)
 
 
@@ -190,15 +180,13 @@ def test_a_stop_while_a_resumed_epoch_is_skipped_to_loses_nothing(uninterrupted,
     def send():
         interrupt(signal.SIGINT)
 
-    for hook, at, batch in (("batch_start", 8, 3), ("before_save", 1, 4)):  # then before batches are skipped
-        monkeypatch.setattr(
-            training, "ResumeCallback", type("Stopped", (Interrupter,), {"hook": hook, "at": at, "action": send})
-        )
+    for place, at, batch in (("batch_start", 8, 3), ("before_save", 1, 4)):  # then before batches are skipped
+        monkeypatch.setattr(training, "RunKeeper", interrupting(place, at, send))
         with pytest.raises(TrainingStoppedError):
             run(tmp_path / "run")
         saved = load_state(tmp_path / "run" / STATE)
         assert (saved["epoch"], saved["batch"]) == (1, batch)
-    monkeypatch.setattr(training, "ResumeCallback", ResumeCallback)
+    monkeypatch.setattr(training, "RunKeeper", RunKeeper)
     assert_same_end(run(tmp_path / "run"), uninterrupted)
 
 
@@ -210,7 +198,7 @@ def test_a_signal_before_the_first_step_stops_at_once(number, tmp_path, monkeypa
         os.kill(os.getpid(), number)
         time.sleep(60)
 
-    monkeypatch.setattr("pfdl.vision.training._KeptContexts.setup", setup)
+    monkeypatch.setattr("pfdl.vision.training.TrainingData.setup", setup)
     with pytest.raises(TrainingStoppedError, match="before the first step"):
         run(tmp_path / "run")
     assert signal.getsignal(number) is before

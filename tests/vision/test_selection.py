@@ -7,7 +7,7 @@ from safetensors.torch import load_file
 from pfdl._internal.state import load_state
 from pfdl.vision import training
 from pfdl.vision.checkpoint import WEIGHTS
-from pfdl.vision.resume import METRICS, STATE, ResumeCallback
+from pfdl.vision.resume import METRICS, STATE, RunKeeper
 from pfdl.vision.training import TrainingConfig
 from tests.vision.interrupted import SETTINGS, run
 
@@ -20,27 +20,23 @@ def test_the_best_weights_on_validation_images_are_kept(select, best, tmp_path, 
     scores |= {"val_worst_group": [0.9, 0.1, 0.9, 0.9], "val_average_over_groups": [0.9, 0.99, 0.95, 0.95]}
     kept = []
 
-    class Teller(ResumeCallback):
-        def on_train_epoch_end(self, trainer, pl_module):
-            for name, values in scores.items():
-                trainer.callback_metrics[name] = torch.tensor(values[trainer.current_epoch])
-            kept.append(pl_module.backbone[1].weight.detach().clone())
-            super().on_train_epoch_end(trainer, pl_module)
+    class Teller(RunKeeper):
+        def after_epoch(self, row):
+            kept.append(self.loop.model.backbone[1].weight.detach().clone())
+            super().after_epoch({**row, **{name: values[row["epoch"]] for name, values in scores.items()}})
 
-    monkeypatch.setattr(training, "ResumeCallback", Teller)
+    monkeypatch.setattr(training, "RunKeeper", Teller)
     run(tmp_path / "run", TrainingConfig(**SETTINGS, objective="erm", contexts="known", select=select))
     assert torch.equal(load_file(tmp_path / "run" / WEIGHTS)["1.weight"], kept[best])
     assert load_state(tmp_path / "run" / STATE)["best_score"] == pytest.approx(0.9)
 
 
 def test_training_stops_when_the_selected_accuracy_does(tmp_path, monkeypatch):
-    class Constant(ResumeCallback):
-        def on_train_epoch_end(self, trainer, pl_module):
-            for name in ("val_worst_class", "val_accuracy"):
-                trainer.callback_metrics[name] = torch.tensor(0.5)
-            super().on_train_epoch_end(trainer, pl_module)
+    class Constant(RunKeeper):
+        def after_epoch(self, row):
+            super().after_epoch({**row, "val_worst_class": 0.5, "val_accuracy": 0.5})
 
-    monkeypatch.setattr(training, "ResumeCallback", Constant)
+    monkeypatch.setattr(training, "RunKeeper", Constant)
     run(tmp_path / "run", TrainingConfig(**{**SETTINGS, "epochs": 9}, select="worst-class", patience=2))
     assert len((tmp_path / "run" / METRICS).read_text().splitlines()) == 1 + 3
 

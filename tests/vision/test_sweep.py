@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from pfdl._internal.workers import Execution
 from pfdl.cli.main import app
 from pfdl.vision import sweep
-from pfdl.vision.metrics import SELECTIONS
+from pfdl.vision.config import SELECTIONS
 from pfdl.vision.stopping import TrainingStoppedError
 from pfdl.vision.sweep import Range, SweepConfig
 from tests.data.image_files import make_folder

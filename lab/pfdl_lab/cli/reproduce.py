@@ -8,19 +8,10 @@ from typing import Annotated
 
 import typer
 
-from pfdl.cli.common import (
-    Device,
-    FirstSeed,
-    GroupBy,
-    Mnist,
-    OnBadImage,
-    Output,
-    Superclass,
-    add_command,
-    answering_mistakes,
-)
+from pfdl.cli.common import Device, add_command, answering_mistakes
 from pfdl.cli.workers import PANEL, Backend, GpusPerTask, Jobs, Parallel
 from pfdl_lab.cli.common import Precision, TestEvery, Validation, print_tables
+from pfdl_lab.cli.options import FirstSeed, GroupBy, Mnist, OnBadImage, Output, Superclass
 
 Quick = Annotated[bool, typer.Option("--quick", help="A small version: minutes on two cores.")]
 

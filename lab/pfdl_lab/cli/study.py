@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pfdl.cli.common import (
+from pfdl.cli.common import Device, answering_mistakes
+from pfdl.cli.workers import Backend, GpusPerTask, Jobs, Parallel
+from pfdl_lab.cli.common import Precision, TestEvery, Validation, print_tables
+from pfdl_lab.cli.options import (
     ContextColumn,
-    Device,
     FirstSeed,
     GroupColumn,
     LabelColumn,
@@ -18,11 +20,8 @@ from pfdl.cli.common import (
     Output,
     PathColumn,
     SplitColumn,
-    answering_mistakes,
+    name_columns,
 )
-from pfdl.cli.images import name_columns
-from pfdl.cli.workers import Backend, GpusPerTask, Jobs, Parallel
-from pfdl_lab.cli.common import Precision, TestEvery, Validation, print_tables
 
 if TYPE_CHECKING:
     from pfdl_lab.images.data import ImageData

@@ -28,7 +28,7 @@ from pfdl.contexts.balancing import has_several
 from pfdl.data.sources import ContextSource
 from pfdl.data.stored import image_store
 from pfdl.vision.features import embed
-from pfdl.vision.refit import with_readout
+from pfdl.vision.refitting import with_readout
 from pfdl_lab.grid import run_grid, unfinished
 from pfdl_lab.images.data import ImageData, Split, fingerprint
 from pfdl_lab.images.inferred import INFERRED, contexts_for, infer, kinds_needed

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 _BEFORE_FORMULA = re.compile(r"""(^|[;\t|\n])(?=[ "]*[=+@\t-])""")
@@ -62,3 +64,14 @@ def json_or_text(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a guess of which known names a user meant, for the end of a sentence; nothing if none is near.
+
+    Example:
+        >>> did_you_mean("epoch", ["epochs", "seed"]), did_you_mean("colour", ["epochs", "seed"])
+        ("; did you mean 'epochs'?", '')
+    """
+    close = get_close_matches(name, list(known), n=3)
+    return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""

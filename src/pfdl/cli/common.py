@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,60 +20,8 @@ DATA_HELP = (
 )
 DATA = "DIR|TABLE|shapes"
 Data = Annotated[str, typer.Argument(metavar=DATA, help=DATA_HELP)]
-TABLE = "If the images are listed in a table"
-PathColumn = Annotated[
-    str | None, typer.Option(help="Column of a table that has the path of the image.", rich_help_panel=TABLE)
-]
-LabelColumn = Annotated[str | None, typer.Option(help="Column of a table that has the class.", rich_help_panel=TABLE)]
-ContextColumn = Annotated[
-    str | None, typer.Option(help="Column of a table that has the context.", rich_help_panel=TABLE)
-]
-SplitColumn = Annotated[
-    str | None,
-    typer.Option(help="Column of a table that has the set: train, val, test or 0, 1, 2.", rich_help_panel=TABLE),
-]
-GroupColumn = Annotated[
-    str | None,
-    typer.Option(
-        help="Column of a table of what must stay on one side of a split, such as a patient.", rich_help_panel=TABLE
-    ),
-]
-ImageRoot = Annotated[
-    str | None,
-    typer.Option(
-        help="Folder that the paths of a table start in; by default the table's own, or one below it with the images.",
-        rich_help_panel=TABLE,
-    ),
-]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder that pfdl train made.")]
-Test = Annotated[str | None, typer.Option(help="Further images that are the test set; then all of DATA is trained on.")]
-TrainedTest = Annotated[str | None, typer.Option("--test", help="The --test that the run was trained with, if any.")]
-Ratio = Annotated[
-    str,
-    typer.Option(
-        help="Such as 5:1: in training, images of the dominant context to images of each other, the rest left out; "
-        "natural uses all images. For data with contexts and without sets of its own."
-    ),
-]
-Superclass = Annotated[str | None, typer.Option(help="Top folder to use, where classes lie one level deeper (NICO).")]
-Layout = Annotated[
-    str | None,
-    typer.Option(
-        metavar="class/context|context/class", help="Which folders are the classes, where both readings are possible."
-    ),
-]
-OnBadImage = Annotated[str, typer.Option(help="error: name unusable files and stop; skip: leave them out.")]
 Device = Annotated[str, typer.Option(help="cpu or cuda; auto takes a GPU where there is one.")]
-
-Output = Annotated[Path, typer.Option("--output", "-o", help="Run folder, with results.csv, table.md and figures.")]
-FirstSeed = Annotated[int, typer.Option(min=0, help="The first seed.")]
-GroupBy = Annotated[
-    str | None, typer.Option(metavar="CSV:COLUMN", help="Keep images with the same entry on one side of the split.")
-]
-Mnist = Annotated[
-    Path | None,
-    typer.Option(envvar="PFDL_MNIST", help="Folder of the four MNIST files. Without it: scikit-learn's digits."),
-]
 
 
 def this_command() -> str:
@@ -94,12 +42,27 @@ def _unfold(text: str) -> str:
     return "\n\n".join(f"$ {one.strip()}" if one.startswith(" ") else one.replace("\n", " ") for one in paragraphs)
 
 
+class _Command(typer.core.TyperCommand):
+    """A command that answers an option which does not exist with how settings are typed."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Return what is left of the command line once options are read."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:  # Typer's own class for it has moved between versions
+            option = getattr(error, "option_name", "")
+            if option.startswith("--") and any(one.name == "settings" for one in self.params):
+                hint = f"Settings without an option are given as --set {option[2:]}=VALUE; see 'pfdl list settings'."
+                error.message = f"{error.message} {hint}"  # type: ignore[attr-defined]
+            raise
+
+
 def add_command(group: typer.Typer, name: str, command: Callable[..., None] | typer.Typer) -> None:
     """Add a command to a group; its docstring is the help, and a Typer application is a group of commands."""
     if isinstance(command, typer.Typer):
         group.add_typer(command, name=name)
     else:
-        group.command(name, help=_unfold(command.__doc__ or ""))(command)
+        group.command(name, cls=_Command, help=_unfold(command.__doc__ or ""))(command)
 
 
 @contextmanager

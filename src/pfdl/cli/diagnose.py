@@ -3,51 +3,34 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from pfdl._internal.settings import write_options
 from pfdl._internal.text import printable, printable_lines
-from pfdl.cli.common import (
-    DATA,
-    DATA_HELP,
-    ContextColumn,
-    Device,
-    ImageRoot,
-    LabelColumn,
-    Layout,
-    PathColumn,
-    SplitColumn,
-    Superclass,
-    TrainedTest,
-    answering_mistakes,
-    saying,
-)
-from pfdl.cli.images import name_columns, name_options, open_source, print_understood
+from pfdl.cli.common import DATA, DATA_HELP, Device, saying
+from pfdl.cli.images import open_source, print_understood
+from pfdl.cli.options import takes_settings
+from pfdl.vision.config import DataOptions
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".parquet")
 COLOURS = {"yes": typer.colors.RED, "no": typer.colors.GREEN, "cannot tell": typer.colors.BRIGHT_BLACK}
 
 
+@takes_settings(without=("on_bad_image",))
 def diagnose(
     run: Annotated[
         Path,
         typer.Argument(metavar="RUN|TABLE", help="The folder that pfdl train made; or a table of numbers to screen."),
     ],
+    options: DataOptions,
     data: Annotated[str | None, typer.Argument(metavar=DATA, help=DATA_HELP)] = None,
     compare: Annotated[Path | None, typer.Option(help="A second run: which of the two relies more?")] = None,
     target: Annotated[str | None, typer.Option(help="For a table: the column to be predicted.")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("diagnosis.html"),
-    test: TrainedTest = None,
-    path_column: PathColumn = None,
-    label_column: LabelColumn = None,
-    context_column: ContextColumn = None,
-    split_column: SplitColumn = None,
-    image_root: ImageRoot = None,
-    superclass: Superclass = None,
-    layout: Layout = None,
     device: Device = "auto",
 ) -> None:
     """Does a model rely on context? Yes, no or cannot tell, and a page that shows why.
@@ -62,34 +45,22 @@ def diagnose(
 
         pfdl diagnose table.csv --target y
     """
-    with answering_mistakes():
-        if run.suffix.lower() in TABLE_SUFFIXES:
-            if data is not None or compare is not None:
-                raise ValueError(f"{run} is a table: it takes --target and neither images nor --compare.")
-            _diagnose_table(run, target, output)
-        elif target is not None:
-            endings = ", ".join(TABLE_SUFFIXES)
-            raise ValueError(f"--target is for a table, and {run} is none: give a file that ends in {endings}.")
-        elif data is None:
-            raise ValueError(f"say where the images of {run} are: pfdl diagnose {run} DIR (or the word shapes).")
-        else:
-            columns = name_columns(
-                path_column, label_column, context_column, split_column, image_root=image_root, layout=layout
-            )
-            runs = [run] if compare is None else [run, compare]
-            _diagnose_runs(runs, data, columns, test, superclass, device, output)
-        typer.echo(output)
+    if run.suffix.lower() in TABLE_SUFFIXES:
+        if data is not None or compare is not None:
+            raise ValueError(f"{run} is a table: it takes --target and neither images nor --compare.")
+        _diagnose_table(run, target, output)
+    elif target is not None:
+        endings = ", ".join(TABLE_SUFFIXES)
+        raise ValueError(f"--target is for a table, and {run} is none: give a file that ends in {endings}.")
+    elif data is None:
+        raise ValueError(f"say where the images of {run} are: pfdl diagnose {run} DIR (or the word shapes).")
+    else:
+        runs = [run] if compare is None else [run, compare]
+        _diagnose_runs(runs, data, options, device, output)
+    typer.echo(output)
 
 
-def _diagnose_runs(
-    runs: list[Path],
-    data: str,
-    columns: Mapping[str, str | None],
-    test: str | None,
-    superclass: str | None,
-    device: str,
-    output: Path,
-) -> None:
+def _diagnose_runs(runs: list[Path], data: str, options: DataOptions, device: str, output: Path) -> None:
     from pfdl._internal.devices import resolve_device
     from pfdl._internal.files import write_atomically
     from pfdl._internal.runs import MANIFEST
@@ -107,27 +78,27 @@ def _diagnose_runs(
     for run in runs:
         trained = load_model(run)
         own = read_manifest(trained.folder / MANIFEST)
-        source = open_source(data, superclass, "skip", own, columns=columns, test=test)
+        source = open_source(data, replace(options, on_bad_image="skip"), own)
         split = find_test_set(trained, source)[0]
         if split != own:
             print_understood(source, split)
         cache = runs[0] / CACHE
         with saying(f"Diagnosing {run} on {place}") as say:
             found.append(diagnose_images(trained, source, split, trained_on=own, device=place, cache=cache, say=say))
-    options = name_options({**columns, "test": test, "superclass": superclass})
+    words = write_options(options)
     named = name_runs(found)
     for name, one in named:
         typer.echo(f"Does {printable(name)} rely on the context? ", nl=False)
         typer.secho(one.answer.upper(), fg=COLOURS[one.answer], bold=True)
-        for words in one.verdict():
-            typer.echo(printable(words))
+        for line in one.verdict():
+            typer.echo(printable(line))
         typer.echo("What to try next:")
-        for advice in advise(one, data, options):
+        for advice in advise(one, data, words):
             typer.echo(f"- {advice}\n  {printable(advice.command)}")
     if len(named) > 1:
         typer.echo(printable(compare(named)))
     output.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(output, render(build_page(found, data, options)))
+    write_atomically(output, render(build_page(found, data, words)))
 
 
 def _diagnose_table(path: Path, target: str | None, output: Path) -> None:

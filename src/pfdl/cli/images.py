@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,50 +17,17 @@ if TYPE_CHECKING:
     from pfdl.data.manifest import Manifest
     from pfdl.data.sources import ContextSource
     from pfdl.vision.checkpoint import TrainedModel
+    from pfdl.vision.config import DataOptions
     from pfdl.vision.evaluation import Evaluation
 
 
-def name_columns(
-    path: str | None = None,
-    label: str | None = None,
-    context: str | None = None,
-    split: str | None = None,
-    group: str | None = None,
-    *,
-    image_root: str | None = None,
-    layout: str | None = None,
-) -> dict[str, str | None]:
-    """Return what a user says of a table or a folder, under the names that :func:`pfdl.data.open_images` has for it."""
-    names = ("path_column", "label_column", "context_column", "split_column", "group_column", "image_root", "layout")
-    return dict(zip(names, (path, label, context, split, group, image_root, layout), strict=True))
-
-
-def name_options(given: Mapping[str, str | None]) -> list[str]:
-    """Return the words of the command line for options that were given, for a command that a user is to type next."""
-    return [
-        word for name, value in given.items() if value is not None for word in (f"--{name.replace('_', '-')}", value)
-    ]
-
-
-def open_source(
-    data: str,
-    superclass: str | None,
-    on_bad_image: str,
-    split: Manifest | None,
-    *,
-    columns: Mapping[str, str | None] | None = None,
-    test: str | None = None,
-) -> ContextSource:
+def open_source(data: str, options: DataOptions, split: Manifest | None) -> ContextSource:
     """Open the images that a command was given, and name those that cannot be used.
 
     Args:
         data: What the user typed.
-        superclass: Top folder to use.
-        on_bad_image: ``"error"`` or ``"skip"``.
+        options: How to read them.
         split: A split of these images that exists already; each image is then checked when it is loaded.
-        columns: What :func:`name_columns` returns. Where no layout is named and a folder can be read in two ways, a
-            user at a terminal is asked.
-        test: Further images that are the test set.
 
     Returns:
         The source.
@@ -74,20 +42,11 @@ def open_source(
 
     try:
         with counting("checking images", None if rank() else Console(stderr=True)) as show:
-            source = open_images(
-                data,
-                **(columns or {}),
-                superclass=superclass,
-                on_bad_image=on_bad_image,
-                on_progress=show,
-                like=split,
-                test=test,
-            )
+            source = open_images(data, **options.arguments(), on_progress=show, like=split)
             if split is None:
                 _ = source.samples  # reads every image
     except AmbiguousLayoutError as error:
-        columns = {**(columns or {}), "layout": ask_layout(error)}
-        return open_source(data, superclass, on_bad_image, split, columns=columns, test=test)
+        return open_source(data, replace(options, layout=ask_layout(error)), split)
     if split is None and isinstance(source, FileSource) and source.bad_images and rank() == 0:
         typer.echo(describe_bad_images(source.root, source.bad_images) + "\nThey are left out.", err=True)
     return source
@@ -153,8 +112,6 @@ def evaluate_and_print(
     Returns:
         The file that was written.
     """
-    from dataclasses import replace
-
     from pfdl.vision import evaluation as vision
 
     result = vision.evaluate(trained, source, split, trained_on=trained_on, device=device)

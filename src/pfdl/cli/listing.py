@@ -4,54 +4,92 @@ from __future__ import annotations
 
 import fnmatch
 import textwrap
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import typer
 
 from pfdl.cli.common import answering_mistakes
 
-if TYPE_CHECKING:
-    from pfdl.objectives import ObjectiveInfo
-
 WIDTH = 100
 
 
+@answering_mistakes()
 def list_names(
-    what: Annotated[str, typer.Argument(metavar="objectives|backbones", help="What to list.")],
+    what: Annotated[
+        str | None, typer.Argument(metavar="objectives|backbones|settings", help="What to list; without it, this.")
+    ] = None,
     pattern: Annotated[str, typer.Argument(help="A wildcard, in quotes: 'resnet*'.")] = "*",
 ) -> None:
-    """List the objectives or backbones that can be named.
+    """List the objectives, backbones or settings that can be named.
 
     An objective is shown with what it does, what it needs, its settings (--set NAME.SETTING=VALUE) and its paper.
     Objectives can be joined: irm+pfdl.
     """
     from pfdl._internal.validation import check_choice
 
-    with answering_mistakes():
-        check_choice("what to list", what, ("objectives", "backbones"))
-        if what == "backbones":
-            from pfdl.vision.backbones import list_backbones
-
-            lines = list_backbones(pattern)
-        else:
-            from pfdl.objectives import list_objectives
-
-            chosen = [one for one in list_objectives() if fnmatch.fnmatch(one.name, pattern)]
-            indent = max((len(one.name) for one in chosen), default=0) + 1
-            lines = [_describe(one, indent) for one in chosen]
-        if not lines:
-            raise ValueError(f"no {what} match {pattern!r}; 'pfdl list {what}' shows all.")
-        typer.echo("\n".join(lines))
+    if what is None:
+        for name, (words, _) in LISTS.items():
+            typer.echo(f"pfdl list {name:<11} {words}")
+        return
+    check_choice("what to list", what, LISTS)
+    lines = LISTS[what][1](pattern)
+    if not lines:
+        raise ValueError(f"no {what} match {pattern!r}; 'pfdl list {what}' shows all.")
+    typer.echo("\n".join(lines))
 
 
-def _describe(objective: ObjectiveInfo, indent: int) -> str:
-    """Return what an objective is, needs and can be set to, as one line or a few."""
-    facts = [
-        objective.summary or "(no description)",
-        f"Needs {' and '.join(objective.needs) or 'nothing else'}.",
-        f"Settings: {', '.join(objective.settings)}." if objective.settings else "No settings.",
+def _list_backbones(pattern: str) -> Sequence[str]:
+    from pfdl.vision.backbones import list_backbones
+
+    return list_backbones(pattern)
+
+
+def _list_objectives(pattern: str) -> Sequence[str]:
+    from pfdl.objectives import list_objectives
+
+    described = {}
+    for one in list_objectives():
+        facts = [
+            one.summary or "(no description)",
+            f"Needs {' and '.join(one.needs) or 'nothing else'}.",
+            f"Settings: {', '.join(one.settings)}." if one.settings else "No settings.",
+            f"({one.reference})" if one.reference and one.reference not in one.summary else "",
+        ]
+        described[one.name] = " ".join(filter(None, facts))
+    return _in_columns(described, pattern)
+
+
+def _list_settings(pattern: str) -> Sequence[str]:
+    from dataclasses import fields
+
+    from pfdl._internal.settings import describe_settings
+    from pfdl.cli.train import RunOptions
+    from pfdl.vision.config import DataOptions, TrainingConfig
+
+    described = {}
+    for kind in (TrainingConfig, DataOptions, RunOptions):
+        words = describe_settings(kind)
+        for one in fields(kind):
+            if one.metadata:
+                typed = f"--{one.name.replace('_', '-')}" if one.metadata["shown"] else f"--set {one.name}=VALUE"
+                described[one.name] = f"{words[one.name]} Default {one.default}. {typed}"
+    return _in_columns(described, pattern)
+
+
+def _in_columns(described: dict[str, str], pattern: str) -> list[str]:
+    """Return names and what they are in two columns, as lines of the width of a terminal."""
+    chosen = {name: words for name, words in described.items() if fnmatch.fnmatch(name, pattern)}
+    indent = max(map(len, chosen), default=0) + 1
+    return [
+        textwrap.fill(words, WIDTH, initial_indent=name.ljust(indent), subsequent_indent=" " * indent)
+        for name, words in chosen.items()
     ]
-    if objective.reference and objective.reference not in objective.summary:
-        facts.append(f"({objective.reference})")
-    first, rest = objective.name.ljust(indent), " " * indent
-    return textwrap.fill(" ".join(facts), WIDTH, initial_indent=first, subsequent_indent=rest)
+
+
+LISTS: dict[str, tuple[str, Callable[[str], Sequence[str]]]] = {
+    "objectives": ("what training can minimise, and its settings", _list_objectives),
+    "backbones": ("networks", _list_backbones),
+    "settings": ("settings of pfdl train and of reading images, with their defaults", _list_settings),
+}
+"""What can be listed: a few words of it, and what lists it."""

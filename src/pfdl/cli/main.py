@@ -10,11 +10,8 @@ import typer
 
 from pfdl.cli.common import add_command
 from pfdl.cli.diagnose import diagnose
-from pfdl.cli.evaluate import evaluate
-from pfdl.cli.export import export
 from pfdl.cli.listing import list_names
-from pfdl.cli.predict import predict
-from pfdl.cli.refit import refit
+from pfdl.cli.models import evaluate, export, predict, refit
 from pfdl.cli.split import split
 from pfdl.cli.sweep import sweep
 from pfdl.cli.train import train

@@ -91,7 +91,7 @@ def print_models(runs: Mapping[int, Path], base: Path, *, export: bool) -> None:
         export: Whether to write ONNX files.
     """
     from pfdl.vision.checkpoint import load_model
-    from pfdl.vision.export import export as write
+    from pfdl.vision.exporting import export as write
 
     for run in runs.values():
         typer.echo(run / "model.safetensors")

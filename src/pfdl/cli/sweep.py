@@ -11,26 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 import typer
 
 from pfdl._internal.text import json_or_text
-from pfdl.cli.common import (
-    ContextColumn,
-    Data,
-    Device,
-    FirstSeed,
-    GroupColumn,
-    ImageRoot,
-    LabelColumn,
-    Layout,
-    OnBadImage,
-    PathColumn,
-    Ratio,
-    SplitColumn,
-    Superclass,
-    Test,
-    answering_mistakes,
-    answering_stops,
-)
-from pfdl.cli.images import name_columns, open_source
+from pfdl.cli.common import Data, Device, answering_stops
+from pfdl.cli.images import open_source
+from pfdl.cli.options import takes_settings
 from pfdl.cli.workers import Backend, GpusPerTask, Jobs, Parallel
+from pfdl.vision.config import DataOptions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,8 +26,10 @@ RESERVED = {"seed": "--seeds", "select": "--select", "objective_settings": "PART
 """Settings that a sweep does not take by ``--set``, and what to use instead."""
 
 
+@takes_settings(all_shown=True)
 def sweep(
     data: Data,
+    options: DataOptions,
     setting: Annotated[
         list[str],
         typer.Option(
@@ -62,23 +49,13 @@ def sweep(
         bool, typer.Option(help="Stop candidates that are behind beyond chance on the first seeds.")
     ] = True,
     seeds: Annotated[int, typer.Option(min=1, help="Trainings of every candidate, on the same seeds.")] = 3,
-    first_seed: FirstSeed = 0,
-    test: Test = None,
-    ratio: Ratio = "natural",
+    first_seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
+    ratio: Annotated[str, typer.Option(help="As in 'pfdl train'.")] = "natural",
     output: Annotated[Path, typer.Option("--output", "-o", help="Run folder.")] = Path("runs/sweep"),
     device: Device = "auto",
     jobs: Jobs = 1,
     backend: Backend = "joblib",
     gpus_per_task: GpusPerTask = None,
-    path_column: PathColumn = None,
-    label_column: LabelColumn = None,
-    context_column: ContextColumn = None,
-    split_column: SplitColumn = None,
-    group_column: GroupColumn = None,
-    image_root: ImageRoot = None,
-    layout: Layout = None,
-    superclass: Superclass = None,
-    on_bad_image: OnBadImage = "error",
 ) -> None:
     """Try declared settings, and choose one candidate by a declared score on validation images.
 
@@ -89,27 +66,21 @@ def sweep(
 
         pfdl sweep photos/ --set learning-rate=0.001..0.1 --set weight-decay=0.00001..0.01 --trials 20 --jobs 4
     """
-    with answering_mistakes():
-        from pfdl.data import describe_images
-        from pfdl.vision.sweep import SweepConfig
-        from pfdl.vision.sweep import sweep as run
+    from pfdl.data import describe_images
+    from pfdl.vision.sweep import SweepConfig
+    from pfdl.vision.sweep import sweep as run
 
-        config = SweepConfig(parse_space(setting), select, seeds, first_seed, trials, prune)
-        parallel = Parallel(jobs, backend, gpus_per_task)
-        device = parallel.find_device(device)
-        columns = name_columns(
-            path_column, label_column, context_column, split_column, group_column, image_root=image_root, layout=layout
-        )
-        source = open_source(data, superclass, on_bad_image, None, columns=columns, test=test)
-        typer.echo(describe_images(source), err=True)
-        typer.echo(
-            f"Candidates: {config.number}; seeds: {seeds}; trainings: {config.number * seeds} at most.", err=True
-        )
-        execution = parallel.execution(device, share_cores=True)
-        with answering_stops():
-            results, choice = run(config, source, output, ratio=ratio, execution=execution)
-        _print(results, choice)
-        typer.echo(output / "chosen.json")
+    config = SweepConfig(parse_space(setting), select, seeds, first_seed, trials, prune)
+    parallel = Parallel(jobs, backend, gpus_per_task)
+    device = parallel.find_device(device)
+    source = open_source(data, options, None)
+    typer.echo(describe_images(source), err=True)
+    typer.echo(f"Candidates: {config.number}; seeds: {seeds}; trainings: {config.number * seeds} at most.", err=True)
+    execution = parallel.execution(device, share_cores=True)
+    with answering_stops():
+        results, choice = run(config, source, output, ratio=ratio, execution=execution)
+    _print(results, choice)
+    typer.echo(output / "chosen.json")
 
 
 def parse_space(texts: Sequence[str]) -> dict[str, list[Any] | Range]:

@@ -171,7 +171,7 @@ def _measure(part: _Part, may_have_superclass: bool) -> None:
         if len(superclasses) > 1:
             raise ValueError(
                 f"{part.place} has images as 'superclass/class/context/image'; choose one superclass of "
-                f"{', '.join(map(repr, superclasses))} (on the command line: --superclass)."
+                f"{', '.join(map(repr, superclasses))} (on the command line: --set superclass=NAME)."
             )
         part.offset, part.depth = 1, 3
     if part.depth not in (2, 3):

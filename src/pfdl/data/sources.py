@@ -72,7 +72,7 @@ class BadImagesError(ValueError):
     def __init__(self, root: Path, bad_images: Sequence[BadImage]) -> None:
         super().__init__(
             f"{describe_bad_images(root, bad_images)}\nRepair or remove them, or leave them out "
-            "with --on-bad-image skip (in Python: on_bad_image='skip')."
+            "with --set on_bad_image=skip (in Python: on_bad_image='skip')."
         )
         self.bad_images = tuple(bad_images)
 

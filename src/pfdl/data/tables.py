@@ -95,7 +95,7 @@ class Columns:
             if found[role] is None:
                 raise ValueError(
                     f"{table} has no column called {' or '.join(_USUAL_NAMES[role])}; say which of "
-                    f"{', '.join(map(repr, names))} is the {role} (on the command line: --{role}-column NAME)."
+                    f"{', '.join(map(repr, names))} is the {role} (on the command line: --columns {role}=NAME)."
                 )
         return replace(self, **found)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import nn
 
+from pfdl._internal.text import did_you_mean
 from pfdl.decorrelation import PartialDecorrelation
 from pfdl.objectives.base import DataShape
 from pfdl.objectives.objective import Objective
@@ -153,7 +154,7 @@ def make_objective(
         if part not in known:
             raise ValueError(
                 f"{part!r} in the objective {name!r} is unknown; choose from {', '.join(sorted(known))}, "
-                "or join several with '+'."
+                f"or join several with '+'{did_you_mean(part, known) or '.'}"
             )
     if len(set(names)) < len(names):
         raise ValueError(f"the objective {name!r} names a part twice; give each once.")

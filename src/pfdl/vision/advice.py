@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pfdl._internal.settings import write_options
 from pfdl.diagnosis.verdict import NO, YES
 from pfdl.vision.backbones.zoo import OURS
 from pfdl.vision.config import TrainingConfig
@@ -46,7 +47,7 @@ def advise(one: ImageDiagnosis, data: str, options: Sequence[str] = ()) -> list[
     label = Advice(
         "Name the contexts of some images of each class, in a column of a table; then it can be measured whether they "
         "matter.",
-        f"pfdl diagnose {run} TABLE.csv --context-column NAME",
+        f"pfdl diagnose {run} TABLE.csv --columns context=NAME",
     )
     elsewhere = [] if one.explains_gap else [label, *_pretrained(one, images)]
     if one.answer == YES and one.contexts_are != UNCONFIRMED:
@@ -104,4 +105,4 @@ def _about_contexts(one: ImageDiagnosis, images: str) -> Advice:
 
 
 def _train(images: str, config: TrainingConfig, folder: Path) -> str:
-    return f"pfdl train {images} {shlex.join([*config.options(), '-o', str(folder)])}"
+    return f"pfdl train {images} {shlex.join([*write_options(config), '-o', str(folder)])}"

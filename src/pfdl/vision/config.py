@@ -1,92 +1,107 @@
-"""How to train: every setting, and what fits together."""
+"""How to train and how to read images: the only place where a setting is written. Importing it imports no PyTorch."""
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from pfdl._internal.validation import check_choice, check_count
-from pfdl.contexts.inference import METHODS
-from pfdl.data.manifest import Manifest
-from pfdl.objectives import Objective
-from pfdl.vision.backbones.zoo import check_backbone_name
-from pfdl.vision.classifier import OPTIMIZERS, SCHEDULES
-from pfdl.vision.datamodule import CONTEXTS, SAMPLERS
-from pfdl.vision.metrics import SELECTIONS
-from pfdl.vision.pixels import AUGMENTATIONS
+from pfdl._internal.settings import check_settings, setting
+from pfdl._internal.text import did_you_mean
+
+if TYPE_CHECKING:
+    from pfdl.data.manifest import Manifest
+    from pfdl.objectives import Objective
+
+ACCURACY, WORST_CLASS, WORST_GROUP = "val_accuracy", "val_worst_class", "val_worst_group"
+GROUP_AVERAGE = "val_average_over_groups"
+SELECTIONS = {"accuracy": ACCURACY, "worst-class": WORST_CLASS, "worst-group": WORST_GROUP}
+"""What can decide which epoch is kept, and the name under which it is logged."""
+
+TIE_BREAKERS = {WORST_CLASS: ACCURACY, WORST_GROUP: GROUP_AVERAGE}
+"""What decides between epochs that are equal in that: the worst of small groups is often at 0 in every epoch."""
 
 PRECISIONS = {"32": "32-true", "bf16": "bf16-mixed"}
+"""The names of precisions here, and in Lightning."""
 
 
 @dataclass(frozen=True)
 class TrainingConfig:
     """How to train; all of it is written into the run folder, and a run resumes only under the same config.
 
+    The default schedule is the paper's: SGD with a learning rate of 0.01, a tenth of it after every 80 epochs. The
+    paper names neither momentum nor weight decay; the defaults are those of the ResNet paper.
+
     Args:
-        backbone: A name for :func:`pfdl.vision.backbones.make_backbone`.
-        objective: A name for :func:`pfdl.make_objective`.
-        contexts: What training may know of contexts: ``"hidden"``, ``"known"`` or ``"inferred"``, as in
-            :class:`pfdl.lightning.ContextDataModule`; some objectives need one of the latter two.
-        infer_by: How contexts are inferred: the ``method`` of :func:`pfdl.infer_contexts`.
-        confirm: Whether inferred contexts must be confirmed on held-out training images, as
-            :func:`pfdl.infer_contexts` does; otherwise the most stable ones are taken as they are.
-        objective_settings: Settings of the objective's parts, by their names.
-        image_size: Height and width that images are scaled to.
+        backbone: The network, such as resnet18, cn or timm/NAME; see ``pfdl list backbones``.
+        objective: What is minimised, such as erm, pfdl or irm+pfdl; see ``pfdl list objectives``.
+        contexts: What training may know of contexts: hidden, known (from the data) or inferred (found in the training
+            images). Some objectives need one of the latter two.
+        infer_by: How contexts are inferred: auto tries all; pooled, within (clusters), early (as SPARE does), errors
+            (as JTT does: what a short training gets wrong).
+        confirm: Whether inferred contexts are used only if balancing them helps on held-out training images; otherwise
+            the most stable ones are used as they are.
+        objective_settings: Settings of the objective's parts, by their names; typed as PART.NAME, such as pfdl.weight.
+        image_size: Height and width that images are scaled and cut to.
         small_stem: For ResNets, a 3×3 stem without pooling, for images up to about 64×64.
-        pretrained: Start from the weights that the backbone's library offers, which are downloaded.
-        weights: A local file of weights to start from.
-        epochs: Passes over the training set.
-        batch_size: Images per step.
-        sampler: ``"shuffle"``, or ``"groups"`` to draw all groups (one class in one context) equally often.
-        optimizer: ``"sgd"`` or ``"adamw"``.
-        learning_rate: At the start.
-        momentum: Of SGD.
-        weight_decay: Of the optimiser.
-        schedule: ``"step"`` or ``"cosine"``, as in :class:`pfdl.lightning.ImageClassifier`.
-        decay_every: Epochs after which the schedule ``"step"`` takes a tenth of the learning rate.
-        augment: ``"none"``, ``"flip-shift"`` or ``"randaugment"``.
-        label_smoothing: Share of the target that is spread over all classes.
-        select: Which accuracy on the validation set decides the epoch that is kept, and early stopping:
-            ``"accuracy"``, ``"worst-class"`` or ``"worst-group"``; the last needs known or inferred contexts.
-        patience: Stop when so many epochs have not improved that accuracy; None never does.
-        precision: ``"32"``, or ``"bf16"`` for automatic mixed precision.
-        seed: Of the initial weights and all that training draws.
+        pretrained: Whether to start from the weights that the backbone's library offers, which are downloaded.
+        weights: A local file of weights to start from, .safetensors or .pth.
+        epochs: Passes over the training images.
+        batch_size: Images per step, over all devices.
+        sampler: shuffle, every image once an epoch; groups, which draws every class in every context equally often; or
+            classes, which draws every class equally often.
+        optimizer: sgd or adamw.
+        learning_rate: Learning rate at the start.
+        momentum: Momentum of SGD.
+        weight_decay: Weight decay of the optimiser.
+        schedule: step, a tenth of the learning rate after every decay_every epochs; or cosine, down to 0 at the end.
+        decay_every: Epochs per step of the schedule step.
+        augment: What training images are subjected to: none, flip-shift or randaugment.
+        label_smoothing: Share of the target that is spread over all classes, from 0 to below 1.
+        select: Which validation accuracy decides the epoch that is kept, and early stopping: accuracy, worst-class or
+            worst-group; the last needs known or inferred contexts.
+        patience: Stop after this many epochs without a better validation accuracy; None never does.
+        precision: 32, or bf16 for automatic mixed precision.
+        seed: Seed of the first weights and of everything random in training.
 
     Raises:
         ValueError: If a value cannot be used.
     """
 
-    backbone: str = "resnet18"
-    objective: str = "pfdl"
-    contexts: str = "hidden"
-    infer_by: str = "auto"
-    confirm: bool = True
+    backbone: str = setting("resnet18", shown=True, short="-b")
+    objective: str = setting("pfdl", shown=True, short="-O")
+    contexts: str = setting("hidden", choices=("hidden", "known", "inferred"), shown=True)
+    infer_by: str = setting("auto")
+    confirm: bool = setting(True)
     objective_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    image_size: int = 64
-    small_stem: bool = False
-    pretrained: bool = False
-    weights: str | None = None
-    epochs: int = 160
-    batch_size: int = 64
-    sampler: str = "shuffle"
-    optimizer: str = "sgd"
-    learning_rate: float = 0.01
-    momentum: float = 0.9
-    weight_decay: float = 1e-4
-    schedule: str = "step"
-    decay_every: int = 80
-    augment: str = "flip-shift"
-    label_smoothing: float = 0.0
-    select: str = "accuracy"
-    patience: int | None = None
-    precision: str = "32"
-    seed: int = 0
+    image_size: int = setting(64, minimum=1, shown=True)
+    small_stem: bool = setting(False)
+    pretrained: bool = setting(False)
+    weights: str | None = setting(None)
+    epochs: int = setting(160, minimum=1, shown=True)
+    batch_size: int = setting(64, minimum=2, shown=True)
+    sampler: str = setting("shuffle", choices=("shuffle", "groups", "classes"), shown=True)
+    optimizer: str = setting("sgd", choices=("sgd", "adamw"))
+    learning_rate: float = setting(0.01, shown=True)
+    momentum: float = setting(0.9)
+    weight_decay: float = setting(1e-4)
+    schedule: str = setting("step", choices=("step", "cosine"))
+    decay_every: int = setting(80, minimum=1)
+    augment: str = setting("flip-shift", choices=("none", "flip-shift", "randaugment"))
+    label_smoothing: float = setting(0.0)
+    select: str = setting("accuracy", choices=tuple(SELECTIONS))
+    patience: int | None = setting(None, minimum=1, shown=True)
+    precision: str = setting("32", choices=tuple(PRECISIONS))
+    seed: int = setting(0, minimum=0, shown=True)
 
     def __post_init__(self) -> None:
+        from pfdl._internal.validation import check_choice
+        from pfdl.contexts.inference import METHODS
+        from pfdl.vision.backbones.zoo import check_backbone_name
+
+        check_settings(self)
         check_backbone_name(self.backbone)
-        check_choice("contexts", self.contexts, CONTEXTS)
         check_choice("infer_by", self.infer_by, METHODS)
         if self.infer_by != "auto" and self.contexts != "inferred":
             raise ValueError(
@@ -94,31 +109,61 @@ class TrainingConfig:
             )
         if not self.confirm and self.contexts != "inferred":
             raise ValueError(f"confirm is False, but contexts is {self.contexts!r}; set contexts to 'inferred'.")
-        check_choice("sampler", self.sampler, SAMPLERS)
-        check_choice("optimizer", self.optimizer, OPTIMIZERS)
-        check_choice("schedule", self.schedule, SCHEDULES)
-        check_choice("augment", self.augment, AUGMENTATIONS)
-        check_choice("select", self.select, SELECTIONS)
-        check_choice("precision", self.precision, PRECISIONS)
-        check_count("epochs", self.epochs, 1)
-        check_count("seed", self.seed, 0)
-        if self.patience is not None:
-            check_count("patience", self.patience, 1)
 
-    def options(self) -> list[str]:
-        """Return what to type after ``pfdl train DATA`` for the settings that are not the defaults."""
-        words: list[str] = []
-        for one in fields(self):
-            value, option = getattr(self, one.name), f"--{one.name.replace('_', '-')}"
-            if one.name == "objective_settings":
-                pairs = [(part, name, text) for part, settings in value.items() for name, text in settings.items()]
-                for part, name, text in pairs:
-                    words += ["--set", f"{part}.{name}={text if isinstance(text, str) else json.dumps(text)}"]
-            elif value != one.default and isinstance(value, bool):
-                words.append(option if value else f"--no-{option.removeprefix('--')}")
-            elif value != one.default:
-                words += [option, str(value)]
-        return words
+
+@dataclass(frozen=True)
+class DataOptions:
+    """How to read images, besides where they are.
+
+    Args:
+        test: Further images that are the test set; then all of DATA is trained on. Give it again when the model is
+            evaluated, diagnosed or refitted.
+        columns: Columns of a table of images, such as path=file,label=animal: path, label, context, split (train, val,
+            test or 0, 1, 2) and group (what must stay on one side of a split, such as a patient).
+        layout: Which folders are the classes, where both readings are possible: class/context or context/class.
+        image_root: Folder that the paths of a table start in; by default the table's own, or one below it with the
+            images.
+        superclass: The top folder to use, where classes lie one level deeper (NICO).
+        on_bad_image: error: name unusable files and stop; skip: leave them out.
+
+    Raises:
+        ValueError: If a value cannot be used.
+    """
+
+    test: str | None = setting(None, shown=True)
+    columns: str | None = setting(None, shown=True)
+    layout: str | None = setting(None, shown=True)
+    image_root: str | None = setting(None)
+    superclass: str | None = setting(None)
+    on_bad_image: str = setting("error", choices=("error", "skip"))
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        self.named_columns()
+
+    def named_columns(self) -> dict[str, str]:
+        """Return the columns under the names by which :func:`pfdl.data.open_images` takes them.
+
+        Example:
+            >>> DataOptions(columns="path=file,label=animal").named_columns()
+            {'path_column': 'file', 'label_column': 'animal'}
+        """
+        known = ("path", "label", "context", "split", "group")
+        named: dict[str, str] = {}
+        for pair in re.split(rf",(?=(?:{'|'.join(known)})=)", self.columns) if self.columns else ():
+            name, equals, column = pair.partition("=")
+            if name not in known or not equals or not column:
+                raise ValueError(
+                    f"columns has {pair!r}; give NAME=COLUMN with commas between, of {', '.join(known)}"
+                    f"{did_you_mean(name, known) or '.'}"
+                )
+            named[f"{name}_column"] = column
+        return named
+
+    def arguments(self) -> dict[str, Any]:
+        """Return what :func:`pfdl.data.open_images` takes."""
+        plain = {name: value for name, value in asdict(self).items() if name != "columns"}
+        return {**self.named_columns(), **plain}
 
 
 def check_sets(config: TrainingConfig, manifest: Manifest) -> None:

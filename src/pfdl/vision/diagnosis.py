@@ -20,7 +20,7 @@ from pfdl.diagnosis.reliance import goes_together, usual_contexts_of
 from pfdl.vision.config import TrainingConfig
 from pfdl.vision.evaluation import check_classes, split_names, training_mixture
 from pfdl.vision.inferring import Names, infer_test_contexts
-from pfdl.vision.predict import BATCH, run_model
+from pfdl.vision.prediction import BATCH, run_model
 
 if TYPE_CHECKING:
     from pfdl.vision.checkpoint import TrainedModel

@@ -21,7 +21,7 @@ from pfdl.data.context_images import ContextImages
 from pfdl.data.manifest import Manifest, ManifestRow, read_manifest
 from pfdl.data.sources import ContextSource
 from pfdl.data.splits import make_test_set
-from pfdl.vision.predict import BATCH, run_model
+from pfdl.vision.prediction import BATCH, run_model
 
 if TYPE_CHECKING:
     from pfdl.vision.checkpoint import TrainedModel

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from lightning.fabric import Fabric
+from lightning.fabric.loggers.logger import Logger
 from lightning.fabric.plugins.environments.cluster_environment import ClusterEnvironment
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
+from lightning.fabric.strategies.model_parallel import ModelParallelStrategy
+from lightning.fabric.strategies.strategy import Strategy
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy, Strategy
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
 
 from pfdl._internal.processes import world_size
 from pfdl._internal.validation import check_choice, check_count
-from pfdl.vision.progress import quiet_lightning
+from pfdl.vision.config import PRECISIONS
+from pfdl.vision.sharding import shard
 
 STRATEGIES = ("auto", "ddp", "fsdp")
 TORCHRUN, SRUN, OURSELVES = "torchrun", "srun", "pfdl"
@@ -26,10 +34,10 @@ TORCHRUN, SRUN, OURSELVES = "torchrun", "srun", "pfdl"
 
 @dataclass(frozen=True)
 class Devices:
-    """Where a training runs; make it with :func:`choose_devices`.
+    """Where a training runs: by default in this process alone.
 
     Args:
-        device: ``"cpu"``, ``"cuda"`` or ``"auto"``.
+        device: ``"cpu"``, ``"cuda"``, one GPU such as ``"cuda:1"``, or ``"auto"``.
         per_node: Devices on each node, with one process for each.
         nodes: Number of machines.
         strategy: ``"ddp"`` or ``"fsdp"`` for several processes.
@@ -37,10 +45,10 @@ class Devices:
     """
 
     device: str
-    per_node: int
-    nodes: int
-    strategy: str
-    launcher: str
+    per_node: int = 1
+    nodes: int = 1
+    strategy: str = "auto"
+    launcher: str = OURSELVES
 
     @property
     def processes(self) -> int:
@@ -50,8 +58,7 @@ class Devices:
     def start(self) -> None:
         """Start the other processes, unless a launcher has, and connect all of them; once is enough.
 
-        Without a launcher the other processes run the command of this one, as Lightning has it, from its beginning to
-        this call.
+        Without a launcher the other processes run the command of this one from its beginning to this call.
 
         Raises:
             ValueError: If they cannot be started from here, or another number of processes is connected already.
@@ -64,37 +71,65 @@ class Devices:
         if self.processes == 1 or dist.is_initialized():
             return
         try:
-            with quiet_lightning():
-                Fabric(strategy="ddp", **self._where()).launch()
+            make_fabric(self)
         except (MisconfigurationException, RuntimeError) as error:
             raise ValueError(f"{self.processes} processes cannot be started from here: {error}") from error
 
-    def for_trainer(self) -> dict[str, Any]:
-        """Return the arguments of Lightning's Trainer."""
-        return {**self._where(), "strategy": self._strategy(), "use_distributed_sampler": False}
 
-    def _where(self) -> dict[str, Any]:
-        return {
-            "accelerator": "gpu" if self.device == "cuda" else self.device,
-            "devices": self.per_node,
-            "num_nodes": self.nodes,
-            "plugins": [self._environment()],
-        }
+def make_fabric(place: Devices, precision: str = "32", loggers: Sequence[Logger] = ()) -> Fabric:
+    """Return Lightning Fabric for a training, with its processes connected.
 
-    def _environment(self) -> ClusterEnvironment:
-        if self.launcher == TORCHRUN:
-            return TorchElasticEnvironment()
-        if self.launcher == SRUN:
-            os.environ.setdefault("SLURM_NTASKS_PER_NODE", str(self.per_node))  # Lightning insists on it
-            return SLURMEnvironment(auto_requeue=False)  # a run folder resumes by itself
-        return LightningEnvironment()  # without it Lightning would take a single process in a Slurm job for one of many
+    Args:
+        place: Where it runs.
+        precision: One of :data:`pfdl.vision.config.PRECISIONS`.
+        loggers: Where it logs.
+    """
+    kind, _, number = place.device.partition(":")
+    strategy: Strategy | str = "auto"
+    if place.processes > 1:
+        strategy = "ddp"
+    if place.processes > 1 and place.strategy == "fsdp":
+        strategy = ModelParallelStrategy(_shard, data_parallel_size=place.processes, tensor_parallel_size=1)
+    with _quiet():
+        fabric = Fabric(
+            accelerator="gpu" if kind == "cuda" else kind,
+            devices=[int(number)] if number else place.per_node,
+            num_nodes=place.nodes,
+            strategy=strategy,
+            precision=PRECISIONS[precision],  # type: ignore[arg-type]
+            plugins=[_environment(place)],
+            loggers=list(loggers),
+        )
+        fabric.launch()
+    return fabric
 
-    def _strategy(self) -> Strategy | str:
-        if self.processes == 1:
-            return "auto"
-        if self.strategy == "fsdp":
-            return ModelParallelStrategy(data_parallel_size=self.processes, tensor_parallel_size=1)
-        return DDPStrategy()
+
+def _shard(backbone: nn.Module, mesh: DeviceMesh) -> nn.Module:
+    shard(backbone, mesh["data_parallel"])
+    return backbone
+
+
+def _environment(place: Devices) -> ClusterEnvironment:
+    if place.launcher == TORCHRUN:
+        return TorchElasticEnvironment()
+    if place.launcher == SRUN:
+        os.environ.setdefault("SLURM_NTASKS_PER_NODE", str(place.per_node))  # Lightning insists on it
+        return SLURMEnvironment(auto_requeue=False)  # a run folder resumes by itself
+    return LightningEnvironment()  # without it Lightning would take a single process in a Slurm job for one of many
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence the tips of Lightning, and its warning of a command srun that this process does not need."""
+    logger = logging.getLogger("lightning.fabric")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*`srun` command is available.*")
+            yield
+    finally:
+        logger.setLevel(level)
 
 
 def choose_devices(

@@ -12,6 +12,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 from pfdl.contexts import context_sampler
 from pfdl.contexts.balancing import has_several
+from pfdl.vision.config import TrainingConfig
 
 SEED_STRIDE = 1_000_003
 """Seeds 0, 1, … of paired runs plus the number of an epoch must not meet, hence the factor."""
@@ -73,35 +74,70 @@ class EpochSampler(DistributedSampler[Any]):
         return order
 
 
-class ResumableLoader(DataLoader[Any]):
-    """Load batches; those that were trained before a stop come as None, and nothing is loaded for them.
-
-    Lightning trains no step on a batch that is None, and counts it, so the epoch keeps its length.
+class EpochLoader(DataLoader[Any]):
+    """Load the batches of an epoch, from any of them on.
 
     Args:
         dataset: What is loaded.
         batch_size: Samples per batch.
         sampler: Which sample comes when.
         **settings: Of ``torch.utils.data.DataLoader``.
-
-    Attributes:
-        order: The sampler.
-        first_batch: The batch with which the next pass begins in earnest.
     """
 
     def __init__(self, dataset: Dataset[Any], batch_size: int, *, sampler: EpochSampler, **settings: Any) -> None:
         # A generator of its own, so that loading draws nothing from the chance of training.
         super().__init__(dataset, batch_size, sampler=sampler, generator=torch.Generator(), **settings)
         self.order = sampler
-        self.first_batch = 0
 
-    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
-        """Yield None for each batch that is skipped, then the batches."""
-        for _ in range(self.first_batch):
-            yield None
-        self.order.skipped = self.first_batch * (self.batch_size or 1)
-        if self.first_batch < len(self):
-            yield from super().__iter__()
+    def read(self, epoch: int, first: int = 0) -> Iterator[Any]:
+        """Yield the batches of an epoch, from its batch ``first`` on; nothing is loaded for those before."""
+        self.order.set_epoch(epoch)
+        self.order.skipped = first * (self.batch_size or 1)
+        return iter(self)
+
+
+class TensorBatches:
+    """The batches of an epoch, of samples that lie on the device where they are trained.
+
+    Args:
+        parts: Images, labels and contexts, each with as many rows, on the device.
+        batch_size: Samples per batch.
+        sampler: Which sample comes when.
+    """
+
+    def __init__(self, parts: Sequence[Tensor], batch_size: int, sampler: EpochSampler) -> None:
+        self.parts, self.batch_size, self.sampler = parts, batch_size, sampler
+
+    def __len__(self) -> int:
+        return -(-len(self.sampler) // self.batch_size)
+
+    def read(self, epoch: int, first: int = 0) -> Iterator[Sequence[Tensor]]:
+        """Yield the batches of an epoch, from its batch ``first`` on."""
+        self.sampler.set_epoch(epoch)
+        order = torch.tensor(list(self.sampler)).to(self.parts[0].device)
+        for rows in torch.split(order, self.batch_size)[first:]:
+            yield [part[rows] for part in self.parts]
+
+
+def make_sampler(
+    config: TrainingConfig, labels: Tensor, contexts: Tensor, *, processes: int = 1, rank: int = 0
+) -> EpochSampler:
+    """Return the sampler that a config asks for; what does not fill a last step is left for another epoch.
+
+    Args:
+        config: How to train: its sampler, its seed and its batch size, that of all processes together.
+        labels: The classes, shape (n,).
+        contexts: What training knows of the context of each sample, shape (n,).
+        processes: Number of training processes.
+        rank: Which of them this is.
+    """
+    order = None
+    if config.sampler == "groups":
+        order = balanced_order(labels, contexts, config.seed)
+    elif config.sampler == "classes":  # classes take the place of contexts: one context would not be balanced
+        order = balanced_order(torch.zeros_like(labels), labels, config.seed)
+    length = len(labels) // config.batch_size * config.batch_size
+    return EpochSampler(labels, processes, rank, seed=config.seed, order=order, length=length or None)  # type: ignore[arg-type]
 
 
 def balanced_order(labels: Tensor, contexts: Tensor, seed: int) -> Callable[[int], Sequence[int]] | None:

@@ -57,8 +57,9 @@ def make_loggers(names: Sequence[str] | None, folder: Path) -> list[Logger]:
     return [makers[name]() for name in dict.fromkeys(names) if name in makers]
 
 
-def close_loggers(loggers: Sequence[Logger]) -> None:
-    """End what would take in the next training of this process too: a run of Weights & Biases."""
+def close_loggers(loggers: Sequence[Logger], status: str) -> None:
+    """Write what loggers still hold, and end what would take in the next training too: a run of Weights & Biases."""
     for logger in loggers:
+        logger.finalize(status)
         if isinstance(logger, WandbLogger):
             logger.experiment.finish()

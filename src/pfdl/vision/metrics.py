@@ -1,23 +1,18 @@
-"""What a training logs: means over the batches of an epoch, and which accuracy chooses the epoch."""
+"""What a training logs: means over the batches of an epoch, and accuracies on the validation images."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from torch.utils.data.distributed import DistributedSampler
 
 from pfdl._internal.processes import gather_objects, world_size
-
-ACCURACY, WORST_CLASS, WORST_GROUP = "val_accuracy", "val_worst_class", "val_worst_group"
-GROUP_AVERAGE = "val_average_over_groups"
-SELECTIONS = {"accuracy": ACCURACY, "worst-class": WORST_CLASS, "worst-group": WORST_GROUP}
-"""What can decide which epoch is kept, and the name under which it is logged."""
-
-TIE_BREAKERS = {WORST_CLASS: ACCURACY, WORST_GROUP: GROUP_AVERAGE}
-"""What decides between epochs that are equal in that: the worst of small groups is often at 0 in every epoch."""
+from pfdl.contexts import group_accuracy, worst_group_accuracy
+from pfdl.vision.config import ACCURACY, GROUP_AVERAGE, WORST_CLASS, WORST_GROUP
 
 
 class RunningMeans:
@@ -29,7 +24,7 @@ class RunningMeans:
         >>> means.add({"loss": torch.tensor(1.0)}, samples=3)
         >>> means.add({"loss": torch.tensor(5.0)}, samples=1)
         >>> means.compute()
-        {'loss': tensor(2.)}
+        {'loss': 2.0}
     """
 
     def __init__(self) -> None:
@@ -46,9 +41,10 @@ class RunningMeans:
         if means:
             torch._foreach_add_([self._sums[name] for name in values], means, alpha=samples)  # one kernel on a GPU
 
-    def compute(self) -> dict[str, Tensor]:
-        """Return the means."""
-        return {name: total / self._samples[name] for name, total in self._sums.items()}
+    def compute(self) -> dict[str, float]:
+        """Return the means; of several processes that have as many samples, those over all of them."""
+        everyone = gather_objects({name: float(total) / self._samples[name] for name, total in self._sums.items()})
+        return {name: sum(means[name] for means in everyone) / len(everyone) for name in self._sums}
 
     def reset(self) -> None:
         """Forget everything, for a new epoch."""
@@ -74,20 +70,43 @@ class RunningMeans:
             if not isinstance(total, Tensor) or total.shape != () or type(count) is not int or count < 1:
                 raise ValueError(f"the running mean of {name!r} is not a sum and a number of samples.")
             sums[str(name)], samples[str(name)] = total.detach().float().clone(), count
-        self.reset()
         self._sums, self._samples = sums, samples
 
 
-def of_all_processes(mine: Tensor, loader: object) -> Tensor:
-    """Return what all processes have of each image, without the images that a sampler repeats to give all as many.
+def judge(logits: Tensor, batch: Sequence[Tensor]) -> Tensor:
+    """Return of each image the prediction, the label, the context (−1 if unknown) and the loss, shape (4, n)."""
+    labels = batch[1]
+    contexts = batch[2] if len(batch) > 2 else torch.full_like(labels, -1)
+    losses = F.cross_entropy(logits.float(), labels, reduction="none")
+    return torch.stack([logits.argmax(1).float(), labels.float(), contexts.float(), losses])
+
+
+def validation_metrics(judged: Tensor, loader: object) -> dict[str, float]:
+    """Return plain loss and accuracy on the validation images of all processes, whatever the objective.
 
     Args:
-        mine: What this process has, one column per image of its loader.
-        loader: The loader, which may have PyTorch's sampler for processes.
+        judged: What :func:`judge` returned of this process's images.
+        loader: Where they come from; it may have PyTorch's sampler for processes.
 
     Returns:
-        One column per image of all processes, on the CPU if there are several.
+        Loss, accuracy, that of the worst class and, where all contexts are known, that of the worst group and the
+        average over groups; the same in all processes.
     """
+    judged = _of_all_processes(judged, loader).cpu()
+    (predictions, labels, contexts), losses = judged[:3].long(), judged[3]
+    found = {
+        "val_loss": float(losses.mean()),
+        ACCURACY: float((predictions == labels).float().mean()),
+        WORST_CLASS: worst_group_accuracy(predictions, labels, torch.zeros_like(labels)),
+    }
+    if bool((contexts >= 0).all()):
+        groups = group_accuracy(predictions, labels, contexts)
+        found |= {WORST_GROUP: groups.worst_group.accuracy, GROUP_AVERAGE: groups.average_over_groups}
+    return found
+
+
+def _of_all_processes(mine: Tensor, loader: object) -> Tensor:
+    """Return the columns of all processes, without the images that a sampler repeats to give all as many."""
     if world_size() == 1:
         return mine
     parts = gather_objects(mine.cpu())

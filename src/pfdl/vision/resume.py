@@ -6,14 +6,11 @@ import csv
 import io
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import numpy as np
 import torch
-from lightning.pytorch import LightningModule, Trainer
-from lightning.pytorch.callbacks import Checkpoint
 from torch import Tensor
 
 from pfdl._internal.files import write_atomically
@@ -21,9 +18,8 @@ from pfdl._internal.processes import anybody, from_first, gather_objects, rank
 from pfdl._internal.runs import CONFIG, METRICS, set_aside
 from pfdl._internal.state import load_state, save_state
 from pfdl.vision.checkpoint import WEIGHTS, check_weights, save_weights
-from pfdl.vision.classifier import ImageClassifier
-from pfdl.vision.loading import ResumableLoader
-from pfdl.vision.metrics import TIE_BREAKERS
+from pfdl.vision.config import TIE_BREAKERS
+from pfdl.vision.loop import Loop
 from pfdl.vision.sharding import load_module, load_optimizer, whole
 from pfdl.vision.stopping import StopRequest, TrainingStoppedError
 
@@ -113,13 +109,12 @@ def write_metrics(folder: Path, history: list[dict[str, float]]) -> None:
     write_atomically(folder / METRICS, table.getvalue())
 
 
-class ResumeCallback(Checkpoint):
-    """Save the state and the best weights when epochs end and on a request to stop, and a table of what was logged.
+class RunKeeper:
+    """Keep a training in its run folder: its state, its best weights and a table of what was logged.
 
-    What a step draws at random follows from the seed, the epoch and the step alone, so a training that resumes from a
-    saved state draws what it would have drawn. The state is complete: the module with its objective, the optimiser, the
-    running means, the table so far; the learning rate follows from the epoch. After Ctrl-C or SIGTERM the current step
-    is finished, saved, and :class:`TrainingStoppedError` raised.
+    The state is complete: the model with its objective, the optimiser, the running means, the table so far; the
+    learning rate and all that is random follow from the epoch and the step. After Ctrl-C or SIGTERM the current step is
+    finished, saved, and :class:`TrainingStoppedError` raised.
 
     The table is written after an epoch if ``TABLE_EVERY`` seconds have passed. State, weights and table are written
     together, at the end and when ``SAVE_EVERY`` seconds have passed at the start of an epoch; until then the best
@@ -130,115 +125,79 @@ class ResumeCallback(Checkpoint):
     Of several processes the first alone reads and writes the folder, and tells the others. They save together and stop
     together, whichever of them was asked to.
 
-    The trainer must load its training batches with a :class:`pfdl.vision.loading.ResumableLoader`. A Lightning
-    ``Checkpoint``, because those run last, when the module has logged its epoch.
-
     Args:
-        model: The module that is trained; its backbone's weights are the product.
+        loop: The training; the weights of its backbone are the product.
         folder: Where ``resume.safetensors``, ``model.safetensors`` (the weights) and ``metrics.csv`` go.
-        seed: Of all that training draws.
         monitor: The logged number whose highest value marks the best weights, see ``TIE_BREAKERS`` for equal ones; with
             None the last weights are kept.
-        patience: Stop when so many epochs have not improved the monitored number; None never does.
         stop: What listens for signals.
-        report: Called with the row of each epoch that ends, and the number of seconds it took.
+
+    Attributes:
+        history: One row for each epoch that ended.
     """
 
-    def __init__(
-        self,
-        model: ImageClassifier,
-        folder: Path,
-        *,
-        seed: int,
-        monitor: str | None,
-        patience: int | None = None,
-        stop: StopRequest | None = None,
-        report: Callable[[Mapping[str, float], float], None] | None = None,
-    ) -> None:
-        self.model = model
+    def __init__(self, loop: Loop, folder: Path, *, monitor: str | None, stop: StopRequest) -> None:
+        self.loop = loop
         self.folder = folder
-        self.seed = seed
         self.monitor = monitor
-        self.patience = patience
-        self.stop = stop or StopRequest()
-        self.report = report
+        self.stop = stop
         self.best_score: float | None = None
         self.history: list[dict[str, float]] = []
         self._best_weights: dict[str, Tensor] = {}
         self._weights_are_saved = True
-        self._saved_at = self._epoch_began = time.monotonic()
+        self._saved_at = time.monotonic()
         self._table_at = -math.inf
-        self._learning_rate = 0.0
-        self._seeds: list[int] = []
-        self._first_epoch = 0
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Resume from the saved state, if there is one."""
+    def restore(self) -> None:
+        """Resume from the saved state, if there is one; from here on a signal waits until all is saved."""
         state = from_first(lambda: read_state(self.folder))
         if state is not None:
             try:
-                self._restore(trainer, state)
+                self._load(state)
             except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
                 raise ValueError(
                     f"{self.folder / STATE} is not a state of this training ({error}); remove it to start again."
                 ) from error
-        self.stop.defer()
+        self.stop.deferred = True
 
-    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Save: here everything that belongs to the epoch before is done, the schedule and validation included."""
+    @property
+    def is_finished(self) -> bool:
+        """Whether all epochs are done, or so many without a better score as the config has patience for."""
+        config = self.loop.model.config
+        is_stalled = config.patience is not None and self._epochs_since_best() >= config.patience
+        return self.loop.epoch >= config.epochs or is_stalled
+
+    def before_epoch(self) -> None:
+        """Save if the last time was long ago, or if somebody wants to stop."""
         is_late = rank() == 0 and time.monotonic() - self._saved_at >= SAVE_EVERY
         stops = anybody(self.stop.requested)
-        if trainer.current_epoch > self._first_epoch and (stops or anybody(is_late)):
-            self._save(trainer, trainer.current_epoch, batch=0)
-            self._stop_if(stops, trainer)
-        self._learning_rate = float(trainer.optimizers[0].param_groups[0]["lr"])  # at its end it is the next epoch's
-        place = [self.seed, trainer.current_epoch]
-        if rank():  # each process draws its own; the first draws what a single one would
-            place.append(rank())
-        self._seeds = np.random.SeedSequence(place).generate_state(len(_loader(trainer))).tolist()
-        self._epoch_began = time.monotonic()
+        if self.loop.epoch > 0 and self.loop.step == 0 and (stops or anybody(is_late)):
+            self._save()
+            self._stop_if(stops)
 
-    def before_step(self, batch: int) -> None:
-        """Fix what the step on this batch of the epoch will draw."""
-        number = self._seeds[batch]
-        torch.default_generator.manual_seed(number)  # torch.manual_seed visits every kind of device: 0.3 ms a step
-        if self.model.device.type == "cuda":
-            torch.cuda.manual_seed(number)
-
-    def after_step(self, batch: int) -> None:
+    def after_step(self) -> None:
         """Save in the middle of an epoch if somebody wants to stop."""
         if anybody(self.stop.requested):
-            trainer = self.model.trainer
-            self._save(trainer, trainer.current_epoch, batch=batch + 1)
-            self._stop_if(True, trainer)
+            self._save()
+            self._stop_if(True)
 
-    def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Stop with a sentence if the folder is gone, before a logger writes to it from a thread of its own."""
-        from_first(lambda: check_folder(self.folder))
-
-    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def after_epoch(self, row: dict[str, float]) -> None:
         """Copy the weights if they are the best so far, and write down what was logged."""
-        _loader(trainer).first_batch = 0
-        logged = {name: float(value) for name, value in trainer.callback_metrics.items() if name != "step"}
-        if wrong := [name for name in ("train_loss", "val_loss") if not math.isfinite(logged.get(name, 0.0))]:
+        if wrong := [name for name in ("train_loss", "val_loss") if not math.isfinite(row.get(name, 0.0))]:
             from_first(self._write_product)
             raise ValueError(
-                f"training diverged in epoch {trainer.current_epoch + 1}: {wrong[0]} is {logged[wrong[0]]}; try a "
-                "smaller learning rate."
+                f"training diverged in epoch {int(row['epoch']) + 1}: {wrong[0]} is {row[wrong[0]]}; try a smaller "
+                "learning rate."
             )
-        self.history.append({"epoch": trainer.current_epoch, "learning_rate": self._learning_rate, **logged})
-        if self.monitor is None or (self.monitor in logged and self._epochs_since_best() == 0):
-            self.best_score = logged.get(self.monitor) if self.monitor is not None else None
-            self._keep(whole(self.model.backbone.state_dict()))
+        self.history.append(row)
+        if self.monitor is None or (self.monitor in row and self._epochs_since_best() == 0):
+            self.best_score = row.get(self.monitor) if self.monitor is not None else None
+            self._keep(whole(self.loop.model.backbone.state_dict()))
         from_first(self._write_epoch)
-        if self.patience is not None and self._epochs_since_best() >= self.patience:
-            trainer.should_stop = True
-        if self.report is not None:
-            self.report(self.history[-1], time.monotonic() - self._epoch_began)
 
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def finish(self) -> None:
         """Save the end, from which nothing is left to do."""
-        self._save(trainer, trainer.current_epoch, batch=0, finished=True)
+        self._save(finished=True)
 
     def _keep(self, weights: Mapping[str, Tensor]) -> None:
         """Copy the weights, in the first process, always to the same memory: to ask for new memory takes as long."""
@@ -250,7 +209,7 @@ class ResumeCallback(Checkpoint):
             self._weights_are_saved = False
 
     def _write_epoch(self) -> None:
-        check_folder(self.folder)
+        check_folder(self.folder)  # before a logger writes to it, less clearly
         if time.monotonic() - self._table_at >= TABLE_EVERY:
             self._write_table()
 
@@ -275,17 +234,17 @@ class ResumeCallback(Checkpoint):
         ]
         return len(scores) - 1 - scores.index(max(scores)) if scores else 0
 
-    def _save(self, trainer: Trainer, epoch: int, *, batch: int, finished: bool = False) -> None:
-        means = gather_objects(self.model.means.state_dict())
+    def _save(self, *, finished: bool = False) -> None:
+        means = gather_objects(self.loop.model.means.state_dict())
         state = {
-            "epoch": epoch,
-            "batch": batch,
+            "epoch": self.loop.epoch,
+            "batch": self.loop.step,
             "finished": finished,
             "best_score": self.best_score,
             "history": self.history,
             **{_means_of(number): one for number, one in enumerate(means)},
-            "module": whole(self.model.state_dict()),
-            "optimizer": whole(trainer.optimizers[0].state_dict()),
+            "module": whole(self.loop.model.state_dict()),
+            "optimizer": whole(self.loop.optimizer.state_dict()),
         }
         from_first(lambda: self._write_state(state))
         self._saved_at = time.monotonic()
@@ -294,34 +253,23 @@ class ResumeCallback(Checkpoint):
         self._write_product()
         save_state(self.folder / STATE, state)
 
-    def _restore(self, trainer: Trainer, state: dict[str, Any]) -> None:
-        loader = _loader(trainer)
-        epoch, batch = state["epoch"], state["batch"]
-        if type(epoch) is not int or not 0 <= epoch < (trainer.max_epochs or 1) or epoch != len(state["history"]):
-            raise ValueError(f"its epoch is {epoch!r}, after {len(state['history'])} of {trainer.max_epochs} epochs")
-        if type(batch) is not int or not 0 <= batch <= len(loader):
-            raise ValueError(f"its batch is {batch!r}, and an epoch has {len(loader)}")
-        self.model.means.load_state_dict(state[_means_of(rank())])
-        load_module(self.model, state["module"])
-        (optimizer,) = trainer.optimizers
-        load_optimizer(optimizer, state["optimizer"])
-        self.best_score, self.history = state["best_score"], state["history"]
-        for config in trainer.lr_scheduler_configs:
-            scheduler = cast(torch.optim.lr_scheduler.LambdaLR, config.scheduler)
-            scheduler.last_epoch = epoch
-            for group, rate, decay in zip(
-                optimizer.param_groups, scheduler.base_lrs, scheduler.lr_lambdas, strict=True
-            ):
-                group["lr"] = rate * decay(epoch)
-        # Lightning's own restart skips hooks at the edges of an epoch; this one starts the epoch and skips its batches.
-        progress: Any = trainer.fit_loop.epoch_progress.current
-        progress.ready = progress.started = progress.processed = progress.completed = epoch
-        loader.first_batch, self._first_epoch = batch, epoch
+    def _load(self, state: dict[str, Any]) -> None:
+        loop, epochs = self.loop, self.loop.model.config.epochs
+        epoch, step, history = state["epoch"], state["batch"], state["history"]
+        if type(epoch) is not int or not 0 <= epoch < epochs or epoch != len(history):
+            raise ValueError(f"its epoch is {epoch!r}, after {len(history)} of {epochs} epochs")
+        if type(step) is not int or not 0 <= step <= len(loop.batches):
+            raise ValueError(f"its batch is {step!r}, and an epoch has {len(loop.batches)}")
+        loop.model.means.load_state_dict(state[_means_of(rank())])
+        load_module(loop.model, state["module"])
+        load_optimizer(loop.optimizer, state["optimizer"])
+        self.best_score, self.history = state["best_score"], history
+        loop.epoch, loop.step = epoch, step
 
-    def _stop_if(self, requested: bool, trainer: Trainer) -> None:
+    def _stop_if(self, requested: bool) -> None:
         if requested:
             raise TrainingStoppedError(
-                f"Stopped in epoch {trainer.current_epoch + 1}. All of it is saved in {self.folder}; "
+                f"Stopped in epoch {self.loop.epoch + 1}. All of it is saved in {self.folder}; "
                 "the same command resumes it."
             )
 
@@ -329,7 +277,3 @@ class ResumeCallback(Checkpoint):
 def _means_of(process: int) -> str:
     """Return the name under which a state has the running means of a process."""
     return f"means.{process}" if process else "means"
-
-
-def _loader(trainer: Trainer) -> ResumableLoader:
-    return cast(ResumableLoader, trainer.train_dataloader)

@@ -41,12 +41,6 @@ class StopRequest:
         self._restore()
         self._previous = {}
 
-    def defer(self) -> None:
-        """Note signals, and no more; take them back from Lightning, whose handlers would wait for processes."""
-        self.deferred = True
-        for number in self._previous:
-            signal.signal(number, self._handle)
-
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.requested = True
         self._restore()

@@ -34,9 +34,8 @@ from pfdl.data.sources import ContextSource
 from pfdl.data.stored import StoredImages, store_images
 from pfdl.objectives.examples import make_example
 from pfdl.vision.checkpoint import load_model
-from pfdl.vision.config import TrainingConfig, check_contexts, check_sets
+from pfdl.vision.config import SELECTIONS, TrainingConfig, check_contexts, check_sets
 from pfdl.vision.evaluation import evaluate, save_evaluation
-from pfdl.vision.metrics import SELECTIONS
 from pfdl.vision.resume import shed_state
 from pfdl.vision.seeds import accuracy_lines, read_split, save_split
 from pfdl.vision.training import train

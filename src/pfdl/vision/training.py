@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import torch
-from lightning.pytorch import Callback, Trainer
+from rich.console import Console
 from torch import Tensor
 
-from pfdl._internal.files import read_json, read_table, write_atomically, write_json
 from pfdl._internal.processes import from_first, gather_objects, noticing_loss, rank
-from pfdl._internal.runs import INFERRED_CONTEXTS, MANIFEST, WHY_CONTEXTS, claim, set_aside
-from pfdl.contexts import InferredContexts
-from pfdl.data.context_images import ContextImages
+from pfdl._internal.progress import counting
+from pfdl._internal.runs import MANIFEST, claim
 from pfdl.data.images import hash_bytes
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
 from pfdl.vision.checkpoint import ModelConfig
-from pfdl.vision.classifier import ImageClassifier
-from pfdl.vision.config import PRECISIONS, TrainingConfig, check_contexts, check_sets
-from pfdl.vision.datamodule import ContextDataModule, check_share
+from pfdl.vision.classifier import Classifier
+from pfdl.vision.config import SELECTIONS, TrainingConfig, check_contexts, check_sets
 from pfdl.vision.features import embed
-from pfdl.vision.launching import Devices, choose_devices
+from pfdl.vision.launching import Devices, choose_devices, make_fabric
 from pfdl.vision.loggers import check_loggers, close_loggers, make_loggers
-from pfdl.vision.metrics import SELECTIONS
-from pfdl.vision.progress import ProgressBar, quiet_lightning, report_epochs, say
-from pfdl.vision.resume import ResumeCallback, check_folder, read_state, write_metrics
-from pfdl.vision.stepping import SteppingClassifier
+from pfdl.vision.loop import Loop
+from pfdl.vision.resume import RunKeeper, check_folder, read_state, write_metrics
 from pfdl.vision.stopping import StopRequest, TrainingStoppedError
+from pfdl.vision.training_data import TrainingData, check_share
 
 __all__ = ["MANIFEST", "TrainingConfig", "TrainingStoppedError", "train"]
 
@@ -91,9 +87,10 @@ def train(
     shows = progress and rank() == 0
     with noticing_loss(), StopRequest() as stop, ExitStack() as held:
         torch.manual_seed(config.seed)
-        model = _make_classifier(config, manifest)
+        model = Classifier(config, len(manifest.classes))
         check_contexts(config, model.objective, manifest)
-        data = _make_data(config, source, manifest, folder, num_workers, _describe_images(config, model, device))
+        describe = _describe_images(config, model, device)
+        data = TrainingData(config, source, manifest, num_workers=num_workers, describe=describe, folder=folder)
         settings = _settings(config, manifest, place.processes)
         if any(theirs != settings for theirs in gather_objects(settings)):
             raise ValueError(f"the processes do not train alike; process {rank()} has the settings {settings}.")
@@ -101,25 +98,70 @@ def train(
             return folder
         data.setup("fit")
         if shows and data.inferred is not None:
-            say(data.inferred.sentence)
+            _say(data.inferred.sentence)
             if data.inferred.number == 1:
-                say(
+                _say(
                     "With one context there is nothing to balance: the sampler, balance and GroupDRO change nothing. "
                     "If the images do have contexts, name them in folders or a column (--contexts known), or take "
-                    "clusters without this check (--no-confirm)."
+                    "clusters without this check (--set confirm=false)."
                 )
+        model.check_contexts(data.train_contexts)
         model.prepare(data.train_set.labels, data.train_contexts)
-        resume = ResumeCallback(
-            model,
-            folder,
-            seed=config.seed,
-            monitor=SELECTIONS[config.select] if "validation" in manifest.set_names else None,
-            patience=config.patience,
-            stop=stop,
-            report=report_epochs(config.epochs) if shows and not sys.stderr.isatty() else None,
-        )
-        _fit(model, data, resume, config, place, loggers, show_bar=shows and sys.stderr.isatty())
+        _run(model, data, folder, stop, place, loggers, shows)
     return folder
+
+
+def _run(
+    model: Classifier,
+    data: TrainingData,
+    folder: Path,
+    stop: StopRequest,
+    place: Devices,
+    loggers: Sequence[str] | None,
+    shows: bool,
+) -> None:
+    """Train what is left of a run, and keep it in its folder."""
+    config = model.config
+    log_to = make_loggers(loggers, folder) if rank() == 0 else []
+    loop = Loop(model, data.train_dataloader(), make_fabric(place, config.precision, log_to))
+    monitor = SELECTIONS[config.select] if "validation" in data.manifest.set_names else None
+    keeper = RunKeeper(loop, folder, monitor=monitor, stop=stop)
+    keeper.restore()
+    validation, steps = data.val_dataloader(), len(loop.batches)
+    status = "failed"
+    try:
+        with counting("training", Console(stderr=True) if shows else None) as show:
+            while not keeper.is_finished:
+                keeper.before_epoch()
+                began = time.monotonic()
+                for _ in loop.train_epoch():
+                    keeper.after_step()
+                    show(loop.epoch * steps + loop.step, config.epochs * steps)
+                start = {"epoch": loop.epoch, "learning_rate": loop.learning_rate}
+                figures = loop.validate(validation)
+                row = {**start, **loop.end_epoch(), **figures}
+                keeper.after_epoch(row)
+                loop.fabric.log_dict(row, step=loop.epoch - 1)
+                if shows:
+                    _say(_describe_epoch(row, config.epochs, time.monotonic() - began))
+            keeper.finish()
+        status = "success"
+    except OSError:
+        check_folder(folder)  # without it a logger fails first, and less clearly
+        raise
+    finally:
+        close_loggers(log_to, status)
+
+
+def _say(text: str) -> None:
+    """Print a line on standard error, at once."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def _describe_epoch(row: Mapping[str, float], epochs: int, seconds: float) -> str:
+    shown = {"train_loss": "loss", "train_accuracy": "accuracy", "val_accuracy": "validation accuracy"}
+    parts = [f"{words} {row[name]:.4f}" for name, words in shown.items() if name in row]
+    return f"epoch {int(row['epoch']) + 1}/{epochs}: {', '.join(parts)} ({seconds:.1f} s)"
 
 
 def _settings(config: TrainingConfig, manifest: Manifest, processes: int) -> dict[str, Any]:
@@ -144,116 +186,9 @@ def _open_folder(folder: Path, settings: Mapping[str, Any], manifest: Manifest, 
     return True
 
 
-def _make_classifier(config: TrainingConfig, manifest: Manifest) -> ImageClassifier:
-    return SteppingClassifier(
-        config.backbone,
-        len(manifest.classes),
-        config.objective,
-        objective_settings=config.objective_settings,
-        image_size=config.image_size,
-        small_stem=config.small_stem,
-        pretrained=config.pretrained,
-        weights=config.weights,
-        optimizer=config.optimizer,
-        learning_rate=config.learning_rate,
-        momentum=config.momentum,
-        weight_decay=config.weight_decay,
-        schedule=config.schedule,
-        decay_every=config.decay_every,
-        augment=config.augment,
-        label_smoothing=config.label_smoothing,
-    )
-
-
-def _describe_images(config: TrainingConfig, model: ImageClassifier, device: str) -> Callable[[Tensor], Tensor] | None:
+def _describe_images(config: TrainingConfig, model: Classifier, device: str) -> Callable[[Tensor], Tensor] | None:
     """Return what gives features to infer contexts from, if the network has learnt something; else None."""
     if not config.pretrained and config.weights is None:
         return None
     place = "cuda" if device == "auto" and torch.cuda.is_available() else device.replace("auto", "cpu")
     return lambda images: embed(model.backbone, images, device=place)
-
-
-def _make_data(
-    config: TrainingConfig,
-    source: ContextSource,
-    manifest: Manifest,
-    folder: Path,
-    num_workers: int,
-    describe: Callable[[Tensor], Tensor] | None,
-) -> ContextDataModule:
-    return _KeptContexts(
-        folder,
-        source,
-        manifest,
-        image_size=config.image_size,
-        batch_size=config.batch_size,
-        num_workers=num_workers,
-        contexts=config.contexts,
-        infer_by=config.infer_by,
-        confirm=config.confirm,
-        validation_contexts=config.select == "worst-group",
-        sampler=config.sampler,
-        describe=describe,
-        seed=config.seed,
-    )
-
-
-class _KeptContexts(ContextDataModule):
-    """Keep inferred contexts beside the run: it resumes with the same ones, and a user can look at them."""
-
-    def __init__(self, folder: Path, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
-        self.folder = folder
-
-    def infer(self, sets: Sequence[ContextImages]) -> InferredContexts:
-        """Return those of the run folder, if it has all of them, else infer them and write them there."""
-        table, words = self.folder / INFERRED_CONTEXTS, self.folder / WHY_CONTEXTS
-        paths = [one for images in sets for one in images.paths]
-        try:
-            kept, why = read_table(table), read_json(words)
-            contexts, sentence = kept["context"].to_numpy(dtype="int64"), why["sentence"]
-            if kept["path"].tolist() == paths and contexts.min() >= 0 and isinstance(sentence, str):
-                return InferredContexts(contexts, str(why["method"]), sentence, ())
-            raise ValueError(f"{table} is not about the training images.")
-        except FileNotFoundError:
-            pass
-        except (KeyError, TypeError, ValueError) as error:
-            set_aside(table, error, "contexts are inferred again")
-        found = super().infer(sets)
-        write_json(words, found.to_dict())
-        write_atomically(table, pd.DataFrame({"path": paths, "context": found.contexts.tolist()}).to_csv(index=False))
-        return found
-
-
-def _fit(
-    model: ImageClassifier,
-    data: ContextDataModule,
-    resume: ResumeCallback,
-    config: TrainingConfig,
-    place: Devices,
-    loggers: Sequence[str] | None,
-    *,
-    show_bar: bool,
-) -> None:
-    callbacks: list[Callback] = [resume]
-    if show_bar:
-        callbacks.append(ProgressBar())
-    with quiet_lightning():
-        trainer = Trainer(
-            max_epochs=config.epochs,
-            precision=PRECISIONS[config.precision],  # type: ignore[arg-type]
-            callbacks=callbacks,
-            logger=make_loggers(loggers, resume.folder),
-            enable_progress_bar=show_bar,
-            enable_model_summary=False,
-            num_sanity_val_steps=0,
-            log_every_n_steps=0,  # all that is logged is logged when an epoch ends
-            **place.for_trainer(),
-        )
-        try:
-            trainer.fit(model, data)
-        except OSError:
-            check_folder(resume.folder)  # without it a logger fails first, and less clearly
-            raise
-        finally:
-            close_loggers(trainer.loggers)

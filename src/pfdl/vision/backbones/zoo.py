@@ -182,7 +182,7 @@ def _download(name: str, build: Callable[[], nn.Module]) -> nn.Module:
         reason = str(error).partition("\n")[0]
         raise ConnectionError(
             f"the pretrained weights of {name!r} could not be downloaded ({reason}); connect to the network, or name a "
-            "local file of weights instead: --weights FILE on the command line, weights=FILE in Python."
+            "local file of weights instead: --set weights=FILE on the command line, weights=FILE in Python."
         ) from error
 
 

@@ -1,29 +1,27 @@
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
 
 from pfdl import context_sampler, infer_contexts
+from pfdl._internal.settings import write_options
 from pfdl.contexts import InferredContexts, find_contexts
 from pfdl.data.context_images import HIDDEN_CONTEXT
-from pfdl.lightning import ContextDataModule
-from pfdl.vision import datamodule
+from pfdl.vision import training_data
 from pfdl.vision.config import TrainingConfig
 from pfdl.vision.loading import EpochSampler
+from pfdl.vision.training_data import TrainingData
 from tests.vision.tiny_images import tiny_data
 
 
-def make(**settings):
-    data = ContextDataModule(*tiny_data(), image_size=8, batch_size=8, **settings)
+def make(*, cache=None, num_workers=0, describe=None, **settings):
+    config = TrainingConfig(image_size=8, batch_size=8, **settings)
+    data = TrainingData(config, *tiny_data(), cache=cache, num_workers=num_workers, describe=describe)
     data.setup("fit")
     return data
 
 
 def drawn(data, epoch):
-    loader = data.train_dataloader()
-    loader.sampler.set_epoch(epoch)
-    return torch.cat([images for images, *_ in loader])
+    return torch.cat([images for images, *_ in data.train_dataloader().read(epoch)])
 
 
 def test_batches_are_bytes_of_one_size_with_contexts_hidden():
@@ -72,7 +70,7 @@ def test_the_way_of_inferring_can_be_chosen(monkeypatch):
         asked.append((method, confirmation))
         return InferredContexts(np.zeros(len(labels), dtype=np.intp), method, "One context.", ())
 
-    monkeypatch.setattr(datamodule, "find_contexts", find)
+    monkeypatch.setattr(training_data, "find_contexts", find)
     make(contexts="inferred", infer_by="errors")
     make(contexts="inferred", infer_by="pooled", confirm=False)
     assert asked == [("errors", 0.8), ("pooled", 0.0)]
@@ -85,16 +83,17 @@ def test_the_way_of_inferring_can_be_chosen(monkeypatch):
 
 
 def test_settings_are_written_as_what_a_user_types():
-    assert TrainingConfig().options() == []
+    assert write_options(TrainingConfig()) == []
     settings = {"pfdl": {"weight": 0.1, "sharing": "indexed"}}
     config = TrainingConfig("cn", contexts="inferred", confirm=False, pretrained=True, objective_settings=settings)
-    assert " ".join(config.options()) == (
-        "--backbone cn --contexts inferred --no-confirm --set pfdl.weight=0.1 --set pfdl.sharing=indexed --pretrained"
+    assert " ".join(write_options(config)) == (
+        "--backbone cn --contexts inferred --set confirm=false --set pfdl.weight=0.1 --set pfdl.sharing=indexed "
+        "--set pretrained=true"
     )
 
 
 def test_contexts_of_validation_images_are_inferred_together_with_those_of_training():
-    data = make(contexts="inferred", validation_contexts=True)
+    data = make(contexts="inferred", select="worst-group")
     contexts = torch.cat([data.train_contexts, *(contexts for *_, contexts in data.val_dataloader())])
     sets = [data.train_set, data._sets["validation"]]
     images, labels = (torch.cat([getattr(one, name) for one in sets]) for name in ("images", "labels"))
@@ -110,25 +109,18 @@ def test_the_sampler_of_groups_is_that_of_the_library():
     expected = context_sampler(data.train_set.labels, data.train_contexts, seed=2)
     expected.set_epoch(3)
     drawn = list(loader.sampler)
-    assert drawn == list(expected)[: len(loader) * data.batch_size]
-    assert len(data.train_set) - data.batch_size < len(drawn) <= len(data.train_set)
+    assert drawn == list(expected)[: len(loader) * 8]
+    assert len(data.train_set) - 8 < len(drawn) <= len(data.train_set)
 
 
 def test_an_epoch_can_begin_in_its_middle():
-    data = make(seed=1)
-    whole, rest = data.train_dataloader(), data.train_dataloader()
-    for loader in (whole, rest):
-        loader.sampler.set_epoch(2)
-    rest.first_batch = 3
-    expected, found = list(whole), list(rest)
-    assert len(found) == len(rest) == len(expected)
-    assert found[:3] == [None] * 3
-    for here, there in zip(found[3:], expected[3:], strict=True):
+    loader = make(seed=1).train_dataloader()
+    expected, found = list(loader.read(2)), list(loader.read(2, first=3))
+    assert len(found) == len(expected) - 3
+    for here, there in zip(found, expected[3:], strict=True):
         assert all(map(torch.equal, here, there))
-    rest.first_batch = len(rest)
-    assert list(rest) == [None] * len(rest)
-    rest.first_batch = 0
-    assert torch.equal(next(iter(rest))[0], expected[0][0])
+    assert list(loader.read(2, first=len(loader))) == []
+    assert torch.equal(next(iter(loader.read(2)))[0], expected[0][0])
 
 
 def test_processes_share_an_epoch():
@@ -142,10 +134,11 @@ def test_processes_share_an_epoch():
 
 
 @pytest.mark.parametrize("sampler", ["shuffle", "groups"])
-def test_the_batches_of_processes_together_are_those_of_one(sampler):
+def test_the_batches_of_processes_together_are_those_of_one(sampler, monkeypatch):
     def batches(processes, rank):
         data = make(seed=1, sampler=sampler, contexts="known")
-        data.trainer = SimpleNamespace(world_size=processes, global_rank=rank)
+        monkeypatch.setattr(training_data, "world_size", lambda: processes)
+        monkeypatch.setattr(training_data, "rank", lambda: rank)
         return [sorted(images.sum((1, 2, 3)).tolist()) for images, *_ in data.train_dataloader()]
 
     alone, *parts = batches(1, 0), batches(2, 0), batches(2, 1)
@@ -176,7 +169,7 @@ def test_the_validation_set_is_held_out_of_training_and_may_be_absent():
     training = {image.numpy().tobytes() for image in data._sets["train"].images}
     assert validation
     assert not validation & training
-    bare = ContextDataModule(*tiny_data(validation_fraction=0), image_size=8)
+    bare = TrainingData(TrainingConfig(image_size=8), *tiny_data(validation_fraction=0))
     bare.setup("fit")
     assert bare.val_dataloader() == []
     assert bare.num_classes == 2

@@ -21,7 +21,7 @@ from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
 from pfdl.vision.checkpoint import WEIGHTS, TrainedModel, save_weights
 from pfdl.vision.features import attach
-from pfdl.vision.predict import run_model
+from pfdl.vision.prediction import run_model
 
 REFIT = "refit.json"
 SETS = ("validation", "train")

@@ -1,0 +1,164 @@
+"""The commands that use a trained model: test it, classify with it, refit its last layer, export it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pfdl._internal.text import printable
+from pfdl.cli.common import Data, Device, Run, answering_mistakes, saying
+from pfdl.cli.images import evaluate_and_print, open_source, print_understood
+from pfdl.cli.options import takes_settings
+from pfdl.vision.config import DataOptions
+
+
+@takes_settings(without=("on_bad_image",))
+def evaluate(
+    run: Run,
+    data: Data,
+    options: DataOptions,
+    name: Annotated[
+        str | None,
+        typer.Option(help="What to call the evaluation; by default 'test' for the run's own test images, else DATA."),
+    ] = None,
+    manifest: Annotated[Path | None, typer.Option(help="A split by 'pfdl split' whose test sets are used.")] = None,
+    device: Device = "auto",
+) -> None:
+    """Test a trained model on any images of its classes.
+
+    On the data that it was trained on, the test images of its own split are used; on other data the test set that it
+    has, or else all images. None that the model was trained on is tested. The figures are also written to
+    evaluations/NAME.json in the run folder, beside those of other data.
+
+        pfdl evaluate runs/erm photos/
+
+        pfdl evaluate runs/erm other_photos/ --name winter
+    """
+    from pfdl._internal.devices import resolve_device
+    from pfdl._internal.runs import MANIFEST
+    from pfdl.data import read_manifest
+    from pfdl.vision import load_model
+    from pfdl.vision.evaluation import find_test_set
+
+    device = resolve_device(device)
+    trained = load_model(run)
+    own = read_manifest(trained.folder / MANIFEST)
+    given = None if manifest is None else read_manifest(manifest)
+    source = open_source(data, replace(options, on_bad_image="skip"), given or own)
+    split = given or find_test_set(trained, source)[0]
+    if split != own:
+        print_understood(source, split)
+    path = evaluate_and_print(trained, source, split, device, name=name, data=str(manifest or data), trained_on=own)
+    typer.echo(path)
+
+
+@takes_settings(without=("test", "superclass"), example="on_bad_image=skip")
+def predict(
+    run: Run,
+    images: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="IMAGES…",
+            help="Image files, folders of them, or tables with a line per image (.csv, .tsv, .parquet).",
+        ),
+    ],
+    options: DataOptions,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The table to write.")] = Path("predictions.csv"),
+    device: Device = "auto",
+) -> None:
+    """Classify images: a table with the prediction and the probability of each class, a line for each image.
+
+    Nothing but the images is read: they need no labels, and folders may be arranged in any way.
+
+        pfdl predict runs/erm photos/ -o predictions.csv
+    """
+    from collections import Counter
+
+    from pfdl._internal.devices import resolve_device
+    from pfdl._internal.files import write_atomically
+    from pfdl.data.sources import describe_bad_images
+    from pfdl.vision import load_model
+    from pfdl.vision import predict as classify
+
+    trained = load_model(run)
+    place = resolve_device(device)
+    column = options.named_columns().get("path_column")
+    with saying(f"Classifying on {place}"):
+        found = classify(trained, images, path_column=column, on_bad_image=options.on_bad_image, device=place)
+    if found.bad_images:
+        typer.echo(describe_bad_images(images[0], found.bad_images) + "\nThey are left out.", err=True)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(output, found.to_csv())
+    for name, count in Counter(found.answers).most_common():
+        typer.echo(f"{printable(name)}: {count}")
+    typer.echo(output)
+
+
+@takes_settings(without=("on_bad_image",))
+def refit(
+    run: Run,
+    data: Data,
+    options: DataOptions,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="The new run; by default RUN-refit.")] = None,
+    contexts: Annotated[
+        str, typer.Option(help="inferred: found in the images; known: those of the data (class/context/image).")
+    ] = "inferred",
+    on: Annotated[
+        str, typer.Option(help="validation: images that the network was not trained on; train: the training images.")
+    ] = "validation",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws, and of inferring contexts.")] = 0,
+    device: Device = "auto",
+) -> None:
+    """Refit the last layer of a trained network so that all groups count equally (DFR), as a run of its own.
+
+    A network trained without regard to contexts often has learnt what it needs and uses it badly in its last layer.
+    This takes seconds where training takes hours. DATA is what the run was trained on. No test image is used to refit;
+    at the end the new run is tested like the old one.
+
+        pfdl refit runs/erm photos/
+
+        pfdl diagnose runs/erm-refit photos/ --compare runs/erm
+    """
+    from pfdl._internal.devices import resolve_device
+    from pfdl._internal.runs import MANIFEST
+    from pfdl.data import read_manifest
+    from pfdl.vision import load_model
+    from pfdl.vision import refit as refit_run
+
+    device = resolve_device(device)
+    trained = load_model(run)
+    manifest = read_manifest(trained.folder / MANIFEST)
+    source = open_source(data, replace(options, on_bad_image="skip"), manifest)
+    folder = output or trained.folder.with_name(f"{trained.folder.name}-refit")
+    made = refit_run(trained, source, manifest, folder, on=on, contexts=contexts, device=device, seed=seed)
+    typer.echo(printable(made.sentence), err=True)
+    typer.echo(
+        f"Refitted on {made.readout.samples_per_group} {on} images of each group, 20 draws; penalty "
+        f"C = {made.readout.strength:g}, chosen by the worst group of held-out halves "
+        f"({100 * made.readout.held_out_worst:.1f} %).",
+        err=True,
+    )
+    if any(name.startswith("test") for name in manifest.set_names):
+        evaluate_and_print(load_model(folder), source, manifest, device)
+    typer.echo(folder)
+
+
+@answering_mistakes()
+def export(
+    run: Run,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Where the files go; by default RUN/export.")
+    ] = None,
+) -> None:
+    """Write a trained model as ONNX, checked against PyTorch, and as plain weights for the bare backbone.
+
+    preprocessing.json says what to do to an image before it enters, and how to load the plain weights.
+    """
+    from pfdl.vision import export as write
+    from pfdl.vision import load_model
+
+    for path in write(load_model(run), output or run / "export"):
+        typer.echo(path)

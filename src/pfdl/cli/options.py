@@ -1,0 +1,136 @@
+"""Options that are made from settings: a command that takes a config gets its options, and ``--set`` for the rest."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import Field, fields, is_dataclass
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from pfdl._internal.settings import describe_settings, read_setting
+from pfdl._internal.text import did_you_mean, json_or_text
+from pfdl.cli.common import answering_mistakes
+
+SET = "A further setting, such as {example}; 'pfdl list settings' lists them. Can be given several times."
+
+
+def takes_settings(
+    *, without: Collection[str] = (), example: str = "superclass=Animal", all_shown: bool = False
+) -> Callable[..., Any]:
+    """Let a command take dataclasses of settings as parameters.
+
+    Settings that are declared as shown become options of the command; ``--set NAME=VALUE`` sets any of them.
+
+    Args:
+        without: Settings that the command does not have.
+        example: What the help of ``--set`` shows.
+        all_shown: Whether all settings become options; the command then has no ``--set``, or one of its own.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        hints = get_type_hints(command, include_extras=True)
+        kinds = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+        parameters = []
+        for one in inspect.signature(command).parameters.values():
+            if one.name in kinds:
+                parameters += _make_options(kinds[one.name], without, all_shown)
+            else:
+                parameters.append(one.replace(annotation=hints[one.name], kind=one.KEYWORD_ONLY))
+        if not all_shown:
+            option = typer.Option("--set", metavar="NAME=VALUE", help=SET.format(example=example))
+            parameters.append(_keyword("settings", list[str] | None, option, None))
+
+        @functools.wraps(command)
+        @answering_mistakes()
+        def run(settings: list[str] | None = None, **given: Any) -> None:
+            configs = read_settings(kinds, given, settings or [], without)
+            rest = {name: given[name] for name in hints if name in given}
+            command(**configs, **rest)
+
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in parameters}
+        return run
+
+    return decorate
+
+
+def read_settings(
+    kinds: Mapping[str, Any], options: Mapping[str, Any], texts: Sequence[str], without: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return the configs that a user typed.
+
+    Args:
+        kinds: For each parameter of the command the dataclass of its settings.
+        options: The values of the options that are shown.
+        texts: What was typed as ``--set``.
+        without: Settings that the command does not have.
+
+    Raises:
+        ValueError: If a name or a value cannot be used; a name that is nearly right is answered with a guess.
+    """
+    homes = {one.name: kind for kind in kinds.values() for one in _settings_of(kind, without)}
+    found = {name: value for name, value in options.items() if name in homes}
+    typed: dict[str, str] = {}
+    parts: list[str] = []
+    for text in texts:
+        name, equals, value = text.partition("=")
+        name = name if "." in name else name.replace("-", "_")
+        if not equals or ("." not in name and name not in homes) or name in typed:
+            why = "names it twice" if name in typed else "give NAME=VALUE of a setting that 'pfdl list settings' lists"
+            raise ValueError(f"--set is {text!r}; {why}{did_you_mean(name, homes) or '.'}")
+        if "." in name:
+            parts.append(text)
+        else:
+            typed[name] = value
+    found |= {name: read_setting(homes[name], name, value) for name, value in typed.items()}
+    made = {}
+    for parameter, kind in kinds.items():
+        own = {name: value for name, value in found.items() if homes[name] is kind}
+        if "objective_settings" in {one.name for one in fields(kind)}:
+            own["objective_settings"] = read_objective_settings(own["objective"], parts)
+        made[parameter] = kind(**own)
+    return made
+
+
+def read_objective_settings(objective: str, texts: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Turn ``pfdl.weight=0.1`` into a dictionary; names and values are checked before anything is read or trained."""
+    from pfdl.objectives import list_objectives
+    from pfdl.objectives.examples import make_example
+
+    make_example(objective, {})  # raises if there is no such objective
+    settings = {one.name: one.settings for one in list_objectives()}
+    known = {f"{part}.{one.partition('=')[0]}": one for part in objective.split("+") for one in settings[part]}
+    parsed: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        key, _, value = text.partition("=")
+        part, _, name = key.partition(".")
+        if key not in known:
+            choice = ", ".join(f"{key.partition('.')[0]}.{one}" for key, one in known.items()) or "no settings"
+            of_part = [one.partition("=")[0] for one in settings[part]] if part in objective.split("+") else []
+            raise ValueError(f"--set is {text!r}; {objective!r} has {choice}{did_you_mean(name, of_part) or '.'}")
+        parsed.setdefault(part, {})[name] = json_or_text(value)
+    make_example(objective, parsed)
+    return parsed
+
+
+def _settings_of(kind: Any, without: Collection[str]) -> list[Field[Any]]:
+    return [one for one in fields(kind) if one.metadata and one.name not in without]
+
+
+def _make_options(kind: Any, without: Collection[str], all_shown: bool) -> list[inspect.Parameter]:
+    words, hints = describe_settings(kind), get_type_hints(kind)
+    made = []
+    for one in _settings_of(kind, without):
+        if one.metadata["shown"] or all_shown:
+            long = f"--{one.name.replace('_', '-')}"
+            names = [f"{long}/--no-{long[2:]}" if hints[one.name] is bool else long, one.metadata["short"]]
+            option = typer.Option(*filter(None, names), help=words[one.name])
+            made.append(_keyword(one.name, hints[one.name], option, one.default))
+    return made
+
+
+def _keyword(name: str, kind: Any, option: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, option], default=default)
