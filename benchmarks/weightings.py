@@ -35,14 +35,14 @@ def stablenet_loop(u):
 
 def cnbb_loop(f):
     ours = CNBB()
-    logits = f.new_zeros(len(f), requires_grad=True)
-    optimizer = torch.optim.Adam([logits], lr=ours.learning_rate)
+    weights = torch.full_like(f[:, 0], 1 / len(f))
     for _ in range(ours.steps):
-        weights = len(f) * logits.softmax(0)
-        optimizer.zero_grad()
-        (balance_loss(f, weights) + ours.size_weight * weights.square().sum()).backward()
-        optimizer.step()
-    return len(f) * logits.detach().softmax(0)
+        weights.requires_grad_()
+        loss = balance_loss(f, weights) + ours.size_weight * weights.square().sum()
+        (gradient,) = torch.autograd.grad(loss, weights)
+        weights = (weights.detach() - ours.learning_rate * (gradient - gradient.mean())).abs()
+        weights = weights / weights.sum()
+    return len(f) * weights
 
 
 def dwr_loop(x):

@@ -1,6 +1,6 @@
 """Settings at which the weightings of other authors act on batches of a network's features.
 
-With their published settings DWR, CNBB and StableNet leave the weights of 64 samples equal. The settings here were
+With their default settings DWR on a batch and StableNet leave the weights of 64 samples equal. The settings here were
 found on made-up features by the effective sample size alone; which of a method's settings counts is chosen on
 validation images of the training distribution.
 """
@@ -26,7 +26,9 @@ ACTING: dict[str, Rival] = {
     },
     **{
         f"cnbb-{steps}": Rival(
-            f"CNBB, {steps} steps, learning rate 0.1", "cnbb", {"cnbb": {"steps": steps, "learning_rate": 0.1}}
+            f"CNBB, {steps} steps, learning rate 0.1",
+            "cnbb",
+            {"cnbb": {"steps": steps, "learning_rate": 0.1, "solver": "adam"}},
         )
         for steps in (4, 20)
     },

@@ -125,7 +125,40 @@ def test_stablenet_is_sgd_on_its_loss(batches):
         assert torch.equal(torch.get_rng_state(), after)
 
 
-def test_cnbb_is_adam_on_its_loss():
+def test_cnbb_is_projected_gradient_descent_on_its_loss():
+    f = features(20, 5).double()
+    weights = torch.full((20,), 1 / 20, dtype=torch.float64)
+    for _ in range(6):
+        weights.requires_grad_()
+        (gradient,) = torch.autograd.grad(naive_balance(f, weights) + 0.01 * weights.square().sum(), weights)
+        weights = (weights.detach() - 0.002 * (gradient - gradient.mean())).abs()
+        weights = weights / weights.sum()
+    found = CNBB(steps=6, learning_rate=0.002, size_weight=0.01)(f.float())
+    torch.testing.assert_close(found, 20 * weights.float(), atol=1e-5, rtol=1e-4)
+    assert found.max() > 1.1
+
+
+@pytest.mark.parametrize(
+    ("shape", "rank", "scale", "first", "share"),
+    [
+        ((32, 16), None, None, [0.760763, 0.732250, 1.655647, 0.595734], 0.809),
+        ((64, 128), None, None, [0.962135, 1.344113, 1.897117, 1.413774], 0.497),
+        ((64, 128), 3, None, [0.200416, 2.082545, 0.624909, 0.495044], 0.650),
+        ((64, 128), None, 0.1, [0.910005, 1.633691, 1.106307, 0.878210], 0.971),
+    ],
+)
+def test_cnbb_gives_the_weights_of_its_public_reimplementation(shape, rank, scale, first, share):
+    """First weights and effective share by CNBBLoss (causal-semantic-generative-model, methods/cnbb.py, defaults)."""
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.randn(shape[0], rank or shape[1], generator=generator)
+    mixed = drawn @ torch.randn(rank, shape[1], generator=generator) if rank else drawn
+    cnbb = CNBB()
+    found = cnbb(torch.tanh(mixed) if scale is None else scale * mixed)
+    torch.testing.assert_close(found[:4], torch.tensor(first), atol=1e-4, rtol=1e-4)
+    assert cnbb.effective_share.item() == pytest.approx(share, abs=6e-4)
+
+
+def test_cnbb_by_adam_is_adam_on_its_loss():
     f = features(20, 5)
     logits = torch.zeros(20, requires_grad=True)
     optimizer = torch.optim.Adam([logits], lr=0.05)
@@ -134,7 +167,7 @@ def test_cnbb_is_adam_on_its_loss():
         optimizer.zero_grad()
         (naive_balance(f, weights) + 0.01 * weights.square().sum()).backward()
         optimizer.step()
-    found = CNBB(steps=7, learning_rate=0.05, size_weight=0.01)(f)
+    found = CNBB(steps=7, learning_rate=0.05, size_weight=0.01, solver="adam")(f)
     torch.testing.assert_close(found, 20 * logits.detach().softmax(0), atol=1e-5, rtol=1e-4)
 
 
@@ -164,7 +197,8 @@ def test_random_fourier_features_by_definition():
     ("weighting", "loss"),
     [
         (DWR(steps=100, learning_rate=0.01), dwr_loss),
-        (CNBB(steps=200, learning_rate=0.02, size_weight=0.0), balance_loss),
+        (CNBB(steps=200, learning_rate=0.02, size_weight=0.0, solver="adam"), balance_loss),
+        (CNBB(steps=50, learning_rate=1e-4, size_weight=0.0), balance_loss),
     ],
 )
 def test_learnt_weights_lower_the_loss(weighting, loss):
