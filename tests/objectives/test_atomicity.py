@@ -8,7 +8,17 @@ import torch
 from pfdl import PartialDecorrelation, make_objective
 from pfdl.objectives import Objective
 from pfdl.objectives.penalties import CORAL, IRM, Level, MeanDecorrelation, Penalty, Quantization, VREx
-from pfdl.objectives.weightings import CNBB, DWR, Balance, CVaR, GroupDRO, Product, StableNet, Uniform, Weighting
+from pfdl.objectives.weightings import (
+    CNBB,
+    Balance,
+    BatchDWR,
+    CVaR,
+    GroupDRO,
+    Product,
+    StableNet,
+    Uniform,
+    Weighting,
+)
 from tests.internal.test_optimizer_state import equal
 
 PARTS = {
@@ -25,12 +35,12 @@ PARTS = {
     "Balance": Balance,
     "GroupDRO": GroupDRO,
     "CVaR": CVaR,
-    "DWR": lambda: DWR(steps=2),
+    "BatchDWR": lambda: BatchDWR(steps=2),
     "CNBB": lambda: CNBB(steps=2),
     "StableNet": lambda: StableNet(steps=2),
     "Product": lambda: Product([Balance(), StableNet(steps=2)]),
 }
-WITHOUT_STATE = ("Level", "MeanDecorrelation", "Quantization", "Uniform", "CVaR", "DWR", "CNBB")
+WITHOUT_STATE = ("Level", "MeanDecorrelation", "Quantization", "Uniform", "CVaR", "BatchDWR", "CNBB")
 
 
 def batch(seed=0, n=8):

@@ -8,8 +8,8 @@ from pfdl.objectives import Objective, list_objectives, make_objective, register
 from pfdl.objectives.penalties import CORAL, IRM, Penalty, Quantization, VREx
 from pfdl.objectives.weightings import (
     CNBB,
-    DWR,
     Balance,
+    BatchDWR,
     GroupDRO,
     Product,
     StableNet,
@@ -100,7 +100,7 @@ def test_the_weight_of_pfdl_does_not_divide(batch):
         ("vrex+pfdl+irm", [VREx, PartialDecorrelation, IRM]),
         ("balance+pfdl", [Balance, PartialDecorrelation]),
         ("coral", [CORAL]),
-        ("dwr", [DWR]),
+        ("dwr", [BatchDWR]),
         ("cnbb", [CNBB, Quantization]),
         ("stablenet+pfdl", [StableNet, PartialDecorrelation]),
         ("stablenet+balance", [Product]),

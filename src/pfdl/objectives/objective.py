@@ -81,6 +81,7 @@ class Objective(AtomicModule):
         *,
         features: Tensor | None = None,
         environments: Tensor | None = None,
+        indices: Tensor | None = None,
     ) -> Tensor:
         """Return the loss of one batch.
 
@@ -91,6 +92,8 @@ class Objective(AtomicModule):
                 part of the objective needs it.
             environments: The number of each sample's environment or context, shape (n,); required if a part of the
                 objective needs it.
+            indices: The number of each sample in the training set, shape (n,); required if a part of the objective
+                keeps something for every training sample, as :class:`pfdl.objectives.weightings.DWR` does.
 
         Returns:
             A scalar.
@@ -104,6 +107,7 @@ class Objective(AtomicModule):
             "labels": labels,
             "features": features,
             "environments": environments,
+            "indices": indices,
         }
         union, meetings = self._join(batch)
         with union.same_draws():
