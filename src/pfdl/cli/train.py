@@ -61,7 +61,7 @@ def train(
         str,
         typer.Option(
             help="How contexts are inferred: auto tries all; pooled, within (clusters), early (as SPARE does), errors "
-            "(as JTT does: what a short training gets wrong).",
+            "(what a short linear training gets wrong, after JTT).",
             rich_help_panel=METHOD,
         ),
     ] = "auto",

@@ -4,6 +4,7 @@ from pfdl.contexts.balancing import ContextSampler, context_sampler, context_wei
 from pfdl.contexts.confirmation import Trial
 from pfdl.contexts.groups import Accuracies, GroupAccuracy, count_groups, measure_accuracy
 from pfdl.contexts.inference import InferredContexts, find_contexts, infer_contexts
+from pfdl.contexts.network import NetworkContexts, find_by_eiil, find_by_jtt, find_by_spare
 from pfdl.contexts.quality import (
     GroupReport,
     choose_by_worst_group,
@@ -21,12 +22,16 @@ __all__ = [
     "GroupReport",
     "ImageStatistics",
     "InferredContexts",
+    "NetworkContexts",
     "Readout",
     "Trial",
     "choose_by_worst_group",
     "context_sampler",
     "context_weights",
     "count_groups",
+    "find_by_eiil",
+    "find_by_jtt",
+    "find_by_spare",
     "find_contexts",
     "group_accuracy",
     "group_report",

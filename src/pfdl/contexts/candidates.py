@@ -74,7 +74,7 @@ class TrainedCandidate:
 
     Attributes:
         method: ``"early"``: the predicted class is the context, for what is learnt first goes by the context;
-            ``"errors"``: right or wrong is the context, as in JTT.
+            ``"errors"``: right or wrong is the context, after JTT, which takes a network's errors.
         stability: Of the samples on which trainings with either half of the features err, the share on which both give
             the same wrong class.
         ridge: How short the training is.

@@ -17,7 +17,7 @@ from pfdl.experiments.workers import Task
 
 INFERRED: dict[str, dict[str, Any]] = {
     "inferred": {"method": "auto"},
-    "errors": {"method": "errors", "confirmation": 0.0},  # unchecked, as JTT takes them
+    "errors": {"method": "errors", "confirmation": 0.0},  # unchecked, as JTT takes its own
 }
 """How contexts are inferred, by what a row says of them."""
 

@@ -22,7 +22,7 @@ class StudyRow:
         settings: The settings of the objective's parts, by their names.
         contexts: What the objective may know of contexts: ``"hidden"`` (nothing), ``"one"`` (that all samples share
             one), ``"inferred"`` (what :func:`pfdl.infer_contexts` finds), ``"errors"`` (what a short training gets
-            wrong, unchecked, as in JTT) or ``"known"`` (the truth: an oracle).
+            wrong, unchecked, after JTT) or ``"known"`` (the truth: an oracle).
         sampler: ``"shuffle"``; or ``"groups"``, which draws all groups equally often.
         refit: Whether the last layer is refitted on balanced groups afterwards (DFR), on the training samples.
         baseline: Key of the plain training to compare with.
@@ -73,7 +73,7 @@ METHODS: dict[str, StudyRow] = {
     "balance-known": StudyRow("balance, true contexts (oracle)", "balance", contexts="known"),
     "sampler": StudyRow("sampler, inferred contexts", "erm", contexts="inferred", sampler="groups"),
     "sampler-known": StudyRow("sampler, true contexts (oracle)", "erm", contexts="known", sampler="groups"),
-    "jtt": StudyRow("JTT: sampler over what a short training gets wrong", "erm", contexts="errors", sampler="groups"),
+    "jtt": StudyRow("errors of a linear probe (after JTT), sampler", "erm", contexts="errors", sampler="groups"),
     "dfr": StudyRow("DFR: last layer refitted, inferred contexts", "erm", contexts="inferred", refit=True),
     "dfr-known": StudyRow("DFR: last layer refitted, true contexts (oracle)", "erm", contexts="known", refit=True),
 }
