@@ -14,9 +14,11 @@ from pfdl.contexts.quality import (
 )
 from pfdl.contexts.refitting import Readout, refit_readout
 from pfdl.contexts.statistics import ImageStatistics, image_statistics
+from pfdl.contexts.strength import BalanceChoice, choose_balance
 
 __all__ = [
     "Accuracies",
+    "BalanceChoice",
     "ContextSampler",
     "GroupAccuracy",
     "GroupReport",
@@ -25,6 +27,7 @@ __all__ = [
     "NetworkContexts",
     "Readout",
     "Trial",
+    "choose_balance",
     "choose_by_worst_group",
     "context_sampler",
     "context_weights",
