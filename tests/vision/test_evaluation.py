@@ -7,12 +7,12 @@ from torch import nn
 
 from pfdl.data import make_split
 from pfdl.vision.checkpoint import ModelConfig, TrainedModel
+from pfdl.contexts import measure_scores
 from pfdl.vision.evaluation import (
     Evaluation,
     describe_evaluation,
     evaluate,
     find_test_set,
-    measure_calibration,
     name_evaluation,
     read_evaluations,
     save_evaluation,
@@ -131,12 +131,11 @@ def test_calibration_error_is_that_of_a_plain_loop():
     generator = torch.Generator().manual_seed(0)
     probabilities = (3 * torch.randn(500, 4, generator=generator)).softmax(1)
     labels = torch.randint(0, 4, (500,), generator=generator)
-    assert measure_calibration(probabilities, labels) == pytest.approx(
-        naive_calibration(probabilities, labels), abs=1e-5
-    )
+    expected = naive_calibration(probabilities, labels)
+    assert measure_scores(probabilities, labels).calibration_error == pytest.approx(expected, abs=1e-5)
     sure = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
-    assert measure_calibration(sure, torch.tensor([0, 1])) == 0
-    assert measure_calibration(sure, torch.tensor([1, 0])) == 1
+    assert measure_scores(sure, torch.tensor([0, 1])).calibration_error == 0
+    assert measure_scores(sure, torch.tensor([1, 0])).calibration_error == 1
 
 
 def test_evaluations_are_kept_side_by_side_and_never_mixed(tested, tmp_path):
@@ -162,7 +161,8 @@ def test_evaluations_are_kept_side_by_side_and_never_mixed(tested, tmp_path):
 
 
 def test_the_hash_depends_on_images_and_labels_not_on_names(tested):
-    from pfdl.vision.evaluation import hash_images
+    from pfdl.contexts import measure_scores
+from pfdl.vision.evaluation import hash_images
 
     rows = tested[2].rows_of("test")
     renamed = [row._replace(path=f"x/{row.path}") for row in reversed(rows)]

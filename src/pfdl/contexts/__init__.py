@@ -13,6 +13,7 @@ from pfdl.contexts.quality import (
     worst_group_accuracy,
 )
 from pfdl.contexts.refitting import Readout, refit_readout
+from pfdl.contexts.scores import Scores, measure_scores
 from pfdl.contexts.statistics import ImageStatistics, image_statistics
 from pfdl.contexts.strength import BalanceChoice, choose_balance
 
@@ -26,6 +27,7 @@ __all__ = [
     "InferredContexts",
     "NetworkContexts",
     "Readout",
+    "Scores",
     "Trial",
     "choose_balance",
     "choose_by_worst_group",
@@ -41,6 +43,7 @@ __all__ = [
     "image_statistics",
     "infer_contexts",
     "measure_accuracy",
+    "measure_scores",
     "refit_readout",
     "worst_group_accuracy",
 ]
