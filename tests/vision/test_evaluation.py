@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch import nn
 
+from pfdl.contexts import measure_scores
 from pfdl.data import make_split
 from pfdl.vision.checkpoint import ModelConfig, TrainedModel
-from pfdl.contexts import measure_scores
 from pfdl.vision.evaluation import (
     Evaluation,
     describe_evaluation,
@@ -74,6 +74,8 @@ def test_accuracies_are_counts_over_the_sets_of_the_manifest(tested):
     assert (result.worst_group.accuracy, result.worst_group.images) == (0, len(worst))
     confidence = float(torch.tensor([2.0, 0.0]).softmax(0)[0])
     assert result.calibration_error == pytest.approx(abs(confidence - result.overall), abs=1e-6)
+    assert result.scores["balanced_accuracy"] == pytest.approx(sum(result.by_class.values()) / len(result.by_class))
+    assert set(result.scores) == {"balanced_accuracy", "macro_f1", "auroc", "worst_group_precision"}
 
 
 def test_three_averages_that_nobody_confuses(tested):
@@ -161,8 +163,7 @@ def test_evaluations_are_kept_side_by_side_and_never_mixed(tested, tmp_path):
 
 
 def test_the_hash_depends_on_images_and_labels_not_on_names(tested):
-    from pfdl.contexts import measure_scores
-from pfdl.vision.evaluation import hash_images
+    from pfdl.vision.evaluation import hash_images
 
     rows = tested[2].rows_of("test")
     renamed = [row._replace(path=f"x/{row.path}") for row in reversed(rows)]

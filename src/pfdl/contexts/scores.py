@@ -58,13 +58,8 @@ def measure_scores(probabilities: Any, labels: Any, contexts: Any = None) -> Sco
 
     given = torch.as_tensor(as_array(probabilities)).float()
     y = torch.as_tensor(as_array(labels)).long()
-    if (
-        given.ndim != 2
-        or y.shape != given.shape[:1]
-        or not len(y)
-        or int(y.max()) >= given.shape[1]
-        or int(y.min()) < 0
-    ):
+    fitting = given.ndim == 2 and len(y) > 0 and y.shape == given.shape[:1]
+    if not fitting or not 0 <= int(y.min()) <= int(y.max()) < given.shape[1]:
         raise ValueError(
             f"probabilities have shape {tuple(given.shape)} and labels {tuple(y.shape)}; give (n, classes) and the "
             "number of one of these classes for each sample."

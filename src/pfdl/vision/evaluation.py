@@ -304,7 +304,7 @@ def describe_evaluation(evaluation: Evaluation) -> list[str]:
     """Say the averages in sentences that keep them apart."""
     worst = evaluation.worst_group
     where = f"{worst.class_name} in {worst.context}" if worst.context else worst.class_name
-    mixture = evaluation.average_in_training_mixture
+    mixture, scores = evaluation.average_in_training_mixture, evaluation.scores
     one_of, all_of = ("group", "groups") if evaluation.by_context else ("class", "classes")
     what = "groups (a class in a context)" if evaluation.by_context else all_of
     return [
@@ -315,11 +315,7 @@ def describe_evaluation(evaluation: Evaluation) -> list[str]:
         f"Average in the training set's mixture of {all_of}: "
         + (f"{_percent(mixture)}." if mixture is not None else "not known, as the two do not have the same groups."),
         f"Expected calibration error: {evaluation.calibration_error:.3f}.",
-        *(
-            f"{title}: {_percent(evaluation.scores[key])}."
-            for key, title in _SCORES.items()
-            if key in evaluation.scores
-        ),
+        *(f"{title}: {_percent(scores[key])}." for key, title in _SCORES.items() if key in scores),
     ]
 
 
