@@ -97,7 +97,7 @@ def _held_out(
 ) -> FloatArray:
     """Return how often each sample is recognised when it is held out, at the ridge that is best on average."""
     sizes = group_numbers(y, context, pool)
-    weight = np.bincount(sizes)[sizes] ** -power
+    weight: FloatArray = np.bincount(sizes)[sizes].astype(np.float64) ** -power
     rng = np.random.default_rng(seed)
     right = np.zeros((len(RIDGES), len(y)))
     for _ in range(SPLITS):
