@@ -12,7 +12,6 @@ import pytest
 import typer.testing
 from hypothesis import settings
 from tests.counting import start_no_counting, uncounted
-from tests.searching import search_shortly
 from xdist.scheduler import LoadFileScheduling
 
 settings.register_profile("pfdl", deadline=None)  # tests never measure time
@@ -56,14 +55,6 @@ def pytest_xdist_make_scheduler(config, log):
 def pytest_xdist_auto_num_workers():
     """One process more than cores, because some tests wait: for Ray, for a browser, for a kill."""
     return (os.cpu_count() or 1) + 1
-
-
-@pytest.fixture(scope="session", autouse=True)
-def short_search_for_contexts():
-    """Search shortly everywhere but in tests/contexts, where the search itself is tested."""
-    with pytest.MonkeyPatch.context() as patch:
-        search_shortly(patch)
-        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -19,7 +19,7 @@ import torch
 
 import pfdl
 from machine import describe_machine
-from pfdl.objectives.weightings import CNBB, DWR, StableNet
+from pfdl.objectives.weightings import CNBB, BatchDWR, StableNet
 from rivals import Naive
 
 PEAK_FP32 = 67e12  # vendor's datasheet for the H200, operations per second outside the matrix units
@@ -161,7 +161,7 @@ def contestants(p, hidden):
         "naive": lambda: Naive(p, hidden, "cuda").step,
         "StableNet reweighting": lambda: StableNet().cuda(),
         "CNBB reweighting": lambda: CNBB().cuda(),
-        "DWR reweighting": lambda: DWR().cuda(),
+        "DWR reweighting": lambda: BatchDWR().cuda(),
     }
 
 

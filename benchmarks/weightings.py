@@ -13,7 +13,7 @@ import time
 import torch
 
 from machine import describe_machine
-from pfdl.objectives.weightings import CNBB, DWR, StableNet
+from pfdl.objectives.weightings import CNBB, BatchDWR, StableNet
 from pfdl.objectives.weightings.cnbb import balance_loss
 from pfdl.objectives.weightings.dwr import dwr_loss
 from pfdl.objectives.weightings.stablenet import dependence, draw_maps, fourier_features
@@ -35,19 +35,19 @@ def stablenet_loop(u):
 
 def cnbb_loop(f):
     ours = CNBB()
-    logits = f.new_zeros(len(f), requires_grad=True)
-    optimizer = torch.optim.Adam([logits], lr=ours.learning_rate)
+    weights = torch.full_like(f[:, 0], 1 / len(f))
     for _ in range(ours.steps):
-        weights = len(f) * logits.softmax(0)
-        optimizer.zero_grad()
-        (balance_loss(f, weights) + ours.size_weight * weights.square().sum()).backward()
-        optimizer.step()
-    return len(f) * logits.detach().softmax(0)
+        weights.requires_grad_()
+        loss = balance_loss(f, weights) + ours.size_weight * weights.square().sum()
+        (gradient,) = torch.autograd.grad(loss, weights)
+        weights = (weights.detach() - ours.learning_rate * (gradient - gradient.mean())).abs()
+        weights = weights / weights.sum()
+    return len(f) * weights
 
 
 def dwr_loop(x):
     """TensorFlow 1's RMSProp, whose mean square begins at 1, as in the published code."""
-    ours = DWR()
+    ours = BatchDWR()
     root, mean_square = torch.ones_like(x[:, 0]).requires_grad_(), torch.ones_like(x[:, 0])
     for _ in range(ours.steps):
         (gradient,) = torch.autograd.grad(dwr_loss(x, root.square()), root)
@@ -82,7 +82,7 @@ def main():
     print("|---|---|---|---|---|---|---|")
     for n, p in ((64, 512), (128, 2048)):
         u = torch.tanh(torch.randn(n, p, generator=torch.Generator().manual_seed(0))).to(settings.device)
-        for ours, loop in ((StableNet, stablenet_loop), (CNBB, cnbb_loop), (DWR, dwr_loop)):
+        for ours, loop in ((StableNet, stablenet_loop), (CNBB, cnbb_loop), (BatchDWR, dwr_loop)):
             torch.manual_seed(1)
             expected = loop(u)
             weighting = ours().to(settings.device).eval()  # StableNet without its memory, as the loop

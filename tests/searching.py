@@ -1,11 +1,4 @@
-"""A short search for contexts, for tests and the processes they start: it is most of a small training."""
-
-
-def search_shortly(patch):
-    """Try two numbers of clusters, not eleven, from fewer starts."""
-    patch.setattr("pfdl.contexts.candidates.NUMBERS", (2, 4))
-    patch.setattr("pfdl.contexts.candidates.HALVINGS", 1)
-    patch.setattr("pfdl.contexts.clusters.POOLED_STARTS", 2)
+"""Fewer filters for images, for tests and the processes they start."""
 
 
 def describe_briefly(patch):

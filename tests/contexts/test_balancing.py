@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from pfdl import context_sampler, context_weights
-from pfdl.contexts import ContextSampler
+from pfdl.contexts import ContextSampler, choose_balance
 from pfdl.objectives.weightings.balance import balancing_table
 
 
@@ -139,3 +139,57 @@ def test_settings_that_make_no_sense_are_refused(settings, message):
         ContextSampler([0, 1], [0, 1], **settings)
     with pytest.raises(ValueError, match="there are no samples to draw from"):
         ContextSampler([], [])
+
+
+def test_less_power_balances_less():
+    labels, contexts = np.zeros(110, int), np.repeat([0, 1], [100, 10])
+    for power, rare in ((0.0, 10), (0.5, 0.5), (1.0, 55)):
+        drawn = np.array(list(ContextSampler(labels, contexts, power=power)))
+        expected = rare if power != 0.5 else round(110 * 10**0.5 / (10**0.5 + 100**0.5))
+        assert (drawn >= 100).sum() == expected
+        assert len(drawn) == 110
+    plain = list(ContextSampler(labels, contexts, power=0.0))
+    assert sorted(plain) == list(range(110))  # every sample once
+
+
+def test_tiny_groups_of_a_class_are_drawn_as_one():
+    labels = np.repeat([0, 1], [64, 60])
+    contexts = np.concatenate([np.repeat([0, 1, 2], [60, 2, 2]), np.zeros(60, int)])
+    sampler = ContextSampler(labels, contexts, pool_below=3, num_samples=90)
+    assert sampler.num_groups == 3
+    drawn = np.array(list(sampler))
+    assert ((drawn >= 60) & (drawn < 64)).sum() == 30
+
+
+def test_the_strength_of_balancing_is_chosen_on_held_out_samples():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(2, size=1500)
+    contexts = np.where(rng.random(1500) < 0.9, labels, 1 - labels)
+    features = np.hstack([2.0 * contexts[:, None] + np.zeros((1500, 4)), 0.8 * labels[:, None] + np.zeros((1500, 4))])
+    features = features + 0.7 * rng.normal(size=features.shape)
+    clean = choose_balance(features, labels, contexts)
+    assert clean.power >= 0.5
+    assert clean.average > clean.plain_average + 0.05
+    unseen = np.where(rng.random(1500) < 0.9, labels, 1 - labels)  # contexts that no feature shows: nothing to gain
+    assert choose_balance(features, labels, unseen).power == 0
+    assert choose_balance(features, labels, np.zeros(1500)).power == 0
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 1.0, 1e308])
+def test_any_smoothing_gives_finite_weights(smoothing):
+    weights = context_weights([0, 0, 0, 1], [0, 0, 1, 0], smoothing=smoothing)
+    assert np.isfinite(weights).all()
+    assert weights[:3].mean() == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (np.ma.masked_array([0, 1, 1], [True, False, False]), "labels are masked in places"),
+        (np.array(["a", None, "b"], dtype=object), "labels have None or NaN among them"),
+        (np.array([0.0, np.nan, 1.0]), "labels have NaN among them"),
+    ],
+)
+def test_labels_that_are_missing_are_refused(labels, message):
+    with pytest.raises(ValueError, match=message):
+        context_weights(labels, [0, 1, 1])

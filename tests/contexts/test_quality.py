@@ -75,3 +75,15 @@ def test_what_does_not_fit_is_refused():
         group_report([], [], [])
     with pytest.raises(ValueError, match=r"predictions have shape \(3,\)"):
         group_accuracy([0, 1, 1], [0, 1], [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("predictions", "message"),
+    [
+        (["0", "1"], "predictions are <U1 and labels int64, which are never equal"),
+        ([0.0, np.nan], "1 predictions are NaN"),
+    ],
+)
+def test_predictions_that_could_never_be_right_are_refused(predictions, message):
+    with pytest.raises(ValueError, match=message):
+        worst_group_accuracy(predictions, [0, 1], ["a", "b"])

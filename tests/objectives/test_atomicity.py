@@ -7,7 +7,7 @@ import torch
 
 from pfdl import PartialDecorrelation, make_objective
 from pfdl.objectives.penalties import CORAL, IRM, Level, MeanDecorrelation, Quantization, VREx
-from pfdl.objectives.weightings import CNBB, DWR, Balance, GroupDRO, Product, StableNet, Uniform
+from pfdl.objectives.weightings import CNBB, Balance, BatchDWR, CVaR, GroupDRO, Product, StableNet, Uniform
 from tests.internal.test_optimizer_state import equal
 
 PARTS = {
@@ -23,12 +23,13 @@ PARTS = {
     "Uniform": Uniform,
     "Balance": Balance,
     "GroupDRO": GroupDRO,
-    "DWR": lambda: DWR(steps=2),
+    "CVaR": CVaR,
+    "BatchDWR": lambda: BatchDWR(steps=2),
     "CNBB": lambda: CNBB(steps=2),
     "StableNet": lambda: StableNet(steps=2),
     "Product": lambda: Product([Balance(), StableNet(steps=2)]),
 }
-WITHOUT_STATE = ("Level", "MeanDecorrelation", "Quantization", "Uniform", "DWR", "CNBB")
+WITHOUT_STATE = ("Level", "MeanDecorrelation", "Quantization", "Uniform", "CVaR", "BatchDWR", "CNBB")
 
 
 def batch(seed=0, n=8):

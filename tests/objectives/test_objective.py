@@ -8,8 +8,8 @@ from pfdl.objectives import Objective, list_objectives, make_objective, register
 from pfdl.objectives.penalties import CORAL, IRM, Penalty, Quantization, VREx
 from pfdl.objectives.weightings import (
     CNBB,
-    DWR,
     Balance,
+    BatchDWR,
     GroupDRO,
     Product,
     StableNet,
@@ -100,7 +100,7 @@ def test_the_weight_of_pfdl_does_not_divide(batch):
         ("vrex+pfdl+irm", [VREx, PartialDecorrelation, IRM]),
         ("balance+pfdl", [Balance, PartialDecorrelation]),
         ("coral", [CORAL]),
-        ("dwr", [DWR]),
+        ("dwr", [BatchDWR]),
         ("cnbb", [CNBB, Quantization]),
         ("stablenet+pfdl", [StableNet, PartialDecorrelation]),
         ("stablenet+balance", [Product]),
@@ -189,12 +189,12 @@ def test_an_unknown_setting_is_answered_with_the_valid_ones():
 
 
 def test_weightings_multiply(batch):
-    weighting = make_objective("balance+cnbb", 6, cnbb={"steps": 50, "learning_rate": 0.1}).weighting
+    weighting = make_objective("balance+cnbb", 6, cnbb={"steps": 50}).weighting
     assert isinstance(weighting, Product)
     tensors = [batch[name].detach() for name in weighting.needs]
     weights = weighting(*tensors)
     one = Balance()(batch["labels"], batch["environments"])
-    other = CNBB(steps=50, learning_rate=0.1)(batch["features"])
+    other = CNBB(steps=50)(batch["features"])
     torch.testing.assert_close(weights, one * other / (one * other).mean())
     torch.testing.assert_close(weighting.effective_sample_size, weights.sum() ** 2 / weights.square().sum())
     weighting.prepare(batch["labels"], batch["environments"])
@@ -223,7 +223,7 @@ def test_what_is_missing_is_named(name, missing, batch):
         (
             "irm+nothing",
             {},
-            "'nothing' in the objective 'irm\\+nothing' is unknown; choose from balance, cnbb, coral, dwr, erm,",
+            "'nothing' in the objective 'irm\\+nothing' is unknown; choose from balance, cnbb, coral, cvar, dwr, erm,",
         ),
         ("", {}, "'' in the objective '' is unknown"),
         ("irm+irm", {}, "names a part twice"),

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import lightning
-import pytest
 import torch
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
@@ -22,7 +21,6 @@ from pfdl.vision.resume import RunKeeper
 from pfdl.vision.stopping import TrainingStoppedError
 from pfdl.vision.training import TrainingConfig, train
 from tests.decorrelation.distributed_worker import model, penalty
-from tests.searching import search_shortly
 from tests.vision.tiny_images import tiny_data
 
 EVERYTHING = TrainingConfig(
@@ -120,7 +118,6 @@ def fail():
 def main():
     folder = Path(sys.argv[1])
     torch.set_num_threads(1)
-    search_shortly(pytest.MonkeyPatch())
     choose_devices("cpu", devices=2).start()
     resume.SAVE_EVERY = 0.0
     said = {

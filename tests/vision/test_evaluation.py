@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import nn
 
+from pfdl.contexts import measure_scores
 from pfdl.data import make_split
 from pfdl.vision.checkpoint import ModelConfig, TrainedModel
 from pfdl.vision.evaluation import (
@@ -12,7 +13,6 @@ from pfdl.vision.evaluation import (
     describe_evaluation,
     evaluate,
     find_test_set,
-    measure_calibration,
     name_evaluation,
     read_evaluations,
     save_evaluation,
@@ -74,6 +74,8 @@ def test_accuracies_are_counts_over_the_sets_of_the_manifest(tested):
     assert (result.worst_group.accuracy, result.worst_group.images) == (0, len(worst))
     confidence = float(torch.tensor([2.0, 0.0]).softmax(0)[0])
     assert result.calibration_error == pytest.approx(abs(confidence - result.overall), abs=1e-6)
+    assert result.scores["balanced_accuracy"] == pytest.approx(sum(result.by_class.values()) / len(result.by_class))
+    assert set(result.scores) == {"balanced_accuracy", "macro_f1", "auroc", "worst_group_precision"}
 
 
 def test_three_averages_that_nobody_confuses(tested):
@@ -131,12 +133,11 @@ def test_calibration_error_is_that_of_a_plain_loop():
     generator = torch.Generator().manual_seed(0)
     probabilities = (3 * torch.randn(500, 4, generator=generator)).softmax(1)
     labels = torch.randint(0, 4, (500,), generator=generator)
-    assert measure_calibration(probabilities, labels) == pytest.approx(
-        naive_calibration(probabilities, labels), abs=1e-5
-    )
+    expected = naive_calibration(probabilities, labels)
+    assert measure_scores(probabilities, labels).calibration_error == pytest.approx(expected, abs=1e-5)
     sure = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
-    assert measure_calibration(sure, torch.tensor([0, 1])) == 0
-    assert measure_calibration(sure, torch.tensor([1, 0])) == 1
+    assert measure_scores(sure, torch.tensor([0, 1])).calibration_error == 0
+    assert measure_scores(sure, torch.tensor([1, 0])).calibration_error == 1
 
 
 def test_evaluations_are_kept_side_by_side_and_never_mixed(tested, tmp_path):

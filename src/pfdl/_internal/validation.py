@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
 from typing import TypeGuard
 
@@ -30,11 +29,11 @@ def check_count(name: str, value: int, minimum: int) -> None:
 
 
 def check_number(name: str, value: float, minimum: float = 0.0) -> None:
-    """Raise unless ``value`` is a finite number of at least ``minimum``."""
+    """Raise unless ``value`` is a number of at least ``minimum`` that float32 can hold."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} is {value!r}; give a number.")
-    if not math.isfinite(value) or value < minimum:
-        raise ValueError(f"{name} is {value}; give a finite number of at least {minimum:g}.")
+    if not minimum <= value <= torch.finfo(torch.float32).max:  # a comparison with NaN is False
+        raise ValueError(f"{name} is {value}; give a finite number of at least {minimum:g}, below 3.4e38.")
 
 
 def check_num_features(num_features: int) -> None:

@@ -4,6 +4,7 @@ from pfdl.contexts.balancing import ContextSampler, context_sampler, context_wei
 from pfdl.contexts.confirmation import Trial
 from pfdl.contexts.groups import Accuracies, GroupAccuracy, count_groups, measure_accuracy
 from pfdl.contexts.inference import InferredContexts, find_contexts, infer_contexts
+from pfdl.contexts.network import NetworkContexts, find_by_eiil, find_by_jtt, find_by_spare
 from pfdl.contexts.quality import (
     GroupReport,
     choose_by_worst_group,
@@ -12,27 +13,37 @@ from pfdl.contexts.quality import (
     worst_group_accuracy,
 )
 from pfdl.contexts.refitting import Readout, refit_readout
+from pfdl.contexts.scores import Scores, measure_scores
 from pfdl.contexts.statistics import ImageStatistics, image_statistics
+from pfdl.contexts.strength import BalanceChoice, choose_balance
 
 __all__ = [
     "Accuracies",
+    "BalanceChoice",
     "ContextSampler",
     "GroupAccuracy",
     "GroupReport",
     "ImageStatistics",
     "InferredContexts",
+    "NetworkContexts",
     "Readout",
+    "Scores",
     "Trial",
+    "choose_balance",
     "choose_by_worst_group",
     "context_sampler",
     "context_weights",
     "count_groups",
+    "find_by_eiil",
+    "find_by_jtt",
+    "find_by_spare",
     "find_contexts",
     "group_accuracy",
     "group_report",
     "image_statistics",
     "infer_contexts",
     "measure_accuracy",
+    "measure_scores",
     "refit_readout",
     "worst_group_accuracy",
 ]

@@ -13,10 +13,13 @@ IndexArray = NDArray[np.intp]
 
 
 def as_array(values: Any) -> NDArray[Any]:
-    """Return an array, also of a tensor on a GPU, with gradients or in bfloat16, which NumPy lacks."""
+    """Return an array, also of a tensor that is sparse, on a GPU, with gradients or in bfloat16, which NumPy lacks."""
     if isinstance(values, torch.Tensor):
         values = values.detach().cpu()
+        values = values if values.layout is torch.strided else values.to_dense()
         return np.asarray(values.float() if values.dtype == torch.bfloat16 else values)
+    if hasattr(values, "toarray"):  # a sparse matrix of SciPy
+        return np.asarray(values.toarray())
     return np.asarray(values)
 
 
@@ -26,7 +29,11 @@ def as_numbers(name: str, values: Any) -> NDArray[np.int64]:
     Raises:
         ValueError: If there is not one label per sample.
     """
+    if np.ma.is_masked(values):
+        raise ValueError(f"{name} are masked in places; leave these samples out, or give them a label.")
     given = as_array(values)
+    if given.dtype == object and any(one is None or one != one for one in given.ravel()):
+        raise ValueError(f"{name} have None or NaN among them; give every sample a label.")
     if given.ndim == 2 and given.shape[1] > 1 and _is_one_hot(given):
         given = given.argmax(axis=1)
     if given.ndim == 2 and given.shape[1] == 1:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.utils.data import Sampler
 
-from pfdl._internal.validation import check_count
+from pfdl._internal.validation import check_count, check_number
 from pfdl.contexts._arrays import FloatArray, IndexArray, as_numbers
 from pfdl.objectives.weightings.balance import SMOOTHING
 
@@ -58,7 +58,9 @@ def context_weights(labels: Any, contexts: Any, *, smoothing: float = SMOOTHING)
     cells, group, counts = np.unique(y * max(number, 1) + context, return_inverse=True, return_counts=True)
     of_cell = cells // max(number, 1)
     class_sizes = np.bincount(y).astype(np.float64)
-    weight = 1 / (counts + smoothing * class_sizes[of_cell] / max(number, 1))
+    # Only the proportions count; so divided, no smoothing overflows.
+    own, mean = 1 / (1 + smoothing), smoothing / (1 + smoothing)
+    weight = 1 / (own * counts + mean * class_sizes[of_cell] / max(number, 1))
     totals = np.bincount(of_cell, weight * counts, minlength=len(class_sizes))
     weight = weight * class_sizes[of_cell] / totals[of_cell]
     if weight.max(initial=0.0) > HEAVY:
@@ -80,9 +82,15 @@ class ContextSampler(Sampler[int]):
     left out. Where all samples are in one context there is nothing to balance: all are one group, and every sample is
     drawn as often as any other. To draw classes equally often, give them as the contexts, too.
 
+    Where labels are wrong, rare groups hold most of the wrong ones, and drawing them often repeats these. Then balance
+    less (``power``), or draw the rare groups of a class as one (``pool_below``); :func:`choose_balance` chooses both.
+
     Args:
         labels: The classes, shape (n,).
         contexts: The context of each sample, shape (n,).
+        power: α: a sample of a group of n_g samples is drawn in proportion to n_g^−α. With 1 all groups are equally
+            frequent, with 0 every sample is.
+        pool_below: Groups of fewer samples are drawn as one group of their class.
         num_samples: How many are drawn in an epoch over all processes; by default n.
         seed: The order follows from it and from the number of the epoch, see :meth:`set_epoch`.
         replicas: Number of processes that share an epoch.
@@ -94,12 +102,16 @@ class ContextSampler(Sampler[int]):
         labels: Any,
         contexts: Any,
         *,
+        power: float = 1.0,
+        pool_below: int = 1,
         num_samples: int | None = None,
         seed: int = 0,
         replicas: int = 1,
         rank: int = 0,
     ) -> None:
         y, context = _pair(labels, contexts)
+        check_number("power", power)
+        check_count("pool_below", pool_below, 1)
         if not len(y):
             raise ValueError("there are no samples to draw from; give at least one label.")
         if num_samples is not None:
@@ -109,11 +121,11 @@ class ContextSampler(Sampler[int]):
         if rank >= replicas:
             raise ValueError(f"rank is {rank}; with {replicas} replicas it must be below {replicas}.")
         check_count("seed", seed, 0)
-        group = np.zeros(len(y), np.int64)
-        if has_several(context):
-            group = np.unique(y * (int(context.max()) + 1) + context, return_inverse=True)[1].reshape(-1)
+        group = group_numbers(y, context, pool_below) if has_several(context) else np.zeros(len(y), np.int64)
         order = np.argsort(group, kind="stable")
-        self._groups = np.split(order, np.cumsum(np.bincount(group))[:-1])
+        sizes = np.bincount(group)
+        self._groups = np.split(order, np.cumsum(sizes)[:-1])
+        self._frequencies = sizes ** (1.0 - power) / (sizes ** (1.0 - power)).sum()
         self._total = len(y) if num_samples is None else num_samples
         self._replicas, self._rank = replicas, rank
         self.seed, self.epoch = seed, 0
@@ -134,13 +146,24 @@ class ContextSampler(Sampler[int]):
         rng = np.random.default_rng((self.seed, self.epoch))
         self.epoch += 1
         total = len(self) * self._replicas
-        shares = np.full(len(self._groups), total // len(self._groups))
-        shares[rng.permutation(len(self._groups))[: total % len(self._groups)]] += 1
+        exact = total * self._frequencies
+        shares = np.floor(exact + 1e-9).astype(np.int64)
+        order = rng.permutation(len(shares))  # of groups that lack equally much, chance decides which has one more
+        most_lacking = order[np.argsort((shares - exact)[order].round(9), kind="stable")]
+        shares[most_lacking[: total - shares.sum()]] += 1
         drawn = np.concatenate([_cycle(group, share, rng) for group, share in zip(self._groups, shares, strict=True)])
         yield from rng.permutation(drawn)[self._rank :: self._replicas].tolist()
 
 
-def context_sampler(labels: Any, contexts: Any, *, num_samples: int | None = None, seed: int = 0) -> ContextSampler:
+def context_sampler(
+    labels: Any,
+    contexts: Any,
+    *,
+    power: float = 1.0,
+    pool_below: int = 1,
+    num_samples: int | None = None,
+    seed: int = 0,
+) -> ContextSampler:
     """Return a sampler for a ``DataLoader`` that draws all groups equally often.
 
     A group is one class in one context. This is the recommended way to train on contexts: on identical groups it does
@@ -150,6 +173,9 @@ def context_sampler(labels: Any, contexts: Any, *, num_samples: int | None = Non
     Args:
         labels: The classes, shape (n,), in the order of the dataset.
         contexts: The context of each sample, shape (n,): known, or from :func:`pfdl.infer_contexts`.
+        power: How strongly to balance, from 0 (not at all) to 1 (all groups equally often); choose less than 1 where
+            labels may be wrong, see :func:`pfdl.contexts.choose_balance`.
+        pool_below: Groups of fewer samples are drawn as one group of their class.
         num_samples: How many are drawn in an epoch; by default n.
         seed: The order follows from it and from the number of the epoch.
 
@@ -165,7 +191,15 @@ def context_sampler(labels: Any, contexts: Any, *, num_samples: int | None = Non
         >>> drawn.count(5)  # the only sample of class 0 at sea has a third of the draws
         3
     """
-    return ContextSampler(labels, contexts, num_samples=num_samples, seed=seed)
+    return ContextSampler(labels, contexts, power=power, pool_below=pool_below, num_samples=num_samples, seed=seed)
+
+
+def group_numbers(y: NDArray[np.int64], context: NDArray[np.int64], pool_below: int = 1) -> NDArray[np.int64]:
+    """Number the groups from 0, those of fewer samples than ``pool_below`` as one group of their class."""
+    number = int(context.max()) + 1
+    cell = y * (number + 1) + context
+    small = np.bincount(cell)[cell] < pool_below
+    return np.unique(np.where(small, y * (number + 1) + number, cell), return_inverse=True)[1].reshape(-1)
 
 
 def has_several(contexts: Any) -> bool:

@@ -12,16 +12,12 @@ from pfdl.contexts._arrays import FloatArray, IndexArray
 from pfdl.contexts.clusters import Clusters, PooledClusters, WithinClusters
 from pfdl.contexts.probe import RIDGES, RidgePath, equal_classes, held_out_predictions, spread
 
-NUMBERS = tuple(range(2, 13))
-"""Numbers of contexts that are tried."""
-
 AS_GOOD = 0.02
 """Numbers of contexts whose stability differs by less are equally good."""
 
 AS_CLEAR = 0.01
 """Of equally good numbers the one with the clearest clusters is taken; within this the smaller."""
 
-HALVINGS = 2
 OTHER_STARTS = 1000
 CLUSTERED = 4000
 """Clusters are sought in so many samples; all others are assigned to them."""
@@ -31,6 +27,27 @@ LEAST_FEATURES = 4
 
 
 ClusterKind: TypeAlias = type[PooledClusters] | type[WithinClusters]
+
+
+@dataclass(frozen=True)
+class SearchDepth:
+    """How long contexts are sought.
+
+    Attributes:
+        numbers: Numbers of clusters that are tried.
+        halvings: How often the features are halved to see whether both halves find the same.
+        starts: Starts of k-means over all samples; clusters within classes have two at most, for each beginning.
+    """
+
+    numbers: tuple[int, ...]
+    halvings: int
+    starts: int
+
+
+SEARCHES = {
+    "full": SearchDepth(numbers=tuple(range(2, 13)), halvings=2, starts=8),
+    "quick": SearchDepth(numbers=(2, 4), halvings=1, starts=2),
+}
 
 
 class Candidate(Protocol):
@@ -46,6 +63,9 @@ class Candidate(Protocol):
 
     def assign(self, z: FloatArray, y: IndexArray) -> IndexArray:
         """Return a number for each sample, shape (n,), from standardised features, shape (n, p)."""
+
+    def assign_own(self, z: FloatArray, y: IndexArray) -> IndexArray:
+        """Return the same for the samples in which they were found."""
 
     def contexts_of(self, assigned: IndexArray, y: IndexArray) -> IndexArray:
         """Return the contexts that follow from these numbers, shape (n,)."""
@@ -63,6 +83,8 @@ class ClusterCandidate:
         """Return the nearest cluster of each sample."""
         return self.clusters.assign(z, y)
 
+    assign_own = assign
+
     def contexts_of(self, assigned: IndexArray, y: IndexArray) -> IndexArray:
         """Return the clusters as they are."""
         return assigned
@@ -74,7 +96,7 @@ class TrainedCandidate:
 
     Attributes:
         method: ``"early"``: the predicted class is the context, for what is learnt first goes by the context;
-            ``"errors"``: right or wrong is the context, as in JTT.
+            ``"errors"``: right or wrong is the context, after JTT, which takes a network's errors.
         stability: Of the samples on which trainings with either half of the features err, the share on which both give
             the same wrong class.
         ridge: How short the training is.
@@ -94,12 +116,16 @@ class TrainedCandidate:
         predicted: IndexArray = scores.argmax(axis=1)
         return predicted
 
+    def assign_own(self, z: FloatArray, y: IndexArray) -> IndexArray:
+        """Return the class that is predicted of each fitted sample by the fit to the others."""
+        return self.held_out
+
     def contexts_of(self, assigned: IndexArray, y: IndexArray) -> IndexArray:
         """Return the predicted classes as they are, or whether they are wrong."""
         return (assigned != y).astype(np.intp) if self.method == "errors" else assigned
 
 
-def train_shortly(z: FloatArray, y: IndexArray, seed: int) -> TrainedCandidate:
+def train_shortly(z: FloatArray, y: IndexArray, depth: SearchDepth, seed: int) -> TrainedCandidate:
     """Train linear classifiers and take the ridge at which halves of the features agree best on what is wrong.
 
     A context that moves many features misleads a training with any half of them to the same wrong class. On samples
@@ -111,11 +137,11 @@ def train_shortly(z: FloatArray, y: IndexArray, seed: int) -> TrainedCandidate:
     fold = spread(y, rng)
     predicted, fits = held_out_predictions(z, y, fold, weight, classes)
     agreement = np.zeros(len(RIDGES))
-    for _ in range(HALVINGS):
+    for _ in range(depth.halvings):
         halves = np.array_split(rng.permutation(z.shape[1]), 2)
         one, other = (held_out_predictions(z[:, half], y, fold, weight, classes)[0] for half in halves)
         same = ((one == other) & (one != y)).sum(axis=1)
-        agreement += same / ((one != y) | (other != y)).sum(axis=1).clip(min=1) / HALVINGS
+        agreement += same / ((one != y) | (other != y)).sum(axis=1).clip(min=1) / depth.halvings
     best = max(row for row in range(len(RIDGES)) if agreement[row] >= agreement.max() - AS_GOOD)
     return TrainedCandidate("early", float(agreement[best]), RIDGES[best], fits, predicted[best])
 
@@ -126,31 +152,47 @@ def find_clusters(
     y: IndexArray,
     *,
     number: int | None,
+    depth: SearchDepth,
+    least: float,
     seed: int,
 ) -> ClusterCandidate:
-    """Find the number of clusters on which halves of the features agree best."""
+    """Find the number of clusters on which halves of the features agree best.
+
+    Args:
+        kind: Clusters over all samples or within classes.
+        z: Standardised features, shape (n, p).
+        y: The classes, shape (n,).
+        number: The number of clusters, if it is known.
+        depth: How long to search.
+        least: Agreement below which clusters are of no use; a number that cannot reach it is given up early.
+        seed: Of the halves and of k-means.
+    """
     rng = np.random.default_rng(seed)
     random_state = int(rng.integers(2**31))
     distinct = len(np.unique(z, axis=0))
-    numbers = [number] if number is not None else [candidate for candidate in NUMBERS if candidate <= distinct]
-    halves = [np.array_split(rng.permutation(z.shape[1]), 2) for _ in range(HALVINGS)]
+    numbers = [number] if number is not None else [one for one in depth.numbers if one <= distinct]
+    halves = [np.array_split(rng.permutation(z.shape[1]), 2) for _ in range(depth.halvings)]
     parts = [[(half, kind(z[:, half], y)) for half in pair] for pair in halves]
 
     def stability(candidate: int) -> float:
         agreed = []
         for pair in parts:
             found = [  # from starts of their own, or both halves would end in the same poor optimum and agree on it
-                model.fit(candidate, random_state + OTHER_STARTS * side).assign(z[:, half], y)
+                model.fit(candidate, random_state + OTHER_STARTS * side, depth.starts).assign(z[:, half], y)
                 for side, (half, model) in enumerate(pair)
             ]
             agreed.append(adjusted_rand_score(*found))
+            if (sum(agreed) + len(parts) - len(agreed)) / len(parts) < least - AS_GOOD:
+                break  # even if all further halves agree fully
         return float(np.mean(agreed))
 
     stable = {candidate: stability(candidate) for candidate in numbers}
     best = max(stable.values())
     model = kind(z, y)
     fits = {
-        candidate: model.fit(candidate, random_state) for candidate, value in stable.items() if value >= best - AS_GOOD
+        candidate: model.fit(candidate, random_state, depth.starts)
+        for candidate, value in stable.items()
+        if value >= best - AS_GOOD
     }
     clearest = max(fit.separation for fit in fits.values())
     taken = min(candidate for candidate, fit in fits.items() if fit.separation >= clearest - AS_CLEAR)

@@ -6,6 +6,7 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
@@ -15,7 +16,7 @@ from pfdl.decorrelation.linear import group_means, predict_left_out
 PRINCIPAL = 64
 """Clusters are sought in so many main coordinates; distances in more cost more and say the same."""
 
-STARTS, POOLED_STARTS, MOST_TURNS, SWEEPS = 2, 8, 30, 20
+STARTS, MOST_TURNS, SWEEPS = 2, 30, 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,11 +54,12 @@ class PooledClusters:
     def __init__(self, standardised: FloatArray, y: IndexArray) -> None:
         self._projection = _principal(standardised)
         self._z = standardised @ self._projection
+        self._single = self._z.astype(np.float32)  # k-means takes half as long
         self._classes = int(y.max()) + 1
 
-    def fit(self, number: int, seed: int) -> Clusters:
+    def fit(self, number: int, seed: int, starts: int) -> Clusters:
         """Return the best of several runs of k-means."""
-        fits = (_k_means(self._z, number, seed + start, 50) for start in range(POOLED_STARTS))
+        fits = (_k_means(self._single, number, seed + start, 50) for start in range(starts))
         best = min(fits, key=lambda fit: float(fit.inertia_))
         centers = np.asarray(best.cluster_centers_, dtype=np.float64)
         zero = np.zeros((self._classes, self._z.shape[1]))
@@ -86,13 +88,16 @@ class WithinClusters:
             predict = np.zeros((standardised.shape[1], 1))
         self._projection = predict @ _principal(standardised @ predict)
         self._z = standardised @ self._projection
+        self._beginnings = [
+            beginning.astype(np.float32) for beginning in (self._z - group_means(self._z, y)[y], self._z)
+        ]
         self._y = y
 
-    def fit(self, number: int, seed: int) -> Clusters:
+    def fit(self, number: int, seed: int, starts: int) -> Clusters:
         """Return the best of several fits, from clusters within classes and from clusters of all samples."""
         fits = []
-        for start in range(STARTS):
-            for beginning in (self._z - group_means(self._z, self._y)[self._y], self._z):
+        for start in range(min(STARTS, starts)):
+            for beginning in self._beginnings:
                 first = _k_means(beginning, number, seed + start, 10).labels_.astype(np.intp)
                 fits.append(two_way(self._z, self._y, first, number))
         _, a, b = min(fits, key=lambda fit: fit[0])
@@ -129,10 +134,25 @@ def two_way(z: FloatArray, y: IndexArray, group: IndexArray, number: int) -> tup
     return missed, a, b
 
 
-def _k_means(z: FloatArray, number: int, seed: int, most_turns: int) -> KMeans:
+def _k_means(z: NDArray[np.float32], number: int, seed: int, most_turns: int) -> KMeans:
+    """Run k-means from centres by k-means++, which scikit-learn draws in most of the time that it takes here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct points than clusters: some stay empty
-        return KMeans(number, n_init=1, max_iter=most_turns, random_state=seed).fit(z)
+        return KMeans(number, init=_spread_out(z, number, seed), n_init=1, max_iter=most_turns).fit(z)
+
+
+def _spread_out(z: NDArray[np.float32], number: int, seed: int) -> NDArray[np.float32]:
+    """Draw samples as centres, each in proportion to its squared distance from the nearest drawn before (k-means++)."""
+    rng = np.random.default_rng(seed)
+    squares = np.einsum("ij,ij->i", z, z)
+    centers = [z[int(rng.integers(len(z)))]]
+    nearest = np.full(len(z), np.inf, dtype=np.float32)
+    for _ in range(number - 1):
+        distance = squares - 2 * z @ centers[-1] + centers[-1] @ centers[-1]
+        nearest = np.minimum(nearest, distance.clip(min=0))
+        cumulated = nearest.cumsum(dtype=np.float64)
+        centers.append(z[int(np.searchsorted(cumulated, rng.random() * cumulated[-1])) % len(z)])
+    return np.stack(centers)
 
 
 def _principal(z: FloatArray) -> FloatArray:

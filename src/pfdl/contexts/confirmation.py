@@ -11,17 +11,18 @@ from numpy.typing import NDArray
 from pfdl.contexts._arrays import FloatArray, IndexArray, group_table
 from pfdl.contexts.probe import equal_groups, held_out_predictions, spread
 
-LEAST_GAIN = 0.05
-"""Balancing must raise the held-out accuracy, averaged over groups, by this much, in the training that is raised most.
-Where class and context are independent, features that hold nothing of the class but its context leave any training at
-chance: then nothing is gained. Clusters of digits and clothes, which are no contexts, gain 0.00 to 0.05."""
+SPLITS = 3
+"""Random halvings of the samples over which held-out accuracies are averaged."""
 
-MOST_UNUSUAL = 2 / 3
-"""A short training must get at most this part of its accuracy in usual groups where groups are unusual: it must be
-misled, not only less sure. In clusters of digits and clothes it gets 0.73 and more of it, in contexts 0.54 and less."""
+LEAST_GAIN = 0.02
+"""A gain in the held-out accuracy, averaged over groups, that matters. Where class and context are independent,
+features that hold nothing of the class but its context leave any training at chance: then nothing is gained."""
 
 ERRORS_SURE = 3.0
-"""The gain must exceed its standard error this many times."""
+"""That the gain is no larger than that must be refuted by so many standard errors, over the same samples, and so must
+be that a short training is as good in unusual groups as in usual ones: by chance one in 700 passes. The size that
+matters was chosen on five splits of PACS with features of a pretrained network (gains less three errors: 3.9 to 6.4
+points) and on its single styles and on clothes, which have no contexts (at most 1.4 points)."""
 
 TRAINED = ("early", "errors")
 """Contexts by what a short training predicts. All that it gets wrong counts as one group: that a longer training is
@@ -113,8 +114,10 @@ def confirm(method: str, stability: float, judged: Judged, seed: int) -> Trial:
     if min(int(unusual.sum()), int((~unusual).sum())) < LEAST_UNUSUAL:
         return _rejected(trial, f"only {int(unusual.sum())} samples are in unusual groups, too few to judge by")
     plain, balanced = _short_trainings(judged, seed)
-    share = _shares(unusual.astype(np.intp) if method in TRAINED else judged.y * counts.shape[1] + judged.context)
-    gains = (balanced.astype(np.float64) - plain) @ share
+    share = average_shares(
+        unusual.astype(np.intp) if method in TRAINED else judged.y * counts.shape[1] + judged.context
+    )
+    gains = (balanced - plain) @ share
     best = int(np.argmax(gains[:-1]))  # the shortest is too short: there anything seems to help
     before, after, gain = plain[best], balanced[best], float(gains[best])
     trial = Trial(
@@ -127,21 +130,22 @@ def confirm(method: str, stability: float, judged: Judged, seed: int) -> Trial:
         average=float(before @ share),
         balanced_average=float(after @ share),
         gain=gain,
-        gain_error=_standard_error(after.astype(np.float64) - before, share, unusual),
+        gain_error=_standard_error(after - before, share, unusual),
     )
-    if trial.unusual > MOST_UNUSUAL * trial.usual:
+    parts = [before[part] for part in (unusual, ~unusual)]
+    if trial.usual - trial.unusual < ERRORS_SURE * float(np.sqrt(sum(part.var() / len(part) for part in parts))):
         return _rejected(
             trial,
             f"a short training is not misled by them: it gets {trial.unusual:.0%} right in unusual groups and "
             f"{trial.usual:.0%} in usual",
         )
-    needed = max(LEAST_GAIN, ERRORS_SURE * trial.gain_error)
+    needed = LEAST_GAIN + ERRORS_SURE * trial.gain_error
     averaged = f"averaged over {'usual and unusual ' if method in TRAINED else ''}groups"
     if gain < needed:
         return _rejected(
             trial,
-            f"balancing them changes the held-out accuracy, {averaged}, by {100 * gain:+.1f} points, and "
-            f"{100 * needed:.0f} are needed",
+            f"balancing them changes the held-out accuracy, {averaged}, by {100 * gain:+.1f} ± "
+            f"{100 * trial.gain_error:.1f} points, and {100 * needed:.1f} are needed",
         )
     return replace(
         trial,
@@ -173,7 +177,7 @@ def usual_groups(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
     return usual
 
 
-def _shares(group: IndexArray) -> FloatArray:
+def average_shares(group: IndexArray) -> FloatArray:
     """Return the share of each sample in an average over groups, shape (m,)."""
     share = 1.0 / np.bincount(group)[group].clip(min=WHOLE_GROUP)
     shares: FloatArray = share / share.sum()
@@ -188,18 +192,20 @@ def _standard_error(change: FloatArray, share: FloatArray, unusual: NDArray[np.b
     return float(np.sqrt((share * rest) @ (share * rest)))
 
 
-def _short_trainings(judged: Judged, seed: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which held-out samples a training gets right, plain and with equal groups, shape (ridges, m)."""
+def _short_trainings(judged: Judged, seed: int) -> tuple[FloatArray, FloatArray]:
+    """Return how often a training gets each held-out sample right, plain and with equal groups, shape (ridges, m)."""
     y, context = judged.y, judged.context
     classes, number = judged.counts.shape
     # Of a group of which only some samples are here, each stands for several: plain training has the true shares.
     stands_for = judged.counts[y, context] / group_table(y, context)[y, context]
     plain = stands_for / judged.counts.sum(axis=1)[y]
-    fold = spread(y * number + context, np.random.default_rng(seed))
-    right = [
-        held_out_predictions(judged.z, y, fold, weight, classes)[0] == y for weight in (plain, equal_groups(y, context))
-    ]
-    return right[0], right[1]
+    rng = np.random.default_rng(seed)
+    folds = [spread(y * number + context, rng) for _ in range(SPLITS)]
+    before, after = (
+        np.mean([held_out_predictions(judged.z, y, fold, weight, classes)[0] == y for fold in folds], axis=0)
+        for weight in (plain, equal_groups(y, context))
+    )
+    return before, after
 
 
 def _rejected(trial: Trial, reason: str) -> Trial:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,9 +12,9 @@ from pfdl._internal.validation import check_choice, check_count
 from pfdl.contexts._arrays import FloatArray, IndexArray, group_table
 from pfdl.contexts.candidates import (
     LEAST_FEATURES,
+    SEARCHES,
     Candidate,
-    ClusterKind,
-    TrainedCandidate,
+    SearchDepth,
     find_clusters,
     rows_to_cluster,
     stratified_rows,
@@ -23,7 +22,7 @@ from pfdl.contexts.candidates import (
 )
 from pfdl.contexts.clusters import PooledClusters, WithinClusters
 from pfdl.contexts.confirmation import Judged, Trial, confirm, unstable
-from pfdl.contexts.sources import ArraySource, DatasetSource, Describe, open_source
+from pfdl.contexts.sources import Describe, Source, open_source
 
 METHODS = ("auto", "pooled", "within", "early", "errors")
 
@@ -85,6 +84,7 @@ def infer_contexts(
     method: str = "auto",
     contexts: int | None = None,
     confirmation: float = 0.8,
+    search: str = "full",
     describe: Describe | None = None,
     seed: int = 0,
 ) -> IndexArray:
@@ -112,6 +112,7 @@ def infer_contexts(
         confirmation: How well halves of the features must agree, 0 to 1: the adjusted Rand index of clusters, or of
             what a short training gets wrong the share on which both halves give the same wrong class. With 0 nothing
             is checked and the most stable contexts are returned.
+        search: ``"full"``; or ``"quick"``, which tries two and four clusters only, from fewer starts, for a first look.
         describe: From a batch of images to features, shape (n, p), for instance a pretrained network.
         seed: Of samples, halves and clusters.
 
@@ -138,6 +139,7 @@ def infer_contexts(
         method=method,
         contexts=contexts,
         confirmation=confirmation,
+        search=search,
         describe=describe,
         seed=seed,
     ).contexts
@@ -150,6 +152,7 @@ def find_contexts(
     method: str = "auto",
     contexts: int | None = None,
     confirmation: float = 0.8,
+    search: str = "full",
     describe: Describe | None = None,
     seed: int = 0,
 ) -> InferredContexts:
@@ -161,6 +164,7 @@ def find_contexts(
         The contexts with a sentence and one record for each way that was tried.
     """
     check_choice("method", method, METHODS)
+    check_choice("search", search, SEARCHES)
     check_count("seed", seed, 0)
     if not (math.isfinite(confirmation) and 0 <= confirmation <= 1):
         raise ValueError(f"confirmation is {confirmation}; give a number from 0 (check nothing) to 1.")
@@ -171,106 +175,140 @@ def find_contexts(
             raise ValueError(f"contexts is {contexts}, but there are only {len(source)} samples.")
         if method in ("early", "errors"):
             raise ValueError(f"contexts is {contexts}, but method {method!r} finds its own number; leave it out.")
-    search = _Search(source, contexts, confirmation, seed)
-    return search.one(search.obstacle) if search.obstacle else search.run(method)
+    sample = _draw(source, contexts, seed)
+    if isinstance(sample, str):
+        return _one_context(source, sample)
+    settings = _Settings(method, contexts, confirmation, SEARCHES[search], seed)
+    outcomes = _try_all(sample, settings)
+    trials = tuple(outcome.trial for outcome in outcomes)
+    believed = [outcome for outcome in outcomes if outcome.trial.accepted]
+    rejected = "; ".join(f"{_NAMES[trial.method]}: {trial.reason}" for trial in trials if not trial.accepted)
+    if not believed:
+        return _one_context(source, f"no contexts were confirmed ({rejected})", trials)
+    best = max(believed, key=lambda outcome: outcome.trial.stability)
+    sentence = f"Found {best.trial.number} contexts, {_NAMES[best.trial.method]}: {best.trial.reason}."
+    sentence += f" Rejected: {rejected}." if rejected else ""
+    return InferredContexts(best.contexts, best.trial.method, sentence, trials)
 
 
-class _Search:
-    """A sample of the data, and the steps from it to contexts of all data."""
+def _one_context(source: Source, why: str, tried: tuple[Trial, ...] = ()) -> InferredContexts:
+    """Return all samples in one context."""
+    contexts = np.zeros(len(source), dtype=np.intp)
+    return InferredContexts(contexts, "none", f"All samples are one context: {why}.", tried)
 
-    def __init__(self, source: ArraySource | DatasetSource, number: int | None, confirmation: float, seed: int) -> None:
-        self._source, self._number, self._confirmation = source, number, confirmation
-        self._rng = np.random.default_rng(seed)
-        self._seed = seed
-        self.obstacle = self._prepare()
 
-    def _prepare(self) -> str:
-        """Draw and standardise the sample; what stands in the way of any context, or nothing."""
-        labels = self._source.labels
-        if self._number == 1:
-            return "one context was asked for"
-        sizes = np.bincount(labels)
-        if int((sizes > 0).sum()) < 2:
-            return "there is one class only, which nothing can be associated with"
-        if int((sizes >= LEAST_CLASS).sum()) < 2:
-            return f"fewer than two classes have {LEAST_CLASS} samples"
-        self._rows = stratified_rows(labels, MOST_SAMPLES, self._rng)
-        sample = self._source.take(self._rows)
-        self._scale = _Standardisation(sample, self._rng)
-        if self._scale.features < LEAST_FEATURES:
-            return f"fewer than {LEAST_FEATURES} features vary, so that halves of them cannot confirm each other"
-        self._z = self._scale(sample)
-        self._y = labels[self._rows]
-        return ""
+@dataclass(frozen=True)
+class _Settings:
+    method: str
+    number: int | None
+    confirmation: float
+    depth: SearchDepth
+    seed: int
 
-    def run(self, method: str) -> InferredContexts:
-        """Try the ways that a method asks for, the cheapest first."""
-        trained = train_shortly(self._z, self._y, self._seed)
-        tried: list[Trial] = []
-        confirmed: list[InferredContexts] = []
-        for kind in (PooledClusters, WithinClusters):
-            settled = any(found.tried[0].stability >= SETTLED for found in confirmed)
-            if method in ("auto", kind.name) and not settled:
-                self._judge(self._clusters(kind, trained), tried, confirmed)
-        for name in ("early", "errors"):
-            asked = method == name or (method == "auto" and self._number is None)
-            if asked and not confirmed:
-                self._judge(replace(trained, method=name), tried, confirmed)
-        if confirmed:
-            return _with_trials(max(confirmed, key=lambda found: found.tried[0].stability), tried)
-        reasons = "; ".join(f"{_NAMES[trial.method]}: {trial.reason}" for trial in tried)
-        return self.one(f"no contexts were confirmed ({reasons})", tried)
 
-    def one(self, why: str, tried: Sequence[Trial] = ()) -> InferredContexts:
-        """Return all samples in one context."""
-        contexts = np.zeros(len(self._source), dtype=np.intp)
-        return InferredContexts(contexts, "none", f"All samples are one context: {why}.", tuple(tried))
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """A bounded sample of the data, standardised, by which contexts are found."""
 
-    def _clusters(self, kind: ClusterKind, trained: TrainedCandidate) -> Candidate:
-        rows = rows_to_cluster(self._y, np.flatnonzero(trained.held_out != self._y), self._seed)
-        return find_clusters(kind, self._z[rows], self._y[rows], number=self._number, seed=self._seed)
+    source: Source
+    rows: IndexArray
+    scale: _Standardisation
+    z: FloatArray
+    y: IndexArray
 
-    def _judge(self, candidate: Candidate, tried: list[Trial], confirmed: list[InferredContexts]) -> None:
-        """Assign all samples and check the contexts; what is unstable needs no pass over the data."""
-        if self._confirmation and candidate.stability < self._confirmation:
-            tried.append(unstable(candidate.method, candidate.stability))
-            return
-        assigned = self._assign(candidate)
-        contexts = candidate.contexts_of(assigned, self._source.labels)
-        contexts = np.unique(contexts, return_inverse=True)[1].reshape(-1).astype(np.intp)
-        if self._confirmation:
-            tried.append(confirm(candidate.method, candidate.stability, self._judged(contexts, assigned), self._seed))
-        else:
-            number = int(contexts.max()) + 1
-            tried.append(Trial(candidate.method, number, candidate.stability, accepted=True, reason=UNCHECKED))
-        if tried[-1].accepted:
-            sentence = f"Found {tried[-1].number} contexts, {_NAMES[candidate.method]}: {tried[-1].reason}."
-            confirmed.append(InferredContexts(contexts, candidate.method, sentence, (tried[-1],)))
 
-    def _assign(self, candidate: Candidate) -> IndexArray:
-        """Return what a candidate assigns to all samples, by a pass over the data if the sample is not all of them."""
-        own = candidate.held_out if isinstance(candidate, TrainedCandidate) else candidate.assign(self._z, self._y)
-        if len(self._rows) == len(self._source):
-            return own
-        assigned = np.zeros(len(self._source), dtype=np.intp)
-        start = 0
-        for block in self._source.blocks():
-            rows = slice(start, start + len(block))
-            assigned[rows] = candidate.assign(self._scale(block), self._source.labels[rows])
-            start += len(block)
-        assigned[self._rows] = own
-        return assigned
+@dataclass(frozen=True, eq=False)
+class _Outcome:
+    """What one way found, and whether it is believed."""
 
-    def _judged(self, contexts: IndexArray, assigned: IndexArray) -> Judged:
-        """Return samples that hold enough of every group, rare or not."""
-        labels = self._source.labels
-        counts = group_table(labels, contexts)
-        rows = self._rows
-        z = self._z
-        if len(rows) < len(self._source):
-            rows = stratified_rows(labels * counts.shape[1] + contexts, MOST_SAMPLES, self._rng)
-            z = self._scale(self._source.take(rows))
-        return Judged(z, labels[rows], contexts[rows], counts, group_table(labels, assigned))
+    trial: Trial
+    contexts: IndexArray
+
+
+def _draw(source: Source, number: int | None, seed: int) -> _Sample | str:
+    """Draw and standardise the sample, or say what stands in the way of any context."""
+    labels = source.labels
+    rng = np.random.default_rng(seed)
+    if number == 1:
+        return "one context was asked for"
+    sizes = np.bincount(labels)
+    if int((sizes > 0).sum()) < 2:
+        return "there is one class only, which nothing can be associated with"
+    if int((sizes >= LEAST_CLASS).sum()) < 2:
+        return f"fewer than two classes have {LEAST_CLASS} samples"
+    rows = stratified_rows(labels, MOST_SAMPLES, rng)
+    drawn = source.take(rows)
+    scale = _Standardisation(drawn, rng)
+    if scale.features < LEAST_FEATURES:
+        return f"fewer than {LEAST_FEATURES} features vary, so that halves of them cannot confirm each other"
+    return _Sample(source, rows, scale, scale(drawn), labels[rows])
+
+
+def _try_all(sample: _Sample, settings: _Settings) -> list[_Outcome]:
+    """Try the ways that a method asks for: clusters, and where none is believed what a short training predicts."""
+    trained = train_shortly(sample.z, sample.y, settings.depth, settings.seed)
+    outcomes: list[_Outcome] = []
+    for kind in (PooledClusters, WithinClusters):
+        settled = any(one.trial.accepted and one.trial.stability >= SETTLED for one in outcomes)
+        if settings.method in ("auto", kind.name) and not settled:
+            rows = rows_to_cluster(sample.y, np.flatnonzero(trained.held_out != sample.y), settings.seed)
+            candidate = find_clusters(
+                kind,
+                sample.z[rows],
+                sample.y[rows],
+                number=settings.number,
+                depth=settings.depth,
+                least=settings.confirmation,
+                seed=settings.seed,
+            )
+            outcomes.append(_judge(candidate, sample, settings))
+    for name in ("early", "errors"):
+        asked = settings.method == name or (settings.method == "auto" and settings.number is None)
+        if asked and not any(one.trial.accepted for one in outcomes):
+            outcomes.append(_judge(replace(trained, method=name), sample, settings))
+    return outcomes
+
+
+def _judge(candidate: Candidate, sample: _Sample, settings: _Settings) -> _Outcome:
+    """Assign all samples and check the contexts; what is unstable needs no pass over the data."""
+    labels = sample.source.labels
+    if settings.confirmation and candidate.stability < settings.confirmation:
+        return _Outcome(unstable(candidate.method, candidate.stability), np.zeros(len(labels), dtype=np.intp))
+    assigned = _assign(candidate, sample)
+    contexts = candidate.contexts_of(assigned, labels)
+    contexts = np.unique(contexts, return_inverse=True)[1].reshape(-1).astype(np.intp)
+    if not settings.confirmation:
+        number = int(contexts.max()) + 1
+        trial = Trial(candidate.method, number, candidate.stability, accepted=True, reason=UNCHECKED)
+        return _Outcome(trial, contexts)
+    judged = _samples_to_judge_by(sample, contexts, assigned, settings.seed)
+    return _Outcome(confirm(candidate.method, candidate.stability, judged, settings.seed), contexts)
+
+
+def _assign(candidate: Candidate, sample: _Sample) -> IndexArray:
+    """Return what a candidate assigns to all samples, by a pass over the data if the sample is not all of them."""
+    own = candidate.assign_own(sample.z, sample.y)
+    if len(sample.rows) == len(sample.source):
+        return own
+    assigned = np.zeros(len(sample.source), dtype=np.intp)
+    start = 0
+    for block in sample.source.blocks():
+        rows = slice(start, start + len(block))
+        assigned[rows] = candidate.assign(sample.scale(block), sample.source.labels[rows])
+        start += len(block)
+    assigned[sample.rows] = own
+    return assigned
+
+
+def _samples_to_judge_by(sample: _Sample, contexts: IndexArray, assigned: IndexArray, seed: int) -> Judged:
+    """Return samples that hold enough of every group, rare or not."""
+    labels, rows, z = sample.source.labels, sample.rows, sample.z
+    counts = group_table(labels, contexts)
+    if len(rows) < len(labels):
+        rng = np.random.default_rng((seed, 1))
+        rows = stratified_rows(labels * counts.shape[1] + contexts, MOST_SAMPLES, rng)
+        z = sample.scale(sample.source.take(rows))
+    return Judged(z, labels[rows], contexts[rows], counts, group_table(labels, assigned))
 
 
 class _Standardisation:
@@ -290,9 +328,3 @@ class _Standardisation:
     def __call__(self, features: FloatArray) -> FloatArray:
         scaled: FloatArray = (features[:, self._columns] / self._largest - self._mean) / self._deviation
         return scaled
-
-
-def _with_trials(found: InferredContexts, tried: Sequence[Trial]) -> InferredContexts:
-    rejected = [f"{_NAMES[trial.method]}: {trial.reason}" for trial in tried if not trial.accepted]
-    sentence = found.sentence + (f" Rejected: {'; '.join(rejected)}." if rejected else "")
-    return replace(found, sentence=sentence, tried=tuple(tried))

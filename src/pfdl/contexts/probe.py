@@ -1,8 +1,8 @@
 """A short training in closed form: linear classifiers by ridge regression, held out, at many strengths at once.
 
-A strong ridge has the effect of stopping early: what is easy and frequent is learnt, what is rare is not. So a network
-with fixed features and a last layer under a ridge plays the part of the briefly trained network of JTT and SPARE,
-without a step size, a number of epochs or chance.
+A strong ridge has the effect of stopping early: what is easy and frequent is learnt, what is rare is not. So a last
+layer under a ridge on fixed features plays a part like that of the briefly trained networks of JTT and SPARE, without a
+step size, a number of epochs or chance.
 """
 
 from __future__ import annotations

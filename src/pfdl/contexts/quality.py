@@ -103,6 +103,7 @@ def group_accuracy(predictions: Any, labels: Any, contexts: Any, *, min_samples:
     y, numbers = _numbers(labels=truth, contexts=where)
     if given.shape != y.shape:
         raise ValueError(f"predictions have shape {given.shape} and labels {y.shape}; give one prediction per sample.")
+    _check_predictions(given, truth)
     truth, where = (array if array.ndim == 1 else coded for array, coded in ((truth, y), (where, numbers)))
     return measure_accuracy(np.asarray(given == truth), truth, where, min_samples=min_samples)
 
@@ -152,6 +153,18 @@ def choose_by_worst_group(candidates: Sequence[Any], labels: Any, contexts: Any,
         raise ValueError("there are no candidates to choose from; give the predictions of at least one.")
     scores = [group_accuracy(one, labels, contexts, min_samples=min_samples) for one in candidates]
     return max(range(len(scores)), key=lambda number: scores[number].worst_then_average)  # the first of equal ones
+
+
+def _check_predictions(given: NDArray[Any], truth: NDArray[Any]) -> None:
+    """Raise if predictions could never equal a label, or are missing: they would all count as wrong."""
+    if given.dtype.kind == "f" and np.isnan(given).any():
+        raise ValueError(f"{int(np.isnan(given).sum())} predictions are NaN; give every sample a predicted class.")
+    words = {array.dtype.kind in "OSU" for array in (given, truth)}
+    if truth.ndim == 1 and len(words) > 1:
+        raise ValueError(
+            f"predictions are {given.dtype} and labels {truth.dtype}, which are never equal; give both as numbers, or "
+            "both as names."
+        )
 
 
 def _numbers(**columns: Any) -> list[NDArray[np.int64]]:

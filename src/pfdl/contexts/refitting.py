@@ -57,12 +57,20 @@ def refit_readout(
 
     This is Deep Feature Reweighting (DFR; Kirichenko et al., 2023). A network trained by plain risk minimisation often
     has learnt what it needs and uses it badly in its last layer. The new layer is a logistic regression with an l1
-    penalty on standardised features, fitted on as many samples of every group (one class in one context) as the
-    smallest has, and averaged over several draws. Its strength is chosen on one half of the samples, by the worst
-    group, with a fit on the other half. Groups of fewer than 4 samples are left out.
+    penalty, fitted on as many samples of every group (one class in one context) as the smallest has, and averaged over
+    several draws. Its strength is chosen on one half of the samples, by the worst group, with a fit on the other half.
+
+    The contexts need to be known for these samples alone: with those of a validation set this is the authors' DFR on
+    validation data, and the training set needs none. Pass the features, labels and contexts of that set.
+
+    What differs from the authors' code: features are standardised over each balanced draw, not over all training
+    samples; the halves are drawn within every group, not over all samples; several classes are one softmax, not one
+    against the rest each; the intercept is free, where liblinear penalises it; groups of fewer than 4 samples are left
+    out; and the default is 20 draws, as theirs on validation data. Accuracies agree within their noise.
 
     Args:
-        features: What enters the layer, shape (n, p); best of samples that the network was not trained on.
+        features: What enters the layer, shape (n, p); best of samples that the network was not trained on, such as the
+            validation set.
         labels: The classes as numbers, shape (n,).
         contexts: The context of each sample, known or inferred, shape (n,).
         num_classes: How many classes the layer has; by default those among the labels.

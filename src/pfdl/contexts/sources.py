@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -24,7 +24,8 @@ class ArraySource:
     def __init__(self, features: Any, labels: Any) -> None:
         if labels is None:
             raise TypeError("labels are missing; give the class of each row of features.")
-        self._features = features if isinstance(features, Tensor) else np.asarray(features)
+        sparse = isinstance(features, Tensor) and features.layout is not torch.strided
+        self._features = features if isinstance(features, Tensor) and not sparse else as_array(features)
         if self._features.ndim != 2:
             raise ValueError(
                 f"features have shape {tuple(self._features.shape)}; give (n, p), or images of shape (n, channels, "
@@ -126,12 +127,15 @@ class DatasetSource:
         )
 
 
-def open_source(data: Any, labels: Any, describe: Describe | None, seed: int) -> ArraySource | DatasetSource:
+Source: TypeAlias = ArraySource | DatasetSource
+
+
+def open_source(data: Any, labels: Any, describe: Describe | None, seed: int) -> Source:
     """Return what a user passed in as a source of features and labels."""
     if isinstance(data, (DataLoader, Dataset)):
         return DatasetSource(data, labels, describe, seed)
-    if isinstance(data, Tensor) or hasattr(data, "__array__") or isinstance(data, (list, tuple)):
-        array = data if isinstance(data, Tensor) else np.asarray(data)
+    if isinstance(data, (Tensor, list, tuple)) or hasattr(data, "__array__") or hasattr(data, "toarray"):
+        array = data if isinstance(data, Tensor) else as_array(data)
         if array.ndim == 4:
             if labels is None:
                 raise TypeError("labels are missing; give the class of each image.")

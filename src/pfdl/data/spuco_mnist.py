@@ -7,6 +7,7 @@ Dataset" (Joshi et al., 2023) and of its package SpuCo 2.0. No line of that pack
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +27,12 @@ COLORS = ((255, 0, 0), (209, 255, 0), (0, 255, 92), (0, 116, 255), (185, 0, 255)
 MAGNITUDES = {"large": 28, "medium": 4, "small": 2}
 """The side of the square at the top left whose black pixels take the colour."""
 
+VARIANCES = {"variance-low": 7, "variance-medium": 14, "variance-high": 28}
+"""The side of the square at the top left in which 49 pixels take the colour where they are black, drawn for each image;
+in the smallest these are all of it."""
+
+COLORED, KEPT_ABOVE = 49, 0.25
+
 VALIDATION_SHARE = 0.2
 
 
@@ -35,13 +42,15 @@ class ColoredDigits(Dataset[tuple[Tensor, Tensor, Tensor]]):
 
     Attributes:
         images: Bytes, shape (n, 3, 28, 28).
-        labels: The class, half of the digit, shape (n,), 0 to 4.
+        labels: The class, half of the digit, shape (n,), 0 to 4; some of them wrong if that was asked for.
         contexts: The colour, shape (n,), 0 to 4.
+        clean_labels: The true class, shape (n,).
     """
 
     images: Tensor
     labels: Tensor
     contexts: Tensor
+    clean_labels: Tensor
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -61,9 +70,14 @@ class SpuCoMNIST:
         digits: Grey digits, or the folder of the four MNIST files, or nothing: then the environment variable
             ``PFDL_MNIST`` names the folder, and without it scikit-learn's small digits are used, which are *not*
             MNIST (``source.is_mnist`` and ``source.name`` say so).
-        magnitude: ``"large"``, the colour fills the image; ``"medium"``, a square of 4×4 pixels; ``"small"``, 2×2.
+        magnitude: ``"large"``, the colour fills the image; ``"medium"``, a square of 4×4 pixels; ``"small"``, 2×2. Or
+            49 pixels: ``"variance-low"``, a square of 7×7; ``"variance-medium"``, scattered over a quarter of the
+            image; ``"variance-high"``, over all of it, both anew for each image.
         strength: Share of each class that has the class's own colour in training, from 0.2 (no correlation) to 1.
-        seed: The draw of validation images and of colours follows from it.
+        label_noise: Share of the training images that get a wrong label; the colour goes with the right one.
+        feature_noise: Share of the training images in which 60 % of the digit's pixels, at random, are lost.
+        seed: The draw of validation images and of colours follows from it. Colours and noise of the same digits in the
+            same order are those of SpuCo 2.0.3 at this seed; which digits are for validation is not.
         max_train: Use no more than this many training images.
 
     Attributes:
@@ -91,10 +105,15 @@ class SpuCoMNIST:
         *,
         magnitude: str = "large",
         strength: float = 0.95,
+        label_noise: float = 0.0,
+        feature_noise: float = 0.0,
         seed: int = 0,
         max_train: int | None = None,
     ) -> None:
-        check_choice("magnitude", magnitude, MAGNITUDES)
+        check_choice("magnitude", magnitude, {**MAGNITUDES, **VARIANCES})
+        for name, share in {"label_noise": label_noise, "feature_noise": feature_noise}.items():
+            if not 0 <= share <= 1:
+                raise ValueError(f"{name} is {share}; give a share of the training images, from 0 to 1.")
         if not (math.isfinite(strength) and 1 / len(COLORS) <= strength <= 1):
             raise ValueError(f"strength is {strength}; give the share of each class in its own colour, 0.2 to 1.")
         if max_train is not None:
@@ -106,9 +125,9 @@ class SpuCoMNIST:
         order = rng.permutation(len(everything))
         cut = math.ceil(VALIDATION_SHARE * len(everything))
         validation, train = _rows(everything, order[:cut]), _rows(everything, order[cut:][:max_train])
-        self.train = _color(train, magnitude, strength, rng)
-        self.validation = _color(validation, magnitude, None, rng)
-        self.test = _color(self.source.held_out, magnitude, None, rng)
+        self.train = color_digits(train, magnitude, strength, label_noise, feature_noise, seed)
+        self.validation = color_digits(validation, magnitude, seed=seed)
+        self.test = color_digits(self.source.held_out, magnitude, seed=seed)
 
 
 def _joined(first: Digits, second: Digits) -> Digits:
@@ -120,19 +139,62 @@ def _rows(digits: Digits, rows: NDArray[np.intp]) -> Digits:
     return Digits(digits.images[rows], digits.labels[rows])
 
 
-def _color(digits: Digits, magnitude: str, strength: float | None, rng: np.random.Generator) -> ColoredDigits:
-    """Give every digit a colour: by strength, or all colours equally often if that is None."""
-    labels = (digits.labels // 2).astype(np.intp)
-    contexts = np.zeros(len(labels), dtype=np.intp)
-    for label in range(len(COLORS)):
-        rows = rng.permutation(np.flatnonzero(labels == label))
-        own = 0 if strength is None else int(strength * len(rows))
-        others = [color for color in range(len(COLORS)) if strength is None or color != label]
-        contexts[rows[:own]] = label
-        contexts[rows[own:]] = np.resize(others, len(rows) - own)
-    side = MAGNITUDES[magnitude]
-    images = np.repeat(digits.images[:, None], 3, axis=1)
-    corner = images[:, :, :side, :side]  # a view, so that what is written to it reaches the images
-    color = np.array(COLORS, dtype=np.uint8)[contexts][:, :, None, None]
-    np.copyto(corner, np.broadcast_to(color, corner.shape), where=corner == 0)
-    return ColoredDigits(torch.from_numpy(images), torch.from_numpy(labels), torch.from_numpy(contexts))
+def color_digits(
+    digits: Digits,
+    magnitude: str,
+    strength: float | None = None,
+    label_noise: float = 0.0,
+    feature_noise: float = 0.0,
+    seed: int = 0,
+) -> ColoredDigits:
+    """Give every digit a colour: by strength, or all colours equally often, and without noise, if that is None.
+
+    Chance is drawn in the order of the reference package, so that the same seed gives the same images.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    choose = random.Random(seed)
+    labels = torch.from_numpy((digits.labels // 2).astype(np.int64))
+    contexts, wrong = torch.zeros_like(labels), labels.clone()
+    mislabelled, blurred = (
+        _some(len(labels), share, generator) if share and strength is not None else torch.zeros(len(labels)).bool()
+        for share in (label_noise, feature_noise)
+    )
+    images = torch.from_numpy(np.repeat(digits.images[:, None], 3, axis=1))
+    colors = torch.tensor(COLORS, dtype=torch.uint8)
+    for label in dict.fromkeys(labels.tolist()):  # in the order in which they come
+        rows = torch.nonzero(labels == label)[:, 0]
+        others = [color for color in range(len(COLORS)) if color != label]
+        if strength is None:
+            drawn = torch.arange(len(rows)) % len(COLORS)
+        else:
+            drawn = torch.tensor(others)[torch.arange(len(rows)) % len(others)]
+            drawn[_some(len(rows), strength, generator)] = label
+        contexts[rows] = drawn[torch.randperm(len(rows), generator=generator)]
+        for row in rows.tolist():
+            where = _colored_pixels(magnitude, generator)
+            if blurred[row]:
+                images[row] *= torch.randn(28, 28, generator=generator) > KEPT_ABOVE
+            images[row] = torch.where(where & (images[row] == 0), colors[contexts[row], :, None, None], images[row])
+            if mislabelled[row]:
+                wrong[row] = choose.choice(others)
+    return ColoredDigits(images, wrong, contexts, labels)
+
+
+def _some(number: int, share: float, generator: torch.Generator) -> Tensor:
+    """Choose a share of so many samples."""
+    chosen = torch.zeros(number, dtype=torch.bool)
+    chosen[torch.randperm(number, generator=generator)[: int(share * number)]] = True
+    return chosen
+
+
+def _colored_pixels(magnitude: str, generator: torch.Generator) -> Tensor:
+    """Return which pixels of an image take the colour where they are black, shape (28, 28)."""
+    side = MAGNITUDES.get(magnitude) or VARIANCES[magnitude]
+    where = torch.zeros(28, 28, dtype=torch.bool)
+    if magnitude in MAGNITUDES or side**2 == COLORED:
+        where[:side, :side] = True
+    else:
+        square = torch.zeros(side**2, dtype=torch.bool)
+        square[torch.randperm(side**2, generator=generator)[:COLORED]] = True
+        where[:side, :side] = square.view(side, side)
+    return where

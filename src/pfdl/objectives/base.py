@@ -37,7 +37,7 @@ class Part(Protocol):
 
     needs: tuple[str, ...]
     """Which tensors of a batch it is called with, in this order: any of ``"risks"`` (weightings only), ``"features"``,
-    ``"logits"``, ``"labels"``, ``"environments"``."""
+    ``"logits"``, ``"labels"``, ``"environments"``, ``"indices"``."""
 
     def __call__(self, *tensors: Tensor) -> Tensor:
         """Return the penalty as a scalar, or one weight per sample."""

@@ -77,6 +77,7 @@ class Objective(AtomicModule):
         *,
         features: Tensor | None = None,
         environments: Tensor | None = None,
+        indices: Tensor | None = None,
     ) -> Tensor:
         """Return the loss of one batch.
 
@@ -87,6 +88,8 @@ class Objective(AtomicModule):
                 part of the objective needs it.
             environments: The number of each sample's environment or context, shape (n,); required if a part of the
                 objective needs it.
+            indices: The number of each sample in the training set, shape (n,); required if a part of the objective
+                keeps something for every training sample, as :class:`pfdl.objectives.weightings.DWR` does.
 
         Returns:
             A scalar.
@@ -101,6 +104,7 @@ class Objective(AtomicModule):
             "labels": labels,
             "features": features,
             "environments": environments,
+            "indices": indices,
         }
         union = self._join(batch)
         with union.same_draws():

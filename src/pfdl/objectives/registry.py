@@ -17,7 +17,7 @@ from pfdl.decorrelation import PartialDecorrelation
 from pfdl.objectives.base import DataShape
 from pfdl.objectives.objective import Objective
 from pfdl.objectives.penalties import CORAL, IRM, Level, MeanDecorrelation, Quantization, VREx
-from pfdl.objectives.weightings import CNBB, DWR, Balance, GroupDRO, Product, StableNet, Weighting
+from pfdl.objectives.weightings import CNBB, Balance, BatchDWR, CVaR, GroupDRO, Product, StableNet, Weighting
 
 ENTRY_POINTS = "pfdl.objectives"
 """The group of entry points under which an installed package offers objectives."""
@@ -60,7 +60,8 @@ _factories: dict[str, Factory] = {
     "balance": Balance,
     "cnbb": _cnbb,
     "coral": CORAL,
-    "dwr": DWR,
+    "cvar": CVaR,
+    "dwr": BatchDWR,
     "erm": _erm,
     "groupdro": GroupDRO,
     "irm": IRM,

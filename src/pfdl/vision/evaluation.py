@@ -6,17 +6,17 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from pfdl._internal.files import read_json, write_json
 from pfdl._internal.runs import MANIFEST
 from pfdl.contexts.groups import GroupAccuracy, count_groups, measure_accuracy
+from pfdl.contexts.scores import measure_scores
 from pfdl.data.context_images import ContextImages
 from pfdl.data.manifest import Manifest, ManifestRow, read_manifest
 from pfdl.data.sources import ContextSource
@@ -26,12 +26,18 @@ from pfdl.vision.prediction import BATCH, run_model
 if TYPE_CHECKING:
     from pfdl.vision.checkpoint import TrainedModel
 
-CALIBRATION_BINS = 15
 EVALUATIONS = "evaluations"
 """Folder of a run in which its evaluations lie, one file each."""
 
 OWN = "test"
 """Name of the evaluation on the test images of the run's own split."""
+
+_SCORES = {
+    "balanced_accuracy": "Balanced accuracy (mean over the classes)",
+    "macro_f1": "Macro F1",
+    "auroc": "Area under the ROC curve, mean over the classes",
+    "worst_group_precision": "Worst group's precision",
+}
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
@@ -68,6 +74,8 @@ class Evaluation:
         by_ratio: For each test set of a dominant ratio, in ascending order; empty if there are none.
         calibration_error: Expected calibration error: the mean distance of confidence and accuracy over 15 bins of
             confidence, weighted by their sizes.
+        scores: Further scores by name: ``balanced_accuracy``, ``macro_f1``, ``auroc`` (if there are two classes) and
+            ``worst_group_precision``, see :class:`pfdl.contexts.Scores`; empty in evaluations of an earlier version.
     """
 
     name: str
@@ -82,6 +90,7 @@ class Evaluation:
     by_context: dict[str, float]
     by_ratio: dict[str, float]
     calibration_error: float
+    scores: dict[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as what JSON can hold."""
@@ -104,7 +113,7 @@ class Evaluation:
             )
             shares = [found.overall, found.average_over_groups, found.calibration_error]
             shares += [] if found.average_in_training_mixture is None else [found.average_in_training_mixture]
-            for part in (found.by_class, found.by_context, found.by_ratio):
+            for part in (found.by_class, found.by_context, found.by_ratio, found.scores):
                 shares += part.values()
             shares += [group.accuracy for group in (found.worst_group, *found.groups)]
             sound = all(isinstance(share, (int, float)) and 0 <= share <= 1 for share in shares)
@@ -157,6 +166,7 @@ def evaluate(
     found = measure_accuracy(right, labels, contexts)
     groups = tuple(Group(str(g.label), str(g.context), g.accuracy, g.samples) for g in found.groups)
     mixture = found.average_in(training_mixture(trained_on or manifest))
+    scores = asdict(measure_scores(logits.softmax(1), numbers, contexts))
     return Evaluation(
         name=name,
         data_sha256=hash_images(rows),
@@ -173,7 +183,8 @@ def evaluate(
             for set_name in manifest.set_names
             if set_name.startswith("test-")
         },
-        calibration_error=measure_calibration(logits.softmax(1), numbers),
+        calibration_error=scores.pop("calibration_error"),
+        scores={name: score for name, score in scores.items() if not math.isnan(score)},
     )
 
 
@@ -198,13 +209,6 @@ def training_mixture(manifest: Manifest) -> dict[tuple[Any, Any], float]:
     if "train" not in manifest.set_names:
         return {}
     return count_groups(*split_names(manifest.rows_of("train")))
-
-
-def measure_calibration(probabilities: Tensor, labels: Tensor) -> float:
-    """Return the expected calibration error (Guo et al., 2017), in 15 bins of equal width."""
-    from torchmetrics.functional.classification import multiclass_calibration_error
-
-    return float(multiclass_calibration_error(probabilities, labels, probabilities.shape[1], CALIBRATION_BINS, "l1"))
 
 
 def hash_images(rows: Sequence[ManifestRow]) -> str:
@@ -300,7 +304,7 @@ def describe_evaluation(evaluation: Evaluation) -> list[str]:
     """Say the averages in sentences that keep them apart."""
     worst = evaluation.worst_group
     where = GroupAccuracy(worst.class_name, worst.context, worst.accuracy, worst.images).name
-    mixture = evaluation.average_in_training_mixture
+    mixture, scores = evaluation.average_in_training_mixture, evaluation.scores
     one_of, all_of = ("group", "groups") if evaluation.by_context else ("class", "classes")
     what = "groups (a class in a context)" if evaluation.by_context else all_of
     return [
@@ -311,6 +315,7 @@ def describe_evaluation(evaluation: Evaluation) -> list[str]:
         f"Average in the training set's mixture of {all_of}: "
         + (f"{_percent(mixture)}." if mixture is not None else "not known, as the two do not have the same groups."),
         f"Expected calibration error: {evaluation.calibration_error:.3f}.",
+        *(f"{title}: {_percent(scores[key])}." for key, title in _SCORES.items() if key in scores),
     ]
 
 

@@ -34,4 +34,4 @@ def test_one_environment_has_nothing_to_compare():
 
 def test_quantization_by_hand():
     features = torch.tensor([[1.0, -1.0], [0.5, 0.0]])
-    assert Quantization(weight=2.0)(features).item() == pytest.approx(-2 * (1 + 1 + 0.25) / 2 / 2)
+    assert Quantization(weight=2.0)(features).item() == pytest.approx(-2 * (1 + 1 + 0.25))

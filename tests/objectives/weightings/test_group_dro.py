@@ -1,33 +1,49 @@
 """GroupDRO over groups, one class in one context each, against Sagawa et al.'s update written with dictionaries."""
 
+import copy
 import math
+from collections import Counter
 
 import pytest
 import torch
 
 from pfdl import make_objective
-from pfdl.objectives.weightings import GroupDRO
+from pfdl.objectives.weightings import CVaR, GroupDRO
+from tests.internal.test_optimizer_state import equal
 
 
 class Naive:
-    """One share per group in a dictionary; each batch multiplies it by exp(η × the group's mean risk)."""
+    """The authors' update (group_DRO, loss.py, LossComputer.compute_robust_loss) with one share per group.
 
-    def __init__(self, groups, step_size):
-        self.shares = {group: 1 / len(groups) for group in groups}
+    Each batch multiplies every share by exp(η × (the group's mean risk, 0 if absent, + C/√n)) and normalises; the loss
+    is Σ_g q_g R_g over all groups, absent ones having R_g = 0. The logarithms of the shares are kept here, so that none
+    underflows.
+    """
+
+    def __init__(self, counts, step_size, adjustment=0.0):
+        self.counts = counts
+        self.log_shares = {group: -math.log(len(counts)) for group in counts}
         self.step_size = step_size
+        self.adjustment = adjustment
 
     def loss(self, risks, labels, environments):
-        """The loss Σ_g q_g R_g over the groups of the batch, over the sum of their shares."""
+        """Return the authors' loss and the sum of the shares of the groups that are present."""
         members = {}
         for i, group in enumerate(zip(labels.tolist(), environments.tolist(), strict=True)):
             members.setdefault(group, []).append(i)
         means = {group: sum(risks[i] for i in some) / len(some) for group, some in members.items()}
-        for group, mean in means.items():
-            self.shares[group] *= math.exp(self.step_size * mean.item())
-        total = sum(self.shares.values())
-        self.shares = {group: share / total for group, share in self.shares.items()}
-        present = sum(self.shares[group] for group in means)
-        return sum(self.shares[group] * mean for group, mean in means.items()) / present
+        for group, count in self.counts.items():
+            mean = means[group].item() if group in means else 0.0
+            self.log_shares[group] += self.step_size * (mean + self.adjustment / math.sqrt(count))
+        most = max(self.log_shares.values())
+        total = most + math.log(sum(math.exp(share - most) for share in self.log_shares.values()))
+        self.log_shares = {group: share - total for group, share in self.log_shares.items()}
+        shares = {group: math.exp(share) for group, share in self.log_shares.items()}
+        return sum(shares[group] * mean for group, mean in means.items()), sum(shares[group] for group in means)
+
+
+def count(labels, environments):
+    return Counter(zip(labels.tolist(), environments.tolist(), strict=True))
 
 
 def batch(seed, n=30):
@@ -37,19 +53,60 @@ def batch(seed, n=30):
     return 2 * torch.rand(n, generator=generator), labels, environments
 
 
-def test_shares_and_loss_are_those_of_the_published_update():
+@pytest.mark.parametrize("adjustment", [0.0, 2.0])
+@pytest.mark.parametrize("renormalize", [True, False])
+def test_shares_and_loss_are_those_of_the_authors(adjustment, renormalize):
     _, labels, environments = batch(0, 200)
-    naive = Naive(sorted(set(zip(labels.tolist(), environments.tolist(), strict=True))), 0.5)
-    weighting = GroupDRO(step_size=0.5)
+    naive = Naive(count(labels, environments), 0.5, adjustment)
+    weighting = GroupDRO(step_size=0.5, adjustment=adjustment, renormalize=renormalize)
     weighting.prepare(labels, environments)
     for seed in range(1, 6):
         risks, labels, environments = batch(seed, 5 if seed == 3 else 30)  # some groups are missing from the short one
         weights = weighting(risks, labels, environments)
-        loss = naive.loss(risks, labels, environments)
-        torch.testing.assert_close((weights * risks).mean(), loss, rtol=1e-4, atol=1e-6)
-        for (label, environment), share in naive.shares.items():
-            assert weighting.table[label, environment].item() == pytest.approx(share, rel=1e-4)
-        torch.testing.assert_close(weights.mean(), torch.tensor(1.0))
+        loss, present = naive.loss(risks, labels, environments)
+        expected = loss / present if renormalize else loss
+        torch.testing.assert_close((weights * risks).mean(), expected, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(weights.mean(), torch.tensor(1.0 if renormalize else present))
+        for (label, environment), share in naive.log_shares.items():
+            assert weighting.shares[label, environment].item() == pytest.approx(math.exp(share), rel=1e-4)
+
+
+def test_a_share_too_small_for_float32_is_remembered():
+    """Risks (0.01, 4, 4, 4) at step size 1: after 40 steps the first share is 5e-71, and it must not come back."""
+    labels, environments = torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 0, 1])
+    weighting, naive = GroupDRO(step_size=1.0), Naive(count(labels, environments), 1.0)
+    risks = torch.tensor([0.01, 4.0, 4.0, 4.0])
+    for _ in range(40):
+        weighting(risks, labels, environments)
+        naive.loss(risks, labels, environments)
+    assert naive.log_shares[0, 0] < -150
+    assert weighting.log_shares[0, 0].item() == pytest.approx(naive.log_shares[0, 0], rel=1e-4)
+    assert weighting.shares[0, 0] == 0
+    alone = weighting(torch.tensor([1.0, 1.0]), torch.tensor([0, 0]), torch.tensor([0, 0]))
+    torch.testing.assert_close(alone, torch.ones(2))  # a batch of that group alone still has weights
+
+
+def test_the_adjustment_needs_the_sizes_of_the_groups():
+    weighting = GroupDRO(adjustment=1.0)
+    with pytest.raises(ValueError, match=r"adjustment is 1.0, which needs the sizes of the groups; call prepare"):
+        weighting(*batch(0))
+    assert weighting.table.numel() == 0
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"),
+    [(1.0, [1, 1, 1, 1]), (0.5, [0, 2, 0, 2]), (0.3, [0, 4 * (1 - 1 / 1.2), 0, 1 / 0.3])],
+)
+def test_cvar_is_the_mean_of_the_worst_samples(share, expected):
+    """As RobustLoss(geometry="cvar") of Levy et al.: 1/(αn) for ⌊αn⌋ samples, what is left of 1 for the next."""
+    weights = CVaR(share=share)(torch.tensor([0.1, 2.0, 0.2, 3.0]))
+    torch.testing.assert_close(weights, torch.tensor(expected, dtype=torch.float32))
+
+
+@pytest.mark.parametrize("share", [0.0, 1.5])
+def test_cvar_needs_a_share(share):
+    with pytest.raises(ValueError, match=f"share is {share}"):
+        CVaR(share=share)
 
 
 def test_by_hand():
@@ -60,7 +117,7 @@ def test_by_hand():
     expected = torch.tensor([4.0, 4.0, math.sqrt(2), math.sqrt(2)])
     torch.testing.assert_close(weights, expected / expected.mean())
     assert weighting.table.shape == (2, 2)
-    assert weighting.table[0, 0] == weighting.table[1, 1] == 0  # groups without samples have no share
+    assert weighting.shares[0, 0] == weighting.shares[1, 1] == 0  # groups without samples have no share
 
 
 def test_the_same_context_of_two_classes_is_two_groups():
@@ -75,7 +132,7 @@ def test_with_one_context_there_is_nothing_to_be_robust_to(context):
     for _ in range(2):
         weights = weighting(torch.tensor([5.0, 0.0, 0.0]), torch.tensor([0, 1, 1]), torch.full((3,), context))
         torch.testing.assert_close(weights, torch.ones(3))
-    torch.testing.assert_close(weighting.table[:, context], torch.tensor([0.5, 0.5]))  # no group has learnt anything
+    torch.testing.assert_close(weighting.shares[:, context], torch.tensor([0.5, 0.5]))  # no group has learnt anything
     classes = torch.tensor([0, 1, 1])  # given as the contexts, too, they are what it is robust to
     weights = GroupDRO(step_size=1.0)(torch.tensor([5.0, 0.0, 0.0]), classes, classes)
     assert weights[0] > 10 * weights[1]
@@ -85,17 +142,17 @@ def test_groups_that_come_later_join_with_an_average_share():
     weighting = GroupDRO(step_size=0.0)
     weighting(torch.ones(2), torch.tensor([0, 1]), torch.tensor([0, 0]))
     weighting(torch.ones(1), torch.tensor([2]), torch.tensor([3]))
-    assert weighting.table[2, 3].item() == pytest.approx(1 / 3)
-    assert weighting.table.sum().item() == pytest.approx(1)
+    assert weighting.shares[2, 3].item() == pytest.approx(1 / 3)
+    assert weighting.shares.sum().item() == pytest.approx(1)
 
 
 def test_evaluation_changes_nothing():
     weighting = GroupDRO()
     weighting(*batch(0))
-    before = weighting.table.clone()
+    before = copy.deepcopy(weighting.state_dict())
     weighting.eval()
     weighting(torch.tensor([9.0]), torch.tensor([7]), torch.tensor([1]))
-    assert torch.equal(weighting.table, before)
+    assert equal(weighting.state_dict(), before)
 
 
 def test_preparing_does_not_forget_loaded_shares():
@@ -103,7 +160,7 @@ def test_preparing_does_not_forget_loaded_shares():
     source(*batch(0))
     resumed.load_state_dict(source.state_dict())
     resumed.prepare(*batch(1)[1:])
-    assert torch.equal(resumed.table, source.table)
+    assert torch.equal(resumed.shares, source.shares)
     assert torch.equal(resumed(*batch(2)), source(*batch(2)))
 
 
@@ -119,10 +176,10 @@ def test_preparing_does_not_forget_loaded_shares():
 def test_what_would_spoil_the_shares_is_refused(risks, environments, message):
     weighting = GroupDRO(step_size=2.0)
     weighting(*batch(0))
-    before = weighting.table.clone()
+    before = copy.deepcopy(weighting.state_dict())
     with pytest.raises(ValueError, match=message):
         weighting(risks, torch.tensor([0, 1, 8]), environments)
-    assert torch.equal(weighting.table, before)
+    assert equal(weighting.state_dict(), before)
 
 
 def test_it_has_a_name_and_needs_contexts():

@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from pfdl._internal.cuda_graphs import Captured
-from pfdl.objectives.weightings import CNBB, DWR, StableNet, Uniform
+from pfdl.objectives import Objective
+from pfdl.objectives.weightings import CNBB, DWR, BatchDWR, StableNet, Uniform
 from pfdl.objectives.weightings.cnbb import balance_gradient, balance_loss
-from pfdl.objectives.weightings.dwr import dwr_loss, dwr_loss_and_gradient
+from pfdl.objectives.weightings.dwr import decorrelating_weights, dwr_loss, dwr_loss_and_gradient
 from pfdl.objectives.weightings.stablenet import dependence, dependence_gradient, draw_maps, fourier_features
 
 
@@ -125,7 +126,40 @@ def test_stablenet_is_sgd_on_its_loss(batches):
         assert torch.equal(torch.get_rng_state(), after)
 
 
-def test_cnbb_is_adam_on_its_loss():
+def test_cnbb_is_projected_gradient_descent_on_its_loss():
+    f = features(20, 5).double()
+    weights = torch.full((20,), 1 / 20, dtype=torch.float64)
+    for _ in range(6):
+        weights.requires_grad_()
+        (gradient,) = torch.autograd.grad(naive_balance(f, weights) + 0.01 * weights.square().sum(), weights)
+        weights = (weights.detach() - 0.002 * (gradient - gradient.mean())).abs()
+        weights = weights / weights.sum()
+    found = CNBB(steps=6, learning_rate=0.002, size_weight=0.01)(f.float())
+    torch.testing.assert_close(found, 20 * weights.float(), atol=1e-5, rtol=1e-4)
+    assert found.max() > 1.1
+
+
+@pytest.mark.parametrize(
+    ("shape", "rank", "scale", "first", "share"),
+    [
+        ((32, 16), None, None, [0.760763, 0.732250, 1.655647, 0.595734], 0.809),
+        ((64, 128), None, None, [0.962135, 1.344113, 1.897117, 1.413774], 0.497),
+        ((64, 128), 3, None, [0.200416, 2.082545, 0.624909, 0.495044], 0.650),
+        ((64, 128), None, 0.1, [0.910005, 1.633691, 1.106307, 0.878210], 0.971),
+    ],
+)
+def test_cnbb_gives_the_weights_of_its_public_reimplementation(shape, rank, scale, first, share):
+    """First weights and effective share by CNBBLoss (causal-semantic-generative-model, methods/cnbb.py, defaults)."""
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.randn(shape[0], rank or shape[1], generator=generator)
+    mixed = drawn @ torch.randn(rank, shape[1], generator=generator) if rank else drawn
+    cnbb = CNBB()
+    found = cnbb(torch.tanh(mixed) if scale is None else scale * mixed)
+    torch.testing.assert_close(found[:4], torch.tensor(first), atol=1e-4, rtol=1e-4)
+    assert cnbb.effective_share.item() == pytest.approx(share, abs=6e-4)
+
+
+def test_cnbb_by_adam_is_adam_on_its_loss():
     f = features(20, 5)
     logits = torch.zeros(20, requires_grad=True)
     optimizer = torch.optim.Adam([logits], lr=0.05)
@@ -134,8 +168,40 @@ def test_cnbb_is_adam_on_its_loss():
         optimizer.zero_grad()
         (naive_balance(f, weights) + 0.01 * weights.square().sum()).backward()
         optimizer.step()
-    found = CNBB(steps=7, learning_rate=0.05, size_weight=0.01)(f)
+    found = CNBB(steps=7, learning_rate=0.05, size_weight=0.01, solver="adam")(f)
     torch.testing.assert_close(found, 20 * logits.detach().softmax(0), atol=1e-5, rtol=1e-4)
+
+
+def test_dwr_learns_a_weight_for_every_training_sample_and_acts():
+    x = features(300, 4)
+    dwr = DWR()
+    dwr.fit(x)
+    batches = torch.randperm(300, generator=torch.Generator().manual_seed(0)).split(50)
+    weights = torch.zeros(300)
+    for batch in batches:
+        weights[batch] = dwr(batch)
+        assert dwr.effective_share < 0.99
+    torch.testing.assert_close(weights.mean(), torch.tensor(1.0))
+    assert dwr_loss(x, weights) < 0.05 * dwr_loss(x, torch.ones(300))
+    published = decorrelating_weights(x, steps=5000, learning_rate=0.005, tol=1e-8)
+    assert dwr_loss(x, weights) < 1.05 * published.loss
+
+
+def test_an_objective_hands_dwr_the_numbers_of_the_samples():
+    x, dwr = features(40, 4), DWR()
+    dwr.fit(x)
+    objective, batch = Objective(weighting=dwr), torch.tensor([3, 30, 7, 11])
+    logits, labels = torch.randn(4, 3), torch.tensor([0, 1, 2, 1])
+    loss = objective(logits, labels, indices=batch)
+    risks = torch.nn.functional.cross_entropy(logits, labels, reduction="none")
+    torch.testing.assert_close(loss, (dwr.sample_weights[batch] * risks).mean())
+    with pytest.raises(ValueError, match=r"DWR needs indices; pass indices="):
+        objective(logits, labels)
+    with pytest.raises(ValueError, match=r"indices go from 3 to 40 and DWR has weights of 40 samples; call fit"):
+        objective(logits, labels, indices=torch.tensor([3, 30, 7, 40]))
+    resumed = DWR()
+    resumed.load_state_dict(dwr.state_dict())
+    assert torch.equal(resumed(batch), dwr(batch))
 
 
 def test_balance_ignores_features_that_are_always_on():
@@ -163,8 +229,9 @@ def test_random_fourier_features_by_definition():
 @pytest.mark.parametrize(
     ("weighting", "loss"),
     [
-        (DWR(steps=100, learning_rate=0.01), dwr_loss),
-        (CNBB(steps=200, learning_rate=0.02, size_weight=0.0), balance_loss),
+        (BatchDWR(steps=100, learning_rate=0.01), dwr_loss),
+        (CNBB(steps=200, learning_rate=0.02, size_weight=0.0, solver="adam"), balance_loss),
+        (CNBB(steps=50, learning_rate=1e-4, size_weight=0.0), balance_loss),
     ],
 )
 def test_learnt_weights_lower_the_loss(weighting, loss):
@@ -182,7 +249,7 @@ def test_stablenet_lowers_dependence_with_the_same_maps():
     assert dependence(mapped, weights / 60) < dependence(mapped, torch.full((60,), 1 / 60))
 
 
-@pytest.mark.parametrize("weighting", [DWR(), CNBB(), StableNet()])
+@pytest.mark.parametrize("weighting", [BatchDWR(), CNBB(), StableNet()])
 def test_weights_are_positive_with_mean_one_and_the_effective_size_is_theirs(weighting):
     x = features(20).requires_grad_()
     weights = weighting(x)
@@ -246,7 +313,7 @@ def test_stablenet_refuses_what_would_spoil_its_memory():
     assert weighting.batches_seen == 1
 
 
-@pytest.mark.parametrize("make", [DWR, CNBB, StableNet])
+@pytest.mark.parametrize("make", [BatchDWR, CNBB, StableNet])
 @pytest.mark.parametrize(("option", "value"), [("steps", -1), ("learning_rate", math.nan), ("learning_rate", -1.0)])
 def test_settings_that_make_no_sense_are_refused(make, option, value):
     with pytest.raises(ValueError, match=f"{option} is {value}"):
@@ -261,7 +328,7 @@ def test_stablenet_settings_are_bounded():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
-@pytest.mark.parametrize("kind", [DWR, CNBB, StableNet])
+@pytest.mark.parametrize("kind", [BatchDWR, CNBB, StableNet])
 def test_a_replayed_cuda_graph_gives_the_same_weights(kind):
     replayed, stepwise = kind().cuda(), kind().cuda()
     for batch in range(8):

@@ -11,10 +11,13 @@ from pfdl.objectives.penalties.base import Penalty
 class Quantization(Penalty):
     r"""Reward large features, which tanh bounds to ±1, so that they can be read as on or off (He et al., 2021).
 
-    .. math:: -\frac{\text{weight}}{p} \cdot \frac1n \sum_i \|f_i\|^2
+    .. math:: -\text{weight} \sum_i \|f_i\|^2
+
+    The sum is over batch and features, as in the public reimplementation of CNBB (changliu00/
+    causal-semantic-generative-model), so that the weight belongs to a batch size and a width.
 
     Args:
-        weight: 3e-6 in reimplementations of CNBB.
+        weight: 3e-6 in that reimplementation.
     """
 
     reference = "He et al., 2021"
@@ -26,6 +29,6 @@ class Quantization(Penalty):
         self.weight = weight
 
     def forward(self, features: Tensor) -> Tensor:
-        """Return minus the weighted mean square of features, shape (n, p)."""
+        """Return minus the weighted sum of squares of features, shape (n, p)."""
         check_matrix("features", features)
-        return -self.weight * features.square().mean()
+        return -self.weight * features.square().sum()

@@ -73,6 +73,7 @@ def balancing_table(counts: Tensor, smoothing: float = SMOOTHING) -> Tensor:
                 [1.0000, 1.0000]])
     """
     of_class = counts.sum(1, keepdim=True).clamp(min=1)
-    table = 1 / (counts + smoothing * of_class / counts.shape[1]).clamp(min=torch.finfo(counts.dtype).tiny)
+    own, mean = 1 / (1 + smoothing), smoothing / (1 + smoothing)  # so that no smoothing overflows
+    table = 1 / (own * counts + mean * of_class / counts.shape[1]).clamp(min=torch.finfo(counts.dtype).tiny)
     table = torch.where(counts > 0, table, 1.0)  # of an empty group nothing is known
     return table * of_class / (table * counts).sum(1, keepdim=True).clamp(min=torch.finfo(counts.dtype).tiny)

@@ -18,8 +18,9 @@ class Weighting(FromData, AtomicModule):
     """One weight per sample of the batch.
 
     A subclass says in ``needs`` which of a batch's tensors its ``forward`` takes, in order: ``"risks"`` (each sample's
-    loss), ``"features"``, ``"logits"``, ``"labels"``, ``"environments"``; all of them come detached. Its ``forward``
-    makes one number per sample, not negative, and returns ``self.finish(...)`` of them: shape (n,), mean 1.
+    loss), ``"features"``, ``"logits"``, ``"labels"``, ``"environments"``, ``"indices"`` (the number of each sample in
+    the training set); all of them come detached. Its ``forward`` makes one number per sample, not negative, and returns
+    ``self.finish(...)`` of them: shape (n,), mean 1.
 
     Attributes:
         effective_sample_size: (Σw)²/Σw² of the last batch, a tensor on its device; None before the first batch. So

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pfdl._internal.validation import check_count, check_matrix, check_number
+from pfdl._internal.validation import check_choice, check_count, check_matrix, check_number
 from pfdl.objectives.weightings.base import Weighting
 
 _MOMENTUM, _DECAY, _EPSILON = 0.9, 0.999, 1e-8  # Adam's
@@ -16,46 +16,71 @@ _MOMENTUM, _DECAY, _EPSILON = 0.9, 0.999, 1e-8  # Adam's
 class CNBB(Weighting):
     r"""Weights under which every feature is balanced against all the others (He et al., 2021, the NICO paper).
 
-    Each feature j is read as a treatment, :math:`I_j = 1[f_j > 0]`; the weights are to make treated and untreated
-    samples similar in all other features:
+    Each feature j is read as a treatment, :math:`I_j = 1[f_j > 0]`; the weights, which sum to 1, are to make treated
+    and untreated samples similar in all other features:
 
     .. math::
         \sum_j \Big\| \frac{F_{-j}^\top (w \circ I_j)}{w^\top I_j} -
         \frac{F_{-j}^\top (w \circ (1 - I_j))}{w^\top (1 - I_j)} \Big\|^2 + \lambda \|w\|^2
 
-    A feature that is on, or off, in the whole batch has no comparison and is left out. The features should be signed
-    (CNBB's network ends in tanh). CNBB's other term is :class:`pfdl.objectives.penalties.Quantization`.
+    The features should be signed (CNBB's network ends in tanh). CNBB's other term is
+    :class:`pfdl.objectives.penalties.Quantization`.
 
-    The paper gives no numbers for the inner optimisation; those here are of later reimplementations. With them the
-    weights move little from uniform: read ``effective_sample_size``.
+    The paper gives no numbers for the inner optimisation. Solver and numbers are those of the public reimplementation
+    in changliu00/causal-semantic-generative-model: from equal weights a few steps of gradient descent within Σw = 1,
+    then absolute values, scaled to sum 1 again. On wide features these steps overshoot, so that the loss may rise: the
+    method acts, if badly; read ``effective_sample_size``. One difference: a feature that is on, or off, in the whole
+    batch has no comparison and is left out here; the reimplementation compares it with zero.
 
     Args:
         steps: Gradient steps on the weights for each batch.
-        learning_rate: Their size, for Adam on the logarithms of the weights.
-        size_weight: λ, with the weights scaled to mean 1.
+        learning_rate: The size of these steps.
+        size_weight: λ.
+        solver: ``"projected"``, as above; or ``"adam"``, ours: Adam on the logarithms of the weights, with λ for
+            weights of mean 1. At the default learning rate Adam leaves the weights equal; 0.1 moves them.
     """
 
     reference = "He et al., 2021"
 
-    def __init__(self, *, steps: int = 4, learning_rate: float = 1e-3, size_weight: float = 1e-4) -> None:
+    def __init__(
+        self,
+        *,
+        steps: int = 4,
+        learning_rate: float = 1e-3,
+        size_weight: float = 1e-4,
+        solver: str = "projected",
+    ) -> None:
         super().__init__()
         check_count("steps", steps, 0)
         check_number("learning_rate", learning_rate)
         check_number("size_weight", size_weight)
+        check_choice("solver", solver, ("projected", "adam"))
         self.steps = steps
         self.learning_rate = learning_rate
         self.size_weight = size_weight
+        self.solver = solver
 
     def forward(self, features: Tensor) -> Tensor:
         """Learn the weights of a batch of features, shape (n, p)."""
         check_matrix("features", features)
-        settings = (self.steps, self.learning_rate, self.size_weight)
-        (logits,) = self.captured.run(self._learn, [features.detach().float()], settings)
-        return self.finish(logits.softmax(0))
+        settings = (self.steps, self.learning_rate, self.size_weight, self.solver)
+        learn = self._descend if self.solver == "projected" else self._run_adam
+        (weights,) = self.captured.run(learn, [features.detach().float()], settings)
+        return self.finish(weights)
 
     @torch.no_grad()
-    def _learn(self, f: Tensor) -> list[Tensor]:
-        """Run Adam on the logits, with the gradient in closed form: launching a backward pass took most of it."""
+    def _descend(self, f: Tensor) -> list[Tensor]:
+        """Take gradient steps among weights that sum to 1, with the gradient in closed form."""
+        weights = torch.full_like(f[:, 0], 1 / len(f))
+        for _ in range(self.steps):
+            gradient = balance_gradient(f, weights) + 2 * self.size_weight * weights
+            weights = (weights - self.learning_rate * (gradient - gradient.mean())).abs()
+            weights = weights / weights.sum()
+        return [weights]
+
+    @torch.no_grad()
+    def _run_adam(self, f: Tensor) -> list[Tensor]:
+        """Run Adam on the logits, with the gradient in closed form."""
         n = len(f)
         logits = f.new_zeros(n)
         momentum, mean_square = torch.zeros_like(logits), torch.zeros_like(logits)
@@ -67,7 +92,7 @@ class CNBB(Weighting):
             mean_square.lerp_(gradient.square(), 1 - _DECAY)
             size = (mean_square / (1 - _DECAY**step)).sqrt() + _EPSILON
             logits.addcdiv_(momentum, size, value=-self.learning_rate / (1 - _MOMENTUM**step))
-        return [logits]
+        return [logits.softmax(0)]
 
 
 def balance_loss(f: Tensor, weights: Tensor) -> Tensor:

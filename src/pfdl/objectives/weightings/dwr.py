@@ -1,15 +1,15 @@
-"""Decorrelated Weighting Regression: its loss, its solvers, and its weights on the features of a batch."""
+"""Decorrelated Weighting Regression: its loss, its solvers, and its weights on all samples or on each batch."""
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from pfdl._internal.validation import check_count, check_matrix, check_number
-from pfdl.objectives.weightings.base import Weighting
+from pfdl._internal.validation import check_count, check_matrix, check_number, describe_non_finite
+from pfdl.objectives.weightings.base import Weighting, check_state
 
 # The constants of the published code.
 _BALANCE, _SUM, _SIZE = 2000.0, 0.0005, 0.00005
@@ -17,25 +17,99 @@ _RMSPROP_DECAY, _EPSILON = 0.9, 1e-10
 
 
 class DWR(Weighting):
-    r"""Sample weights that decorrelate all features of the batch (Kuang et al., 2020).
+    r"""Learn one weight per training sample that decorrelates all features of all samples (Kuang et al., 2020).
 
-    The weights w = G∘G start at 1 for each batch and minimise
+    The weights w = G∘G start at 1 and minimise
 
     .. math::
         \frac{2000}{p} \sum_j \Big\| \tfrac1n w^\top (X_j \circ X^{(-j)})
         - \tfrac{w^\top X_j}{\sum w} \tfrac1n w^\top X^{(-j)} \Big\|_2
-        + 0.0005 \big(\textstyle\sum w - n\big)^2 + 0.00005 \sum w^2
+        + 0.0005 \big(\textstyle\sum w - n\big)^2 + 0.00005 \sum w^2.
 
-    with the published RMSProp (decay 0.9). The published method is one stage of a regression on a table and takes up
-    to 5000 steps on all rows at once; :class:`pfdl.tabular.DWRRegressor` is that. Here, as in applications to
-    networks, it sees a mini-batch and takes ``steps`` steps. Costs O(n·p²) a step.
+    This is the published first stage, on the features of a network instead of the columns of a table: call
+    :meth:`fit` with the features of all training samples, before training if they are fixed, or before each epoch, and
+    give the objective the ``indices`` of each batch's samples. :class:`pfdl.tabular.DWRRegressor` is the published
+    regression; :class:`BatchDWR` needs neither call nor indices and is an adaptation. Costs O(n·p²) a step.
+
+    Where there are few samples for many features the weights fall on a few samples: read
+    ``effective_sample_size``.
+
+    Args:
+        steps: Most steps of L-BFGS, which ends near or below the loss of the published solver (5,000 of RMSProp).
+        tol: Stop when the loss changes by no more than this from one step to the next, as published.
+
+    Example:
+        >>> import torch
+        >>> x = torch.randn(200, 4, generator=torch.Generator().manual_seed(0)) @ torch.ones(4, 4).tril()
+        >>> dwr = DWR()
+        >>> dwr.fit(x)
+        >>> dwr(torch.tensor([3, 17])).shape
+        torch.Size([2])
+    """
+
+    needs = ("indices",)
+    reference = "Kuang et al., 2020"
+    sample_weights: Tensor
+
+    def __init__(self, *, steps: int = 500, tol: float = 1e-8) -> None:
+        super().__init__()
+        check_count("steps", steps, 0)
+        check_number("tol", tol)
+        self.steps = steps
+        self.tol = tol
+        self.register_buffer("sample_weights", torch.zeros(0))
+
+    def fit(self, features: Tensor) -> None:
+        """Learn the weights from the features of all training samples, shape (n, p), in the order of their indices.
+
+        Raises:
+            ValueError: If the features are not finite or the weights diverge; nothing has changed then.
+        """
+        check_matrix("features", features)
+        if problem := describe_non_finite("features", features.detach()):
+            raise ValueError(problem)
+        weights = decorrelating_weights_by_lbfgs(features.detach().float(), steps=self.steps, tol=self.tol).weights
+        if problem := describe_non_finite("the weights of DWR", weights[None]):
+            raise ValueError(problem)
+        self.sample_weights = weights / weights.mean()
+
+    def forward(self, indices: Tensor) -> Tensor:
+        """Return the weights of the samples with these numbers, shape (n,); their mean over all samples is 1."""
+        if not isinstance(indices, Tensor) or indices.dim() != 1 or indices.is_floating_point():
+            raise ValueError("indices are not one whole number per sample; give a tensor of shape (n,).")
+        known = len(self.sample_weights)
+        if len(indices) and not 0 <= int(indices.min()) <= int(indices.max()) < known:
+            raise ValueError(
+                f"indices go from {int(indices.min())} to {int(indices.max())} and DWR has weights of {known} samples; "
+                "call fit(features) with the features of all training samples first."
+            )
+        weights = self.sample_weights[indices]
+        self.finish(weights)  # notes the effective sample size
+        return weights
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        # There is a weight for each training sample, so a fresh module must take their number from the checkpoint.
+        saved = state_dict.get(prefix + "sample_weights", self.sample_weights)
+        check_state(prefix + "sample_weights", saved, 1)
+        self.sample_weights = self.sample_weights.new_empty(saved.shape)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+class BatchDWR(Weighting):
+    """Take a few steps of DWR on the features of each batch: an adaptation, not the published method.
+
+    The loss is that of :class:`DWR`, the solver the published RMSProp (decay 0.9, learning rate 0.005). That every
+    batch starts again from equal weights, and that it takes 20 steps, is ours: the published method takes up to 5,000
+    on all samples at once. At 20 steps of 0.005 the weights of a batch stay equal; with thousands of steps, or a
+    larger learning rate, they move, and fall on a few samples where a batch has fewer samples than features. Read
+    ``effective_sample_size``. Costs O(n·p·min(n, p)) a step.
 
     Args:
         steps: Steps of RMSProp for each batch.
-        learning_rate: Their size.
+        learning_rate: The size of these steps.
     """
 
-    reference = "Kuang et al., 2020"
+    reference = "adapted from Kuang et al., 2020"
 
     def __init__(self, *, steps: int = 20, learning_rate: float = 0.005) -> None:
         super().__init__()

@@ -2,44 +2,73 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from pfdl._internal.validation import check_number
+from pfdl.objectives.weightings.base import check_state
 from pfdl.objectives.weightings.groups import GroupWeighting, check_groups, group_counts, grown
 
 
 class GroupDRO(GroupWeighting):
     r"""Give more weight to groups with a high loss (Sagawa et al., 2020); a group is one class in one context.
 
-    Each group g has a share :math:`q_g`, all equal at the start. Each batch multiplies it by :math:`\exp(\eta R_g)`,
-    with the group's risk in the batch, and normalises; the loss is :math:`\sum_g q_g R_g`. Groups that do not occur in
-    a batch keep their share for later and do not count in it. The groups are those of :meth:`prepare`; others join
-    with an average share when they are first seen. As long as all samples are in one context, shares and weights stay
-    equal: there is no context to be robust to. To be robust to classes alone, give them as the contexts, too.
+    Each group g has a share :math:`q_g`, all equal at the start. Each batch multiplies it by
+    :math:`\exp(\eta (R_g + C/\sqrt{n_g}))`, with the group's risk in the batch (0 if it is not in it) and its number of
+    training samples, and normalises. The loss is :math:`\sum_g q_g R_g` over the groups of the batch, divided by the
+    sum of their shares: a batch that lacks groups counts as much as any other. The authors' code does not divide, so
+    that such a batch counts less; ``renormalize=False`` is that. Shares are kept as logarithms, so that none is lost
+    to underflow.
+
+    The groups are those of :meth:`prepare`; others join with an average share when they are first seen. As long as all
+    samples are in one context, shares and weights stay equal: there is no context to be robust to. To be robust to
+    classes alone, give them as the contexts, too.
 
     Args:
         step_size: η.
+        adjustment: C, which makes the smaller groups count more, because a network fits them too well; the authors try
+            0 to 5. It needs :meth:`prepare` for :math:`n_g`. The authors' code adds :math:`\sum_g q_g C/\sqrt{n_g}` to
+            the loss it returns, which has no gradient and is left out here.
+        renormalize: Whether the weights of every batch have mean 1. With False their mean is the sum of the shares of
+            the groups that the batch has, as in the authors' code.
     """
 
     needs = ("risks", "labels", "environments")
     reference = "Sagawa et al., 2020"
+    log_shares: Tensor
 
-    def __init__(self, *, step_size: float = 0.01) -> None:
+    def __init__(self, *, step_size: float = 0.01, adjustment: float = 0.0, renormalize: bool = True) -> None:
         super().__init__()
         check_number("step_size", step_size)
+        check_number("adjustment", adjustment)
         self.step_size = step_size
+        self.adjustment = adjustment
+        self.renormalize = renormalize
+        self._prepared = False
+        self.register_buffer("log_shares", torch.zeros(0, 0))  # of groups that have samples in the table
+
+    @property
+    def shares(self) -> Tensor:
+        """Return the share of each group, shape (classes, contexts); 0 for those without samples."""
+        return torch.where(self.table > 0, self.log_shares.exp(), 0.0)
 
     def prepare(self, labels: Tensor, environments: Tensor) -> None:
-        """Start with equal shares for the groups of all training samples, unless shares were loaded."""
-        if not self.table.numel():
-            self.table = self._joined(*_known(labels, environments))
+        """Count the groups of all training samples; those without a share yet join with an average one."""
+        labels, environments = _known(labels, environments)
+        before = grown(self.table, labels, environments)
+        counts = group_counts(labels, environments, before)
+        self.log_shares = _join(grown(self.log_shares, labels, environments), before > 0, counts > 0)
+        self.table = torch.where(counts > 0, counts, before)
+        self._prepared = True
 
     def forward(self, risks: Tensor, labels: Tensor, environments: Tensor) -> Tensor:
         """Update the shares by the risks of a batch, shape (n,), and weigh each sample by its group's share.
 
         Raises:
-            ValueError: If a context is unknown, a risk not finite, or the shapes do not fit; nothing has changed then.
+            ValueError: If a context is unknown, a risk not finite, the shapes do not fit, or an adjustment was asked
+                for without :meth:`prepare`; nothing has changed then.
         """
         labels, environments = _known(labels, environments)
         if not isinstance(risks, Tensor):
@@ -49,27 +78,53 @@ class GroupDRO(GroupWeighting):
                 f"risks have shape {tuple(risks.shape)} for {len(labels)} samples, or are not finite; "
                 "give one finite number per sample."
             )
-        table = self._joined(labels, environments)
-        several = (table > 0).any(0).sum() > 1  # contexts; a tensor, so that nothing waits for a GPU
-        sizes = group_counts(labels, environments, table)
+        if self.adjustment and not self._prepared:
+            raise ValueError(
+                f"adjustment is {self.adjustment}, which needs the sizes of the groups; call prepare(labels, contexts) "
+                "with those of all training samples first."
+            )
+        counts = grown(self.table, labels, environments)
+        sizes = group_counts(labels, environments, counts)
+        log_shares = _join(grown(self.log_shares, labels, environments), counts > 0, sizes > 0)
+        counts = counts if self._prepared else counts + sizes
+        seen = (counts > 0) | (sizes > 0)
+        several = seen.any(0).sum() > 1  # contexts; a tensor, so that nothing waits for a GPU
         if self.training:
-            sums = torch.zeros_like(table).index_put_((labels, environments), risks.to(table), accumulate=True)
+            sums = torch.zeros_like(counts).index_put_((labels, environments), risks.to(counts), accumulate=True)
             # Groups absent from the batch have a mean of 0 here and so keep their share, up to the normalisation.
-            logits = table.log() + several * self.step_size * sums / sizes.clamp(min=1)
-            table = logits.flatten().softmax(0).view_as(logits)
-            if not bool(torch.isfinite(table).all()):
+            gain = sums / sizes.clamp(min=1) + self.adjustment * counts.clamp(min=1).rsqrt()
+            log_shares = _normalize(log_shares + several * self.step_size * gain, seen)
+            if not bool(torch.isfinite(log_shares).all()):
                 raise ValueError(f"risks go up to {risks.max().item():.3g}; the shares of the groups overflow.")
-            self.table = table
-        weights = (table / sizes.clamp(min=1))[labels, environments].to(risks.dtype)
-        return self.finish(torch.where(several, weights, torch.ones_like(weights)))
+            self.table, self.log_shares = torch.where(seen, counts.clamp(min=1), 0.0), log_shares
+        present = torch.where(sizes > 0, log_shares, -torch.inf).flatten().logsumexp(0)
+        weights = ((log_shares - present).exp() / sizes.clamp(min=1))[labels, environments].to(risks.dtype)
+        weights = self.finish(torch.where(several, weights, torch.ones_like(weights)))
+        return weights if self.renormalize else weights * torch.where(several, present.exp(), 1.0).to(risks.dtype)
 
-    def _joined(self, labels: Tensor, contexts: Tensor) -> Tensor:
-        """Return the table in which groups that were not seen before have an average share."""
-        table = grown(self.table, labels, contexts)
-        new = (group_counts(labels, contexts, table) > 0) & (table == 0)
-        known = (table > 0).sum()
-        shares = torch.where(new, 1 / known.clamp(min=1), table)
-        return shares / shares.sum() if len(labels) else table
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        saved = state_dict.get(prefix + "log_shares", self.log_shares)
+        check_state(prefix + "log_shares", saved, 2)
+        if saved.shape != state_dict.get(prefix + "table", self.table).shape or bool((saved > 1e-3).any()):
+            raise ValueError(
+                f"{prefix}log_shares in the state do not fit its table: one logarithm of a share, at most 0, per group."
+            )
+        self.log_shares = self.log_shares.new_empty(saved.shape)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+def _join(log_shares: Tensor, seen: Tensor, found: Tensor) -> Tensor:
+    """Return log-shares in which groups that are found and were not seen before have an average share."""
+    joined = torch.where(found & ~seen, -seen.sum().clamp(min=1).log().to(log_shares), log_shares)
+    return _normalize(joined, seen | found)
+
+
+def _normalize(log_shares: Tensor, seen: Tensor) -> Tensor:
+    """Return log-shares whose shares sum to 1 over the groups seen; 0 for the others, which have none."""
+    if not log_shares.numel():
+        return log_shares
+    total = torch.where(seen, log_shares, -torch.inf).flatten().logsumexp(0)
+    return torch.where(seen, log_shares - total, 0.0)
 
 
 def _known(labels: Tensor, environments: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,184 @@
+"""Groups from the outputs of a network that was trained for a few epochs: JTT, SPARE and EIIL as published.
+
+Train the network by plain risk minimisation for T epochs, hand over its logits on all training samples, and train a
+second network on what is returned. Nothing is checked, as in the papers. T and the other settings are the user's; the
+authors choose them by the worst group of validation samples whose groups are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pfdl._internal.validation import check_count, check_number
+from pfdl.contexts._arrays import FloatArray, IndexArray, as_array
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkContexts:
+    """Contexts by the outputs of a network, and how its authors draw the samples for the second training.
+
+    Attributes:
+        contexts: The context of each sample, shape (n,), numbered from 0.
+        draws: How often each sample is drawn relative to the others, shape (n,), by the method's own rule:
+            ``torch.utils.data.WeightedRandomSampler(found.draws, len(found.draws))``.
+        method: ``"jtt"``, ``"spare"`` or ``"eiil"``.
+        sentence: What was found, for a person to read.
+    """
+
+    contexts: IndexArray
+    draws: FloatArray
+    method: str
+    sentence: str
+
+
+def find_by_jtt(logits: Any, labels: Any, *, upweight: int = 20) -> NetworkContexts:
+    """Split the samples into those that the network gets right, context 0, and wrong, context 1 (Liu et al., 2021).
+
+    For the second training JTT adds each wrong sample λ_up times to the training set. To repeat them exactly, as the
+    authors do, take ``Subset(dataset, np.repeat(np.arange(n), found.draws.astype(int)))``.
+
+    Args:
+        logits: Of all classes, shape (n, classes), after T epochs, or the predicted classes, shape (n,).
+        labels: The classes as numbers from 0, shape (n,).
+        upweight: λ_up; the authors choose among 20, 50 and 100 for images.
+
+    Returns:
+        The contexts; a wrong sample is drawn 1 + λ_up times as often as a right one, as in the authors' code.
+
+    Example:
+        >>> find_by_jtt([0, 0, 1], [0, 1, 1], upweight=20).draws
+        array([ 1., 21.,  1.])
+    """
+    check_count("upweight", upweight, 0)
+    y = _labels(labels)
+    given = as_array(logits)
+    predicted = given.argmax(axis=1) if given.ndim == 2 else given
+    if predicted.shape != y.shape:
+        raise ValueError(
+            f"logits have shape {given.shape} for {len(y)} labels; give (n, classes), or predictions (n,)."
+        )
+    wrong = predicted != y
+    sentence = f"The network gets {int(wrong.sum())} of {len(y)} samples wrong; each is added {upweight} times."
+    return NetworkContexts(wrong.astype(np.intp), 1.0 + upweight * wrong, "jtt", sentence)
+
+
+def find_by_spare(
+    logits: Any,
+    labels: Any,
+    *,
+    clusters: int | None = None,
+    max_clusters: int = 10,
+    silhouette: float = 0.9,
+    power: float = 2.0,
+    seed: int = 0,
+) -> NetworkContexts:
+    """Cluster the logits within each class by k-means (Yang et al., 2024).
+
+    A sample of a cluster of n_c samples is drawn in proportion to 1/n_c, or 1/n_c^power in classes whose clusters are
+    not clearly apart, and all classes equally often. The defaults are those of SpuCo 2.0.
+
+    Args:
+        logits: Of all classes, shape (n, classes), after few epochs.
+        labels: The classes as numbers from 0, shape (n,).
+        clusters: Number of clusters in each class; by default that with the best silhouette.
+        max_clusters: The most that are tried then.
+        silhouette: From this silhouette on clusters are clearly apart.
+        power: Of classes where they are not.
+        seed: Of k-means.
+
+    Returns:
+        The contexts, those of different classes with different numbers, and the draws.
+    """
+    from sklearn.cluster import KMeans
+    from sklearn.metrics import silhouette_score
+
+    for name, count in {"clusters": 2 if clusters is None else clusters, "max_clusters": max_clusters}.items():
+        check_count(name, count, 2)
+    check_number("power", power)
+    y, z = _labels(labels), _logits(logits, labels).numpy()
+    contexts, draws = np.zeros(len(y), dtype=np.intp), np.zeros(len(y))
+    number, unclear = 0, 0
+    for label in np.unique(y):
+        mine = np.flatnonzero(y == label)
+        best: tuple[float, IndexArray] = (-2.0, np.zeros(len(mine), dtype=np.intp))
+        for k in [clusters] if clusters is not None else range(2, min(max_clusters, len(mine) - 1) + 1):
+            found = KMeans(k, n_init=10, random_state=seed).fit_predict(z[mine]).astype(np.intp)
+            best = max(best, (float(silhouette_score(z[mine], found)), found), key=lambda one: one[0])
+        score, cluster = best
+        exponent = 1.0 if score >= silhouette else power
+        unclear += exponent != 1.0
+        share = 1.0 / np.bincount(cluster)[cluster] ** exponent
+        draws[mine] = share / share.sum()
+        contexts[mine] = number + cluster
+        number += int(cluster.max()) + 1
+    sentence = f"{number} clusters of logits, which in {unclear} classes are not clearly apart."
+    return NetworkContexts(contexts, draws * len(y) / len(np.unique(y)), "spare", sentence)
+
+
+def find_by_eiil(
+    logits: Any, labels: Any, *, steps: int = 20_000, learning_rate: float = 0.01, seed: int = 0
+) -> NetworkContexts:
+    """Split the samples into two environments between which the network is least invariant (Creager et al., 2021).
+
+    Each sample has a probability of being in the one; Adam raises the mean over both environments of IRM's penalty,
+    the squared gradient of the risk by a factor on the logits. Steps and learning rate are SpuCo's. EIIL's own second
+    training is IRM between these environments; SpuCo draws both equally often, which is what ``draws`` does.
+
+    Args:
+        logits: Of all classes, shape (n, classes), of the network to be improved.
+        labels: The classes as numbers from 0, shape (n,).
+        steps: Steps of Adam.
+        learning_rate: The size of these steps.
+        seed: The first probabilities follow from it.
+
+    Returns:
+        The contexts, 0 or 1, and the draws.
+    """
+    check_count("steps", steps, 1)
+    check_number("learning_rate", learning_rate)
+    z, y = _logits(logits, labels).float(), torch.from_numpy(_labels(labels))
+    # The gradient of a sample's cross-entropy by a factor on its logits, at 1.
+    slope = (z.softmax(1) * z).sum(1) - z[torch.arange(len(y)), y]
+    scores = torch.randn(len(y), generator=torch.Generator().manual_seed(seed)).requires_grad_()
+    optimizer = torch.optim.Adam([scores], lr=learning_rate)
+    for _ in range(steps):
+        with torch.no_grad():
+            share = scores.sigmoid()
+            one, other = (slope * share).mean(), (slope * (1 - share)).mean()
+            scores.grad = (other - one) * slope * share * (1 - share) / len(y)
+        optimizer.step()
+    contexts: IndexArray = (scores.detach() > 0).numpy().astype(np.intp)
+    sizes = np.bincount(contexts, minlength=2)
+    sentence = f"Two environments of {sizes[0]} and {sizes[1]} samples."
+    return NetworkContexts(contexts, len(y) / 2 / sizes[contexts], "eiil", sentence)
+
+
+NETWORK_METHODS: dict[str, Callable[..., NetworkContexts]] = {
+    "jtt": find_by_jtt,
+    "spare": find_by_spare,
+    "eiil": find_by_eiil,
+}
+"""The published ways from a network's logits to contexts, by name."""
+
+
+def _labels(labels: Any) -> NDArray[np.int64]:
+    y = as_array(labels)
+    if y.ndim != 1 or y.dtype.kind not in "iu" or not len(y) or y.min() < 0:
+        raise ValueError("labels must be the numbers of the classes, from 0, in the order of the logits; shape (n,).")
+    return y.astype(np.int64)
+
+
+def _logits(logits: Any, labels: Any) -> Tensor:
+    y, z = _labels(labels), torch.as_tensor(as_array(logits))
+    if z.ndim != 2 or len(z) != len(y) or z.shape[1] <= y.max() or not bool(torch.isfinite(z).all()):
+        raise ValueError(
+            f"logits have shape {tuple(z.shape)} for {len(y)} labels up to {y.max()}; give finite ones, (n, classes)."
+        )
+    return z
