@@ -59,7 +59,7 @@ def train(
         manifest: Which image is in which set; a copy is kept in the folder.
         folder: The run folder; if it holds a stopped run of the same config and manifest, that run resumes.
         device: ``"cpu"``, ``"cuda"``, or ``"auto"`` for a GPU where there is one.
-        devices: Devices on each node, with a process for each (``docs/distributed.md``); by default one, or as many
+        devices: Devices on each node, with a process for each (``docs/how-to/distributed.md``); by default one, or as many
             processes as torchrun or srun started. The first process alone writes to the folder.
         nodes: Number of machines; by default one, or as many as torchrun or srun uses. With one device on one node,
             both given, this process trains by itself, whatever started it.
