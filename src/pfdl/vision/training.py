@@ -92,8 +92,9 @@ def train(
         describe = _describe_images(config, model, device)
         data = TrainingData(config, source, manifest, num_workers=num_workers, describe=describe, folder=folder)
         settings = _settings(config, manifest, place.processes)
-        if any(theirs != settings for theirs in gather_objects(settings)):
-            raise ValueError(f"the processes do not train alike; process {rank()} has the settings {settings}.")
+        everyone = gather_objects(settings)
+        if other := [theirs for theirs in everyone if theirs != everyone[0]]:
+            raise ValueError(f"the processes do not train alike: one has the settings {everyone[0]}, one {other[0]}.")
         if from_first(lambda: _open_folder(folder, settings, manifest, held)):
             return folder
         data.setup("fit")
