@@ -48,7 +48,7 @@ python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 80
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
-napoleon_use_ivar = False  # as it stands RST would take the underscore of a fitted attribute for a link
+napoleon_use_ivar = True
 
 nitpicky = True
 # A name of our own that leads nowhere is a mistake; those of other projects and of the engine room have no pages here.
@@ -79,7 +79,15 @@ def _write_commands(app: Sphinx) -> None:
     (Path(app.srcdir) / "reference" / "commands.md").write_text(text, encoding="utf-8")
 
 
+def _keep_underscores(*event: object) -> None:
+    """Keep the underscore at the end of a fitted attribute, which RST would take for that of a link."""
+    lines = event[-1]
+    assert isinstance(lines, list)
+    lines[:] = [re.sub(r"^(:(?:ivar|vartype) \w+)_:", r"\1\\_:", line) for line in lines]
+
+
 def setup(app: Sphinx) -> None:
     """Register the renderer of formulas and the reference of commands."""
+    app.connect("autodoc-process-docstring", _keep_underscores, priority=900)  # after napoleon
     app.connect("builder-inited", _write_commands)
     app.add_html_math_renderer("mathml", (_math_as_mathml, None), (_math_as_mathml, None))
