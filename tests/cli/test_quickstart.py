@@ -1,4 +1,4 @@
-"""The first path of docs/tutorials/quickstart.md, command for command: a folder, a model, a diagnosis, a better model, ONNX."""
+"""The first path of the quick start, command for command: a folder, a model, a diagnosis, a better model, ONNX."""
 
 import re
 import runpy

@@ -148,22 +148,25 @@ def test_inferred_contexts_are_kept_for_the_same_images_only(tmp_path, monkeypat
     source = Colours(named=False)
     manifest, cache, said = make_split(source), tmp_path / "contexts.json", []
     model = colour_model(0.8, tmp_path)
-    found = []
-    infer = inferring.find_contexts
-    monkeypatch.setattr(inferring, "find_contexts", lambda *what, **how: found.append(infer(*what, **how)) or found[-1])
-    first = diagnose_images(model, source, manifest, cache=cache, say=said.append)
-    assert any(words.startswith("Inferring contexts from ") for words in said)
-    assert len(found) == 1
-    again = diagnose_images(model, source, manifest, cache=cache)
-    assert len(found) == 1  # they were not inferred again
-    assert (again.contexts, again.contexts_are, again.usual) == (first.contexts, first.contexts_are, first.usual)
-    content = cache.read_bytes()
+    infer, found = inferring.find_contexts, {}
+
+    def infer_once(*what, **how):
+        key = tuple(how.items())
+        found[key] = found.get(key) or infer(*what, **how)
+        return found[key]
+
     with monkeypatch.context() as patch:
-        patch.setattr(inferring, "find_contexts", lambda *what, **how: found[0])
+        patch.setattr(inferring, "find_contexts", infer_once)
+        first = diagnose_images(model, source, manifest, cache=cache, say=said.append)
+        assert any(words.startswith("Inferring contexts from ") for words in said)
+        content = cache.read_bytes()
         for damaged in (b"{", b"[]", content.replace(b"0", b'"0"', 1), content[:-20]):
             cache.write_bytes(damaged)
             assert diagnose_images(model, source, manifest, cache=cache).contexts == first.contexts
             assert cache.read_bytes() == content
+        patch.setattr(inferring, "find_contexts", None)  # not called again
+        again = diagnose_images(model, source, manifest, cache=cache)
+    assert (again.contexts, again.contexts_are, again.usual) == (first.contexts, first.contexts_are, first.usual)
     other = Colours(named=False, seed=1)
     diagnose_images(model, other, make_split(other), cache=cache)
     assert cache.read_bytes() != content
