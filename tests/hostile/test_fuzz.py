@@ -13,7 +13,7 @@ import torch
 from hypothesis import strategies as st
 
 import pfdl
-from pfdl.data.digits import _read_file
+from pfdl_lab.colored_mnist.digits import _read_file
 from tests.hostile import many
 from tests.hostile.targets import TARGETS, Target
 from tests.processes import Forked
@@ -68,7 +68,7 @@ def test_a_case_is_shown_in_short():
 
 
 def test_a_small_file_that_unpacks_to_a_huge_one_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("pfdl.data.digits.MAX_BYTES", 1000)
+    monkeypatch.setattr("pfdl_lab.colored_mnist.digits.MAX_BYTES", 1000)
     (tmp_path / "bomb.gz").write_bytes(gzip.compress(bytes(2000)))
     unpacked = hashlib.md5(bytes(1001)).hexdigest()  # no further than that
     with pytest.raises(ValueError, match=f"is not MNIST's file of that name .md5 {unpacked}"):

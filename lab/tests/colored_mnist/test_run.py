@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from pfdl._internal.devices import resolve_device
-from pfdl.data.digits import bundled_digits
 from pfdl_lab.colored_mnist import run as colored_mnist
 from pfdl_lab.colored_mnist.data import StackedColoredMNIST, store_contexts
+from pfdl_lab.colored_mnist.digits import bundled_digits
 from pfdl_lab.colored_mnist.rows import IRM_PFDL, PENALTY, ROWS
 from pfdl_lab.colored_mnist.run import QUICK, WORST_GROUP, ColoredMNISTConfig, run, run_row, run_task, tasks
 

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from pfdl._internal.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from pfdl.data.colored_mnist import ColoredMNIST as ColoredMNIST
     from pfdl.data.context_images import ContextImages as ContextImages
     from pfdl.data.manifest import Manifest as Manifest
     from pfdl.data.manifest import read_manifest as read_manifest
@@ -17,17 +16,14 @@ if TYPE_CHECKING:
     from pfdl.data.sources import ContextFolder as ContextFolder
     from pfdl.data.splits import make_split as make_split
     from pfdl.data.splits import make_test_set as make_test_set
-    from pfdl.data.spuco_mnist import SpuCoMNIST as SpuCoMNIST
 
 #: Loaded when first asked for: tables need no packages for images.
 _HOME = {
-    "ColoredMNIST": "pfdl.data.colored_mnist",
     "ContextFolder": "pfdl.data.sources",
     "ContextImages": "pfdl.data.context_images",
     "MMADS": "pfdl.data.mmads",
     "Manifest": "pfdl.data.manifest",
     "Shapes": "pfdl.data.shapes",
-    "SpuCoMNIST": "pfdl.data.spuco_mnist",
     "describe_images": "pfdl.data.opening",
     "make_mmads": "pfdl.data.mmads",
     "make_split": "pfdl.data.splits",
