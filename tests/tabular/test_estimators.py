@@ -28,8 +28,6 @@ from pfdl.tabular import (
     ScreenedClassifier,
     ScreenedRegressor,
     SelectionScreen,
-    SRDORegressor,
-    SVIRegressor,
 )
 from pfdl.tabular.findings import AS_ASKED, FOLLOWS_LABEL
 from pfdl.tabular.metrics import rmse
@@ -54,8 +52,6 @@ def one_thread():
         ScreenedRegressor(Ridge()),
         ScreenedClassifier(),
         DWRRegressor(max_iter=20),
-        SRDORegressor(classifier=LogisticRegression()),
-        SVIRegressor(rounds=1, gate_steps=20),
         ScreenedRegressor(HistGradientBoostingRegressor(max_iter=30)),
     ],
     ids=repr,
@@ -240,7 +236,7 @@ def test_without_intercept(data):
 
 def test_screening_beats_every_rival_where_the_bias_turns(data):
     test = make_mmads(4000, 10, -1.7, seed=1)
-    rivals = [LinearRegression(), DWRRegressor(), SRDORegressor(random_state=0)]
+    rivals = [LinearRegression(), DWRRegressor()]
     ours = rmse(test.y, ScreenedRegressor().fit(data.X, data.y).predict(test.X))
     for rival in rivals:
         assert ours < rmse(test.y, rival.fit(data.X, data.y).predict(test.X)) - 0.05
@@ -252,8 +248,6 @@ def test_screening_beats_every_rival_where_the_bias_turns(data):
         (SelectionScreen(target="label"), "target is 'label'; choose 'auto', 'number', 'class'"),
         (SelectionScreen(decomposition="tree"), "decomposition is 'tree'"),
         (SelectionScreen(drop="all"), "drop is 'all'; choose 'sure', 'strong', 'suspects'"),
-        (SVIRegressor(rounds=0), "rounds is 0; it must be at least 1"),
-        (SVIRegressor(penalty=-1), "penalty is -1; it must not be negative"),
         (SelectionScreen(alpha=0.0), "alpha is 0.0; it must lie strictly between 0 and 1"),
         (SelectionScreen(share_threshold=1.5), "share_threshold is 1.5"),
         (SelectionScreen(ratio_threshold=-1), "ratio_threshold is -1"),

@@ -102,7 +102,7 @@ def test_an_explanation_can_be_read_when_it_is_printed():
 def test_tables_do_without_torch():
     code = (
         "import sys, numpy as np\n"
-        "from pfdl.tabular import ScreenedRegressor, SelectionScreen, SRDORegressor, SVIRegressor, read_table\n"
+        "from pfdl.tabular import ScreenedRegressor, SelectionScreen, read_table\n"
         "X = np.random.default_rng(0).standard_normal((60, 3))\n"
         "ScreenedRegressor().fit(X, X[:, 0]); SelectionScreen().fit(X, X[:, 0]).explain()\n"
         "print('torch' in sys.modules)"

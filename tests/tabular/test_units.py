@@ -12,8 +12,6 @@ from pfdl.tabular import (
     ScreenedClassifier,
     ScreenedRegressor,
     SelectionScreen,
-    SRDORegressor,
-    SVIRegressor,
 )
 from pfdl.tabular.weights import least_squares
 
@@ -23,8 +21,6 @@ REGRESSORS = [
     ScreenedRegressor(auxiliary=True, random_state=0),
     PFDLRegressor(max_iter=30, random_state=0),
     DWRRegressor(max_iter=30),
-    SRDORegressor(random_state=0),
-    SVIRegressor(rounds=2, gate_steps=300, random_state=0),
 ]
 
 

@@ -20,11 +20,13 @@ from pfdl._internal.files import write_atomically
 from pfdl._internal.runs import claim
 from pfdl._internal.workers import HERE, Execution
 from pfdl.data.mmads import MMADS, SETTINGS, Setting, make_mmads
-from pfdl.tabular import DWRRegressor, PFDLRegressor, ScreenedRegressor, SRDORegressor, SVIRegressor
+from pfdl.tabular import DWRRegressor, PFDLRegressor, ScreenedRegressor
 from pfdl.tabular.metrics import average_error, beta_error, rmse, stability_error
 from pfdl.tabular.weights import EffectiveSampleSizeWarning
 from pfdl_lab.grid import run_grid
 from pfdl_lab.mmads.paper import CELLS
+from pfdl_lab.mmads.srdo import SRDORegressor
+from pfdl_lab.mmads.svi import SVIRegressor
 
 TEST_RATES = (-3.0, -2.0, -1.7, -1.5, -1.3, 1.3, 1.5, 1.7, 2.0, 3.0)
 #: The cell the paper draws in its figure.

@@ -13,15 +13,11 @@ if TYPE_CHECKING:
     from pfdl.tabular.screened import ScreenedRegressor as ScreenedRegressor
     from pfdl.tabular.selector import SelectionScreen as SelectionScreen
     from pfdl.tabular.selector import SelectionWarning as SelectionWarning
-    from pfdl.tabular.srdo import SRDORegressor as SRDORegressor
-    from pfdl.tabular.svi import SVIRegressor as SVIRegressor
 
 #: Loaded when first asked for: only DWR and PFDL need PyTorch, which takes seconds to import.
 _HOME = {
     "DWRRegressor": "pfdl.tabular.dwr",
     "PFDLRegressor": "pfdl.tabular.pfdl",
-    "SRDORegressor": "pfdl.tabular.srdo",
-    "SVIRegressor": "pfdl.tabular.svi",
     "ScreenedClassifier": "pfdl.tabular.screened",
     "ScreenedRegressor": "pfdl.tabular.screened",
     "ScreeningPlot": "pfdl.tabular.explaining",

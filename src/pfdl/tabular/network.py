@@ -1,11 +1,10 @@
-"""Training the decomposition network g on a table: as the paper does, and with rows held out to judge it by."""
+"""Training the decomposition network g on a table, with rows held out to judge it by."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import torch
@@ -16,18 +15,12 @@ from pfdl.decorrelation.decomposition import FeatureDecomposition
 from pfdl.decorrelation.functional import decomposition_loss
 from pfdl.tabular.evidence import Unexplained, linear_decomposer
 from pfdl.tabular.moments import Moments
-from pfdl.tabular.walk import set_gradients
 
 FloatArray = NDArray[np.float64]
 
 _HELD_OUT_SHARE, _MOST_HELD_OUT = 0.2, 20_000
 _ROWS_AT_A_TIME = 4096
 _PATIENCE = 5
-OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
-    "adam": partial(torch.optim.Adam, fused=True),  # one call for all parameters of a small network
-    "rmsprop": torch.optim.RMSprop,
-    "sgd": torch.optim.SGD,
-}
 
 
 @dataclass(frozen=True)
@@ -100,37 +93,6 @@ class NetworkTraining:
             rows=_num_held_out(len(X)),
             inputs=0,
         )
-
-
-@dataclass(frozen=True)
-class PaperTraining:
-    """Train the paper's shared g on all rows, for a number of iterations at a fixed learning rate."""
-
-    hidden: Sequence[int]
-    learning_rate: float
-    max_iter: int
-    batch_size: int | None
-    optimizer: str
-    seed: int
-
-    def fit(self, X: FloatArray, moments: Moments) -> tuple[FeatureDecomposition, float]:
-        """Return g in double precision and the loss of the last iteration."""
-        rng = np.random.default_rng(self.seed)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed)
-            g = FeatureDecomposition(moments.num_columns, self.hidden, sharing="strict")
-        optimizer = OPTIMIZERS[self.optimizer](g.parameters(), lr=self.learning_rate)
-        size = len(X) if self.batch_size is None else min(self.batch_size, len(X))
-        order = rng.permutation(len(X))
-        start, loss = 0, torch.zeros(())
-        for _ in range(self.max_iter):
-            if start + size > len(X):  # the table has been traversed
-                order, start = rng.permutation(len(X)), 0
-            features, _ = _batch(X, None, order[start : start + size], moments)
-            start += size
-            loss = set_gradients(g, features)
-            optimizer.step()
-        return g.double().eval(), float(loss)
 
 
 def _num_held_out(rows: int) -> int:
