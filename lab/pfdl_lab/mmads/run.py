@@ -24,6 +24,7 @@ from pfdl.tabular import DWRRegressor, PFDLRegressor, ScreenedRegressor
 from pfdl.tabular.metrics import average_error, beta_error, rmse, stability_error
 from pfdl.tabular.weights import EffectiveSampleSizeWarning
 from pfdl_lab.grid import run_grid
+from pfdl_lab.mmads.auxiliary import AuxiliaryRegressor
 from pfdl_lab.mmads.paper import CELLS
 from pfdl_lab.mmads.srdo import SRDORegressor
 from pfdl_lab.mmads.svi import SVIRegressor
@@ -47,9 +48,7 @@ METHODS: dict[str, Callable[[MMADS, int], Any]] = {
     "SVI": lambda data, seed: SVIRegressor(random_state=seed).fit(data.X, data.y),
     "PFDL": lambda data, seed: PFDLRegressor(random_state=seed).fit(data.X, data.y),
     "Screened OLS": lambda data, seed: ScreenedRegressor().fit(data.X, data.y),
-    "Screened OLS + auxiliary": lambda data, seed: ScreenedRegressor(auxiliary=True, random_state=seed).fit(
-        data.X, data.y
-    ),
+    "Screened OLS + auxiliary": lambda data, seed: AuxiliaryRegressor(random_state=seed).fit(data.X, data.y),
     "OLS on S (oracle)": _oracle,
 }
 

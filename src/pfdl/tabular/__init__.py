@@ -6,7 +6,6 @@ from pfdl._internal.lazy import lazy_names
 
 if TYPE_CHECKING:
     from pfdl.tabular.dwr import DWRRegressor as DWRRegressor
-    from pfdl.tabular.explaining import ScreeningPlot as ScreeningPlot
     from pfdl.tabular.pfdl import PFDLRegressor as PFDLRegressor
     from pfdl.tabular.reading import read_table as read_table
     from pfdl.tabular.screened import ScreenedClassifier as ScreenedClassifier
@@ -20,7 +19,6 @@ _HOME = {
     "PFDLRegressor": "pfdl.tabular.pfdl",
     "ScreenedClassifier": "pfdl.tabular.screened",
     "ScreenedRegressor": "pfdl.tabular.screened",
-    "ScreeningPlot": "pfdl.tabular.explaining",
     "SelectionScreen": "pfdl.tabular.selector",
     "SelectionWarning": "pfdl.tabular.selector",
     "read_table": "pfdl.tabular.reading",
