@@ -89,8 +89,8 @@ def find_by_spare(
         clusters: Number of clusters in each class; by default that with the best silhouette.
         max_clusters: The most that are tried then.
         silhouette: From this silhouette on clusters are clearly apart.
-        power: Of classes where they are not.
-        seed: Of k-means.
+        power: The exponent in classes where they are not.
+        seed: Seed of k-means.
 
     Returns:
         The contexts, those of different classes with different numbers, and the draws.
