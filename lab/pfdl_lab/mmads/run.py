@@ -18,7 +18,7 @@ from sklearn.linear_model import Lasso, LinearRegression, Ridge
 
 from pfdl._internal.files import write_atomically
 from pfdl._internal.runs import claim
-from pfdl._internal.workers import HERE, Execution
+from pfdl._internal.workers import IN_SEQUENCE, Execution
 from pfdl.data.mmads import MMADS, SETTINGS, Setting, make_mmads
 from pfdl.tabular import DWRRegressor, PFDLRegressor, ScreenedRegressor
 from pfdl.tabular.metrics import average_error, beta_error, rmse, stability_error
@@ -86,7 +86,7 @@ FULL = MMADSConfig()
 QUICK = MMADSConfig(cells=((1000, 10, 1.7), FIGURE_CELL), seeds=3, test_sets=2, num_test=1000)
 
 
-def run(config: MMADSConfig, folder: Path, execution: Execution = HERE) -> pd.DataFrame:
+def run(config: MMADSConfig, folder: Path, execution: Execution = IN_SEQUENCE) -> pd.DataFrame:
     """Run what is missing of the table and write ``results.csv``, one row per number.
 
     Args:

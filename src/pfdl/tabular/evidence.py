@@ -38,7 +38,7 @@ class Evidence:
     """What the least squares of each column on the others say about it, for all at once from an inverse covariance.
 
     Args:
-        moments: Of the columns and the label.
+        moments: Moments of the columns and the label.
         alpha: Level of the tests, divided by the number of columns.
 
     Attributes:

@@ -42,7 +42,7 @@ from pfdl.tabular.findings import (
 )
 from pfdl.tabular.moments import Moments, independent_columns
 
-# What makes a suspicion strong, chosen on the design half of the real tables (docs/results/real-tables.md): the label
+# What makes a suspicion strong, chosen on the design half of the real tables: the label
 # leaves the other columns less than a tenth of what they knew, and says nine tenths of all that can be said.
 _STRONG_RATIO, _STRONG_SHARE = 0.1, 0.9
 _STRONG_M, _STRONG_LABEL_SHARE, _STRONG_VALUES = 0.01, 0.16, 10

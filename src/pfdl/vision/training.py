@@ -14,8 +14,8 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from pfdl._internal.processes import from_first, gather_objects, noticing_loss, rank
-from pfdl._internal.progress import counting
+from pfdl._internal.processes import gather_objects, rank, report_lost_process, run_on_first
+from pfdl._internal.progress import progress_bar
 from pfdl._internal.runs import MANIFEST, claim
 from pfdl.data.images import hash_bytes
 from pfdl.data.manifest import Manifest
@@ -85,7 +85,7 @@ def train(
     check_share(config.batch_size, place.processes)
     place.start()
     shows = progress and rank() == 0
-    with noticing_loss(), StopRequest() as stop, ExitStack() as held:
+    with report_lost_process(), StopRequest() as stop, ExitStack() as held:
         torch.manual_seed(config.seed)
         model = Classifier(config, len(manifest.classes))
         check_contexts(config, model.objective, manifest)
@@ -94,7 +94,7 @@ def train(
         settings = _settings(config, manifest, place.processes)
         if any(theirs != settings for theirs in gather_objects(settings)):
             raise ValueError(f"the processes do not train alike; process {rank()} has the settings {settings}.")
-        if from_first(lambda: _open_folder(folder, settings, manifest, held)):
+        if run_on_first(lambda: _open_folder(folder, settings, manifest, held)):
             return folder
         data.setup("fit")
         if shows and data.inferred is not None:
@@ -130,7 +130,7 @@ def _run(
     validation, steps = data.val_dataloader(), len(loop.batches)
     status = "failed"
     try:
-        with counting("training", Console(stderr=True) if shows else None) as show:
+        with progress_bar("training", Console(stderr=True) if shows else None) as show:
             while not keeper.is_finished:
                 keeper.before_epoch()
                 began = time.monotonic()
