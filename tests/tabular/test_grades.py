@@ -14,9 +14,9 @@ import pytest
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 
-from pfdl._internal import progress
 from pfdl.data import make_mmads
 from pfdl.tabular import PFDLRegressor, SelectionScreen, SelectionWarning
+from pfdl.tabular import pfdl as pfdl_module
 from pfdl.tabular.evidence import Evidence
 from pfdl.tabular.findings import GRADES, SUSPICIOUS
 from pfdl.tabular.moments import Moments, number_functions
@@ -112,10 +112,13 @@ def test_tables_do_without_torch():
 
 
 def test_pfdl_says_how_long_it_will_take(capsys, monkeypatch):
-    monkeypatch.setattr(progress, "AFTER", 0.0)
+    clock = iter(np.arange(0.0, 1000.0, 0.7))
+    monkeypatch.setattr(pfdl_module.time, "monotonic", lambda: next(clock))
     X = np.random.default_rng(0).standard_normal((50, 3))
     PFDLRegressor(max_iter=6, random_state=0, verbose=True).fit(X, X[:, 0])
-    assert "PFDLRegressor" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert "PFDLRegressor: 2 of 6 iterations" in shown
+    assert "s left" in shown
     PFDLRegressor(max_iter=6, random_state=0, verbose=False).fit(X, X[:, 0])
     PFDLRegressor(max_iter=6, random_state=0).fit(X, X[:, 0])  # no terminal
     assert capsys.readouterr().err == ""

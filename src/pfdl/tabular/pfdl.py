@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -11,12 +13,10 @@ import numpy as np
 import torch
 from numpy.random import RandomState
 from numpy.typing import NDArray
-from rich.console import Console
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from pfdl._internal.fitting import all_or_nothing
-from pfdl._internal.progress import progress_bar
 from pfdl.decorrelation.decomposition import FeatureDecomposition
 from pfdl.tabular.batch_gradients import set_gradients
 from pfdl.tabular.moments import Moments
@@ -32,7 +32,7 @@ _OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 }
 _SMALL = 2**22
 _ROWS_AT_A_TIME = 4096
-_SHOWN_EVERY = 20
+_WORTH_A_WORD = 2.0
 
 
 class PFDLRegressor(LinearRegressorBase):
@@ -60,8 +60,8 @@ class PFDLRegressor(LinearRegressorBase):
         optimizer: ``"adam"``, ``"rmsprop"`` or ``"sgd"``.
         fit_intercept: Whether to fit an intercept.
         random_state: Seed of g and of its batches.
-        verbose: Whether to show on stderr how far the training is and how long it will take, once it has taken two
-            seconds; ``"auto"``: if that is a terminal.
+        verbose: Whether to show on stderr how far the training is and how long it will take; ``"auto"``: if that is a
+            terminal and it takes more than two seconds.
 
     Attributes:
         coef_: Coefficients of the columns of X, of shape (n_features,).
@@ -131,19 +131,13 @@ class PFDLRegressor(LinearRegressorBase):
         size = rows if self.batch_size is None else min(self.batch_size, rows)
         order = torch.from_numpy(rng.permutation(rows))
         start, loss = 0, torch.zeros(())
-        console = (
-            Console(stderr=True, force_terminal=None if self.verbose == "auto" else True) if self.verbose else None
-        )
-        small = size * table.shape[1] * max(self.hidden) < _SMALL
-        with _one_thread(small=small), progress_bar("PFDLRegressor", console) as show:
-            for done in range(self.max_iter):
+        with _one_thread(small=size * table.shape[1] * max(self.hidden) < _SMALL):
+            for _ in _shown(self.max_iter, "PFDLRegressor", self.verbose):
                 if start + size > rows:  # the table has been traversed
                     order, start = torch.from_numpy(rng.permutation(rows)), 0
                 loss = set_gradients(g, features[order[start : start + size]])
                 optimizer.step()
                 start += size
-                if done % _SHOWN_EVERY == 0:
-                    show(done + 1, self.max_iter)
         return g.double().eval(), float(loss)
 
     def predict(self, X: Any) -> FloatArray:
@@ -184,3 +178,22 @@ def _one_thread(*, small: bool) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+def _shown(iterations: int, name: str, verbose: bool | str) -> Iterator[int]:
+    """Count iterations, and show about every second how many are done and how long the rest will take."""
+    show = sys.stderr.isatty() if verbose == "auto" else bool(verbose)
+    start = last = time.monotonic()
+    shown = False
+    for done in range(iterations):
+        yield done
+        if not show or time.monotonic() - last < 1.0:
+            continue
+        last = time.monotonic()
+        left = (last - start) * (iterations - done - 1) / (done + 1)
+        if shown or left + last - start > _WORTH_A_WORD:
+            sys.stderr.write(f"\r{name}: {done + 1:,} of {iterations:,} iterations, {left:.0f} s left  ")
+            sys.stderr.flush()
+            shown = True
+    if shown:
+        sys.stderr.write("\n")
