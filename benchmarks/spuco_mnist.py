@@ -31,7 +31,7 @@ from torch.nn import functional as F
 
 from pfdl import context_sampler, context_weights, image_statistics
 from pfdl.contexts import find_contexts, group_accuracy, group_report
-from pfdl.data import SpuCoMNIST
+from pfdl.data.spuco_mnist import SpuCoMNIST
 from pfdl_lab.images.networks import lenet
 
 OURS = ("auto", "pooled", "within", "early", "errors")

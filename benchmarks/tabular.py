@@ -25,7 +25,7 @@ from sklearn.linear_model import Lasso, LinearRegression
 from pfdl.data import make_mmads
 from pfdl.data.mmads import SETTINGS
 from pfdl.objectives.weightings.dwr import dwr_loss_and_gradient
-from pfdl.tabular import DWRRegressor, PFDLRegressor, ScreenedRegressor, SelectionScreen
+from pfdl.tabular import DWRRegressor, PFDLRegressor, ScreenedRegressor
 from pfdl.tabular.metrics import beta_error
 from pfdl.tabular.weights import EffectiveSampleSizeWarning
 from pfdl_lab.mmads.paper import CELLS
@@ -138,7 +138,6 @@ def solver_table() -> Table:
 def fit_table(most_rows: int) -> Table:
     methods = {
         "screened OLS": ScreenedRegressor(),
-        "screened OLS, network": ScreenedRegressor(screen=SelectionScreen(decomposition="network", max_steps=1000)),
         "PFDL": PFDLRegressor(random_state=0),
         "OLS": LinearRegression(),
         "Lasso": Lasso(alpha=0.01),

@@ -1,17 +1,18 @@
 """Objectives by name in an ordinary PyTorch loop: coloured digits whose colour turns against the label in the test.
 
 Runs offline in some seconds on scikit-learn's small digits, which are not MNIST: `pfdl reproduce colored-mnist` is the
-real experiment. With 1,200 images nothing here is a result; it shows how the pieces fit.
+real experiment. With 1,200 images nothing here is a result; it shows how the pieces fit. The digits come from the
+laboratory: `pip install ./lab`.
 """
 
 from __future__ import annotations
 
 import torch
 
-from pfdl.data import ColoredMNIST
 from pfdl.data.digits import bundled_digits
 from pfdl.objectives import make_objective
 from pfdl.vision.backbones import MLP
+from pfdl_lab.colored_mnist.environments import ColoredMNIST
 
 HIDDEN, STEPS, SAMPLE, DECAY = 32, 200, 128, 0.005
 SETTINGS = {

@@ -9,9 +9,30 @@ from torch import Tensor
 
 from pfdl import register_objective
 from pfdl.decorrelation import PartialDecorrelation
+from pfdl.decorrelation.functional import decorrelation_loss, mean_of_others
 from pfdl.objectives import DataShape
 from pfdl.objectives.penalties import Level, Penalty
 from pfdl_lab.gradients import GradientParts, gradient_parts
+
+
+class MeanDecorrelation(Level):
+    r"""Penalise L_decorr with the mean of the other features in place of g's prediction: a control, not PFDL.
+
+    .. math:: \frac1p \sum_j \Big( \frac1n \sum_i M_{ij}^2 \Big)^2, \qquad M_{ij} = \frac{1}{p-1} \sum_{k \ne j} U_{ik}
+
+    It shows what of PFDL's effect needs a trained g. It has no parameters and costs O(n·p).
+
+    Args:
+        weight: What the penalty is multiplied by.
+
+    Example:
+        >>> MeanDecorrelation()(torch.tensor([[1.0, 3.0], [0.0, -2.0]]))  # (3² + 2²)/2 and (1² + 0²)/2
+        tensor(21.2500)
+    """
+
+    def measure(self, u: Tensor) -> Tensor:
+        """Return L_decorr of the features and the mean of the others."""
+        return decorrelation_loss(u, mean_of_others(u))
 
 
 class MatchedPenalty(Penalty):
@@ -79,10 +100,11 @@ class MatchedLevel(MatchedPenalty):
         """Return the gradient of the level penalty."""
         with torch.enable_grad():
             leaf = features.detach().to(parts.whole.dtype).requires_grad_()
-            (gradient,) = torch.autograd.grad(Level(synchronize=False)(leaf), leaf)
+            (gradient,) = torch.autograd.grad(Level()(leaf), leaf)
         return gradient
 
 
-COVARIANCE, LEVEL_MATCHED = "matched-covariance", "matched-level"
+COVARIANCE, LEVEL_MATCHED, MEAN = "matched-covariance", "matched-level", "mean-decorrelation"
 register_objective(COVARIANCE, MatchedCovariance)
 register_objective(LEVEL_MATCHED, MatchedLevel)
+register_objective(MEAN, MeanDecorrelation)

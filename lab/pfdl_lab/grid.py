@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from pfdl._internal.files import write_json
 from pfdl._internal.runs import set_aside
-from pfdl._internal.workers import HERE, Execution, Task
+from pfdl._internal.workers import IN_SEQUENCE, Execution, Task
 from pfdl_lab.report.reading import read_task
 
 ResultRow = Mapping[str, Any]
@@ -25,7 +25,7 @@ def run_grid(
     function: Callable[..., Sequence[ResultRow]],
     tasks: Sequence[Task],
     folder: Path,
-    execution: Execution = HERE,
+    execution: Execution = IN_SEQUENCE,
 ) -> pd.DataFrame:
     """Call ``function(**task)`` for every task that has no stored result yet, and return the rows of all of them.
 

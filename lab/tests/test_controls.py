@@ -2,10 +2,11 @@
 
 import pytest
 import torch
+from tests.decorrelation.reference import naive_decorrelation_loss
 
 import pfdl
 from pfdl.objectives.penalties import Level
-from pfdl_lab.controls import MatchedCovariance, MatchedLevel
+from pfdl_lab.controls import MatchedCovariance, MatchedLevel, MeanDecorrelation
 from pfdl_lab.gradients import gradient_parts
 
 
@@ -61,3 +62,11 @@ def test_a_control_that_is_switched_off_asks_nothing_and_trains_no_g():
 def test_the_controls_have_names_among_the_objectives(name):
     objective = pfdl.make_objective(name, 6, **{name: {"sharing": "indexed"}})
     assert objective.needs == {"features"}
+
+
+def test_the_mean_of_the_others_in_place_of_g_is_that_of_the_loop():
+    u = torch.randn(12, 6, dtype=torch.float64, requires_grad=True)
+    others = torch.stack([sum(u[:, k] for k in range(6) if k != j) / 5 for j in range(6)], dim=1)
+    fast, slow = MeanDecorrelation(weight=3.0)(u), 3 * naive_decorrelation_loss(u, others, "none")
+    torch.testing.assert_close(fast, slow)
+    torch.testing.assert_close(torch.autograd.grad(fast, u), torch.autograd.grad(slow, u))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pfdl.contexts import confirmation
-from pfdl.contexts.confirmation import WHOLE_GROUP, Judged, confirm, group_table
+from pfdl.contexts.confirmation import WHOLE_GROUP, ConfirmationSample, confirm, group_table
 from tests.contexts.objects import in_contexts
 
 RIDGES = 6
@@ -12,7 +12,7 @@ RIDGES = 6
 
 def judge(method, features, labels, contexts, seed=0):
     table = group_table(labels, contexts)
-    return confirm(method, 1.0, Judged(features, labels, contexts, table, table), seed)
+    return confirm(method, 1.0, ConfirmationSample(features, labels, contexts, table, table), seed)
 
 
 def made(seed=0, **changes):

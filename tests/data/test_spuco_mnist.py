@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from pfdl.data import SpuCoMNIST
 from pfdl.data.digits import bundled_digits
-from pfdl.data.spuco_mnist import COLORS, MAGNITUDES, color_digits
+from pfdl.data.spuco_mnist import COLORS, MAGNITUDES, SpuCoMNIST, color_digits
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import pfdl
-from pfdl.objectives.penalties import Level, MeanDecorrelation
 
 P, H, STEPS = 6, 5, 10
 # Rows of each process, taken in turns: batches are uneven, and some are empty.
@@ -143,35 +142,6 @@ def errors_are_shared(rank):
     }
 
 
-def controls(rank, world):
-    """The value and the gradient of penalties without a network, averaged as DistributedDataParallel does."""
-    results = {}
-    for kind in (Level, MeanDecorrelation):
-        sizes, x = next(iter(everything()))
-        mine = torch.split(x, sizes)[rank].requires_grad_()
-        value = kind(weight=2.0)(mine)
-        value.backward()
-        results[kind.__name__] = value.detach(), mine.grad / world
-    return results
-
-
-def control_errors(rank):
-    """What a control says if the first process calls it with something that is no tensor, or all without a sample."""
-    x, first = random_features(rank), rank == 0
-
-    def said(control, features):
-        try:
-            control(features)
-        except (ValueError, TypeError) as error:
-            return str(error)
-        return "nothing"
-
-    return {
-        "no tensor": said(Level(), [1.0] if first else x),
-        "empty": said(Level(), x[:0]),
-    }
-
-
 def main():
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     torch.set_num_threads(1)
@@ -179,8 +149,6 @@ def main():
     results = {name: run(options, rank) for name, options in OPTIONS.items()}
     results["fsdp"] = outside_fsdp(rank, world)
     results["errors"] = errors_are_shared(rank)
-    results["controls"] = controls(rank, world)
-    results["control errors"] = control_errors(rank)
     quiet = penalty({"synchronize": False}, seed=0)
     results["not synchronised"] = quiet.fit_step(torch.full((2, P), float(rank), dtype=torch.float64))
     results["eval"] = penalty({}).eval()(torch.full((2 + rank, P), rank + 1.0, dtype=torch.float64))

@@ -7,8 +7,7 @@ import torch
 import torch.distributed as dist
 
 from pfdl.decorrelation.distributed import Batch
-from pfdl.objectives.penalties import Level, MeanDecorrelation
-from tests.decorrelation.distributed_worker import OPTIONS, SIZES, P, alone, everything, main, penalty
+from tests.decorrelation.distributed_worker import OPTIONS, SIZES, P, alone, main, penalty
 from tests.processes import run
 
 pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="gloo is not available")
@@ -69,30 +68,12 @@ def test_what_one_process_cannot_use_stops_all_and_updates_none(processes, probl
     assert all(untouched)
 
 
-def test_controls_stop_together_too(processes):
-    messages = [rank["control errors"]["no tensor"] for rank in processes]
-    assert messages[0] == "features is a list; give a torch.Tensor of shape (batch, features)."
-    assert all("process 0 cannot use its batch" in message for message in messages[1:])
-    for rank in processes:
-        assert rank["control errors"]["empty"] == "all processes together have a batch of 0; give at least 2 samples."
-
-
 def test_a_batch_that_is_empty_everywhere_is_refused(processes):
     for rank in processes:
         said, untouched = rank["errors"]["nobody has a batch"]
         assert "all processes together have a batch of 0" in said
         assert untouched
         assert rank["errors"]["still works"] == ("nothing", False)
-
-
-def test_controls_are_those_of_the_union(processes):
-    sizes, x = next(iter(everything()))
-    x.requires_grad_()
-    for kind in (Level, MeanDecorrelation):
-        value = kind(weight=2.0)(x)
-        (gradient,) = torch.autograd.grad(value, x)
-        for rank, part in zip(processes, torch.split(gradient, sizes), strict=True):
-            torch.testing.assert_close(rank["controls"][kind.__name__], (value.detach(), part))
 
 
 def test_without_synchronising_and_in_eval_mode_each_process_is_by_itself(processes):

@@ -3,7 +3,7 @@
 import pytest
 
 from pfdl._internal import processes
-from pfdl._internal.processes import OtherProcessError, noticing_loss
+from pfdl._internal.processes import OtherProcessError, report_lost_process
 
 
 def test_outside_distributed_there_is_one_process():
@@ -12,7 +12,7 @@ def test_outside_distributed_there_is_one_process():
     assert not processes.anybody(False)
     assert processes.gather_objects("mine") == ["mine"]
     assert processes.gather_numbers(3, 4) == [[3, 4]]
-    assert processes.from_first(lambda: "result") == "result"
+    assert processes.run_on_first(lambda: "result") == "result"
 
 
 LOST = RuntimeError("[/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:2954")
@@ -30,7 +30,7 @@ LOST = RuntimeError("[/gloo/transport/tcp/pair.cc:547] Connection closed by peer
 def test_a_lost_process_is_a_sentence_and_other_errors_stay(world, error, wanted, monkeypatch):
     monkeypatch.setattr(processes, "world_size", lambda: world)
     monkeypatch.setattr(processes, "rank", lambda: 1)
-    with pytest.raises(wanted) as caught, noticing_loss():
+    with pytest.raises(wanted) as caught, report_lost_process():
         raise error
     assert (caught.value is error) is (wanted is not ConnectionError)
     if wanted is ConnectionError:

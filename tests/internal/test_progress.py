@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from pfdl._internal import progress as _progress
-from pfdl._internal.progress import counting
+from pfdl._internal.progress import progress_bar
 from pfdl.data import ContextFolder
 from tests.data.image_files import make_folder
 
@@ -13,7 +13,7 @@ def drawn(tmp_path, **options):
     """What is drawn while a folder is read."""
     stream = io.StringIO()
     make_folder(tmp_path, {"cat/snow": 3, "dog/grass": 4})
-    with counting("checking images", Console(file=stream, **options)) as show:
+    with progress_bar("checking images", Console(file=stream, **options)) as show:
         assert len(ContextFolder(tmp_path, on_progress=show).samples) == 7
     return stream.getvalue()
 
@@ -29,7 +29,7 @@ def test_quick_work_and_pipes_stay_clean(tmp_path, monkeypatch):
     assert "checking" not in drawn(tmp_path, force_terminal=True)
     monkeypatch.setattr(_progress, "AFTER", 0.0)
     assert drawn(tmp_path) == ""
-    with counting("checking images", None) as show:
+    with progress_bar("checking images", None) as show:
         show(1, 2)
 
 
@@ -38,7 +38,7 @@ def test_an_error_takes_the_bar_away(monkeypatch):
     stream = io.StringIO()
 
     def fail():
-        with counting("reading", Console(file=stream, force_terminal=True)) as show:
+        with progress_bar("reading", Console(file=stream, force_terminal=True)) as show:
             show(1, 2)
             raise ValueError("bad")
 

@@ -24,7 +24,7 @@ class Spread(Penalty):
 
 register_objective("spread", Spread)
 SETTINGS = {"irm": {"irm": {"weight": 9.0, "anneal": 2}}, "pfdl": {"pfdl": {"hidden": 4}}}
-JOINED = ("irm+pfdl", "groupdro+coral", "balance+dwr", "stablenet+mean-decorrelation")
+JOINED = ("irm+pfdl", "groupdro+coral", "balance+dwr", "stablenet+level")
 NAMES = [*(one.name for one in list_objectives()), *JOINED]
 
 

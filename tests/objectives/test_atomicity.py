@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pfdl import PartialDecorrelation, make_objective
-from pfdl.objectives.penalties import CORAL, IRM, Level, MeanDecorrelation, Quantization, VREx
+from pfdl.objectives.penalties import CORAL, IRM, Level, Quantization, VREx
 from pfdl.objectives.weightings import CNBB, Balance, BatchDWR, CVaR, GroupDRO, Product, StableNet, Uniform
 from tests.internal.test_optimizer_state import equal
 
@@ -15,7 +15,6 @@ PARTS = {
     "PartialDecorrelation, plain": lambda: PartialDecorrelation(6, hidden=(4, 3)),
     "PartialDecorrelation, standardised": lambda: PartialDecorrelation(6, hidden=4, standardize=True, fit_steps=2),
     "Level": Level,
-    "MeanDecorrelation": MeanDecorrelation,
     "IRM": lambda: IRM(weight=9.0, anneal=1),
     "VREx": lambda: VREx(anneal=2),
     "CORAL": CORAL,
@@ -29,7 +28,7 @@ PARTS = {
     "StableNet": lambda: StableNet(steps=2),
     "Product": lambda: Product([Balance(), StableNet(steps=2)]),
 }
-WITHOUT_STATE = ("Level", "MeanDecorrelation", "Quantization", "Uniform", "CVaR", "BatchDWR", "CNBB")
+WITHOUT_STATE = ("Level", "Quantization", "Uniform", "CVaR", "BatchDWR", "CNBB")
 
 
 def batch(seed=0, n=8):

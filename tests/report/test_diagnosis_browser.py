@@ -105,9 +105,9 @@ def test_on_a_phone_the_answer_stands_before_the_contents_and_a_command_breaks_b
 
 def test_a_point_of_a_table_has_the_name_of_its_column(visit, tmp_path):  # noqa: F811
     table = make_mmads(600, 10, 1.7, seed=0).frame().rename(columns={"S1": HOSTILE})
-    picture = SelectionScreen().fit(table.drop(columns="y"), table["y"]).screening_plot()
+    screen = SelectionScreen().fit(table.drop(columns="y"), table["y"])
     page_path = tmp_path / "table.html"
-    page_path.write_text(render(table_page.build_page(picture, "table.csv", "y", ["a note."])), encoding="utf-8")
+    page_path.write_text(render(table_page.build_page(screen, "table.csv", "y", ["a note."])), encoding="utf-8")
     seen = visit(page_path)
     assert HOSTILE in seen.page.locator(".plot text").all_text_contents()
     assert seen.page.evaluate("window.hacked") is None

@@ -62,7 +62,7 @@ def test_selection_is_found_and_no_cause_is_dropped(name, rate):
 def test_without_selection_the_result_is_ordinary_least_squares(name):
     for seed in range(3):
         X, y = select(FOUND[name], 2000, 0.0, seed)
-        model = ScreenedRegressor(auxiliary=True).fit(X, y)
+        model = ScreenedRegressor().fit(X, y)
         assert model.screen_.screening_.outcome is Outcome.NO_SELECTION
         assert_is_ordinary_least_squares(model, X, y)
 

@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_diabetes
-from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import PolynomialFeatures
+from sklearn.linear_model import LinearRegression
 
 from pfdl.data import make_mmads
 from pfdl.objectives.weightings.dwr import decorrelating_weights, dwr_loss_and_gradient
-from pfdl.tabular import DWRRegressor, SRDORegressor
+from pfdl.tabular import DWRRegressor
 from pfdl.tabular.metrics import beta_error
 from pfdl.tabular.moments import effective_rows
 from pfdl.tabular.weights import EffectiveSampleSizeWarning
@@ -107,15 +105,6 @@ def test_few_effective_rows_are_warned_of():
     with pytest.warns(EffectiveSampleSizeWarning, match=r"the weights of DWR are worth \d+ of 300 rows"):
         DWRRegressor().fit(X, X[:, 0])
 
-    class Certain(LogisticRegression):
-        def predict_proba(self, X):
-            probability = super().predict_proba(X)
-            probability[:, 1] = np.where(np.arange(len(X)) == 0, 1.0, 1e-6)
-            return probability
-
-    with pytest.warns(EffectiveSampleSizeWarning, match="the weights of SRDO are worth 1 of 300 rows"):
-        SRDORegressor(classifier=Certain(), random_state=0).fit(X, X[:, 0])
-
 
 def test_a_fit_that_is_worse_than_the_mean_is_warned_of():
     """Diabetes as scikit-learn has it: the weights are worth a little more than a tenth of the rows."""
@@ -157,34 +146,3 @@ def test_parameters_are_checked_in_fit(parameters, message):
 def test_effective_sample_size_counts_equal_rows():
     assert effective_rows(np.ones(8)) == 8
     assert effective_rows(np.array([1.0, 1.0, 0.0, 0.0])) == 2
-
-
-def test_srdo_weights_are_the_density_ratio():
-    """Two standard normals with correlation ρ: the ratio of the shuffled to the real density is known."""
-    rng = np.random.default_rng(0)
-    rho = 0.6
-    X = rng.multivariate_normal([0, 0], [[1, rho], [rho, 1]], size=8000)
-    # Its logarithm is a quadratic form, which this classifier can represent.
-    classifier = make_pipeline(PolynomialFeatures(2), LogisticRegression(C=100))
-    model = SRDORegressor(classifier=classifier, random_state=0).fit(X, X[:, 0])
-    exponent = (rho**2 * (X**2).sum(axis=1) - 2 * rho * X[:, 0] * X[:, 1]) / (2 * (1 - rho**2))
-    assert np.corrcoef(np.log(model.sample_weight_), exponent)[0, 1] > 0.98
-    weighted = np.cov(X.T, aweights=model.sample_weight_)
-    assert abs(weighted[0, 1]) / np.sqrt(weighted[0, 0] * weighted[1, 1]) < 0.15
-    assert np.allclose(model.coef_, [1, 0], atol=1e-8)
-
-
-def test_srdo_decorrelates_with_its_own_classifier():
-    X = np.random.default_rng(0).multivariate_normal([0, 0], [[1, 0.6], [0.6, 1]], size=2000)
-    model = SRDORegressor(random_state=0).fit(X, X[:, 0])
-    weighted = np.cov(X.T, aweights=model.sample_weight_)
-    assert abs(weighted[0, 1]) / np.sqrt(weighted[0, 0] * weighted[1, 1]) < 0.4
-    assert model.effective_sample_size_ == pytest.approx(2000**2 / (model.sample_weight_**2).sum())
-
-
-def test_srdo_takes_any_classifier():
-    X = np.random.default_rng(0).standard_normal((50, 2))
-    model = SRDORegressor(classifier=LogisticRegression(), random_state=0).fit(X, X[:, 0])
-    assert isinstance(model.classifier_, LogisticRegression)
-    # A linear classifier cannot see that the columns were shuffled apart: all rows weigh the same.
-    assert model.effective_sample_size_ > 45

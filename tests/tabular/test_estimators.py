@@ -28,8 +28,6 @@ from pfdl.tabular import (
     ScreenedClassifier,
     ScreenedRegressor,
     SelectionScreen,
-    SRDORegressor,
-    SVIRegressor,
 )
 from pfdl.tabular.findings import AS_ASKED, FOLLOWS_LABEL
 from pfdl.tabular.metrics import rmse
@@ -48,14 +46,10 @@ def one_thread():
     [
         PFDLRegressor(max_iter=3),
         SelectionScreen(),
-        SelectionScreen(decomposition="network", max_steps=3),
         ScreenedRegressor(),
-        ScreenedRegressor(auxiliary=True),
         ScreenedRegressor(Ridge()),
         ScreenedClassifier(),
         DWRRegressor(max_iter=20),
-        SRDORegressor(classifier=LogisticRegression()),
-        SVIRegressor(rounds=1, gate_steps=20),
         ScreenedRegressor(HistGradientBoostingRegressor(max_iter=30)),
     ],
     ids=repr,
@@ -170,7 +164,7 @@ def test_pipeline_grid_search_clone_and_pickle(data):
         cv=2,
     ).fit(data.X, data.y)
     assert set(search.cv_results_["param_screenedregressor__screen__alpha"]) == {0.01, 0.05}
-    for model in (PFDLRegressor(max_iter=5, random_state=0), ScreenedRegressor(auxiliary=True, random_state=0)):
+    for model in (PFDLRegressor(max_iter=5, random_state=0), ScreenedRegressor()):
         fitted = clone(model).fit(data.X, data.y)
         assert np.array_equal(pickle.loads(pickle.dumps(fitted)).predict(data.X), fitted.predict(data.X))
         assert np.array_equal(clone(fitted).fit(data.X, data.y).predict(data.X), fitted.predict(data.X))
@@ -213,25 +207,6 @@ def test_pfdl_with_one_column_is_least_squares(data):
     assert np.allclose(model.coef_, LinearRegression().fit(data.X[:, :1], data.y).coef_)
 
 
-def test_auxiliary_prediction_helps_where_y_is_not_linear_and_leaves_coefficients_alone(data):
-    plain = ScreenedRegressor().fit(data.X, data.y)
-    model = ScreenedRegressor(auxiliary=True, random_state=0).fit(data.X, data.y)
-    assert np.array_equal(model.coef_, plain.coef_)
-    test = make_mmads(4000, 10, -1.7, seed=1)
-    assert rmse(test.y, model.predict(test.X)) < rmse(test.y, plain.predict(test.X))
-    # What was dropped is not looked at.
-    blind = test.X.copy()
-    blind[:, data.biased] = 100.0
-    assert np.array_equal(model.predict(blind), model.predict(test.X))
-
-
-def test_two_followers_in_the_auxiliary_prediction():
-    data = make_mmads(1000, 20, 1.7, seed=0)
-    model = ScreenedRegressor(auxiliary=True, random_state=0).fit(data.X, data.y)
-    assert len(followers(model)) == 2
-    assert model.predict(data.X).shape == (1000,)
-
-
 def test_without_intercept(data):
     model = ScreenedRegressor(LinearRegression(fit_intercept=False)).fit(data.X, data.y)
     assert model.intercept_ == 0.0
@@ -240,7 +215,7 @@ def test_without_intercept(data):
 
 def test_screening_beats_every_rival_where_the_bias_turns(data):
     test = make_mmads(4000, 10, -1.7, seed=1)
-    rivals = [LinearRegression(), DWRRegressor(), SRDORegressor(random_state=0)]
+    rivals = [LinearRegression(), DWRRegressor()]
     ours = rmse(test.y, ScreenedRegressor().fit(data.X, data.y).predict(test.X))
     for rival in rivals:
         assert ours < rmse(test.y, rival.fit(data.X, data.y).predict(test.X)) - 0.05
@@ -250,14 +225,11 @@ def test_screening_beats_every_rival_where_the_bias_turns(data):
     ("model", "message"),
     [
         (SelectionScreen(target="label"), "target is 'label'; choose 'auto', 'number', 'class'"),
-        (SelectionScreen(decomposition="tree"), "decomposition is 'tree'"),
         (SelectionScreen(drop="all"), "drop is 'all'; choose 'sure', 'strong', 'suspects'"),
-        (SVIRegressor(rounds=0), "rounds is 0; it must be at least 1"),
-        (SVIRegressor(penalty=-1), "penalty is -1; it must not be negative"),
         (SelectionScreen(alpha=0.0), "alpha is 0.0; it must lie strictly between 0 and 1"),
         (SelectionScreen(share_threshold=1.5), "share_threshold is 1.5"),
         (SelectionScreen(ratio_threshold=-1), "ratio_threshold is -1"),
-        (SelectionScreen(max_steps=0), "max_steps is 0"),
+        (SelectionScreen(resamples=0), "resamples is 0"),
         (PFDLRegressor(learning_rate=0), "learning_rate is 0; it must be positive"),
         (PFDLRegressor(batch_size=0), "batch_size is 0"),
         (PFDLRegressor(max_iter=0), "max_iter is 0"),

@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from pfdl.data import make_mmads
 from pfdl.tabular import PFDLRegressor, SelectionScreen, SelectionWarning
 from pfdl.tabular import pfdl as pfdl_module
-from pfdl.tabular.evidence import Evidence, linear_decomposer
+from pfdl.tabular.evidence import Evidence
 from pfdl.tabular.findings import GRADES, SUSPICIOUS
 from pfdl.tabular.moments import Moments, number_functions
 from tests.tabular.reference import residual_variance
@@ -83,7 +83,7 @@ def test_others_add_to_the_label_as_an_f_test_says():
     y = X[:, 0] + rng.standard_normal(100)
     label = number_functions(y)
     moments = Moments.of(X, label)
-    evidence = Evidence(moments, linear_decomposer(X, label, moments), alpha=0.01)
+    evidence = Evidence(moments, alpha=0.01)
     assert not evidence.adds_to_label(np.array([0]), goal=1)
     assert evidence.adds_to_label(np.array([1, 2]), goal=1)
     assert not evidence.adds_to_label(np.arange(4), goal=1)
@@ -102,7 +102,7 @@ def test_an_explanation_can_be_read_when_it_is_printed():
 def test_tables_do_without_torch():
     code = (
         "import sys, numpy as np\n"
-        "from pfdl.tabular import ScreenedRegressor, SelectionScreen, SRDORegressor, SVIRegressor, read_table\n"
+        "from pfdl.tabular import ScreenedRegressor, SelectionScreen, read_table\n"
         "X = np.random.default_rng(0).standard_normal((60, 3))\n"
         "ScreenedRegressor().fit(X, X[:, 0]); SelectionScreen().fit(X, X[:, 0]).explain()\n"
         "print('torch' in sys.modules)"

@@ -190,7 +190,6 @@ def test_names_can_be_given_where_arrays_came_in(data):
         assert found.verdict_.startswith("x8 follows")
         assert found.verdict(names).startswith("remainder__V1 follows the label")
         assert sorted(found.explain(names).index) == sorted(names)
-        assert found.screening_plot(names).verdict == found.verdict(names)
     assert "remainder__V1" not in pipeline[:2].get_feature_names_out()
     with pytest.raises(ValueError, match="input_features should have length equal"):
         pipeline[1].explain(["a"])

@@ -46,7 +46,7 @@ def test_survival_counts_the_halves_in_which_a_column_is_found(data):
     found = screen_table(data.X, label, rules=rules)
     counts = np.zeros(10)
     for rows in _halves(1000, rules):
-        counts += _judge(data.X[rows], label[rows], Moments.of(data.X[rows], label[rows]), rules).sure
+        counts += _judge(data.X[rows], Moments.of(data.X[rows], label[rows]), rules).sure
     assert np.array_equal(found.survival, counts / 6)
 
 

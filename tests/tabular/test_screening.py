@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from pfdl.data import make_mmads
-from pfdl.tabular.evidence import Evidence, linear_decomposer
-from pfdl.tabular.findings import CONSTANT, FOLLOWS_LABEL, KEPT, Outcome, Rules
+from pfdl.tabular.evidence import Evidence
+from pfdl.tabular.findings import CONSTANT, FOLLOWS_LABEL, KEPT, Outcome
 from pfdl.tabular.moments import Moments, class_functions, independent_columns, number_functions
-from pfdl.tabular.network import NetworkTraining
 from pfdl.tabular.screening import screen_table
 from tests.tabular.reference import evidence, residual_variance
 
@@ -24,8 +23,7 @@ def correlated_table(seed: int, n: int = 80, p: int = 5) -> tuple[np.ndarray, np
 
 
 def table_of_evidence(X: np.ndarray, label: np.ndarray) -> Evidence:
-    moments = Moments.of(X, label)
-    return Evidence(moments, linear_decomposer(X, label, moments), alpha=0.01)
+    return Evidence(Moments.of(X, label), alpha=0.01)
 
 
 @settings(max_examples=25)
@@ -61,7 +59,7 @@ def test_correlation_test_is_the_f_test_of_a_regression():
     label = rng.standard_normal((80, 1))
     table = table_of_evidence(X, label)
     found = table.given([])
-    total, rest = table.moments.residual_variance(np.array([], dtype=int)), table.unexplained.without_label
+    total, rest = table.moments.residual_variance(np.array([], dtype=int)), table._rest
     ours = table._p_value(total, rest, 3, inputs_of_label=False)
     for j in range(4):
         n, inputs = len(X), 3
@@ -143,28 +141,3 @@ def test_label_functions_are_uncorrelated_and_span_what_they_should():
     assert number_functions(np.repeat([0.0, 1.0], 10)).shape == (20, 1)
     codes = np.arange(30) % 3
     assert np.allclose(class_functions(codes, 3).T @ class_functions(codes, 3) / 30, np.eye(2), atol=1e-8)
-
-
-def test_network_sees_relations_that_are_not_linear():
-    rng = np.random.default_rng(0)
-    a, b = rng.standard_normal((2, 1500))
-    X = np.column_stack([a, a**2 + 0.2 * rng.standard_normal(1500), b])
-    label = number_functions(a + b + 0.3 * rng.standard_normal(1500))
-    moments = Moments.of(X, label)
-    linear = linear_decomposer(X, label, moments)
-    network = NetworkTraining((32,), 800, 0)(X, label, moments)
-    assert linear.without_label[1] > 0.9
-    assert network.without_label[1] < 0.3
-    assert (network.without_label <= linear.without_label).all()
-    assert (network.with_label <= linear.with_label).all()
-    # What it says of b is measured on held-out rows: nothing explains b but the label and a.
-    assert network.without_label[2] > 0.9
-    assert network.with_label[2] < 0.3
-
-
-def test_network_finds_the_biased_columns():
-    data = make_mmads(1000, 10, 1.7, seed=0)
-    training = NetworkTraining((32,), 300, 0)
-    found = screen_table(data.X, number_functions(data.y), rules=Rules(decompose=training))
-    assert np.flatnonzero(found.decision == FOLLOWS_LABEL).tolist() == data.biased.tolist()
-    assert (found.decision[data.stable] == KEPT).all()

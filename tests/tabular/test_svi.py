@@ -8,8 +8,13 @@ from scipy.optimize import check_grad
 from sklearn.linear_model import LinearRegression
 
 from pfdl.data import make_mmads
-from pfdl.tabular import SVIRegressor
-from pfdl.tabular.svi import _loss_and_gradient, _standardised, decorrelating_weights, gate_probabilities
+from pfdl.tabular.svi import (
+    SVIRegressor,
+    _loss_and_gradient,
+    _standardised,
+    decorrelating_weights,
+    gate_probabilities,
+)
 
 # What github.com/h-yu16/Sparse_Variable_Independence at 59f77b6 (exp_svi.py with its defaults: ten rounds, 20,000
 # steps for the weights, λ = 3, σ = 0.1) chooses on our tables: mask of the columns, S first, and the effective number

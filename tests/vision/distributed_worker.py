@@ -13,7 +13,7 @@ import lightning
 import torch
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-from pfdl._internal.processes import anybody, from_first, gather_objects, rank, world_size
+from pfdl._internal.processes import anybody, gather_objects, rank, run_on_first, world_size
 from pfdl.cli.main import app
 from pfdl.vision import resume, training
 from pfdl.vision.launching import choose_devices
@@ -121,8 +121,8 @@ def main():
     choose_devices("cpu", devices=2).start()
     resume.SAVE_EVERY = 0.0
     said = {
-        "processes": (rank(), world_size(), anybody(rank() == 1), gather_objects(rank()), from_first(lambda: "same")),
-        "fails": sentence(lambda: from_first(fail)),
+        "processes": (rank(), world_size(), anybody(rank() == 1), gather_objects(rank()), run_on_first(lambda: "same")),
+        "fails": sentence(lambda: run_on_first(fail)),
     }
     run(folder / "uninterrupted")
     said["stopped"] = stop_and_resume(folder / "stopped")

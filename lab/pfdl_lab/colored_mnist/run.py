@@ -21,13 +21,13 @@ from torch import Tensor
 from pfdl._internal.files import write_atomically, write_bytes_atomically
 from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice
-from pfdl._internal.workers import HERE, Execution
+from pfdl._internal.workers import IN_SEQUENCE, Execution
 from pfdl.contexts.quality import worst_group_accuracy
-from pfdl.data.colored_mnist import TRAIN_COLOR_FLIPS, ColoredMNIST
 from pfdl.data.digits import DigitSource, find_digits
 from pfdl.objectives import make_objective
 from pfdl.vision.backbones import MLP
 from pfdl_lab.colored_mnist.data import StackedColoredMNIST, draw_environments, store_contexts
+from pfdl_lab.colored_mnist.environments import TRAIN_COLOR_FLIPS, ColoredMNIST
 from pfdl_lab.colored_mnist.rows import PENALTY, ROWS, ColoredMNISTRow
 from pfdl_lab.colored_mnist.stacked import StackedMLPs, measure, train_restarts
 from pfdl_lab.grid import run_grid
@@ -79,7 +79,9 @@ def tasks(source: DigitSource, config: ColoredMNISTConfig) -> list[dict[str, Any
     return [{"row": key, "digits": source.name, **size} for key in config.rows]
 
 
-def run(config: ColoredMNISTConfig, output: Path, *, folder: str | None, execution: Execution = HERE) -> pd.DataFrame:
+def run(
+    config: ColoredMNISTConfig, output: Path, *, folder: str | None, execution: Execution = IN_SEQUENCE
+) -> pd.DataFrame:
     """Train all rows that ``output`` does not hold yet, and write ``results.csv``.
 
     Args:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pandas as pd
 
 from pfdl._internal.runs import Run
-from pfdl.data.colored_mnist import TRAIN_COLOR_FLIPS
 from pfdl.report.blocks import Block, Gallery, Heading, Section, Text, Thumbnail
 from pfdl.report.plots import Plot, Series
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
+from pfdl_lab.colored_mnist.environments import TRAIN_COLOR_FLIPS
 from pfdl_lab.colored_mnist.rows import (
     CHOOSING,
     ERM,

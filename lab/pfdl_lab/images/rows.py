@@ -13,7 +13,7 @@ from pfdl._internal.validation import check_choice
 from pfdl.data.proportions import TEST_RATIOS
 from pfdl.objectives import list_objectives
 from pfdl.objectives.examples import needs_contexts
-from pfdl_lab.controls import COVARIANCE, LEVEL_MATCHED
+from pfdl_lab.controls import COVARIANCE, LEVEL_MATCHED, MEAN
 
 RATIOS = tuple(map(str, TEST_RATIOS))
 PAPER_BACKBONE = "resnet50"
@@ -100,7 +100,7 @@ CONTROLS: dict[str, Row] = {
     "covariance": _matched("Decorrelation, as strong as PFDL"),
     "level-matched": _matched("Level penalty, as strong as PFDL", LEVEL_MATCHED),
     "level": Row("Level penalty (no g)", "level"),
-    "mean": Row("Mean of the other features instead of g", "mean-decorrelation"),
+    "mean": Row("Mean of the other features instead of g", MEAN),
     "pfdl-indexed": _pfdl("PFDL, indexed g", sharing="indexed"),
     "pfdl-centred": _pfdl("PFDL, centred", center="batch"),
     "pfdl-sgd": _pfdl("PFDL, g by SGD", optimizer=partial(torch.optim.SGD, lr=0.01)),

@@ -19,10 +19,10 @@ from sklearn.metrics import normalized_mutual_info_score
 from torch import Tensor, nn
 
 from pfdl._internal.files import write_atomically
-from pfdl._internal.progress import counting
+from pfdl._internal.progress import progress_bar
 from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice, check_count
-from pfdl._internal.workers import HERE, Execution
+from pfdl._internal.workers import IN_SEQUENCE, Execution
 from pfdl.contexts import refit_readout
 from pfdl.contexts.balancing import has_several
 from pfdl.data.sources import ContextSource
@@ -101,7 +101,9 @@ NICO = ImagesConfig(rows=tuple(PAPER), seeds=5, backbone=PAPER_BACKBONE, image_s
 """The paper's protocol; it is silent on the batch size, the size of the images and the number of repetitions."""
 
 
-def run(config: ImagesConfig, datasets: Sequence[ImageData], output: Path, execution: Execution = HERE) -> pd.DataFrame:
+def run(
+    config: ImagesConfig, datasets: Sequence[ImageData], output: Path, execution: Execution = IN_SEQUENCE
+) -> pd.DataFrame:
     """Train and test what is missing, and write ``results.csv``.
 
     Args:
@@ -121,7 +123,7 @@ def run(config: ImagesConfig, datasets: Sequence[ImageData], output: Path, execu
     places = {dataset.name: dataset for dataset in datasets}
     if len(places) < len(datasets):
         raise ValueError("two data sets have the same name, by which results are known; rename a folder.")
-    with counting("checking images", execution.console) as show:
+    with progress_bar("checking images", execution.console) as show:
         sources = {name: dataset.open(show) for name, dataset in places.items()}
         rows = {name: _rows_for(config, places[name], sources[name], execution.console) for name in places}
     known_by = {

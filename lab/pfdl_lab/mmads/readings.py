@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from pfdl._internal.files import write_atomically
 from pfdl._internal.runs import claim
-from pfdl._internal.workers import HERE, Execution
+from pfdl._internal.workers import IN_SEQUENCE, Execution
 from pfdl.data.mmads import MMADS, make_mmads
 from pfdl.decorrelation import FeatureDecomposition
 from pfdl.tabular.metrics import average_error, beta_error, rmse, stability_error
@@ -198,7 +198,7 @@ QUICK = ReadingsConfig(
 )
 
 
-def run(config: ReadingsConfig, folder: Path, execution: Execution = HERE) -> pd.DataFrame:
+def run(config: ReadingsConfig, folder: Path, execution: Execution = IN_SEQUENCE) -> pd.DataFrame:
     """Try what is missing of the readings and write ``results.csv``.
 
     Args:

@@ -18,12 +18,15 @@ from sklearn.linear_model import Lasso, LinearRegression, Ridge
 
 from pfdl._internal.files import write_atomically
 from pfdl._internal.runs import claim
-from pfdl._internal.workers import HERE, Execution
+from pfdl._internal.workers import IN_SEQUENCE, Execution
 from pfdl.data.mmads import MMADS, SETTINGS, Setting, make_mmads
-from pfdl.tabular import DWRRegressor, PFDLRegressor, ScreenedRegressor, SRDORegressor, SVIRegressor
+from pfdl.tabular import DWRRegressor, PFDLRegressor, ScreenedRegressor
 from pfdl.tabular.metrics import average_error, beta_error, rmse, stability_error
+from pfdl.tabular.srdo import SRDORegressor
+from pfdl.tabular.svi import SVIRegressor
 from pfdl.tabular.weights import EffectiveSampleSizeWarning
 from pfdl_lab.grid import run_grid
+from pfdl_lab.mmads.auxiliary import AuxiliaryRegressor
 from pfdl_lab.mmads.paper import CELLS
 
 TEST_RATES = (-3.0, -2.0, -1.7, -1.5, -1.3, 1.3, 1.5, 1.7, 2.0, 3.0)
@@ -45,9 +48,7 @@ METHODS: dict[str, Callable[[MMADS, int], Any]] = {
     "SVI": lambda data, seed: SVIRegressor(random_state=seed).fit(data.X, data.y),
     "PFDL": lambda data, seed: PFDLRegressor(random_state=seed).fit(data.X, data.y),
     "Screened OLS": lambda data, seed: ScreenedRegressor().fit(data.X, data.y),
-    "Screened OLS + auxiliary": lambda data, seed: ScreenedRegressor(auxiliary=True, random_state=seed).fit(
-        data.X, data.y
-    ),
+    "Screened OLS + auxiliary": lambda data, seed: AuxiliaryRegressor(random_state=seed).fit(data.X, data.y),
     "OLS on S (oracle)": _oracle,
 }
 
@@ -85,7 +86,7 @@ FULL = MMADSConfig()
 QUICK = MMADSConfig(cells=((1000, 10, 1.7), FIGURE_CELL), seeds=3, test_sets=2, num_test=1000)
 
 
-def run(config: MMADSConfig, folder: Path, execution: Execution = HERE) -> pd.DataFrame:
+def run(config: MMADSConfig, folder: Path, execution: Execution = IN_SEQUENCE) -> pd.DataFrame:
     """Run what is missing of the table and write ``results.csv``, one row per number.
 
     Args:

@@ -71,15 +71,6 @@ def _run_folders(folder: Path, depth: int, found: Found) -> list[Path]:
     return [run for name in inner if name[0] != "." for run in _run_folders(folder / name, depth - 1, found)]
 
 
-def runs_within(run: Run, problems: list[str]) -> list[Run]:
-    """Return the trainings that an experiment keeps in its folder ``runs``."""
-    if not (run.folder / "runs").is_dir():
-        return []
-    found = find_runs([run.folder / "runs"])
-    problems += [problem for problem in found.problems if "holds no run" not in problem]
-    return found.runs
-
-
 def read_results(
     run: Run,
     names: Sequence[str],

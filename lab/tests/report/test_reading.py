@@ -100,5 +100,5 @@ def test_nothing_yet_is_no_problem(tmp_path):
     assert problems == []
 
 
-def test_runs_within_a_run_are_its_own(tmp_path):
+def test_a_folder_of_an_experiment_is_found(tmp_path):
     assert [run.kind for run in find_runs([make_images(tmp_path / "c")]).runs] == ["images"]

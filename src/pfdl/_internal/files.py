@@ -156,6 +156,8 @@ def read_text_file(path: Path, limit: int = MAX_TEXT) -> str:
 def read_table(path: Path, *, limit: int = MAX_TEXT, **options: Any) -> pd.DataFrame:
     """Read a CSV file, whichever of the ``SEPARATORS`` it has, or a Parquet file.
 
+    Between semicolons, numbers may have decimal commas.
+
     Args:
         path: The file; Parquet if its name ends in ``.parquet``.
         limit: The most bytes it may have.
@@ -177,9 +179,12 @@ def read_table(path: Path, *, limit: int = MAX_TEXT, **options: Any) -> pd.DataF
             separator = find_separator(content[:_SNIFFED_BYTES].decode("utf-8-sig", errors="replace"))
             if (columns := content.partition(b"\n")[0].count(separator.encode()) + 1) > MAX_COLUMNS:
                 raise ValueError(f"it has {columns} columns; more than {MAX_COLUMNS} are not read")
-            table = pd.read_csv(io.BytesIO(content), **{"sep": separator, "encoding": "utf-8-sig", **options})
+            options = {"sep": separator, "encoding": "utf-8-sig", **options}
+            table = pd.read_csv(io.BytesIO(content), **options)
+            if separator == ";" and not any(pd.api.types.is_float_dtype(kind) for kind in table.dtypes):
+                table = pd.read_csv(io.BytesIO(content), **{"decimal": ",", **options})
     except ImportError as error:
-        raise ModuleNotFoundError(f"reading {path} needs pyarrow: pip install pyarrow.") from error
+        raise ModuleNotFoundError(f"reading {path} needs pyarrow: pip install 'pfdl[parquet]'.") from error
     except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors, some of pyarrow's OSErrors
         raise ValueError(f"{path} is not a table in UTF-8 with a header ({' '.join(str(error).split())}).") from error
     return table

@@ -73,7 +73,7 @@ def anybody(flag: bool) -> bool:
 
 
 @contextmanager
-def noticing_loss() -> Iterator[None]:
+def report_lost_process() -> Iterator[None]:
     """Raise ConnectionError, with a sentence, where an exchange fails because another process is gone."""
     try:
         yield
@@ -86,7 +86,7 @@ def noticing_loss() -> Iterator[None]:
         ) from error
 
 
-def from_first(work: Callable[[], Result]) -> Result:
+def run_on_first(work: Callable[[], Result]) -> Result:
     """Do some work in the first process alone and give its result to all.
 
     Args:

@@ -14,8 +14,8 @@ AFTER = 2.0
 
 
 @contextmanager
-def counting(description: str, console: Console | None) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar for work that tells how much of it is done.
+def progress_bar(description: str, console: Console | None) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar for work that reports how much of it is done.
 
     Args:
         description: What is done, for the left of the bar.

@@ -150,7 +150,7 @@ class Execution:
         return {"device": self.device, "command": self.command}
 
 
-HERE = Execution()
+IN_SEQUENCE = Execution()
 """In this process, one task after the other, in silence."""
 
 

@@ -123,4 +123,4 @@ def _diagnose_table(path: Path, target: str | None, output: Path) -> None:
         typer.echo(printable(f"{column} ({found['grade']}): {found['reason']}"))
     code = advice(screen, path, target)
     typer.echo(printable_lines(code))
-    write_atomically(output, render(build_page(screen.screening_plot(), path.name, target, table.notes, code)))
+    write_atomically(output, render(build_page(screen, path.name, target, table.notes, code)))

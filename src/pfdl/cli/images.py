@@ -35,13 +35,13 @@ def open_source(data: str, options: DataOptions, split: Manifest | None) -> Cont
     from rich.console import Console
 
     from pfdl._internal.processes import rank
-    from pfdl._internal.progress import counting
+    from pfdl._internal.progress import progress_bar
     from pfdl.data import open_images
     from pfdl.data.layout import AmbiguousLayoutError
     from pfdl.data.sources import FileSource, describe_bad_images
 
     try:
-        with counting("checking images", None if rank() else Console(stderr=True)) as show:
+        with progress_bar("checking images", None if rank() else Console(stderr=True)) as show:
             source = open_images(data, **options.arguments(), on_progress=show, like=split)
             if split is None:
                 _ = source.samples  # reads every image

@@ -12,10 +12,10 @@ from pfdl.contexts._arrays import FloatArray, IndexArray
 from pfdl.contexts.clusters import Clusters, PooledClusters, WithinClusters
 from pfdl.contexts.probe import RIDGES, RidgePath, equal_classes, held_out_predictions, spread
 
-AS_GOOD = 0.02
+EQUALLY_STABLE = 0.02
 """Numbers of contexts whose stability differs by less are equally good."""
 
-AS_CLEAR = 0.01
+EQUALLY_CLEAR = 0.01
 """Of equally good numbers the one with the clearest clusters is taken; within this the smaller."""
 
 OTHER_STARTS = 1000
@@ -142,7 +142,7 @@ def train_shortly(z: FloatArray, y: IndexArray, depth: SearchDepth, seed: int) -
         one, other = (held_out_predictions(z[:, half], y, fold, weight, classes)[0] for half in halves)
         same = ((one == other) & (one != y)).sum(axis=1)
         agreement += same / ((one != y) | (other != y)).sum(axis=1).clip(min=1) / depth.halvings
-    best = max(row for row in range(len(RIDGES)) if agreement[row] >= agreement.max() - AS_GOOD)
+    best = max(row for row in range(len(RIDGES)) if agreement[row] >= agreement.max() - EQUALLY_STABLE)
     return TrainedCandidate("early", float(agreement[best]), RIDGES[best], fits, predicted[best])
 
 
@@ -165,7 +165,7 @@ def find_clusters(
         number: The number of clusters, if it is known.
         depth: How long to search.
         least: Agreement below which clusters are of no use; a number that cannot reach it is given up early.
-        seed: Of the halves and of k-means.
+        seed: Seed of the halves and of k-means.
     """
     rng = np.random.default_rng(seed)
     random_state = int(rng.integers(2**31))
@@ -182,7 +182,7 @@ def find_clusters(
                 for side, (half, model) in enumerate(pair)
             ]
             agreed.append(adjusted_rand_score(*found))
-            if (sum(agreed) + len(parts) - len(agreed)) / len(parts) < least - AS_GOOD:
+            if (sum(agreed) + len(parts) - len(agreed)) / len(parts) < least - EQUALLY_STABLE:
                 break  # even if all further halves agree fully
         return float(np.mean(agreed))
 
@@ -192,10 +192,10 @@ def find_clusters(
     fits = {
         candidate: model.fit(candidate, random_state, depth.starts)
         for candidate, value in stable.items()
-        if value >= best - AS_GOOD
+        if value >= best - EQUALLY_STABLE
     }
     clearest = max(fit.separation for fit in fits.values())
-    taken = min(candidate for candidate, fit in fits.items() if fit.separation >= clearest - AS_CLEAR)
+    taken = min(candidate for candidate, fit in fits.items() if fit.separation >= clearest - EQUALLY_CLEAR)
     return ClusterCandidate(kind.name, stable[taken], fits[taken])
 
 
@@ -208,7 +208,7 @@ def rows_to_cluster(y: IndexArray, suspected: IndexArray, seed: int) -> IndexArr
     Args:
         y: The classes, shape (m,).
         suspected: The numbers of the samples that a short training gets wrong.
-        seed: Of the choice.
+        seed: Seed of the choice.
     """
     if len(y) <= CLUSTERED:
         return np.arange(len(y))

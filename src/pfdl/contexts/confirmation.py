@@ -72,7 +72,7 @@ class Trial:
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class ConfirmationSample:
     """Samples by which contexts are judged, and how many samples of each group there are in all.
 
     Attributes:
@@ -96,7 +96,7 @@ def unstable(method: str, stability: float) -> Trial:
     return Trial(method, 0, stability, reason=f"halves of the features disagree on them ({stability:.2f})")
 
 
-def confirm(method: str, stability: float, judged: Judged, seed: int) -> Trial:
+def confirm(method: str, stability: float, judged: ConfirmationSample, seed: int) -> Trial:
     """Check contexts that are stable; the first check that fails is the reason."""
     counts = judged.counts
     number = int((counts.sum(axis=0) > 0).sum())
@@ -192,7 +192,7 @@ def _standard_error(change: FloatArray, share: FloatArray, unusual: NDArray[np.b
     return float(np.sqrt((share * rest) @ (share * rest)))
 
 
-def _short_trainings(judged: Judged, seed: int) -> tuple[FloatArray, FloatArray]:
+def _short_trainings(judged: ConfirmationSample, seed: int) -> tuple[FloatArray, FloatArray]:
     """Return how often a training gets each held-out sample right, plain and with equal groups, shape (ridges, m)."""
     y, context = judged.y, judged.context
     classes, number = judged.counts.shape

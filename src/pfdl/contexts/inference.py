@@ -21,8 +21,8 @@ from pfdl.contexts.candidates import (
     train_shortly,
 )
 from pfdl.contexts.clusters import PooledClusters, WithinClusters
-from pfdl.contexts.confirmation import Judged, Trial, confirm, unstable
-from pfdl.contexts.sources import Describe, Source, open_source
+from pfdl.contexts.confirmation import ConfirmationSample, Trial, confirm, unstable
+from pfdl.contexts.sources import Describe, Features, open_features
 
 METHODS = ("auto", "pooled", "within", "early", "errors")
 
@@ -114,7 +114,7 @@ def infer_contexts(
             is checked and the most stable contexts are returned.
         search: ``"full"``; or ``"quick"``, which tries two and four clusters only, from fewer starts, for a first look.
         describe: From a batch of images to features, shape (n, p), for instance a pretrained network.
-        seed: Of samples, halves and clusters.
+        seed: Seed of samples, halves and clusters.
 
     Returns:
         The context of each sample, shape (n,), numbered from 0.
@@ -168,7 +168,7 @@ def find_contexts(
     check_count("seed", seed, 0)
     if not (math.isfinite(confirmation) and 0 <= confirmation <= 1):
         raise ValueError(f"confirmation is {confirmation}; give a number from 0 (check nothing) to 1.")
-    source = open_source(features, labels, describe, seed)
+    source = open_features(features, labels, describe, seed)
     if contexts is not None:
         check_count("contexts", contexts, 1)
         if contexts > len(source):
@@ -191,7 +191,7 @@ def find_contexts(
     return InferredContexts(best.contexts, best.trial.method, sentence, trials)
 
 
-def _one_context(source: Source, why: str, tried: tuple[Trial, ...] = ()) -> InferredContexts:
+def _one_context(source: Features, why: str, tried: tuple[Trial, ...] = ()) -> InferredContexts:
     """Return all samples in one context."""
     contexts = np.zeros(len(source), dtype=np.intp)
     return InferredContexts(contexts, "none", f"All samples are one context: {why}.", tried)
@@ -210,7 +210,7 @@ class _Settings:
 class _Sample:
     """A bounded sample of the data, standardised, by which contexts are found."""
 
-    source: Source
+    source: Features
     rows: IndexArray
     scale: _Standardisation
     z: FloatArray
@@ -225,7 +225,7 @@ class _Outcome:
     contexts: IndexArray
 
 
-def _draw(source: Source, number: int | None, seed: int) -> _Sample | str:
+def _draw(source: Features, number: int | None, seed: int) -> _Sample | str:
     """Draw and standardise the sample, or say what stands in the way of any context."""
     labels = source.labels
     rng = np.random.default_rng(seed)
@@ -300,7 +300,7 @@ def _assign(candidate: Candidate, sample: _Sample) -> IndexArray:
     return assigned
 
 
-def _samples_to_judge_by(sample: _Sample, contexts: IndexArray, assigned: IndexArray, seed: int) -> Judged:
+def _samples_to_judge_by(sample: _Sample, contexts: IndexArray, assigned: IndexArray, seed: int) -> ConfirmationSample:
     """Return samples that hold enough of every group, rare or not."""
     labels, rows, z = sample.source.labels, sample.rows, sample.z
     counts = group_table(labels, contexts)
@@ -308,7 +308,7 @@ def _samples_to_judge_by(sample: _Sample, contexts: IndexArray, assigned: IndexA
         rng = np.random.default_rng((seed, 1))
         rows = stratified_rows(labels * counts.shape[1] + contexts, MOST_SAMPLES, rng)
         z = sample.scale(sample.source.take(rows))
-    return Judged(z, labels[rows], contexts[rows], counts, group_table(labels, assigned))
+    return ConfirmationSample(z, labels[rows], contexts[rows], counts, group_table(labels, assigned))
 
 
 class _Standardisation:

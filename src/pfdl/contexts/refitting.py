@@ -76,7 +76,7 @@ def refit_readout(
         num_classes: How many classes the layer has; by default those among the labels.
         strengths: Inverse strengths of the penalty to choose from (C in scikit-learn).
         repetitions: Draws to average over.
-        seed: Of the draws.
+        seed: Seed of the draws.
 
     Returns:
         The layer, for features as they were given.

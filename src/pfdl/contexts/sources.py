@@ -18,7 +18,7 @@ BLOCK = 4096
 Describe = Callable[[Tensor], Tensor]
 
 
-class ArraySource:
+class ArrayFeatures:
     """Features that are an array or a tensor; its blocks are views, converted one at a time."""
 
     def __init__(self, features: Any, labels: Any) -> None:
@@ -49,14 +49,14 @@ class ArraySource:
         return np.concatenate(parts)
 
 
-class DatasetSource:
+class DatasetFeatures:
     """Images or features that a dataset or a loader gives.
 
     Args:
         data: A dataset of (input, label, …), or a ``DataLoader`` of batches of these.
         labels: The classes, if the dataset does not give them.
         describe: From a batch of images to features, shape (n, p); by default the statistics of random filters.
-        seed: Of these filters.
+        seed: Seed of these filters.
     """
 
     def __init__(self, data: Any, labels: Any, describe: Describe | None, seed: int) -> None:
@@ -127,20 +127,20 @@ class DatasetSource:
         )
 
 
-Source: TypeAlias = ArraySource | DatasetSource
+Features: TypeAlias = ArrayFeatures | DatasetFeatures
 
 
-def open_source(data: Any, labels: Any, describe: Describe | None, seed: int) -> Source:
+def open_features(data: Any, labels: Any, describe: Describe | None, seed: int) -> Features:
     """Return what a user passed in as a source of features and labels."""
     if isinstance(data, (DataLoader, Dataset)):
-        return DatasetSource(data, labels, describe, seed)
+        return DatasetFeatures(data, labels, describe, seed)
     if isinstance(data, (Tensor, list, tuple)) or hasattr(data, "__array__") or hasattr(data, "toarray"):
         array = data if isinstance(data, Tensor) else as_array(data)
         if array.ndim == 4:
             if labels is None:
                 raise TypeError("labels are missing; give the class of each image.")
-            return DatasetSource(_Rows(array), labels, describe, seed)
-        return ArraySource(array, labels)
+            return DatasetFeatures(_Rows(array), labels, describe, seed)
+        return ArrayFeatures(array, labels)
     raise TypeError(
         f"features are a {type(data).__name__}; give an array or a tensor of features (n, p) or images (n, channels, "
         "height, width), a torch Dataset or a DataLoader."

@@ -99,7 +99,7 @@ def image_statistics(images: Any, *, seed: int = 0) -> Tensor:
 
     Args:
         images: Bytes or numbers, a tensor or an array of shape (n, channels, height, width), of at least 4×4 pixels.
-        seed: Of the filters.
+        seed: Seed of the filters.
 
     Returns:
         Shape (n, 384), on the device of the images. Channels are scaled by their mean and deviation in all of them.

@@ -13,7 +13,7 @@ from pfdl.contexts._arrays import FloatArray, IndexArray, as_numbers
 from pfdl.contexts.balancing import group_numbers, has_several
 from pfdl.contexts.confirmation import average_shares
 from pfdl.contexts.probe import RIDGES, held_out_predictions, spread
-from pfdl.contexts.sources import ArraySource
+from pfdl.contexts.sources import ArrayFeatures
 
 POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)
 POOLS = (1, 50)
@@ -58,7 +58,7 @@ def choose_balance(
         contexts: The context of each sample, shape (n,), known or inferred.
         powers: Values of α to choose from.
         pools: Sizes below which groups are pooled, to choose from.
-        seed: Of the halvings.
+        seed: Seed of the halvings.
 
     Returns:
         The choice; use it as ``context_sampler(labels, contexts, power=choice.power, pool_below=choice.pool_below)``.
@@ -67,7 +67,7 @@ def choose_balance(
         check_number("a power", power)
     for pool in pools:
         check_count("a size below which groups are pooled", pool, 1)
-    source = ArraySource(features, labels)
+    source = ArrayFeatures(features, labels)
     y, context = source.labels, as_numbers("contexts", contexts)
     if len(context) != len(y):
         raise ValueError(f"there are {len(y)} labels and {len(context)} contexts; give as many of each.")

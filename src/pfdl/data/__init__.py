@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from pfdl._internal.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from pfdl.data.colored_mnist import ColoredMNIST as ColoredMNIST
     from pfdl.data.context_images import ContextImages as ContextImages
     from pfdl.data.manifest import Manifest as Manifest
     from pfdl.data.manifest import read_manifest as read_manifest
@@ -21,13 +20,12 @@ if TYPE_CHECKING:
 
 #: Loaded when first asked for: tables need no packages for images.
 _HOME = {
-    "ColoredMNIST": "pfdl.data.colored_mnist",
+    "SpuCoMNIST": "pfdl.data.spuco_mnist",
     "ContextFolder": "pfdl.data.sources",
     "ContextImages": "pfdl.data.context_images",
     "MMADS": "pfdl.data.mmads",
     "Manifest": "pfdl.data.manifest",
     "Shapes": "pfdl.data.shapes",
-    "SpuCoMNIST": "pfdl.data.spuco_mnist",
     "describe_images": "pfdl.data.opening",
     "make_mmads": "pfdl.data.mmads",
     "make_split": "pfdl.data.splits",

@@ -43,7 +43,7 @@ class ContextImages(Dataset[tuple[Tensor, int, int]]):
     Attributes:
         labels: Shape (n,).
         contexts: Shape (n,).
-        paths: Of the images, in their order.
+        paths: Paths of the images, in their order.
     """
 
     def __init__(

@@ -68,7 +68,7 @@ def split_by_proportion(
     Args:
         samples: The images, each picture once.
         ratio: Proportion of the training set.
-        seed: Of all that is drawn.
+        seed: Seed of all that is drawn.
         validation_fraction: Share of the training set that is held out.
         groups: By path, what must stay on one side.
 
@@ -114,7 +114,7 @@ def assign_parts(
 
     Args:
         samples: The images.
-        seed: Of what is drawn.
+        seed: Seed of what is drawn.
         groups: By path, what must stay together.
         fraction: Share of ``"train"``.
         purpose: Another one is another draw.

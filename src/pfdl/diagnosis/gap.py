@@ -8,7 +8,7 @@ import numpy as np
 
 from pfdl.contexts.groups import GroupAccuracy
 from pfdl.diagnosis.shift import ShiftCurve
-from pfdl.diagnosis.verdict import MATTERS, SURE
+from pfdl.diagnosis.verdict import ERRORS_SURE, LEAST_DIFFERENCE
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Gap:
     @property
     def matters(self) -> bool:
         """Return whether test accuracy is lower by at least 5 points, and by more than two standard errors."""
-        return self.difference >= MATTERS and self.difference > SURE * self.standard_error
+        return self.difference >= LEAST_DIFFERENCE and self.difference > ERRORS_SURE * self.standard_error
 
     def sentence(self) -> str:
         """Say it in one line.
@@ -59,7 +59,7 @@ class Gap:
             f"{100 * self.validation:.1f} % of {self.validation_samples} validation images, {100 * self.test:.1f} % of "
             f"{self.test_samples} test images."
         )
-        if abs(self.difference) <= SURE * self.standard_error:
+        if abs(self.difference) <= ERRORS_SURE * self.standard_error:
             return f"Validation and test accuracy are equal within the error: {figures}"
         side = "below" if self.difference > 0 else "above"
         size = f"{100 * abs(self.difference):.1f} ± {100 * self.standard_error:.1f} points"
@@ -75,7 +75,9 @@ class Gap:
         if np.isnan(self.in_training_mixture):
             return True
         apart = abs(self.in_training_mixture - float(shift.accuracy[0]))
-        return apart <= max(MATTERS, SURE * float(np.hypot(shift.standard_error[0], self._validation_error)))
+        return apart <= max(
+            LEAST_DIFFERENCE, ERRORS_SURE * float(np.hypot(shift.standard_error[0], self._validation_error))
+        )
 
     def forecast(self, shift: ShiftCurve) -> str:
         """Say what to expect if the contexts shift; or that they explain only a part of the gap."""

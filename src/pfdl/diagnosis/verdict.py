@@ -11,10 +11,10 @@ from pfdl.contexts.groups import name_class, name_context
 
 YES, NO, CANNOT_TELL = "yes", "no", "cannot tell"
 
-MATTERS = 0.05
+LEAST_DIFFERENCE = 0.05
 """A difference of accuracy below this counts as none."""
 
-SURE = 2.0
+ERRORS_SURE = 2.0
 """Standard errors by which a difference must be away from a limit."""
 
 _CAUTION = (
@@ -46,7 +46,7 @@ class ContextReliance:
     Attributes:
         in_usual: Accuracy on images of a class in its usual context.
         elsewhere: Accuracy on all other images.
-        standard_error: Of the difference of the two.
+        standard_error: Standard error of the difference of the two.
         effect: The part of the difference that is left when each class and each context may be hard in itself: the
             coefficient of "in the usual context" in a least-squares fit with those of class and context. This decides
             the answer. Where each context shows one class only, nothing can be allowed for, and it is the plain
@@ -87,10 +87,10 @@ class ContextReliance:
         but never yes.
         """
         if np.isnan(self.effect):
-            return NO if self.difference + SURE * self.standard_error < MATTERS else CANNOT_TELL
-        if self.effect >= MATTERS and self.effect > SURE * self.effect_error:
+            return NO if self.difference + ERRORS_SURE * self.standard_error < LEAST_DIFFERENCE else CANNOT_TELL
+        if self.effect >= LEAST_DIFFERENCE and self.effect > ERRORS_SURE * self.effect_error:
             return YES
-        return NO if self.effect + SURE * self.effect_error < MATTERS else CANNOT_TELL
+        return NO if self.effect + ERRORS_SURE * self.effect_error < LEAST_DIFFERENCE else CANNOT_TELL
 
     def sentences(self) -> tuple[str, ...]:
         """Say what was found: first the answer, then what supports it."""
@@ -107,8 +107,8 @@ class ContextReliance:
         if self.answer == NO:
             more = f"; {adjusted}" if differs else ""
             return (
-                f"No, the model does not rely on the context: {figures}{more}. Less than {100 * MATTERS:.0f} points "
-                "count as none.",
+                f"No, the model does not rely on the context: {figures}{more}. Less than "
+                f"{100 * LEAST_DIFFERENCE:.0f} points count as none.",
             )
         begin = f"Cannot tell whether the model relies on the context: {figures}"
         if np.isnan(self.effect):
@@ -116,13 +116,13 @@ class ContextReliance:
                 f"{begin}, but all classes have the same usual context in training, so that a model that relies on it "
                 "and contexts that are harder for every model look the same.",
             )
-        needed = self.samples_elsewhere * (SURE * self.effect_error / MATTERS) ** 2
+        needed = self.samples_elsewhere * (ERRORS_SURE * self.effect_error / LEAST_DIFFERENCE) ** 2
         many = f"about {_rounded(needed)} would do" if needed > 1.5 * self.samples_elsewhere else "some more would do"
         more = f", {adjusted}" if differs else ""
         return (f"{begin}{more}. {self.samples_elsewhere} images outside usual contexts are too few; {many}.",)
 
     def _who(self) -> tuple[str, ...]:
-        worst = [one for one in self.by_class if one.loss >= MATTERS][:3]
+        worst = [one for one in self.by_class if one.loss >= LEAST_DIFFERENCE][:3]
         if not worst:
             return ()
         parts = ", ".join(
@@ -164,7 +164,7 @@ class Comparison:
         if np.isnan(self.difference):
             return f"Cannot tell which of {first} and {second} relies more on the context."
         size = f"difference {_points(abs(self.difference), self.standard_error)}"
-        if abs(self.difference) <= SURE * self.standard_error:
+        if abs(self.difference) <= ERRORS_SURE * self.standard_error:
             return f"{first} and {second} rely on the context equally, within the error ({size})."
         more, less = (first, second) if self.difference > 0 else (second, first)
         return f"{more} relies more on the context than {less} ({size})."

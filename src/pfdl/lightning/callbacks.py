@@ -11,7 +11,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from pfdl._internal.processes import from_first, world_size
+from pfdl._internal.processes import run_on_first, world_size
 from pfdl.contexts import InferredContexts, find_contexts
 from pfdl.decorrelation import PartialDecorrelation
 from pfdl.vision.features import FeatureTap, attach
@@ -159,7 +159,7 @@ class ContextCallback(Callback):
         self._labels = torch.tensor([int(samples[index][1]) for index in range(self.sampler.size)])
         if self.contexts is None:
             labels = self._labels
-            self.inferred = from_first(
+            self.inferred = run_on_first(
                 lambda: find_contexts(self.dataset, labels, describe=self.describe, seed=self.seed)
             )
             self.contexts = torch.tensor(self.inferred.contexts).long()

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import cast
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
 from pfdl._internal.modules import AtomicModule
-from pfdl._internal.processes import gather_numbers, world_size
-from pfdl.decorrelation.distributed import join_batches
+from pfdl._internal.processes import gather_numbers, rank, world_size
+from pfdl.decorrelation.distributed import Batch, gather_rows, join_batches
 from pfdl.objectives.base import Part
 from pfdl.objectives.risk import sample_risks
-from pfdl.objectives.union import Counts, Union
 from pfdl.objectives.weightings import Uniform, Weighting
+
+Tensors = Mapping[str, Tensor | None]
 
 
 class Objective(AtomicModule):
@@ -27,7 +29,7 @@ class Objective(AtomicModule):
     as in the published code of IRM: otherwise the gradient would jump when a large weight takes effect.
 
     Under ``torch.distributed`` the loss and its gradient are those of the union of all processes' batches, whatever
-    the parts (``docs/how-to/distributed.md``).
+    the parts.
 
     Args:
         penalties: What is added to the risk; each penalty carries its own weight.
@@ -106,20 +108,20 @@ class Objective(AtomicModule):
             "environments": environments,
             "indices": indices,
         }
-        union = self._join(batch)
-        with union.same_draws():
-            weights = self.weighting(*(tensor.detach() for tensor in _needed(self.weighting, union)))
-            penalties = [penalty(*_needed(penalty, union)) for penalty in self._penalties()]
-        loss = union.mean(union.own(weights) * cast(Tensor, union.here["risks"]))
+        joint = self._join(batch)
+        with joint.same_draws():
+            weights = self.weighting(*(tensor.detach() for tensor in _needed(self.weighting, joint)))
+            penalties = [penalty(*_needed(penalty, joint)) for penalty in self._penalties()]
+        loss = joint.mean(joint.own(weights) * cast(Tensor, joint.here["risks"]))
         for penalty in penalties:
             loss = loss + penalty
         return loss / divisor
 
-    def _join(self, batch: dict[str, Tensor | None]) -> Union:
+    def _join(self, batch: dict[str, Tensor | None]) -> JointBatch:
         """Add the risks to a batch and join it with those of the other processes, after a look at all of them."""
         if not (self.synchronize and self.training and world_size() > 1):
             self._complete(batch)
-            return Union(batch, (), None)
+            return JointBatch(batch, (), None)
         rows, problem = 0, None
         try:
             rows = self._complete(batch)
@@ -129,10 +131,10 @@ class Objective(AtomicModule):
         rows_of_features = len(features) if isinstance(features, Tensor) and features.ndim else 0
         join_batches(rows, problem, least=1)
         everyone = gather_numbers(rows, rows_of_features, int(torch.randint(2**31, ())))
-        counts = Counts([a for a, _, _ in everyone], [b for _, b, _ in everyone], seed=everyone[0][2])
+        counts = RowCounts([a for a, _, _ in everyone], [b for _, b, _ in everyone], seed=everyone[0][2])
         parts: list[Part] = [self.weighting, *self._penalties()]
         wanted = {name for part in parts if not _sums_over_processes(part) for name in part.needs}
-        return Union(batch, wanted, counts)
+        return JointBatch(batch, wanted, counts)
 
     def _complete(self, batch: dict[str, Tensor | None]) -> int:
         """Add the risks to a batch, raise unless it has what all parts need, and return the number of its samples."""
@@ -173,7 +175,69 @@ def _sums_over_processes(part: Part) -> bool:
     return bool(getattr(part, "sums_over_processes", False))
 
 
-def _needed(part: Part, union: Union) -> list[Tensor]:
+def _needed(part: Part, joint: JointBatch) -> list[Tensor]:
     """Return the tensors that a penalty or weighting reads."""
-    tensors = union.here if _sums_over_processes(part) else union.everywhere
+    tensors = joint.here if _sums_over_processes(part) else joint.everywhere
     return [cast(Tensor, tensors[name]) for name in part.needs]
+
+
+class RowCounts(NamedTuple):
+    """How many rows every process has, and a number that all of them draw from."""
+
+    rows: list[int]
+    rows_of_features: list[int]  # which may be a sample of the rows
+    seed: int
+
+
+class JointBatch:
+    """The batches of all processes as one batch; without counts, the batch of this process alone.
+
+    Few parts of an objective are a mean over samples, so their average over processes is not their value on all
+    samples. Here every process gets the rows of all, computes the same from them, and keeps of the result what belongs
+    to its own rows.
+
+    Args:
+        here: The tensors of this process by name, one row per sample.
+        wanted: Names of the tensors that are gathered.
+        counts: What the processes have; None for this process alone.
+
+    Attributes:
+        here: The tensors of this process.
+        everywhere: The tensors of all processes; gradients reach the rows of this one.
+    """
+
+    def __init__(self, here: Tensors, wanted: Collection[str], counts: RowCounts | None) -> None:
+        self.here: Tensors = here
+        self._counts = counts
+        self.everywhere: Tensors = here
+        if counts is not None:
+            self.everywhere = {
+                name: gather_rows(tensor, counts.rows_of_features if name == "features" else counts.rows)
+                for name, tensor in here.items()
+                if name in wanted and tensor is not None
+            }
+
+    def own(self, values: Tensor) -> Tensor:
+        """Return of one value per sample of all processes those of this one."""
+        return values if self._counts is None else torch.split(values, self._counts.rows)[rank()]
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Return the mean of one value per sample of this process over the samples of all, with a gradient."""
+        if self._counts is None:
+            return values.mean()
+        return Batch(sum(self._counts.rows), len(self._counts.rows)).mean(values)
+
+    @contextmanager
+    def same_draws(self) -> Iterator[None]:
+        """Let all processes draw the same random numbers, and leave their own sequences as they were."""
+        if self._counts is None:
+            yield
+            return
+        devices = {tensor.device for tensor in self.here.values() if tensor is not None and tensor.is_cuda}
+        with torch.random.fork_rng(devices):
+            # torch.manual_seed would visit every kind of device
+            torch.default_generator.manual_seed(self._counts.seed)
+            for device in devices:
+                with torch.cuda.device(device):
+                    torch.cuda.manual_seed(self._counts.seed)
+            yield

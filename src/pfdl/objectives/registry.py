@@ -16,7 +16,7 @@ from pfdl._internal.text import did_you_mean
 from pfdl.decorrelation import PartialDecorrelation
 from pfdl.objectives.base import DataShape
 from pfdl.objectives.objective import Objective
-from pfdl.objectives.penalties import CORAL, IRM, Level, MeanDecorrelation, Quantization, VREx
+from pfdl.objectives.penalties import CORAL, IRM, Level, Quantization, VREx
 from pfdl.objectives.weightings import CNBB, Balance, BatchDWR, CVaR, GroupDRO, Product, StableNet, Weighting
 
 ENTRY_POINTS = "pfdl.objectives"
@@ -66,7 +66,6 @@ _factories: dict[str, Factory] = {
     "groupdro": GroupDRO,
     "irm": IRM,
     "level": Level,
-    "mean-decorrelation": MeanDecorrelation,
     "pfdl": PartialDecorrelation,
     "stablenet": StableNet,
     "vrex": VREx,

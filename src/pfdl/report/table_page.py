@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from pfdl.report.blocks import Block, Listing, Page, Section, Text
 from pfdl.report.plots import Plot, Series
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
-from pfdl.tabular import ScreeningPlot
+from pfdl.tabular import SelectionScreen
 from pfdl.tabular.findings import AS_ASKED, FOLLOWS_LABEL, ISOLATED, KEPT, SUSPICIOUS
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _RATIO_FROM = 0.02
 """Below this m the ratio k/m is one of noise."""
@@ -19,11 +23,11 @@ _AMBER = 5
 _UNDER_SUSPICION = (SUSPICIOUS, AS_ASKED)
 
 
-def build_page(found: ScreeningPlot, name: str, target: str, notes: Sequence[str], advice: str = "") -> Page:
+def build_page(screen: SelectionScreen, name: str, target: str, notes: Sequence[str], advice: str = "") -> Page:
     """Return the page about one table.
 
     Args:
-        found: The evidence.
+        screen: The screen, fitted to the table.
         name: What the table is called.
         target: The column to be predicted.
         notes: Sentences on what was left out of the table.
@@ -32,29 +36,30 @@ def build_page(found: ScreeningPlot, name: str, target: str, notes: Sequence[str
     Returns:
         The page, for :func:`pfdl.report.page.render`.
     """
+    table = screen.explain()
     introduction: list[Block] = [
         Text(
-            f"{found.rows} rows, {len(found.frame)} columns to predict {target} from. Does one of them follow {target} "
-            "only because of how the rows were selected?"
+            f"{screen.screening_.rows:.0f} rows, {len(table)} columns to predict {target} from. Does one of them "
+            f"follow {target} only because of how the rows were selected?"
         ),
         *(Text(note[0].upper() + note[1:], "warning") for note in notes),
     ]
-    blocks: list[Block] = [draw(found, target), _table(found, target)]
+    blocks: list[Block] = [draw(table, screen.ratio_threshold, target), _table(table, target)]
     if advice:
         blocks.insert(0, Listing("What to do, in Python", advice))
-    doubtful = bool(found.frame["decision"].isin(_UNDER_SUSPICION).any())
+    doubtful = bool(table["decision"].isin(_UNDER_SUSPICION).any())
     if doubtful:  # in amber: something was found, and it is for the reader to decide
-        blocks.insert(0, Text(found.verdict, "warning"))
+        blocks.insert(0, Text(screen.verdict_, "warning"))
     sections = [
-        Section("Verdict", blocks, "" if doubtful else found.verdict),
-        Section("How to read this page", [Text(words) for words in _reading(found, target)]),
+        Section("Verdict", blocks, "" if doubtful else screen.verdict_),
+        Section("How to read this page", [Text(words) for words in _reading(screen, target)]),
     ]
     return Page(f"Diagnosis of {name}", introduction, sections)
 
 
-def draw(found: ScreeningPlot, target: str) -> Plot:
+def draw(table: pd.DataFrame, threshold: float, target: str) -> Plot:
     """Draw m against k, coloured by the decision, with the line of the ratio threshold; suspects by their names."""
-    judged = found.frame[found.frame["m"].notna()]
+    judged = table[table["m"].notna()]
     series = [
         Series(f"{column} ({line['grade']})", [line["m"]], [line["k"]], None, "markers", _AMBER, labels=[str(column)])
         for column, line in judged[judged["decision"].isin(_UNDER_SUSPICION)].iterrows()
@@ -65,7 +70,6 @@ def draw(found: ScreeningPlot, target: str) -> Plot:
             m, k = chosen["m"].tolist(), chosen["k"].tolist()
             series.append(Series(decision, m, k, None, "markers", colour, labels=list(map(str, chosen.index))))
     ends = [min(judged["m"].min(), 0.0), max(judged["m"].max(), 0.01)] if len(judged) else [0.0, 0.01]
-    threshold = found.ratio_threshold
     series.append(Series("k = m", ends, ends, None, "lines", 3))
     series.append(Series(f"k = {threshold:g} m", ends, [threshold * end for end in ends], None, "lines", 4))
     return Plot(
@@ -80,7 +84,7 @@ def draw(found: ScreeningPlot, target: str) -> Plot:
     )
 
 
-def _table(found: ScreeningPlot, target: str) -> Table:
+def _table(table: pd.DataFrame, target: str) -> Table:
     rows = [
         Row(
             str(column),
@@ -94,7 +98,7 @@ def _table(found: ScreeningPlot, target: str) -> Table:
                 _number(line["share"]),
             ),
         )
-        for column, line in found.frame.iterrows()
+        for column, line in table.iterrows()
     ]
     headers = ["decision", "suspicion", "why", "m", "k", "k/m", "share"]
     return Table(f"The columns and what was decided for {target}", "column", headers, rows)
@@ -104,13 +108,13 @@ def _number(value: float) -> Cell:
     return Missing("cannot be judged") if math.isnan(value) else Number(value, digits=3)
 
 
-def _reading(found: ScreeningPlot, target: str) -> tuple[str, ...]:
+def _reading(screen: SelectionScreen, target: str) -> tuple[str, ...]:
     return (
         f"m: how much of a column the other columns explain. k: how much they explain of what {target} leaves of it. "
         f"share: of all that can be explained of the column, how much {target} explains alone.",
         f"A column is a suspect if the others predict it, it matters to {target} even so, k/m is below "
-        f"{found.ratio_threshold:g} and its share is above {found.share_threshold:g}; a strong one if k/m is below 0.1 "
-        f"and its share above 0.9. It surely follows {target}, and is left out, if besides the columns that stay "
+        f"{screen.ratio_threshold:g} and its share is above {screen.share_threshold:g}; a strong one if k/m is below "
+        f"0.1 and its share above 0.9. It surely follows {target}, and is left out, if besides the columns that stay "
         "behave like causes and halves of the rows agree. Points are drawn as they are before any column is dropped.",
         f"This is an extension of this project, not part of the PFDL paper. A genuine effect of {target} would be "
         f"dropped, too: one sample cannot distinguish it from a column that the selection ties to {target}.",

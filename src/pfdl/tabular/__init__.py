@@ -6,7 +6,6 @@ from pfdl._internal.lazy import lazy_names
 
 if TYPE_CHECKING:
     from pfdl.tabular.dwr import DWRRegressor as DWRRegressor
-    from pfdl.tabular.explaining import ScreeningPlot as ScreeningPlot
     from pfdl.tabular.pfdl import PFDLRegressor as PFDLRegressor
     from pfdl.tabular.reading import read_table as read_table
     from pfdl.tabular.screened import ScreenedClassifier as ScreenedClassifier
@@ -18,13 +17,12 @@ if TYPE_CHECKING:
 
 #: Loaded when first asked for: only DWR and PFDL need PyTorch, which takes seconds to import.
 _HOME = {
+    "SVIRegressor": "pfdl.tabular.svi",
+    "SRDORegressor": "pfdl.tabular.srdo",
     "DWRRegressor": "pfdl.tabular.dwr",
     "PFDLRegressor": "pfdl.tabular.pfdl",
-    "SRDORegressor": "pfdl.tabular.srdo",
-    "SVIRegressor": "pfdl.tabular.svi",
     "ScreenedClassifier": "pfdl.tabular.screened",
     "ScreenedRegressor": "pfdl.tabular.screened",
-    "ScreeningPlot": "pfdl.tabular.explaining",
     "SelectionScreen": "pfdl.tabular.selector",
     "SelectionWarning": "pfdl.tabular.selector",
     "read_table": "pfdl.tabular.reading",

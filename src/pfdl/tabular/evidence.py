@@ -13,7 +13,6 @@ Four residual variances per column j say all of it (F: the columns already dropp
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,41 +24,7 @@ FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Unexplained:
-    """Residual variance of every (standardised) column given all the others, without and with the label.
-
-    ``rows`` and ``inputs`` are the rows the variances were measured on and the inputs they were fitted with on those
-    same rows (0 where they were measured on rows held out from the fit).
-    """
-
-    without_label: FloatArray
-    with_label: FloatArray
-    rows: float
-    inputs: int
-
-
-class Decomposer(Protocol):
-    """Measures how much of each column the others explain."""
-
-    def __call__(self, X: FloatArray, label: FloatArray, moments: Moments) -> Unexplained:
-        """Return the residual variances of the columns of X, scaled to variance 1 as in ``moments``."""
-        ...
-
-
-def linear_decomposer(X: FloatArray, label: FloatArray, moments: Moments) -> Unexplained:
-    """Decompose with least squares, for all columns at once, from one inverse covariance matrix."""
-    columns = np.arange(moments.num_columns)
-    return Unexplained(
-        without_label=moments.unbias(len(columns) - 1) / precision_diagonal(moments.covariance(columns)),
-        with_label=moments.unbias(len(columns) - 1 + len(moments.label))
-        / precision_diagonal(moments.covariance(columns, given=moments.label)),
-        rows=moments.rows,
-        inputs=len(columns) - 1,
-    )
-
-
-@dataclass(frozen=True)
-class Given:
+class ColumnShares:
     """m, k and share of every column, given the columns already dropped, and the tests of m > 0 and k > 0."""
 
     m: FloatArray
@@ -70,11 +35,10 @@ class Given:
 
 
 class Evidence:
-    """What a decomposition says about each column.
+    """What the least squares of each column on the others say about it, for all at once from an inverse covariance.
 
     Args:
-        moments: Of the columns and the label.
-        unexplained: What the other columns leave unexplained of each.
+        moments: Moments of the columns and the label.
         alpha: Level of the tests, divided by the number of columns.
 
     Attributes:
@@ -82,24 +46,26 @@ class Evidence:
         relevant: Mask of the columns for which that is rejected.
     """
 
-    def __init__(self, moments: Moments, unexplained: Unexplained, alpha: float) -> None:
+    def __init__(self, moments: Moments, alpha: float) -> None:
         self.moments = moments
-        self.unexplained = unexplained
         self.level = alpha / moments.num_columns
-        self.relevance = self._p_value(
-            unexplained.without_label, unexplained.with_label, added_inputs=len(moments.label), inputs_of_label=True
-        )
+        columns, label = np.arange(moments.num_columns), moments.label
+        alone, known = moments.covariance(columns), moments.covariance(columns, given=label)
+        self._others = len(columns) - 1
+        self._rest = moments.unbias(self._others) / precision_diagonal(alone)
+        self._rest_with_label = moments.unbias(self._others + len(label)) / precision_diagonal(known)
+        self.relevance = self._p_value(self._rest, self._rest_with_label, len(label), inputs_of_label=True)
         self.relevant = self.relevance < self.level
 
-    def given(self, dropped: list[int]) -> Given:
+    def given(self, dropped: list[int]) -> ColumnShares:
         """Measure m, k and share of every column, given the columns already dropped."""
         label = self.moments.label
         v_f = self.moments.residual_variance(np.array(dropped, dtype=np.intp))
         v_fy = self.moments.residual_variance(np.concatenate([np.array(dropped, dtype=np.intp), label]))
-        v_rest, v_rest_y = self.unexplained.without_label, self.unexplained.with_label
+        v_rest, v_rest_y = self._rest, self._rest_with_label
         told = np.maximum(v_f - v_rest_y, np.finfo(float).tiny)
-        others = max(self.unexplained.inputs - len(dropped), 1)
-        return Given(
+        others = max(self._others - len(dropped), 1)
+        return ColumnShares(
             m=1.0 - v_rest / v_f,
             k=1.0 - v_rest_y / v_fy,
             share=np.clip((v_f - v_fy) / told, 0.0, 1.0),
@@ -123,12 +89,7 @@ class Evidence:
         self, smaller: FloatArray, larger: FloatArray, added_inputs: int, *, inputs_of_label: bool
     ) -> FloatArray:
         """Test by F that the larger model explains no more than the smaller; both as unbiased residual variances."""
-        if self.unexplained.inputs:
-            freedom = self.unexplained.rows - 1 - self.unexplained.inputs
-            freedom -= len(self.moments.label) if inputs_of_label else 0
-            gain = smaller * (freedom + added_inputs) - larger * freedom
-        else:  # measured on held-out rows, where a gain is a gain however many inputs it took
-            freedom, added_inputs = self.unexplained.rows - 1, 1
-            gain = (smaller - larger) * freedom
+        freedom = self.moments.rows - 1 - self._others - (len(self.moments.label) if inputs_of_label else 0)
+        gain = smaller * (freedom + added_inputs) - larger * freedom
         p_value: FloatArray = fdtrc(added_inputs, freedom, np.maximum(gain, 0.0) / added_inputs / larger)
         return p_value

@@ -6,7 +6,6 @@ import math
 import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -142,7 +141,7 @@ class ExplainedScreening(ABC):
         return self.verdict()
 
     def plot(self, ax: Any = None, input_features: Any = None) -> Any:
-        """Draw m, k and the decision of each column.
+        """Draw a line from m to k for every column that could be judged, in the colour of its decision.
 
         Args:
             ax: Matplotlib axes to draw on; new ones by default.
@@ -151,51 +150,11 @@ class ExplainedScreening(ABC):
         Returns:
             The axes.
         """
-        return self.screening_plot(input_features).draw(ax)
-
-    def screening_plot(self, input_features: Any = None) -> ScreeningPlot:
-        """Return what `plot` draws."""
-        screen = self._fitted_screen()
-        return ScreeningPlot(
-            self.explain(input_features),
-            self.verdict(input_features),
-            screen.ratio_threshold,
-            screen.share_threshold,
-            round(screen.screening_.rows),
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class ScreeningPlot:
-    """The evidence of one screening, ready to draw.
-
-    Attributes:
-        frame: One row per column of the table, as `SelectionScreen.explain` returns it.
-        verdict: The outcome in a few sentences.
-        ratio_threshold: Slope of the line k/m below which a column is a suspect.
-        share_threshold: What its share must exceed as well.
-        rows: Rows of the table.
-    """
-
-    frame: pd.DataFrame
-    verdict: str
-    ratio_threshold: float
-    share_threshold: float
-    rows: int
-
-    def draw(self, ax: Any = None) -> Any:
-        """Draw a line from m to k for every column that could be judged.
-
-        Args:
-            ax: Matplotlib axes to draw on; new ones by default.
-
-        Returns:
-            The axes.
-        """
         import matplotlib.pyplot as plt
         from matplotlib.lines import Line2D
 
-        table = self.frame[self.frame["m"].notna()]
+        table = self.explain(input_features)
+        table = table[table["m"].notna()]
         if ax is None:
             _, ax = plt.subplots(figsize=(6.4, 0.26 * len(table) + 1.9), layout="constrained")
         for place, (_, row) in enumerate(table.iterrows()):
@@ -206,7 +165,7 @@ class ScreeningPlot:
         ax.set_yticks(range(len(table)), table.index)
         ax.set_ylim(max(len(table), 1) - 0.5, -0.5)
         ax.set_xlabel("share of the column that the other columns explain")
-        ax.set_title(textwrap.fill(self.verdict, 72), fontsize="medium", loc="left")
+        ax.set_title(textwrap.fill(self.verdict(input_features), 72), fontsize="medium", loc="left")
         ax.grid(axis="x", alpha=0.3)
         marks = [
             Line2D([], [], linestyle="", marker="o", color="black", markerfacecolor="white", label="m: y unknown"),

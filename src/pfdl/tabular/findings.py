@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pfdl.tabular.evidence import Decomposer, linear_decomposer
-
 if TYPE_CHECKING:
     from pfdl.tabular.environments import Environments
 
@@ -59,7 +57,6 @@ class Rules:
         goal: how many of the label's functions, from the first on, are the label that is to be explained.
         may_be_strong: whether suspicion may be strong: what makes it so was measured with numbers as labels, and
             columns are effects of a class more often than of a number.
-        decompose: how the columns are predicted from each other.
     """
 
     alpha: float = 0.01
@@ -71,7 +68,6 @@ class Rules:
     seed: int = 0
     goal: int = 1
     may_be_strong: bool = True
-    decompose: Decomposer = linear_decomposer
 
 
 @dataclass(frozen=True)

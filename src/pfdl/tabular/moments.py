@@ -128,7 +128,7 @@ def independent_columns(moments: Moments, aside: NDArray[np.bool_]) -> tuple[Ind
     """Split the columns into linearly independent ones and those that follow from them.
 
     Args:
-        moments: Of the columns.
+        moments: Moments of the columns.
         aside: Mask of columns that are to be among neither.
 
     Returns:

@@ -18,10 +18,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from pfdl._internal.fitting import all_or_nothing
 from pfdl.decorrelation.decomposition import FeatureDecomposition
+from pfdl.tabular.batch_gradients import set_gradients
 from pfdl.tabular.moments import Moments
-from pfdl.tabular.network import correlated_part
 from pfdl.tabular.validation import check_rows, check_table
-from pfdl.tabular.walk import set_gradients
 from pfdl.tabular.weights import LinearRegressorBase, least_squares
 
 FloatArray = NDArray[np.float64]
@@ -32,6 +31,7 @@ _OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,
 }
 _SMALL = 2**22
+_ROWS_AT_A_TIME = 4096
 _WORTH_A_WORD = 2.0
 
 
@@ -150,7 +150,12 @@ class PFDLRegressor(LinearRegressorBase):
     def _with_auxiliary(self, X: FloatArray) -> FloatArray:
         if self.decomposition_ is None:
             return X
-        return np.hstack([X, correlated_part(self.decomposition_, X, self._moments)])
+        parts = []
+        with torch.no_grad():
+            for start in range(0, len(X), _ROWS_AT_A_TIME):
+                rows = self._moments.scaled(X[start : start + _ROWS_AT_A_TIME])
+                parts.append(self.decomposition_(torch.from_numpy(rows)).numpy())
+        return np.hstack([X, np.concatenate(parts)])
 
     def _check_parameters(self) -> None:
         if not self.learning_rate > 0:

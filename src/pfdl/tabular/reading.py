@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pfdl._internal import files
 from pfdl.tabular.explaining import listed
 from pfdl.tabular.validation import identifies_rows
 
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from pfdl.tabular.selector import SelectionScreen
 
-_SEPARATORS = ",;\t|"
-_SNIFFED_CHARACTERS = 65_536
+_MOST_BYTES = 1 << 33
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,13 +28,11 @@ class TableFile:
         X: The numeric columns to predict from, complete rows only.
         y: The target.
         notes: A sentence on everything that was left out.
-        separator: What separates the columns; None for Parquet.
     """
 
     X: pd.DataFrame
     y: pd.Series
     notes: tuple[str, ...]
-    separator: str | None
 
 
 def read_table(path: str | Path, target: str) -> TableFile:
@@ -60,7 +57,7 @@ def read_table(path: str | Path, target: str) -> TableFile:
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}; give a CSV file with a header, or a Parquet file.")
-    table, separator = _read(path)
+    table = files.read_table(path, limit=_MOST_BYTES)
     table.columns = [str(name) for name in table.columns]
     if target not in table.columns:
         raise ValueError(f"{path} has no column {target!r}; it has {', '.join(map(repr, table.columns))}.")
@@ -85,7 +82,7 @@ def read_table(path: str | Path, target: str) -> TableFile:
             f"of {path}, {len(whole)} complete rows and {whole.shape[1] - 1} numeric columns besides {target!r} are "
             "left (or the target never changes); that is too little to judge."
         )
-    return TableFile(whole.drop(columns=target), whole[target], tuple(notes), separator)
+    return TableFile(whole.drop(columns=target), whole[target], tuple(notes))
 
 
 def advice(screen: SelectionScreen, path: Path, target: str) -> str:
@@ -122,38 +119,3 @@ def is_identifier(column: pd.Series) -> bool:
     """Return whether a column numbers the rows: whole numbers, each once, in even steps or named as a key."""
     values = column.to_numpy()
     return values.dtype.kind in "iuf" and identifies_rows(values, str(column.name))
-
-
-def _read(path: Path) -> tuple[pd.DataFrame, str | None]:
-    import pandas as pd
-
-    if path.suffix.lower() == ".parquet":
-        try:
-            return pd.read_parquet(path), None
-        except ImportError as error:
-            raise ImportError(f"reading {path} needs pyarrow: pip install 'pfdl[parquet]'.") from error
-        except (ValueError, OSError) as error:
-            raise ValueError(f"{path} is not a Parquet file ({str(error).strip()}).") from error
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            start = file.read(_SNIFFED_CHARACTERS)
-        separator = _separator(start)
-        decimal = "," if separator == ";" else "."
-        table = pd.read_csv(path, sep=separator, encoding="utf-8-sig")
-        if decimal == "," and not any(pd.api.types.is_float_dtype(kind) for kind in table.dtypes):
-            table = pd.read_csv(path, sep=separator, decimal=decimal, encoding="utf-8-sig")
-    except ValueError as error:  # of pandas, for what is not a table or not UTF-8
-        raise ValueError(f"{path} is not a CSV file in UTF-8 ({str(error).strip()}).") from error
-    return table, separator
-
-
-def _separator(start: str) -> str:
-    """Return the separator that splits the header and the first rows into most, and equally many, fields."""
-    lines = [line for line in start.splitlines()[:50] if line.strip()]
-
-    def fields(separator: str) -> int:
-        counts = {len(row) for row in csv.reader(lines[:-1] or lines, delimiter=separator)}
-        return counts.pop() if len(counts) == 1 else 0
-
-    best = max(_SEPARATORS, key=fields)
-    return best if fields(best) > 1 else ","

@@ -2,24 +2,161 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn import get_config
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import get_tags
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_fit_parameter
 
+from pfdl._internal.fitting import all_or_nothing
+from pfdl.tabular.explaining import ExplainedScreening
 from pfdl.tabular.selector import SelectionScreen
-from pfdl.tabular.validation import check_table
+from pfdl.tabular.validation import check_rows, check_table
 from pfdl.tabular.weights import LinearRegressorBase, least_squares
-from pfdl.tabular.wrapping import ScreenedEstimator, if_estimator_has
 
 FloatArray = NDArray[np.float64]
+Self = TypeVar("Self", bound="ScreenedEstimator")
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+class ScreenedEstimator(ExplainedScreening, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """Screen the columns, then fit an estimator to those that were kept."""
+
+    estimator: Any
+    screen: SelectionScreen | None
+    screen_: SelectionScreen
+    estimator_: Any
+
+    @all_or_nothing
+    def fit(self: Self, /, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, **fit_params: Any) -> Self:
+        """Screen the columns X of shape (n, p) by a label y of shape (n,), and fit the estimator to the kept ones.
+
+        With scikit-learn's metadata routing the estimator gets what it requests, as a step of a pipeline does, and the
+        screen what is requested of this object: ``ScreenedRegressor(Ridge().set_fit_request(sample_weight=True))
+        .set_fit_request(sample_weight=True, groups=True)``.
+
+        Args:
+            X: The columns.
+            y: The label.
+            sample_weight: Weight of each row, for the screen and the estimator. If the estimator is a pipeline, each of
+                its steps that takes weights gets them.
+            groups: Environment of each row, for the screen; see `SelectionScreen.fit`.
+            **fit_params: Passed on to the ``fit`` of the estimator.
+        """
+        table, label = self._check(X, y)
+        params = self._params_of_estimator(sample_weight, groups, fit_params)
+        screen = SelectionScreen() if self.screen is None else clone(self.screen)
+        if screen.target == "auto":
+            screen.set_params(target=self._target)
+        self.screen_ = screen.fit(X, label, sample_weight=sample_weight, groups=groups)
+        self.estimator_ = self._base().fit(table[:, self.screen_.get_support()], label, **params)
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predict y for the rows of X."""
+        kept = self._kept_columns(X)
+        predicted: NDArray[Any] = self.estimator_.predict(kept)
+        return predicted
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Return the names of the columns that were kept."""
+        names: NDArray[Any] = self._fitted_screen().get_feature_names_out(input_features)
+        return names
+
+    @property
+    def kept_(self) -> NDArray[np.bool_]:
+        """Mask of the columns in use."""
+        mask: NDArray[np.bool_] = self._fitted_screen().get_support()
+        return mask
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return who gets ``sample_weight``, ``groups`` and the like: this object (for the screen) and the estimator.
+
+        Returns:
+            scikit-learn's description of it.
+        """
+        mapping = MethodMapping().add(caller="fit", callee="fit")
+        return MetadataRouter(owner=self).add_self_request(self).add(estimator=self._base(), method_mapping=mapping)
+
+    def _base(self) -> Any:
+        """Return the estimator that is to be fitted."""
+        return self._default() if self.estimator is None else clone(self.estimator)
+
+    @property
+    @abstractmethod
+    def _target(self) -> Literal["number", "class"]:
+        """What kind of label the screen is told to expect."""
+
+    @abstractmethod
+    def _check(self, X: Any, y: Any) -> tuple[FloatArray, Any]:
+        """Validate X and y for ``fit``."""
+
+    @abstractmethod
+    def _default(self) -> Any:
+        """Return the estimator that is fitted if the user gives none."""
+
+    def _params_of_estimator(self, sample_weight: Any, groups: Any, fit_params: dict[str, Any]) -> dict[str, Any]:
+        if get_config()["enable_metadata_routing"]:
+            known = {"sample_weight": sample_weight, "groups": groups}
+            given = {name: value for name, value in known.items() if value is not None}
+            routed: dict[str, Any] = process_routing(self, "fit", **given, **fit_params).estimator.fit
+            return routed
+        if sample_weight is None:
+            return fit_params
+        return {**_weights_for(self._base(), sample_weight), **fit_params}
+
+    def _fitted_screen(self) -> SelectionScreen:
+        check_is_fitted(self)
+        return self.screen_
+
+    def _kept_columns(self, X: Any) -> FloatArray:
+        check_is_fitted(self)
+        kept: FloatArray = check_rows(self, X, allow_nan=self._allows_nan())[:, self.screen_.get_support()]
+        return kept
+
+    def _allows_nan(self) -> bool:
+        return bool(get_tags(self._base()).input_tags.allow_nan)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self._allows_nan()
+        return tags
+
+
+def _weights_for(estimator: Any, sample_weight: Any) -> dict[str, Any]:
+    """Return the arguments by which ``fit`` of an estimator, or of each step of a pipeline, gets the weights."""
+    steps = estimator.steps if isinstance(estimator, Pipeline) else [("", estimator)]
+    last = steps[-1][1]
+    if not has_fit_parameter(last, "sample_weight"):
+        raise TypeError(
+            f"{type(last).__name__} takes no sample_weight; fit without, or choose another estimator. (Nested "
+            "estimators get weights by scikit-learn's metadata routing.)"
+        )
+    return {
+        f"{name}__sample_weight" if name else "sample_weight": sample_weight
+        for name, step in steps
+        if has_fit_parameter(step, "sample_weight")
+    }
+
+
+def _if_estimator_has(name: str) -> Callable[[Method], Method]:
+    """Return a decorator that hides a method unless the estimator that is wrapped has it."""
+
+    def check(model: ScreenedEstimator) -> bool:
+        return hasattr(getattr(model, "estimator_", None) or model._base(), name)
+
+    return cast("Callable[[Method], Method]", available_if(check))
 
 
 def _requesting_weights(estimator: Any) -> Any:
@@ -48,9 +185,6 @@ class ScreenedRegressor(RegressorMixin, ScreenedEstimator):  # type: ignore[misc
     Args:
         estimator: What is fitted to the kept columns; ordinary least squares by default.
         screen: The screen; ``SelectionScreen()`` by default.
-        auxiliary: Give the estimator also ĝ(kept columns) ≈ E[dropped | kept] from a small network. It captures part
-            of what is not linear in y; ``coef_`` remains that of the estimator on the kept columns alone.
-        random_state: Seed of that network.
 
     Attributes:
         estimator_: The estimator, fitted to the kept columns.
@@ -71,25 +205,9 @@ class ScreenedRegressor(RegressorMixin, ScreenedEstimator):  # type: ignore[misc
         ['S1', 'S2', 'S3', 'S4', 'S5']
     """
 
-    def __init__(
-        self,
-        estimator: BaseEstimator | None = None,
-        *,
-        screen: SelectionScreen | None = None,
-        auxiliary: bool = False,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
+    def __init__(self, estimator: BaseEstimator | None = None, *, screen: SelectionScreen | None = None) -> None:
         self.estimator = estimator
         self.screen = screen
-        self.auxiliary = auxiliary
-        self.random_state = random_state
-
-    def predict(self, X: Any) -> FloatArray:
-        """Predict y for the rows of X."""
-        if not hasattr(self, "auxiliary_network_"):
-            return super().predict(X)
-        predicted: FloatArray = self.auxiliary_estimator_.predict(self._with_auxiliary(self._kept_columns(X)))
-        return predicted
 
     @property
     def coef_(self) -> FloatArray:
@@ -113,34 +231,6 @@ class ScreenedRegressor(RegressorMixin, ScreenedEstimator):  # type: ignore[misc
 
     def _default(self) -> Any:
         return _requesting_weights(LeastSquares())
-
-    def _fit_estimator(self, table: FloatArray, label: Any, params: dict[str, Any]) -> None:
-        super()._fit_estimator(table, label, params)
-        self.__dict__.pop("auxiliary_network_", None)
-        kept, followers = table[:, self.screen_.get_support()], table[:, self.screen_.screening_.followers]
-        if self.auxiliary and followers.shape[1]:
-            self._fit_auxiliary(kept, followers)
-            self.auxiliary_estimator_ = self._base().fit(self._with_auxiliary(kept), label, **params)
-
-    def _fit_auxiliary(self, kept: FloatArray, followers: FloatArray) -> None:
-        from sklearn.neural_network import MLPRegressor  # half a second of imports
-
-        self._scaler = StandardScaler().fit(kept)
-        target = StandardScaler().fit_transform(followers)
-        self.auxiliary_network_ = MLPRegressor(
-            hidden_layer_sizes=(64,),
-            learning_rate_init=0.01,
-            batch_size=min(128, len(kept)),
-            # Chosen by held-out R² of the dropped columns on biased tables alone, never by a test environment.
-            alpha=3.0,
-            early_stopping=True,
-            n_iter_no_change=20,
-            random_state=self.random_state,
-        ).fit(self._scaler.transform(kept), target.ravel() if target.shape[1] == 1 else target)
-
-    def _with_auxiliary(self, kept: FloatArray) -> FloatArray:
-        expected = self.auxiliary_network_.predict(self._scaler.transform(kept))
-        return np.hstack([kept, expected.reshape(len(kept), -1)])
 
 
 class ScreenedClassifier(ClassifierMixin, ScreenedEstimator):  # type: ignore[misc]
@@ -167,14 +257,14 @@ class ScreenedClassifier(ClassifierMixin, ScreenedEstimator):  # type: ignore[mi
         self.estimator = estimator
         self.screen = screen
 
-    @if_estimator_has("predict_proba")
+    @_if_estimator_has("predict_proba")
     def predict_proba(self, X: Any) -> FloatArray:
         """Predict class probabilities, of shape (n, classes)."""
         kept = self._kept_columns(X)
         probability: FloatArray = self.estimator_.predict_proba(kept)
         return probability
 
-    @if_estimator_has("decision_function")
+    @_if_estimator_has("decision_function")
     def decision_function(self, X: Any) -> FloatArray:
         """Return the decision function of the estimator."""
         kept = self._kept_columns(X)

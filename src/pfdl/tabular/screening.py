@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pfdl.tabular.evidence import Evidence, Given
+from pfdl.tabular.evidence import ColumnShares, Evidence
 from pfdl.tabular.findings import (
     AS_ASKED,
     CONSTANT,
@@ -42,7 +42,7 @@ from pfdl.tabular.findings import (
 )
 from pfdl.tabular.moments import Moments, independent_columns
 
-# What makes a suspicion strong, chosen on the design half of the real tables (docs/results/real-tables.md): the label
+# What makes a suspicion strong, chosen on the design half of the real tables: the label
 # leaves the other columns less than a tenth of what they knew, and says nine tenths of all that can be said.
 _STRONG_RATIO, _STRONG_SHARE = 0.1, 0.9
 _STRONG_M, _STRONG_LABEL_SHARE, _STRONG_VALUES = 0.01, 0.16, 10
@@ -142,7 +142,7 @@ def _screen(
     p, nobody = X.shape[1], np.zeros(X.shape[1], dtype=bool)
     if not label.shape[1] or p < 2 or moments.rows < 2 * (p + label.shape[1]) + 10:
         return _nothing(p, Outcome.TOO_SMALL if label.shape[1] else Outcome.CONSTANT_LABEL, moments.rows), nobody
-    sample = _judge(X, label, moments, rules)
+    sample = _judge(X, moments, rules)
     grade = np.where(sample.strong, STRONG, np.where(sample.suspect, SUSPECT, 0)).astype(np.int8)
     found = replace(
         _nothing(p, sample.outcome, moments.rows),
@@ -164,7 +164,7 @@ def _screen(
         without = moments.explained_share(np.flatnonzero(~stable), rules.goal)
         outcome, isolated = Outcome.UNSTABLE, nobody
         if stable.any():
-            outcome, isolated = _confirm(X, label, moments, stable, _collision(stable, sample.strong), rules)
+            outcome, isolated = _confirm(X, moments, stable, _collision(stable, sample.strong), rules)
         if outcome is Outcome.SELECTION and without < _LEAST_EXPLAINED * found.explained:
             outcome = Outcome.COSTLY
         if outcome is Outcome.SELECTION:
@@ -185,7 +185,7 @@ def _nothing(p: int, outcome: Outcome, rows: float) -> Screening:
 class _Sample(NamedTuple):
     """What one sample says, before halves of it are asked."""
 
-    given: Given
+    given: ColumnShares
     share: FloatArray
     relevance: FloatArray
     suspect: Mask
@@ -194,8 +194,8 @@ class _Sample(NamedTuple):
     outcome: Outcome
 
 
-def _judge(X: FloatArray, label: FloatArray, moments: Moments, rules: Rules) -> _Sample:
-    table = Evidence(moments, rules.decompose(X, label, moments), rules.alpha)
+def _judge(X: FloatArray, moments: Moments, rules: Rules) -> _Sample:
+    table = Evidence(moments, rules.alpha)
     first, indicator = table.given([]), _two_valued(X)
     suspect, share = _suspects(table, first, indicator, rules)
     strong = _strong_suspects(X, table, first, indicator, rules)
@@ -204,11 +204,11 @@ def _judge(X: FloatArray, label: FloatArray, moments: Moments, rules: Rules) -> 
         judged = first.correlated & table.relevant & (first.m >= rules.least_m)
         outcome = Outcome.AMBIGUOUS
         if not (judged & (share > rules.share_threshold) & ~indicator & ~suspect).any():
-            outcome, _ = _confirm(X, label, moments, suspect, _COLLISION, rules)
+            outcome, _ = _confirm(X, moments, suspect, _COLLISION, rules)
             sure = suspect if outcome is Outcome.SELECTION else sure
     clear = strong & (first.m >= rules.least_m)
     if clear.any() and not sure.any():
-        outcome, _ = _confirm(X, label, moments, clear, _COLLISION_BESIDE_STRONG, rules)
+        outcome, _ = _confirm(X, moments, clear, _COLLISION_BESIDE_STRONG, rules)
         sure = clear if outcome is Outcome.SELECTION else sure
     if strong.any() and outcome is Outcome.NO_SELECTION:
         outcome = Outcome.AMBIGUOUS
@@ -219,7 +219,7 @@ def _collision(followers: Mask, strong: Mask) -> float:
     return _COLLISION_BESIDE_STRONG if (strong | ~followers).all() else _COLLISION
 
 
-def _suspects(table: Evidence, first: Given, indicator: Mask, rules: Rules) -> tuple[Mask, FloatArray]:
+def _suspects(table: Evidence, first: ColumnShares, indicator: Mask, rules: Rules) -> tuple[Mask, FloatArray]:
     """Take the clearest follower of the label, look again given what was taken, until none is left.
 
     Looking again is what separates the rest: a cause may resemble the label merely because it resembles a follower, and
@@ -240,7 +240,7 @@ def _suspects(table: Evidence, first: Given, indicator: Mask, rules: Rules) -> t
         now = table.given(taken)
 
 
-def _strong_suspects(X: FloatArray, table: Evidence, first: Given, indicator: Mask, rules: Rules) -> Mask:
+def _strong_suspects(X: FloatArray, table: Evidence, first: ColumnShares, indicator: Mask, rules: Rules) -> Mask:
     """Return the columns that given the label have nothing to do with the others, though these tell of the label.
 
     A cause of the label does not look like that: it collides with the others in it. So the others must add to the
@@ -259,9 +259,7 @@ def _strong_suspects(X: FloatArray, table: Evidence, first: Given, indicator: Ma
     return strong
 
 
-def _confirm(
-    X: FloatArray, label: FloatArray, moments: Moments, followers: Mask, collision: float, rules: Rules
-) -> tuple[Outcome, Mask]:
+def _confirm(X: FloatArray, moments: Moments, followers: Mask, collision: float, rules: Rules) -> tuple[Outcome, Mask]:
     """Ask whether enough columns would be left, and whether these behave like causes of the label.
 
     Returns:
@@ -270,8 +268,7 @@ def _confirm(
     kept, isolated = np.flatnonzero(~followers), np.zeros(len(followers), dtype=bool)
     if len(kept) < rules.least_left:
         return Outcome.FEW_LEFT, isolated
-    of_kept = moments.subset(kept)
-    table = Evidence(of_kept, rules.decompose(X[:, kept], label, of_kept), rules.alpha)
+    table = Evidence(moments.subset(kept), rules.alpha)
     rest, causes = table.given([]), table.relevant
     # Causes collide in the label, at least two that are quantities: they keep in common what they had, or gain.
     if (causes & ~_two_valued(X[:, kept])).sum() < 2 or rest.k[causes].sum() <= collision * rest.m[causes].sum():
@@ -285,7 +282,7 @@ def _survival(X: FloatArray, label: FloatArray, weight: FloatArray | None, rules
     for rows in _halves(len(X), rules):
         half = Moments.of(X[rows], label[rows], None if weight is None else weight[rows])
         if half.rows >= 2 * (X.shape[1] + label.shape[1]) + 10:
-            counts += _judge(X[rows], label[rows], half, rules).sure
+            counts += _judge(X[rows], half, rules).sure
     return counts / rules.resamples
 
 

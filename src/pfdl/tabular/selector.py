@@ -18,7 +18,6 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 
 from pfdl._internal.fitting import all_or_nothing
 from pfdl.tabular.environments import compare_table
-from pfdl.tabular.evidence import Decomposer, linear_decomposer
 from pfdl.tabular.explaining import ExplainedScreening, strong_suspects_kept
 from pfdl.tabular.findings import IDENTIFIER, LEVELS, MISSING, Drop, Rules
 from pfdl.tabular.moments import class_functions, number_functions
@@ -55,18 +54,12 @@ class SelectionScreen(ExplainedScreening, SelectorMixin, BaseEstimator):  # type
             selection ties to y, with a wrong one in about one of a hundred tables.
         keep: Columns that are never dropped, by name (if X has names) or by position; one of them, or several.
         target: ``"number"``, ``"class"``, or ``"auto"``: a class if y is not numeric, or has two values only.
-        decomposition: How the columns are predicted from each other: ``"linear"``, least squares from one covariance
-            matrix (milliseconds); or ``"network"``, the decomposition network with held-out R², or least squares where
-            that does better, for columns whose relations are not linear (seconds).
         alpha: Level of the significance tests, divided by the number of columns.
         share_threshold: A column is a suspect where y alone explains more than this share of what can be explained of
             it,
         ratio_threshold: and k/m lies below this.
         resamples: Halves of the rows that are screened as well before a suspicion is sure.
-        hidden: Widths of the hidden layers, with ``decomposition="network"``.
-        max_steps: Most steps of training, with ``decomposition="network"``.
-        random_state: Seed of the resampling and of the network. A number by default, so that the same table gets the
-            same verdict.
+        random_state: Seed of the resampling. A number by default, so that the same table gets the same verdict.
 
     Attributes:
         screening_: The evidence; `explain` shows it as a table, `plot` as a plot.
@@ -93,25 +86,19 @@ class SelectionScreen(ExplainedScreening, SelectorMixin, BaseEstimator):  # type
         drop: Drop = "sure",
         keep: str | int | Sequence[str | int] | None = None,
         target: Literal["auto", "number", "class"] = "auto",
-        decomposition: Literal["linear", "network"] = "linear",
         alpha: float = 0.01,
         share_threshold: float = 0.5,
         ratio_threshold: float = 0.6,
         resamples: int = 20,
-        hidden: Sequence[int] = (64,),
-        max_steps: int = 5000,
         random_state: int | RandomState | None = 0,
     ) -> None:
         self.drop = drop
         self.keep = keep
         self.target = target
-        self.decomposition = decomposition
         self.alpha = alpha
         self.share_threshold = share_threshold
         self.ratio_threshold = ratio_threshold
         self.resamples = resamples
-        self.hidden = hidden
-        self.max_steps = max_steps
         self.random_state = random_state
 
     @all_or_nothing
@@ -174,7 +161,6 @@ class SelectionScreen(ExplainedScreening, SelectorMixin, BaseEstimator):  # type
         for name, choices in (
             ("drop", tuple(LEVELS)),
             ("target", ("auto", "number", "class")),
-            ("decomposition", ("linear", "network")),
         ):
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; choose {', '.join(map(repr, choices))}.")
@@ -182,9 +168,8 @@ class SelectionScreen(ExplainedScreening, SelectorMixin, BaseEstimator):  # type
             value = getattr(self, name)
             if not 0 < value < 1:
                 raise ValueError(f"{name} is {value}; it must lie strictly between 0 and 1.")
-        for name in ("max_steps", "resamples"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1.")
+        if self.resamples < 1:
+            raise ValueError(f"resamples is {self.resamples}; it must be at least 1.")
 
     def _label(self, y: Any) -> tuple[FloatArray, int]:
         """Return functions of the label, and how many of them are to be explained."""
@@ -217,24 +202,15 @@ class SelectionScreen(ExplainedScreening, SelectorMixin, BaseEstimator):  # type
         return protected
 
     def _rules(self, goal: int) -> Rules:
-        decompose: Decomposer = linear_decomposer
-        if self.decomposition == "network":
-            from pfdl.tabular.network import NetworkTraining  # PyTorch, which the screen needs for nothing else
-
-            decompose = NetworkTraining(tuple(self.hidden), self.max_steps, self._seed())
         return Rules(
             alpha=self.alpha,
             share_threshold=self.share_threshold,
             ratio_threshold=self.ratio_threshold,
             resamples=self.resamples,
-            seed=self._seed(),
+            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
             goal=goal,
             may_be_strong=self.target_ == "number",
-            decompose=decompose,
         )
-
-    def _seed(self) -> int:
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

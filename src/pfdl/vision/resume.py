@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from pfdl._internal.files import write_atomically
-from pfdl._internal.processes import anybody, from_first, gather_objects, rank
+from pfdl._internal.processes import anybody, gather_objects, rank, run_on_first
 from pfdl._internal.runs import CONFIG, METRICS, set_aside
 from pfdl._internal.state import load_state, save_state
 from pfdl.vision.checkpoint import WEIGHTS, check_weights, save_weights
@@ -150,7 +150,7 @@ class RunKeeper:
 
     def restore(self) -> None:
         """Resume from the saved state, if there is one; from here on a signal waits until all is saved."""
-        state = from_first(lambda: read_state(self.folder))
+        state = run_on_first(lambda: read_state(self.folder))
         if state is not None:
             try:
                 self._load(state)
@@ -184,7 +184,7 @@ class RunKeeper:
     def after_epoch(self, row: dict[str, float]) -> None:
         """Copy the weights if they are the best so far, and write down what was logged."""
         if wrong := [name for name in ("train_loss", "val_loss") if not math.isfinite(row.get(name, 0.0))]:
-            from_first(self._write_product)
+            run_on_first(self._write_product)
             raise ValueError(
                 f"training diverged in epoch {int(row['epoch']) + 1}: {wrong[0]} is {row[wrong[0]]}; try a smaller "
                 "learning rate."
@@ -193,7 +193,7 @@ class RunKeeper:
         if self.monitor is None or (self.monitor in row and self._epochs_since_best() == 0):
             self.best_score = row.get(self.monitor) if self.monitor is not None else None
             self._keep(whole(self.loop.model.backbone.state_dict()))
-        from_first(self._write_epoch)
+        run_on_first(self._write_epoch)
 
     def finish(self) -> None:
         """Save the end, from which nothing is left to do."""
@@ -246,7 +246,7 @@ class RunKeeper:
             "module": whole(self.loop.model.state_dict()),
             "optimizer": whole(self.loop.optimizer.state_dict()),
         }
-        from_first(lambda: self._write_state(state))
+        run_on_first(lambda: self._write_state(state))
         self._saved_at = time.monotonic()
 
     def _write_state(self, state: Mapping[str, Any]) -> None:

@@ -24,10 +24,10 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from pfdl._internal.files import read_table, write_atomically, write_json
-from pfdl._internal.progress import counting
+from pfdl._internal.progress import progress_bar
 from pfdl._internal.runs import METRICS, claim
 from pfdl._internal.validation import check_choice, check_count
-from pfdl._internal.workers import HERE, Execution
+from pfdl._internal.workers import IN_SEQUENCE, Execution
 from pfdl.data import make_split
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
@@ -142,7 +142,12 @@ class Choice:
 
 
 def sweep(
-    config: SweepConfig, source: ContextSource, output: Path, *, ratio: str = "natural", execution: Execution = HERE
+    config: SweepConfig,
+    source: ContextSource,
+    output: Path,
+    *,
+    ratio: str = "natural",
+    execution: Execution = IN_SEQUENCE,
 ) -> tuple[pd.DataFrame, Choice]:
     """Train what is missing, write ``results.csv``, choose, test the chosen candidate, and write ``chosen.json``.
 
@@ -181,7 +186,7 @@ def sweep(
         for size in {config.candidate(values)[1].image_size for values in _all_values(config)}:
             with (
                 FileLock(output / ".images.lock"),
-                counting(f"decoding images, {size} pixels", execution.console) as show,
+                progress_bar(f"decoding images, {size} pixels", execution.console) as show,
             ):
                 store_images(source, output / "images" / str(size), size, on_progress=show)
         work = partial(_work, output=output, config=config, device=execution.device)

@@ -14,8 +14,8 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from pfdl._internal.processes import from_first, gather_objects, noticing_loss, rank
-from pfdl._internal.progress import counting
+from pfdl._internal.processes import gather_objects, rank, report_lost_process, run_on_first
+from pfdl._internal.progress import progress_bar
 from pfdl._internal.runs import MANIFEST, claim
 from pfdl.data.images import hash_bytes
 from pfdl.data.manifest import Manifest
@@ -59,8 +59,8 @@ def train(
         manifest: Which image is in which set; a copy is kept in the folder.
         folder: The run folder; if it holds a stopped run of the same config and manifest, that run resumes.
         device: ``"cpu"``, ``"cuda"``, or ``"auto"`` for a GPU where there is one.
-        devices: Devices on each node, with a process for each (``docs/how-to/distributed.md``); by default one, or as many
-            processes as torchrun or srun started. The first process alone writes to the folder.
+        devices: Devices on each node, with a process for each; by default one, or as many processes as torchrun
+            or srun started. The first process alone writes to the folder.
         nodes: Number of machines; by default one, or as many as torchrun or srun uses. With one device on one node,
             both given, this process trains by itself, whatever started it.
         strategy: How processes share the model: ``"ddp"``, ``"fsdp"``, or ``"auto"`` for the first.
@@ -85,7 +85,7 @@ def train(
     check_share(config.batch_size, place.processes)
     place.start()
     shows = progress and rank() == 0
-    with noticing_loss(), StopRequest() as stop, ExitStack() as held:
+    with report_lost_process(), StopRequest() as stop, ExitStack() as held:
         torch.manual_seed(config.seed)
         model = Classifier(config, len(manifest.classes))
         check_contexts(config, model.objective, manifest)
@@ -95,7 +95,7 @@ def train(
         everyone = gather_objects(settings)
         if other := [theirs for theirs in everyone if theirs != everyone[0]]:
             raise ValueError(f"the processes do not train alike: one has the settings {everyone[0]}, one {other[0]}.")
-        if from_first(lambda: _open_folder(folder, settings, manifest, held)):
+        if run_on_first(lambda: _open_folder(folder, settings, manifest, held)):
             return folder
         data.setup("fit")
         if shows and data.inferred is not None:
@@ -131,7 +131,7 @@ def _run(
     validation, steps = data.val_dataloader(), len(loop.batches)
     status = "failed"
     try:
-        with counting("training", Console(stderr=True) if shows else None) as show:
+        with progress_bar("training", Console(stderr=True) if shows else None) as show:
             while not keeper.is_finished:
                 keeper.before_epoch()
                 began = time.monotonic()

@@ -14,7 +14,7 @@ from torch.utils.data import ConcatDataset, DataLoader, Dataset
 from torch.utils.data.distributed import DistributedSampler
 
 from pfdl._internal.files import read_json, read_table, write_atomically, write_json
-from pfdl._internal.processes import from_first, rank, world_size
+from pfdl._internal.processes import rank, run_on_first, world_size
 from pfdl._internal.runs import INFERRED_CONTEXTS, WHY_CONTEXTS, set_aside
 from pfdl._internal.validation import check_count
 from pfdl.contexts import InferredContexts, find_contexts
@@ -103,7 +103,7 @@ class TrainingData:
         if config.contexts == "inferred":
             names = [name for name in self._sets if name == TRAIN or config.select == "worst-group"]
             sets = [self._sets[name] for name in names]
-            self.inferred = from_first(lambda: self._infer(sets))
+            self.inferred = run_on_first(lambda: self._infer(sets))
             contexts = torch.tensor(self.inferred.contexts).long()
             self._contexts.update(zip(names, torch.split(contexts, [len(one) for one in sets]), strict=True))
 

@@ -32,7 +32,7 @@ class StableNet(Weighting):
         functions: Number of random affine maps, drawn again for each step.
         steps: Steps of SGD on θ for each batch.
         learning_rate: Their size; a tenth of it in the second half.
-        momentum: Their momentum.
+        momentum: Momentum of these steps.
         decay: How much of the memory stays at each batch.
         balance: λ, 70 in the published code.
     """

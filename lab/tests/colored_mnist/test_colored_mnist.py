@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from pfdl.data import ColoredMNIST
-from pfdl.data.colored_mnist import color_digits
 from pfdl.data.digits import Digits, DigitSource
+from pfdl_lab.colored_mnist.environments import ColoredMNIST, color_digits
 
 
 def many_digits(n, seed=0):

@@ -26,7 +26,7 @@ def set_gradients(g: FeatureDecomposition, features: Tensor) -> Tensor:
         The loss.
     """
     if len(g.hidden) == 1 and features.numel() * g.hidden[0] <= _MOST_ELEMENTS:
-        return _walk(g, features)
+        return _one_hidden(g, features)
     loss = decomposition_loss(features, g(features))
     g.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]
@@ -34,7 +34,7 @@ def set_gradients(g: FeatureDecomposition, features: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _walk(g: FeatureDecomposition, features: Tensor) -> Tensor:
+def _one_hidden(g: FeatureDecomposition, features: Tensor) -> Tensor:
     """Walk along the features: from leaving out j to leaving out j + 1, one input of the first layer changes.
 
     The input at place j is then feature j, before it was feature j + 1; so the pre-activations move by
