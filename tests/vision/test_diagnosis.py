@@ -169,9 +169,10 @@ def test_contexts_that_were_not_confirmed_are_no_first_advice(tmp_path):
     steps = advise(replace(found, contexts_are="inferred, not confirmed"), "my photos")
     assert [step.unproven for step in steps] == [False, True, True]
     assert steps[0].command.endswith("TABLE.csv --columns context=NAME")
-    assert steps[1].command == f"pfdl train 'my photos' --image-size 8 --pretrained -o {tmp_path / 'run-pretrained'}"
+    folder = tmp_path / "run-pretrained"
+    assert steps[1].command == f"pfdl train 'my photos' --image-size 8 --set pretrained=true -o {folder}"
     assert str(steps[2]).startswith("Unproven: Draw every class in every context equally often")
-    assert "--contexts inferred --infer-by pooled --no-confirm" in steps[2].command
+    assert "--contexts inferred --set infer_by=pooled --set confirm=false" in steps[2].command
     assert steps[2].command.endswith(f"-o {tmp_path / 'run-groups-unconfirmed'}")
     pretrained = replace(found.training, backbone="resnet18", pretrained=True)
     unproven = replace(found, contexts_are="inferred, not confirmed", training=pretrained)
@@ -184,7 +185,7 @@ def test_what_to_try_next_is_the_same_training_but_for_the_contexts_and_is_not_w
     once = TrainingConfig("mlp", "pfdl", image_size=8, epochs=12, optimizer="adamw", seed=3)
     first, *_ = advise(replace(found, training=once), "data.csv", ["--columns", "context=my place"])
     assert first.command == (
-        "pfdl train data.csv --columns 'context=my place' --backbone mlp --objective erm --contexts known "
+        "pfdl train data.csv --columns 'context=my place' --backbone mlp --contexts known "
         f"--image-size 8 --epochs 12 --sampler groups --set optimizer=adamw --seed 3 -o {tmp_path / 'run-groups'}"
     )
     tried = replace(once, objective="erm", contexts="known", sampler="groups")

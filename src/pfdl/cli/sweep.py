@@ -97,8 +97,8 @@ def parse_space(texts: Sequence[str]) -> dict[str, list[Any] | Range]:
         ValueError: If a name or a value cannot be used.
 
     Example:
-        >>> parse_space(["learning-rate=0.001..0.1", "pfdl.hidden=[64,64],128", "precision=32"])
-        {'learning_rate': Range(low=0.001, high=0.1), 'pfdl.hidden': [[64, 64], 128], 'precision': ['32']}
+        >>> parse_space(["learning-rate=0.001..0.1", "objective=pfdl", "pfdl.hidden=[64,64],128"])
+        {'learning_rate': Range(low=0.001, high=0.1), 'objective': ['pfdl'], 'pfdl.hidden': [[64, 64], 128]}
     """
     from pfdl.vision.config import TrainingConfig
 

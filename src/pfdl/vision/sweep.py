@@ -23,9 +23,9 @@ from optuna.samplers import TPESampler
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from pfdl._internal.files import read_table, write_atomically, write_json
+from pfdl._internal.files import write_atomically, write_json
 from pfdl._internal.progress import counting
-from pfdl._internal.runs import METRICS, claim
+from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice, check_count
 from pfdl._internal.workers import HERE, Execution
 from pfdl.data import make_split
@@ -35,7 +35,7 @@ from pfdl.data.stored import StoredImages, store_images
 from pfdl.objectives.examples import make_example
 from pfdl.vision.checkpoint import load_model
 from pfdl.vision.config import SELECTIONS, TrainingConfig, check_contexts, check_sets
-from pfdl.vision.evaluation import evaluate, save_evaluation
+from pfdl.vision.evaluation import evaluate, read_kept_epoch, save_evaluation
 from pfdl.vision.resume import shed_state
 from pfdl.vision.seeds import accuracy_lines, read_split, save_split
 from pfdl.vision.training import train
@@ -270,12 +270,9 @@ def _validated(config: TrainingConfig, output: Path, device: str) -> dict[str, f
     folder = output / run_folder(config, split)
     source = StoredImages(output / "images" / str(config.image_size))
     train(config, source, split, folder, device=device, devices=1, nodes=1)
-    logged = read_table(folder / METRICS)
-    kept = int(logged[SELECTIONS[config.select]].to_numpy().argmax())
-    scores = {
-        score: 100 * float(logged[name].iloc[kept]) for score, name in SELECTIONS.items() if name in logged.columns
-    }
-    return {**scores, "epoch": kept + 1.0}
+    kept = read_kept_epoch(folder, config.select)
+    scores = {score: 100 * kept[name] for score, name in SELECTIONS.items() if name in kept}
+    return {**scores, "epoch": kept["epoch"] + 1.0}
 
 
 def run_folder(config: TrainingConfig, split: Manifest) -> Path:
