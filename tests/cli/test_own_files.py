@@ -46,7 +46,7 @@ def test_what_a_file_registers_is_trained_in_workers_too_and_loaded_again(pfdl, 
     own = ["--backbone", "tiny", "--objective", "size+pfdl", "--import", "own.py"]
     result = pfdl("train", "shapes", *own, *small, "--seeds", "2", "--set", "jobs=2")
     assert result.returncode == 0, result.stderr
-    assert "tiny by size+pfdl for 1 epochs" in result.stderr.splitlines()[0]
+    assert "tiny, objective size+pfdl, 1 epochs on cpu" in result.stderr.splitlines()[0]
     refused = pfdl("evaluate", "run/seed-0", "shapes", "--device", "cpu")
     assert refused.returncode == 2
     assert "--import FILE.py brings one of your own" in refused.stderr

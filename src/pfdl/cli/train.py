@@ -104,9 +104,12 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
 
 def _describe(config: TrainingConfig, device: str) -> str:
     """Say what is trained, defaults included."""
-    objective = "plain training (erm)" if config.objective == "erm" else config.objective
+    is_plain = config.objective == "erm" and config.contexts == "hidden" and config.sampler == "shuffle"
+    how = [f"objective {config.objective}{' (plain training)' * is_plain}"]
+    how += [f"contexts {config.contexts}"] * (config.contexts != "hidden")
+    how += [f"sampler {config.sampler}"] * (config.sampler != "shuffle")
     return (
-        f"{config.backbone} by {objective} for {config.epochs} epochs, on {device}: images of {config.image_size}×"
+        f"{config.backbone}, {', '.join(how)}, {config.epochs} epochs on {device}: images of {config.image_size}×"
         f"{config.image_size} pixels, batches of {config.batch_size}. 'pfdl train --help' says how to change it."
     )
 
