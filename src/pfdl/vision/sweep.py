@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -184,7 +185,8 @@ def sweep(
                 counting(f"decoding images, {size} pixels", execution.console) as show,
             ):
                 store_images(source, output / "images" / str(size), size, on_progress=show)
-        work = partial(_work, output=output, config=config, device=execution.device)
+        shows = execution.console is not None
+        work = partial(_work, output=output, config=config, device=execution.device, shows=shows)
         tasks = [{"worker": number} for number in range(execution.workers.at_once(config.number))]
         for _ in execution.workers.run(work, tasks):
             pass
@@ -217,7 +219,7 @@ def _open_study(output: Path, config: SweepConfig) -> optuna.Study:
     )
 
 
-def _work(worker: int, *, output: Path, config: SweepConfig, device: str) -> None:
+def _work(worker: int, *, output: Path, config: SweepConfig, device: str, shows: bool) -> None:
     """Train candidates until none is left, and take over those whose process was killed."""
     study = _open_study(output, config)
     # One that was started again, or beside others, must not propose what was proposed already.
@@ -227,7 +229,7 @@ def _work(worker: int, *, output: Path, config: SweepConfig, device: str) -> Non
         """Train a trial unless another process is still at it after so many seconds."""
         with suppress(Timeout), FileLock(output / f".trial-{trial.number}.lock", timeout=patience):
             if not study.get_trials(deepcopy=False)[trial.number].state.is_finished():
-                _train_trial(study, config, output, device, trial)
+                _train_trial(study, config, output, device, trial, shows)
 
     while _is_waiting(study, config):
         train_alone(study.ask())
@@ -241,7 +243,9 @@ def _is_waiting(study: optuna.Study, config: SweepConfig) -> bool:
     return TrialState.WAITING in states or len(states) < config.number
 
 
-def _train_trial(study: optuna.Study, config: SweepConfig, output: Path, device: str, trial: Trial) -> None:
+def _train_trial(
+    study: optuna.Study, config: SweepConfig, output: Path, device: str, trial: Trial, shows: bool
+) -> None:
     """Train one candidate on seed after seed. No test image is read."""
     values = {name: _suggest(trial, name, choices) for name, choices in config.space.items()}
     label, training = config.candidate(values)
@@ -256,6 +260,9 @@ def _train_trial(study: optuna.Study, config: SweepConfig, output: Path, device:
             study.tell(trial, state=TrialState.FAIL)
             return
         scores.append(found)
+        if shows:
+            done = f"candidate {trial.number + 1} of {config.number}, seed {seed}"
+            print(f"{done}: {config.select} {found[config.select]:.1f} % ({label})", file=sys.stderr, flush=True)
         trial.set_user_attr("scores", scores)
         trial.report(found[config.select], seed)
         if len(scores) < config.seeds and trial.should_prune():
