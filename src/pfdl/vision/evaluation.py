@@ -323,15 +323,15 @@ def measure_gap(folder: Path, evaluation: Evaluation) -> Gap | None:
         evaluation: The accuracies on test images.
 
     Returns:
-        How far test accuracy lies below that; None where the run logged no validation accuracy, as a refitted one.
+        How far test accuracy lies below that; None where the run has no validation accuracy that can be read, as a
+        refitted one.
     """
-    if not (folder / METRICS).is_file():
+    try:
+        kept = read_kept_epoch(folder, read_run(folder).settings["training"]["select"])
+        images = len(read_manifest(folder / MANIFEST).rows_of("validation"))
+        return Gap(kept[ACCURACY], images, evaluation.overall, evaluation.images)
+    except (FileNotFoundError, IndexError, KeyError, TypeError, ValueError):
         return None
-    kept = read_kept_epoch(folder, read_run(folder).settings["training"]["select"])
-    if ACCURACY not in kept:
-        return None
-    images = len(read_manifest(folder / MANIFEST).rows_of("validation"))
-    return Gap(float(kept[ACCURACY]), images, evaluation.overall, evaluation.images)
 
 
 def describe_evaluation(evaluation: Evaluation) -> list[str]:
