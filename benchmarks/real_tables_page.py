@@ -1,4 +1,4 @@
-"""Write docs/results/real-tables.md, and its table in docs/tabular.md, from the data files beside it.
+"""Write docs/results/real-tables.md, and its table in docs/how-to/tables.md, from the data files beside it.
 
 python benchmarks/real_tables_page.py
 """

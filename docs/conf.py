@@ -1,12 +1,17 @@
 """How Sphinx builds these pages: ``make docs``. Nothing is fetched, neither here nor by a reader's browser."""
 
 import re
+from pathlib import Path
 
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
+from typer.cli import get_docs_for_click
+from typer.main import get_command
+from typer.models import Context
 
 import pfdl
+from pfdl.cli.main import app as pfdl_app
 
 project = "pfdl"
 author = "The pfdl developers"
@@ -67,6 +72,22 @@ def _math_as_mathml(translator: object, node: nodes.math | nodes.math_block) -> 
     raise nodes.SkipNode
 
 
+def _write_commands(app: Sphinx) -> None:
+    """Write the reference of all commands, from the parser that runs them."""
+    command = get_command(pfdl_app)
+    text = get_docs_for_click(obj=command, ctx=Context(command, info_name="pfdl"), name="pfdl", title="Commands")
+    (Path(app.srcdir) / "reference" / "commands.md").write_text(text, encoding="utf-8")
+
+
+def _keep_underscores(*event: object) -> None:
+    """Keep the underscore at the end of a fitted attribute, which RST would take for that of a link."""
+    lines = event[-1]
+    assert isinstance(lines, list)
+    lines[:] = [re.sub(r"^(:(?:ivar|vartype) \w+)_:", r"\1\\_:", line) for line in lines]
+
+
 def setup(app: Sphinx) -> None:
-    """Register the renderer of formulas."""
+    """Register the renderer of formulas and the reference of commands."""
+    app.connect("autodoc-process-docstring", _keep_underscores, priority=900)  # after napoleon
+    app.connect("builder-inited", _write_commands)
     app.add_html_math_renderer("mathml", (_math_as_mathml, None), (_math_as_mathml, None))

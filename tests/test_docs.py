@@ -57,7 +57,7 @@ def test_examples_run(example, tmp_path, monkeypatch, capsys):
 
 
 def test_the_page_of_a_diagnosis_quotes_what_the_commands_printed():
-    page, folder = (ROOT / "docs" / "diagnosis.md").read_text(), ROOT / "docs" / "results" / "diagnosis"
+    page, folder = (ROOT / "docs" / "tutorials" / "diagnosis.md").read_text(), ROOT / "docs" / "results" / "diagnosis"
     printed = {line for path in folder.glob("*.txt") for line in path.read_text().splitlines()}
     quoted = [
         line
@@ -66,6 +66,6 @@ def test_the_page_of_a_diagnosis_quotes_what_the_commands_printed():
     ]
     assert len(quoted) > 15
     assert [line for line in quoted if line not in printed] == []
-    path = (ROOT / "docs" / "quickstart.md").read_text()
+    path = (ROOT / "docs" / "tutorials" / "quickstart.md").read_text()
     for command in re.findall(r"^\$ (.*)$", page, re.MULTILINE):  # which a test of the quick start runs
         assert command in path

@@ -1,4 +1,4 @@
-"""What docs/loop.md says on several layers, accumulation, torch.compile and Hugging Face's Trainer, in numbers."""
+"""What docs/how-to/loop.md says on layers, accumulation, torch.compile and Hugging Face's Trainer, in numbers."""
 
 import copy
 import re
@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 import pfdl
 
-PAGE = (Path(__file__).parents[1] / "docs" / "loop.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[1] / "docs" / "how-to" / "loop.md").read_text(encoding="utf-8")
 
 
 def run_section(title, namespace):

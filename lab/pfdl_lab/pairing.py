@@ -68,8 +68,8 @@ class PairedDifference:
             margin: How large a difference may be and still not matter.
 
         Example:
-            >>> round(PairedDifference(mean=0.1, standard_error=0.3, pairs=12).equivalence_p_value(1.0), 4)
-            0.0061
+            >>> round(PairedDifference(mean=0.1, standard_error=0.3, pairs=12).equivalence_p_value(1.0), 3)
+            0.006
         """
         if self.standard_error == 0:
             return float(abs(self.mean) >= margin)

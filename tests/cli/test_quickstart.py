@@ -1,4 +1,4 @@
-"""The first path of docs/quickstart.md, command for command: a folder, a model, a diagnosis, a better model, ONNX."""
+"""The first path of docs/tutorials/quickstart.md, command for command: from a folder to a better model and ONNX."""
 
 import re
 import runpy

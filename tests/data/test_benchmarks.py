@@ -1,4 +1,4 @@
-"""Every line of docs/benchmarks.md on a tiny fake of the data set, in the layout in which it is published."""
+"""Every line of docs/how-to/benchmarks.md on a tiny fake of the data set, in the layout in which it is published."""
 
 import pandas as pd
 import pytest

@@ -93,9 +93,12 @@ def reproduce_colored_mnist(output: Path, data: Path) -> None:
 
 
 def reproduce_nico(output: Path, data: Path) -> None:
-    image_data.ImageData.open = lambda self, *_: TinySource()
+    original, image_data.ImageData.open = image_data.ImageData.open, lambda self, *_: TinySource()
     config = images.ImagesConfig(rows=("pfdl",), backbone="mlp", image_size=8, epochs=2, batch_size=16, seeds=2)
-    images.run(config, [image_data.ImageData("shapes")], output)
+    try:
+        images.run(config, [image_data.ImageData("shapes")], output)
+    finally:
+        image_data.ImageData.open = original  # another command opens its own images in this process
 
 
 def study(output: Path, data: Path) -> None:

@@ -141,7 +141,7 @@ def offline(*args, **kwargs):
 def test_pretrained_weights_without_a_network_are_a_sentence(name, monkeypatch):
     monkeypatch.setattr(models, "get_model", offline)
     monkeypatch.setattr("timm.create_model", offline)
-    with pytest.raises(ConnectionError, match=f"weights of '{name}' could not be downloaded .*--set weights=FILE"):
+    with pytest.raises(ConnectionError, match=f"weights of '{name}' could not be downloaded .*weights=FILE"):
         make_backbone(name, 2, pretrained=True)
 
 

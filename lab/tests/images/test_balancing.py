@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pfdl.contexts import InferredContexts
-from pfdl_lab import training
+from pfdl.vision.loading import EpochSampler
 from pfdl_lab.images import data as image_data
 from pfdl_lab.images import inferred, run
 from pfdl_lab.images.data import ImageData
@@ -16,6 +16,18 @@ SPUCO = ImageData("spuco-mnist-large-0.8")
 def found(contexts):
     """Stand in for what find_contexts returns."""
     return InferredContexts(contexts.numpy(), "pooled", "Found.", ())
+
+
+def note_orders(monkeypatch):
+    """Return a list to which every epoch adds the samples that it draws, in order."""
+    drawn, original = [], EpochSampler.__iter__
+
+    def note(sampler):
+        drawn.append(torch.tensor((sampler.order or sampler._permutation)(sampler.epoch)))
+        return original(sampler)
+
+    monkeypatch.setattr(EpochSampler, "__iter__", note)
+    return drawn
 
 
 @pytest.fixture
@@ -57,14 +69,7 @@ def test_contexts_are_inferred_once_for_all_rows(monkeypatch, tmp_path):
 
 
 def test_known_groups_are_drawn_alike(values, monkeypatch):
-    drawn = []
-    original = training._order
-
-    def note(settings, epoch, samples, grouped):
-        drawn.append(original(settings, epoch, samples, grouped))
-        return drawn[-1]
-
-    monkeypatch.setattr(training, "_order", note)
+    drawn = note_orders(monkeypatch)
     values("sampler-known")
     values("erm")
     train = SPUCO.split(0, network="lenet").train
@@ -97,8 +102,7 @@ def test_jtt_has_two_contexts_right_and_wrong(values, monkeypatch):
 
 
 def test_classes_are_drawn_alike_without_contexts(values, monkeypatch):
-    drawn, original = [], training._order
-    monkeypatch.setattr(training, "_order", lambda *given: drawn.append(original(*given)) or drawn[-1])
+    drawn = note_orders(monkeypatch)
     values("sampler-classes")
     labels = SPUCO.split(0, network="lenet").train.labels
     assert all(int(count.max() - count.min()) <= 1 for count in (torch.bincount(labels[order]) for order in drawn))

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from pfdl.cli.main import app
 from pfdl.data import make_mmads
-from pfdl.tabular import DWRRegressor, PFDLRegressor, SRDORegressor
+from pfdl.tabular import DWRRegressor, PFDLRegressor, SRDORegressor, SVIRegressor
 from pfdl_lab.mmads import run as mmads
 from pfdl_lab.mmads.paper import CELLS, METRICS, PAPER
 
@@ -47,6 +47,7 @@ def quick_methods(monkeypatch):
     quick = {
         "DWR": DWRRegressor(max_iter=20),
         "SRDO": SRDORegressor(classifier=LogisticRegression()),
+        "SVI": SVIRegressor(rounds=1, gate_steps=50),
         "PFDL": PFDLRegressor(max_iter=3),
     }
     for name, model in quick.items():
@@ -90,7 +91,7 @@ def test_a_task_measures_what_it_says(quick_methods):
 
 def test_agrees_with_the_calibrated_table_and_beats_it(monkeypatch):
     """OLS, Lasso and Ridge in two cells, five fixed seeds; the bound is a fifth of the figure."""
-    slow = ("DWR", "SRDO", "PFDL", "Screened OLS + auxiliary")
+    slow = ("DWR", "SRDO", "SVI", "PFDL", "Screened OLS + auxiliary")
     monkeypatch.setattr(mmads, "METHODS", {name: fit for name, fit in mmads.METHODS.items() if name not in slow})
     for cell in (CELLS[1], CELLS[3]):
         sizes = {"test_sets": 1, "num_test": 2000}

@@ -1,4 +1,4 @@
-"""The run folder, in which every command keeps its work: docs/run-folder.md. Reading one never runs code."""
+"""The run folder, in which every command keeps its work: docs/reference/run-folder.md. Reading one never runs code."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class FeatureDecomposition(nn.Module):
         sharing: ``"strict"``: the paper's g, one network on the p−1 remaining coordinates that is not told which
             feature j it predicts. ``"indexed"``: g also gets j, through a learnt bias per feature in the first layer.
             Both cost the same. A strict g cannot distinguish features, so it explains much less of their variance
-            (``docs/method.md`` has the comparison).
+            (``docs/explanation/method.md`` has the comparison).
         activation: Name of an activation or any elementwise callable; an ``nn.Module`` with parameters is fine.
         kernel: ``"auto"`` (default): for one hidden layer with ReLU or GELU the closed form, as fused Triton kernels
             on a GPU, in PyTorch on a CPU; for anything else the plain path, chunked PyTorch with autograd. Both give

@@ -70,7 +70,7 @@ class PartialDecorrelation(AtomicModule):
     ``DistributedDataParallel`` does not wait for them.
 
     Under ``torch.distributed`` both steps are those of the union of all processes' batches, and g is the same in all
-    of them (``docs/distributed.md``).
+    of them (``docs/how-to/distributed.md``).
 
     The optimiser of g and the count of steps are part of ``state_dict()``: resumed training equals uninterrupted
     training. A state that does not fit is refused and changes nothing. Threads that share a penalty take turns, and so

@@ -27,7 +27,7 @@ class Objective(AtomicModule):
     as in the published code of IRM: otherwise the gradient would jump when a large weight takes effect.
 
     Under ``torch.distributed`` the loss and its gradient are those of the union of all processes' batches, whatever
-    the parts (``docs/distributed.md``).
+    the parts (``docs/how-to/distributed.md``).
 
     Args:
         penalties: What is added to the risk; each penalty carries its own weight.

@@ -161,7 +161,7 @@ def fit(
         >>> images, labels = torch.randint(256, (32, 3, 8, 8)).byte(), torch.arange(32) % 2
         >>> model = Classifier(TrainingConfig("mlp", "erm", image_size=8, epochs=2, batch_size=8), num_classes=2)
         >>> sorted(fit(model, images, labels))
-        ['effective_sample_size', 'train_accuracy', 'train_loss']
+        ['effective_sample_size', 'effective_share', 'train_accuracy', 'train_loss']
     """
     if contexts is None:
         contexts = torch.full_like(labels, -1)

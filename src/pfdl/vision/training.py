@@ -78,8 +78,8 @@ def train(
         manifest: Which image is in which set; a copy is kept in the folder.
         folder: The run folder; if it holds a stopped run of the same config and manifest, that run resumes.
         device: ``"cpu"``, ``"cuda"``, or ``"auto"`` for a GPU where there is one.
-        devices: Devices on each node, with a process for each (``docs/distributed.md``); by default one, or as many
-            processes as torchrun or srun started. The first process alone writes to the folder.
+        devices: Devices on each node, with a process for each (``docs/how-to/distributed.md``); by default one, or as
+            many processes as torchrun or srun started. The first process alone writes to the folder.
         nodes: Number of machines; by default one, or as many as torchrun or srun uses. With one device on one node,
             both given, this process trains by itself, whatever started it.
         strategy: How processes share the model: ``"ddp"``, ``"fsdp"``, or ``"auto"`` for the first.
@@ -113,8 +113,9 @@ def train(
         describe = _describe_images(config, model, device, folder)
         data = TrainingData(config, source, manifest, num_workers=num_workers, describe=describe, folder=folder)
         settings = _settings(config, manifest, place.processes)
-        if any(theirs != settings for theirs in gather_objects(settings)):
-            raise ValueError(f"the processes do not train alike; process {rank()} has the settings {settings}.")
+        everyone = gather_objects(settings)
+        if other := [theirs for theirs in everyone if theirs != everyone[0]]:
+            raise ValueError(f"the processes do not train alike: one has the settings {everyone[0]}, one {other[0]}.")
         if from_first(lambda: _open_folder(folder, settings, manifest, held)):
             return folder
         if config.infers_by_network:

@@ -18,7 +18,7 @@ def naive_level(u):
 def naive_mean_decorrelation(u):
     p = u.shape[1]
     others = torch.stack([sum(u[:, k] for k in range(p) if k != j) / (p - 1) for j in range(p)], dim=1)
-    return naive_decorrelation_loss(u, others, "paper", "none")
+    return naive_decorrelation_loss(u, others, "none")
 
 
 @pytest.mark.parametrize(("penalty", "naive"), [(Level, naive_level), (MeanDecorrelation, naive_mean_decorrelation)])

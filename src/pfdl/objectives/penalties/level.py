@@ -14,7 +14,7 @@ class Level(FeaturePenalty):
     .. math:: \Big( \frac1n \sum_i \bar u_i^2 \Big)^2, \qquad \bar u_i = \frac1p \sum_j U_{ij}
 
     A shared g cannot know which feature it predicts, so its best guess is close to a common level of the sample; then
-    PFDL's penalty is close to this one (``docs/method.md``). It has no parameters and costs O(n·p).
+    PFDL's penalty is close to this one (``docs/explanation/method.md``). It has no parameters and costs O(n·p).
 
     Args:
         weight: What the penalty is multiplied by.

@@ -1,0 +1,99 @@
+"""README's figures follow from the CSV files of the repository."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from pfdl_lab.mmads.readings import distances
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "docs" / "results"
+README = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+
+
+def signed(mean, error, digits=2):
+    return f"{mean:+.{digits}f} ± {error:.{digits}f}".replace("-", "−")
+
+
+@pytest.fixture(scope="module")
+def endpoints():
+    """The declared endpoints at 1:5 by row and seed."""
+    found = pd.read_csv(RESULTS / "phases" / "results.csv", dtype={"epoch": str})
+    found = found[found["test"] == "1:5"]
+    epoch = pd.to_numeric(found["epoch"], errors="coerce")
+    tested = (epoch % 5 == 0) & (epoch >= 5)
+    parts = {"early": tested & (epoch <= 40), "all": tested, "last": found["epoch"] == "last"}
+    return {name: found[rows].groupby(["row", "seed"])["value"].mean().unstack(0) for name, rows in parts.items()}
+
+
+@pytest.mark.parametrize(
+    ("row", "title"),
+    [
+        ("pfdl", "PFDL"),
+        ("covariance", "decorrelation alone, as strong"),
+        ("level-matched", "level penalty, no g, as strong"),
+    ],
+)
+def test_the_table_of_phases(endpoints, row, title):
+    cells = []
+    for table in endpoints.values():
+        difference = table[row] - table["erm"]
+        assert len(difference) == 10
+        cells.append(signed(difference.mean(), difference.sem()))
+    assert f"| {title} | {' | '.join(cells)} |" in README
+
+
+def test_the_finding_on_phases(endpoints):
+    early, last = (table["pfdl"] - table["erm"] for table in (endpoints["early"], endpoints["last"]))
+    assert f"{signed(early.mean(), early.sem(), 1)} points over epochs 5 to 40" in README
+    assert f"{signed(last.mean(), last.sem(), 1)} at the last epoch" in README
+
+
+@pytest.mark.parametrize(
+    ("method", "title"), [("OLS", "OLS"), ("DWR", "DWR"), ("PFDL", "PFDL"), ("Screened OLS", "screen, ours")]
+)
+def test_the_table_of_mmads(method, title):
+    found = pd.read_csv(RESULTS / "mmads" / "results.csv")
+    cell = found[(found["setting"] == "independent") & (found["n"] == 2000) & (found["p"] == 20) & (found["r"] == 1.7)]
+    means = cell[cell["method"] == method].groupby("metric")["value"].mean()
+    line = next(line for line in README.split("|") if line.strip() == title)
+    after = README[README.index(f"|{line}| {means['beta_v_error']:.3f}") :]
+    for metric in ("beta_v_error", "ae", "se"):
+        assert f"{means[metric]:.3f}" in after[:120]
+
+
+def test_the_finding_on_readings():
+    ranked = distances(pd.read_csv(RESULTS / "readings" / "results.csv"))
+    assert f"Of {len(ranked)} [readings]" in README
+    assert f"the closest is {100 * ranked['distance'].iloc[0]:.0f} % off" in README
+
+
+def test_the_finding_on_colored_mnist():
+    found = pd.read_csv(RESULTS / "colored-mnist" / "results.csv")
+    last = found.sort_values("step").groupby(["row", "restart"])["test_accuracy"].last().unstack(0)
+    assert f"ERM {last['erm'].mean():.1f} % and IRM {last['irm'].mean():.1f} %" in README
+    gain = last["irm-pfdl-1"] - last["irm"]
+    assert f"PFDL adds {gain.mean():.1f} ± {gain.sem():.1f} points to IRM" in README
+
+
+def test_the_finding_on_contexts():
+    found = pd.read_csv(RESULTS / "spuco-mnist.csv")
+    means = found[(found["magnitude"] == "medium") & (found["strength"] == 0.995)].groupby("row")["chosen_worst"].mean()
+    best_peer = means[[row for row in means.index if row.startswith(("spare", "jtt", "eiil"))]].max()
+    assert (
+        f"{means['auto sampler']:.0f} % against {best_peer:.0f} % for the best peer and {means['erm']:.0f} % for ERM"
+        in README
+    )
+
+
+def test_the_finding_on_the_screen():
+    page = (RESULTS / "real-tables.md").read_text(encoding="utf-8")
+    detector, strong = (
+        next(line for line in page.splitlines() if line.startswith(start))
+        for start in ("| the detector", '| the step with `drop="strong"`')
+    )
+    assert "386 of 534 (72%)" in detector
+    assert "375 of 534 (70%) | 4 of 406 (1.0%)" in strong
+    for figure in ("names 72 %", "acts on 70 %", "touches 1.0 %"):
+        assert figure in README
