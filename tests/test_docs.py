@@ -54,3 +54,18 @@ def test_examples_run(example, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [str(example)])
     runpy.run_path(str(example), run_name="__main__")
     assert capsys.readouterr().out
+
+
+def test_the_page_of_a_diagnosis_quotes_what_the_commands_printed():
+    page, folder = (ROOT / "docs" / "tutorials" / "diagnosis.md").read_text(), ROOT / "docs" / "results" / "diagnosis"
+    printed = {line for path in folder.glob("*.txt") for line in path.read_text().splitlines()}
+    quoted = [
+        line
+        for block in re.findall(r"^```text\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+        for line in block.splitlines()
+    ]
+    assert len(quoted) > 15
+    assert [line for line in quoted if line not in printed] == []
+    path = (ROOT / "docs" / "tutorials" / "quickstart.md").read_text()
+    for command in re.findall(r"^\$ (.*)$", page, re.MULTILINE):  # which a test of the quick start runs
+        assert command in path

@@ -187,7 +187,7 @@ def _config(settings: TrainingSettings, samples: Samples, device: str) -> Traini
     return TrainingConfig(
         "mlp",  # for a name: the network is the caller's
         epochs=settings.epochs,
-        decay_every=settings.decay_every or max(1, settings.epochs // 2),
+        decay_every=settings.decay_every,
         batch_size=settings.batch_size,
         learning_rate=settings.learning_rate,
         momentum=settings.momentum,

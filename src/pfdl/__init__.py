@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pfdl.objectives import list_objectives as list_objectives
     from pfdl.objectives import make_objective as make_objective
     from pfdl.objectives import register_objective as register_objective
+    from pfdl.vision.backbones import register_backbone as register_backbone
     from pfdl.vision.features import FeatureTap as FeatureTap
     from pfdl.vision.features import attach as attach
 
@@ -37,6 +38,7 @@ _HOME = {
     "infer_contexts": "pfdl.contexts.inference",
     "list_objectives": "pfdl.objectives",
     "make_objective": "pfdl.objectives",
+    "register_backbone": "pfdl.vision.backbones",
     "register_objective": "pfdl.objectives",
 }
 __all__ = ["__version__", *_HOME]

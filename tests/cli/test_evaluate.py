@@ -9,6 +9,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from pfdl.cli.main import app
+from pfdl.data import read_manifest
 from pfdl.vision.evaluation import read_evaluations
 
 runner = CliRunner()
@@ -145,3 +146,30 @@ def test_a_run_that_is_not_there_is_a_sentence(command):
     result = invoke(command, "nowhere", "shapes")
     assert result.exit_code == 2
     assert "there is no run nowhere" in result.output
+
+
+def test_the_gap_between_validation_and_test_is_said_by_train_and_evaluate(trained, photos, tmp_path):
+    output, result = trained
+    (own,) = [line for line in result.output.splitlines() if "validation" in line and "test images" in line]
+    assert own in invoke("evaluate", output, photos, "--device", "cpu").output
+    inverted = draw(tmp_path / "inverted", ("test",), seed=1, classes=("dog", "cat"), per_cell=30)
+    logged = csv.DictReader((output / "metrics.csv").read_text().splitlines())
+    best = max(float(row["val_accuracy"]) for row in logged)
+    shown = invoke("evaluate", output, inverted, "--device", "cpu").output
+    tested = read_evaluations(output)["inverted"].overall
+    held_out = len(read_manifest(output / "manifest.csv").rows_of("validation"))
+    assert f"{100 * best:.1f} % of {held_out} validation images, {100 * tested:.1f} % of 60 test images." in shown
+    assert ("points below validation accuracy" in shown) == (best - tested > 0.5)
+
+
+def test_a_terminal_is_asked_before_a_training_without_contexts_and_a_script_goes_on(photos, tmp_path, monkeypatch):
+    where = ["train", str(photos), *FAST, "--contexts", "inferred", "--sampler", "groups", "--no-export", "-o"]
+    script = invoke(*where, tmp_path / "script")
+    assert script.exit_code == 0, script.output
+    assert "With one context there is nothing to balance" in script.output
+    monkeypatch.setattr("pfdl.cli.images._is_interactive", lambda: True)
+    stopped = runner.invoke(app, [*where, str(tmp_path / "asked")], input="n\n")
+    assert stopped.exit_code == 1
+    assert "Train without contexts?" in stopped.output
+    assert not (tmp_path / "asked" / "model.safetensors").exists()
+    assert runner.invoke(app, [*where, str(tmp_path / "asked")], input="y\n").exit_code == 0

@@ -32,17 +32,21 @@ def test_one_value_fixes_a_setting():
 
 
 def test_values_have_the_types_of_their_settings():
-    grid = parse_space(["patience=null,5", "weights=none.pth", "small_stem=true,false", "pfdl.hidden=64,[32,32]"])
+    grid = parse_space(
+        ["patience=null,5", "weights=../none.pth", "small_stem=true,false", "pfdl.hidden=64,[32,32]", "objective=pfdl"]
+    )
+    assert grid.pop("objective") == ["pfdl"]
     assert grid == {
         "patience": [None, 5],
-        "weights": ["none.pth"],
+        "weights": ["../none.pth"],
         "small_stem": [True, False],
         "pfdl.hidden": [64, [32, 32]],
     }
 
 
 def test_a_range_is_two_numbers_and_needs_a_number_of_trials():
-    space = parse_space(["learning-rate=0.001..0.1", "epochs=2..9", "pfdl.weight=0.1..10"])
+    space = parse_space(["learning-rate=0.001..0.1", "epochs=2..9", "objective=pfdl", "pfdl.weight=0.1..10"])
+    assert space.pop("objective") == ["pfdl"]
     assert space == {"learning_rate": Range(0.001, 0.1), "epochs": Range(2, 9), "pfdl.weight": Range(0.1, 10)}
     assert SweepConfig(space, trials=5).number == 5
     with pytest.raises(ValueError, match=r"learning_rate is a range.*by trials"):
@@ -53,19 +57,19 @@ def test_a_range_is_two_numbers_and_needs_a_number_of_trials():
     ("texts", "message"),
     [
         (["epochs"], "--set is 'epochs'; give NAME=VALUE,VALUE"),
-        (["epoch=3"], "--set names 'epoch'; choose from augment, backbone, batch_size"),
+        (["epoch=3"], "--set names 'epoch'; choose from augment, backbone, batch_size.*did you mean 'epochs'"),
         (["seed=1,2"], "for that use --seeds"),
         (["select=accuracy"], "for that use --select"),
         (["epochs=3", "epochs=4"], "names epochs twice"),
         (["epochs=3,3"], "gives a value of epochs twice"),
-        (["epochs=2.5"], "--set epochs is 2.5; give a whole number"),
-        (["learning-rate=fast"], "--set learning_rate is 'fast'; give a number"),
-        (["patience=soon"], "give a whole number or null"),
+        (["epochs=2.5"], "epochs is '2.5'; give a whole number"),
+        (["learning-rate=fast"], "learning_rate is 'fast'; give a number"),
+        (["patience=soon"], "patience is 'soon'; give a whole number"),
         (["small-stem=1"], "give true or false"),
         (["objective=erm", "pfdl.weight=1"], r"no objective of the sweep \(erm\) has 'pfdl'"),
-        (["pfdl.wait=1"], "'pfdl' has .*weight"),
+        (["objective=pfdl", "pfdl.wait=1"], "'pfdl' has .*weight"),
         (["epochs=9..2"], "a range is LOW..HIGH with two numbers"),
-        (["learning-rate=slow..fast"], "a range is LOW..HIGH with two numbers"),
+        (["learning-rate=slow..fast"], "learning_rate is 'slow'; give a number"),
         (["epochs=1.5..9"], "give a whole number"),
     ],
 )

@@ -9,6 +9,7 @@ from torchvision import models
 
 import pfdl
 from pfdl.vision.backbones import ConvNet, list_backbones, make_backbone
+from pfdl.vision.backbones.zoo import OURS
 
 
 @pytest.mark.parametrize("name", ["cn", "cn-bn", "mlp", "small", "resnet18", "mobilenet_v3_small", "timm/resnet10t"])
@@ -195,3 +196,15 @@ def test_missing_or_doubled_weights_are_sentences(tmp_path):
     (tmp_path / "weights.safetensors").write_bytes(b"junk")
     with pytest.raises(ValueError, match="is not a file of weights"):
         make_backbone("mlp", 2, weights=tmp_path / "weights.safetensors")
+
+
+def test_a_network_of_ones_own_has_a_name(monkeypatch):
+    monkeypatch.setattr("pfdl.vision.backbones.zoo.OURS", dict(OURS))
+    pfdl.register_backbone("own", lambda classes, size: nn.Sequential(nn.Flatten(), nn.Linear(3 * size**2, classes)))
+    assert list_backbones("own*") == ["own"]
+    assert make_backbone("own", 4, image_size=5)(torch.zeros(2, 3, 5, 5)).shape == (2, 4)
+    for name, problem in {"own": "already", "resnet18": "already", "timm/x": "letters, digits"}.items():
+        with pytest.raises(ValueError, match=problem):
+            pfdl.register_backbone(name, nn.Linear)
+    with pytest.raises(TypeError, match="the factory of 'other' is a str"):
+        pfdl.register_backbone("other", "resnet18")

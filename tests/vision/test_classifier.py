@@ -84,11 +84,13 @@ def rates(model, epochs):
 
 
 def test_the_schedule_is_the_papers_by_default():
-    model = make("erm", 2)
+    model = make("erm", 2, epochs=160)
     optimizer, found = rates(model, 161)
     assert isinstance(optimizer, torch.optim.SGD)
     assert optimizer.defaults["momentum"] == 0.9
     assert found == pytest.approx([0.01] * 80 + [0.001] * 80 + [0.0001])
+    assert rates(make("erm", 2), 41)[1] == pytest.approx([0.01] * 20 + [0.001] * 20 + [0.0001])
+    assert rates(make("erm", 2, epochs=1), 2)[1] == pytest.approx([0.01, 0.001])
     owned = {id(value) for group in optimizer.param_groups for value in group["params"]}
     assert owned == {id(value) for value in model.backbone.parameters()}
 

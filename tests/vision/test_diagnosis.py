@@ -194,7 +194,7 @@ def test_what_to_try_next_is_the_same_training_but_for_the_contexts_and_is_not_w
     once = TrainingConfig("mlp", "pfdl", image_size=8, epochs=12, optimizer="adamw", seed=3)
     first, *_ = advise(replace(found, training=once), "data.csv", ["--columns", "context=my place"])
     assert first.command == (
-        "pfdl train data.csv --columns 'context=my place' --backbone mlp --objective erm --contexts known "
+        "pfdl train data.csv --columns 'context=my place' --backbone mlp --contexts known "
         f"--image-size 8 --epochs 12 --sampler groups --set optimizer=adamw --seed 3 -o {tmp_path / 'run-groups'}"
     )
     tried = replace(once, objective="erm", contexts="known", sampler="groups")

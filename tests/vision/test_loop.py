@@ -13,7 +13,7 @@ from pfdl.vision.pixels import normalise
 from pfdl.vision.training_data import TrainingData
 from tests.vision.tiny_images import tiny_data
 
-CONFIG = TrainingConfig("mlp", "erm", image_size=8, epochs=2, batch_size=8, augment="none", seed=3)
+CONFIG = TrainingConfig("mlp", "erm", image_size=8, epochs=2, decay_every=2, batch_size=8, augment="none", seed=3)
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])

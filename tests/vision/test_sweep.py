@@ -1,6 +1,7 @@
 """A sweep: every candidate validated, one chosen, that one alone tested."""
 
 import json
+import re
 
 import pandas as pd
 import pytest
@@ -169,6 +170,7 @@ def test_the_command_on_images_without_contexts(tmp_path):
     result = CliRunner().invoke(app, [*arguments, "-o", str(tmp_path / "run")])
     assert result.exit_code == 0, result.output
     assert "Candidates: 2; seeds: 1; trainings: 2 at most." in result.output
+    assert len(re.findall(r"^candidate [12] of 2, seed 0: accuracy [0-9.]+ % \(objective=", result.output, re.M)) == 2
     assert "Accuracy of the chosen candidate on test images: all " in result.output
     choice = json.loads((tmp_path / "run" / "chosen.json").read_text())
     assert f"→ {choice['validation'][0]:5.1f}  {choice['candidate']}" in result.output

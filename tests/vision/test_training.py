@@ -2,6 +2,7 @@ import json
 import re
 import sys
 from dataclasses import replace
+from functools import partial
 
 import pandas as pd
 import pytest
@@ -9,15 +10,19 @@ import torch
 
 import pfdl
 from pfdl._internal.runs import INFERRED_CONTEXTS, read_run
+from pfdl.contexts.network import NETWORK_METHODS
 from pfdl.data import make_split
+from pfdl.data.context_images import ContextImages
 from pfdl.objectives.penalties.base import Penalty
-from pfdl.objectives.weightings import Balance
+from pfdl.objectives.weightings import DWR, Balance
 from pfdl.vision import loggers, training
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.checkpoint import WEIGHTS, ModelConfig, load_model
 from pfdl.vision.classifier import Classifier
-from pfdl.vision.resume import STATE
-from pfdl.vision.training import TrainingConfig, train
+from pfdl.vision.features import embed
+from pfdl.vision.pixels import normalise
+from pfdl.vision.resume import STATE, RunKeeper
+from pfdl.vision.training import TrainingConfig, TrainingStoppedError, train
 from tests.vision.tiny_images import TinySource, tiny_data
 
 pytestmark = pytest.mark.usefixtures("few_filters")
@@ -293,3 +298,102 @@ def test_contexts_are_inferred_from_a_network_that_has_learnt_something(tmp_path
     config = replace(TINY, contexts="inferred", weights=str(tmp_path / "weights.pth"))
     train(config, *tiny_data(), tmp_path / "run", device="cpu")
     assert set(described) == {"cpu"}
+
+
+def test_the_time_is_estimated_once_from_the_first_steps_with_a_remedy_if_it_is_long(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(training, "ESTIMATE_AFTER", 0.0)
+    train(replace(TINY, epochs=3), *tiny_data(), tmp_path / "run", device="cpu", progress=True)
+    assert capsys.readouterr().err.count("This training takes about") == 1
+    assert training._describe_time(90, TINY, "cpu") == "This training takes about 90 seconds more."
+    assert training._describe_time(500, TINY, "cpu") == "This training takes about 8 minutes more."
+    long = training._describe_time(7300, TINY, "cpu")
+    assert long.startswith("This training takes about 2 hours more. Shorter: a GPU, fewer epochs than --epochs 1, ")
+    assert "precision=bf16" in training._describe_time(7300, TINY, "cuda")
+
+
+def test_where_no_contexts_are_confirmed_the_caller_may_stop(tmp_path, capsys):
+    asked = []
+    config = replace(TINY, contexts="inferred", sampler="groups")
+    train(config, *tiny_data(), tmp_path / "one", device="cpu", progress=True, on_unconfirmed=lambda: asked.append(1))
+    assert asked == [1]
+    assert "this is plain training. To find contexts, start from a pretrained network" in capsys.readouterr().err
+
+    def refuse():
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        train(config, *tiny_data(), tmp_path / "two", device="cpu", on_unconfirmed=refuse)
+    assert not (tmp_path / "two" / WEIGHTS).exists()
+
+
+@pytest.mark.parametrize("method", ["jtt", "spare", "eiil"])
+def test_contexts_follow_from_the_logits_of_a_first_network_that_is_trained_before(tmp_path, method, monkeypatch):
+    short = {name: partial(find, **({"steps": 20} if name == "eiil" else {})) for name, find in NETWORK_METHODS.items()}
+    monkeypatch.setattr("pfdl.vision.training_data.NETWORK_METHODS", short)
+    source, manifest = tiny_data()
+    config = replace(TINY, epochs=2, contexts="inferred", infer_by=method, infer_epochs=2, infer_upweight=7)
+    train(config, source, manifest, tmp_path / "run", device="cpu")
+
+    plain = replace(TINY, epochs=2, decay_every=1, select="last")
+    train(plain, source, manifest, tmp_path / "plain", device="cpu")
+    first, own = (load_model(tmp_path / name).model for name in ("run/first-network", "plain"))
+    assert all(torch.equal(value, own.state_dict()[name]) for name, value in first.state_dict().items())
+    images = ContextImages(source, manifest, "train", size=8)
+    with torch.no_grad():
+        logits = first(normalise(images.images))
+    settings = {"upweight": 7} if method == "jtt" else {"seed": 0}
+    expected = short[method](logits, images.labels, **settings)
+    table = pd.read_csv(tmp_path / "run" / INFERRED_CONTEXTS)
+    assert table["context"].tolist() == expected.contexts.tolist()
+    assert table["draws"].to_numpy() == pytest.approx(expected.draws)
+
+
+def test_the_second_training_draws_by_the_methods_own_rule_and_resumes_with_it(tmp_path, monkeypatch):
+    config = replace(TINY, epochs=3, contexts="inferred", infer_by="jtt", infer_upweight=1000, learning_rate=1e-5)
+    whole = train(config, *tiny_data(), tmp_path / "whole", device="cpu")
+    after_epoch, drawn = RunKeeper.after_epoch, []
+
+    def stop(keeper, row):
+        after_epoch(keeper, row)
+        if keeper.folder.name == "parts" and len(keeper.history) == 1:
+            drawn.extend(keeper.loop.batches.order.order(1))
+            keeper.stop.requested = True
+
+    monkeypatch.setattr(RunKeeper, "after_epoch", stop)
+    with pytest.raises(TrainingStoppedError):
+        train(config, *tiny_data(), tmp_path / "parts", device="cpu")
+    wrong = pd.read_csv(tmp_path / "parts" / INFERRED_CONTEXTS)["context"].to_numpy() == 1
+    assert 0 < wrong.mean() < 1
+    assert wrong[drawn].mean() > 0.9  # each is drawn 1,001 times as often as a right one
+    monkeypatch.setattr(RunKeeper, "after_epoch", after_epoch)
+    parts = train(config, *tiny_data(), tmp_path / "parts", device="cpu")
+    assert (parts / WEIGHTS).read_bytes() == (whole / WEIGHTS).read_bytes()
+
+
+def test_published_dwr_learns_a_weight_for_every_image_before_each_epoch_and_resumes(tmp_path, monkeypatch):
+    config = replace(TINY, objective="dwr-samples", epochs=3, augment="none")
+    fitted, fit = [], DWR.fit
+    monkeypatch.setattr(DWR, "fit", lambda part, features: (fitted.append(features), fit(part, features))[1])
+    source, manifest = tiny_data()
+    whole = train(config, source, manifest, tmp_path / "whole", device="cpu")
+    assert len(fitted) == 3
+    torch.manual_seed(config.seed)
+    images = ContextImages(source, manifest, "train", size=8)
+    expected = embed(Classifier(config, 2).backbone, images.images)
+    torch.testing.assert_close(fitted[0], expected)
+    sizes = pd.read_csv(whole / "metrics.csv")["effective_sample_size"]
+    assert ((sizes > 1) & (sizes < config.batch_size)).all()
+
+    steps, after_step = [], RunKeeper.after_step
+
+    def stop(keeper):
+        steps.append(1)
+        keeper.stop.requested = len(steps) == 1 + len(keeper.loop.batches)  # in the middle of the second epoch
+        after_step(keeper)
+
+    monkeypatch.setattr(RunKeeper, "after_step", stop)
+    with pytest.raises(TrainingStoppedError):
+        train(config, source, manifest, tmp_path / "parts", device="cpu")
+    monkeypatch.setattr(RunKeeper, "after_step", after_step)
+    parts = train(config, source, manifest, tmp_path / "parts", device="cpu")
+    assert (parts / WEIGHTS).read_bytes() == (whole / WEIGHTS).read_bytes()

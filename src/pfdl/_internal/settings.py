@@ -69,7 +69,7 @@ def read_setting(config: type, name: str, text: str) -> Any:
         ValueError: If it is of another kind than the setting.
     """
     kinds = get_args(get_type_hints(config)[name]) or (get_type_hints(config)[name],)
-    if NoneType in kinds and text.lower() in ("", "none"):
+    if NoneType in kinds and text.lower() in ("", "none", "null"):
         return None
     kind = next(one for one in kinds if one is not NoneType)
     try:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from pfdl._internal.own_files import add_own_files
 from pfdl._internal.text import printable_lines
 
 DATA_HELP = (
@@ -21,6 +23,15 @@ DATA_HELP = (
 DATA = "DIR|TABLE|shapes"
 Data = Annotated[str, typer.Argument(metavar=DATA, help=DATA_HELP)]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder that pfdl train made.")]
+OwnFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--import",
+        metavar="FILE.py",
+        help="A file of your own that registers objectives or backbones; also the variable PFDL_IMPORT. Can be given "
+        "several times.",
+    ),
+]
 Device = Annotated[str, typer.Option(help="cpu or cuda; auto takes a GPU where there is one.")]
 
 
@@ -62,7 +73,26 @@ def add_command(group: typer.Typer, name: str, command: Callable[..., None] | ty
     if isinstance(command, typer.Typer):
         group.add_typer(command, name=name)
     else:
-        group.command(name, cls=_Command, help=_unfold(command.__doc__ or ""))(command)
+        group.command(name, cls=_Command, help=_unfold(command.__doc__ or ""))(_with_own_files(command))
+
+
+def _with_own_files(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the option ``--import``."""
+
+    @functools.wraps(command)
+    def run(own_files: list[Path] | None = None, **given: Any) -> None:
+        if own_files:
+            with answering_mistakes():
+                add_own_files(own_files)
+        command(**given)
+
+    hints = {**get_type_hints(command, include_extras=True), "own_files": OwnFiles}
+    known = inspect.signature(command).parameters.values()
+    parameters = [one.replace(annotation=hints[one.name], kind=one.KEYWORD_ONLY) for one in known]
+    parameters.append(inspect.Parameter("own_files", inspect.Parameter.KEYWORD_ONLY, annotation=OwnFiles, default=None))
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = hints
+    return run
 
 
 @contextmanager

@@ -73,6 +73,13 @@ def ask_layout(error: AmbiguousLayoutError) -> str:
     return chosen
 
 
+def ask_to_go_on() -> None:
+    """Ask a user at a terminal whether to train without contexts; anywhere else, go on."""
+    question = "Train without contexts? No stops here"
+    if _is_interactive() and not typer.confirm(question, default=False, err=True):
+        raise typer.Exit(1)
+
+
 def _is_interactive() -> bool:
     from pfdl._internal.processes import world_size
 
@@ -119,17 +126,22 @@ def evaluate_and_print(
         name = vision.name_evaluation(trained.folder, Path(data or "data").resolve().stem, result.data_sha256)
     result = replace(result, name=name or vision.OWN)
     path = vision.save_evaluation(trained.folder, result)
-    print_evaluation(result)
+    print_evaluation(trained.folder, result)
     return path
 
 
-def print_evaluation(result: Evaluation) -> None:
-    """Print the figures of an evaluation as tables and sentences."""
+def print_evaluation(folder: Path, result: Evaluation) -> None:
+    """Print the figures of an evaluation as tables and sentences, and how far below validation accuracy they are.
+
+    Args:
+        folder: The run that was evaluated.
+        result: The figures.
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    from pfdl.vision.evaluation import describe_evaluation
+    from pfdl.vision.evaluation import describe_evaluation, measure_gap
 
     def show(title: str, numbers: Mapping[str, float]) -> None:
         table = Table(title=title, title_justify="left")
@@ -144,5 +156,6 @@ def print_evaluation(result: Evaluation) -> None:
     show("Accuracy (%) by class", result.by_class)
     if result.by_context:
         show("Accuracy (%) by context", result.by_context)
-    for sentence in describe_evaluation(result):
+    gap = measure_gap(folder, result)
+    for sentence in [*describe_evaluation(result), *([gap.sentence()] if gap else [])]:
         console.print(printable(sentence), markup=False, highlight=False)

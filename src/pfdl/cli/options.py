@@ -110,7 +110,10 @@ def read_objective_settings(objective: str, texts: Sequence[str]) -> dict[str, d
         if key not in known:
             choice = ", ".join(f"{key.partition('.')[0]}.{one}" for key, one in known.items()) or "no settings"
             of_part = [one.partition("=")[0] for one in settings[part]] if part in objective.split("+") else []
-            raise ValueError(f"--set is {text!r}; {objective!r} has {choice}{did_you_mean(name, of_part) or '.'}")
+            hint = did_you_mean(name, of_part) or "."
+            if not of_part and part in settings:
+                hint = f"; for this one give --objective {part}."
+            raise ValueError(f"--set is {text!r}; {objective!r} has {choice}{hint}")
         parsed.setdefault(part, {})[name] = json_or_text(value)
     make_example(objective, parsed)
     return parsed

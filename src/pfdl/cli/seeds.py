@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from pfdl.cli.common import answering_stops
-from pfdl.cli.images import evaluate_and_print, print_evaluation, print_understood
+from pfdl.cli.images import ask_to_go_on, evaluate_and_print, print_evaluation, print_understood
 from pfdl.cli.workers import Parallel
 
 if TYPE_CHECKING:
@@ -56,7 +56,16 @@ class Seeds:
                 print_understood(self.source, split)
             config = replace(self.config, seed=seed)
             with answering_stops():
-                train(config, self.source, split, self.runs[seed], device=self.device, progress=True, **how)
+                train(
+                    config,
+                    self.source,
+                    split,
+                    self.runs[seed],
+                    device=self.device,
+                    progress=True,
+                    on_unconfirmed=ask_to_go_on,
+                    **how,
+                )
             if is_first:
                 evaluate_and_print(load_model(self.runs[seed]), self.source, split, self.device)
 
@@ -79,7 +88,7 @@ class Seeds:
             for done, (task, _) in enumerate(workers.run(function, tasks), start=1):
                 typer.echo(f"{done} of {len(tasks)} trainings done: seed {task['seed']}", err=True)
         for run in self.runs.values():
-            print_evaluation(read_evaluations(run)[OWN])
+            print_evaluation(run, read_evaluations(run)[OWN])
 
 
 def print_models(runs: Mapping[int, Path], base: Path, *, export: bool) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pfdl._internal.text import json_or_text
+from pfdl._internal.settings import read_setting
+from pfdl._internal.text import did_you_mean, json_or_text
 from pfdl.cli.common import Data, Device, answering_stops
 from pfdl.cli.images import open_source
 from pfdl.cli.options import takes_settings
@@ -97,8 +99,8 @@ def parse_space(texts: Sequence[str]) -> dict[str, list[Any] | Range]:
         ValueError: If a name or a value cannot be used.
 
     Example:
-        >>> parse_space(["learning-rate=0.001..0.1", "pfdl.hidden=[64,64],128", "precision=32"])
-        {'learning_rate': Range(low=0.001, high=0.1), 'pfdl.hidden': [[64, 64], 128], 'precision': ['32']}
+        >>> parse_space(["learning-rate=0.001..0.1", "objective=pfdl", "pfdl.hidden=[64,64],128"])
+        {'learning_rate': Range(low=0.001, high=0.1), 'objective': ['pfdl'], 'pfdl.hidden': [[64, 64], 128]}
     """
     from pfdl.vision.config import TrainingConfig
 
@@ -111,7 +113,7 @@ def parse_space(texts: Sequence[str]) -> dict[str, list[Any] | Range]:
         if name in raw:
             raise ValueError(f"--set names {name} twice; give all its values at once, with commas.")
         raw[name] = values
-    hints = {field.name: get_type_hints(TrainingConfig)[field.name] for field in fields(TrainingConfig)}
+    known = {one.name for one in fields(TrainingConfig)}
     objectives = raw.get("objective", TrainingConfig.objective).split(",")
     space: dict[str, list[Any] | Range] = {}
     for name, values in raw.items():
@@ -119,25 +121,29 @@ def parse_space(texts: Sequence[str]) -> dict[str, list[Any] | Range]:
             _check_part(name, objectives)
         elif name in RESERVED:
             raise ValueError(f"--set names {name}; for that use {RESERVED[name]}.")
-        elif name not in hints:
-            names = ", ".join(sorted(set(hints) - set(RESERVED)))
-            raise ValueError(f"--set names {name!r}; choose from {names}, or a setting of an objective as PART.NAME.")
-        space[name] = _values(name, values, hints.get(name))
+        elif name not in known:
+            names = ", ".join(sorted(known - set(RESERVED)))
+            hint = did_you_mean(name, known) or "."
+            raise ValueError(
+                f"--set names {name!r}; choose from {names}, or a setting of an objective as PART.NAME{hint}"
+            )
+        space[name] = _values(name, values)
     return space
 
 
-def _values(name: str, text: str, hint: Any) -> list[Any] | Range:
-    """Return the values of one setting, of the type of its field; a setting of an objective has no hint."""
+def _values(name: str, text: str) -> list[Any] | Range:
+    """Return the values of one setting, of its own kind; those of an objective's setting are read as JSON."""
+    from pfdl.vision.config import TrainingConfig
     from pfdl.vision.sweep import Range
 
+    read = json_or_text if "." in name else partial(read_setting, TrainingConfig, name)
     low, dots, high = text.partition("..")
-    if dots:
-        ends = [json_or_text(end) for end in (low, high)]
-        if not all(_is_number(end) for end in ends) or not ends[0] < ends[1]:
+    ends = [read(low), read(high)] if dots else []
+    if ends and all(_is_number(end) for end in ends):  # a path may have two dots, too
+        if not ends[0] < ends[1]:
             raise ValueError(f"--set {name} is {text!r}; a range is LOW..HIGH with two numbers, the lower first.")
-        return Range(*(ends if hint is None else [_typed(name, end, hint) for end in ends]))
-    values = text.split(",") if hint is str else _split(text)
-    values = values if hint is None else [_typed(name, value, hint) for value in values]
+        return Range(*ends)
+    values = _split(text) if "." in name else [read(value) for value in text.split(",")]
     if len({json.dumps(value) for value in values}) < len(values):
         raise ValueError(f"--set gives a value of {name} twice: {text}.")
     return values
@@ -166,22 +172,6 @@ def _split(text: str) -> list[Any]:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _typed(name: str, value: Any, hint: Any) -> Any:
-    """Return a value if it is of the type of its field."""
-    kinds = get_args(hint) or (hint,)
-    if str in kinds and value is not None:
-        return str(value)
-    fits = (
-        (value is None and type(None) in kinds)
-        or (isinstance(value, bool) and bool in kinds)
-        or (_is_number(value) and (float in kinds or (int in kinds and isinstance(value, int))))
-    )
-    if not fits:
-        words = {float: "a number", int: "a whole number", bool: "true or false", type(None): "null"}
-        raise ValueError(f"--set {name} is {value!r}; give {' or '.join(words[kind] for kind in kinds)}.")
-    return value
 
 
 def _print(results: pd.DataFrame, choice: Choice) -> None:

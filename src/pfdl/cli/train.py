@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import typer
+
 from pfdl._internal.settings import check_settings, setting
 from pfdl.cli.common import Data
 from pfdl.cli.images import open_source
@@ -69,7 +71,7 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
 
         pfdl train photos/ --backbone resnet50 --objective pfdl --patience 20
 
-        pfdl train photos/ --objective groupdro --contexts inferred --seeds 3
+        pfdl train photos/ --contexts inferred --sampler groups --seeds 3
 
         pfdl train photos/ --devices 4 --set precision=bf16
     """
@@ -80,6 +82,8 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
     device = parallel.find_device(run.device)
     _start_processes(parallel, device, run)  # before images are read, which each does
     is_first = rank() == 0
+    if is_first:
+        typer.echo(_describe(config, device), err=True)
     first, name = config.seed, f"train-{config.backbone.replace('/', '-')}-{config.objective}-{config.seed}"
     base = Path(run.output or Path("runs") / name)
     given = None if run.manifest is None else read_manifest(run.manifest)
@@ -96,6 +100,18 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
         trainings.train_side_by_side(parallel, images=images, num_workers=run.workers, loggers=loggers)
     if is_first:
         print_models(runs, base, export=run.export)
+
+
+def _describe(config: TrainingConfig, device: str) -> str:
+    """Say what is trained, defaults included."""
+    is_plain = config.objective == "erm" and config.contexts == "hidden" and config.sampler == "shuffle"
+    how = [f"objective {config.objective}{' (plain training)' * is_plain}"]
+    how += [f"contexts {config.contexts}"] * (config.contexts != "hidden")
+    how += [f"sampler {config.sampler}"] * (config.sampler != "shuffle")
+    return (
+        f"{config.backbone}, {', '.join(how)}, {config.epochs} epochs on {device}: images of {config.image_size}×"
+        f"{config.image_size} pixels, batches of {config.batch_size}. 'pfdl train --help' says how to change it."
+    )
 
 
 def _start_processes(parallel: Parallel, device: str, run: RunOptions) -> None:

@@ -12,12 +12,13 @@ from typing import Any
 
 from torch import nn
 
+from pfdl._internal.own_files import import_own_files
 from pfdl._internal.text import did_you_mean
 from pfdl.decorrelation import PartialDecorrelation
 from pfdl.objectives.base import DataShape
 from pfdl.objectives.objective import Objective
 from pfdl.objectives.penalties import CORAL, IRM, Level, Quantization, VREx
-from pfdl.objectives.weightings import CNBB, Balance, BatchDWR, CVaR, GroupDRO, Product, StableNet, Weighting
+from pfdl.objectives.weightings import CNBB, DWR, Balance, BatchDWR, CVaR, GroupDRO, Product, StableNet, Weighting
 
 ENTRY_POINTS = "pfdl.objectives"
 """The group of entry points under which an installed package offers objectives."""
@@ -62,6 +63,7 @@ _factories: dict[str, Factory] = {
     "coral": CORAL,
     "cvar": CVaR,
     "dwr": BatchDWR,
+    "dwr-samples": DWR,
     "erm": _erm,
     "groupdro": GroupDRO,
     "irm": IRM,
@@ -79,6 +81,8 @@ def register_objective(name: str, factory: Factory) -> None:
 
         [project.entry-points."pfdl.objectives"]
         mine = "my_package:MyPenalty"
+
+    A file that is no package is named on the command line: ``pfdl train photos/ --import my.py --objective mine``.
 
     Args:
         name: Letters, digits and hyphens; not taken yet.
@@ -183,6 +187,7 @@ def _load_entry_points() -> Mapping[str, Factory]:
 
 
 def _known() -> dict[str, Factory]:
+    import_own_files()
     return {**_load_entry_points(), **_factories}
 
 

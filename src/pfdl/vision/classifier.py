@@ -122,10 +122,10 @@ class Classifier(AtomicModule):
         """Return the objective on one batch, which is added to the means of the epoch; None if it is skipped.
 
         Args:
-            batch: Images, labels and, if there are any, contexts.
+            batch: Images, labels and, if there are any, contexts, and then the numbers of the samples.
             network: As in :meth:`forward`.
         """
-        images, labels, *environments = batch
+        images, labels, *further = batch
         if len(labels) < 2 and world_size() == 1:
             warnings.warn("a batch of one image is skipped; drop_last=True in the loader avoids it.", stacklevel=1)
             return None
@@ -136,7 +136,8 @@ class Classifier(AtomicModule):
                 logits.float(),
                 labels,
                 features=features,
-                environments=environments[0] if environments and self.objective.needs_contexts else None,
+                environments=further[0] if further and self.objective.needs_contexts else None,
+                **({"indices": further[1]} if len(further) > 1 else {}),
             )
         right = (logits.argmax(1) == labels).mean(dtype=torch.float32)
         self.means.add({"train_loss": loss, "train_accuracy": right, **self.objective.metrics()}, len(labels))
@@ -154,7 +155,7 @@ class Classifier(AtomicModule):
     def decay(self, epoch: int) -> float:
         """Return the part of the learning rate that an epoch trains with."""
         if self.config.schedule == "step":
-            return float(0.1 ** (epoch // self.config.decay_every))
+            return float(0.1 ** (epoch // (self.config.decay_every or max(1, self.config.epochs // 2))))
         return 0.5 + 0.5 * math.cos(math.pi * min(epoch / self.config.epochs, 1.0))
 
     def _try_out(self) -> None:

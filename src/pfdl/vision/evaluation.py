@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from pfdl._internal.files import read_json, write_json
-from pfdl._internal.runs import MANIFEST
+from pfdl._internal.files import read_json, read_table, write_json
+from pfdl._internal.runs import MANIFEST, METRICS, read_run
 from pfdl.contexts.groups import GroupAccuracy, count_groups, measure_accuracy
 from pfdl.contexts.scores import measure_scores
 from pfdl.data.context_images import ContextImages
 from pfdl.data.manifest import Manifest, ManifestRow, read_manifest
 from pfdl.data.sources import ContextSource
 from pfdl.data.splits import make_test_set
+from pfdl.diagnosis import Gap
+from pfdl.vision.config import ACCURACY, SELECTIONS, find_best_epoch
 from pfdl.vision.prediction import BATCH, run_model
 
 if TYPE_CHECKING:
@@ -298,6 +300,38 @@ def read_evaluations(folder: str | Path, problems: list[str] | None = None) -> d
                 raise
             problems.append(f"{path} was left out: {' '.join(str(error).split())}")
     return dict(sorted(found.items(), key=lambda item: (item[0] != OWN, item[0])))
+
+
+def read_kept_epoch(folder: Path, select: str) -> dict[str, float]:
+    """Return what a training logged in the epoch whose weights it kept.
+
+    Args:
+        folder: The run folder.
+        select: What decided which epoch that is, as in :class:`pfdl.vision.TrainingConfig`.
+    """
+    logged = read_table(folder / METRICS)
+    history = [{str(name): float(value) for name, value in row.dropna().items()} for _, row in logged.iterrows()]
+    best = find_best_epoch(history, SELECTIONS.get(select, ""))
+    return history[-1 if best is None else best]
+
+
+def measure_gap(folder: Path, evaluation: Evaluation) -> Gap | None:
+    """Compare an evaluation with the validation accuracy that its run logged for the weights it kept.
+
+    Args:
+        folder: The run folder.
+        evaluation: The accuracies on test images.
+
+    Returns:
+        How far test accuracy lies below that; None where the run has no validation accuracy that can be read, as a
+        refitted one.
+    """
+    try:
+        kept = read_kept_epoch(folder, read_run(folder).settings["training"]["select"])
+        images = len(read_manifest(folder / MANIFEST).rows_of("validation"))
+        return Gap(kept[ACCURACY], images, evaluation.overall, evaluation.images)
+    except (FileNotFoundError, IndexError, KeyError, TypeError, ValueError):
+        return None
 
 
 def describe_evaluation(evaluation: Evaluation) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -95,6 +96,12 @@ class EpochLoader(DataLoader[Any]):
         self.order.skipped = first * (self.batch_size or 1)
         return iter(self)
 
+    def all_samples(self) -> Iterator[Any]:
+        """Yield all samples of the data set once, in batches, in the order of their indices."""
+        dataset: Any = self.dataset
+        for rows in torch.split(torch.arange(len(dataset)), self.batch_size or 1):
+            yield dataset.__getitems__(rows.tolist())
+
 
 class TensorBatches:
     """The batches of an epoch, of samples that lie on the device where they are trained.
@@ -118,9 +125,19 @@ class TensorBatches:
         for rows in torch.split(order, self.batch_size)[first:]:
             yield [part[rows] for part in self.parts]
 
+    def all_samples(self) -> Iterator[Sequence[Tensor]]:
+        """Yield all samples once, in batches, in the order of their indices."""
+        return zip(*(torch.split(part, self.batch_size) for part in self.parts), strict=True)
+
 
 def make_sampler(
-    config: TrainingConfig, labels: Tensor, contexts: Tensor, *, processes: int = 1, rank: int = 0
+    config: TrainingConfig,
+    labels: Tensor,
+    contexts: Tensor,
+    draws: Tensor | None = None,
+    *,
+    processes: int = 1,
+    rank: int = 0,
 ) -> EpochSampler:
     """Return the sampler that a config asks for; what does not fill a last step is left for another epoch.
 
@@ -128,6 +145,8 @@ def make_sampler(
         config: How to train: its sampler, its seed and its batch size, that of all processes together.
         labels: The classes, shape (n,).
         contexts: What training knows of the context of each sample, shape (n,).
+        draws: With the sampler shuffle, how often each sample is drawn relative to the others, shape (n,); by default
+            every sample comes once.
         processes: Number of training processes.
         rank: Which of them this is.
     """
@@ -136,8 +155,17 @@ def make_sampler(
         order = balanced_order(labels, contexts, config.seed)
     elif config.sampler == "classes":  # classes take the place of contexts: one context would not be balanced
         order = balanced_order(torch.zeros_like(labels), labels, config.seed)
+    elif draws is not None:
+        order = partial(_draw, draws, config.seed)
     length = len(labels) // config.batch_size * config.batch_size
     return EpochSampler(labels, processes, rank, seed=config.seed, order=order, length=length or None)  # type: ignore[arg-type]
+
+
+def _draw(draws: Tensor, seed: int, epoch: int) -> Sequence[int]:
+    """Return the indices of an epoch, drawn with replacement."""
+    generator = torch.Generator().manual_seed(seed * SEED_STRIDE + epoch)
+    order: list[int] = torch.multinomial(draws, len(draws), replacement=True, generator=generator).tolist()
+    return order
 
 
 def balanced_order(labels: Tensor, contexts: Tensor, seed: int) -> Callable[[int], Sequence[int]] | None:

@@ -12,6 +12,7 @@ from lightning.fabric.strategies.model_parallel import ModelParallelStrategy
 from torch import Tensor
 
 from pfdl._internal.processes import rank, world_size
+from pfdl.objectives.weightings import DWR
 from pfdl.vision.classifier import Classifier
 from pfdl.vision.launching import Devices, make_fabric
 from pfdl.vision.loading import TensorBatches, make_sampler
@@ -20,13 +21,16 @@ from pfdl.vision.sharding import share_buffers
 
 
 class Batches(Protocol):
-    """The batches of each epoch: images, labels and contexts."""
+    """The batches of each epoch: images, labels, contexts and, where the objective needs them, indices."""
 
     def __len__(self) -> int:
         """Return the number of batches in an epoch."""
 
     def read(self, epoch: int, first: int = 0) -> Iterable[Sequence[Tensor]]:
         """Return the batches of an epoch, from its batch ``first`` on."""
+
+    def all_samples(self) -> Iterable[Sequence[Tensor]]:
+        """Return all samples once, in batches, in the order of their indices."""
 
 
 class Loop:
@@ -64,6 +68,8 @@ class Loop:
 
     def train_epoch(self) -> Iterator[None]:
         """Train the rest of the epoch in work; pause after each step, so that the caller can save or show something."""
+        if self.step == 0 and "indices" in self.model.objective.needs:
+            self._weigh_samples()
         self.model.train()
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate
@@ -79,6 +85,20 @@ class Loop:
                 self.optimizer.step()
             self.step += 1
             yield
+
+    @torch.no_grad()
+    def _weigh_samples(self) -> None:
+        """Let DWR learn a weight for every training sample, from the features of all of them."""
+        self.model.eval()
+        features = []
+        for images, *_ in self.batches.all_samples():
+            with self.fabric.autocast():
+                self.model(images.to(self.fabric.device, non_blocking=True))
+            features.append(self.model.tap.features.float())
+        for part in self.model.objective.modules():
+            if isinstance(part, DWR):
+                with torch.enable_grad():
+                    part.fit(torch.cat(features))
 
     def _seed(self, number: int) -> None:
         torch.default_generator.manual_seed(number)  # torch.manual_seed visits every kind of device: 0.3 ms a step
@@ -148,9 +168,10 @@ def fit(
     model.check_contexts(contexts)
     fabric = make_fabric(Devices(device), model.config.precision)
     sampler = make_sampler(model.config, labels.cpu(), contexts.cpu())
-    parts = [part.to(fabric.device) for part in (images, labels, contexts)]
+    indices = [torch.arange(len(labels))] if "indices" in model.objective.needs else []
+    parts = [part.to(fabric.device) for part in (images, labels, contexts, *indices)]
     loop = Loop(model, TensorBatches(parts, model.config.batch_size, sampler), fabric)
-    model.prepare(*parts[1:])
+    model.prepare(*parts[1:3])
     means: dict[str, float] = {}
     while loop.epoch < model.config.epochs:
         for _ in loop.train_epoch():

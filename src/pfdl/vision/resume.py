@@ -18,7 +18,7 @@ from pfdl._internal.processes import anybody, gather_objects, rank, run_on_first
 from pfdl._internal.runs import CONFIG, METRICS, set_aside
 from pfdl._internal.state import load_state, save_state
 from pfdl.vision.checkpoint import WEIGHTS, check_weights, save_weights
-from pfdl.vision.config import TIE_BREAKERS
+from pfdl.vision.config import find_best_epoch
 from pfdl.vision.loop import Loop
 from pfdl.vision.sharding import load_module, load_optimizer, whole
 from pfdl.vision.stopping import StopRequest, TrainingStoppedError
@@ -128,8 +128,8 @@ class RunKeeper:
     Args:
         loop: The training; the weights of its backbone are the product.
         folder: Where ``resume.safetensors``, ``model.safetensors`` (the weights) and ``metrics.csv`` go.
-        monitor: The logged number whose highest value marks the best weights, see ``TIE_BREAKERS`` for equal ones; with
-            None the last weights are kept.
+        monitor: The logged number whose highest value marks the best weights, see
+            :func:`pfdl.vision.config.find_best_epoch`; with None the last weights are kept.
         stop: What listens for signals.
 
     Attributes:
@@ -226,13 +226,8 @@ class RunKeeper:
             self._weights_are_saved = True
 
     def _epochs_since_best(self) -> int:
-        tie_breaker = TIE_BREAKERS.get(self.monitor or "", "")
-        scores = [
-            (row[self.monitor], row.get(tie_breaker, 0.0))
-            for row in self.history
-            if self.monitor and self.monitor in row
-        ]
-        return len(scores) - 1 - scores.index(max(scores)) if scores else 0
+        best = find_best_epoch(self.history, self.monitor or "")
+        return 0 if best is None else len(self.history) - 1 - best
 
     def _save(self, *, finished: bool = False) -> None:
         means = gather_objects(self.loop.model.means.state_dict())

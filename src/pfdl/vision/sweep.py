@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -23,9 +24,9 @@ from optuna.samplers import TPESampler
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from pfdl._internal.files import read_table, write_atomically, write_json
+from pfdl._internal.files import write_atomically, write_json
 from pfdl._internal.progress import progress_bar
-from pfdl._internal.runs import METRICS, claim
+from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice, check_count
 from pfdl._internal.workers import IN_SEQUENCE, Execution
 from pfdl.data import make_split
@@ -35,7 +36,7 @@ from pfdl.data.stored import StoredImages, store_images
 from pfdl.objectives.examples import make_example
 from pfdl.vision.checkpoint import load_model
 from pfdl.vision.config import SELECTIONS, TrainingConfig, check_contexts, check_sets
-from pfdl.vision.evaluation import evaluate, save_evaluation
+from pfdl.vision.evaluation import evaluate, read_kept_epoch, save_evaluation
 from pfdl.vision.resume import shed_state
 from pfdl.vision.seeds import accuracy_lines, read_split, save_split
 from pfdl.vision.training import train
@@ -189,7 +190,8 @@ def sweep(
                 progress_bar(f"decoding images, {size} pixels", execution.console) as show,
             ):
                 store_images(source, output / "images" / str(size), size, on_progress=show)
-        work = partial(_work, output=output, config=config, device=execution.device)
+        shows = execution.console is not None
+        work = partial(_work, output=output, config=config, device=execution.device, shows=shows)
         tasks = [{"worker": number} for number in range(execution.workers.at_once(config.number))]
         for _ in execution.workers.run(work, tasks):
             pass
@@ -222,7 +224,7 @@ def _open_study(output: Path, config: SweepConfig) -> optuna.Study:
     )
 
 
-def _work(worker: int, *, output: Path, config: SweepConfig, device: str) -> None:
+def _work(worker: int, *, output: Path, config: SweepConfig, device: str, shows: bool) -> None:
     """Train candidates until none is left, and take over those whose process was killed."""
     study = _open_study(output, config)
     # One that was started again, or beside others, must not propose what was proposed already.
@@ -232,7 +234,7 @@ def _work(worker: int, *, output: Path, config: SweepConfig, device: str) -> Non
         """Train a trial unless another process is still at it after so many seconds."""
         with suppress(Timeout), FileLock(output / f".trial-{trial.number}.lock", timeout=patience):
             if not study.get_trials(deepcopy=False)[trial.number].state.is_finished():
-                _train_trial(study, config, output, device, trial)
+                _train_trial(study, config, output, device, trial, shows)
 
     while _is_waiting(study, config):
         train_alone(study.ask())
@@ -246,7 +248,9 @@ def _is_waiting(study: optuna.Study, config: SweepConfig) -> bool:
     return TrialState.WAITING in states or len(states) < config.number
 
 
-def _train_trial(study: optuna.Study, config: SweepConfig, output: Path, device: str, trial: Trial) -> None:
+def _train_trial(
+    study: optuna.Study, config: SweepConfig, output: Path, device: str, trial: Trial, shows: bool
+) -> None:
     """Train one candidate on seed after seed. No test image is read."""
     values = {name: _suggest(trial, name, choices) for name, choices in config.space.items()}
     label, training = config.candidate(values)
@@ -261,6 +265,9 @@ def _train_trial(study: optuna.Study, config: SweepConfig, output: Path, device:
             study.tell(trial, state=TrialState.FAIL)
             return
         scores.append(found)
+        if shows:
+            done = f"candidate {trial.number + 1} of {config.number}, seed {seed}"
+            print(f"{done}: {config.select} {found[config.select]:.1f} % ({label})", file=sys.stderr, flush=True)
         trial.set_user_attr("scores", scores)
         trial.report(found[config.select], seed)
         if len(scores) < config.seeds and trial.should_prune():
@@ -275,12 +282,9 @@ def _validated(config: TrainingConfig, output: Path, device: str) -> dict[str, f
     folder = output / run_folder(config, split)
     source = StoredImages(output / "images" / str(config.image_size))
     train(config, source, split, folder, device=device, devices=1, nodes=1)
-    logged = read_table(folder / METRICS)
-    kept = int(logged[SELECTIONS[config.select]].to_numpy().argmax())
-    scores = {
-        score: 100 * float(logged[name].iloc[kept]) for score, name in SELECTIONS.items() if name in logged.columns
-    }
-    return {**scores, "epoch": kept + 1.0}
+    kept = read_kept_epoch(folder, config.select)
+    scores = {score: 100 * kept[name] for score, name in SELECTIONS.items() if name in kept}
+    return {**scores, "epoch": kept["epoch"] + 1.0}
 
 
 def run_folder(config: TrainingConfig, split: Manifest) -> Path:

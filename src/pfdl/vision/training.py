@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +21,33 @@ from pfdl._internal.runs import MANIFEST, claim
 from pfdl.data.images import hash_bytes
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
-from pfdl.vision.checkpoint import ModelConfig
+from pfdl.vision.checkpoint import ModelConfig, load_model
 from pfdl.vision.classifier import Classifier
 from pfdl.vision.config import SELECTIONS, TrainingConfig, check_contexts, check_sets
 from pfdl.vision.features import embed
 from pfdl.vision.launching import Devices, choose_devices, make_fabric
 from pfdl.vision.loggers import check_loggers, close_loggers, make_loggers
 from pfdl.vision.loop import Loop
+from pfdl.vision.pixels import normalise
 from pfdl.vision.resume import RunKeeper, check_folder, read_state, write_metrics
 from pfdl.vision.stopping import StopRequest, TrainingStoppedError
 from pfdl.vision.training_data import TrainingData, check_share
+
+FIRST = "first-network"
+"""In the run folder of a training that infers contexts from a first network: that network's run folder."""
+
+ESTIMATE_AFTER = 5.0
+"""Seconds of steps, without the first one, after which the time of a training is estimated."""
+
+LONG = 600.0
+"""Seconds from which on a remedy is named."""
+
+WITHOUT_CONTEXTS = (
+    "With one context there is nothing to balance: the sampler, balance and GroupDRO change nothing, and this is plain "
+    "training. To find contexts, start from a "
+    "pretrained network (--set pretrained=true), or name the contexts in folders or a column (--contexts known). "
+    "Unproven: clusters without this check (--set confirm=false)."
+)
 
 __all__ = ["MANIFEST", "TrainingConfig", "TrainingStoppedError", "train"]
 
@@ -47,6 +65,7 @@ def train(
     num_workers: int = 0,
     loggers: Sequence[str] | None = None,
     progress: bool = False,
+    on_unconfirmed: Callable[[], None] | None = None,
 ) -> Path:
     """Train, or resume a training that was stopped.
 
@@ -68,6 +87,8 @@ def train(
         loggers: Where to log beside ``metrics.csv``: ``"tensorboard"``, ``"wandb"``, ``"mlflow"``; by default
             TensorBoard where it is installed.
         progress: Whether to show progress on standard error: a bar on a terminal, elsewhere one line per epoch.
+        on_unconfirmed: Called before the first step where contexts are to be inferred and none is confirmed, so that
+            training would be without contexts; what it raises stops the training.
 
     Returns:
         The run folder.
@@ -89,7 +110,7 @@ def train(
         torch.manual_seed(config.seed)
         model = Classifier(config, len(manifest.classes))
         check_contexts(config, model.objective, manifest)
-        describe = _describe_images(config, model, device)
+        describe = _describe_images(config, model, device, folder)
         data = TrainingData(config, source, manifest, num_workers=num_workers, describe=describe, folder=folder)
         settings = _settings(config, manifest, place.processes)
         everyone = gather_objects(settings)
@@ -97,15 +118,22 @@ def train(
             raise ValueError(f"the processes do not train alike: one has the settings {everyone[0]}, one {other[0]}.")
         if run_on_first(lambda: _open_folder(folder, settings, manifest, held)):
             return folder
+        if config.infers_by_network:
+            if shows:
+                _say(f"{config.infer_by}: training the first network, for {config.infer_epochs} epochs")
+            where: dict[str, Any] = {"device": device, "devices": devices, "nodes": nodes, "strategy": strategy}
+            first = config.for_first_network()
+            train(
+                first, source, manifest, folder / FIRST, **where, num_workers=num_workers, loggers=(), progress=progress
+            )
         data.setup("fit")
         if shows and data.inferred is not None:
             _say(data.inferred.sentence)
-            if data.inferred.number == 1:
-                _say(
-                    "With one context there is nothing to balance: the sampler, balance and GroupDRO change nothing. "
-                    "If the images do have contexts, name them in folders or a column (--contexts known), or take "
-                    "clusters without this check (--set confirm=false)."
-                )
+        if data.inferred is not None and data.inferred.number == 1:
+            if shows:
+                _say(WITHOUT_CONTEXTS)
+            if on_unconfirmed is not None:
+                on_unconfirmed()
         model.check_contexts(data.train_contexts)
         model.prepare(data.train_set.labels, data.train_contexts)
         _run(model, data, folder, stop, place, loggers, shows)
@@ -124,12 +152,13 @@ def _run(
     """Train what is left of a run, and keep it in its folder."""
     config = model.config
     log_to = make_loggers(loggers, folder) if rank() == 0 else []
-    loop = Loop(model, data.train_dataloader(), make_fabric(place, config.precision, log_to))
-    monitor = SELECTIONS[config.select] if "validation" in data.manifest.set_names else None
+    batches = data.train_dataloader(with_indices="indices" in model.objective.needs)
+    loop = Loop(model, batches, make_fabric(place, config.precision, log_to))
+    monitor = SELECTIONS.get(config.select) if "validation" in data.manifest.set_names else None
     keeper = RunKeeper(loop, folder, monitor=monitor, stop=stop)
     keeper.restore()
     validation, steps = data.val_dataloader(), len(loop.batches)
-    status = "failed"
+    status, estimate = "failed", _Estimate()
     try:
         with progress_bar("training", Console(stderr=True) if shows else None) as show:
             while not keeper.is_finished:
@@ -138,6 +167,8 @@ def _run(
                 for _ in loop.train_epoch():
                     keeper.after_step()
                     show(loop.epoch * steps + loop.step, config.epochs * steps)
+                    if shows and (left := estimate.after_step((config.epochs - loop.epoch) * steps - loop.step)):
+                        _say(_describe_time(left, config, loop.fabric.device.type))
                 start = {"epoch": loop.epoch, "learning_rate": loop.learning_rate}
                 figures = loop.validate(validation)
                 row = {**start, **loop.end_epoch(), **figures}
@@ -152,6 +183,39 @@ def _run(
         raise
     finally:
         close_loggers(log_to, status)
+
+
+class _Estimate:
+    """Estimate, once, how long the rest of a training takes."""
+
+    def __init__(self) -> None:
+        self.steps, self.began, self.is_done = -1, 0.0, False
+
+    def after_step(self, left: int) -> float | None:
+        """Return the seconds that so many steps more take, as soon as some have been timed; never again after that."""
+        self.steps += 1
+        if self.steps == 0:  # the first step has to set things up
+            self.began = time.monotonic()
+        elif not self.is_done and (taken := time.monotonic() - self.began) >= ESTIMATE_AFTER:
+            self.is_done = True
+            return taken / self.steps * left
+        return None
+
+
+def _describe_time(seconds: float, config: TrainingConfig, device: str) -> str:
+    """Say how long a training takes, and how to make it shorter."""
+    units = (("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
+    name, size = next((one for one in units if seconds >= 2 * one[1]), units[-1])
+    said = f"This training takes about {seconds / size:.0f} {name} more."
+    if seconds < LONG:
+        return said
+    remedies = [
+        "a GPU" if device == "cpu" else "--set precision=bf16",
+        f"fewer epochs than --epochs {config.epochs}",
+        f"smaller images than --image-size {config.image_size}",
+        "a small network (--backbone small)",
+    ]
+    return f"{said} Shorter: {', '.join(remedies[:-1])} or {remedies[-1]}. Ctrl-C keeps what is done."
 
 
 def _say(text: str) -> None:
@@ -187,9 +251,14 @@ def _open_folder(folder: Path, settings: Mapping[str, Any], manifest: Manifest, 
     return True
 
 
-def _describe_images(config: TrainingConfig, model: Classifier, device: str) -> Callable[[Tensor], Tensor] | None:
-    """Return what gives features to infer contexts from, if the network has learnt something; else None."""
+def _describe_images(
+    config: TrainingConfig, model: Classifier, device: str, folder: Path
+) -> Callable[[Tensor], Tensor] | None:
+    """Return what gives the features or logits to infer contexts from; None if no network has learnt something."""
+    place = "cuda" if device == "auto" and torch.cuda.is_available() else device.replace("auto", "cpu")
+    if config.infers_by_network:
+        first = cache(lambda: load_model(folder / FIRST).model.to(place))
+        return torch.no_grad()(lambda images: first()(normalise(images.to(place))).float().cpu())
     if not config.pretrained and config.weights is None:
         return None
-    place = "cuda" if device == "auto" and torch.cuda.is_available() else device.replace("auto", "cpu")
     return lambda images: embed(model.backbone, images, device=place)

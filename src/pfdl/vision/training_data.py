@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,8 @@ from pfdl._internal.files import read_json, read_table, write_atomically, write_
 from pfdl._internal.processes import rank, run_on_first, world_size
 from pfdl._internal.runs import INFERRED_CONTEXTS, WHY_CONTEXTS, set_aside
 from pfdl._internal.validation import check_count
-from pfdl.contexts import InferredContexts, find_contexts
+from pfdl.contexts import InferredContexts, NetworkContexts, find_contexts
+from pfdl.contexts.network import NETWORK_METHODS
 from pfdl.data.context_images import ContextImages
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
@@ -25,6 +27,8 @@ from pfdl.vision.config import TrainingConfig
 from pfdl.vision.loading import EpochLoader, make_sampler
 
 TRAIN, VALIDATION = "train", "validation"
+BATCH = 256
+"""Images at a time that a first network looks at."""
 
 
 class TrainingData:
@@ -78,6 +82,7 @@ class TrainingData:
         self.inferred: InferredContexts | None = None
         self._sets: dict[str, ContextImages] = {}
         self._contexts: dict[str, Tensor] = {}
+        self._draws: Tensor | None = None
 
     @property
     def num_classes(self) -> int:
@@ -103,7 +108,8 @@ class TrainingData:
         if config.contexts == "inferred":
             names = [name for name in self._sets if name == TRAIN or config.select == "worst-group"]
             sets = [self._sets[name] for name in names]
-            self.inferred = run_on_first(lambda: self._infer(sets))
+            self.inferred, draws = run_on_first(lambda: self._infer(sets))
+            self._draws = None if draws is None else torch.tensor(draws)[: len(sets[0])]
             contexts = torch.tensor(self.inferred.contexts).long()
             self._contexts.update(zip(names, torch.split(contexts, [len(one) for one in sets]), strict=True))
 
@@ -117,12 +123,15 @@ class TrainingData:
         """What training knows of the context of each training image, shape (n,); −1 where it is hidden."""
         return self._contexts[TRAIN]
 
-    def train_dataloader(self) -> EpochLoader:
-        """Return batches of one size, in an order that the seed and the epoch decide."""
-        images = _Labelled(self.train_set, self.train_contexts)
-        sampler = make_sampler(
-            self.config, self.train_set.labels, self.train_contexts, processes=world_size(), rank=rank()
-        )
+    def train_dataloader(self, *, with_indices: bool = False) -> EpochLoader:
+        """Return batches of one size, in an order that the seed and the epoch decide.
+
+        Args:
+            with_indices: Whether batches end with the numbers of their images in the training set.
+        """
+        images = _Labelled(self.train_set, self.train_contexts, with_indices)
+        labels, contexts = self.train_set.labels, self.train_contexts
+        sampler = make_sampler(self.config, labels, contexts, self._draws, processes=world_size(), rank=rank())
         return EpochLoader(images, self._share(), sampler=sampler, **self._settings())
 
     def val_dataloader(self) -> DataLoader[Any] | list[DataLoader[Any]]:
@@ -135,20 +144,43 @@ class TrainingData:
             sampler = DistributedSampler(images, world_size(), rank(), shuffle=False)
         return DataLoader(images, self._share(), sampler=sampler, generator=torch.Generator(), **self._settings())
 
-    def _infer(self, sets: Sequence[ContextImages]) -> InferredContexts:
-        """Infer the contexts of the images of some sets, in their order, unless the run folder has them."""
+    def _infer(self, sets: Sequence[ContextImages]) -> tuple[InferredContexts, list[float] | None]:
+        """Infer the contexts of the images of some sets, in their order, unless the run folder has them.
+
+        Returns:
+            The contexts, and how often to draw each image, where the method has a rule for it.
+        """
         paths = [path for images in sets for path in images.paths]
         if self.folder is not None and (kept := _read_contexts(self.folder, paths)):
             return kept
         labels = torch.cat([images.labels for images in sets])
         infer = find_contexts if self.config.confirm else partial(find_contexts, confirmation=0.0)
-        config, images = self.config, ConcatDataset[Any](sets)
-        found = infer(images, labels, method=config.infer_by, describe=self.describe, seed=config.seed)
+        config, images, draws = self.config, ConcatDataset[Any](sets), None
+        if config.infers_by_network:
+            by_network = self._infer_by_network(sets, labels)
+            found = InferredContexts(by_network.contexts, by_network.method, by_network.sentence, ())
+            draws = by_network.draws.tolist()
+        else:
+            found = infer(images, labels, method=config.infer_by, describe=self.describe, seed=config.seed)
         if self.folder is not None:
             write_json(self.folder / WHY_CONTEXTS, found.to_dict())
-            table = pd.DataFrame({"path": paths, "context": found.contexts.tolist()})
-            write_atomically(self.folder / INFERRED_CONTEXTS, table.to_csv(index=False))
-        return found
+            columns = {"path": paths, "context": found.contexts.tolist(), **({} if draws is None else {"draws": draws})}
+            write_atomically(self.folder / INFERRED_CONTEXTS, pd.DataFrame(columns).to_csv(index=False))
+        return found, draws
+
+    def _infer_by_network(self, sets: Sequence[ContextImages], labels: Tensor) -> NetworkContexts:
+        """Infer contexts from the logits of a network that was trained for a few epochs."""
+        if self.describe is None:
+            raise ValueError(
+                f"infer_by is {self.config.infer_by!r}, which needs the logits of a network trained before; "
+                "pfdl.vision.train trains one, or give describe=... that returns them."
+            )
+        rows = [(one, part) for one in sets for part in torch.split(torch.arange(len(one)), BATCH)]
+        logits = torch.cat([self.describe(one.batch(part)) for one, part in rows])
+        settings = (
+            {"upweight": self.config.infer_upweight} if self.config.infer_by == "jtt" else {"seed": self.config.seed}
+        )
+        return NETWORK_METHODS[self.config.infer_by](logits, labels, **settings)
 
     def _share(self) -> int:
         """Return the images of one process in a step."""
@@ -173,14 +205,17 @@ def check_share(batch_size: int, processes: int) -> None:
         )
 
 
-def _read_contexts(folder: Path, paths: Sequence[str]) -> InferredContexts | None:
-    """Read the contexts that a run folder keeps of these images; None if it has none, damaged ones are set aside."""
+def _read_contexts(folder: Path, paths: Sequence[str]) -> tuple[InferredContexts, list[float] | None] | None:
+    """Read what :meth:`TrainingData._infer` found, from a run folder; None if it has none, damage is set aside."""
     table = folder / INFERRED_CONTEXTS
     try:
         kept, why = read_table(table), read_json(folder / WHY_CONTEXTS)
         contexts, sentence = kept["context"].to_numpy(dtype="int64"), why["sentence"]
-        if kept["path"].tolist() == paths and contexts.min() >= 0 and isinstance(sentence, str):
-            return InferredContexts(contexts, str(why["method"]), sentence, ())
+        draws = kept["draws"].to_numpy(dtype="float64") if "draws" in kept else None
+        sound = draws is None or bool((draws > 0).all() and (draws < math.inf).all())
+        if sound and kept["path"].tolist() == paths and contexts.min() >= 0 and isinstance(sentence, str):
+            found = InferredContexts(contexts, str(why["method"]), sentence, ())
+            return found, None if draws is None else draws.tolist()
         raise ValueError(f"{table} is not about the training images.")
     except FileNotFoundError:
         return None
@@ -197,8 +232,8 @@ def _as_it_is(batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 class _Labelled(Dataset[tuple[Tensor, ...]]):
     """Batches of images with their labels and the contexts that training may know."""
 
-    def __init__(self, images: ContextImages, contexts: Tensor) -> None:
-        self.images, self.contexts = images, contexts
+    def __init__(self, images: ContextImages, contexts: Tensor, with_indices: bool = False) -> None:
+        self.images, self.contexts, self.with_indices = images, contexts, with_indices
 
     def __len__(self) -> int:
         return len(self.images)
@@ -209,4 +244,5 @@ class _Labelled(Dataset[tuple[Tensor, ...]]):
     def __getitems__(self, indices: Sequence[int]) -> tuple[Tensor, ...]:
         """Return the images, labels and contexts of a batch; PyTorch's loader asks for samples in this way."""
         rows = torch.tensor(indices)
-        return self.images.batch(rows), self.images.labels[rows], self.contexts[rows]
+        parts = self.images.batch(rows), self.images.labels[rows], self.contexts[rows]
+        return (*parts, rows) if self.with_indices else parts

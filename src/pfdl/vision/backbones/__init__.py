@@ -2,6 +2,6 @@
 
 from pfdl.vision.backbones.convnet import ConvNet
 from pfdl.vision.backbones.perceptron import MLP, Outputs
-from pfdl.vision.backbones.zoo import list_backbones, make_backbone
+from pfdl.vision.backbones.zoo import list_backbones, make_backbone, register_backbone
 
-__all__ = ["MLP", "ConvNet", "Outputs", "list_backbones", "make_backbone"]
+__all__ = ["MLP", "ConvNet", "Outputs", "list_backbones", "make_backbone", "register_backbone"]

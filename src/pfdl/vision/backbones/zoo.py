@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Callable
 from difflib import get_close_matches
 from itertools import pairwise
@@ -11,6 +12,7 @@ from typing import Any
 
 from torch import nn
 
+from pfdl._internal.own_files import import_own_files
 from pfdl._internal.validation import check_count
 from pfdl.vision.backbones.convnet import ConvNet
 from pfdl.vision.backbones.weights import load_weights
@@ -48,6 +50,36 @@ def _small(num_classes: int) -> nn.Module:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(widths[-1], num_classes))
 
 
+def register_backbone(name: str, factory: Callable[[int, int], nn.Module]) -> None:
+    """Give a network of your own a name, for :func:`make_backbone`, ``pfdl train`` and ``pfdl list backbones``.
+
+    On the command line, name the file that calls this: ``pfdl train photos/ --import my.py --backbone mine``. Commands
+    that load the trained model need the file, too.
+
+    Args:
+        name: Not taken yet, and without ``+`` and ``/``.
+        factory: From the number of classes and the height of the images to a classifier: a model from normalised
+            images, shape (n, 3, height, height), to logits, shape (n, classes), that ends in a linear layer.
+
+    Raises:
+        ValueError: If the name cannot be used or is taken.
+        TypeError: If the factory cannot be called.
+
+    Example:
+        >>> register_backbone("linear-example", lambda classes, size: nn.Sequential(
+        ...     nn.Flatten(), nn.Linear(3 * size**2, 8), nn.ReLU(), nn.Linear(8, classes)))
+        >>> make_backbone("linear-example", num_classes=5, image_size=4)[-1]
+        Linear(in_features=8, out_features=5, bias=True)
+    """
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        raise ValueError(f"the name of the backbone is {name!r}; give letters, digits and hyphens, such as 'my-net'.")
+    if name in OURS or name in _torchvision_names():
+        raise ValueError(f"there is a backbone {name!r} already; choose another name.")
+    if not callable(factory):
+        raise TypeError(f"the factory of {name!r} is a {type(factory).__name__}; give a class or a function.")
+    OURS[name] = factory
+
+
 def list_backbones(pattern: str = "*") -> list[str]:
     """List the names that :func:`make_backbone` takes.
 
@@ -61,6 +93,7 @@ def list_backbones(pattern: str = "*") -> list[str]:
         >>> list_backbones("cn*")
         ['cn', 'cn-bn']
     """
+    import_own_files()
     names = [*OURS, *_torchvision_names(), *(TIMM + name for name in _timm_names())]
     return [name for name in names if fnmatch.fnmatchcase(name, pattern)]
 
@@ -72,6 +105,7 @@ def check_backbone_name(name: str) -> None:
         ValueError: If there is no such model.
         ImportError: If the library it comes from is not installed.
     """
+    import_own_files()
     if name in OURS:
         return
     known: bool
@@ -85,7 +119,8 @@ def check_backbone_name(name: str) -> None:
             close = [TIMM + name]
         hint = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
         raise ValueError(
-            f"the backbone {name!r} is unknown; {hint}'pfdl list backbones' lists all, with a wildcard if you like."
+            f"the backbone {name!r} is unknown; {hint}'pfdl list backbones' lists all, and "
+            "--import FILE.py brings one of your own."
         )
 
 

@@ -1,0 +1,56 @@
+"""Walk from a folder to a diagnosis, and keep what docs/tutorials/diagnosis.md shows.
+
+Run it by ``python docs/pictures/draw_diagnosis.py``. It runs the commands of that page in a folder of its own, writes
+what they print to ``docs/results/diagnosis/``, from which the page quotes, and takes the picture of the diagnosis, for
+which it needs Playwright and Chromium.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import shlex
+import shutil
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+from typer.testing import CliRunner
+
+from pfdl.cli.main import app
+
+ROOT = Path(__file__).parents[2]
+PAGE, KEPT = ROOT / "docs" / "tutorials" / "diagnosis.md", ROOT / "docs" / "results" / "diagnosis"
+PICTURE = {"width": 900, "height": 1760}
+
+
+def main() -> None:
+    """Walk the page in an empty folder."""
+    lines = re.findall(r"^\$ (.*)$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    KEPT.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        for number, (program, *arguments) in enumerate(map(shlex.split, lines), start=1):
+            if program == "python":
+                runpy.run_path(str(ROOT / arguments[0]), run_name="__main__")
+                continue
+            result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+            without_times = re.sub(r" \([0-9.]+ s\)$", "", result.output, flags=re.MULTILINE)
+            (KEPT / f"{number}-{arguments[0]}.txt").write_text(without_times, encoding="utf-8")
+        photograph(Path("diagnosis.html").resolve())
+        os.chdir(ROOT)
+
+
+def photograph(path: Path) -> None:
+    """Take a picture of the upper part of a page."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page(viewport=PICTURE)
+        page.goto(path.as_uri())
+        page.screenshot(path=PAGE.with_suffix(".png"), clip={"x": 0, "y": 0, **PICTURE})
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Objectives and backbones of a user's own, from a file that --import or PFDL_IMPORT names."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+OWN = """
+import pfdl
+from pfdl.objectives.penalties import Penalty
+from torch import nn
+
+
+class Size(Penalty):
+    '''Penalise the mean squared feature.'''
+
+    def forward(self, features):
+        return features.square().mean()
+
+
+def tiny(classes, size):
+    return nn.Sequential(nn.Flatten(), nn.Linear(3 * size**2, 8), nn.ReLU(), nn.Linear(8, classes))
+
+
+pfdl.register_objective("size", Size)
+pfdl.register_backbone("tiny", tiny)
+"""
+
+
+@pytest.fixture
+def pfdl(tmp_path):
+    """Run pfdl in a process of its own, in an empty folder with the file."""
+    (tmp_path / "own.py").write_text(OWN)
+
+    def run(*arguments, **variables):
+        command = [sys.executable, "-m", "pfdl.cli.main", *arguments]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **variables}
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    return run
+
+
+def test_what_a_file_registers_is_trained_in_workers_too_and_loaded_again(pfdl, tmp_path):
+    small = ["--image-size", "8", "--epochs", "1", "--device", "cpu", "--no-export", "-o", "run"]
+    own = ["--backbone", "tiny", "--objective", "size+pfdl", "--import", "own.py"]
+    result = pfdl("train", "shapes", *own, *small, "--seeds", "2", "--set", "jobs=2")
+    assert result.returncode == 0, result.stderr
+    assert "tiny, objective size+pfdl, 1 epochs on cpu" in result.stderr.splitlines()[0]
+    refused = pfdl("evaluate", "run/seed-0", "shapes", "--device", "cpu")
+    assert refused.returncode == 2
+    assert "--import FILE.py brings one of your own" in refused.stderr
+    tested = pfdl("evaluate", "run/seed-0", "shapes", "--device", "cpu", PFDL_IMPORT=str(tmp_path / "own.py"))
+    assert tested.returncode == 0, tested.stderr
+
+
+def test_what_a_file_registers_is_listed(pfdl):
+    assert pfdl("list", "backbones", "tin*", "--import", "own.py").stdout == "tiny\n"
+    assert "size Penalise the mean squared feature." in pfdl("list", "objectives", "size", PFDL_IMPORT="own.py").stdout
+
+
+def test_a_file_that_cannot_be_imported_is_a_sentence(pfdl, tmp_path):
+    (tmp_path / "wrong.py").write_text("import pfdl\npfdl.register_backbone('resnet18', print)\n")
+    taken = pfdl("list", "backbones", "--import", "wrong.py")
+    assert taken.returncode == 2
+    assert taken.stderr == (
+        "Error: wrong.py, line 2, cannot be imported: ValueError: there is a backbone 'resnet18' already; choose "
+        "another name.\n"
+    )
+    assert "there is no Python file none.py to import" in pfdl("list", "backbones", "--import", "none.py").stderr
