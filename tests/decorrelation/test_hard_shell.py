@@ -12,8 +12,8 @@ from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
 
 from pfdl.decorrelation.finiteness import LateReport
-from tests.internal.test_optimizer_state import equal
 from tests.objectives.penalties.small_batches import batch, make, same, snapshot
+from tests.states import equal
 
 PATHS = {"fused": {}, "plain": {"kernel": "plain"}, "several steps": {"fit_steps": 3}}
 

@@ -6,6 +6,7 @@ import torch
 from torch import nn, optim
 
 from pfdl._internal.optimizer_state import load_optimizer_state
+from tests.states import equal
 
 MAKERS = {
     "Adam": partial(optim.Adam, lr=1e-2),
@@ -35,16 +36,6 @@ def step(model, optimizer):
     optimizer.zero_grad()
     model(torch.linspace(-1, 1, 20).view(5, 4)).square().sum().backward()
     optimizer.step()
-
-
-def equal(a, b):
-    if isinstance(a, torch.Tensor):
-        return torch.equal(a, b)
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(equal(a[key], b[key]) for key in a)
-    if isinstance(a, (list, tuple)):
-        return len(a) == len(b) and all(map(equal, a, b))
-    return a == b
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -196,4 +187,13 @@ def test_an_optimiser_with_a_closure_is_refused():
     load_optimizer_state(optimizer, state)  # nothing to check yet
     state["state"] = {0: {"d": torch.zeros(6)}}
     with pytest.raises(ValueError, match="LBFGS cannot be checked, because a trial step failed"):
+        load_optimizer_state(optimizer, state)
+
+
+def test_a_setting_that_makes_the_step_explode_is_refused():
+    """With alpha 0 a centred RMSprop divides by the spread of one gradient: by the rounding error of 0."""
+    _, optimizer = trained(MAKERS["RMSprop"])
+    state = copy.deepcopy(optimizer.state_dict())
+    state["param_groups"][0]["alpha"] = 0.0
+    with pytest.raises(ValueError, match="not finite, or far too large"):
         load_optimizer_state(optimizer, state)

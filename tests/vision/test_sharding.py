@@ -12,6 +12,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 
 from pfdl.vision.sharding import is_sharded, load_optimizer, shard, whole
+from tests.states import equal
 
 MAKERS = {
     "SGD": partial(torch.optim.SGD, lr=0.1, momentum=0.9),
@@ -45,16 +46,6 @@ def step(backbone, optimizer):
 
 def weights(backbone):
     return [parameter.full_tensor().detach().clone() for parameter in backbone.parameters()]
-
-
-def equal(a, b):
-    if isinstance(a, torch.Tensor):
-        return torch.equal(a, b)
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(equal(a[key], b[key]) for key in a)
-    if isinstance(a, (list, tuple)):
-        return len(a) == len(b) and all(map(equal, a, b))
-    return a == b
 
 
 def put(value):
