@@ -54,3 +54,12 @@ def test_examples_run(example, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [str(example)])
     runpy.run_path(str(example), run_name="__main__")
     assert capsys.readouterr().out
+
+
+def test_every_promise_of_security_names_a_test_that_exists():
+    promises = (ROOT / "SECURITY.md").read_text().partition("## What is not promised")[0]
+    named = re.findall(r"`([\w/]+\.py)::(\w+)`", promises)
+    assert [f"{path}::{test}" for path, test in named if f"\ndef {test}(" not in (ROOT / path).read_text()] == []
+    points = re.findall(r"^- .*?(?=^- |^\*\*|\Z)", promises, flags=re.MULTILINE | re.DOTALL)
+    assert len(points) > 10
+    assert [point for point in points if "`tests/" not in point] == []
