@@ -129,17 +129,12 @@ def group(**values):
 
 HOSTILE = {
     "a moment of one number": (put("exp_avg", torch.zeros(1)), r"'exp_avg' of parameter 0 .* shape \(1,\).*\(3, 4\)"),
-    "a scalar moment": (put("exp_avg_sq", torch.zeros(())), "shape"),
     "whole numbers": (put("exp_avg", torch.zeros(3, 4, dtype=torch.int8)), "dtype torch.int8"),
-    "complex numbers": (put("exp_avg", torch.zeros(3, 4, dtype=torch.complex64)), "dtype torch.complex64"),
-    "no memory": (put("exp_avg", torch.zeros(3, 4, device="meta")), "must be a tensor with numbers"),
     "sparse": (put("exp_avg", torch.zeros(3, 4).to_sparse()), "must be a tensor with numbers"),
-    "a list": (put("exp_avg", [0.0] * 12), "must be a tensor"),
     "NaN": (put("exp_avg", torch.full((3, 4), torch.nan)), "NaN or an infinity"),
     "three steps": (put("step", torch.zeros(3)), r"'step' of parameter 0 .* shape \(3,\)"),
     "an endless step": (put("step", torch.tensor(torch.inf)), "NaN or an infinity"),
     "another moment": (put("momentum_buffer", torch.zeros(3, 4)), "it must have \\["),
-    "a moment missing": (lambda state: state["state"][0].pop("exp_avg"), "it must have \\["),
     "no moments": (lambda state: state["state"].update({0: 3}), "it must have \\["),
     "an unknown parameter": (lambda state: state["state"].update({9: {}}), "parameter 9, which is in no group"),
     "a state that is a list": (lambda state: state.update(state=[1]), "must be a mapping"),
@@ -204,6 +199,6 @@ def test_a_setting_that_makes_the_step_explode_is_refused():
     """With alpha 0 a centred RMSprop divides by the spread of one gradient: by the rounding error of 0."""
     _, optimizer = trained(MAKERS["RMSprop"])
     state = copy.deepcopy(optimizer.state_dict())
-    state["param_groups"][0]["alpha"] = 0.0
+    group(alpha=0.0)(state)
     with pytest.raises(ValueError, match="not finite, or far too large"):
         load_optimizer_state(optimizer, state)
