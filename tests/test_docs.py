@@ -69,3 +69,15 @@ def test_the_page_of_a_diagnosis_quotes_what_the_commands_printed():
     path = (ROOT / "docs" / "tutorials" / "quickstart.md").read_text()
     for command in re.findall(r"^\$ (.*)$", page, re.MULTILINE):  # which a test of the quick start runs
         assert command in path
+
+
+def test_every_promise_of_security_names_a_test_that_exists():
+    promises = (ROOT / "SECURITY.md").read_text().partition("## What is not promised")[0]
+    named = re.findall(r"`([\w/]+\.py)::(\w+)`", promises)
+    defined = {
+        path: re.findall(r"^(?:def|class) (\w+)\(", (ROOT / path).read_text(), re.MULTILINE) for path, _ in named
+    }
+    assert [f"{path}::{test}" for path, test in named if test not in defined[path]] == []
+    points = re.findall(r"^- .*?(?=^- |^\*\*|\Z)", promises, flags=re.MULTILINE | re.DOTALL)
+    assert len(points) > 10
+    assert [point for point in points if "`tests/" not in point] == []

@@ -1,4 +1,5 @@
 import os
+import pickle
 import sys
 
 import pytest
@@ -302,3 +303,12 @@ def test_paths_that_could_leave_the_folder_are_refused(path, tmp_path):
 @pytest.mark.parametrize("path", ["a/b/c.png", "..a/b..png", "größe/ü", "a b/c,d"])
 def test_harmless_paths_are_taken(path):
     check_relative(path)
+
+
+def test_a_source_that_shows_progress_can_be_sent_to_processes_that_load_images(tmp_path):
+    """Where these are not forked, as on macOS, they get it by pickle, which refuses functions within functions."""
+    make_folder(tmp_path, {"cat/snow": 1, "dog/snow": 1})
+    told = []
+    source = ContextFolder(tmp_path, on_progress=lambda done, total: told.append(done))
+    assert pickle.loads(pickle.dumps(source)).samples == source.samples
+    assert told == [2]

@@ -1,7 +1,6 @@
 """Nothing poisons g: what cannot be used is refused before anything is updated."""
 
 import copy
-import pickle
 import threading
 from functools import partial
 
@@ -12,8 +11,8 @@ from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
 
 from pfdl.decorrelation.finiteness import LateReport
-from tests.internal.test_optimizer_state import equal
 from tests.objectives.penalties.small_batches import batch, make, same, snapshot
+from tests.states import equal
 
 PATHS = {"fused": {}, "plain": {"kernel": "plain"}, "several steps": {"fit_steps": 3}}
 
@@ -152,14 +151,6 @@ def test_a_fit_step_updates_g_in_eval_mode_too_and_a_call_does_not():
     assert same(before, snapshot(penalty))
     penalty.fit_step(batch())
     assert not same(before, snapshot(penalty))
-
-
-def test_a_pickled_penalty_continues_like_the_original():
-    penalty = make()
-    penalty(batch())
-    twin = pickle.loads(pickle.dumps(penalty))
-    assert torch.equal(penalty(batch(seed=2)), twin(batch(seed=2)))
-    assert same(snapshot(penalty), snapshot(twin))
 
 
 @pytest.mark.parametrize("assign", [False, True])

@@ -2,8 +2,8 @@
 
 Usage: python -m tests.hostile.killing_driver FOLDER COMMAND…
 
-Every run is a process of its own, forked here after what is slow, and ended by a real SIGKILL: once in the middle
-of each of its writes, when half of the file lies there under its temporary name, and a few times at random. A training
+Every run is a process of its own, forked here after what is slow, and ended by a real SIGKILL: in the middle of
+its writes, one by one, when half of the file lies there under its temporary name, and a few times at random. A training
 also gets a SIGTERM before it has set a handler for it. What is printed is JSON, by command: how many times it was
 killed and terminated, and which files differed from those of a run that nobody killed.
 """
@@ -34,6 +34,7 @@ from pfdl._internal import files as _files
 from pfdl._internal.runs import CONFIG, LOCK
 from pfdl._internal.state import load_state
 from pfdl.cli import main as cli
+from pfdl.contexts import statistics
 from pfdl.data.mmads import SETTINGS
 from pfdl.vision import resume as run_keeper
 from pfdl.vision import training
@@ -47,9 +48,11 @@ from tests.vision.tiny_images import TinySource
 
 COMMAND_LINE = typer.main.get_command(cli.app)  # made once: that takes as long as a training
 RANDOM_KILLS = 2
+MOST_WRITES = 16
+"""A command that writes so often or more is killed in every second of its writes, or third, and so on."""
+QUICK = ("--backbone", "mlp", "--image-size", "8", "--epochs", "2", "--batch-size", "16", "--device", "cpu")
 TRAINING = (
-    *("--backbone", "mlp", "--image-size", "8", "--epochs", "2", "--batch-size", "16", "--device", "cpu"),
-    *("--ratio", "2:1", "--no-export"),
+    *(*QUICK, "--ratio", "2:1", "--no-export"),
     *("--objective", "stablenet+balance+pfdl", "--contexts", "known"),  # all with a state
     *("--set", "stablenet.steps=2", "--set", "pfdl.hidden=4"),
 )
@@ -66,12 +69,29 @@ def pictures(root: Path) -> Path:
     return root
 
 
+def pfdl(*arguments: object) -> None:
+    COMMAND_LINE([str(argument) for argument in arguments], standalone_mode=False)
+
+
 def train(output: Path, data: Path) -> None:
-    COMMAND_LINE(["train", str(data), *TRAINING, "-o", str(output)], standalone_mode=False)
+    pfdl("train", data, *TRAINING, "-o", output)
+
+
+def train_on_inferred_contexts(output: Path, data: Path) -> None:
+    """Train with two seeds, each on contexts of its own."""
+    statistics.WIDTH = 16
+    inferred = ("--objective", "groupdro", "--contexts", "inferred", "--set", "confirm=false", "--seeds", "2")
+    pfdl("train", data, *QUICK, "--no-export", *inferred, "-o", output)
+
+
+def refit(output: Path, data: Path) -> None:
+    if not (run := data.parent / "trained").exists():  # by the first run, for all
+        pfdl("train", data, *QUICK, "--no-export", "-o", run)
+    pfdl("refit", run, data, "--contexts", "known", "--on", "train", "--device", "cpu", "-o", output)
 
 
 def split(output: Path, data: Path) -> None:
-    COMMAND_LINE(["split", str(data), "--ratio", "2:1", "-o", str(output / "manifest.csv")], standalone_mode=False)
+    pfdl("split", data, "--ratio", "2:1", "-o", output / "manifest.csv")
 
 
 def reproduce_mmads(output: Path, data: Path) -> None:
@@ -92,13 +112,16 @@ def reproduce_colored_mnist(output: Path, data: Path) -> None:
     colored_mnist.run(scale, output, folder=None)
 
 
+class TinyData(image_data.ImageData):
+    """Images that are ready at once."""
+
+    def open(self, on_progress: Any = None) -> Any:
+        return TinySource()
+
+
 def reproduce_nico(output: Path, data: Path) -> None:
-    original, image_data.ImageData.open = image_data.ImageData.open, lambda self, *_: TinySource()
     config = images.ImagesConfig(rows=("pfdl",), backbone="mlp", image_size=8, epochs=2, batch_size=16, seeds=2)
-    try:
-        images.run(config, [image_data.ImageData("shapes")], output)
-    finally:
-        image_data.ImageData.open = original  # another command opens its own images in this process
+    images.run(config, [TinyData("shapes")], output)
 
 
 def study(output: Path, data: Path) -> None:
@@ -109,6 +132,8 @@ def study(output: Path, data: Path) -> None:
 
 COMMANDS: dict[str, Callable[[Path, Path], None]] = {
     "train": train,
+    "train on inferred contexts": train_on_inferred_contexts,
+    "refit": refit,
     "split": split,
     "mmads": reproduce_mmads,
     "colored-mnist": reproduce_colored_mnist,
@@ -196,10 +221,11 @@ def kill_at_many_instants(command: str, scratch: Path) -> dict[str, Any]:
     expected = content(whole)
     writes = int(whole.with_suffix(".writes").read_text())
     chance = random.Random(0)
-    instants = [("write", number) for number in range(1, writes + 1)]
+    instants = [("write", number) for number in range(writes, 0, -(1 + writes // MOST_WRITES))]
     instants += [("time", chance.uniform(0.05, 0.9) * duration) for _ in range(RANDOM_KILLS)]
     instants += [("early", 0)] * (command == "train")
     killed, terminated, different = 0, 0, {}
+    in_writes = sum(kind == "write" for kind, _ in instants)
     for kind, when in instants:
         output = scratch / "killed"
         shutil.rmtree(output, ignore_errors=True)
@@ -210,7 +236,7 @@ def kill_at_many_instants(command: str, scratch: Path) -> dict[str, Any]:
         ended = end_of(pid)
         killed += ended == -signal.SIGKILL
         terminated += ended == -signal.SIGTERM
-        if command == "split":  # writes where the user wants, a place that nobody tidies
+        if command in ("split", "train on inferred contexts"):  # write where the user wants, which nobody tidies
             for litter in output.glob(f"{_files.TEMPORARY}*"):
                 litter.unlink()
         if (ended := end_of(start(command, output, data, log))) != 0:
@@ -220,6 +246,7 @@ def kill_at_many_instants(command: str, scratch: Path) -> dict[str, Any]:
             different[f"{kind} {when}"] = sorted(name for name in names if found.get(name) != expected.get(name))
     return {
         "writes": writes,
+        "kills in writes": in_writes,
         "killed": killed,
         "terminated": terminated,
         "files": sorted(expected),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import json
 import os
@@ -13,19 +12,27 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from hypothesis import strategies as st
 from safetensors.torch import save
+from torch.distributed.device_mesh import init_device_mesh
 
 from pfdl import PartialDecorrelation
 from pfdl._internal.optimizer_state import load_optimizer_state
 from pfdl._internal.state import FORMAT as STATE_FORMAT
 from pfdl._internal.state import load_state, save_state
+from pfdl.data.manifest import read_manifest
 from pfdl.objectives import make_objective
 from pfdl.vision import resume
+from pfdl.vision.checkpoint import load_model
 from pfdl.vision.resume import STATE, read_state
+from pfdl.vision.sharding import load_optimizer, shard
 from pfdl.vision.training import TrainingConfig, train
+from pfdl_lab.report.reading import find_runs
 from tests.hostile.registry import answered, target
 from tests.hostile.tampering import tampered, values, words
+from tests.objectives.parts import PARTS, WITHOUT_STATE, batch, call, used
+from tests.states import equal
 from tests.vision.tiny_images import tiny_data
 
 trees = st.recursive(
@@ -125,29 +132,63 @@ def states_of_optimisers(folder: Path, case: tuple[str, Any]) -> None:
         step(optimizer)
 
 
-def a_penalty(hidden: int = 8) -> PartialDecorrelation:
-    torch.manual_seed(0)
-    penalty = PartialDecorrelation(12, hidden=hidden)
-    penalty(torch.randn(16, 12))
-    return penalty
-
-
 @cache
-def state_of_a_penalty() -> dict[str, Any]:
-    return dict(a_penalty().state_dict())
+def one_process() -> Any:
+    """Join a group of one process, in which parameters are sharded as in each of several."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    return init_device_mesh("cpu", (1,))
+
+
+def a_sharded_step(kind: str) -> torch.optim.Optimizer:
+    """An optimiser of sharded parameters that has taken one step."""
+    backbone = torch.nn.Linear(32, 16)
+    shard(backbone, one_process())
+    optimizer = OPTIMIZERS[kind](backbone.parameters())
+    step(optimizer)
+    return optimizer
 
 
 @target(
-    lambda: (tampered(state_of_a_penalty()),),
-    lambda: [(dict(a_penalty(hidden=64).state_dict()),)],
+    lambda: (
+        st.sampled_from(["adam, not fused", "sgd, not fused"]).flatmap(
+            lambda kind: st.tuples(st.just(kind), tampered(a_step(kind).state_dict()))
+        ),
+    ),
+    lambda: [((kind, short_moments(kind)),) for kind in ("adam, not fused", "sgd, not fused")],
 )
-def states_of_penalties(folder: Path, state: Any) -> None:
-    penalty = a_penalty()
-    with contextlib.suppress(ValueError, RuntimeError):  # torch refuses missing and unknown weights with RuntimeError
-        penalty.load_state_dict(state)
+def states_of_sharded_optimisers(folder: Path, case: tuple[str, Any]) -> None:
+    kind, state = case
+    optimizer = a_sharded_step(kind)
+    answered(load_optimizer, optimizer, state)
+    if len(optimizer.state) == 2:
+        step(optimizer)
+
+
+@cache
+def state_of(name: str) -> dict[str, Any]:
+    return dict(used(name).state_dict())
+
+
+@target(
+    lambda: (
+        st.sampled_from([name for name in PARTS if name not in WITHOUT_STATE]).flatmap(
+            lambda name: st.tuples(st.just(name), tampered(state_of(name)))
+        ),
+    ),
+    lambda: [(("PartialDecorrelation", dict(PartialDecorrelation(6, hidden=64).state_dict())),)],
+    share=2.0,
+)
+def states_of_penalties_and_weightings(folder: Path, case: tuple[str, Any]) -> None:
+    name, state = case
+    part = used(name)
+    before = copy.deepcopy(part.state_dict())
+    try:
+        part.load_state_dict(state)
+    except (ValueError, RuntimeError):  # torch refuses missing and unknown weights with RuntimeError
+        assert equal(before, part.state_dict())
     # Weights that are finite but far too large do load; the call then says so and updates nothing.
-    value = answered(penalty, torch.randn(16, 12))
-    assert value is None or value.isfinite()
+    value = answered(call, part, batch(seed=5))
+    assert value is None or value.isfinite().all()
 
 
 OBJECTIVE = "stablenet+irm+pfdl"
@@ -166,8 +207,11 @@ def an_objective() -> Any:
 @target(lambda: (tampered(state_of_an_objective()),), share=0.5)
 def states_of_objectives(folder: Path, state: Any) -> None:
     objective = an_objective()
-    with contextlib.suppress(ValueError, RuntimeError):  # as for penalties
+    before = copy.deepcopy(objective.state_dict())
+    try:
         objective.load_state_dict(state)
+    except (ValueError, RuntimeError):  # as for penalties
+        assert equal(before, objective.state_dict())
     assert dict(objective.state_dict()).keys() == state_of_an_objective().keys()
 
 
@@ -235,3 +279,29 @@ def resumed_trainings(folder: Path, state: Any) -> None:
         return  # nothing that a file can hold
     source, manifest = tiny_data()
     answered(lambda: train(TINY, source, manifest, folder, device="cpu", loggers=[]))
+
+
+@target(
+    lambda: (
+        st.sampled_from(sorted(path.relative_to(made_run()).as_posix() for path in files_of(made_run()))),
+        st.floats(0, 1, exclude_max=True),
+        st.integers(1, 255),
+    ),
+    share=0.4,
+)
+def run_folders_with_a_byte_changed(folder: Path, name: str, place: float, change: int) -> None:
+    """Any byte of any file of a run: the training ends or says what is wrong, and so does the use of its model."""
+    shutil.copytree(made_run(), folder, dirs_exist_ok=True)
+    content = bytearray((folder / name).read_bytes())
+    content[int(place * len(content))] ^= change
+    (folder / name).write_bytes(content)
+    answered(load_model, folder)
+    source, manifest = tiny_data()
+    if answered(lambda: train(TINY, source, manifest, folder, device="cpu", loggers=[])) is not None:
+        answered(load_model, folder)
+    answered(read_manifest, folder / "manifest.csv")
+    find_runs([folder])
+
+
+def files_of(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file() and path.stat().st_size]

@@ -7,7 +7,6 @@ import shutil
 from dataclasses import replace
 
 import pytest
-import torch
 from typer.testing import CliRunner
 
 from pfdl._internal.files import write_atomically
@@ -150,16 +149,6 @@ def test_a_training_redoes_what_a_damaged_file_held(name, damage, set_aside, kep
     for path in folder.glob("*.damaged"):
         path.unlink()
     assert content(folder) == content(trained)
-
-
-def test_a_whole_state_of_something_else_is_a_sentence(tmp_path):
-    folder = train(PLAN, *tiny_data(), tmp_path / "run", device="cpu")
-    state = load_state(folder / STATE)
-    stopped = {**state, "finished": False, "epoch": 1, "history": state["history"][:1]}
-    for part in ({"module": {"other.weight": torch.ones(2)}}, {"optimizer": 3}, {"epoch": 2}):
-        save_state(folder / STATE, {**stopped, **part})
-        with pytest.raises(ValueError, match="is not a state of this training"):
-            train(PLAN, *tiny_data(), folder, device="cpu")
 
 
 def test_a_full_disk_in_mid_training_is_a_sentence_and_the_run_resumes_later(tmp_path, monkeypatch):

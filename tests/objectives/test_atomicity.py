@@ -5,52 +5,9 @@ import copy
 import pytest
 import torch
 
-from pfdl import PartialDecorrelation, make_objective
-from pfdl.objectives.penalties import CORAL, IRM, Level, Quantization, VREx
-from pfdl.objectives.weightings import CNBB, Balance, BatchDWR, CVaR, GroupDRO, Product, StableNet, Uniform
-from tests.internal.test_optimizer_state import equal
-
-PARTS = {
-    "PartialDecorrelation": lambda: PartialDecorrelation(6, hidden=4),
-    "PartialDecorrelation, plain": lambda: PartialDecorrelation(6, hidden=(4, 3)),
-    "PartialDecorrelation, standardised": lambda: PartialDecorrelation(6, hidden=4, standardize=True, fit_steps=2),
-    "Level": Level,
-    "IRM": lambda: IRM(weight=9.0, anneal=1),
-    "VREx": lambda: VREx(anneal=2),
-    "CORAL": CORAL,
-    "Quantization": Quantization,
-    "Uniform": Uniform,
-    "Balance": Balance,
-    "GroupDRO": GroupDRO,
-    "CVaR": CVaR,
-    "BatchDWR": lambda: BatchDWR(steps=2),
-    "CNBB": lambda: CNBB(steps=2),
-    "StableNet": lambda: StableNet(steps=2),
-    "Product": lambda: Product([Balance(), StableNet(steps=2)]),
-}
-WITHOUT_STATE = ("Level", "Quantization", "Uniform", "CVaR", "BatchDWR", "CNBB")
-
-
-def batch(seed=0, n=8):
-    generator = torch.Generator().manual_seed(seed)
-    return {
-        "risks": torch.rand(n, generator=generator),
-        "logits": torch.randn(n, 3, generator=generator),
-        "labels": torch.randint(3, (n,), generator=generator),
-        "features": torch.randn(n, 6, generator=generator),
-        "environments": torch.arange(n) % 2,
-    }
-
-
-def call(part, tensors):
-    return part(*(tensors[name] for name in part.needs))
-
-
-def used(name):
-    torch.manual_seed(0)
-    part = PARTS[name]()
-    call(part, batch())
-    return part
+from pfdl import make_objective
+from tests.objectives.parts import PARTS, WITHOUT_STATE, batch, call, used
+from tests.states import StateTester, each, equal
 
 
 def assert_unchanged(part, operation):
@@ -86,79 +43,32 @@ def test_a_call_that_raises_changes_nothing(name, bad):
         assert_unchanged(part, lambda part=part, tensors=tensors: call(part, tensors))
 
 
-def garbage(state):
-    """Return states that cannot be loaded, made from one that can."""
-    for key, value in state.items():
-        rest = {other: kept for other, kept in state.items() if other != key}
-        yield rest
-        yield {**rest, key: "word"}
-        yield {**rest, key: None}
-        if isinstance(value, torch.Tensor):
-            yield {**rest, key: torch.zeros(7, 7, 7)}
-            yield {**rest, key: torch.full((*value.shape, 2), torch.nan)}
-            if value.is_floating_point():
-                yield {**rest, key: torch.full_like(value, torch.nan)}
-        else:
-            yield {**rest, key: {}}
-            yield {**rest, key: dict.fromkeys(value, "word")}
-            yield {**rest, key: dict.fromkeys(value, -5)}
-    yield {**state, "something.else": torch.zeros(1)}
+class TestStates(StateTester):
+    name = each(PARTS)
+
+    def make(self, name, seed=0):
+        torch.manual_seed(seed)
+        return PARTS[name]()
+
+    def use(self, thing, seed=0):
+        return call(thing, batch(seed))
+
+    def test_an_unknown_entry_is_refused(self, name):
+        part = self.used(name)
+        assert self.is_refused(part, {**part.state_dict(), "something.else": torch.zeros(1)})
+        assert (name in WITHOUT_STATE) == (not part.state_dict())
 
 
-@pytest.mark.parametrize("name", PARTS)
-def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(name):
-    for bad in garbage(copy.deepcopy(used(name).state_dict())):
-        part = used(name)
-        assert assert_unchanged(part, lambda part=part, bad=bad: part.load_state_dict(bad)), bad
-    assert (name in WITHOUT_STATE) == (not used(name).state_dict())
+class TestStatesOfObjectives(StateTester):
+    """All parts of a state are taken, or none."""
 
+    name = each(["irm+pfdl+stablenet"])
 
-@pytest.mark.parametrize("name", PARTS)
-def test_a_state_that_fits_is_taken(name):
-    source, target = used(name), PARTS[name]()
-    target.load_state_dict(source.state_dict())
-    assert equal(source.state_dict(), target.state_dict())
-    torch.manual_seed(1)
-    wanted = call(source, batch(seed=2))
-    torch.manual_seed(1)
-    assert torch.equal(call(target, batch(seed=2)), wanted)
+    def make(self, name, seed=0):
+        torch.manual_seed(seed)
+        return make_objective(name, 6, irm={"anneal": 1}, pfdl={"hidden": 4})
 
-
-def test_an_objective_takes_all_parts_of_a_state_or_none():
-    def fresh():
-        objective = make_objective("irm+pfdl+stablenet", 6, irm={"anneal": 1}, pfdl={"hidden": 4})
-        tensors = batch()
-        objective(
-            tensors["logits"],
-            tensors["labels"],
-            features=tensors["features"],
-            environments=tensors["environments"],
-        )
-        return objective
-
-    good = fresh().state_dict()
-    for bad in garbage(copy.deepcopy(good)):
-        objective = fresh()
-        before = copy.deepcopy(objective.state_dict())
-        with pytest.raises((ValueError, RuntimeError)):
-            objective.load_state_dict(bad)
-        assert equal(before, objective.state_dict())
-
-
-@pytest.mark.parametrize("name", PARTS)
-@pytest.mark.parametrize("state", [3, None, [], {7: torch.zeros(2)}])
-def test_what_is_no_state_is_a_sentence(name, state):
-    part = used(name)
-    before = copy.deepcopy(part.state_dict())
-    with pytest.raises(ValueError, match="give what state_dict"):
-        part.load_state_dict(state)
-    assert equal(before, part.state_dict())
-
-
-@pytest.mark.parametrize("name", PARTS)
-def test_copies_go_their_own_way(name):
-    original = used(name)
-    twin = copy.deepcopy(original)
-    before = copy.deepcopy(original.state_dict())
-    call(twin, batch(seed=3))
-    assert equal(before, original.state_dict())
+    def use(self, thing, seed=0):
+        tensors = batch(seed)
+        known = {"features": tensors["features"], "environments": tensors["environments"]}
+        return thing(tensors["logits"], tensors["labels"], **known)

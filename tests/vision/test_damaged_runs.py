@@ -67,6 +67,8 @@ def change_step(state):
         change("means", {"train_loss": {"sum": torch.zeros(2), "samples": 0}}),
         change("means", 5),
         change("module", {}),
+        change("module", {"other.weight": torch.ones(2)}),
+        change("optimizer", 3),
         change("optimizer", {"state": {}}),
         change_momentum,
         change_moments_of_g,

@@ -1,7 +1,6 @@
 """States that are loaded into an optimiser of sharded parameters: one process, as each of several does it."""
 
 import copy
-import math
 from functools import partial
 
 import pytest
@@ -12,6 +11,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 
 from pfdl.vision.sharding import is_sharded, load_optimizer, shard, whole
+from tests.internal.test_optimizer_state import OptimizerTester
+from tests.states import each
 
 MAKERS = {
     "SGD": partial(torch.optim.SGD, lr=0.1, momentum=0.9),
@@ -47,88 +48,43 @@ def weights(backbone):
     return [parameter.full_tensor().detach().clone() for parameter in backbone.parameters()]
 
 
-def equal(a, b):
-    if isinstance(a, torch.Tensor):
-        return torch.equal(a, b)
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(equal(a[key], b[key]) for key in a)
-    if isinstance(a, (list, tuple)):
-        return len(a) == len(b) and all(map(equal, a, b))
-    return a == b
+class TestStates(OptimizerTester):
+    """What must hold of any optimiser holds of one whose parameters are sharded."""
 
+    name = each(MAKERS)
 
-def put(value):
-    def change(state):
+    @pytest.fixture(autouse=True)
+    def _sharded(self, mesh):
+        self.mesh = mesh
+
+    def make(self, name, seed=0):
+        return trained(self.mesh, name, steps=0)
+
+    def use(self, thing, seed=0):
+        step(*thing)
+        return torch.cat([value.flatten() for value in weights(thing[0])])
+
+    def state(self, thing):
+        return whole(thing[1].state_dict())
+
+    def load(self, thing, state):
+        load_optimizer(thing[1], state)
+
+    test_copies_and_pickles_go_their_own_way = None  # a process group cannot be copied
+
+    def test_moments_stay_sharded(self, name):
+        thing = self.used(name)
+        self.load(thing, copy.deepcopy(self.state(thing)))
+        moments = [value for one in thing[1].state.values() for key, value in one.items() if key != "step"]
+        assert all(isinstance(moment, DTensor) for moment in moments)
+
+    def test_a_short_moment_and_a_fused_step_which_crashed_python(self, name):
+        thing = self.used(name)
+        state = copy.deepcopy(self.state(thing))
+        state["param_groups"][0] |= {"fused": True, "foreach": False}
+        self.load(thing, state)
+        assert thing[1].param_groups[0]["fused"] is None
         for moments in state["state"].values():
-            for name in moments:
-                if name != "step":
-                    moments[name] = value(moments[name])
-
-    return change
-
-
-def short_and_fused(state):
-    put(lambda _: torch.zeros(1))(state)
-    state["param_groups"][0] |= {"fused": True, "foreach": False}
-
-
-def without_moments(state):
-    for moments in state["state"].values():
-        moments.pop("momentum_buffer", None)
-        moments.pop("exp_avg", None)
-
-
-def setting(**values):
-    return lambda state: state["param_groups"][0].update(values)
-
-
-HOSTILE = {
-    "moments of another shape": (put(lambda _: torch.zeros(1)), r"has shape \(1,\); it must be \(3, 4\)"),
-    "the same, and a fused step, which crashed Python": (short_and_fused, r"has shape \(1,\)"),
-    "moments that are not numbers": (put(lambda one: one * math.nan), "NaN or an infinity"),
-    "a learning rate that is not a number": (setting(lr=math.nan), "the setting 'lr' of the optimiser state is nan"),
-    "no moments": (without_moments, "parameter 0 of the optimiser state has"),
-    "moments of whole numbers": (put(lambda one: one.long()), "has dtype torch.int64"),
-}
-
-
-@pytest.mark.parametrize("name", MAKERS)
-@pytest.mark.parametrize("what", HOSTILE)
-def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(mesh, name, what):
-    change, sentence = HOSTILE[what]
-    backbone, optimizer = trained(mesh, name)
-    before = copy.deepcopy((weights(backbone), whole(optimizer.state_dict())))
-    state = copy.deepcopy(whole(optimizer.state_dict()))
-    change(state)
-    with pytest.raises(ValueError, match=sentence):
-        load_optimizer(optimizer, state)
-    assert equal(before, (weights(backbone), whole(optimizer.state_dict())))
-    step(backbone, optimizer)
-    assert all(value.isfinite().all() for value in weights(backbone))
-
-
-@pytest.mark.parametrize("name", MAKERS)
-def test_a_fused_flag_alone_is_not_taken(mesh, name):
-    backbone, optimizer = trained(mesh, name)
-    state = copy.deepcopy(whole(optimizer.state_dict()))
-    state["param_groups"][0]["fused"] = True
-    load_optimizer(optimizer, state)
-    assert optimizer.param_groups[0]["fused"] is None
-    step(backbone, optimizer)
-
-
-@pytest.mark.parametrize("name", MAKERS)
-def test_an_honest_state_continues_to_the_last_bit(mesh, name):
-    backbone, optimizer = trained(mesh, name)
-    twin, other = trained(mesh, name, steps=0)
-    with torch.no_grad():
-        for mine, theirs in zip(twin.parameters(), backbone.parameters(), strict=True):
-            mine.copy_(theirs)
-    load_optimizer(other, whole(optimizer.state_dict()))
-    moments = [value for one in other.state.values() for key, value in one.items() if key != "step"]
-    assert all(isinstance(moment, DTensor) for moment in moments)
-    for _ in range(2):
-        step(backbone, optimizer)
-        step(twin, other)
-    assert equal(weights(backbone), weights(twin))
-    assert equal(whole(optimizer.state_dict()), whole(other.state_dict()))
+            moments.update({key: torch.zeros(1) for key in moments if key != "step"})
+        assert self.is_refused(thing, state)
+        assert self.use(thing).isfinite().all()

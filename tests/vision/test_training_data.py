@@ -133,6 +133,14 @@ def test_processes_share_an_epoch():
     assert drawn == [[10, 12, 14, 11], [11, 13, 10, 12]]  # as many for each: the first ones come once more
 
 
+@pytest.mark.parametrize("processes", [2, 3, 5])
+def test_processes_have_as_many_samples_each_however_they_come_out(processes):
+    for size in range(1, 12):
+        parts = [list(EpochSampler(torch.zeros(size), processes, rank)) for rank in range(processes)]
+        assert {len(part) for part in parts} == {-(-size // processes)}
+        assert {index for part in parts for index in part} == set(range(size))
+
+
 @pytest.mark.parametrize("sampler", ["shuffle", "groups"])
 def test_the_batches_of_processes_together_are_those_of_one(sampler, monkeypatch):
     def batches(processes, rank):

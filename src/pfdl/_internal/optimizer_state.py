@@ -166,30 +166,35 @@ def _made_by_a_step(optimizer: Optimizer, groups: list[Group]) -> States:
 def _check_usable(optimizer: Optimizer, groups: list[Group], state: States) -> None:
     """Raise unless the optimiser can step from this state, whose tensors fit."""
     try:
-        stepped = _trial_step(optimizer, groups, state)[0]
+        stepped, pushed = (_trial_step(optimizer, groups, state, size)[0] for size in (0, 1))
     except Exception as error:
         if not state and isinstance(error, TypeError):
             return  # step() needs a closure, and there is nothing to step from yet
         raise ValueError(f"a trial step with the optimiser state failed ({error}).") from error
     # Parameters of that size are finite, and whatever is computed from them is not: no training made such a state.
-    if not all(bool((value.abs() <= max(1e3, torch.finfo(value.dtype).max ** 0.25)).all()) for value in stepped):
+    fits = [(value.abs() <= max(1e3, torch.finfo(value.dtype).max ** 0.25)).all() for value in stepped]
+    # Gradients below 1 move a parameter little further than none do, unless a setting makes the step explode.
+    fits += [((there - here).abs() <= 1e3).all() for here, there in zip(stepped, pushed, strict=True)]
+    if not all(map(bool, fits)):
         raise ValueError("a trial step with the optimiser state gives values that are not finite, or far too large.")
 
 
-def _trial_step(optimizer: Optimizer, groups: list[Group], start: States) -> tuple[list[Tensor], States]:
-    """Take a step on whole copies of the parameters, all zero, from a copy of a state; return both after it."""
+def _trial_step(
+    optimizer: Optimizer, groups: list[Group], start: States, size: float = 0.0
+) -> tuple[list[Tensor], States]:
+    """Take a step from a copy of a state, with parameters and gradients from −size to size; return both after it."""
     trial = copy.copy(optimizer)
     # What a subclass keeps besides torch's own; not a step that a scheduler has wrapped, nor what a scaler has planted.
     others = vars(optimizer).keys() - vars(trial).keys() - {"step", "found_inf", "grad_scale"}
     vars(trial).update({name: getattr(optimizer, name) for name in others})
     trial.state = defaultdict(dict)
     trial.param_groups = [
-        {**group, "params": [_zeros_like(parameter).requires_grad_() for parameter in group["params"]]}
+        {**group, "params": [_ramp_like(parameter, size).requires_grad_() for parameter in group["params"]]}
         for group in groups
     ]
     copies = [parameter for group in trial.param_groups for parameter in group["params"]]
     for number, scratch in enumerate(copies):
-        scratch.grad = torch.zeros_like(scratch)
+        scratch.grad = scratch.detach().clone()
         if number in start:
             trial.state[scratch] = copy.deepcopy(dict(start[number]))
     type(optimizer).step(trial)
@@ -199,6 +204,12 @@ def _trial_step(optimizer: Optimizer, groups: list[Group], start: States) -> tup
 def _zeros_like(tensor: Tensor) -> Tensor:
     """Return zeros laid out as a tensor is; the whole of it where each process holds a part."""
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device).zero_()
+
+
+def _ramp_like(tensor: Tensor, size: float) -> Tensor:
+    """Return the numbers from −size to size, laid out as a tensor is."""
+    ramp = torch.linspace(-size, size, tensor.numel(), device=tensor.device)
+    return _zeros_like(tensor).copy_(ramp.view(tensor.shape))
 
 
 def _is_number(value: Any) -> bool:

@@ -59,6 +59,10 @@ class DatasetSource:
             raise ValueError("the dataset is empty; give one with images.")
         self._samples: tuple[Sample, ...] | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all but who is told of progress, for processes that load images; most of them cannot be told."""
+        return {**vars(self), "_on_progress": None}
+
     @property
     def description(self) -> Mapping[str, Any]:
         """Return what these images are, for the manifest."""

@@ -111,6 +111,10 @@ class FileSource(ABC):
         self._on_progress = on_progress
         self._scanned: tuple[tuple[Sample, ...], tuple[BadImage, ...]] | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all but who is told of progress, for processes that load images; most of them cannot be told."""
+        return {**vars(self), "_on_progress": None}
+
     @abstractmethod
     def list_files(self) -> tuple[list[FoundFile], list[BadImage]]:
         """List the files with their classes, in the order of the paths, and what cannot be used."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -95,7 +96,8 @@ def train(
 
     Raises:
         ValueError: If an argument cannot be used, the folder holds another run, or training diverges.
-        OSError: If the folder cannot be written to, another training works in it, or a process of this one was lost.
+        OSError: If the folder cannot be written to, another training works in it, or a process of this one was lost,
+            one that trains or one that loads images.
         OtherProcessError: In the other processes, if the first one raises one of these alone.
         ImportError: If a package that the config asks for is not installed.
         TrainingStoppedError: After Ctrl-C or SIGTERM; everything is saved.
@@ -106,7 +108,7 @@ def train(
     check_share(config.batch_size, place.processes)
     place.start()
     shows = progress and rank() == 0
-    with report_lost_process(), StopRequest() as stop, ExitStack() as held:
+    with report_lost_process(), _report_dead_loader(), StopRequest() as stop, ExitStack() as held:
         torch.manual_seed(config.seed)
         model = Classifier(config, len(manifest.classes))
         check_contexts(config, model.objective, manifest)
@@ -138,6 +140,23 @@ def train(
         model.prepare(data.train_set.labels, data.train_contexts)
         _run(model, data, folder, stop, place, loggers, shows)
     return folder
+
+
+@contextmanager
+def _report_dead_loader() -> Iterator[None]:
+    """Raise ChildProcessError, with a sentence, where a process that loads images was killed.
+
+    PyTorch raises its own error wherever training happens to be when the signal comes, not only where a batch is read.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if not re.search(r"DataLoader worker .*(exited unexpectedly|is killed by signal)", str(error)):
+            raise
+        raise ChildProcessError(
+            "a process that loads images ended unexpectedly, perhaps for want of memory; the same command resumes the "
+            "training. If that happens again, let fewer load (--set workers=0)."
+        ) from error
 
 
 def _run(

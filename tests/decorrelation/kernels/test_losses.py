@@ -151,3 +151,40 @@ def test_the_fused_penalty_is_differentiated_once_only_triton():
     assert penalty.completed_fits == 2
     with pytest.raises(RuntimeError, match="construct it with kernel='plain'"):
         torch.autograd.grad(loss, u, create_graph=True)
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf, 1e10, 1e20, 1e38])
+def test_hostile_features_leave_g_as_it_was_and_are_reported_triton(value, monkeypatch):
+    from pfdl.decorrelation.kernels.both_steps import BothSteps
+
+    if DEVICE == "cpu":
+        monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    penalty = pfdl.PartialDecorrelation(6, hidden=5).to(DEVICE)
+    u = torch.randn(9, 6, device=DEVICE, requires_grad=True)
+    penalty.fit_step(u)
+    before = copy.deepcopy(dict(penalty.state_dict()))
+    hostile = u.detach().clone()
+    hostile[8, 5] = value
+    BothSteps().run(penalty, hostile.requires_grad_(), 1.0)
+    after = dict(penalty.state_dict())
+    for name in before.keys() - {"_extra_state"}:
+        assert torch.equal(before[name], after[name]), name
+    moments, kept = (state["_extra_state"]["optimizer"]["state"] for state in (after, before))
+    assert all(torch.equal(moments[key][name], kept[key][name]) for key in kept for name in kept[key])
+    with pytest.raises(ValueError, match="That batch did not update g"):
+        penalty._late_report.read()
+    assert BothSteps().run(penalty, u, 1.0).isfinite()
+
+
+@pytest.mark.parametrize("layout", [lambda u: u.T.contiguous().T, lambda u: u[:1].expand(9, 6), lambda u: u[::2]])
+def test_memory_that_is_laid_out_oddly_is_read_as_numbers_triton(layout):
+    from pfdl.decorrelation.kernels.both_steps import both_steps
+
+    torch.manual_seed(0)
+    odd = layout(torch.randn(9, 6, device=DEVICE))
+    penalty = pfdl.PartialDecorrelation(6, hidden=5).to(DEVICE)
+    penalty.fit_step(odd.contiguous())
+    twin = copy.deepcopy(penalty)
+    found = both_steps(penalty, odd, torch.zeros(2, device=DEVICE))
+    wanted = both_steps(twin, odd.contiguous(), torch.zeros(2, device=DEVICE))
+    assert all(map(torch.equal, found, wanted))

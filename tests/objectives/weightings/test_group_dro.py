@@ -9,7 +9,7 @@ import torch
 
 from pfdl import make_objective
 from pfdl.objectives.weightings import CVaR, GroupDRO
-from tests.internal.test_optimizer_state import equal
+from tests.states import equal
 
 
 class Naive:

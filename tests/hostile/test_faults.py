@@ -1,0 +1,144 @@
+"""Faults of the machine under a training: a sentence or the system's own error, and the same end when it goes on.
+
+Elsewhere: a read-only folder in ``tests/internal/test_runs.py``, kills in ``test_killing.py``, lost processes of one
+training in ``tests/vision/test_distributed.py``, dying workers of joblib and Ray in the laboratory's ``test_grid.py``
+and ``test_ray.py``, batches that are uneven over processes in ``tests/decorrelation/test_distributed.py`` and
+``tests/objectives/test_distributed.py``.
+"""
+
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from torch.utils.data import get_worker_info
+from typer.testing import CliRunner
+
+from pfdl._internal.runs import CONFIG
+from pfdl.cli.main import app
+from pfdl.vision import resume, training_data
+from pfdl.vision.resume import STATE
+from pfdl.vision.stopping import TrainingStoppedError
+from tests.hostile.killing_driver import TRAINING, content, pictures
+from tests.processes import Forked
+from tests.vision.interrupted import assert_same_end, interrupt, interrupting, run
+
+QUIET = (*TRAINING, "--set", "loggers=csv")
+
+
+def train(data, output, *further):
+    return CliRunner().invoke(app, ["train", str(data), *QUIET, *further, "-o", str(output)])
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return pictures(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def whole(data, tmp_path_factory):
+    """The run that nothing befell."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    assert train(data, folder).exit_code == 0
+    return folder
+
+
+def with_a_worker_that_dies():
+    """Train with two processes that load images, one of which kills itself after the first epoch was saved."""
+    data, output = map(Path, sys.argv[1:])
+    multiprocessing.set_start_method("fork", force=True)  # as a command does on Linux
+    resume.SAVE_EVERY = 0.0
+    load = training_data._Labelled.__getitems__
+
+    def die(self, indices):
+        if get_worker_info() is not None and (output / STATE).exists():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return load(self, indices)
+
+    training_data._Labelled.__getitems__ = die
+    app(["train", str(data), *QUIET, "--set", "workers=2", "-o", str(output)])
+
+
+def test_a_dead_process_that_loads_images_is_a_sentence_and_the_training_resumes(data, whole, tmp_path):
+    died = Forked(with_a_worker_that_dies, data, tmp_path / "run")
+    assert died.finish() == 2, died.stderr
+    assert "Error: a process that loads images ended unexpectedly" in died.stderr
+    assert "the same command resumes the training" in died.stderr
+    assert "Traceback" not in died.stderr
+    assert (tmp_path / "run" / STATE).exists()
+    again = train(data, tmp_path / "run")
+    assert again.exit_code == 0, again.output
+    assert "epoch 1/2" not in again.output
+    assert content(tmp_path / "run") == content(whole)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of its own, and what gives it so many bytes."""
+    place = tmp_path / "disk"
+    place.mkdir()
+
+    def resize(size, how="remount"):
+        return subprocess.run(["mount", "-t", "tmpfs", "-o", f"{how},size={size}", "tmpfs", place], capture_output=True)
+
+    if shutil.which("mount") is None or resize(1 << 16, "rw").returncode:
+        pytest.skip("only the administrator may mount a file system")
+    yield place, resize
+    subprocess.run(["umount", place], check=True)
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.9])
+def test_a_disk_that_is_full_is_a_sentence_and_the_training_resumes_with_more_room(share, data, whole, small_disk):
+    place, resize = small_disk
+    needed = sum(path.stat().st_size for path in whole.rglob("*"))
+    resize(int(share * needed))
+    full = train(data, place / "run")
+    assert full.exit_code == 2, full.output
+    assert "No space left on device" in full.output
+    assert "Traceback" not in full.output
+    resize(16 * needed)
+    assert train(data, place / "run").exit_code == 0
+    assert content(place / "run") == content(whole)
+
+
+def with_little_memory():
+    """Train with as many bytes of memory beyond what is in use as ``ulimit -v`` would allow."""
+    import resource
+
+    data, output, room = sys.argv[1:]
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + int(room)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    app(["train", data, *QUIET, "-o", output])
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="nobody says how much memory is in use")
+@pytest.mark.parametrize("room", [1 << 23, 1 << 25])
+def test_too_little_memory_is_an_error_and_the_training_resumes(room, data, whole, tmp_path):
+    ended = Forked(with_little_memory, data, tmp_path / "run", room).finish()
+    assert ended > 0  # an exception, never a crash
+    assert train(data, tmp_path / "run").exit_code == 0
+    assert content(tmp_path / "run") == content(whole)
+
+
+@pytest.mark.parametrize("jump", [-1e9, 1e9])
+def test_a_clock_that_jumps_changes_nothing(jump, tmp_path, monkeypatch):
+    """Neither during a training nor between its stop and its resumption, when files are from the future or past."""
+    expected = run(tmp_path / "expected")
+    now, calls = time.time, []
+    monkeypatch.setattr(time, "time", lambda: now() + jump * (calls.append(0) or len(calls) % 3))
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "pfdl.vision.training.RunKeeper", interrupting("batch_start", 6, lambda: interrupt(signal.SIGTERM))
+        )
+        with pytest.raises(TrainingStoppedError):
+            run(tmp_path / "run")
+    for path in (tmp_path / "run").rglob("*"):
+        os.utime(path, (now() + jump, now() + jump))
+    assert_same_end(run(tmp_path / "run"), expected)
+    assert (tmp_path / "run" / CONFIG).exists()
