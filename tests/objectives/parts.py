@@ -5,7 +5,7 @@ from functools import partial
 import torch
 
 from pfdl import PartialDecorrelation
-from pfdl.objectives.penalties import CORAL, IRM, Level, MeanDecorrelation, Quantization, VREx
+from pfdl.objectives.penalties import CORAL, IRM, Level, Quantization, VREx
 from pfdl.objectives.weightings import CNBB, Balance, BatchDWR, CVaR, GroupDRO, Product, StableNet, Uniform
 
 SGD = partial(torch.optim.SGD, lr=0.01, momentum=0.9, fused=True)
@@ -17,7 +17,6 @@ PARTS = {
     "PartialDecorrelation, SGD": lambda: PartialDecorrelation(6, hidden=4, optimizer=SGD),
     "PartialDecorrelation, Adagrad": lambda: PartialDecorrelation(6, hidden=4, optimizer=Adagrad),
     "Level": Level,
-    "MeanDecorrelation": MeanDecorrelation,
     "IRM": lambda: IRM(weight=9.0, anneal=1),
     "VREx": lambda: VREx(anneal=2),
     "CORAL": CORAL,
@@ -31,7 +30,7 @@ PARTS = {
     "StableNet": lambda: StableNet(steps=2),
     "Product": lambda: Product([Balance(), StableNet(steps=2)]),
 }
-WITHOUT_STATE = ("Level", "MeanDecorrelation", "Quantization", "Uniform", "CVaR", "BatchDWR", "CNBB")
+WITHOUT_STATE = ("Level", "Quantization", "Uniform", "CVaR", "BatchDWR", "CNBB")
 
 
 def batch(seed=0, n=8):
