@@ -12,7 +12,7 @@ from pfdl.cli.main import app
 from pfdl.vision.evaluation import read_evaluations
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "tutorials" / "quickstart.md").read_text(encoding="utf-8")
 
 
 def walk(folder):

@@ -9,6 +9,7 @@ import torch.distributed as dist
 
 from pfdl.objectives import list_objectives, make_objective, register_objective
 from pfdl.objectives.penalties import Penalty
+from pfdl.objectives.weightings import DWR
 
 P, CLASSES, CONTEXTS = 5, 3, 2
 SIZES = [(7, 5), (6, 6), (12, 0), (4, 8)]
@@ -33,6 +34,8 @@ def make(name):
     settings = {part: SETTINGS[part][part] for part in name.split("+") if part in SETTINGS}
     objective = make_objective(name, P, num_classes=CLASSES, num_contexts=CONTEXTS, **settings)
     objective.penalties.double()
+    if isinstance(objective.weighting, DWR):
+        objective.weighting.fit(torch.randn(CONTEXTS, P))
     return objective
 
 
@@ -52,7 +55,8 @@ def head():
 
 def loss_and_gradients(objective, features, labels, environments):
     leaf, weight = features.clone().requires_grad_(), head()
-    loss = objective(leaf @ weight, labels, features=leaf, environments=environments)
+    # As indices any whole numbers will do: those of the contexts, for which DWR has a weight each.
+    loss = objective(leaf @ weight, labels, features=leaf, environments=environments, indices=environments)
     loss.backward()
     return loss.detach(), leaf.grad, weight.grad
 

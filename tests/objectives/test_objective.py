@@ -223,7 +223,7 @@ def test_what_is_missing_is_named(name, missing, batch):
         (
             "irm+nothing",
             {},
-            "'nothing' in the objective 'irm\\+nothing' is unknown; choose from balance, cnbb, coral, cvar, dwr, erm,",
+            "'nothing' in the objective 'irm\\+nothing' is unknown; choose from balance, cnbb, coral, cvar, dwr,",
         ),
         ("", {}, "'' in the objective '' is unknown"),
         ("irm+irm", {}, "names a part twice"),
