@@ -127,5 +127,5 @@ def test_pfdl_says_how_long_it_will_take(capsys, monkeypatch):
 def test_the_guide_has_the_table_that_the_results_make(monkeypatch):
     root = Path(__file__).parents[2]
     monkeypatch.syspath_prepend(str(root / "benchmarks"))
-    guide = (root / "docs" / "tabular.md").read_text(encoding="utf-8")
+    guide = (root / "docs" / "how-to" / "tables.md").read_text(encoding="utf-8")
     assert importlib.import_module("real_tables_page").with_summary(guide) == guide

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from pfdl.vision.features import attach
@@ -53,6 +52,8 @@ def load_weights(model: nn.Module, path: Path, name: str) -> None:
 def _read(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise FileNotFoundError(f"there is no file of weights {path}.")
+    from safetensors.torch import load_file  # only here: a backbone of one's own needs no packages for images
+
     try:
         content: Any = (
             load_file(path)

@@ -249,7 +249,7 @@ def _torchvision(name: str) -> Any:
         from torchvision import models  # type: ignore[import-untyped]
     except ImportError:
         raise ModuleNotFoundError(
-            f"{name!r} would be a model of torchvision, which is not installed: install torchvision, or take one of "
+            f"{name!r} would be a model of torchvision, which is not installed: install pfdl[images], or take one of "
             f"{', '.join(OURS)}."
         ) from None
     return models
@@ -260,7 +260,7 @@ def _timm() -> Any:
         import timm
     except ImportError:
         raise ModuleNotFoundError(
-            "names that begin with 'timm/' are models of timm, which is not installed: install timm, or take a model "
+            "names that begin with 'timm/' are models of timm, which is not installed: install pfdl[images], or take a model "
             "of torchvision."
         ) from None
     return timm
