@@ -32,7 +32,7 @@ class Refitted(NamedTuple):
     """A run whose last layer was refitted.
 
     Attributes:
-        folder: The new run folder, which :func:`pfdl.vision.checkpoint.load_model` reads as any other.
+        folder: The new run folder, which :func:`pfdl.vision.load_model` reads as any other.
         readout: The layer.
         sentence: Which contexts were balanced, and why they are believed.
     """

@@ -260,8 +260,8 @@ def _timm() -> Any:
         import timm
     except ImportError:
         raise ModuleNotFoundError(
-            "names that begin with 'timm/' are models of timm, which is not installed: install pfdl[images], or take a model "
-            "of torchvision."
+            "names that begin with 'timm/' are models of timm, which is not installed: install pfdl[images], or take a "
+            "model of torchvision."
         ) from None
     return timm
 
