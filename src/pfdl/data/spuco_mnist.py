@@ -72,7 +72,7 @@ class SpuCoMNIST:
             MNIST (``source.is_mnist`` and ``source.name`` say so).
         magnitude: ``"large"``, the colour fills the image; ``"medium"``, a square of 4×4 pixels; ``"small"``, 2×2. Or
             49 pixels: ``"variance-low"``, a square of 7×7; ``"variance-medium"``, scattered over a quarter of the
-            image; ``"variance-high"``, over all of it, both anew for each image.
+            image; ``"variance-high"``, over all of it, both drawn again for each image.
         strength: Share of each class that has the class's own colour in training, from 0.2 (no correlation) to 1.
         label_noise: Share of the training images that get a wrong label; the colour goes with the right one.
         feature_noise: Share of the training images in which 60 % of the digit's pixels, at random, are lost.

@@ -37,7 +37,7 @@ def describe_update(loss: Tensor, parameters: Iterable[Tensor]) -> str:
     if not all(bool(parameter.isfinite().all()) for parameter in parameters):
         return (
             "the weights of g are no longer finite, so that nothing can be learnt from them. Load an earlier state or "
-            "build the penalty anew, and give g a smaller learning rate."
+            "build a new penalty, and give g a smaller learning rate."
         )
     return (
         f"L_g is {loss.item():.3g} and its gradient overflows; this update of g was not made. Either the features are "

@@ -145,7 +145,7 @@ def gate_probabilities(
 ) -> FloatArray:
     """Learn stochastic gates on the columns of a weighted linear regression; return how likely each is to be open.
 
-    A gate is μ + 0.5 + 0.1·noise, clipped to [0, 1], the noise drawn anew in every step; it is open with probability
+    A gate is μ + 0.5 + 0.1·noise, clipped to [0, 1], the noise drawn again in every step; it is open with probability
     Φ((μ + 0.5)/0.1). Adam minimises the weighted squared error plus ``penalty`` times the squared sum of the
     probabilities. All rows share the noise, so the weighted moments of the table are all that is needed of it.
     """
