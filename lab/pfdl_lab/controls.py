@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
@@ -35,7 +36,7 @@ class MeanDecorrelation(Level):
         return decorrelation_loss(u, mean_of_others(u))
 
 
-class MatchedPenalty(Penalty):
+class MatchedPenalty(Penalty, ABC):
     """Follow one direction at the features, at every step as strongly as PFDL follows its own.
 
     The gradient is stretched to the length of the gradient of L_decorr with a g that is trained alongside, so that two
@@ -71,9 +72,9 @@ class MatchedPenalty(Penalty):
         self.factor = found.whole.norm() / direction.norm().clamp(min=torch.finfo(direction.dtype).tiny)
         return ((features - features.detach()) * (self.factor * direction)).sum()
 
+    @abstractmethod
     def direction(self, features: Tensor, parts: GradientParts) -> Tensor:
         """Return the gradient to stretch, shape (n, p)."""
-        raise NotImplementedError
 
     def metrics(self) -> dict[str, Tensor]:
         """Return the factor of the last call, and what PFDL reports of g."""
