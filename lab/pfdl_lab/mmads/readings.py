@@ -27,9 +27,9 @@ from pfdl.decorrelation import FeatureDecomposition
 from pfdl.tabular.metrics import average_error, beta_error, rmse, stability_error
 from pfdl_lab.grid import run_grid
 from pfdl_lab.mmads.paper import CELLS, METRICS, PAPER
+from pfdl_lab.mmads.run import TEST_RATES
 
 FloatArray = NDArray[np.float64]
-TEST_RATES = (-3.0, -2.0, -1.7, -1.5, -1.3, 1.3, 1.5, 1.7, 2.0, 3.0)
 ITERATIONS, LEARNING_RATE, BATCH = 5000, 0.001, 128
 """Of g: the paper's learning rate and most iterations; batches are ours."""
 

@@ -12,11 +12,11 @@ from pfdl.report.blocks import Block, Section, Text
 from pfdl.report.tables import Cell, Number, Row, Table
 from pfdl_lab.mmads.paper import CELLS, METRICS, PAPER, name_cell
 from pfdl_lab.mmads.readings import Network, distances
+from pfdl_lab.mmads.section import METRIC_NAMES
 from pfdl_lab.report.reading import read_results
 
 KIND = "readings"
 TITLE = "Every reading of PFDL on tables"
-METRIC_NAMES = {"beta_s_error": "β_S error", "beta_v_error": "β_V error", "ae": "AE", "se": "SE"}
 SHOWN = 20
 KEYS = (*(field.name for field in fields(Network)), "use", "estimator")
 SEES = {
