@@ -107,7 +107,7 @@ def blocks(part: Measured) -> list[Block]:
     rows, epochs = set(part.rows), set(map(str, part.epochs))
     if set(DECLARED) <= rows and set(EARLY) <= epochs:
         phases = phase_by_phase(part)
-        return [*phases.blocks(NOISE_FLOOR), *(_along(part, test) for test in TESTS)]
+        return [*phases.blocks(NOISE_FLOOR), _epochs_needed(part), *(_along(part, test) for test in TESTS)]
     return table_ii(part).blocks() if set(PAPER) <= rows else []
 
 
@@ -157,14 +157,35 @@ def _judged_cell(judged: Judged) -> Cell:
     return difference_cell(difference, 2, strong=strong, remark=remark)
 
 
+def _every_fifth(part: Measured, row: str, test: str) -> dict[int, pd.Series[float]]:
+    """Return the accuracies of a row by the seed, after every fifth epoch."""
+    epochs = [epoch for epoch in part.epochs if epoch % 5 == 0]
+    by_ratio = [[part.of(row, epoch, ratio) for ratio in TESTS[test]] for epoch in epochs]
+    return {epoch: pd.concat(one, axis=1).mean(axis=1) for epoch, one in zip(epochs, by_ratio, strict=True)}
+
+
+def _epochs_needed(part: Measured, test: str = "mean of the seven ratios") -> Table:
+    """Return after how many epochs a row reaches ERM's accuracy for good; a description, without a test."""
+    means = {row: {epoch: values.mean() for epoch, values in _every_fifth(part, row, test).items()} for row in DECLARED}
+    goals = [epoch for epoch in (20, 40, 80, 160) if epoch in means["erm"]]
+    lines = []
+    for row in DECLARED:
+        cells: list[Cell] = []
+        for goal in goals:
+            below = [epoch for epoch, mean in means[row].items() if mean < means["erm"][goal]]
+            reached = [epoch for epoch in means[row] if not below or epoch > max(below)]
+            cells.append(Number(min(reached), digits=0) if reached else Missing("not reached"))
+        lines.append(Row(title_of(row), tuple(cells)))
+    columns = [f"of epoch {goal}: {means['erm'][goal]:.1f} %" for goal in goals]
+    return Table(f"Epoch from which on the mean accuracy stays at or above ERM's, {test}", "row", columns, lines)
+
+
 def _along(part: Measured, test: str) -> Plot:
     """Draw the accuracy of the declared rows along the training."""
-    series = []
-    for number, row in enumerate(DECLARED):
-        epochs = [epoch for epoch in part.epochs if epoch % 5 == 0]
-        by_ratio = [[part.of(row, epoch, ratio) for ratio in TESTS[test]] for epoch in epochs]
-        means = {epoch: pd.concat(one, axis=1).mean(axis=1) for epoch, one in zip(epochs, by_ratio, strict=True)}
-        series.append(mean_series(title_of(row), means, number, "lines"))
+    series = [
+        mean_series(title_of(row), _every_fifth(part, row, test), number, "lines")
+        for number, row in enumerate(DECLARED)
+    ]
     drawn: list[Series] = [one for one in series if one is not None]
     summary = "Mean over the seeds, with standard errors, tested after every fifth epoch."
     return Plot(f"Accuracy along the training, {test}", summary, "epoch", "accuracy, %", drawn)
