@@ -10,7 +10,7 @@ from pfdl.report.blocks import Block, Listing, Page, Section, Text
 from pfdl.report.plots import Plot, Series
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
 from pfdl.tabular import SelectionScreen
-from pfdl.tabular.findings import AS_ASKED, FOLLOWS_LABEL, ISOLATED, KEPT, SUSPICIOUS
+from pfdl.tabular.screening import AS_ASKED, FOLLOWS_LABEL, ISOLATED, KEPT, SUSPICIOUS
 
 if TYPE_CHECKING:
     import pandas as pd

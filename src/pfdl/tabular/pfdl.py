@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from numpy.random import RandomState
 from numpy.typing import NDArray
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from pfdl._internal.fitting import all_or_nothing
 from pfdl.decorrelation.decomposition import FeatureDecomposition
 from pfdl.tabular.batch_gradients import set_gradients
-from pfdl.tabular.moments import Moments
 from pfdl.tabular.validation import check_rows, check_table
 from pfdl.tabular.weights import LinearRegressorBase, least_squares
 
@@ -113,8 +113,8 @@ class PFDLRegressor(LinearRegressorBase):
         self.decomposition_ = None
         self.loss_, self.n_iter_ = float("nan"), self.max_iter
         if p > 1:
-            self._moments = Moments.of(X, np.empty((len(X), 0)))
-            self.decomposition_, self.loss_ = self._train(self._moments.scaled(X).astype(np.float32))
+            self._scaler = StandardScaler().fit(X)
+            self.decomposition_, self.loss_ = self._train(self._scaler.transform(X).astype(np.float32))
             features = self._with_auxiliary(X)
         coefficients, self.intercept_ = least_squares(features, y, fit_intercept=self.fit_intercept)
         self.coef_, self.auxiliary_coef_ = coefficients[:p], coefficients[p:]
@@ -153,7 +153,7 @@ class PFDLRegressor(LinearRegressorBase):
         parts = []
         with torch.no_grad():
             for start in range(0, len(X), _ROWS_AT_A_TIME):
-                rows = self._moments.scaled(X[start : start + _ROWS_AT_A_TIME])
+                rows = self._scaler.transform(X[start : start + _ROWS_AT_A_TIME])
                 parts.append(self.decomposition_(torch.from_numpy(rows)).numpy())
         return np.hstack([X, np.concatenate(parts)])
 
