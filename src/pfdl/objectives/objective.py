@@ -132,16 +132,14 @@ class Objective(AtomicModule):
         join_batches(rows, problem, least=1)
         everyone = gather_numbers(rows, rows_of_features, int(torch.randint(2**31, ())))
         counts = RowCounts([a for a, _, _ in everyone], [b for _, b, _ in everyone], seed=everyone[0][2])
-        parts: list[Part] = [self.weighting, *self._penalties()]
-        wanted = {name for part in parts if not _sums_over_processes(part) for name in part.needs}
+        wanted = {name for part in self._parts() if not _sums_over_processes(part) for name in part.needs}
         return JointBatch(batch, wanted, counts)
 
     def _complete(self, batch: dict[str, Tensor | None]) -> int:
         """Add the risks to a batch, raise unless it has what all parts need, and return the number of its samples."""
         logits, labels = cast(tuple[Tensor, Tensor], (batch["logits"], batch["labels"]))
         batch["risks"] = sample_risks(logits, labels, self.label_smoothing)
-        parts: list[Part] = [self.weighting, *self._penalties()]
-        for part in parts:
+        for part in self._parts():
             for name in part.needs:
                 if batch[name] is None:
                     raise ValueError(f"{type(part).__name__} needs {name}; pass {name}=... to the objective.")
@@ -153,14 +151,12 @@ class Objective(AtomicModule):
 
     def metrics(self) -> dict[str, Tensor]:
         """Return what the parts of this objective would log of the last call, by name."""
-        parts: list[Part] = [self.weighting, *self._penalties()]
-        return {name: value for part in parts for name, value in part.metrics().items()}
+        return {name: value for part in self._parts() for name, value in part.metrics().items()}
 
     @property
     def needs(self) -> set[str]:
         """Return all that the parts of this objective read."""
-        parts: list[Part] = [self.weighting, *self._penalties()]
-        return {name for part in parts for name in part.needs} - {"risks"}
+        return {name for part in self._parts() for name in part.needs} - {"risks"}
 
     @property
     def needs_contexts(self) -> bool:
@@ -169,6 +165,9 @@ class Objective(AtomicModule):
 
     def _penalties(self) -> list[Part]:
         return [cast(Part, penalty) for penalty in self.penalties]
+
+    def _parts(self) -> list[Part]:
+        return [self.weighting, *self._penalties()]
 
 
 def _sums_over_processes(part: Part) -> bool:

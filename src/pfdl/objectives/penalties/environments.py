@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,7 +28,7 @@ class EnvironmentPenalty(Penalty):
         ValueError, TypeError: If an argument cannot be used.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("logits", "labels", "environments")
+    needs: tuple[str, ...] = ("logits", "labels", "environments")
     compare: Callable[..., Tensor]
     """The penalty itself, without its weight; a method of each subclass that takes what it ``needs``."""
 
