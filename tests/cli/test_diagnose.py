@@ -89,7 +89,7 @@ def test_the_page_shows_it_all_and_runs_nothing_of_it(page):
         "What the contexts look like",
         "What the model gets wrong",
         "If the contexts shift",
-        "accuracy (%) on validation and test images",
+        "accuracy (%) by class",
         "what each class loses outside its usual context",
         "All figures",
         "How the runs were made",
@@ -212,4 +212,4 @@ def test_images_without_contexts_get_inferred_ones_or_no_answer(photos, tmp_path
     assert "Cannot tell whether the model relies on the context" in result.stdout
     html = output.read_text()
     assert '<p class="unclear">Does run rely on the context? Cannot tell' in html
-    assert "accuracy (%) on validation and test images" in html
+    assert "accuracy (%) by class" in html
