@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -94,7 +94,7 @@ class MatchedPenalty(Penalty, ABC):
         is_on: Whether the penalty acts; set it to False to train on without it.
     """
 
-    def __init__(self, num_features: int, *, sharing: str = "strict") -> None:
+    def __init__(self, num_features: int, *, sharing: Literal["strict", "indexed"] = "strict") -> None:
         super().__init__()
         self.pfdl = PartialDecorrelation(num_features, sharing=sharing)
         self.factor: Tensor | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -57,6 +57,7 @@ class Part(Protocol):
 class PartModule(AtomicModule):
     """What :class:`pfdl.objectives.penalties.Penalty` and :class:`pfdl.objectives.weightings.Weighting` share."""
 
+    __call__: Callable[..., Tensor]
     needs: tuple[str, ...] = ("features",)
     reference: ClassVar[str] = ""
     """The paper, for ``pfdl list objectives``."""

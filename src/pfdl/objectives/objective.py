@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple, cast
 
@@ -49,6 +49,8 @@ class Objective(AtomicModule):
         >>> objective(head(features), torch.arange(16) % 3, features=features).shape
         torch.Size([])
     """
+
+    __call__: Callable[..., Tensor]
 
     def __init__(
         self,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
@@ -46,7 +48,7 @@ class CNBB(Weighting):
         steps: int = 4,
         learning_rate: float = 1e-3,
         size_weight: float = 1e-4,
-        solver: str = "projected",
+        solver: Literal["projected", "adam"] = "projected",
     ) -> None:
         super().__init__()
         check_count("steps", steps, 0)
