@@ -24,6 +24,8 @@ from pfdl.tabular import (
     PFDLRegressor,
     ScreenedRegressor,
     SelectionScreen,
+    SRDORegressor,
+    SVIRegressor,
 )
 from pfdl.tabular.metrics import rmse
 from pfdl.tabular.screening import AS_ASKED, FOLLOWS_LABEL
@@ -45,6 +47,8 @@ def one_thread():
         ScreenedRegressor(),
         ScreenedRegressor(Ridge()),
         DWRRegressor(max_iter=20),
+        SRDORegressor(classifier=LogisticRegression()),
+        SVIRegressor(rounds=1, gate_steps=20),
         ScreenedRegressor(HistGradientBoostingRegressor(max_iter=30)),
     ],
     ids=repr,
@@ -229,6 +233,12 @@ def test_screening_beats_every_rival_where_the_bias_turns(data):
         (PFDLRegressor(batch_size=0), "batch_size is 0"),
         (PFDLRegressor(max_iter=0), "max_iter is 0"),
         (PFDLRegressor(optimizer="lbfgs"), "optimizer is 'lbfgs'; choose 'adam', 'rmsprop', 'sgd'"),
+        (DWRRegressor(solver="sgd"), "solver is 'sgd'; choose 'lbfgs', 'rmsprop'"),
+        (DWRRegressor(learning_rate=0), "learning_rate is 0"),
+        (DWRRegressor(max_iter=0), "max_iter is 0"),
+        (DWRRegressor(tol=-1), "tol is -1"),
+        (SVIRegressor(rounds=0), "rounds is 0; it must be at least 1"),
+        (SVIRegressor(penalty=-1), "penalty is -1; it must not be negative"),
     ],
 )
 def test_parameters_are_stored_as_given_and_checked_in_fit(model, message, data):

@@ -68,13 +68,17 @@ def test_correlation_test_is_the_f_test_of_a_regression():
 
 
 @pytest.mark.parametrize("setting", ["independent", "s_to_v", "v_to_s"])
-@pytest.mark.parametrize(("n", "p", "r"), [(1000, 10, 1.7), (2000, 20, -1.7), (2000, 20, 1.5), (300, 10, 1.7)])
+@pytest.mark.parametrize(
+    ("n", "p", "r"), [(1000, 10, 1.7), (2000, 20, -1.7), (2000, 20, 1.5), (300, 10, 1.7), (2000, 40, 2.0)]
+)
 def test_finds_exactly_the_biased_columns_of_mmads(setting, n, p, r):
     for seed in range(3):
         data = make_mmads(n, p, r, setting, seed=seed)
         found = screen(data.X, data.y)
-        assert np.flatnonzero(found.decision == FOLLOWS_LABEL).tolist() == data.biased.tolist()
+        assert np.flatnonzero(found.followers).tolist() == data.biased.tolist()
         assert found.kept[data.stable].all()
+        assert (found.survival[data.biased] >= 0.9).all()
+        assert found.explained > found.explained_without > 0.4 * found.explained
 
 
 def test_isolated_columns_tell_nothing_and_go_only_after_selection_was_found():
