@@ -14,6 +14,7 @@ already dropped):
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -161,23 +162,23 @@ class Evidence:
     def adds_to_label(self, known: IndexArray, goal: int | None) -> bool:
         """Test by F whether all columns explain more of the first ``goal`` functions of the label than the known do."""
         moments, p = self.moments, self.moments.num_columns
-        rows, added = moments.rows, p - len(known)
-        both = moments.explained_share(np.arange(p), goal)
-        alone = moments.explained_share(known, goal)
-        freedom = max(rows - p - 1.0, 1.0)
-        # From shares that allow for the number of inputs back to sums of squares.
-        rest, more = (1.0 - both) * freedom, (1.0 - alone) * max(rows - len(known) - 1.0, 1.0)
-        gain = max(more - rest, 0.0) / max(added, 1) / max(rest / freedom, np.finfo(float).tiny)
-        return bool(added and fdtrc(added, freedom, gain) < self.level * p)
+        alone, both = (1.0 - moments.explained_share(columns, goal) for columns in (known, np.arange(p)))
+        added = p - len(known)
+        return bool(added and _f_test(alone, both, added, moments.rows - 1 - p) < self.level * p)
 
     def _p_value(
         self, smaller: FloatArray, larger: FloatArray, added_inputs: int, *, inputs_of_label: bool
     ) -> FloatArray:
-        """Test by F that the larger model explains no more than the smaller; both as unbiased residual variances."""
         freedom = self.moments.rows - 1 - self._others - (len(self.moments.label) if inputs_of_label else 0)
-        gain = smaller * (freedom + added_inputs) - larger * freedom
-        p_value: FloatArray = fdtrc(added_inputs, freedom, np.maximum(gain, 0.0) / added_inputs / larger)
+        p_value: FloatArray = _f_test(smaller, larger, added_inputs, freedom)
         return p_value
+
+
+def _f_test(smaller: Any, larger: Any, added_inputs: int, freedom: float) -> Any:
+    """Test by F that a larger model explains no more than a smaller; both as unbiased residual variances."""
+    gain = smaller * (freedom + added_inputs) - larger * freedom
+    floor = np.finfo(float).tiny
+    return fdtrc(added_inputs, freedom, np.maximum(gain, 0.0) / added_inputs / np.maximum(larger, floor))
 
 
 def effective_rows(weight: FloatArray) -> float:
