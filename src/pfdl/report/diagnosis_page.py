@@ -187,13 +187,15 @@ def _accuracy(named: Named) -> list[Block]:
 
 def _worst_groups(named: Named) -> Table:
     groups = [
-        {group.name: group.accuracy for group in one.found.accuracies.groups} if one.found.accuracies else {}
-        for _, one in named
+        {group.name: group for group in one.found.accuracies.groups} if one.found.accuracies else {} for _, one in named
     ]
-    worst = sorted(groups[0], key=lambda group: (groups[0][group], group))[:WORST_GROUPS]
-    rows = [Row(group, tuple(_percent(other.get(group, math.nan)) for other in groups)) for group in worst]
+    rows = []
+    for group in sorted(groups[0].values(), key=_worst_first)[:WORST_GROUPS]:
+        shares = [other[group.name].accuracy if group.name in other else math.nan for other in groups]
+        rows.append(Row(group.name, (*map(_percent, shares), Number(group.samples, digits=0))))
     columns = [name for name, _ in named]
-    return Table("The worst groups: accuracy (%)", "group", columns, rows, note=f"The lowest of {columns[0]} first.")
+    note = f"The lowest of {columns[0]} first."
+    return Table("The worst groups: accuracy (%)", "group", [*columns, "images"], rows, note=note)
 
 
 def _worst_first(group: GroupAccuracy) -> tuple[float, str]:
