@@ -51,28 +51,19 @@ def test_exactly_linear_y_with_a_copy_in_every_regressor(model):
 
 
 @pytest.mark.parametrize("model", REGRESSORS)
-def test_constant_y(model):
+def test_constant_y_and_more_columns_than_rows(model):
     X = np.random.default_rng(0).standard_normal((80, 4))
     assert np.allclose(fit_and_predict(model, X, np.full(80, 3.5)), 3.5, atol=1e-5)
-
-
-def test_constant_y_is_said():
-    X = np.random.default_rng(0).standard_normal((80, 4))
-    assert ScreenedRegressor().fit(X, np.ones(80)).verdict_.startswith("The label is constant")
-
-
-@pytest.mark.parametrize("model", REGRESSORS)
-def test_more_columns_than_rows(model):
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((20, 50))
+    X = np.random.default_rng(0).standard_normal((20, 50))
     assert np.allclose(fit_and_predict(model, X, X[:, 0]), X[:, 0], atol=1e-6)  # enough columns to fit every row
 
 
-def test_more_columns_than_rows_are_too_few_to_judge():
+def test_what_cannot_be_judged_is_said():
     X = np.random.default_rng(0).standard_normal((20, 50))
-    model = ScreenedRegressor().fit(X, X[:, 0] + X[:, 1])
-    assert model.kept_.all()
-    assert model.verdict_ == "20 rows of 50 columns are too few to judge. Every column is kept."
+    assert SelectionScreen(target="number").fit(X, np.ones(20)).verdict_.startswith("The label is constant")
+    screen = SelectionScreen().fit(X, X[:, 0] + X[:, 1])
+    assert screen.get_support().all()
+    assert screen.verdict_ == "20 rows of 50 columns are too few to judge. Every column is kept."
 
 
 @pytest.mark.parametrize("model", REGRESSORS)

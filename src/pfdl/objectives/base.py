@@ -77,3 +77,12 @@ class PartModule(AtomicModule):
     def metrics(self) -> Mapping[str, Tensor]:
         """Return what is worth logging of the last call; by default nothing."""
         return {}
+
+
+class Penalty(PartModule):
+    """A scalar term of the training loss.
+
+    A subclass says in ``needs`` which of a batch's tensors its ``forward`` takes, in order: ``"features"``,
+    ``"logits"``, ``"labels"``, ``"environments"``. Its ``forward`` returns a differentiable scalar, already
+    multiplied by the penalty's own weight.
+    """

@@ -1,6 +1,6 @@
 """Penalties: terms of a loss that read the features. One class a file."""
 
-from pfdl.objectives.penalties.base import Penalty
+from pfdl.objectives.base import Penalty
 from pfdl.objectives.penalties.coral import CORAL
 from pfdl.objectives.penalties.irm import IRM
 from pfdl.objectives.penalties.quantization import Quantization

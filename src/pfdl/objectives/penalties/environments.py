@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pfdl._internal.validation import check_count, check_number
-from pfdl.objectives.penalties.base import Penalty
+from pfdl.objectives.base import Penalty
 
 
 class EnvironmentPenalty(Penalty):
