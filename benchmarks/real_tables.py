@@ -27,8 +27,8 @@ from scipy.stats import norm
 from sklearn.linear_model import LinearRegression
 
 from pfdl.tabular import SelectionScreen, SelectionWarning
-from pfdl.tabular.findings import GRADES, ISOLATED, NEAR_COPY
-from pfdl.tabular.reading import is_identifier
+from pfdl.tabular.screening import GRADES, ISOLATED, NEAR_COPY
+from pfdl.tabular.validation import identifies_rows
 
 LIST = Path(__file__).with_name("real_tables.csv")
 RESULTS = Path(__file__).parents[1] / "docs" / "results" / "real-tables.csv"
@@ -59,7 +59,7 @@ def prepare(package: str, item: str) -> tuple[pd.DataFrame, pd.Series] | None:
         if is_bool_dtype(column):
             columns[str(name)] = column.astype(float)
         elif is_numeric_dtype(column):
-            if str(name) == "rownames" or is_identifier(column):
+            if str(name) == "rownames" or identifies_rows(column.to_numpy(), str(name)):
                 continue
             if target is None and column.nunique() >= LEAST_VALUES and not NO_TARGET.fullmatch(str(name)):
                 target = str(name)

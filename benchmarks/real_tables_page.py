@@ -196,7 +196,7 @@ def with_summary(text: str) -> str:
 
 def main() -> None:
     (RESULTS / "real-tables.md").write_text(page(), encoding="utf-8")
-    guide = DOCS / "tabular.md"
+    guide = DOCS / "how-to" / "tables.md"
     guide.write_text(with_summary(guide.read_text(encoding="utf-8")), encoding="utf-8")
 
 

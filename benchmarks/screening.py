@@ -16,7 +16,7 @@ from scipy import stats
 from pfdl.data import make_mmads
 from pfdl.data.mmads import SETTINGS
 from pfdl.tabular import SelectionScreen
-from pfdl.tabular.findings import FOLLOWS_LABEL
+from pfdl.tabular.screening import FOLLOWS_LABEL
 from pfdl_lab.mmads.paper import CELLS
 
 TABLES = 40

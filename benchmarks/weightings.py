@@ -14,9 +14,35 @@ import torch
 
 from machine import describe_machine
 from pfdl.objectives.weightings import CNBB, BatchDWR, StableNet
-from pfdl.objectives.weightings.cnbb import balance_loss
-from pfdl.objectives.weightings.dwr import dwr_loss
-from pfdl.objectives.weightings.stablenet import dependence, draw_maps, fourier_features
+from pfdl.objectives.weightings.stablenet import draw_maps, fourier_features
+
+
+def dependence(mapped, weights):
+    """StableNet's loss: squared weighted covariances of all pairs, for mapped features (functions, n, p)."""
+    weighted = mapped * weights[:, None]
+    means = weighted.sum(1)
+    covariance = mapped.transpose(1, 2) @ weighted - means[:, :, None] * means[:, None, :]
+    return covariance.square().sum() - covariance.diagonal(dim1=1, dim2=2).square().sum()
+
+
+def balance_loss(f, weights):
+    """CNBB's loss: how treated and untreated samples differ in all other features."""
+    treated = f > 0
+    comparable = treated.any(0) & ~treated.all(0)
+    weighted = weights[:, None] * treated
+    size = torch.where(comparable, weighted.sum(0), 0.5 * weights.sum())
+    mean, total = f.T @ weighted / size, (f.T @ weights)[:, None]
+    difference = (mean - (total - mean * size) / (weights.sum() - size)) * comparable
+    return difference.square().sum() - difference.diagonal().square().sum()
+
+
+def dwr_loss(x, weights):
+    """DWR's loss, from one weighted covariance matrix."""
+    n, p = x.shape
+    weighted = x * weights[:, None]
+    covariance = x.T @ weighted / n - torch.outer(weighted.sum(0) / weights.sum(), weighted.sum(0) / n)
+    lengths = (covariance.square().sum(1) - covariance.diagonal().square()).clamp(min=1e-30).sqrt()
+    return 2000 / p * lengths.sum() + 0.0005 * (weights.sum() - n).square() + 0.00005 * weights.square().sum()
 
 
 def stablenet_loop(u):

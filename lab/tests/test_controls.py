@@ -5,8 +5,7 @@ import torch
 from tests.decorrelation.reference import naive_decorrelation_loss
 
 import pfdl
-from pfdl.objectives.penalties import Level
-from pfdl_lab.controls import MatchedCovariance, MatchedLevel, MeanDecorrelation
+from pfdl_lab.controls import Level, MatchedCovariance, MatchedLevel, MeanDecorrelation
 from pfdl_lab.gradients import gradient_parts
 
 

@@ -89,7 +89,7 @@ def test_the_page_shows_it_all_and_runs_nothing_of_it(page):
         "What the contexts look like",
         "What the model gets wrong",
         "If the contexts shift",
-        "accuracy (%) on validation and test images",
+        "accuracy (%) by class",
         "what each class loses outside its usual context",
         "All figures",
         "How the runs were made",
@@ -138,8 +138,8 @@ def test_a_table(tmp_path):
     output = tmp_path / "page.html"
     result = runner.invoke(app, ["diagnose", str(tmp_path / "table.csv"), "--target", "y", "-o", str(output)])
     assert result.exit_code == 0, result.output
-    assert "V1 follows the label" in result.output
-    assert "nearly y is nearly a copy of the label" in result.output
+    assert "behaving like an effect of the label: V1." in result.output
+    assert "Nearly a copy of the label: nearly y." in result.output
     assert "Note: left out, as they number or identify the rows: 'row'." in result.output
     lines = result.stdout.splitlines()
     code = lines[lines.index("import pfdl.tabular, sklearn.linear_model") : lines.index("model.fit(table.X, table.y)")]
@@ -175,10 +175,10 @@ def test_a_table_with_a_suspect_that_stays(tmp_path):
     output = tmp_path / "page.html"
     result = runner.invoke(app, ["diagnose", str(tmp_path / "t.csv"), "--target", "y", "-o", str(output)])
     assert result.exit_code == 0, result.output
-    assert "noise is strongly suspected" in result.output
+    assert "Strongly suspected of following" in result.output
     assert "model.fit(table.X.drop(columns=['noise']), table.y)" in result.output
     assert "noise (strong)" in output.read_text()
-    assert '<p class="warning">noise is strongly suspected' in output.read_text()
+    assert '<p class="warning">Strongly suspected of following' in output.read_text()
 
 
 @pytest.mark.parametrize(
@@ -212,4 +212,4 @@ def test_images_without_contexts_get_inferred_ones_or_no_answer(photos, tmp_path
     assert "Cannot tell whether the model relies on the context" in result.stdout
     html = output.read_text()
     assert '<p class="unclear">Does run rely on the context? Cannot tell' in html
-    assert "accuracy (%) on validation and test images" in html
+    assert "accuracy (%) by class" in html

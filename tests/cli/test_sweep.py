@@ -1,7 +1,7 @@
 import pytest
 
 from pfdl.cli.sweep import parse_space
-from pfdl.objectives.examples import make_example
+from pfdl.objectives import make_objective
 from pfdl.vision.config import TrainingConfig
 from pfdl.vision.sweep import Range, SweepConfig
 
@@ -80,6 +80,6 @@ def test_mistakes_are_named(texts, message):
 
 def test_an_unknown_objective_or_a_value_that_it_refuses_is_named():
     with pytest.raises(ValueError, match="'magic' in the objective 'magic' is unknown"):
-        make_example("magic", {})
+        make_objective("magic", 2)
     with pytest.raises(ValueError, match="select is 'best'"):
         SweepConfig({}, "best")

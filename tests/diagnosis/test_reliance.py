@@ -82,7 +82,7 @@ def test_contexts_of_one_class_each_are_compared_plainly_and_with_caution():
     assert not found.separable
     assert found.effect == pytest.approx(found.difference)
     assert found.effect_error == pytest.approx(found.standard_error, rel=0.1)
-    assert "cannot be ruled out" in " ".join(found.sentences())
+    assert "may be the cause" in " ".join(found.sentences())
 
 
 def test_wrong_answers_are_counted_where_the_context_is_usual_for_another_class():
@@ -105,7 +105,7 @@ def test_the_sentences_name_figures_and_classes():
     assert "gull (" not in words
     unsure = measure_reliance(*draw(n=30, follow=0.08, seed=3), USUAL).sentences()
     assert len(unsure) == 1
-    assert "are too few; " in unsure[0]
+    assert "are too few." in unsure[0]
 
 
 def test_without_two_places_there_is_nothing_to_compare():

@@ -25,7 +25,7 @@ class Spread(Penalty):
 
 register_objective("spread", Spread)
 SETTINGS = {"irm": {"irm": {"weight": 9.0, "anneal": 2}}, "pfdl": {"pfdl": {"hidden": 4}}}
-JOINED = ("irm+pfdl", "groupdro+coral", "balance+dwr", "stablenet+level")
+JOINED = ("irm+pfdl", "groupdro+coral", "balance+dwr", "stablenet+vrex")
 NAMES = [*(one.name for one in list_objectives()), *JOINED]
 
 
@@ -116,7 +116,7 @@ def take(batch, name, value):
 CHANGES = {
     "no contexts": ("groupdro", lambda _, batch: take(batch, "environments", None)),
     "a wrong label": ("erm", lambda _, batch: take(batch, "labels", torch.tensor([0, 1, 2, 9]))),
-    "a NaN": ("pfdl+level", lambda _, batch: take(batch, "features", batch["features"].fill_(torch.nan))),
+    "a NaN": ("pfdl+coral", lambda _, batch: take(batch, "features", batch["features"].fill_(torch.nan))),
     "nothing else": ("stablenet", lambda _, batch: None),
 }
 

@@ -5,7 +5,7 @@ from functools import partial
 import torch
 
 from pfdl import PartialDecorrelation
-from pfdl.objectives.penalties import CORAL, IRM, Level, Quantization, VREx
+from pfdl.objectives.penalties import CORAL, IRM, Quantization, VREx
 from pfdl.objectives.weightings import CNBB, Balance, BatchDWR, CVaR, GroupDRO, Product, StableNet, Uniform
 
 SGD = partial(torch.optim.SGD, lr=0.01, momentum=0.9, fused=True)
@@ -16,7 +16,6 @@ PARTS = {
     "PartialDecorrelation, standardised": lambda: PartialDecorrelation(6, hidden=4, standardize=True, fit_steps=2),
     "PartialDecorrelation, SGD": lambda: PartialDecorrelation(6, hidden=4, optimizer=SGD),
     "PartialDecorrelation, Adagrad": lambda: PartialDecorrelation(6, hidden=4, optimizer=Adagrad),
-    "Level": Level,
     "IRM": lambda: IRM(weight=9.0, anneal=1),
     "VREx": lambda: VREx(anneal=2),
     "CORAL": CORAL,
@@ -30,7 +29,7 @@ PARTS = {
     "StableNet": lambda: StableNet(steps=2),
     "Product": lambda: Product([Balance(), StableNet(steps=2)]),
 }
-WITHOUT_STATE = ("Level", "Quantization", "Uniform", "CVaR", "BatchDWR", "CNBB")
+WITHOUT_STATE = ("Quantization", "Uniform", "CVaR", "BatchDWR", "CNBB")
 
 
 def batch(seed=0, n=8):

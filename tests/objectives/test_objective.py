@@ -83,10 +83,6 @@ def test_everything_is_divided_by_a_weight_above_one_once_it_acts(batch):
     torch.testing.assert_close(objective(logits, labels, environments=environments), (risk + 40 * penalty) / 40)
 
 
-def test_the_weight_of_pfdl_does_not_divide(batch):
-    assert make_objective("pfdl", 6, **{"pfdl": {"weight": 100.0}}).divisor() == 1
-
-
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
@@ -201,6 +197,25 @@ def test_weightings_multiply(batch):
     torch.testing.assert_close(weighting(*tensors), weights)
 
 
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        *((name, {"steps": -1}, "steps is -1") for name in ("dwr", "dwr-samples", "cnbb", "stablenet")),
+        *((name, {"learning_rate": -1.0}, "learning_rate is -1") for name in ("dwr", "cnbb", "stablenet")),
+        ("stablenet", {"learning_rate": float("nan")}, "learning_rate is nan"),
+        ("stablenet", {"decay": 1.5}, "decay is 1.5 and momentum is 0.9; both must be at most 1"),
+        ("stablenet", {"balance": 0.0}, "balance is 0"),
+        ("balance", {"smoothing": -1}, "smoothing is -1"),
+        ("groupdro", {"step_size": -1}, "step_size is -1"),
+        ("irm", {"weight": float("inf")}, r"weight is .*give a finite number"),
+        ("irm", {"anneal": 1.5}, r"a setting of 'irm' cannot be used: anneal is 1\.5; give a whole number"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(name, settings, message):
+    with pytest.raises(ValueError, match=message):
+        make_objective(name, 6, **{name: settings})
+
+
 def test_it_says_what_it_reads():
     assert make_objective("erm", 6).needs == set()
     assert make_objective("balance", 6).needs == {"labels", "environments"}
@@ -233,15 +248,6 @@ def test_what_is_missing_is_named(name, missing, batch):
 def test_a_name_that_makes_no_sense_is_refused(name, settings, message):
     with pytest.raises(ValueError, match=message):
         make_objective(name, 6, **settings)
-
-
-def test_its_state_holds_that_of_its_parts(batch):
-    objective = make_objective("irm+balance+pfdl", 6, irm={"anneal": 1, "weight": 9.0})
-    objective(**batch)
-    resumed = make_objective("irm+balance+pfdl", 6, irm={"anneal": 1, "weight": 9.0})
-    resumed.load_state_dict(objective.state_dict())
-    assert resumed.divisor() == 9
-    torch.testing.assert_close(resumed(**batch), objective(**batch))
 
 
 def test_it_is_a_module_without_a_say_in_the_models_gradients(batch):

@@ -82,7 +82,7 @@ def test_the_answer_comes_first_and_in_its_colour(visit, path):  # noqa: F811
 def test_validation_stands_beside_test_and_the_gap_in_words(visit, path):  # noqa: F811
     page = visit(path).page
     assert "points below validation accuracy" in page.locator("main").text_content()
-    table = page.locator("table", has_text="first: accuracy (%) on validation and test images")
+    table = page.locator("table", has_text="first: accuracy (%) by class")
     assert [words.partition(",")[0] for words in table.locator("thead th").all_text_contents()] == [
         "class",
         "validation",

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
 from sklearn.linear_model import LinearRegression
+
+from pfdl.tabular.moments import Moments, number_functions
+from pfdl.tabular.screening import Rules, Screening, screen_table
 
 
 def dwr_loss_with_copies(X: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -19,6 +23,25 @@ def dwr_loss_with_copies(X: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         apart = (weight @ X[:, j] / weight.sum()) * (weight @ copies[j] / n)
         loss = loss + torch.linalg.vector_norm(both - apart)
     return 2000 / p * loss + 0.0005 * (weight.sum() - n) ** 2 + 0.00005 * (weight @ weight)
+
+
+def moments_of(X: np.ndarray, label: np.ndarray) -> Moments:
+    """Moments of rows that all count the same."""
+    return Moments.of(X, label, np.ones(len(X)))
+
+
+def screen(X: np.ndarray, y: np.ndarray, **rules: Any) -> Screening:
+    """The screening of a table of numbers as it is by default."""
+    p = X.shape[1]
+    return screen_table(
+        X,
+        number_functions(y),
+        np.ones(len(X)),
+        Rules(**rules),
+        drop="sure",
+        protected=np.zeros(p, dtype=bool),
+        unjudged=np.full(p, "", dtype=object),
+    )
 
 
 def residual_variance(target: np.ndarray, inputs: np.ndarray) -> float:

@@ -7,7 +7,7 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 from pfdl.tabular import ScreenedRegressor
-from pfdl.tabular.findings import FOLLOWS_LABEL, Outcome
+from pfdl.tabular.screening import FOLLOWS_LABEL, Outcome
 from tests.tabular.reference import select
 
 WEAK, STRONG = 5 * np.log(1.3), 5 * np.log(1.7)

@@ -14,7 +14,6 @@ from pfdl.data import make_mmads
 from pfdl.tabular import (
     DWRRegressor,
     PFDLRegressor,
-    ScreenedClassifier,
     ScreenedRegressor,
     SelectionScreen,
 )
@@ -52,31 +51,22 @@ def test_exactly_linear_y_with_a_copy_in_every_regressor(model):
 
 
 @pytest.mark.parametrize("model", REGRESSORS)
-def test_constant_y(model):
+def test_constant_y_and_more_columns_than_rows(model):
     X = np.random.default_rng(0).standard_normal((80, 4))
     assert np.allclose(fit_and_predict(model, X, np.full(80, 3.5)), 3.5, atol=1e-5)
-
-
-def test_constant_y_is_said():
-    X = np.random.default_rng(0).standard_normal((80, 4))
-    assert ScreenedRegressor().fit(X, np.ones(80)).verdict_.startswith("The label is constant")
-
-
-@pytest.mark.parametrize("model", REGRESSORS)
-def test_more_columns_than_rows(model):
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((20, 50))
+    X = np.random.default_rng(0).standard_normal((20, 50))
     assert np.allclose(fit_and_predict(model, X, X[:, 0]), X[:, 0], atol=1e-6)  # enough columns to fit every row
 
 
-def test_more_columns_than_rows_are_too_few_to_judge():
+def test_what_cannot_be_judged_is_said():
     X = np.random.default_rng(0).standard_normal((20, 50))
-    model = ScreenedRegressor().fit(X, X[:, 0] + X[:, 1])
-    assert model.kept_.all()
-    assert model.verdict_ == "20 rows of 50 columns are too few to judge. Every column is kept."
+    assert SelectionScreen(target="number").fit(X, np.ones(20)).verdict_.startswith("The label is constant")
+    screen = SelectionScreen().fit(X, X[:, 0] + X[:, 1])
+    assert screen.get_support().all()
+    assert screen.verdict_ == "20 rows of 50 columns are too few to judge. Every column is kept."
 
 
-@pytest.mark.parametrize("model", [*REGRESSORS, ScreenedClassifier()])
+@pytest.mark.parametrize("model", REGRESSORS)
 @pytest.mark.parametrize(
     ("scale", "sentence"), [(1e155, "column 'b' holds values up to"), (1e-310, "the values of column 'b' differ by no")]
 )
@@ -84,9 +74,8 @@ def test_columns_out_of_range_are_named(model, scale, sentence):
     rng = np.random.default_rng(0)
     table = pd.DataFrame(rng.standard_normal((60, 3)), columns=list("abc"))
     table["b"] = table["b"] * scale
-    y = table["a"] > 0 if isinstance(model, ScreenedClassifier) else table["a"]
     with pytest.raises(ValueError, match=sentence):
-        model.fit(table, y)
+        model.fit(table, table["a"])
 
 
 @pytest.mark.parametrize("scale", [1e155, 1e-310])
@@ -122,7 +111,7 @@ def test_dwr_in_its_published_form_names_columns_whose_loss_would_overflow():
         DWRRegressor(standardize=False).fit(table, table["a"])
 
 
-@pytest.mark.parametrize("model", [*REGRESSORS, ScreenedClassifier()])
+@pytest.mark.parametrize("model", REGRESSORS)
 def test_missing_values_and_words_are_named(model):
     table = pd.DataFrame(np.random.default_rng(0).standard_normal((30, 2)), columns=["age", "income"])
     y = [0, 1] * 15
@@ -157,8 +146,6 @@ def test_nullable_and_boolean_columns_are_numbers():
 
 
 def test_one_class():
-    with pytest.raises(ValueError, match="There is one class only, 'a'; a classifier needs at least two"):
-        ScreenedClassifier().fit([[0.0], [1.0]], ["a", "a"])
     screen = SelectionScreen().fit([[0.0], [1.0], [2.0]], ["a", "a", "a"])
     assert screen.get_support().all()
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import pickle
-import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.datasets import load_wine
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
@@ -18,19 +16,19 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import check_estimator
 
 from pfdl.data import make_mmads
 from pfdl.tabular import (
     DWRRegressor,
     PFDLRegressor,
-    ScreenedClassifier,
     ScreenedRegressor,
     SelectionScreen,
+    SRDORegressor,
+    SVIRegressor,
 )
-from pfdl.tabular.findings import AS_ASKED, FOLLOWS_LABEL
 from pfdl.tabular.metrics import rmse
+from pfdl.tabular.screening import AS_ASKED, FOLLOWS_LABEL
 
 
 @pytest.fixture(autouse=True)
@@ -48,8 +46,9 @@ def one_thread():
         SelectionScreen(),
         ScreenedRegressor(),
         ScreenedRegressor(Ridge()),
-        ScreenedClassifier(),
         DWRRegressor(max_iter=20),
+        SRDORegressor(classifier=LogisticRegression()),
+        SVIRegressor(rounds=1, gate_steps=20),
         ScreenedRegressor(HistGradientBoostingRegressor(max_iter=30)),
     ],
     ids=repr,
@@ -85,7 +84,7 @@ def test_pandas_in_names_out_and_the_reasons(data):
     assert why.loc["V1", "share"] > 0.9
     assert "effect of the label" in why.loc["V1", "why"]
     assert (why.loc["S1":"S5", "share"] < 0.5).all()
-    assert model.verdict_.startswith("V1 follows the label")
+    assert model.verdict_.startswith("Left out, as behaving like an effect of the label: V1.")
     plain = LinearRegression().fit(data.X[:, :5], data.y)
     assert np.allclose(model.coef_[:5], plain.coef_)
     assert np.allclose(model.predict(frame), plain.predict(data.X[:, :5]))
@@ -132,7 +131,7 @@ def test_what_is_to_be_kept_is_kept(data):
     frame = data.frame().drop(columns="y")
     trusted = SelectionScreen(keep="V1").fit(frame, data.y)
     assert followers(trusted) == []
-    assert trusted.verdict_.startswith("V1 follows the label like an effect of it; kept as asked.")
+    assert trusted.verdict_.startswith("Kept as asked, though behaving like an effect of the label: V1.")
     assert trusted.suspects_.loc["V1", ["grade", "decision"]].tolist() == ["sure", AS_ASKED]
     assert followers(SelectionScreen(keep=[5]).fit(data.X, data.y)) == []
     kept = SelectionScreen(keep=["V3"]).fit(frame, data.y)
@@ -234,6 +233,12 @@ def test_screening_beats_every_rival_where_the_bias_turns(data):
         (PFDLRegressor(batch_size=0), "batch_size is 0"),
         (PFDLRegressor(max_iter=0), "max_iter is 0"),
         (PFDLRegressor(optimizer="lbfgs"), "optimizer is 'lbfgs'; choose 'adam', 'rmsprop', 'sgd'"),
+        (DWRRegressor(solver="sgd"), "solver is 'sgd'; choose 'lbfgs', 'rmsprop'"),
+        (DWRRegressor(learning_rate=0), "learning_rate is 0"),
+        (DWRRegressor(max_iter=0), "max_iter is 0"),
+        (DWRRegressor(tol=-1), "tol is -1"),
+        (SVIRegressor(rounds=0), "rounds is 0; it must be at least 1"),
+        (SVIRegressor(penalty=-1), "penalty is -1; it must not be negative"),
     ],
 )
 def test_parameters_are_stored_as_given_and_checked_in_fit(model, message, data):
@@ -242,7 +247,7 @@ def test_parameters_are_stored_as_given_and_checked_in_fit(model, message, data)
 
 
 def test_unfitted_models_say_so():
-    for model in (SelectionScreen(), ScreenedRegressor(), ScreenedClassifier()):
+    for model in (SelectionScreen(), ScreenedRegressor()):
         with pytest.raises(NotFittedError):
             model.explain()
 
@@ -256,39 +261,15 @@ def biased_classes(seed: int, n: int, follows: bool) -> tuple[np.ndarray, np.nda
     return np.hstack([S, V])[kept][:n], y[kept][:n]
 
 
-def test_classifier_leaves_out_the_column_that_follows_the_class():
+def test_a_classifier_behind_the_screen_does_without_the_column_that_follows_the_class():
     for seed in range(3):
         X, y = biased_classes(seed, 3000, follows=True)
-        model = ScreenedClassifier().fit(X, y)
-        assert followers(model) == [5]
-        assert model.kept_[:5].all()
-        assert model.predict_proba(X).shape == (3000, 2)
-        assert model.decision_function(X).shape == (3000,)
+        model = make_pipeline(SelectionScreen(), LogisticRegression()).fit(X, y)
+        assert followers(model[0]) == [5]
+        assert model[0].get_support()[:5].all()
         turned = X.copy()
         turned[:, 5] *= -1
         assert model.score(turned, y) == model.score(X, y) > 0.9
         assert LogisticRegression().fit(X, y).score(turned, y) < model.score(turned, y)
-
-
-def test_classifier_without_selection_is_the_plain_classifier():
     X, y = biased_classes(0, 3000, follows=False)
-    model = ScreenedClassifier(DecisionTreeClassifier(max_depth=3, random_state=0)).fit(X, y)
-    assert model.kept_.all()
-    assert np.array_equal(model.predict(X), DecisionTreeClassifier(max_depth=3, random_state=0).fit(X, y).predict(X))
-    assert not hasattr(model, "decision_function")
-
-
-def test_classifier_scales_its_columns():
-    X, y = load_wine(return_X_y=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        scores = cross_val_score(ScreenedClassifier(), X, y, cv=5)
-        weighted = ScreenedClassifier().fit(X, y, sample_weight=np.ones(len(y)))
-    assert scores.mean() > 0.97
-    assert np.array_equal(weighted.predict(X), ScreenedClassifier().fit(X, y).predict(X))
-
-
-def test_classifier_needs_two_classes_and_stands_constant_columns():
-    with pytest.raises(ValueError, match=r"one class only, 1"):
-        ScreenedClassifier().fit([[0.0], [1.0]], [1, 1])
-    assert ScreenedClassifier().fit(np.ones((6, 2)), ["a", "a", "a", "a", "b", "b"]).predict(np.ones((1, 2))) == ["a"]
+    assert SelectionScreen().fit(X, y).get_support().all()

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pfdl.tabular.reading import is_identifier, read_table
+from pfdl.tabular.reading import read_table
+from pfdl.tabular.validation import identifies_rows
 
 
 def test_reading_tells_what_it_left_out(tmp_path):
@@ -62,7 +63,7 @@ def test_parquet_is_read_or_the_package_is_named(tmp_path):
     ],
 )
 def test_identifiers_are_recognised(name, values, expected):
-    assert is_identifier(pd.Series(values, name=name)) is expected
+    assert identifies_rows(np.array(values), name) is expected
 
 
 def test_identifiers_are_left_out_with_a_note(tmp_path):

@@ -13,7 +13,7 @@ from pfdl._internal.runs import INFERRED_CONTEXTS, read_run
 from pfdl.contexts.network import NETWORK_METHODS
 from pfdl.data import make_split
 from pfdl.data.context_images import ContextImages
-from pfdl.objectives.penalties.base import Penalty
+from pfdl.objectives.penalties import Penalty
 from pfdl.objectives.weightings import DWR, Balance
 from pfdl.vision import loggers, training
 from pfdl.vision.backbones import make_backbone

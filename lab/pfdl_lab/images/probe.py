@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pfdl.decorrelation import PartialDecorrelation, functional
-from pfdl.objectives.penalties import Level
+from pfdl_lab.controls import Level
 from pfdl_lab.gradients import gradient_parts
 
 

@@ -11,8 +11,7 @@ import torch
 
 from pfdl._internal.validation import check_choice
 from pfdl.data.proportions import TEST_RATIOS
-from pfdl.objectives import list_objectives
-from pfdl.objectives.examples import needs_contexts
+from pfdl.objectives import list_objectives, make_objective
 from pfdl_lab.controls import COVARIANCE, LEVEL_MATCHED, MEAN
 
 RATIOS = tuple(map(str, TEST_RATIOS))
@@ -255,7 +254,8 @@ def find_row(key: str, *, measured: bool = False) -> Row:
     names = {info.name for info in list_objectives()}
     if not set(key.split("+")) <= names:
         check_choice("the row", key, sorted({*known, *names}))
-    return Row(key, key, contexts="inferred" if needs_contexts(key) else "hidden")
+    objective = make_objective(key, 2, num_classes=2, num_contexts=2)
+    return Row(key, key, contexts="inferred" if objective.needs_contexts else "hidden")
 
 
 def row_keys(text: str) -> tuple[str, ...]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from pfdl.objectives.examples import weighs_samples
+from pfdl.objectives import make_objective
+from pfdl.objectives.weightings import Uniform
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
 from pfdl_lab.images.data import SAME, SHIFTED, WHOLE
 from pfdl_lab.images.rows import ORACLE, PAPER_BACKBONE, RATIOS, ROWS, find_row
@@ -98,8 +99,9 @@ class Measured:
 
     def share(self, row: str) -> float | None:
         """Return the effective sample size of a weighting as a share of the batch; None for other rows."""
-        sizes = self.of(row, LAST, ESS)
-        return float(sizes.mean()) if weighs_samples(find_row(row, measured=True).objective) and len(sizes) else None
+        sizes, name = self.of(row, LAST, ESS), find_row(row, measured=True).objective
+        weighting = make_objective(name, 2, num_classes=2, num_contexts=2).weighting
+        return float(sizes.mean()) if len(sizes) and not isinstance(weighting, Uniform) else None
 
     def difference_cell(self, row: str, rival: str, epoch: str, test: str) -> Cell:
         """Return a paired difference in points as a cell, with what qualifies it."""

@@ -106,7 +106,8 @@ def _diagnose_table(path: Path, target: str | None, output: Path) -> None:
     from pfdl.report.page import render
     from pfdl.report.table_page import build_page
     from pfdl.tabular import SelectionScreen, SelectionWarning
-    from pfdl.tabular.reading import advice, read_table
+    from pfdl.tabular.explaining import advice
+    from pfdl.tabular.reading import read_table
 
     if target is None:
         raise ValueError(f"say which column of {path} is to be predicted: --target NAME.")

@@ -97,10 +97,9 @@ def read_settings(
 
 def read_objective_settings(objective: str, texts: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Turn ``pfdl.weight=0.1`` into a dictionary; names and values are checked before anything is read or trained."""
-    from pfdl.objectives import list_objectives
-    from pfdl.objectives.examples import make_example
+    from pfdl.objectives import list_objectives, make_objective
 
-    make_example(objective, {})  # raises if there is no such objective
+    make_objective(objective, 2, num_classes=2, num_contexts=2)  # raises if there is no such objective
     settings = {one.name: one.settings for one in list_objectives()}
     known = {f"{part}.{one.partition('=')[0]}": one for part in objective.split("+") for one in settings[part]}
     parsed: dict[str, dict[str, Any]] = {}
@@ -115,7 +114,7 @@ def read_objective_settings(objective: str, texts: Sequence[str]) -> dict[str, d
                 hint = f"; for this one give --objective {part}."
             raise ValueError(f"--set is {text!r}; {objective!r} has {choice}{hint}")
         parsed.setdefault(part, {})[name] = json_or_text(value)
-    make_example(objective, parsed)
+    make_objective(objective, 2, num_classes=2, num_contexts=2, **parsed)
     return parsed
 
 

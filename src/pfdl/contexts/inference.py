@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -81,10 +81,10 @@ def infer_contexts(
     features: Any,
     labels: Any = None,
     *,
-    method: str = "auto",
+    method: Literal["auto", "pooled", "within", "early", "errors"] = "auto",
     contexts: int | None = None,
     confirmation: float = 0.8,
-    search: str = "full",
+    search: Literal["full", "quick"] = "full",
     describe: Describe | None = None,
     seed: int = 0,
 ) -> IndexArray:

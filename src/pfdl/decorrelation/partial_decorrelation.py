@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Literal, Protocol, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -123,21 +123,23 @@ class PartialDecorrelation(AtomicModule):
     reference = "Guo et al., 2021"
     sums_over_processes = True
 
+    __call__: Callable[..., Tensor]
+
     def __init__(
         self,
         num_features: int,
         weight: float | Schedule = 1.0,
         *,
         hidden: int | Sequence[int] = 256,
-        sharing: str = "strict",
+        sharing: Literal["strict", "indexed"] = "strict",
         activation: str | Callable[[Tensor], Tensor] = "relu",
-        center: str = "none",
+        center: Literal["none", "batch"] = "none",
         standardize: bool = False,
         fit_steps: int = 1,
         warmup: int = 0,
         optimizer: OptimizerFactory | None = None,
         check_finite: bool = True,
-        kernel: str = "auto",
+        kernel: Literal["auto", "fused", "plain"] = "auto",
         synchronize: bool = True,
     ) -> None:
         super().__init__()

@@ -80,19 +80,14 @@ class Gap:
         )
 
     def forecast(self, shift: ShiftCurve) -> str:
-        """Say what to expect if the contexts shift; or that they explain only a part of the gap."""
+        """Say what to expect if the contexts shift; or that they do not explain the gap."""
         if self.agrees_with(shift):
             return shift.sentence()
-        expected = f"{100 * shift.accuracy[0]:.1f} ± {100 * shift.standard_error[0]:.1f} %"
-        seen = f"{100 * self.in_training_mixture:.1f} %"
-        begin = f"From these contexts one would expect {expected} right in the training mixture"
-        explained = float(shift.accuracy[0]) - self.test
-        if not self.matters or self.in_training_mixture < shift.accuracy[0]:
-            return f"{begin}, but validation images with that mixture gave {seen}: do not rely on this forecast."
-        part = f"{100 * max(explained, 0.0):.1f} of the {100 * self.difference:.1f} points"
+        too_low = self.matters and self.in_training_mixture >= shift.accuracy[0]
         return (
-            f"The contexts explain only part of the gap, {part}. {begin}, but validation images with that mixture "
-            f"gave {seen}: the test images differ in something else, too."
+            f"{'The contexts explain only part of the gap' if too_low else 'Do not rely on a forecast'}: from these "
+            f"contexts one would expect {100 * shift.accuracy[0]:.1f} ± {100 * shift.standard_error[0]:.1f} % right in "
+            f"the training mixture, but validation images with it gave {100 * self.in_training_mixture:.1f} %."
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,12 +26,12 @@ def usual_contexts_of(training: Mixture) -> dict[Any, Any]:
         >>> usual_contexts_of({("cow", "grass"): 9, ("cow", "sand"): 1, ("camel", "grass"): 5, ("camel", "sand"): 5})
         {'camel': 'sand', 'cow': 'grass'}
     """
+    per_label: dict[Any, float] = defaultdict(float)
+    per_context: dict[Any, float] = defaultdict(float)
+    for (label, context), count in training.items():
+        per_label[label] += count
+        per_context[context] += count
     total = sum(training.values())
-    labels = sorted({label for label, _ in training})
-    per_label = {label: sum(n for (name, _), n in training.items() if name == label) for label in labels}
-    per_context: dict[Any, float] = {}
-    for (_, context), count in training.items():
-        per_context[context] = per_context.get(context, 0.0) + count
 
     def excess(label: Any, context: Any) -> tuple[float, float, str]:
         share = training[label, context] / per_label[label] - per_context[context] / total
@@ -38,7 +39,7 @@ def usual_contexts_of(training: Mixture) -> dict[Any, Any]:
 
     return {
         label: max((c for name, c in training if name == label), key=lambda context: excess(label, context))
-        for label in labels
+        for label in sorted(per_label)
         if per_label[label]
     }
 
@@ -74,7 +75,10 @@ def measure_reliance(
     ]
     error = float(np.sqrt(parts[0].variance + parts[1].variance))
     row, separable = _contrast(found.groups, at_home, usual)
-    effect, effect_error = _apply(row, found.groups)
+    effect = effect_error = float("nan")
+    if row is not None:
+        effect = float(row @ [group.accuracy for group in found.groups])
+        effect_error = float(np.sqrt(row**2 @ [group.variance for group in found.groups]))
     misled, expected = _wrong_answers(labels, contexts, predictions, usual)
     return ContextReliance(
         in_usual=parts[0].accuracy,
@@ -155,13 +159,6 @@ def _contrast(
         return None, False
     sides = np.where(at_home, counts, 0.0), np.where(at_home, 0.0, counts)
     return np.asarray(sides[0] / sides[0].sum() - sides[1] / sides[1].sum()), False
-
-
-def _apply(row: FloatArray | None, groups: Sequence[GroupAccuracy]) -> tuple[float, float]:
-    if row is None:
-        return float("nan"), float("nan")
-    accuracy, variance = (np.array([getattr(group, name) for group in groups]) for name in ("accuracy", "variance"))
-    return float(row @ accuracy), float(np.sqrt(row**2 @ variance))
 
 
 def _by_class(found: Accuracies, usual: Mapping[Any, Any]) -> tuple[ClassReliance, ...]:

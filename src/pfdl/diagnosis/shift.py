@@ -25,15 +25,11 @@ class ShiftCurve:
             reversed).
         accuracy: What to expect there, from 0 to 1.
         standard_error: Of that, from the number of test images; it knows nothing of another training.
-        usual_share: Share of images in the most frequent training context of their class.
-        untested: Groups of the training set that were not tested, and count for nothing here.
     """
 
     shift: FloatArray
     accuracy: FloatArray
     standard_error: FloatArray
-    usual_share: FloatArray
-    untested: tuple[tuple[Any, Any], ...]
 
     def sentence(self) -> str:
         """Say it in words."""
@@ -90,7 +86,7 @@ def accuracy_under_shift(groups: Sequence[GroupAccuracy], training: Mixture, *, 
     if not everything:
         raise ValueError("none of the tested classes is among the training images; compare the names of the classes.")
     exponent = np.linspace(1, -1, points)
-    accuracy, variance, usual = np.zeros(points), np.zeros(points), np.zeros(points)
+    accuracy, variance = np.zeros(points), np.zeros(points)
     for label, members in tested.items():
         weight = totals[label] / everything
         counts = np.array([max(training.get((label, group.context), 0.0), 1.0) for group in members])
@@ -99,12 +95,4 @@ def accuracy_under_shift(groups: Sequence[GroupAccuracy], training: Mixture, *, 
         shares /= shares.sum(axis=1, keepdims=True)
         accuracy += weight * shares @ np.array([group.accuracy for group in members])
         variance += weight**2 * shares**2 @ np.array([group.variance for group in members])
-        usual += weight * shares[:, counts.argmax()]
-    known = {(group.label, group.context) for group in groups}
-    return ShiftCurve(
-        shift=(1 - exponent) / 2,
-        accuracy=accuracy,
-        standard_error=np.sqrt(variance),
-        usual_share=usual,
-        untested=tuple(sorted(key for key, count in training.items() if count and key not in known)),
-    )
+    return ShiftCurve((1 - exponent) / 2, accuracy, np.sqrt(variance))

@@ -17,10 +17,6 @@ LEAST_DIFFERENCE = 0.05
 ERRORS_SURE = 2.0
 """Standard errors by which a difference must be away from a limit."""
 
-_CAUTION = (
-    "Each context shows one class only, so that contexts which are hard in themselves cannot be ruled out as a cause."
-)
-
 
 @dataclass(frozen=True)
 class ClassReliance:
@@ -100,12 +96,15 @@ class ContextReliance:
         )
         adjusted = f"{_points(self.effect, self.effect_error)} once hard classes and contexts are allowed for"
         differs = abs(self.effect - self.difference) > self.effect_error
+        more = f"; {adjusted}" if differs else ""
         if self.answer == YES:
-            more = f"; {adjusted}" if differs else ""
-            caution = () if self.separable else (_CAUTION,)
-            return (f"Yes, the model relies on the context: {figures}{more}.", *caution, *self._who(), *self._misled())
+            said = [f"Yes, the model relies on the context: {figures}{more}."]
+            if not self.separable:
+                said.append(
+                    "Each context shows one class only, so contexts that are hard in themselves may be the cause."
+                )
+            return (*said, *self._who(), *self._misled())
         if self.answer == NO:
-            more = f"; {adjusted}" if differs else ""
             return (
                 f"No, the model does not rely on the context: {figures}{more}. Less than "
                 f"{100 * LEAST_DIFFERENCE:.0f} points count as none.",
@@ -116,10 +115,7 @@ class ContextReliance:
                 f"{begin}, but all classes have the same usual context in training, so that a model that relies on it "
                 "and contexts that are harder for every model look the same.",
             )
-        needed = self.samples_elsewhere * (ERRORS_SURE * self.effect_error / LEAST_DIFFERENCE) ** 2
-        many = f"about {_rounded(needed)} would do" if needed > 1.5 * self.samples_elsewhere else "some more would do"
-        more = f", {adjusted}" if differs else ""
-        return (f"{begin}{more}. {self.samples_elsewhere} images outside usual contexts are too few; {many}.",)
+        return (f"{begin}{more}. {self.samples_elsewhere} images outside usual contexts are too few.",)
 
     def _who(self) -> tuple[str, ...]:
         worst = [one for one in self.by_class if one.loss >= LEAST_DIFFERENCE][:3]
@@ -172,8 +168,3 @@ class Comparison:
 
 def _points(value: float, error: float) -> str:
     return f"{100 * value:.1f} ± {100 * error:.1f} points"
-
-
-def _rounded(number: float) -> str:
-    digits = 10 ** max(int(np.log10(max(number, 1))) - 1, 0)
-    return f"{int(np.ceil(number / digits) * digits):,}"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from torch import Tensor
+
+from pfdl._internal.modules import AtomicModule
 
 
 @dataclass(frozen=True)
@@ -52,10 +54,35 @@ class Part(Protocol):
         ...
 
 
-class FromData:
-    """A part that is built from settings alone; override :meth:`from_data` to use the shape of the data."""
+class PartModule(AtomicModule):
+    """What :class:`pfdl.objectives.penalties.Penalty` and :class:`pfdl.objectives.weightings.Weighting` share."""
+
+    __call__: Callable[..., Tensor]
+    needs: tuple[str, ...] = ("features",)
+    reference: ClassVar[str] = ""
+    """The paper, for ``pfdl list objectives``."""
+
+    sums_over_processes: ClassVar[bool] = False
+    """Whether its ``forward`` joins the batches of all processes itself; otherwise it is called with all samples."""
 
     @classmethod
     def from_data(cls, shape: DataShape, **settings: Any) -> Any:
-        """Build the part for data of this shape."""
+        """Build the part for data of this shape; override it to use the shape."""
         return cls(**settings)
+
+    def divisor(self) -> float:
+        """Return what the whole loss is divided by, so that a large weight does not enlarge its gradient."""
+        return 1.0
+
+    def metrics(self) -> Mapping[str, Tensor]:
+        """Return what is worth logging of the last call; by default nothing."""
+        return {}
+
+
+class Penalty(PartModule):
+    """A scalar term of the training loss.
+
+    A subclass says in ``needs`` which of a batch's tensors its ``forward`` takes, in order: ``"features"``,
+    ``"logits"``, ``"labels"``, ``"environments"``. Its ``forward`` returns a differentiable scalar, already
+    multiplied by the penalty's own weight.
+    """

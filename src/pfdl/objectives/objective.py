@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -49,6 +49,8 @@ class Objective(AtomicModule):
         >>> objective(head(features), torch.arange(16) % 3, features=features).shape
         torch.Size([])
     """
+
+    __call__: Callable[..., Tensor]
 
     def __init__(
         self,
@@ -121,7 +123,7 @@ class Objective(AtomicModule):
         """Add the risks to a batch and join it with those of the other processes, after a look at all of them."""
         if not (self.synchronize and self.training and world_size() > 1):
             self._complete(batch)
-            return JointBatch(batch, (), None)
+            return JointBatch(batch)
         rows, problem = 0, None
         try:
             rows = self._complete(batch)
@@ -131,17 +133,15 @@ class Objective(AtomicModule):
         rows_of_features = len(features) if isinstance(features, Tensor) and features.ndim else 0
         join_batches(rows, problem, least=1)
         everyone = gather_numbers(rows, rows_of_features, int(torch.randint(2**31, ())))
-        counts = RowCounts([a for a, _, _ in everyone], [b for _, b, _ in everyone], seed=everyone[0][2])
-        parts: list[Part] = [self.weighting, *self._penalties()]
-        wanted = {name for part in parts if not _sums_over_processes(part) for name in part.needs}
-        return JointBatch(batch, wanted, counts)
+        counts, counts_of_features, seeds = (list(column) for column in zip(*everyone, strict=True))
+        wanted = {name for part in self._parts() if not _sums_over_processes(part) for name in part.needs}
+        return JointBatch(batch, wanted, counts, counts_of_features, seeds[0])
 
     def _complete(self, batch: dict[str, Tensor | None]) -> int:
         """Add the risks to a batch, raise unless it has what all parts need, and return the number of its samples."""
         logits, labels = cast(tuple[Tensor, Tensor], (batch["logits"], batch["labels"]))
         batch["risks"] = sample_risks(logits, labels, self.label_smoothing)
-        parts: list[Part] = [self.weighting, *self._penalties()]
-        for part in parts:
+        for part in self._parts():
             for name in part.needs:
                 if batch[name] is None:
                     raise ValueError(f"{type(part).__name__} needs {name}; pass {name}=... to the objective.")
@@ -153,14 +153,12 @@ class Objective(AtomicModule):
 
     def metrics(self) -> dict[str, Tensor]:
         """Return what the parts of this objective would log of the last call, by name."""
-        parts: list[Part] = [self.weighting, *self._penalties()]
-        return {name: value for part in parts for name, value in part.metrics().items()}
+        return {name: value for part in self._parts() for name, value in part.metrics().items()}
 
     @property
     def needs(self) -> set[str]:
         """Return all that the parts of this objective read."""
-        parts: list[Part] = [self.weighting, *self._penalties()]
-        return {name for part in parts for name in part.needs} - {"risks"}
+        return {name for part in self._parts() for name in part.needs} - {"risks"}
 
     @property
     def needs_contexts(self) -> bool:
@@ -169,6 +167,9 @@ class Objective(AtomicModule):
 
     def _penalties(self) -> list[Part]:
         return [cast(Part, penalty) for penalty in self.penalties]
+
+    def _parts(self) -> list[Part]:
+        return [self.weighting, *self._penalties()]
 
 
 def _sums_over_processes(part: Part) -> bool:
@@ -181,14 +182,6 @@ def _needed(part: Part, joint: JointBatch) -> list[Tensor]:
     return [cast(Tensor, tensors[name]) for name in part.needs]
 
 
-class RowCounts(NamedTuple):
-    """How many rows every process has, and a number that all of them draw from."""
-
-    rows: list[int]
-    rows_of_features: list[int]  # which may be a sample of the rows
-    seed: int
-
-
 class JointBatch:
     """The batches of all processes as one batch; without counts, the batch of this process alone.
 
@@ -199,45 +192,51 @@ class JointBatch:
     Args:
         here: The tensors of this process by name, one row per sample.
         wanted: Names of the tensors that are gathered.
-        counts: What the processes have; None for this process alone.
+        counts: How many rows every process has; empty for this process alone.
+        counts_of_features: How many rows of features, which may be a sample of the rows.
+        seed: A number that all of them draw from.
 
     Attributes:
         here: The tensors of this process.
         everywhere: The tensors of all processes; gradients reach the rows of this one.
     """
 
-    def __init__(self, here: Tensors, wanted: Collection[str], counts: RowCounts | None) -> None:
-        self.here: Tensors = here
-        self._counts = counts
-        self.everywhere: Tensors = here
-        if counts is not None:
+    def __init__(
+        self,
+        here: Tensors,
+        wanted: Collection[str] = (),
+        counts: Sequence[int] = (),
+        counts_of_features: Sequence[int] = (),
+        seed: int = 0,
+    ) -> None:
+        self.here = self.everywhere = here
+        self._counts, self._seed = list(counts), seed
+        if counts:
             self.everywhere = {
-                name: gather_rows(tensor, counts.rows_of_features if name == "features" else counts.rows)
+                name: gather_rows(tensor, list(counts_of_features if name == "features" else counts))
                 for name, tensor in here.items()
                 if name in wanted and tensor is not None
             }
 
     def own(self, values: Tensor) -> Tensor:
         """Return of one value per sample of all processes those of this one."""
-        return values if self._counts is None else torch.split(values, self._counts.rows)[rank()]
+        return torch.split(values, self._counts)[rank()] if self._counts else values
 
     def mean(self, values: Tensor) -> Tensor:
         """Return the mean of one value per sample of this process over the samples of all, with a gradient."""
-        if self._counts is None:
-            return values.mean()
-        return Batch(sum(self._counts.rows), len(self._counts.rows)).mean(values)
+        return Batch(sum(self._counts), len(self._counts)).mean(values) if self._counts else values.mean()
 
     @contextmanager
     def same_draws(self) -> Iterator[None]:
         """Let all processes draw the same random numbers, and leave their own sequences as they were."""
-        if self._counts is None:
+        if not self._counts:
             yield
             return
         devices = {tensor.device for tensor in self.here.values() if tensor is not None and tensor.is_cuda}
         with torch.random.fork_rng(devices):
             # torch.manual_seed would visit every kind of device
-            torch.default_generator.manual_seed(self._counts.seed)
+            torch.default_generator.manual_seed(self._seed)
             for device in devices:
                 with torch.cuda.device(device):
-                    torch.cuda.manual_seed(self._counts.seed)
+                    torch.cuda.manual_seed(self._seed)
             yield

@@ -17,7 +17,7 @@ from pfdl._internal.text import did_you_mean
 from pfdl.decorrelation import PartialDecorrelation
 from pfdl.objectives.base import DataShape
 from pfdl.objectives.objective import Objective
-from pfdl.objectives.penalties import CORAL, IRM, Level, Quantization, VREx
+from pfdl.objectives.penalties import CORAL, IRM, Quantization, VREx
 from pfdl.objectives.weightings import CNBB, DWR, Balance, BatchDWR, CVaR, GroupDRO, Product, StableNet, Weighting
 
 ENTRY_POINTS = "pfdl.objectives"
@@ -67,7 +67,6 @@ _factories: dict[str, Factory] = {
     "erm": _erm,
     "groupdro": GroupDRO,
     "irm": IRM,
-    "level": Level,
     "pfdl": PartialDecorrelation,
     "stablenet": StableNet,
     "vrex": VREx,
@@ -145,7 +144,7 @@ def make_objective(
 
     Raises:
         ValueError: If a name is unknown or given twice, or if settings are given for a part that the name does not
-            have, or that the part does not know.
+            have, or that the part does not know or cannot use.
 
     Example:
         >>> make_objective("irm+pfdl", num_features=8, irm={"weight": 100.0}).needs == {
@@ -177,7 +176,10 @@ def _build(name: str, factory: Factory, shape: DataShape, settings: Mapping[str,
         choice = f"it has {', '.join(valid)}" if valid else "it has none"
         raise ValueError(f"the objective {name!r} has no setting {', '.join(sorted(unknown))}; {choice}.")
     build = getattr(factory, "from_data", factory)
-    parts = build(shape, **settings)
+    try:
+        parts = build(shape, **settings)
+    except TypeError as error:  # such as a word in place of a number
+        raise ValueError(f"a setting of {name!r} cannot be used: {error}") from error
     return parts if isinstance(parts, tuple) else (parts,)
 
 

@@ -25,15 +25,9 @@ WORST_GROUPS = 12
 SHOWN_CONTEXTS = 12
 SHOWN_GROUPS = 3
 SHOWN_CONFUSIONS = 4
-THUMBNAILS = 8
-"""Images in a row."""
-
+THUMBNAILS = 8  # in a row
 THUMBNAIL_SIZE = 96
-SHOWN_ERRORS = 2
-"""Standard errors that the band of a curve shows."""
-
 TONES = {YES: "yes", NO: "no", CANNOT_TELL: "unclear"}
-"""The style of each answer: red, green and grey."""
 
 
 def build_page(diagnoses: Sequence[ImageDiagnosis], data: str, options: Sequence[str] = ()) -> Page:
@@ -137,7 +131,7 @@ def _shift(named: Named) -> list[Section]:
             name,
             curve.shift.round(3).tolist(),
             (100 * curve.accuracy).round(3).tolist(),
-            (100 * SHOWN_ERRORS * curve.standard_error).round(3).tolist(),
+            (200 * curve.standard_error).round(3).tolist(),
             style="lines",
             colour=number + 1,
             band=True,
@@ -168,20 +162,16 @@ def _accuracy(named: Named) -> list[Block]:
     blocks: list[Block] = []
     losses: list[Block] = []
     for name, one in named:
-        test, validation = one.found.accuracies, one.validation
-        assert test is not None  # as was asked above
-        sides = {"validation": validation, "test": test} if validation is not None else {"test": test}
-        shares = [{"all images": side.overall} | _named(side.by_label, name_class) for side in sides.values()]
-        if one.gap is not None:
-            title = f"{name}: accuracy (%) on validation and test images"
-            counts = [f"validation, {one.gap.validation_samples}", f"test, {one.gap.test_samples}"]
-            blocks.append(_share_table(title, "class", shares, counts))
-        else:
-            blocks.append(_share_table(f"{name}: accuracy (%) by class", "class", shares, list(sides)))
-        places = [_named(side.by_context, name_context) for side in sides.values() if side.by_context]
-        if places:
-            names = [title for title, side in sides.items() if side.by_context]
-            blocks.append(_share_table(f"{name}: accuracy (%) by context", "context", places, names))
+        sides = {
+            f"{title}, {sum(group.samples for group in side.groups)}": side
+            for title, side in (("validation", one.validation), ("test", one.found.accuracies))
+            if side is not None
+        }
+        by_class = {title: {"all images": side.overall, **side.by_label} for title, side in sides.items()}
+        by_context = {title: side.by_context for title, side in sides.items() if side.by_context}
+        blocks.append(_share_table(f"{name}: accuracy (%) by class", "class", by_class, name_class))
+        if by_context:
+            blocks.append(_share_table(f"{name}: accuracy (%) by context", "context", by_context, name_context))
         if one.found.reliance is not None:
             headers = ["usual context", "accuracy there (%)", "accuracy elsewhere (%)", "loss (points)"]
             rows = [
@@ -196,23 +186,15 @@ def _accuracy(named: Named) -> list[Block]:
 
 
 def _worst_groups(named: Named) -> Table:
-    columns = [name for name, _ in named]
     groups = [
-        {group.name: group for group in one.found.accuracies.groups}
-        for _, one in named
-        if one.found.accuracies is not None
+        {group.name: group for group in one.found.accuracies.groups} if one.found.accuracies else {} for _, one in named
     ]
-    rows = [
-        Row(
-            group.name,
-            (
-                *(_percent(other[group.name].accuracy if group.name in other else math.nan) for other in groups),
-                Number(group.samples, digits=0),
-            ),
-        )
-        for group in sorted(groups[0].values(), key=_worst_first)[:WORST_GROUPS]
-    ]
-    note = "The lowest first." if len(named) == 1 else f"The lowest of {columns[0]} first."
+    rows = []
+    for group in sorted(groups[0].values(), key=_worst_first)[:WORST_GROUPS]:
+        shares = [other[group.name].accuracy if group.name in other else math.nan for other in groups]
+        rows.append(Row(group.name, (*map(_percent, shares), Number(group.samples, digits=0))))
+    columns = [name for name, _ in named]
+    note = f"The lowest of {columns[0]} first."
     return Table("The worst groups: accuracy (%)", "group", [*columns, "images"], rows, note=note)
 
 
@@ -228,8 +210,8 @@ def _figures(named: Named) -> Table:
         figures: dict[str, Cell] = {
             "test images": Number(len(one.rows), digits=0),
             "features": Number(len(found.r2), digits=0),
-            "R² of a feature from the others (median)": _r2(known_median(found.r2)),
-            "the same within classes (median)": _r2(known_median(found.r2_within_class)),
+            "R² of a feature from the others (median)": _number(known_median(found.r2), 2),
+            "the same within classes (median)": _number(known_median(found.r2_within_class), 2),
         }
         if found.accuracies is not None:
             figures["accuracy on all test images (%)"] = _percent(found.accuracies.overall)
@@ -250,14 +232,10 @@ def _figures(named: Named) -> Table:
     return Table("What was measured", "", [name for name, _ in named], rows)
 
 
-def _share_table(title: str, corner: str, shares: Sequence[dict[str, float]], columns: Sequence[str]) -> Table:
-    keys = dict.fromkeys(key for share in shares for key in share)
-    rows = [Row(key, tuple(_percent(share.get(key, math.nan)) for share in shares)) for key in keys]
-    return Table(title, corner, columns, rows)
-
-
-def _named(shares: dict[str, float], name: Callable[[str], str]) -> dict[str, float]:
-    return {name(key): share for key, share in shares.items()}
+def _share_table(title: str, corner: str, shares: dict[str, dict[str, float]], name: Callable[[str], str]) -> Table:
+    keys = dict.fromkeys(key for share in shares.values() for key in share)
+    rows = [Row(name(key), tuple(_percent(share.get(key, math.nan)) for share in shares.values())) for key in keys]
+    return Table(title, corner, list(shares), rows)
 
 
 def _gallery(title: str, one: ImageDiagnosis, samples: Sequence[int]) -> Gallery:
@@ -277,11 +255,11 @@ def _thumbnail(one: ImageDiagnosis, sample: int) -> Thumbnail:
 
 
 def _percent(share: float) -> Cell:
-    return Missing("not known") if math.isnan(share) else Number(100 * share)
+    return _number(100 * share, 1)
 
 
-def _r2(value: float) -> Cell:
-    return Missing("not known") if math.isnan(value) else Number(value, digits=2)
+def _number(value: float, digits: int) -> Cell:
+    return Missing("not known") if math.isnan(value) else Number(value, digits=digits)
 
 
 _READING = (

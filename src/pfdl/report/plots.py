@@ -15,14 +15,9 @@ from pfdl.report.tables import Cell, Missing, Number, Row, Table
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MAX_COLUMNS = 40
-"""A table with more columns than this is not shown; the run folder has the figures."""
-
-MAX_TICKS = 12
-"""Up to so many numbers on the horizontal axis each have a tick of their own."""
-
-MAX_LABELS = 40
-"""Up to so many points have their names printed beside them."""
+MAX_COLUMNS = 40  # a table with more is not shown; the run folder has the figures
+MAX_TICKS = 12  # up to so many numbers on the horizontal axis each have a tick of their own
+MAX_LABELS = 40  # up to so many points have their names printed beside them
 
 PALETTE = {
     "page": ("#fdfdfb", "#14171b"),
@@ -44,8 +39,7 @@ PALETTE = {
 
 _LINES = ("-", "--", ":", "-.")
 _MARKERS = ("o", "s", "D", "^", "x", "P", "*", "v", "p", "h")
-_LEGEND_WIDTH = 96
-"""Characters that fit into a line of the legend."""
+_LEGEND_WIDTH = 96  # characters that fit into a line of the legend
 
 
 @dataclass(frozen=True)

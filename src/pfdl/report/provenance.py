@@ -29,11 +29,8 @@ def build(runs: Sequence[Run]) -> Section:
 def _facts(run: Run) -> list[tuple[str, str]]:
     flat = {"command": run.settings.get("command"), "seeds": _seeds(run.settings)}
     for name, value in run.made_with.items():
-        if isinstance(value, Mapping):
-            flat |= value
-        else:
-            flat[name] = value
-    order = [*(name for name in _FIRST if name in flat), *(name for name in flat if name not in _FIRST)]
+        flat |= value if isinstance(value, Mapping) else {name: value}
+    order = sorted(flat, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
     return [(_NAMES.get(name, name), _words(flat[name])) for name in order]
 
 

@@ -10,17 +10,13 @@ from pfdl.report.blocks import Block, Listing, Page, Section, Text
 from pfdl.report.plots import Plot, Series
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
 from pfdl.tabular import SelectionScreen
-from pfdl.tabular.findings import AS_ASKED, FOLLOWS_LABEL, ISOLATED, KEPT, SUSPICIOUS
+from pfdl.tabular.screening import AS_ASKED, FOLLOWS_LABEL, ISOLATED, KEPT, SUSPICIOUS
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_RATIO_FROM = 0.02
-"""Below this m the ratio k/m is one of noise."""
-
-_COLOURS = {KEPT: 1, FOLLOWS_LABEL: 2, ISOLATED: 0}
-_AMBER = 5
-_UNDER_SUSPICION = (SUSPICIOUS, AS_ASKED)
+_RATIO_FROM = 0.02  # below this m the ratio k/m is one of noise
+_COLOURS = {SUSPICIOUS: 5, AS_ASKED: 5, KEPT: 1, FOLLOWS_LABEL: 2, ISOLATED: 0}
 
 
 def build_page(screen: SelectionScreen, name: str, target: str, notes: Sequence[str], advice: str = "") -> Page:
@@ -47,7 +43,7 @@ def build_page(screen: SelectionScreen, name: str, target: str, notes: Sequence[
     blocks: list[Block] = [draw(table, screen.ratio_threshold, target), _table(table, target)]
     if advice:
         blocks.insert(0, Listing("What to do, in Python", advice))
-    doubtful = bool(table["decision"].isin(_UNDER_SUSPICION).any())
+    doubtful = bool(table["decision"].isin((SUSPICIOUS, AS_ASKED)).any())
     if doubtful:  # in amber: something was found, and it is for the reader to decide
         blocks.insert(0, Text(screen.verdict_, "warning"))
     sections = [
@@ -58,17 +54,15 @@ def build_page(screen: SelectionScreen, name: str, target: str, notes: Sequence[
 
 
 def draw(table: pd.DataFrame, threshold: float, target: str) -> Plot:
-    """Draw m against k, coloured by the decision, with the line of the ratio threshold; suspects by their names."""
+    """Draw m against k, coloured by the decision, with the line of the ratio threshold."""
     judged = table[table["m"].notna()]
-    series = [
-        Series(f"{column} ({line['grade']})", [line["m"]], [line["k"]], None, "markers", _AMBER, labels=[str(column)])
-        for column, line in judged[judged["decision"].isin(_UNDER_SUSPICION)].iterrows()
-    ]
+    series = []
     for decision, colour in _COLOURS.items():
-        chosen = judged[judged["decision"] == decision]
-        if len(chosen):
+        if len(chosen := judged[judged["decision"] == decision]):
+            grades = chosen["grade"].replace({"": None})
+            names = [f"{name} ({grade})" if grade else str(name) for name, grade in grades.items()]
             m, k = chosen["m"].tolist(), chosen["k"].tolist()
-            series.append(Series(decision, m, k, None, "markers", colour, labels=list(map(str, chosen.index))))
+            series.append(Series(decision, m, k, None, "markers", colour, labels=names))
     ends = [min(judged["m"].min(), 0.0), max(judged["m"].max(), 0.01)] if len(judged) else [0.0, 0.01]
     series.append(Series("k = m", ends, ends, None, "lines", 3))
     series.append(Series(f"k = {threshold:g} m", ends, [threshold * end for end in ends], None, "lines", 4))

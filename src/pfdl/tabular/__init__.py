@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from pfdl.tabular.dwr import DWRRegressor as DWRRegressor
     from pfdl.tabular.pfdl import PFDLRegressor as PFDLRegressor
     from pfdl.tabular.reading import read_table as read_table
-    from pfdl.tabular.screened import ScreenedClassifier as ScreenedClassifier
     from pfdl.tabular.screened import ScreenedRegressor as ScreenedRegressor
     from pfdl.tabular.selector import SelectionScreen as SelectionScreen
     from pfdl.tabular.selector import SelectionWarning as SelectionWarning
@@ -21,7 +20,6 @@ _HOME = {
     "SRDORegressor": "pfdl.tabular.srdo",
     "DWRRegressor": "pfdl.tabular.dwr",
     "PFDLRegressor": "pfdl.tabular.pfdl",
-    "ScreenedClassifier": "pfdl.tabular.screened",
     "ScreenedRegressor": "pfdl.tabular.screened",
     "SelectionScreen": "pfdl.tabular.selector",
     "SelectionWarning": "pfdl.tabular.selector",

@@ -7,13 +7,13 @@ Everything follows from the second moments of each environment.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtrc
 
-from pfdl.tabular.findings import CHANGES, CONSTANT, IDENTIFIER, MISSING, Screening
+from pfdl.tabular.screening import CHANGES, CONSTANT, IDENTIFIER, MISSING, Screening
 
 FloatArray = NDArray[np.float64]
 IndexArray = NDArray[np.intp]
@@ -41,26 +41,28 @@ class Environments:
     dropped: NDArray[np.bool_]
     error: FloatArray
     error_of_kept: FloatArray
-    names: NDArray[np.object_] = field(repr=False)
+    names: NDArray[np.str_]
 
 
 def compare_environments(
+    found: Screening,
     X: FloatArray,
     label: FloatArray,
-    groups: NDArray[np.object_],
-    weight: FloatArray | None = None,
-    *,
+    groups: NDArray[np.str_],
+    weight: FloatArray,
     protected: NDArray[np.bool_],
     alpha: float,
-) -> Environments:
-    """Find the columns without which least squares predicts unseen environments better.
+) -> Screening:
+    """Leave out further columns without which least squares predicts unseen environments better.
 
-    Columns are left out one by one: of those whose slope differs between environments (F-test at ``alpha``, divided by
-    the number of columns), the one without which the mean squared error in left-out environments falls most; as long
-    as it falls by 2 % at least, in most environments, and does not rise in the worst.
+    Columns that one sample gave no reason to drop are left out one by one: of those whose slope differs between
+    environments (F-test at ``alpha``, divided by their number), the one without which the mean squared error in
+    left-out environments falls most; as long as it falls by 2 % at least, in most environments, and does not rise in
+    the worst.
 
     Args:
-        X: columns, none constant, of shape (n, p).
+        found: what one sample says.
+        X: columns, of shape (n, p).
         label: what is to be predicted, of shape (n, q); columns of mean 0 and variance 1.
         groups: the environment of each row.
         weight: weight of each row.
@@ -71,14 +73,12 @@ def compare_environments(
         ValueError: If there are fewer than two environments with ten rows.
     """
     moments = _Moments(X, label, groups, weight)
-    p = X.shape[1]
-    kept = np.arange(p)
-    changes = np.full(p, np.nan)
+    kept = np.flatnonzero(found.kept & ~np.isin(found.decision.astype(str), (CONSTANT, IDENTIFIER, MISSING)))
+    level, changes, decision = alpha / max(len(kept), 1), np.full(X.shape[1], np.nan), found.decision.copy()
     before = now = moments.errors(kept)
     while len(kept) > 1:
         changes[kept] = moments.slope_tests(kept)
-        candidates = [j for j in kept if changes[j] < alpha / p and not protected[j]]
-        trials = {j: moments.errors(np.setdiff1d(kept, [j])) for j in candidates}
+        trials = {j: moments.errors(np.setdiff1d(kept, [j])) for j in kept if changes[j] < level and not protected[j]}
         if not trials:
             break
         best = min(trials, key=lambda j: float(trials[j].mean()))
@@ -87,38 +87,16 @@ def compare_environments(
         if not falls or (trial < now).mean() < _LEAST_AGREEMENT:
             break
         kept, now = np.setdiff1d(kept, [best]), trial
-    dropped = ~np.isin(np.arange(p), kept)
-    return Environments(changes, dropped, np.sqrt(before), np.sqrt(now), moments.names)
-
-
-def compare_table(
-    found: Screening,
-    X: FloatArray,
-    label: FloatArray,
-    groups: NDArray[np.object_],
-    weight: FloatArray | None,
-    *,
-    protected: NDArray[np.bool_],
-    alpha: float,
-) -> Screening:
-    """Add the evidence of known environments on the columns that one sample gave no reason to drop."""
-    if not label.shape[1]:
-        return found
-    judged = np.flatnonzero(found.kept & ~np.isin(found.decision.astype(str), (CONSTANT, IDENTIFIER, MISSING)))
-    seen = compare_environments(X[:, judged], label, groups, weight, protected=protected[judged], alpha=alpha)
-    decision, changes = found.decision.copy(), np.full(X.shape[1], np.nan)
-    decision[judged[seen.dropped]] = CHANGES
-    changes[judged] = seen.changes
-    return replace(found, decision=decision, environments=replace(seen, changes=changes, dropped=decision == CHANGES))
+        decision[best] = CHANGES
+    seen = Environments(changes, decision == CHANGES, np.sqrt(before), np.sqrt(now), moments.names)
+    return replace(found, decision=decision, environments=seen)
 
 
 class _Moments:
     """Second moments of [1, columns, label] in every environment."""
 
-    def __init__(
-        self, X: FloatArray, label: FloatArray, groups: NDArray[np.object_], weight: FloatArray | None
-    ) -> None:
-        names, membership = np.unique(groups.astype(str), return_inverse=True)
+    def __init__(self, X: FloatArray, label: FloatArray, groups: NDArray[np.str_], weight: FloatArray) -> None:
+        names, membership = np.unique(groups, return_inverse=True)
         large = np.bincount(membership) >= _LEAST_ROWS
         if large.sum() < 2:
             raise ValueError(
@@ -128,12 +106,11 @@ class _Moments:
         self.num_columns, self.num_labels = X.shape[1], label.shape[1]
         scale = X.std(axis=0)
         both = np.hstack([np.ones((len(X), 1)), (X - X.mean(axis=0)) / np.where(scale > 0, scale, 1.0), label])
-        self.names = names[large].astype(object)
+        self.names = names[large]
         self.rows, joint, centred = [], [], []
         for number in np.flatnonzero(large):
             chosen = membership == number
-            part = both[chosen]
-            weights = np.ones(len(part)) if weight is None else weight[chosen]
+            part, weights = both[chosen], weight[chosen]
             middle = part - weights @ part / weights.sum()
             self.rows.append(float(weights.sum()))
             joint.append(part.T @ (part * weights[:, None]))

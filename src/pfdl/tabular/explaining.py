@@ -6,13 +6,14 @@ import math
 import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import _check_feature_names_in
 
-from pfdl.tabular.findings import (
+from pfdl.tabular.screening import (
     AS_ASKED,
     CHANGES,
     CONSTANT,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from pfdl.tabular.selector import SelectionScreen
 
 _NAMES_SHOWN = 8
-_NOTEWORTHY = 0.01
 _COLOURS = {
     KEPT: "#1b6ca8",
     SUSPICIOUS: "#e08a1e",
@@ -179,26 +179,58 @@ class ExplainedScreening(ABC):
 
 def listed(names: Sequence[str]) -> str:
     """Join names as in a sentence, the first few of many."""
-    if len(names) > _NAMES_SHOWN:
-        return f"{', '.join(names[:_NAMES_SHOWN])} and {len(names) - _NAMES_SHOWN} more"
-    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
+    shown = [*names[:_NAMES_SHOWN], *([f"{len(names) - _NAMES_SHOWN} more"] if len(names) > _NAMES_SHOWN else [])]
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
 def strong_suspects_kept(found: Screening, names: Sequence[str]) -> str:
     """Return the warning about strong suspects that stay in, and what acts on it; empty if there are none."""
-    stay = [names[int(j)] for j in np.flatnonzero((found.grade >= STRONG) & (found.decision == SUSPICIOUS))]
+    stay = [name for name, strong in zip(names, _kept_though_strong(found), strict=True) if strong]
     if not stay:
         return ""
-    looks, them, are = ("looks", "it", "is") if len(stay) == 1 else ("look", "them", "are")
     return (
-        f"{listed(stay)} {looks} as if the selection of the rows had tied {them} to the label, and {are} kept (grade "
-        f"strong, not sure: {_NOT_SURE[_doubt(found)]}). SelectionScreen(drop='strong') leaves {them} out; "
-        f"keep={stay[:_NAMES_SHOWN]} says that you trust {them}."
+        f"The selection of the rows seems to have tied to the label: {listed(stay)}. Kept, as suspicion is strong, not "
+        f"sure: {_NOT_SURE[_doubt(found)]}. SelectionScreen(drop='strong') leaves out such columns; "
+        f"keep={stay[:_NAMES_SHOWN]} says that you trust them."
+    )
+
+
+def advice(screen: SelectionScreen, path: Path, target: str) -> str:
+    """Return lines of code that act on the verdict of a screen, and run as they are, with what each costs.
+
+    Args:
+        screen: The screen, fitted to the table of a file as `read_table` reads it.
+        path: The file.
+        target: The column to be predicted.
+    """
+    found, suspects = screen.screening_, [str(name) for name in screen.suspects_.index]
+    model = "LinearRegression()" if screen.target_ == "number" else "LogisticRegression(max_iter=1000)"
+    start = (
+        "import pfdl.tabular, sklearn.linear_model\n"
+        f"table = pfdl.tabular.read_table({str(path)!r}, {target!r})\n"
+        f"model = sklearn.linear_model.{model}"
+    )
+    if not suspects:
+        return f"{start}.fit(table.X, table.y)  # nothing is left out"
+    clearest = suspects[: int((found.grade == found.grade.max()).sum())]
+    return (
+        f"{start}\n"
+        f"# Without {listed(clearest)}: {found.explained_without:.0%} of {target} is explained in this sample. Right "
+        "where rows will not be selected as here.\n"
+        f"model.fit(table.X.drop(columns={clearest!r}), table.y)\n"
+        f"# With every column: {found.explained:.0%}. Right where rows will be selected as here, or if you know that "
+        "they are no artefact.\n"
+        "model.fit(table.X, table.y)"
     )
 
 
 def _names(screen: SelectionScreen, input_features: Any) -> list[str]:
     return [str(name) for name in _check_feature_names_in(screen, input_features)]
+
+
+def _kept_though_strong(found: Screening) -> NDArray[np.bool_]:
+    mask: NDArray[np.bool_] = (found.grade >= STRONG) & (found.decision == SUSPICIOUS)
+    return mask
 
 
 def _by_suspicion(found: Screening) -> NDArray[np.intp]:
@@ -221,56 +253,49 @@ def _doubt(found: Screening) -> Outcome:
 
 
 def _verdict(found: Screening, names: Sequence[str]) -> str:
-    def decided(*decisions: str) -> list[str]:
-        return [name for name, made in zip(names, found.decision, strict=True) if made in decisions]
-
-    sentences = []
-    out, asked, doubtful = decided(FOLLOWS_LABEL), decided(AS_ASKED), decided(SUSPICIOUS)
-    clearest = [name for name, grade in zip(names, found.grade, strict=True) if grade and grade == found.grade.max()]
-    cost = (
-        f"Without {listed(clearest)} the columns explain {_percent(found.explained_without)} of the label in this "
-        f"sample, with {_percent(found.explained)}."
+    strong, doubt = _kept_though_strong(found), _NOT_SURE[_doubt(found)]
+    suspected = "suspected of following the label only because of how the rows were selected: "
+    groups = (  # a sentence for the columns of each mask, if there are any
+        (found.followers, "Left out, as behaving like an effect of the label: {}."),
+        (found.decision == AS_ASKED, "Kept as asked, though behaving like an effect of the label: {}."),
+        (strong, f"Strongly {suspected}{{}}. Kept, because {doubt}."),
+        ((found.decision == SUSPICIOUS) & ~strong, f"{suspected.capitalize()}{{}}. Kept, because {doubt}."),
+        (
+            _clearest(found),
+            f"Without {{}} the columns explain {_percent(found.explained_without)} of the label in this "
+            f"sample, with all of them {_percent(found.explained)}.",
+        ),
+        (found.decision == ISOLATED, "Left out too, as adding nothing: {}."),
+        (
+            found.decision == CHANGES,
+            f"Left out, as relating to the label differently in different environments: {{}}. {_gain(found)}",
+        ),
+        (
+            found.decision == NEAR_COPY,
+            "Nearly a copy of the label: {}. Leave out what was computed from it, or is known after it.",
+        ),
+        (found.decision == IDENTIFIER, "Numbering the rows: {}. Leave out what only identifies."),
     )
-    if out:
-        sentences += [f"{listed(out)} {_follow(out)}: {_was(out)} left out.", cost]
-    if asked:
-        sentences += [f"{listed(asked)} {_follow(asked)}; kept as asked.", *([] if out else [cost])]
-    for strongly in (True, False):
-        if some := [name for name in doubtful if (found.grade[names.index(name)] >= STRONG) == strongly]:
-            sentences.append(
-                f"{listed(some)} {'is' if len(some) == 1 else 'are'} {'strongly ' if strongly else ''}suspected of "
-                "following the label only because of how the rows were selected, and kept: "
-                f"{_NOT_SURE[_doubt(found)]}."
-            )
-    if doubtful and not out and not asked:
-        sentences.append(cost)
-    if isolated := decided(ISOLATED):
-        sentences.append(
-            f"{listed(isolated)} {'was' if len(isolated) == 1 else 'were'} left out too, and would add nothing."
-        )
-    if found.environments is not None:
-        sentences.append(_verdict_of_environments(found, names))
-    if not sentences or (found.environments is not None and len(sentences) == 1):
+    sentences = [
+        words.format(listed([name for name, chosen in zip(names, mask, strict=True) if chosen]))
+        for mask, words in groups
+        if mask.any()
+    ]
+    if not found.grade.any():
         sentences.insert(0, _nothing_found(found, len(names)))
-    if found.kept.all() and not asked:
-        sentences.append("Every column is kept.")
-    if copies := decided(NEAR_COPY):
-        verb = "are nearly copies" if len(copies) > 1 else "is nearly a copy"
+    if found.environments is not None and not found.environments.dropped.any():
         sentences.append(
-            f"{listed(copies)} {verb} of the label: leave out what was computed from it, or is known after it."
+            f"The {len(found.environments.names)} environments give no further reason to leave out a column."
         )
-    if keys := decided(IDENTIFIER):
-        verb = "number" if len(keys) > 1 else "numbers"
-        sentences.append(f"{listed(keys)} {verb} the rows: leave out what only identifies.")
+    if found.kept.all():
+        sentences.append("Every column is kept.")
     return " ".join(sentences)
 
 
-def _follow(names: Sequence[str]) -> str:
-    return "follows the label like an effect of it" if len(names) == 1 else "follow the label like effects of it"
-
-
-def _was(names: Sequence[str]) -> str:
-    return "it was" if len(names) == 1 else "they were"
+def _clearest(found: Screening) -> NDArray[np.bool_]:
+    """Return the mask of the columns under the strongest suspicion there is."""
+    mask: NDArray[np.bool_] = (found.grade > 0) & (found.grade == found.grade.max())
+    return mask
 
 
 def _nothing_found(found: Screening, columns: int) -> str:
@@ -281,19 +306,14 @@ def _nothing_found(found: Screening, columns: int) -> str:
     return "No column follows the label as if selected by it."
 
 
-def _verdict_of_environments(found: Screening, names: Sequence[str]) -> str:
-    seen = found.environments
-    assert seen is not None
-    dropped = [name for name, gone in zip(names, seen.dropped, strict=True) if gone]
-    changing = [name for name, change in zip(names, seen.changes, strict=True) if change < _NOTEWORTHY]
-    if not dropped:
-        also = f", although the relation of {listed(changing)} to the label differs" if changing else ""
-        return f"The {len(seen.names)} environments give no further reason to leave out a column{also}."
+def _gain(found: Screening) -> str:
+    """Say what it is worth to leave out columns that change between environments."""
+    if (seen := found.environments) is None:
+        return ""
     return (
-        f"{listed(dropped)} {'relates' if len(dropped) == 1 else 'relate'} to the label differently in different "
-        f"environments: {_was(dropped)} left out. In an environment not seen in the fit, the error of least squares "
-        f"falls from {seen.error.mean():.2f} to {seen.error_of_kept.mean():.2f} standard deviations of the label (mean "
-        f"of {len(seen.names)} environments)."
+        "In an environment not seen in the fit, the error of least squares falls from "
+        f"{seen.error.mean():.2f} to {seen.error_of_kept.mean():.2f} standard deviations of the label (mean of "
+        f"{len(seen.names)} environments)."
     )
 
 

@@ -1,15 +1,29 @@
-"""Second moments of the columns and functions of the label, from which every linear regression among them follows."""
+"""Second moments of the columns and functions of the label, and what the regressions among them say.
+
+Four residual variances per column j say how much of it the others explain, with and without the label y (F: the columns
+already dropped):
+
+* v(F), v(F, y): what F alone, F and y, leave unexplained;
+* v(rest), v(rest, y): what all other columns, without and with y, leave unexplained.
+
+    m = 1 − v(rest)/v(F)                       how much of j the other columns explain
+    k = 1 − v(rest, y)/v(F, y)                 the same, once y is known
+    share = (v(F) − v(F, y)) / (v(F) − v(rest, y))   of all that can be explained of j, how much y explains alone
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import qr
+from scipy.special import fdtrc
 
 FloatArray = NDArray[np.float64]
 IndexArray = NDArray[np.intp]
+Mask = NDArray[np.bool_]
 
 _ROWS_AT_A_TIME = 65_536
 _COLLINEAR = 1e-8
@@ -21,7 +35,7 @@ _RANK_TOLERANCE = 1e-4
 
 @dataclass(frozen=True)
 class Moments:
-    """Covariance of [columns scaled to variance 1, label functions], with what is needed to centre new rows.
+    """Covariance of [columns scaled to variance 1, label functions].
 
     Attributes:
         joint: covariance matrix (maximum likelihood: divided by the sum of weights) of shape (p + d, p + d).
@@ -36,20 +50,20 @@ class Moments:
     rows: float
 
     @classmethod
-    def of(cls, X: FloatArray, label: FloatArray, weight: FloatArray | None = None) -> Moments:
+    def of(cls, X: FloatArray, label: FloatArray, weight: FloatArray) -> Moments:
         """Compute them in chunks of rows, so that no centred copy of a large table is made."""
         n, p = X.shape
-        mean = np.concatenate([_mean(X, weight), _mean(label, weight)])
+        total = weight.sum() if n else 1.0
+        mean = np.concatenate([weight @ X, weight @ label]) / total
         joint = np.zeros((len(mean), len(mean)))
         for start in range(0, n, _ROWS_AT_A_TIME):
             rows = slice(start, start + _ROWS_AT_A_TIME)
             chunk = np.hstack([X[rows], label[rows]]) - mean
-            joint += chunk.T @ (chunk if weight is None else chunk * weight[rows, None])
-        joint /= n if weight is None else weight.sum()
+            joint += chunk.T @ (chunk * weight[rows, None])
+        joint /= total
         scale = np.sqrt(np.diag(joint)[:p])
         both = np.concatenate([np.where(scale > 0, scale, 1.0), np.ones(label.shape[1])])
-        rows_worth = float(n) if weight is None else effective_rows(weight)
-        return cls(joint / np.outer(both, both), mean, both[:p], rows_worth)
+        return cls(joint / np.outer(both, both), mean, both[:p], effective_rows(weight) if n else 0.0)
 
     @property
     def num_columns(self) -> int:
@@ -66,16 +80,6 @@ class Moments:
         both = np.concatenate([columns, self.label])
         return Moments(self.joint[np.ix_(both, both)], self.mean[both], self.scale[columns], self.rows)
 
-    def scaled(self, X: FloatArray) -> FloatArray:
-        """Centre and scale rows of X."""
-        result: FloatArray = (X - self.mean[: self.num_columns]) / self.scale
-        return result
-
-    def centred(self, label: FloatArray) -> FloatArray:
-        """Centre rows of the label functions."""
-        result: FloatArray = label - self.mean[self.num_columns :]
-        return result
-
     def unbias(self, inputs: int) -> float:
         """Return the factor that makes a residual variance after a regression on this many inputs unbiased."""
         return self.rows / max(self.rows - inputs - 1, 1.0)
@@ -90,7 +94,7 @@ class Moments:
         rest: FloatArray = block - across.T @ np.linalg.solve(among, across)
         return rest
 
-    def explained_share(self, columns: IndexArray, goal: int) -> float:
+    def explained_share(self, columns: IndexArray, goal: int | None) -> float:
         """Return the share of the first ``goal`` label functions that a regression on some columns explains."""
         functions = self.label[:goal]
         across = self.joint[np.ix_(columns, functions)]
@@ -103,6 +107,78 @@ class Moments:
         columns = np.arange(self.num_columns)
         variance = np.diag(self.covariance(columns, given=given)) * self.unbias(len(given))
         return np.maximum(variance, _RIDGE)
+
+
+@dataclass(frozen=True)
+class ColumnShares:
+    """m, k and share of every column, given the columns already dropped, and the tests of m > 0 and k > 0."""
+
+    m: FloatArray
+    k: FloatArray
+    share: FloatArray
+    correlated: Mask
+    collides: Mask
+
+
+class Evidence:
+    """What the least squares of each column on the others say about it, for all at once from an inverse covariance.
+
+    Args:
+        moments: Moments of the columns and the label.
+        alpha: Level of the tests, divided by the number of columns.
+
+    Attributes:
+        relevance: p-value, per column, of "given all other columns, this one and the label have nothing in common".
+        relevant: Mask of the columns for which that is rejected.
+    """
+
+    def __init__(self, moments: Moments, alpha: float) -> None:
+        self.moments = moments
+        self.level = alpha / moments.num_columns
+        columns, label = np.arange(moments.num_columns), moments.label
+        alone, known = moments.covariance(columns), moments.covariance(columns, given=label)
+        self._others = len(columns) - 1
+        self._rest = moments.unbias(self._others) / precision_diagonal(alone)
+        self._rest_with_label = moments.unbias(self._others + len(label)) / precision_diagonal(known)
+        self.relevance = self._p_value(self._rest, self._rest_with_label, len(label), inputs_of_label=True)
+        self.relevant = self.relevance < self.level
+
+    def given(self, dropped: list[int]) -> ColumnShares:
+        """Measure m, k and share of every column, given the columns already dropped."""
+        label = self.moments.label
+        v_f = self.moments.residual_variance(np.array(dropped, dtype=np.intp))
+        v_fy = self.moments.residual_variance(np.concatenate([np.array(dropped, dtype=np.intp), label]))
+        v_rest, v_rest_y = self._rest, self._rest_with_label
+        told = np.maximum(v_f - v_rest_y, np.finfo(float).tiny)
+        others = max(self._others - len(dropped), 1)
+        return ColumnShares(
+            m=1.0 - v_rest / v_f,
+            k=1.0 - v_rest_y / v_fy,
+            share=np.clip((v_f - v_fy) / told, 0.0, 1.0),
+            correlated=self._p_value(v_f, v_rest, others, inputs_of_label=False) < self.level,
+            collides=self._p_value(v_fy, v_rest_y, others, inputs_of_label=True) < self.level,
+        )
+
+    def adds_to_label(self, known: IndexArray, goal: int | None) -> bool:
+        """Test by F whether all columns explain more of the first ``goal`` functions of the label than the known do."""
+        moments, p = self.moments, self.moments.num_columns
+        alone, both = (1.0 - moments.explained_share(columns, goal) for columns in (known, np.arange(p)))
+        added = p - len(known)
+        return bool(added and _f_test(alone, both, added, moments.rows - 1 - p) < self.level * p)
+
+    def _p_value(
+        self, smaller: FloatArray, larger: FloatArray, added_inputs: int, *, inputs_of_label: bool
+    ) -> FloatArray:
+        freedom = self.moments.rows - 1 - self._others - (len(self.moments.label) if inputs_of_label else 0)
+        p_value: FloatArray = _f_test(smaller, larger, added_inputs, freedom)
+        return p_value
+
+
+def _f_test(smaller: Any, larger: Any, added_inputs: int, freedom: float) -> Any:
+    """Test by F that a larger model explains no more than a smaller; both as unbiased residual variances."""
+    gain = smaller * (freedom + added_inputs) - larger * freedom
+    floor = np.finfo(float).tiny
+    return fdtrc(added_inputs, freedom, np.maximum(gain, 0.0) / added_inputs / np.maximum(larger, floor))
 
 
 def effective_rows(weight: FloatArray) -> float:
@@ -124,7 +200,7 @@ def precision_diagonal(covariance: FloatArray) -> FloatArray:
         ridge *= 10.0
 
 
-def independent_columns(moments: Moments, aside: NDArray[np.bool_]) -> tuple[IndexArray, FloatArray]:
+def independent_columns(moments: Moments, aside: Mask) -> tuple[IndexArray, FloatArray]:
     """Split the columns into linearly independent ones and those that follow from them.
 
     Args:
@@ -179,8 +255,3 @@ def _orthonormal(functions: FloatArray) -> FloatArray:
         if remaining > _RANK_TOLERANCE * length:
             found.append(rest * (np.sqrt(len(rest)) / remaining))
     return np.column_stack(found) if found else np.empty((len(functions), 0))
-
-
-def _mean(values: FloatArray, weight: FloatArray | None) -> FloatArray:
-    mean: FloatArray = values.mean(axis=0) if weight is None else weight @ values / weight.sum()
-    return mean

@@ -13,13 +13,14 @@ import numpy as np
 import torch
 from numpy.random import RandomState
 from numpy.typing import NDArray
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
 
 from pfdl._internal.fitting import all_or_nothing
 from pfdl.decorrelation.decomposition import FeatureDecomposition
-from pfdl.tabular.batch_gradients import set_gradients
-from pfdl.tabular.moments import Moments
+from pfdl.decorrelation.functional import decomposition_loss
 from pfdl.tabular.validation import check_rows, check_table
 from pfdl.tabular.weights import LinearRegressorBase, least_squares
 
@@ -30,7 +31,7 @@ _OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "rmsprop": torch.optim.RMSprop,
     "sgd": torch.optim.SGD,
 }
-_SMALL = 2**22
+_SMALL, _MOST_ELEMENTS = 2**22, 2**24
 _ROWS_AT_A_TIME = 4096
 _WORTH_A_WORD = 2.0
 
@@ -113,8 +114,8 @@ class PFDLRegressor(LinearRegressorBase):
         self.decomposition_ = None
         self.loss_, self.n_iter_ = float("nan"), self.max_iter
         if p > 1:
-            self._moments = Moments.of(X, np.empty((len(X), 0)))
-            self.decomposition_, self.loss_ = self._train(self._moments.scaled(X).astype(np.float32))
+            self._scaler = StandardScaler().fit(X)
+            self.decomposition_, self.loss_ = self._train(self._scaler.transform(X).astype(np.float32))
             features = self._with_auxiliary(X)
         coefficients, self.intercept_ = least_squares(features, y, fit_intercept=self.fit_intercept)
         self.coef_, self.auxiliary_coef_ = coefficients[:p], coefficients[p:]
@@ -153,7 +154,7 @@ class PFDLRegressor(LinearRegressorBase):
         parts = []
         with torch.no_grad():
             for start in range(0, len(X), _ROWS_AT_A_TIME):
-                rows = self._moments.scaled(X[start : start + _ROWS_AT_A_TIME])
+                rows = self._scaler.transform(X[start : start + _ROWS_AT_A_TIME])
                 parts.append(self.decomposition_(torch.from_numpy(rows)).numpy())
         return np.hstack([X, np.concatenate(parts)])
 
@@ -166,6 +167,59 @@ class PFDLRegressor(LinearRegressorBase):
                 raise ValueError(f"{name} is {value}; it must be at least 1.")
         if self.optimizer not in _OPTIMIZERS:
             raise ValueError(f"optimizer is {self.optimizer!r}; choose {', '.join(map(repr, _OPTIMIZERS))}.")
+
+
+def set_gradients(g: FeatureDecomposition, features: Tensor) -> Tensor:
+    """Give every parameter of a strict g the gradient of ``decomposition_loss(features, g(features))``.
+
+    A mini-batch of a table is small: n·p·h numbers fit the cache of a core, and a step of training takes as long as the
+    calls it makes. So where g has one hidden layer, the pre-activations are made once, kept, and turned into their own
+    gradients in place, without autograd.
+
+    Args:
+        g: A strict g with ReLUs and no conditioning.
+        features: A batch of rows, shape (n, p).
+
+    Returns:
+        The loss.
+    """
+    if len(g.hidden) == 1 and features.numel() * g.hidden[0] <= _MOST_ELEMENTS:
+        return _one_hidden(g, features)
+    loss = decomposition_loss(features, g(features))
+    g.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    return loss.detach()
+
+
+@torch.no_grad()
+def _one_hidden(g: FeatureDecomposition, features: Tensor) -> Tensor:
+    """Walk along the features: from leaving out j to leaving out j + 1, one input of the first layer changes.
+
+    The input at place j is then feature j, before it was feature j + 1; so the pre-activations move by
+    (x_j − x_{j+1})·w_j, and back along the same path their gradients add up.
+    """
+    readout = g.layers[0]
+    assert isinstance(readout, nn.Linear)
+    n, p = features.shape
+    columns = features.T.contiguous()
+    moves = (columns[:-1] - columns[1:])[:, :, None]
+    weight, slope = g.first_weight.T.contiguous(), readout.weight[0]
+    hidden = features.new_empty(p, n, len(slope))
+    places = hidden.unbind()
+    torch.addmm(g.first_bias, features[:, 1:], weight, out=places[0])
+    for j, (move, row) in enumerate(zip(moves.unbind(), weight.unbind(), strict=True)):
+        torch.addcmul(places[j], move, row, out=places[j + 1])
+    flat = hidden.relu_().view(p * n, -1)
+    residual = torch.addmv(readout.bias, flat, slope) - columns.view(-1)
+    loss = residual.square().mean()
+    residual *= 2.0 / residual.numel()
+    readout.weight.grad, readout.bias.grad = (residual @ flat)[None], residual.sum()[None]
+    flat.sign_().mul_(slope).mul_(residual[:, None])
+    for later, earlier in zip(places[:0:-1], places[-2::-1], strict=True):
+        earlier += later
+    g.first_bias.grad = places[0].sum(0)
+    g.first_weight.grad = places[0].T @ features[:, 1:] + torch.bmm(moves.transpose(1, 2), hidden[1:])[:, 0].T
+    return loss
 
 
 @contextmanager

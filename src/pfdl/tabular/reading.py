@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pfdl._internal import files
-from pfdl.tabular.explaining import listed
 from pfdl.tabular.validation import identifies_rows
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from pfdl.tabular.selector import SelectionScreen
 
 _MOST_BYTES = 1 << 33
 
@@ -66,7 +63,7 @@ def read_table(path: str | Path, target: str) -> TableFile:
     if words:
         notes.append(f"left out, as they are not numeric: {', '.join(map(repr, words))}.")
     numeric = table.drop(columns=words).replace([np.inf, -np.inf], np.nan)
-    rows = [name for name in numeric.columns if name != target and is_identifier(numeric[name])]
+    rows = [name for name in numeric.columns if name != target and identifies_rows(numeric[name].to_numpy(), name)]
     if rows:
         notes.append(f"left out, as they number or identify the rows: {', '.join(map(repr, rows))}.")
     whole = numeric.drop(columns=rows).dropna()
@@ -83,39 +80,3 @@ def read_table(path: str | Path, target: str) -> TableFile:
             "left (or the target never changes); that is too little to judge."
         )
     return TableFile(whole.drop(columns=target), whole[target], tuple(notes))
-
-
-def advice(screen: SelectionScreen, path: Path, target: str) -> str:
-    """Return lines of code that act on the verdict of a screen, and run as they are, with what each costs.
-
-    Args:
-        screen: The screen, fitted to the table of a file as `read_table` reads it.
-        path: The file.
-        target: The column to be predicted.
-    """
-    found, number = screen.screening_, screen.target_ == "number"
-    suspects = [str(name) for name in screen.suspects_.index]
-    model = "LinearRegression()" if number else "LogisticRegression(max_iter=1000)"
-    start = (
-        "import pfdl.tabular, sklearn.linear_model\n"
-        f"table = pfdl.tabular.read_table({str(path)!r}, {target!r})\n"
-        f"model = sklearn.linear_model.{model}"
-    )
-    if not suspects:
-        return f"{start}.fit(table.X, table.y)  # nothing is left out"
-    clearest = suspects[: int((found.grade == found.grade.max()).sum())]
-    return (
-        f"{start}\n"
-        f"# Without {listed(clearest)}: {found.explained_without:.0%} of {target} is explained in this sample. Right "
-        "where rows will not be selected as here.\n"
-        f"model.fit(table.X.drop(columns={clearest!r}), table.y)\n"
-        f"# With every column: {found.explained:.0%}. Right where rows will be selected as here, or if you know that "
-        "they are no artefact.\n"
-        "model.fit(table.X, table.y)"
-    )
-
-
-def is_identifier(column: pd.Series) -> bool:
-    """Return whether a column numbers the rows: whole numbers, each once, in even steps or named as a key."""
-    values = column.to_numpy()
-    return values.dtype.kind in "iuf" and identifies_rows(values, str(column.name))

@@ -6,42 +6,42 @@ causes of y leave different marks on the correlations among the columns:
 * given y, an effect has little left in common with the other columns: y alone says most of what can be said about it;
 * given y, the causes of y correlate *more*: they collide in y, so knowing y and one cause tells about the others.
 
-:mod:`pfdl.tabular.evidence` measures both. This is the label-conditional decomposition: an extension of this project,
+:mod:`pfdl.tabular.moments` measures both. This is the label-conditional decomposition: an extension of this project,
 not part of the PFDL paper. Suspicion has three grades. A *suspect* looks like an effect; a *strong* suspect looks like
 nothing else; a follower is *sure* where, besides, the columns left behave like causes and halves of the rows agree.
 """
 
 from __future__ import annotations
 
+import enum
+import math
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pfdl.tabular.evidence import ColumnShares, Evidence
-from pfdl.tabular.findings import (
-    AS_ASKED,
-    CONSTANT,
-    FOLLOWS_LABEL,
-    ISOLATED,
-    KEPT,
-    LEVELS,
-    NEAR_COPY,
-    STRONG,
-    SURE,
-    SUSPECT,
-    SUSPICIOUS,
-    Drop,
-    FloatArray,
-    Mask,
-    Outcome,
-    Rules,
-    Screening,
-)
-from pfdl.tabular.moments import Moments, independent_columns
+from pfdl.tabular.moments import Evidence, FloatArray, Mask, Moments, independent_columns
 
+if TYPE_CHECKING:
+    from pfdl.tabular.environments import Environments
+
+Drop = Literal["sure", "strong", "suspects"]
+GRADES = ("", "suspect", "strong", "sure")
+SUSPECT, STRONG, SURE = 1, 2, 3
+LEVELS: dict[str, int] = {"sure": SURE, "strong": STRONG, "suspects": SUSPECT}
+
+KEPT, SUSPICIOUS, AS_ASKED = "kept", "kept, suspicious", "kept as asked"
+FOLLOWS_LABEL, ISOLATED, CHANGES = "follows the label", "isolated", "changes between environments"
+CONSTANT, NEAR_COPY, IDENTIFIER, MISSING = "constant", "near copy of the label", "identifies the rows", "mostly missing"
+
+# A mere suspect is judged only if the others explain at least this share of it: of a column that they hardly explain,
+# the label tells most whatever it is.
+_LEAST_M = 0.15
+# Columns that must be left. With two, R's table of the movements of seals would lose a column (the latitude to be
+# predicted, ``delta_long`` dropped) though its rows were not selected.
+_LEAST_LEFT = 3
 # What makes a suspicion strong, chosen on the design half of the real tables: the label
 # leaves the other columns less than a tenth of what they knew, and says nine tenths of all that can be said.
 _STRONG_RATIO, _STRONG_SHARE = 0.1, 0.9
@@ -57,15 +57,99 @@ _MOST_ROWS_OF_A_HALF = 50_000
 _WEIGHT_THAT_COUNTS = 1e-6
 
 
+class Outcome(enum.Enum):
+    """Why the suspicion of one sample is sure, or is not."""
+
+    SELECTION = "columns surely follow the label"
+    NO_SELECTION = "no column follows the label"
+    TOO_SMALL = "too few rows or columns"
+    CONSTANT_LABEL = "the label is constant"
+    EXACT = "the columns determine the label exactly"
+    AMBIGUOUS = "columns follow the label, but the others do not behave like its causes"
+    FEW_LEFT = "columns follow the label, but too few would be left"
+    COSTLY = "columns follow the label, but without them too little is explained"
+    UNSTABLE = "columns follow the label, but not in every half of the rows"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """When a column is suspected, and when that is sure; the first four are those of `SelectionScreen`.
+
+    Attributes:
+        seed: seed of the halves.
+        label_is_number: whether the label is a number, not a class. Only then suspicion may be strong: what makes it so
+            was measured with numbers, and columns are effects of a class more often than of a number.
+    """
+
+    alpha: float = 0.01
+    share_threshold: float = 0.5
+    ratio_threshold: float = 0.6
+    resamples: int = 20
+    seed: int = 0
+    label_is_number: bool = True
+
+    @property
+    def goal(self) -> int | None:
+        """How many of the label's functions, from the first on, are to be explained; None for all of them."""
+        return 1 if self.label_is_number else None
+
+
+@dataclass(frozen=True)
+class Screening:
+    """What was found: one entry per column in every array.
+
+    Attributes:
+        m: share of the column that the other columns explain; NaN where it cannot be judged.
+        k: the same once the label is known.
+        share: of all that can be explained of the column, how much the label explains alone.
+        relevance: p-value of "given all other columns, this one and the label have nothing in common".
+        grade: 0, or how strong the suspicion is: ``SUSPECT``, ``STRONG`` or ``SURE``.
+        decision: what became of the column: ``KEPT``, ``SUSPICIOUS``, ``AS_ASKED``, ``CONSTANT``, ``NEAR_COPY``,
+            ``IDENTIFIER`` or ``MISSING``, which are kept; ``FOLLOWS_LABEL``, ``ISOLATED`` or ``CHANGES``.
+        survival: share of the halves of the rows in which the column surely follows the label, too; NaN where that was
+            not asked.
+        outcome: why the suspicion is sure, or is not.
+        rows: rows of the table; with weights, how many they are worth.
+        explained: share of the label that all columns explain linearly.
+        explained_without: the same without the columns under the strongest suspicion there is.
+        environments: what known environments say, if there are any.
+    """
+
+    m: FloatArray
+    k: FloatArray
+    share: FloatArray
+    relevance: FloatArray
+    grade: NDArray[np.int8]
+    decision: NDArray[Any]
+    survival: FloatArray
+    outcome: Outcome
+    rows: float
+    explained: float
+    explained_without: float
+    environments: Environments | None = None
+
+    @property
+    def kept(self) -> Mask:
+        """Mask of the columns to use."""
+        mask: Mask = ~np.isin(self.decision.astype(str), (FOLLOWS_LABEL, ISOLATED, CHANGES))
+        return mask
+
+    @property
+    def followers(self) -> Mask:
+        """Mask of the columns that were dropped because they follow the label."""
+        mask: Mask = self.decision == FOLLOWS_LABEL
+        return mask
+
+
 def screen_table(
     X: FloatArray,
     label: FloatArray,
-    weight: FloatArray | None = None,
+    weight: FloatArray,
+    rules: Rules,
     *,
-    drop: Drop = "sure",
-    protected: Mask | None = None,
-    unjudged: NDArray[np.object_] | None = None,
-    rules: Rules | None = None,
+    drop: Drop,
+    protected: Mask,
+    unjudged: NDArray[np.object_],
 ) -> Screening:
     """Grade every column of a table as it comes, and decide which to leave out.
 
@@ -77,52 +161,48 @@ def screen_table(
     Args:
         X: columns, of shape (n, p).
         label: functions of the label with full column rank, of shape (n, d).
-        weight: weight of each row.
+        weight: weight of each row, above 0.
+        rules: when a column is suspected.
         drop: the weakest suspicion on which a column is left out.
         protected: mask of columns that are never dropped.
         unjudged: the decision on columns that are not to be judged, empty for the others.
-        rules: when a column is suspected.
     """
-    rules, p = rules or Rules(), X.shape[1]
-    protected = np.zeros(p, dtype=bool) if protected is None else protected
-    unjudged = np.full(p, "", dtype=object) if unjudged is None else unjudged
     aside = (unjudged != "").astype(bool)
-    if weight is not None and not (weight > 0).all():  # rows without weight are no rows
-        counts = weight > 0
-        X, label, weight = X[counts], label[counts], weight[counts]
-    if not len(X):
-        return _nothing(p, Outcome.TOO_SMALL, 0.0)
     moments = Moments.of(X, label, weight)
     copies = _near_copies(moments) & ~aside
     independent, combination = independent_columns(moments, copies | aside)
-    core = X if len(independent) == p else X[:, independent]
-    found, isolated = _screen(core, label, weight, moments.subset(independent), rules)
+    core = X if len(independent) == X.shape[1] else X[:, independent]
+    found = _Grading(core, label, weight, moments.subset(independent), rules)
     uses = np.abs(combination) > _WEIGHT_THAT_COUNTS
     grade = np.max(uses * found.grade[:, None], axis=0, initial=0).astype(np.int8)
     decision = np.where(grade > 0, SUSPICIOUS, KEPT).astype(object)
-    decision[~uses.any(axis=0)] = CONSTANT
+    if len(X):
+        decision[~uses.any(axis=0)] = CONSTANT
     decision[copies] = NEAR_COPY
     decision[aside] = unjudged[aside]
     goes = grade >= LEVELS[drop]
     decision[goes] = np.where(protected[goes], AS_ASKED, FOLLOWS_LABEL)
     if (decision == FOLLOWS_LABEL).any():
-        alone = independent[isolated]
+        alone = independent[found.isolated]
         decision[alone[~protected[alone]]] = ISOLATED
 
     def spread(values: FloatArray) -> FloatArray:
-        full = np.full(p, np.nan)
+        full = np.full(X.shape[1], np.nan)
         full[independent] = values
         return full
 
-    return replace(
-        found,
+    return Screening(
         m=spread(found.m),
         k=spread(found.k),
         share=spread(found.share),
         relevance=spread(found.relevance),
-        survival=spread(found.survival),
         grade=grade,
         decision=decision,
+        survival=spread(found.survival),
+        outcome=found.outcome,
+        rows=moments.rows,
+        explained=found.explained,
+        explained_without=found.explained_without,
     )
 
 
@@ -135,168 +215,159 @@ def _near_copies(moments: Moments) -> Mask:
     return copies
 
 
-def _screen(
-    X: FloatArray, label: FloatArray, weight: FloatArray | None, moments: Moments, rules: Rules
-) -> tuple[Screening, Mask]:
-    """Grade independent columns. Returns what was found, and the mask of those that add nothing once followers go."""
-    p, nobody = X.shape[1], np.zeros(X.shape[1], dtype=bool)
-    if not label.shape[1] or p < 2 or moments.rows < 2 * (p + label.shape[1]) + 10:
-        return _nothing(p, Outcome.TOO_SMALL if label.shape[1] else Outcome.CONSTANT_LABEL, moments.rows), nobody
-    sample = _judge(X, moments, rules)
-    grade = np.where(sample.strong, STRONG, np.where(sample.suspect, SUSPECT, 0)).astype(np.int8)
-    found = replace(
-        _nothing(p, sample.outcome, moments.rows),
-        m=sample.given.m,
-        k=sample.given.k,
-        share=sample.share,
-        relevance=sample.relevance,
-        grade=grade,
-    )
-    if not grade.any():
-        return found, nobody
-    found = replace(found, explained=moments.explained_share(np.arange(p), rules.goal))
-    isolated = nobody
-    if found.explained > _EXACT:  # the label was computed from the columns: nothing follows it
-        found = replace(found, grade=np.minimum(grade, SUSPECT), outcome=Outcome.EXACT)
-    elif sample.sure.any():
-        survival = _survival(X, label, weight, rules)
-        stable = sample.sure & (survival >= _LEAST_SURVIVAL)
-        without = moments.explained_share(np.flatnonzero(~stable), rules.goal)
-        outcome, isolated = Outcome.UNSTABLE, nobody
-        if stable.any():
-            outcome, isolated = _confirm(X, moments, stable, _collision(stable, sample.strong), rules)
-        if outcome is Outcome.SELECTION and without < _LEAST_EXPLAINED * found.explained:
-            outcome = Outcome.COSTLY
-        if outcome is Outcome.SELECTION:
-            grade = np.where(stable, SURE, grade).astype(np.int8)
-        else:
-            isolated = nobody
-        found = replace(found, survival=survival, outcome=outcome, grade=grade)
-    suspected = found.grade == found.grade.max()
-    return replace(found, explained_without=moments.explained_share(np.flatnonzero(~suspected), rules.goal)), isolated
+def _are_enough(moments: Moments) -> bool:
+    """Return whether there are rows enough to judge so many columns."""
+    return moments.rows >= 2 * len(moments.mean) + 10
 
 
-def _nothing(p: int, outcome: Outcome, rows: float) -> Screening:
-    """Return the result for a table in which nothing was measured: every column is kept."""
-    grade, decision, unknown = np.zeros(p, dtype=np.int8), np.full(p, KEPT, dtype=object), np.full(p, np.nan)
-    return Screening(unknown, unknown, unknown, unknown, grade, decision, unknown, outcome, rows)
+class _Grading:
+    """Grade independent columns: what one sample says, what halves of it say, and what it would cost to believe it.
 
-
-class _Sample(NamedTuple):
-    """What one sample says, before halves of it are asked."""
-
-    given: ColumnShares
-    share: FloatArray
-    relevance: FloatArray
-    suspect: Mask
-    strong: Mask
-    sure: Mask
-    outcome: Outcome
-
-
-def _judge(X: FloatArray, moments: Moments, rules: Rules) -> _Sample:
-    table = Evidence(moments, rules.alpha)
-    first, indicator = table.given([]), _two_valued(X)
-    suspect, share = _suspects(table, first, indicator, rules)
-    strong = _strong_suspects(X, table, first, indicator, rules)
-    sure, outcome = np.zeros(X.shape[1], dtype=bool), Outcome.NO_SELECTION
-    if suspect.any():
-        judged = first.correlated & table.relevant & (first.m >= rules.least_m)
-        outcome = Outcome.AMBIGUOUS
-        if not (judged & (share > rules.share_threshold) & ~indicator & ~suspect).any():
-            outcome, _ = _confirm(X, moments, suspect, _COLLISION, rules)
-            sure = suspect if outcome is Outcome.SELECTION else sure
-    clear = strong & (first.m >= rules.least_m)
-    if clear.any() and not sure.any():
-        outcome, _ = _confirm(X, moments, clear, _COLLISION_BESIDE_STRONG, rules)
-        sure = clear if outcome is Outcome.SELECTION else sure
-    if strong.any() and outcome is Outcome.NO_SELECTION:
-        outcome = Outcome.AMBIGUOUS
-    return _Sample(first, share, table.relevance, suspect | strong, strong, sure, outcome)
-
-
-def _collision(followers: Mask, strong: Mask) -> float:
-    return _COLLISION_BESIDE_STRONG if (strong | ~followers).all() else _COLLISION
-
-
-def _suspects(table: Evidence, first: ColumnShares, indicator: Mask, rules: Rules) -> tuple[Mask, FloatArray]:
-    """Take the clearest follower of the label, look again given what was taken, until none is left.
-
-    Looking again is what separates the rest: a cause may resemble the label merely because it resembles a follower, and
-    once that is accounted for it no longer does.
+    Attributes:
+        isolated: Mask of the columns that add nothing once the sure followers go.
     """
-    taken: list[int] = []
-    share = first.share.copy()
-    fades = first.k < rules.ratio_threshold * first.m
-    eligible = first.correlated & (first.m >= rules.least_m) & table.relevant & fades & ~indicator
-    now = first
-    while True:
-        left = np.setdiff1d(np.arange(len(share)), taken)
-        share[left] = now.share[left]
-        candidates = left[(eligible & (share > rules.share_threshold))[left]]
-        if not len(candidates) or len(left) == 1:
-            return np.isin(np.arange(len(share)), taken), share
-        taken.append(int(candidates[np.argmax(share[candidates])]))
-        now = table.given(taken)
+
+    def __init__(self, X: FloatArray, label: FloatArray, weight: FloatArray, moments: Moments, rules: Rules) -> None:
+        p, self.explained, self.explained_without = X.shape[1], math.nan, math.nan
+        self.m = self.k = self.share = self.relevance = self.survival = np.full(p, np.nan)
+        self.grade, self.isolated = np.zeros(p, dtype=np.int8), np.zeros(p, dtype=bool)
+        self.outcome = Outcome.TOO_SMALL if label.shape[1] or not len(X) else Outcome.CONSTANT_LABEL
+        if not label.shape[1] or p < 2 or not _are_enough(moments):
+            return
+        sample = Sample(X, moments, rules)
+        self.m, self.k, self.share = sample.first.m, sample.first.k, sample.share
+        self.relevance, self.outcome = sample.evidence.relevance, sample.outcome
+        self.grade = np.where(sample.strong, STRONG, np.where(sample.suspect, SUSPECT, 0)).astype(np.int8)
+        if not self.grade.any():
+            return
+        self.explained = sample.explained(np.ones(p, dtype=bool))
+        if self.explained > _EXACT:  # the label was computed from the columns: nothing follows it
+            self.grade, self.outcome = np.minimum(self.grade, SUSPECT), Outcome.EXACT
+        elif sample.sure.any():
+            self.survival = _survival(X, label, weight, rules)
+            stable = sample.sure & (self.survival >= _LEAST_SURVIVAL)
+            self.outcome = Outcome.UNSTABLE
+            if stable.any():
+                collision = _COLLISION_BESIDE_STRONG if (sample.strong | ~stable).all() else _COLLISION
+                self.outcome, isolated = sample.confirm(stable, collision)
+                if self.outcome is Outcome.SELECTION and sample.explained(~stable) < _LEAST_EXPLAINED * self.explained:
+                    self.outcome = Outcome.COSTLY
+                if self.outcome is Outcome.SELECTION:
+                    self.grade, self.isolated = np.where(stable, SURE, self.grade).astype(np.int8), isolated
+        self.explained_without = sample.explained(self.grade < self.grade.max())
 
 
-def _strong_suspects(X: FloatArray, table: Evidence, first: ColumnShares, indicator: Mask, rules: Rules) -> Mask:
-    """Return the columns that given the label have nothing to do with the others, though these tell of the label.
+class Sample:
+    """What one sample of the rows says, before halves of it are asked.
 
-    A cause of the label does not look like that: it collides with the others in it. So the others must add to the
-    prediction of the label, given the suspects; else there is nothing to collide with.
+    Attributes:
+        evidence: What the regressions among columns and label say.
+        first: m, k and share of every column.
+        share: The same share, of each column when it was last looked at.
+        suspect: Mask of the columns that look like effects of the label.
+        strong: Mask of those that look like nothing else.
+        sure: Mask of those beside which the other columns behave like causes.
+        outcome: Why some are sure, or none.
     """
-    moments = table.moments
-    if not rules.may_be_strong:
-        return np.zeros(moments.num_columns, dtype=bool)
-    strong = first.correlated & (first.m >= _STRONG_M) & table.relevant & ~indicator
-    strong &= (first.k < _STRONG_RATIO * first.m) & (first.share > _STRONG_SHARE)
-    strong &= moments.residual_variance(moments.label) <= 1.0 - _STRONG_LABEL_SHARE
-    for j in np.flatnonzero(strong):
-        strong[j] = len(np.unique(X[:, j])) >= _STRONG_VALUES
-    if (~strong).sum() < rules.least_left or not table.adds_to_label(np.flatnonzero(strong), rules.goal):
-        return np.zeros(len(strong), dtype=bool)
-    return strong
+
+    def __init__(self, X: FloatArray, moments: Moments, rules: Rules) -> None:
+        self.X, self.moments, self.rules = X, moments, rules
+        self.evidence = Evidence(moments, rules.alpha)
+        self.first = self.evidence.given([])
+        # An indicator cannot lie close to a label and is never dropped.
+        self.quantity = ~((X.min(axis=0) == X) | (X.max(axis=0) == X)).all(axis=0)
+        self._judged = self.first.correlated & self.evidence.relevant & (self.first.m >= _LEAST_M)
+        followers, self.share = self._followers()
+        self.strong = self._strong()
+        self.suspect = followers | self.strong
+        self.sure, self.outcome = np.zeros(X.shape[1], dtype=bool), Outcome.NO_SELECTION
+        if self.suspect.any():
+            self.outcome = Outcome.AMBIGUOUS
+        others = self._judged & (self.share > rules.share_threshold) & self.quantity & ~followers
+        if followers.any() and not others.any():
+            self._believe(followers, _COLLISION)
+        clear = self.strong & (self.first.m >= _LEAST_M)
+        if clear.any() and not self.sure.any():
+            self._believe(clear, _COLLISION_BESIDE_STRONG)
+
+    def explained(self, columns: Mask) -> float:
+        """Return the share of the label that a regression on some columns explains."""
+        return self.moments.explained_share(np.flatnonzero(columns), self.rules.goal)
+
+    def confirm(self, followers: Mask, collision: float) -> tuple[Outcome, Mask]:
+        """Ask whether enough columns would be left, and whether these behave like causes of the label.
+
+        Returns:
+            The outcome, and the mask of the columns that are isolated then: they add nothing to what is kept.
+        """
+        kept, isolated = np.flatnonzero(~followers), np.zeros(len(followers), dtype=bool)
+        if len(kept) < _LEAST_LEFT:
+            return Outcome.FEW_LEFT, isolated
+        table = Evidence(self.moments.subset(kept), self.rules.alpha)
+        rest, causes = table.given([]), table.relevant
+        # Causes collide in the label, at least two that are quantities: they keep in common what they had, or gain.
+        if (causes & self.quantity[kept]).sum() < 2 or rest.k[causes].sum() <= collision * rest.m[causes].sum():
+            return Outcome.AMBIGUOUS, isolated
+        # Undivided: to fail a strict test is no proof.
+        isolated[kept] = (table.relevance > self.rules.alpha) & ~rest.collides
+        return Outcome.SELECTION, isolated
+
+    def _believe(self, followers: Mask, collision: float) -> None:
+        self.outcome, _ = self.confirm(followers, collision)
+        if self.outcome is Outcome.SELECTION:
+            self.sure = followers
+
+    def _followers(self) -> tuple[Mask, FloatArray]:
+        """Take the clearest follower of the label, look again given what was taken, until none is left.
+
+        Looking again is what separates the rest: a cause may resemble the label merely because it resembles a follower,
+        and once that is accounted for it no longer does.
+        """
+        taken: list[int] = []
+        now, share = self.first, self.first.share.copy()
+        eligible = self._judged & (self.first.k < self.rules.ratio_threshold * self.first.m) & self.quantity
+        while True:
+            left = np.setdiff1d(np.arange(len(share)), taken)
+            share[left] = now.share[left]
+            candidates = left[(eligible & (share > self.rules.share_threshold))[left]]
+            if not len(candidates) or len(left) == 1:
+                return np.isin(np.arange(len(share)), taken), share
+            taken.append(int(candidates[np.argmax(share[candidates])]))
+            now = self.evidence.given(taken)
+
+    def _strong(self) -> Mask:
+        """Return the columns that given the label have nothing to do with the others, though these tell of the label.
+
+        A cause of the label does not look like that: it collides with the others in it. So the others must add to the
+        prediction of the label, given the suspects; else there is nothing to collide with.
+        """
+        first, moments, nobody = self.first, self.moments, np.zeros(self.X.shape[1], dtype=bool)
+        if not self.rules.label_is_number:
+            return nobody
+        strong = first.correlated & (first.m >= _STRONG_M) & self.evidence.relevant & self.quantity
+        strong &= (first.k < _STRONG_RATIO * first.m) & (first.share > _STRONG_SHARE)
+        strong &= moments.residual_variance(moments.label) <= 1.0 - _STRONG_LABEL_SHARE
+        for j in np.flatnonzero(strong):
+            strong[j] = len(np.unique(self.X[:, j])) >= _STRONG_VALUES
+        told = self.evidence.adds_to_label(np.flatnonzero(strong), self.rules.goal)
+        return strong if told and (~strong).sum() >= _LEAST_LEFT else nobody
 
 
-def _confirm(X: FloatArray, moments: Moments, followers: Mask, collision: float, rules: Rules) -> tuple[Outcome, Mask]:
-    """Ask whether enough columns would be left, and whether these behave like causes of the label.
-
-    Returns:
-        The outcome, and the mask of the columns that are isolated then: they add nothing to what is kept.
-    """
-    kept, isolated = np.flatnonzero(~followers), np.zeros(len(followers), dtype=bool)
-    if len(kept) < rules.least_left:
-        return Outcome.FEW_LEFT, isolated
-    table = Evidence(moments.subset(kept), rules.alpha)
-    rest, causes = table.given([]), table.relevant
-    # Causes collide in the label, at least two that are quantities: they keep in common what they had, or gain.
-    if (causes & ~_two_valued(X[:, kept])).sum() < 2 or rest.k[causes].sum() <= collision * rest.m[causes].sum():
-        return Outcome.AMBIGUOUS, isolated
-    isolated[kept] = (table.relevance > rules.alpha) & ~rest.collides  # undivided: to fail a strict test is no proof
-    return Outcome.SELECTION, isolated
-
-
-def _survival(X: FloatArray, label: FloatArray, weight: FloatArray | None, rules: Rules) -> FloatArray:
+def _survival(X: FloatArray, label: FloatArray, weight: FloatArray, rules: Rules) -> FloatArray:
+    """Return the share of the halves of the rows in which each column surely follows the label."""
     counts = np.zeros(X.shape[1])
     for rows in _halves(len(X), rules):
-        half = Moments.of(X[rows], label[rows], None if weight is None else weight[rows])
-        if half.rows >= 2 * (X.shape[1] + label.shape[1]) + 10:
-            counts += _judge(X[rows], half, rules).sure
+        half = Moments.of(X[rows], label[rows], weight[rows])
+        if _are_enough(half):
+            counts += Sample(X[rows], half, rules).sure
     return counts / rules.resamples
 
 
 def _halves(n: int, rules: Rules) -> Iterator[NDArray[np.intp]]:
+    """Yield the rows of each half, in complementary pairs."""
     rng = np.random.default_rng(rules.seed)
     size = min(n // 2, _MOST_ROWS_OF_A_HALF)
     for number in range(rules.resamples):
         if number % 2 == 0:
             order = rng.permutation(n)
         yield np.sort(order[:size] if number % 2 == 0 else order[-size:])
-
-
-def _two_valued(X: FloatArray) -> Mask:
-    """Return whether each column has two values: an indicator cannot lie close to a label and is never dropped."""
-    low, high = X.min(axis=0), X.max(axis=0)
-    mask: Mask = ((low == X) | (high == X)).all(axis=0)
-    return mask

@@ -17,11 +17,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, column_or_1d
 
 from pfdl._internal.fitting import all_or_nothing
-from pfdl.tabular.environments import compare_table
+from pfdl.tabular.environments import compare_environments
 from pfdl.tabular.explaining import ExplainedScreening, strong_suspects_kept
-from pfdl.tabular.findings import IDENTIFIER, LEVELS, MISSING, Drop, Rules
 from pfdl.tabular.moments import class_functions, number_functions
-from pfdl.tabular.screening import screen_table
+from pfdl.tabular.screening import IDENTIFIER, LEVELS, MISSING, Drop, Rules, screen_table
 from pfdl.tabular.validation import check_rows, check_table, column_names, identifies_rows
 
 FloatArray = NDArray[np.float64]
@@ -116,30 +115,35 @@ class SelectionScreen(ExplainedScreening, SelectorMixin, BaseEstimator):  # type
         """
         self._check_parameters()
         X, y = check_table(self, X, y, allow_nan=True)
+        weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        has_groups = groups is not None
+        groups = column_or_1d(np.asarray(groups) if has_groups else np.zeros(len(X))).astype(str)
+        check_consistent_length(X, groups)
         self.target_ = self._kind(y)
-        label, goal = self._label(y)
-        weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-        if groups is not None:
-            groups = column_or_1d(np.asarray(groups)).astype(object)
-            check_consistent_length(X, groups)
         names, protected = column_names(self), self._protected()
         unjudged = np.array(
-            [IDENTIFIER if identifies_rows(X[:, j], names[j]) else "" for j in range(len(names))], object
+            [IDENTIFIER if identifies_rows(*one) else "" for one in zip(X.T, names, strict=True)], object
         )
-        if (holes := np.isnan(X)).any():
-            unjudged[holes.mean(axis=0) > _MOST_MISSING] = MISSING
-            mostly = (unjudged == MISSING).astype(bool)
-            rows = ~holes[:, ~mostly].any(axis=1)
-            X, label = np.where(mostly, 0.0, X)[rows], label[rows]
-            weight, groups = (None if part is None else part[rows] for part in (weight, groups))
-        self.screening_ = screen_table(
-            X, label, weight, drop=self.drop, protected=protected, unjudged=unjudged, rules=self._rules(goal)
+        holes = np.isnan(X)
+        mostly = holes.mean(axis=0) > _MOST_MISSING
+        unjudged[mostly] = MISSING
+        rows = (weight > 0) & ~holes[:, ~mostly].any(axis=1)
+        label = self._label(y)
+        if mostly.any() or not rows.all():
+            X, label, weight, groups = np.where(mostly, 0.0, X)[rows], label[rows], weight[rows], groups[rows]
+        rules = Rules(
+            alpha=self.alpha,
+            share_threshold=self.share_threshold,
+            ratio_threshold=self.ratio_threshold,
+            resamples=self.resamples,
+            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+            label_is_number=self.target_ == "number",
         )
-        if groups is not None:
-            self.screening_ = compare_table(
-                self.screening_, X, label[:, :goal], groups, weight, protected=protected, alpha=self.alpha
-            )
-        if message := strong_suspects_kept(self.screening_, names):
+        found = screen_table(X, label, weight, rules, drop=self.drop, protected=protected, unjudged=unjudged)
+        if has_groups and label.shape[1]:
+            found = compare_environments(found, X, label[:, : rules.goal], groups, weight, protected, self.alpha)
+        self.screening_ = found
+        if message := strong_suspects_kept(found, names):
             warnings.warn(message, SelectionWarning, stacklevel=3)  # the caller of fit, which is wrapped
         return self
 
@@ -158,10 +162,7 @@ class SelectionScreen(ExplainedScreening, SelectorMixin, BaseEstimator):  # type
         return self._fitted_screen().screening_.kept
 
     def _check_parameters(self) -> None:
-        for name, choices in (
-            ("drop", tuple(LEVELS)),
-            ("target", ("auto", "number", "class")),
-        ):
+        for name, choices in {"drop": tuple(LEVELS), "target": ("auto", "number", "class")}.items():
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; choose {', '.join(map(repr, choices))}.")
         for name in ("alpha", "share_threshold", "ratio_threshold"):
@@ -171,14 +172,13 @@ class SelectionScreen(ExplainedScreening, SelectorMixin, BaseEstimator):  # type
         if self.resamples < 1:
             raise ValueError(f"resamples is {self.resamples}; it must be at least 1.")
 
-    def _label(self, y: Any) -> tuple[FloatArray, int]:
-        """Return functions of the label, and how many of them are to be explained."""
+    def _label(self, y: Any) -> FloatArray:
+        """Return functions of the label."""
         if self.target_ == "number":
-            return number_functions(y), 1
+            return number_functions(y)
         check_classification_targets(y)
         encoder = LabelEncoder().fit(y)
-        functions = class_functions(encoder.transform(y), len(encoder.classes_))
-        return functions, functions.shape[1]
+        return class_functions(encoder.transform(y), len(encoder.classes_))
 
     def _kind(self, y: Any) -> str:
         if self.target != "auto":
@@ -200,17 +200,6 @@ class SelectionScreen(ExplainedScreening, SelectorMixin, BaseEstimator):  # type
             else:
                 raise ValueError(f"keep holds {column!r}; give names of columns, or positions below {len(names)}.")
         return protected
-
-    def _rules(self, goal: int) -> Rules:
-        return Rules(
-            alpha=self.alpha,
-            share_threshold=self.share_threshold,
-            ratio_threshold=self.ratio_threshold,
-            resamples=self.resamples,
-            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
-            goal=goal,
-            may_be_strong=self.target_ == "number",
-        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

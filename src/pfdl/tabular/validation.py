@@ -62,13 +62,14 @@ def column_names(estimator: Any) -> list[str]:
     return [f"x{j}" for j in range(estimator.n_features_in_)] if names is None else [str(name) for name in names]
 
 
-def identifies_rows(values: NDArray[np.floating] | NDArray[np.integer], name: str) -> bool:
+def identifies_rows(values: NDArray[Any], name: str) -> bool:
     """Return whether a column numbers the rows: whole numbers, each once, in even steps or named as a key.
 
     A quantity may be distinct in every row, too; what gives an identifier away is that its values rise (or fall) by the
     same step, or that its name says so.
     """
-    if len(values) < 3 or not np.isfinite(values).all() or (values != np.round(values)).any():
+    numeric = values.dtype.kind in "iuf" and len(values) >= 3 and bool(np.isfinite(values).all())
+    if not numeric or (values != np.round(values)).any():
         return False
     steps = np.diff(values.astype(np.float64))
     if (steps == steps[0]).all():

@@ -33,7 +33,7 @@ from pfdl.data import make_split
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
 from pfdl.data.stored import StoredImages, store_images
-from pfdl.objectives.examples import make_example
+from pfdl.objectives import make_objective
 from pfdl.vision.checkpoint import load_model
 from pfdl.vision.config import SELECTIONS, TrainingConfig, check_contexts, check_sets
 from pfdl.vision.evaluation import evaluate, read_kept_epoch, save_evaluation
@@ -354,7 +354,8 @@ def _check(config: TrainingConfig, manifest: Manifest) -> None:
     if "validation" not in manifest.set_names:
         raise ValueError("a sweep chooses by validation images, and the images do not suffice to hold any out.")
     check_sets(config, manifest)
-    check_contexts(config, make_example(config.objective, config.objective_settings), manifest)
+    objective = make_objective(config.objective, 2, num_classes=2, num_contexts=2, **config.objective_settings)
+    check_contexts(config, objective, manifest)
 
 
 def _is_fixed(values: Sequence[Any] | Range) -> bool:

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from pfdl import make_objective
 from pfdl.objectives.weightings import Balance
 from pfdl.objectives.weightings.balance import balancing_table
 
@@ -77,14 +76,6 @@ def test_samples_of_unknown_environment_weigh_one_and_are_not_counted():
     assert weighting.table.sum() == 190
 
 
-def test_counts_are_part_of_the_state():
-    first, second = Balance(), Balance()
-    labels, environments = batch()
-    first.prepare(labels, environments)
-    second.load_state_dict(first.state_dict())
-    assert torch.equal(first.eval()(labels, environments), second.eval()(labels, environments))
-
-
 def test_groups_first_seen_in_eval_mode_weigh_like_an_average_one_and_are_not_counted():
     weighting = Balance()
     labels, environments = batch()
@@ -114,10 +105,3 @@ def test_what_cannot_be_counted_is_named(labels, environments, message):
 
 def test_an_empty_cell_says_nothing():
     assert torch.isfinite(balancing_table(torch.tensor([[4.0, 0.0], [0.0, 0.0]]), smoothing=0.0)).all()
-
-
-def test_it_has_a_name():
-    objective = make_objective("balance", 4)
-    assert objective.needs == {"labels", "environments"}
-    with pytest.raises(ValueError, match="smoothing is -1"):
-        make_objective("balance", 4, balance={"smoothing": -1})

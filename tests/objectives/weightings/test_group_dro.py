@@ -7,7 +7,6 @@ from collections import Counter
 import pytest
 import torch
 
-from pfdl import make_objective
 from pfdl.objectives.weightings import CVaR, GroupDRO
 from tests.states import equal
 
@@ -180,11 +179,3 @@ def test_what_would_spoil_the_shares_is_refused(risks, environments, message):
     with pytest.raises(ValueError, match=message):
         weighting(risks, torch.tensor([0, 1, 8]), environments)
     assert equal(weighting.state_dict(), before)
-
-
-def test_it_has_a_name_and_needs_contexts():
-    objective = make_objective("groupdro", 4, groupdro={"step_size": 0.1})
-    assert objective.needs_contexts
-    assert objective.weighting.step_size == 0.1
-    with pytest.raises(ValueError, match="step_size is -1"):
-        GroupDRO(step_size=-1)

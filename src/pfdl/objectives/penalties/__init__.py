@@ -1,10 +1,9 @@
 """Penalties: terms of a loss that read the features. One class a file."""
 
-from pfdl.objectives.penalties.base import Penalty
+from pfdl.objectives.base import Penalty
 from pfdl.objectives.penalties.coral import CORAL
 from pfdl.objectives.penalties.irm import IRM
-from pfdl.objectives.penalties.level import Level
 from pfdl.objectives.penalties.quantization import Quantization
 from pfdl.objectives.penalties.vrex import VREx
 
-__all__ = ["CORAL", "IRM", "Level", "Penalty", "Quantization", "VREx"]
+__all__ = ["CORAL", "IRM", "Penalty", "Quantization", "VREx"]

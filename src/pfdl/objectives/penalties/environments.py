@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from pfdl._internal.validation import check_count, check_number
-from pfdl.objectives.penalties.base import Penalty
+from pfdl.objectives.base import Penalty
 
 
 class EnvironmentPenalty(Penalty):
@@ -28,7 +28,7 @@ class EnvironmentPenalty(Penalty):
         ValueError, TypeError: If an argument cannot be used.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("logits", "labels", "environments")
+    needs: tuple[str, ...] = ("logits", "labels", "environments")
     compare: Callable[..., Tensor]
     """The penalty itself, without its weight; a method of each subclass that takes what it ``needs``."""
 

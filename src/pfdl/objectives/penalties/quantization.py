@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from pfdl._internal.validation import check_matrix, check_number
-from pfdl.objectives.penalties.base import Penalty
+from pfdl.objectives.base import Penalty
 
 
 class Quantization(Penalty):

@@ -1,20 +1,19 @@
-"""What every weighting has in common."""
+"""What every weighting has in common, the weighting that does nothing, and several at once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
+import copy
+from collections.abc import Iterable, Mapping
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pfdl._internal.cuda_graphs import Captured
-from pfdl._internal.modules import AtomicModule
 from pfdl._internal.validation import is_plain_tensor
-from pfdl.objectives.base import FromData
+from pfdl.objectives.base import PartModule
 
 
-class Weighting(FromData, AtomicModule):
+class Weighting(PartModule):
     """One weight per sample of the batch.
 
     A subclass says in ``needs`` which of a batch's tensors its ``forward`` takes, in order: ``"risks"`` (each sample's
@@ -30,10 +29,6 @@ class Weighting(FromData, AtomicModule):
         effective_share: ``effective_sample_size`` over n, between 0 and 1, so that batches of different sizes compare.
     """
 
-    needs: tuple[str, ...] = ("features",)
-    reference: ClassVar[str] = ""
-    """The paper, for ``pfdl list objectives``."""
-
     def __init__(self) -> None:
         super().__init__()
         self.captured = Captured()  # the inner loops of some weightings are hundreds of small launches
@@ -46,9 +41,12 @@ class Weighting(FromData, AtomicModule):
         Most weightings have no use for them. Calling it is optional, and once more after a checkpoint was loaded.
         """
 
-    def divisor(self) -> float:
-        """Return 1: a weighting does not scale the loss."""
-        return 1.0
+    def fit(self, features: Tensor) -> None:
+        """Learn from the features of all training samples, shape (n, p), in the order of their indices.
+
+        Called before each epoch if ``needs`` names ``"indices"``; a weighting that learns from each batch has no use
+        for it.
+        """
 
     def metrics(self) -> Mapping[str, Tensor]:
         """Return the effective sample size of the last batch, and its share of the batch."""
@@ -61,6 +59,53 @@ class Weighting(FromData, AtomicModule):
         self.effective_sample_size = weights.sum().square() / weights.square().sum()
         self.effective_share = self.effective_sample_size / max(1, len(weights))
         return weights / weights.mean()
+
+
+class Uniform(Weighting):
+    """Weights of 1: the risk is the plain mean, as in empirical risk minimisation."""
+
+    needs = ("risks",)
+
+    def forward(self, risks: Tensor) -> Tensor:
+        """Return ones in the shape of the risks."""
+        return self.finish(torch.ones_like(risks))
+
+
+class Product(Weighting):
+    """Multiply several weightings, each of which learns by itself.
+
+    Args:
+        factors: The weightings.
+    """
+
+    def __init__(self, factors: Iterable[Weighting]) -> None:
+        super().__init__()
+        self.factors = nn.ModuleList(factors)
+        self.needs = tuple(dict.fromkeys(name for factor in self._factors() for name in factor.needs))
+
+    def forward(self, *tensors: Tensor) -> Tensor:
+        """Return one weight per sample, from the tensors that the factors need."""
+        batch = dict(zip(self.needs, tensors, strict=True))
+        before = copy.deepcopy(self.state_dict())
+        try:
+            weights = [factor(*(batch[name] for name in factor.needs)) for factor in self._factors()]
+            return self.finish(torch.stack(weights).prod(0))
+        except Exception:
+            self.load_state_dict(before)  # one factor may have learnt from a batch that another refused
+            raise
+
+    def prepare(self, labels: Tensor, environments: Tensor) -> None:
+        """Prepare every factor."""
+        for factor in self._factors():
+            factor.prepare(labels, environments)
+
+    def fit(self, features: Tensor) -> None:
+        """Fit every factor."""
+        for factor in self._factors():
+            factor.fit(features)
+
+    def _factors(self) -> list[Weighting]:
+        return [factor for factor in self.factors if isinstance(factor, Weighting)]
 
 
 def check_state(name: str, value: object, dimensions: int) -> None:

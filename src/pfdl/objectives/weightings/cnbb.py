@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -48,7 +48,7 @@ class CNBB(Weighting):
         steps: int = 4,
         learning_rate: float = 1e-3,
         size_weight: float = 1e-4,
-        solver: str = "projected",
+        solver: Literal["projected", "adam"] = "projected",
     ) -> None:
         super().__init__()
         check_count("steps", steps, 0)
@@ -95,46 +95,23 @@ class CNBB(Weighting):
         return [logits.softmax(0)]
 
 
-def balance_loss(f: Tensor, weights: Tensor) -> Tensor:
-    """Return how differently treated and untreated samples look under weights (n,), for features (n, p)."""
-    return _compare(f, weights).difference.square().sum()
-
-
 def balance_gradient(f: Tensor, weights: Tensor) -> Tensor:
-    """Return the gradient of :func:`balance_loss` with respect to the weights, in closed form.
+    """Return the gradient with respect to the weights, (n,), of the sum over j above, for features (n, p).
 
-    With D the differences, a sample treated with j adds Σ_k D_kj (f_ik − m_kj) / s_j, where m and s are the mean and
-    the size of the treated; an untreated one takes away the same of the untreated.
+    With D the differences of the means, a sample treated with j adds Σ_k D_kj (f_ik − m_kj) / s_j, where m and s are
+    the mean and the size of the treated; an untreated one takes away the same of the untreated.
     """
-    found = _compare(f, weights)
-    projected = f @ found.difference
-    treated = (projected - (found.difference * found.mean_treated).sum(0)) / found.size_treated
-    untreated = (projected - (found.difference * found.mean_untreated).sum(0)) / found.size_untreated
-    return 2 * torch.where(found.treated, treated, -untreated).sum(1)
-
-
-class _Comparison(NamedTuple):
-    """Treated against untreated samples: [k, j] is feature k among those treated with feature j."""
-
-    treated: Tensor
-    size_treated: Tensor
-    size_untreated: Tensor
-    mean_treated: Tensor
-    mean_untreated: Tensor
-    difference: Tensor
-
-
-def _compare(f: Tensor, weights: Tensor) -> _Comparison:
     treated = f > 0
     number = treated.sum(0)
     comparable = (number > 0) & (number < len(f))
     weighted = weights[:, None] * treated
-    size_treated = weighted.sum(0)
-    size_untreated = torch.where(comparable, weights.sum() - size_treated, 1)
-    size_treated = torch.where(comparable, size_treated, 1)
-    sum_treated = f.T @ weighted
-    mean_treated = sum_treated / size_treated
-    mean_untreated = ((f.T @ weights)[:, None] - sum_treated) / size_untreated
-    difference = (mean_treated - mean_untreated) * comparable
+    size = weighted.sum(0)
+    size, rest = torch.where(comparable, size, 1), torch.where(comparable, weights.sum() - size, 1)
+    total = f.T @ weighted  # [k, j] is feature k among those treated with feature j
+    mean, mean_of_rest = total / size, ((f.T @ weights)[:, None] - total) / rest
+    difference = (mean - mean_of_rest) * comparable
     difference = difference - difference.diagonal().diag_embed()
-    return _Comparison(treated, size_treated, size_untreated, mean_treated, mean_untreated, difference)
+    projected = f @ difference
+    gain = (projected - (difference * mean).sum(0)) / size
+    loss = (projected - (difference * mean_of_rest).sum(0)) / rest
+    return 2 * torch.where(treated, gain, -loss).sum(1)

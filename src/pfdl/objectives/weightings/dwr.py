@@ -204,16 +204,7 @@ def decorrelating_weights_by_lbfgs(x: Tensor, *, steps: int, tol: float) -> Lear
 
     solver.step(evaluate)  # type: ignore[no-untyped-call]
     weights = root.detach().square()
-    return LearntWeights(weights, float(dwr_loss(x, weights)), int(solver.state[root]["n_iter"]))
-
-
-def dwr_loss(x: Tensor, weights: Tensor) -> Tensor:
-    """Return DWR's loss of some weights, shape (n,), on x, shape (n, p), from one weighted covariance matrix."""
-    n, p = x.shape
-    # The norm has no derivative at 0; a feature that is already independent of all others asks for nothing.
-    lengths = _covariance(x, weights).square().sum(1).clamp(min=torch.finfo(x.dtype).tiny).sqrt()
-    size = weights.sum() - n
-    return _BALANCE / p * lengths.sum() + _SUM * size.square() + _SIZE * weights.square().sum()
+    return LearntWeights(weights, float(dwr_loss_and_gradient(x, weights)[0]), int(solver.state[root]["n_iter"]))
 
 
 def dwr_loss_and_gradient(x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:

@@ -153,21 +153,12 @@ def fourier_features(u: Tensor, frequency: Tensor, phase: Tensor) -> Tensor:
     return math.sqrt(2 / len(frequency)) * (angle.cos() + angle.sin())
 
 
-def dependence(mapped: Tensor, weights: Tensor) -> Tensor:
-    """Return Σ over maps and pairs j ≠ k of the squared weighted covariance; ``mapped`` (m, n, p), weights sum to 1."""
-    weighted = mapped * weights[:, None]
-    means = weighted.sum(1)
-    covariance = mapped.transpose(1, 2) @ weighted - means[:, :, None] * means[:, None, :]
-    diagonal = covariance.diagonal(dim1=1, dim2=2)
-    return covariance.square().sum() - diagonal.square().sum()
-
-
 def dependence_gradient(mapped: Tensor, weights: Tensor) -> Tensor:
-    """Return the gradient of :func:`dependence` with respect to the weights, up to a constant.
+    """Return the gradient of Σ_z Σ_{j≠k} cov_w(z_j, z_k)² with respect to the weights, up to a constant.
 
-    With x_i the mapped features of a sample less their weighted mean and C the weighted covariance, it is
-    2 (x_iᵀ C x_i − Σ_j C_jj x_ij²); the constant does not pass a softmax. x_iᵀ C x_i is also Σ_k w_k (x_iᵀ x_k)²,
-    which is cheaper for fewer samples than features.
+    ``mapped`` has the shape (functions, n, p), the weights sum to 1. With x_i the mapped features of a sample less
+    their weighted mean and C the weighted covariance, it is 2 (x_iᵀ C x_i − Σ_j C_jj x_ij²); the constant does not pass
+    a softmax. x_iᵀ C x_i is also Σ_k w_k (x_iᵀ x_k)², which is cheaper for fewer samples than features.
     """
     centred = mapped - (weights @ mapped)[:, None]
     squares = centred.square()

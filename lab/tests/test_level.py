@@ -4,8 +4,12 @@ import pytest
 import torch
 
 from pfdl import make_objective
-from pfdl.objectives.penalties import Level
-from tests.objectives.penalties.small_batches import batch
+from pfdl_lab.controls import Level
+
+
+def batch(n=12, p=6):
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(n, p, generator=generator).relu()
 
 
 def naive_level(u):

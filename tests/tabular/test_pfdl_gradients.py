@@ -7,7 +7,7 @@ import torch
 
 from pfdl.decorrelation.decomposition import FeatureDecomposition
 from pfdl.decorrelation.functional import decomposition_loss
-from pfdl.tabular import batch_gradients
+from pfdl.tabular import pfdl as pfdl_module
 
 
 def naive_loss(g: FeatureDecomposition, features: torch.Tensor) -> torch.Tensor:
@@ -24,14 +24,14 @@ def naive_loss(g: FeatureDecomposition, features: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize(("p", "hidden", "most"), [(2, 3, 2**24), (7, 5, 2**24), (7, 5, 1), (4, (5, 3), 2**24)])
 def test_gradients_are_those_of_the_definition(p, hidden, most, monkeypatch):
-    monkeypatch.setattr(batch_gradients, "_MOST_ELEMENTS", most)
+    monkeypatch.setattr(pfdl_module, "_MOST_ELEMENTS", most)
     torch.manual_seed(0)
     g = FeatureDecomposition(p, hidden, sharing="strict").double()
     features = torch.randn(11, p, dtype=torch.float64)
     expected = naive_loss(g, features)
     gradients = torch.autograd.grad(expected, list(g.parameters()))
     for _ in range(2):  # a second call replaces the gradients of the first
-        loss = batch_gradients.set_gradients(g, features)
+        loss = pfdl_module.set_gradients(g, features)
     assert float(loss) == pytest.approx(expected.item(), rel=1e-12)
     for parameter, gradient in zip(g.parameters(), gradients, strict=True):
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-10, atol=1e-14)

@@ -1,0 +1,73 @@
+"""What a type checker tells a user of the public names: every typo in an option, and what comes out."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+RIGHT = """
+from typing import assert_type
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+import pfdl
+from pfdl.objectives import make_objective
+from pfdl.tabular import DWRRegressor, PFDLRegressor, ScreenedRegressor, SelectionScreen
+from pfdl.vision import TrainingConfig
+
+features, labels = torch.randn(8, 4), torch.zeros(8, dtype=torch.long)
+decorrelate = pfdl.PartialDecorrelation(4, sharing="indexed", center="batch")
+assert_type(decorrelate(features), torch.Tensor)
+assert_type(make_objective("irm+pfdl", 4)(features, labels, features=features, environments=labels), torch.Tensor)
+assert_type(pfdl.infer_contexts(features, labels, method="pooled"), NDArray[np.intp])
+table, y = np.zeros((8, 4)), np.zeros(8)
+screen = SelectionScreen(drop="strong", keep=["age"], target="number").fit(table, y)
+assert_type(screen.verdict_, str)
+assert_type(screen.transform(table), NDArray[np.float64])
+for model in (ScreenedRegressor(screen=screen), PFDLRegressor(optimizer="sgd"), DWRRegressor(solver="lbfgs")):
+    assert_type(model.predict(table), NDArray[np.float64])
+TrainingConfig(objective="pfdl", epochs=3)
+"""
+WRONG = """
+import pfdl
+from pfdl.objectives import make_objective
+from pfdl.objectives.weightings import CNBB
+from pfdl.tabular import DWRRegressor, PFDLRegressor, SelectionScreen
+from pfdl.vision import TrainingConfig
+
+pfdl.PartialDecorrelation(4, sharing="strickt")
+pfdl.PartialDecorrelation(4, center="bach")
+pfdl.PartialDecorrelation(4, kernel="fussed")
+pfdl.infer_contexts([[0.0]], method="poled")
+pfdl.infer_contexts([[0.0]], search="quik")
+SelectionScreen(drop="all")
+SelectionScreen(target="label")
+SelectionScreen(keep=3.5)
+DWRRegressor(solver="adamm")
+PFDLRegressor(optimizer="lbfgs")
+CNBB(solver="sgd")
+make_objective("pfdl", "4")
+TrainingConfig(epochs="three")
+TrainingConfig(objektive="pfdl")
+"""
+
+
+def check(code, folder):
+    api = pytest.importorskip("mypy.api")
+    path = folder / "user.py"
+    path.write_text(code, encoding="utf-8")
+    settings = ["--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", str(ROOT / ".mypy_cache")]
+    return api.run([*settings, str(path)])[0]
+
+
+@pytest.mark.timeout(600)  # without a cache all of PyTorch is read
+@pytest.mark.usefixtures("nothing_counted")
+def test_typos_are_found_and_tensors_come_out(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)  # where the paths of the settings begin
+    assert check(RIGHT, tmp_path).startswith("Success")
+    found = {int(line) for line in re.findall(r"user\.py:(\d+): error:", check(WRONG, tmp_path))}
+    lines = WRONG.splitlines()
+    assert [line for number, line in enumerate(lines, 1) if "(" in line and number not in found] == []
