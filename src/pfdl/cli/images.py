@@ -144,11 +144,11 @@ def print_evaluation(folder: Path, result: Evaluation) -> None:
     from pfdl.vision.evaluation import describe_evaluation, measure_gap
 
     def show(title: str, numbers: Mapping[str, float]) -> None:
-        table = Table(title=title, title_justify="left")
+        table = Table()
         for name in numbers:
             table.add_column(Text(printable(name)), justify="right", no_wrap=True)  # as it is, markup or not
         table.add_row(*(f"{100 * value:.1f}" for value in numbers.values()))
-        console.print(table)
+        console.print(title, table, sep="\n", highlight=False)  # a title of the table would be broken at its width
 
     console = Console(width=None if sys.stdout.isatty() else 200)
     if result.by_ratio:

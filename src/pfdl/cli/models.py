@@ -55,14 +55,14 @@ def evaluate(
     typer.echo(path)
 
 
-@takes_settings(without=("test", "superclass"), example="on_bad_image=skip")
+@takes_settings(without=("test", "superclass", "layout"), example="on_bad_image=skip")
 def predict(
     run: Run,
     images: Annotated[
         list[Path],
         typer.Argument(
             metavar="IMAGES…",
-            help="Image files, folders of them, or tables with a line per image (.csv, .tsv, .parquet).",
+            help="Image files, folders of them, or tables with a line per image (.csv, .tsv, .parquet, CelebA's .txt).",
         ),
     ],
     options: DataOptions,
@@ -85,9 +85,15 @@ def predict(
 
     trained = load_model(run)
     place = resolve_device(device)
-    column = options.named_columns().get("path_column")
     with saying(f"Classifying on {place}"):
-        found = classify(trained, images, path_column=column, on_bad_image=options.on_bad_image, device=place)
+        found = classify(
+            trained,
+            images,
+            path_column=options.named_columns().get("path_column"),
+            image_root=options.image_root,
+            on_bad_image=options.on_bad_image,
+            device=place,
+        )
     if found.bad_images:
         typer.echo(describe_bad_images(images[0], found.bad_images) + "\nThey are left out.", err=True)
     output.parent.mkdir(parents=True, exist_ok=True)
