@@ -49,7 +49,7 @@ class Digits:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def __getitem__(self, rows: slice) -> Digits:
+    def __getitem__(self, rows: slice | NDArray[np.intp]) -> Digits:
         return Digits(self.images[rows], self.labels[rows])
 
 
