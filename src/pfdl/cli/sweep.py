@@ -16,7 +16,7 @@ from pfdl._internal.text import did_you_mean, json_or_text
 from pfdl.cli.common import Data, Device, answering_stops
 from pfdl.cli.images import open_source
 from pfdl.cli.options import takes_settings
-from pfdl.cli.workers import Backend, GpusPerTask, Jobs, Parallel
+from pfdl.cli.workers import Parallel
 from pfdl.vision.config import DataOptions
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ RESERVED = {"seed": "--seeds", "select": "--select", "objective_settings": "PART
 def sweep(
     data: Data,
     options: DataOptions,
+    parallel: Parallel,
     setting: Annotated[
         list[str],
         typer.Option(
@@ -55,9 +56,6 @@ def sweep(
     ratio: Annotated[str, typer.Option(help="As in 'pfdl train'.")] = "natural",
     output: Annotated[Path, typer.Option("--output", "-o", help="Run folder.")] = Path("runs/sweep"),
     device: Device = "auto",
-    jobs: Jobs = 1,
-    backend: Backend = "joblib",
-    gpus_per_task: GpusPerTask = None,
 ) -> None:
     """Try declared settings, and choose one candidate by a declared score on validation images.
 
@@ -73,7 +71,6 @@ def sweep(
     from pfdl.vision.sweep import sweep as run
 
     config = SweepConfig(parse_space(setting), select, seeds, first_seed, trials, prune)
-    parallel = Parallel(jobs, backend, gpus_per_task)
     device = parallel.find_device(device)
     source = open_source(data, options, None)
     typer.echo(describe_images(source), err=True)
