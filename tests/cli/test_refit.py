@@ -84,6 +84,7 @@ def test_where_no_contexts_are_found_nothing_is_refitted(run, photos, tmp_path):
     result = invoke("refit", run, photos, "-o", tmp_path / "new", "--device", "cpu")
     assert result.exit_code == 2
     assert "nothing was refitted. All samples are one context" in result.output
+    assert "the data has contexts of its own, which --contexts known uses" in result.output
     assert not (tmp_path / "new").exists()
 
 

@@ -60,6 +60,7 @@ def test_a_range_is_two_numbers_and_needs_a_number_of_trials():
         (["epoch=3"], "--set names 'epoch'; .* choose from augment, backbone, batch_size.*did you mean 'epochs'"),
         (["seed=1,2"], "for that use --seeds"),
         (["select=accuracy"], "for that use --select"),
+        (["lr=0.1"], "did you mean 'learning_rate'"),
         (["epochs=3", "epochs=4"], "names epochs twice"),
         (["epochs=3,3"], "gives a value of epochs twice"),
         (["epochs=2.5"], "epochs is '2.5'; give a whole number"),

@@ -14,11 +14,14 @@ from torch import Tensor
 
 from pfdl._internal.validation import check_choice
 from pfdl.data.images import BadImageError, decoded, hash_bytes, hash_pixels, read_bytes, to_tensor
-from pfdl.data.layout import FoundFile, find_files
+from pfdl.data.layout import AmbiguousLayoutError, FoundFile, find_files
 from pfdl.data.paths import BadImage, path_inside
 
 ON_BAD_IMAGE = ("error", "skip")
 _MOST_LISTED = 20
+
+_TABLES = ("metadata.csv", "metadata.parquet", "list_attr_celeba.csv", "list_attr_celeba.txt")
+"""Tables that lie beside the images of published data sets."""
 
 _FILES_PER_TASK = 32
 """Files that a thread checks before it takes others."""
@@ -237,8 +240,19 @@ class ContextFolder(FileSource):
 
     def list_files(self) -> tuple[list[FoundFile], list[BadImage]]:
         """List the files by the names of their folders."""
-        found, bad, self.layout = find_files(self.root, self.superclass, *self._decided_by)
+        try:
+            found, bad, self.layout = find_files(self.root, self.superclass, *self._decided_by)
+        except AmbiguousLayoutError:
+            raise
+        except ValueError as error:
+            if tables := self._tables():
+                raise ValueError(f"{error} There is a table in the folder; try {self.root / tables[0]}.") from None
+            raise
         return found, bad
+
+    def _tables(self) -> list[str]:
+        """Return the names of files in the folder that published data sets have for their tables."""
+        return sorted(path.name for path in self.root.iterdir() if path.name in _TABLES)
 
     @property
     def description(self) -> Mapping[str, Any]:
@@ -246,8 +260,7 @@ class ContextFolder(FileSource):
         left_out = self.left_out()  # lists the files, and so finds the layout
         notes = [
             f"{name} in the folder was not read: classes are the folders. Give the table itself to use it."
-            for name in ("metadata.csv", "metadata.parquet")
-            if (self.root / name).is_file()
+            for name in self._tables()
         ]
         return {
             "kind": "folder",
