@@ -123,6 +123,8 @@ def test_what_is_no_table_is_refused(photos):
         MetadataTable(photos / "none.csv")
     with pytest.raises(ValueError, match=r"columns or an image root are named, but .* is no table"):
         open_images(photos, label_column="y")
+    with pytest.raises(ValueError, match="'lable'; choose one of 'context', 'group', 'label', 'path', 'split'"):
+        _ = MetadataTable(waterbirds(photos), columns={"lable": "y"}).samples
     (photos / "notes.txt").write_text("some words\nand some more of them\n")
     with pytest.raises(ValueError, match="is not a table of CelebA"):
         _ = open_images(photos / "notes.txt").samples

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from pfdl._internal.files import read_table, read_text_file
+from pfdl._internal.validation import check_choice
 from pfdl.data.images import BadImageError
 from pfdl.data.layout import SPLIT_NAMES, FoundFile
 from pfdl.data.paths import BadImage, check_relative, path_inside
@@ -57,6 +58,8 @@ def find_columns(
         hints: Likewise, names to look for before the usual ones.
         needed: What there must be a column for.
     """
+    for role in given:
+        check_choice("what a column holds", role, _USUAL_NAMES)
     found: dict[str, str] = {}
     for role, usual in _USUAL_NAMES.items():
         if role in given and given[role] not in names:
