@@ -9,8 +9,6 @@ from dataclasses import fields
 import joblib
 import pandas as pd
 import pytest
-import torch
-from PIL import Image
 from typer.testing import CliRunner
 
 import pfdl
@@ -20,47 +18,30 @@ from pfdl.cli.train import RunOptions
 from pfdl.objectives import registry
 from pfdl.vision import DataOptions, TrainingConfig
 from pfdl.vision.resume import RunKeeper
-
-runner = CliRunner()
-FAST = ["--backbone", "mlp", "--image-size", "8", "--epochs", "1", "--batch-size", "8", "--device", "cpu"]
+from tests.cli.typing_commands import FAST, draw, typed
 
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
     """Two classes, two contexts; the classes differ in brightness."""
     root = tmp_path_factory.mktemp("photos")
-    generator = torch.Generator().manual_seed(0)
     for label, name in enumerate(("cat", "[bold]dog")):
-        for context in ("in the house", "in the garden"):
-            (root / name / context).mkdir(parents=True)
-            for number in range(20):
-                pixels = torch.randint(0, 100, (8, 8, 3), generator=generator) + 120 * label
-                Image.fromarray(pixels.to(torch.uint8).numpy()).save(root / name / context / f"{number}.png")
+        for place, context in enumerate(("in the house", "in the garden")):
+            draw(root / name / context, 20, seed=2 * label + place, brightness=120 * label)
     return root
+
+
+TRAINED = f"{FAST.removesuffix('--no-export')} --ratio 2:1 -O pfdl --set pfdl.weight=0.5"
 
 
 @pytest.fixture(scope="module")
 def trained(photos, tmp_path_factory):
     output = tmp_path_factory.mktemp("runs") / "run"
-    arguments = [
-        "train",
-        str(photos),
-        *FAST,
-        "--ratio",
-        "2:1",
-        "-O",
-        "pfdl",
-        "--set",
-        "pfdl.weight=0.5",
-        "-o",
-        str(output),
-    ]
-    return output, runner.invoke(app, arguments)
+    return output, typed(f"train {photos} {TRAINED} -o {output}")
 
 
 def test_one_command_trains_tests_and_exports(trained):
     output, result = trained
-    assert result.exit_code == 0, result.output
     for text in ("by dominant ratio", "1:5", "5:1", "[bold]dog", "in the garden", "Worst group", "calibration"):
         assert text in result.output
     for name in ("model.safetensors", "config.json", "manifest.csv", "metrics.csv", "export/model.onnx"):
@@ -72,8 +53,7 @@ def test_one_command_trains_tests_and_exports(trained):
 
 def test_export_writes_where_it_is_told(trained, tmp_path, monkeypatch):
     monkeypatch.setattr("pfdl.vision.exporting._to_onnx", lambda trained: b"onnx")
-    result = runner.invoke(app, ["export", str(trained[0]), "-o", str(tmp_path / "out")])
-    assert result.exit_code == 0, result.output
+    typed(f"export {trained[0]} -o {tmp_path / 'out'}")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "model.onnx",
         "preprocessing.json",
@@ -86,9 +66,7 @@ def test_the_built_in_data_and_a_manifest(tmp_path, monkeypatch):
 
     manifest = make_split(Shapes(per_cell=14))
     manifest.save(tmp_path / "split.csv")
-    where = ["--set", f"manifest={tmp_path / 'split.csv'}", "-o", str(tmp_path / "run"), "--no-export"]
-    result = runner.invoke(app, ["train", "shapes", *FAST, *where])
-    assert result.exit_code == 0, result.output
+    result = typed(f"train shapes {FAST} --set manifest={tmp_path / 'split.csv'} -o {tmp_path / 'run'}")
     assert "crescent" in result.output
     assert not (tmp_path / "run" / "export").exists()
 
@@ -98,21 +76,7 @@ def test_without_onnx_training_still_ends_well(trained, photos, monkeypatch):
         raise ModuleNotFoundError("exporting needs onnx")
 
     monkeypatch.setattr("pfdl.vision.exporting.export", missing)
-    arguments = [
-        "train",
-        str(photos),
-        *FAST,
-        "--ratio",
-        "2:1",
-        "-O",
-        "pfdl",
-        "--set",
-        "pfdl.weight=0.5",
-        "-o",
-        str(trained[0]),
-    ]
-    result = runner.invoke(app, arguments)
-    assert result.exit_code == 0
+    result = typed(f"train {photos} {TRAINED} -o {trained[0]}")
     assert "No ONNX file: exporting needs onnx" in result.output
 
 
@@ -124,7 +88,7 @@ def test_ctrl_c_is_answered_with_how_to_go_on(photos, tmp_path, monkeypatch):
         os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(RunKeeper, "before_epoch", interrupted)
-    result = runner.invoke(app, ["train", str(photos), *FAST, "--ratio", "2:1", "-o", str(tmp_path / "run")])
+    result = CliRunner().invoke(app, f"train {photos} {FAST} --ratio 2:1 -o {tmp_path / 'run'}")
     assert result.exit_code == 130
     assert "the same command resumes" in result.output
 
@@ -133,57 +97,58 @@ def test_bad_images_are_named(photos, tmp_path):
     folder = tmp_path / "photos"
     shutil.copytree(photos, folder)
     (folder / "cat" / "in the house" / "empty.png").touch()
-    arguments = ["train", str(folder), *FAST, "--ratio", "2:1", "--no-export"]
-    refused = runner.invoke(app, [*arguments, "-o", str(tmp_path / "a")])
-    assert refused.exit_code == 2
-    assert "empty.png" in refused.output
-    skipped = runner.invoke(app, [*arguments, "-o", str(tmp_path / "b"), "--set", "on_bad_image=skip"])
-    assert skipped.exit_code == 0, skipped.output
-    assert "empty.png" in skipped.output
+    line = f"train {folder} {FAST} --ratio 2:1"
+    assert "empty.png" in typed(f"{line} -o {tmp_path / 'a'}", fails=True).output
+    assert "empty.png" in typed(f"{line} -o {tmp_path / 'b'} --set on_bad_image=skip").output
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("line", "sentence"),
     [
-        (["train", "nowhere"], "there is no folder nowhere"),
-        (["train", "shapes", "-b", "resnet19"], "did you mean 'resnet18'"),
-        (["train", "shapes", "-O", "sgd"], "'sgd' in the objective 'sgd' is unknown"),
-        (["train", "shapes", "-O", "irm+pfd"], "or join several with '+'; did you mean 'pfdl'?"),
-        (["train", "shapes", "--set", "pfdl.weight=1"], "'erm' has no settings; for this one give --objective pfdl."),
-        (["train", "shapes", "-O", "pfdl", "--set", "pfdl.colour=1"], "'pfdl' has pfdl.weight=1.0, pfdl.hidden=256"),
-        (["train", "shapes", "-O", "pfdl", "--set", "pfdl.wieght=1"], "did you mean 'weight'?"),
-        (["train", "shapes", "--set", "epoch=3"], "did you mean 'epochs'?"),
-        (["train", "shapes", "--set", "zebra=3"], "give NAME=VALUE of a setting that 'pfdl list settings' lists."),
-        (["train", "shapes", "--set", "momentum=1", "--set", "momentum=2"], "names it twice"),
-        (["train", "shapes", "--set", "momentum=high"], "momentum is 'high'; give a number."),
-        (["train", "shapes", "--set", "pretrained=perhaps"], "pretrained is 'perhaps'; give true or false."),
-        (["train", "shapes", "--columns", "labels=animal"], "did you mean 'label'?"),
-        (["train", "shapes", "-O", "erm", "--set", "erm.weight=3"], "'erm' has no settings"),
-        (["train", "shapes", "-O", "groupdro"], "give --contexts known or --contexts inferred"),
-        (["train", "shapes", "--contexts", "guessed"], "contexts is 'guessed'"),
-        (["train", "shapes", "--set", "loggers=paper"], "logger is 'paper'"),
-        (["train", "shapes", "--set", "weights=nowhere.pth"], "there is no file of weights nowhere.pth"),
-        (["train", "shapes", "-b", "inception_v3"], "cannot be trained on images of 64×64 pixels"),
-        (["train", "shapes", "-O", "pfdl", "--set", "pfdl.sharing=round"], "sharing is 'round'"),
-        (["train", "shapes", "--set", "weight"], "give NAME=VALUE"),
-        (["train", "shapes", "-O", "pfdl", "--set", "pfdl.weight=heavy"], "weight is 'heavy'; give a number"),
-        (["train", "shapes", "--set", "precision=8"], "precision is '8'"),
-        (["train", "shapes", "-b", "cn", "--set", "small_stem=true"], "small-image stem"),
-        (["train", "shapes", "--device", "tpu"], "the device 'tpu' is not available"),
-        (["export", "nowhere"], "there is no run nowhere"),
-        (["list", "friends"], "choose one of 'backbones', 'objectives', 'settings'"),
-        (["list", "backbones", "nothing*"], "no backbones match 'nothing*'"),
+        ("train nowhere", "there is no folder nowhere"),
+        ("train shapes -b resnet19", "did you mean 'resnet18'"),
+        ("train shapes -O sgd", "'sgd' in the objective 'sgd' is unknown"),
+        ("train shapes -O irm+pfd", "or join several with '+'; did you mean 'pfdl'?"),
+        ("train shapes --set pfdl.weight=1", "'erm' has no settings; for this one give --objective pfdl."),
+        ("train shapes -O pfdl --set pfdl.colour=1", "'pfdl' has pfdl.weight=1.0, pfdl.hidden=256"),
+        ("train shapes -O pfdl --set pfdl.wieght=1", "did you mean 'weight'?"),
+        ("train shapes --set epoch=3", "did you mean 'epochs'?"),
+        ("train shapes --set zebra=3", "give NAME=VALUE of a setting that 'pfdl list settings' lists."),
+        ("train shapes --set momentum=1 --set momentum=2", "names it twice"),
+        ("train shapes --set momentum=high", "momentum is 'high'; give a number."),
+        ("train shapes --set pretrained=perhaps", "pretrained is 'perhaps'; give true or false."),
+        ("train shapes --columns labels=animal", "did you mean 'label'?"),
+        ("train shapes -O erm --set erm.weight=3", "'erm' has no settings"),
+        ("train shapes -O groupdro", "give --contexts known or --contexts inferred"),
+        ("train shapes --contexts guessed", "contexts is 'guessed'"),
+        ("train shapes --set loggers=paper", "logger is 'paper'"),
+        ("train shapes --set weights=nowhere.pth", "there is no file of weights nowhere.pth"),
+        ("train shapes -b inception_v3", "cannot be trained on images of 64×64 pixels"),
+        ("train shapes -O pfdl --set pfdl.sharing=round", "sharing is 'round'"),
+        ("train shapes --set weight", "give NAME=VALUE"),
+        ("train shapes -O pfdl --set pfdl.weight=heavy", "weight is 'heavy'; give a number"),
+        ("train shapes --set precision=8", "precision is '8'"),
+        ("train shapes -b cn --set small_stem=true", "small-image stem"),
+        ("train shapes --device tpu", "the device 'tpu' is not available"),
+        ("export nowhere", "there is no run nowhere"),
+        ("list friends", "choose one of 'backbones', 'objectives', 'settings'"),
+        ("list backbones 'nothing*'", "no backbones match 'nothing*'"),
+        ("evaluate nowhere shapes", "there is no run nowhere"),
+        ("predict nowhere shapes", "there is no run nowhere"),
+        ("diagnose nowhere shapes", "there is no run nowhere"),
+        ("diagnose nowhere", "say where the images of nowhere are"),
+        ("diagnose nowhere.csv", "say which column of nowhere.csv is to be predicted"),
+        ("diagnose nowhere.csv photos", "is a table: it takes --target and neither images nor --compare"),
+        ("diagnose nowhere --target y", "--target is for a table"),
+        ("diagnose nowhere.csv --target y", "there is no file nowhere.csv"),
     ],
 )
-def test_a_mistake_is_a_sentence(arguments, sentence):
-    result = runner.invoke(app, arguments)
-    assert result.exit_code == 2
-    assert sentence in result.output
-    assert "Traceback" not in result.output
+def test_a_mistake_is_a_sentence(line, sentence):
+    assert sentence in typed(line, fails=True).output
 
 
 def test_the_example_of_a_setting_works():
-    text = " ".join(runner.invoke(app, ["train", "--help"]).output.split())
+    text = " ".join(typed("train --help").output.split())
     example = re.search(r"pfdl\.weight=[\d.]+", text)[0]
     assert read_objective_settings("irm+pfdl", [example, "irm.anneal=3"]) == {
         "pfdl": {"weight": 0.1},
@@ -192,34 +157,33 @@ def test_the_example_of_a_setting_works():
 
 
 def test_names_are_listed_with_what_they_are():
-    listed = runner.invoke(app, ["list", "objectives", "*dro"]).output
+    listed = typed("list objectives '*dro'").output
     assert listed.startswith("groupdro Give more weight to groups with a high loss")
-    widest = runner.invoke(app, ["list", "objectives", "c*"]).output.splitlines()
+    widest = typed("list objectives 'c*'").output.splitlines()
     assert {len(line) - len(line[6:].lstrip()) for line in widest if line} == {6}  # coral is the longest
     for part in ("Needs contexts.", "step_size=0.01", "Sagawa"):
         assert part in listed
-    assert "resnet50" in runner.invoke(app, ["list", "backbones", "resnet*"]).output.splitlines()
+    assert "resnet50" in typed("list backbones 'resnet*'").output.splitlines()
 
 
 def test_what_can_be_listed_is_listed():
-    lists = [line.split()[2] for line in runner.invoke(app, ["list"]).output.splitlines()]
+    lists = [line.split()[2] for line in typed("list").output.splitlines()]
     assert lists == ["objectives", "backbones", "settings"]
-    listed = runner.invoke(app, ["list", "settings"]).output
+    listed = typed("list settings").output
     for kind in (TrainingConfig, DataOptions, RunOptions):
         for one in fields(kind):
             assert re.search(rf"^{one.name} ", listed, re.MULTILINE) or one.name == "objective_settings"
     assert "(--set" not in listed
-    chosen = runner.invoke(app, ["list", "settings", "weight_*"]).output
+    chosen = typed("list settings 'weight_*'").output
     assert chosen == "weight_decay Weight decay of the optimiser. Default 0.0001. --set weight_decay=VALUE\n"
 
 
 def test_help_shows_at_most_twenty_options_and_says_how_to_set_the_rest():
-    text = runner.invoke(app, ["train", "--help"], env={"COLUMNS": "200"}).output
+    text = typed("train --help", env={"COLUMNS": "200"}).output
     options = re.findall(r"^│ (--[a-z-]+)", text, re.MULTILINE)
     assert {"--backbone", "--set", "--help"} <= set(options)
     assert len(set(options) - {"--help", "--import"}) <= 20  # every command has these two
-    wrong = runner.invoke(app, ["train", "shapes", "--momentum", "0.8"], env={"COLUMNS": "200"})
-    assert wrong.exit_code == 2
+    wrong = typed("train shapes --momentum 0.8", fails=True, env={"COLUMNS": "200"})
     assert "--set momentum=VALUE" in wrong.output
 
 
@@ -235,11 +199,9 @@ def test_all_settings_of_training_reach_the_run(photos, tmp_path):
         "label_smoothing": "0.1",
         "loggers": "csv",
     }
-    flags = [text for name, value in options.items() for text in (f"--{name.replace('_', '-')}", value)]
-    flags += [text for name, value in settings.items() for text in ("--set", f"{name}={value}")]
-    arguments = ["train", str(photos), *FAST, "--ratio", "2:1", "--no-export", "-O", "balance", *flags]
-    result = runner.invoke(app, [*arguments, "-o", str(tmp_path / "run")])
-    assert result.exit_code == 0, result.output
+    flags = [f"--{name.replace('_', '-')} {value}" for name, value in options.items()]
+    flags += [f"--set {name}={value}" for name, value in settings.items()]
+    result = typed(f"train {photos} {FAST} --ratio 2:1 -O balance {' '.join(flags)} -o {tmp_path / 'run'}")
     training = json.loads((tmp_path / "run" / "config.json").read_text())["settings"]["training"]
     for name, value in {**options, **settings}.items():
         if name != "loggers":
@@ -256,14 +218,11 @@ def test_a_test_set_of_its_own_is_named(photos, tmp_path):
         for picture in sorted((train / name / "in the garden").iterdir())[:5]:
             (test / name / "in the garden").mkdir(parents=True, exist_ok=True)
             shutil.move(picture, test / name / "in the garden" / picture.name)
-    arguments = ["train", str(train), "--test", str(test), *FAST, "--no-export", "-o", str(tmp_path / "run")]
-    result = runner.invoke(app, arguments)
-    assert result.exit_code == 0, result.output
+    result = typed(f"train '{train}' --test '{test}' {FAST} -o {tmp_path / 'run'}")
     assert "test 10" in result.output
     evaluation = json.loads((tmp_path / "run" / "evaluations" / "test.json").read_text())
     assert sum(group["images"] for group in evaluation["groups"]) == 10
-    again = runner.invoke(app, ["evaluate", str(tmp_path / "run"), str(train), "--test", str(test), "--device", "cpu"])
-    assert again.exit_code == 0, again.output
+    typed(f"evaluate {tmp_path / 'run'} '{train}' --test '{test}' --device cpu")
     assert json.loads((tmp_path / "run" / "evaluations" / "test.json").read_text()) == evaluation
 
 
@@ -275,27 +234,14 @@ def test_a_table_is_read_by_its_columns(photos, tmp_path):
         part = "test" if number % 4 == 0 else "train"
         rows.append(f"photos/{place.as_posix()},{place.parts[0]},{place.parts[1]},{part}")
     (tmp_path / "table.csv").write_text("\n".join(rows))
-    names = {"path": "file", "label": "animal", "context": "where", "split": "part"}
-    columns = ",".join(f"{key}={name}" for key, name in names.items())
-    arguments = [
-        "train",
-        str(tmp_path / "table.csv"),
-        "--columns",
-        columns,
-        *FAST,
-        "--no-export",
-        "-o",
-        str(tmp_path / "run"),
-    ]
-    result = runner.invoke(app, [*arguments, "-O", "groupdro", "--contexts", "known"])
-    assert result.exit_code == 0, result.output
+    how = "--columns path=file,label=animal,context=where,split=part -O groupdro --contexts known"
+    result = typed(f"train {tmp_path / 'table.csv'} {how} {FAST} -o {tmp_path / 'run'}")
     assert "in 2 contexts (in the garden, in the house)" in result.output
 
 
 def test_several_seeds_and_their_table(photos, tmp_path):
-    arguments = ["train", str(photos), *FAST, "--ratio", "2:1", "--no-export", "--seed", "4", "--seeds", "2"]
-    result = runner.invoke(app, [*arguments, "-o", str(tmp_path / "runs")])
-    assert result.exit_code == 0, result.output
+    line = f"train {photos} {FAST} --ratio 2:1 --seed 4 --seeds 2"
+    result = typed(f"{line} -o {tmp_path / 'runs'}")
     table = pd.read_csv(tmp_path / "runs" / "seeds.csv")
     assert set(table["seed"]) == {4, 5}
     for seed in (4, 5):
@@ -308,8 +254,7 @@ def test_several_seeds_and_their_table(photos, tmp_path):
     assert "Accuracy (%) over 2 seeds, mean ± standard error:" in result.output
     assert f"all          {values.mean():5.1f} ± {values.sem():.1f}" in result.output
     with joblib.parallel_config(backend="sequential"):  # as processes of their own they would only take longer
-        beside = runner.invoke(app, [*arguments, "--set", "jobs=2", "-o", str(tmp_path / "beside")])
-    assert beside.exit_code == 0, beside.output
+        beside = typed(f"{line} --set jobs=2 -o {tmp_path / 'beside'}")
     assert "2 of 2 trainings done: seed 5" in beside.output
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "beside" / "seeds.csv"), table)
 
@@ -341,13 +286,12 @@ def test_an_installed_package_brings_an_objective_by_an_entry_point(photos, tmp_
     monkeypatch.syspath_prepend(package)
     registry._load_entry_points.cache_clear()  # as in a process that starts after the installation
     request.addfinalizer(registry._load_entry_points.cache_clear)
-    listed = runner.invoke(app, ["list", "objectives", "stranger"]).output
+    listed = typed("list objectives stranger").output
     assert "Penalise the mean squared feature" in listed
     assert "weight=0.25" in listed
     assert "A Stranger, 2026" in listed
-    arguments = ["-O", "erm+stranger", "--set", "stranger.weight=2", "--ratio", "2:1", "--no-export"]
-    trained = runner.invoke(app, ["train", str(photos), *FAST, *arguments, "-o", str(tmp_path / "run")])
-    assert trained.exit_code == 0, trained.output
+    how = f"{FAST} -O erm+stranger --set stranger.weight=2 --ratio 2:1"
+    typed(f"train {photos} {how} -o {tmp_path / 'run'}")
     settings = json.loads((tmp_path / "run" / "config.json").read_text())["settings"]["training"]
     assert settings["objective_settings"] == {"stranger": {"weight": 2}}
 
@@ -359,6 +303,4 @@ def test_a_missing_package_is_named_with_what_to_install(monkeypatch):
     for name in ("vision", "lightning"):
         monkeypatch.delattr(pfdl, name, raising=False)  # so that it is put back with what it holds
     monkeypatch.setitem(sys.modules, "lightning.fabric", None)
-    result = runner.invoke(app, ["train", "shapes"])
-    assert result.exit_code == 2
-    assert "pfdl[images]" in result.output
+    assert "pfdl[images]" in typed("train shapes", fails=True).output

@@ -5,51 +5,36 @@ import json
 import numpy as np
 import pytest
 import torch
-from PIL import Image
-from typer.testing import CliRunner
 
-from pfdl.cli.main import app
 from pfdl.contexts import InferredContexts
 from pfdl.vision import refitting as refit
 from pfdl.vision.checkpoint import load_model
 from pfdl.vision.evaluation import read_evaluations
-
-runner = CliRunner()
-
-
-def invoke(*arguments):
-    return runner.invoke(app, [str(argument) for argument in arguments])
+from tests.cli.typing_commands import FAST, draw, typed
 
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
     """Brightness says the class; the colour is the context and mostly goes with the class, except in the test set."""
     root = tmp_path_factory.mktemp("photos")
-    generator = torch.Generator().manual_seed(0)
-    for part, usual, rare in (("train", 40, 6), ("val", 24, 8), ("test", 16, 16)):
+    for seed, (part, usual, rare) in enumerate((("train", 40, 6), ("val", 24, 8), ("test", 16, 16))):
         for label, name in enumerate(("cat", "dog")):
             for context, colour in enumerate(("red", "blue")):
-                folder = root / part / name / colour
-                folder.mkdir(parents=True)
-                for number in range(usual if context == label else rare):
-                    pixels = torch.randint(0, 90, (8, 8, 3), generator=generator) + 40 * label
-                    pixels[..., 0 if context == 0 else 2] += 120
-                    Image.fromarray(pixels.clamp(max=255).to(torch.uint8).numpy()).save(folder / f"{number}.png")
+                count = usual if context == label else rare
+                where = {"seed": 10 * seed + 2 * label + context, "brightness": 40 * label, "channel": 2 * context}
+                draw(root / part / name / colour, count, **where)
     return root
 
 
 @pytest.fixture(scope="module")
 def run(photos, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "erm"
-    fast = ["--backbone", "mlp", "--image-size", "8", "--epochs", "4", "--batch-size", "8", "--device", "cpu"]
-    result = invoke("train", photos, *fast, "-O", "erm", "--layout", "class/context", "--no-export", "-o", folder)
-    assert result.exit_code == 0, result.output
+    typed(f"train {photos} {FAST.replace('--epochs 1', '--epochs 4')} --layout class/context -o {folder}")
     return folder
 
 
 def test_refit_makes_a_run_that_differs_in_the_last_layer_alone(run, photos):
-    result = invoke("refit", run, photos, "--contexts", "known", "--device", "cpu")
-    assert result.exit_code == 0, result.output
+    result = typed(f"refit {run} {photos} --contexts known --device cpu")
     assert "Refitted on 8 validation images of each group" in result.output
     new = run.with_name("erm-refit")
     before, after = load_model(run).model.state_dict(), load_model(new).model.state_dict()
@@ -65,25 +50,21 @@ def test_refit_makes_a_run_that_differs_in_the_last_layer_alone(run, photos):
 
 def test_a_report_takes_refitted_runs(run, photos, tmp_path):
     folder = tmp_path / "refit"
-    assert invoke("refit", run, photos, "--contexts", "known", "--device", "cpu", "-o", folder).exit_code == 0
-    result = invoke("report", run, folder, "-o", tmp_path / "report.html")
-    assert result.exit_code == 0, result.output
+    typed(f"refit {run} {photos} --contexts known --device cpu -o {folder}")
+    typed(f"report {run} {folder} -o {tmp_path / 'report.html'}")
     assert "refit" in (tmp_path / "report.html").read_text()
 
 
 def test_what_cannot_be_refitted_is_answered_with_a_sentence(run, photos):
-    result = invoke("refit", run, photos, "-o", run, "--contexts", "known", "--device", "cpu")
-    assert result.exit_code == 2
-    assert "name another folder" in result.output
-    result = invoke("refit", run, photos, "--contexts", "guessed", "--device", "cpu")
-    assert result.exit_code == 2
-    assert "known" in result.output
+    line = f"refit {run} {photos} --device cpu --contexts"
+    assert "name another folder" in typed(f"{line} known -o {run}", fails=True).output
+    assert "known" in typed(f"{line} guessed", fails=True).output
 
 
 def test_where_no_contexts_are_found_nothing_is_refitted(run, photos, tmp_path):
-    result = invoke("refit", run, photos, "-o", tmp_path / "new", "--device", "cpu")
-    assert result.exit_code == 2
+    result = typed(f"refit {run} {photos} -o {tmp_path / 'new'} --device cpu", fails=True)
     assert "nothing was refitted. All samples are one context" in result.output
+    assert "the data has contexts of its own, which --contexts known uses" in result.output
     assert not (tmp_path / "new").exists()
 
 
@@ -93,8 +74,7 @@ def test_inferred_contexts_are_those_of_the_images_that_are_refitted_on(run, pho
         return InferredContexts(np.array(red), "pooled", "Found 2 contexts by their colour.", ())
 
     monkeypatch.setattr(refit, "find_contexts", find)
-    result = invoke("refit", run, photos, "-o", tmp_path / "new", "--device", "cpu")
-    assert result.exit_code == 0, result.output
+    result = typed(f"refit {run} {photos} -o {tmp_path / 'new'} --device cpu")
     assert "Found 2 contexts by their colour." in result.output
     assert "Refitted on 8 validation images of each group" in result.output
     assert json.loads((tmp_path / "new" / "contexts.json").read_text())["number"] == 2

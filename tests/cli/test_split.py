@@ -1,20 +1,10 @@
 import json
 
 import pytest
-from typer.testing import CliRunner
 
-from pfdl.cli.split import split
 from pfdl.data import read_manifest
+from tests.cli.typing_commands import typed
 from tests.data.image_files import make_folder
-
-
-@pytest.fixture
-def invoke():
-    import typer
-
-    app = typer.Typer()
-    app.command()(split)
-    return lambda *arguments, **how: CliRunner().invoke(app, [str(argument) for argument in arguments], **how)
 
 
 @pytest.fixture
@@ -24,10 +14,9 @@ def folder(tmp_path):
     )
 
 
-def test_split_writes_the_manifest_and_says_what_is_in_it(invoke, folder, tmp_path):
+def test_split_writes_the_manifest_and_says_what_is_in_it(folder, tmp_path):
     out = tmp_path / "m.csv"
-    result = invoke(folder, "-o", out, "--ratio", "2:1", "--seed", 3, "--validation", 0.2)
-    assert result.exit_code == 0
+    result = typed(f"split {folder} -o {out} --ratio 2:1 --seed 3 --validation 0.2")
     manifest = read_manifest(out)
     chosen = {name: manifest.parameters[name] for name in ("ratio", "seed", "validation_fraction")}
     assert chosen == {"ratio": "2:1", "seed": 3, "validation_fraction": 0.2}
@@ -40,56 +29,41 @@ def test_split_writes_the_manifest_and_says_what_is_in_it(invoke, folder, tmp_pa
     assert str(out.with_suffix(".json")) in result.output
 
 
-def test_bad_images_stop_it_or_are_left_out(invoke, folder, tmp_path):
+def test_bad_images_stop_it_or_are_left_out(folder, tmp_path):
     (folder / "cat/on snow/empty.png").touch()
-    stopped = invoke(folder, "-o", tmp_path / "m.csv")
-    assert stopped.exit_code == 2
+    stopped = typed(f"split {folder} -o {tmp_path / 'm.csv'}", fails=True)
     assert "'cat/on snow/empty.png' is empty (0 bytes)" in stopped.output
-    assert "Traceback" not in stopped.output
     assert not (tmp_path / "m.csv").exists()
-    skipped = invoke(folder, "-o", tmp_path / "m.csv", "--set", "on_bad_image=skip")
-    assert skipped.exit_code == 0
+    skipped = typed(f"split {folder} -o {tmp_path / 'm.csv'} --set on_bad_image=skip")
     assert "They are left out." in skipped.output
     left_out = json.loads((tmp_path / "m.json").read_text())["source"]["left_out"]
     assert left_out == [{"path": "cat/on snow/empty.png", "reason": "is empty (0 bytes)"}]
 
 
-def test_sets_of_the_data_are_kept(invoke, tmp_path):
+def test_sets_of_the_data_are_kept(tmp_path):
     make_folder(tmp_path / "data", {f"{part}/{name}": 6 for part in ("train", "test") for name in ("cat", "dog")})
-    result = invoke(tmp_path / "data", "-o", tmp_path / "m.csv", "--validation", 0)
-    assert result.exit_code == 0, result.output
+    result = typed(f"split {tmp_path / 'data'} -o {tmp_path / 'm.csv'} --validation 0")
     assert "Sets, as the data has them: train 12, test 12." in result.output
     assert read_manifest(tmp_path / "m.csv").classes == ("cat", "dog")
 
 
-def test_a_table_is_split_by_its_columns(invoke, tmp_path):
+def test_a_table_is_split_by_its_columns(tmp_path):
     make_folder(tmp_path, {"images": 40})
     lines = ["file;bird;sky", *(f"images/{n:03d}.png;{'ab'[n % 2]};{'xy'[n // 2 % 2]}" for n in range(40))]
     (tmp_path / "birds.csv").write_text("\n".join(lines))
-    named = ["--columns", "label=bird,context=sky"]
-    result = invoke(tmp_path / "birds.csv", "-o", tmp_path / "m.csv", "--ratio", "natural", *named)
-    assert result.exit_code == 0, result.output
+    line = f"split {tmp_path / 'birds.csv'} -o {tmp_path / 'm.csv'}"
+    result = typed(f"{line} --columns label=bird,context=sky")
     assert "in 2 contexts (x, y)" in result.output
     manifest = read_manifest(tmp_path / "m.csv")
     assert manifest.parameters["source"]["columns"] == {"path": "file", "label": "bird", "context": "sky"}
-    unnamed = invoke(tmp_path / "birds.csv", "-o", tmp_path / "n.csv")
-    assert unnamed.exit_code == 2
-    assert "--columns label=NAME" in unnamed.output
+    assert "--columns label=NAME" in typed(line, fails=True).output
 
 
-def test_names_cannot_command_the_terminal(invoke, tmp_path):
-    make_folder(tmp_path / "data", {"cat\x1b[31m": 4, "dog": 4})
-    result = invoke(tmp_path / "data", "-o", tmp_path / "m.csv")
-    assert result.exit_code == 0, result.output
-    assert "\x1b" not in result.output
-
-
-def test_groups_stay_together(invoke, folder, tmp_path):
+def test_groups_stay_together(folder, tmp_path):
     groups = {path.relative_to(folder).as_posix(): f"g{int(path.stem) // 2}" for path in folder.rglob("*.png")}
     table = "path,background\n" + "".join(f"{path},{group}\n" for path, group in groups.items())
     (folder / "meta.csv").write_text(table)
-    result = invoke(folder, "-o", tmp_path / "m.csv", "--group-by", f"{folder}/meta.csv:background")
-    assert result.exit_code == 0
+    typed(f"split {folder} -o {tmp_path / 'm.csv'} --group-by {folder}/meta.csv:background")
     sides = {"train": set(), "test": set()}
     for row in read_manifest(tmp_path / "m.csv").rows:
         sides[row.side].add(groups[row.path])
@@ -97,62 +71,55 @@ def test_groups_stay_together(invoke, folder, tmp_path):
     assert sides["train"] | sides["test"] == set(groups.values())
 
 
-def test_notes_are_printed_and_a_superclass_is_taken(invoke, tmp_path):
+def test_notes_are_printed_and_a_superclass_is_taken(tmp_path):
     make_folder(
         tmp_path / "data", {f"Animal/{name}/{c}": 10 for name in ("cat", "dog") for c in ("on grass", "on snow")}
     )
-    result = invoke(tmp_path / "data", "-o", tmp_path / "m.csv", "--set", "superclass=Animal", "--ratio", "5:1")
-    assert result.exit_code == 0
+    result = typed(f"split {tmp_path / 'data'} -o {tmp_path / 'm.csv'} --set superclass=Animal --ratio 5:1")
     assert "Note: There is no test set at 1:5" in result.output
     assert read_manifest(tmp_path / "m.csv").parameters["source"]["superclass"] == "Animal"
 
 
-def test_two_readings_stop_a_script_and_are_asked_at_a_terminal(invoke, tmp_path, monkeypatch):
+def test_two_readings_stop_a_script_and_are_asked_at_a_terminal(tmp_path, monkeypatch):
     make_folder(tmp_path / "data", {f"{one}/{two}": 5 for one in ("a", "b") for two in ("x", "y", "z")})
-    where = (tmp_path / "data", "-o", tmp_path / "m.csv")
-    stopped = invoke(*where)
-    assert stopped.exit_code == 2
+    line = f"split {tmp_path / 'data'} -o {tmp_path / 'm.csv'}"
+    stopped = typed(line, fails=True)
     assert "--layout class/context or --layout context/class" in stopped.output
     assert "context/class: the classes are 'x', 'y', 'z', in the contexts 'a', 'b'" in stopped.output
     assert not (tmp_path / "m.csv").exists()
     monkeypatch.setattr("pfdl.cli.images._is_interactive", lambda: True)
-    asked = invoke(*where, input="3\n2\n")
-    assert asked.exit_code == 0, asked.output
+    asked = typed(line, input="3\n2\n")
     assert "Read as context/class; --layout context/class says so beforehand." in asked.output
     assert "3 classes (x, y, z), in 2 contexts (a, b); folders read as context/class/image." in asked.output
-    assert invoke(*where, "--layout", "class/context").exit_code == 0
+    typed(f"{line} --layout class/context")
     assert read_manifest(tmp_path / "m.csv").classes == ("a", "b")
 
 
-def test_what_a_ratio_leaves_out_is_said(invoke, folder, tmp_path):
-    result = invoke(folder, "-o", tmp_path / "m.csv", "--ratio", "5:1")
+def test_what_a_ratio_leaves_out_is_said(folder, tmp_path):
+    result = typed(f"split {folder} -o {tmp_path / 'm.csv'} --ratio 5:1")
     assert "Note: 24 of the 48 images on the training side are used, to reach 5:1" in result.output
-    assert "are used, to reach" not in invoke(folder, "-o", tmp_path / "n.csv").output
+    assert "are used, to reach" not in typed(f"split {folder} -o {tmp_path / 'n.csv'}").output
 
 
-def test_the_built_in_data_set_can_be_split(invoke, tmp_path):
-    result = invoke("shapes", "-o", tmp_path / "m.csv")
-    assert result.exit_code == 0
+def test_the_built_in_data_set_can_be_split(tmp_path):
+    result = typed(f"split shapes -o {tmp_path / 'm.csv'}")
     assert "disc: most frequent context" in result.output
     assert read_manifest(tmp_path / "m.csv").parameters["source"]["kind"] == "shapes"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("options", "message"),
     [
-        (["--ratio", "five"], "such as 5:1"),
-        (["-o", "m.txt"], "must end in .csv"),
-        (["--validation", "2"], "validation_fraction is 2.0"),
-        (["--group-by", "meta.csv"], "as meta.csv:background"),
-        (["--group-by", "absent.csv:x"], "there is no file absent.csv"),
-        (["--set", "on_bad_image=maybe"], "choose one of"),
+        ("--ratio five", "such as 5:1"),
+        ("-o m.txt", "must end in .csv"),
+        ("--validation 2", "validation_fraction is 2.0"),
+        ("--group-by meta.csv", "as meta.csv:background"),
+        ("--group-by absent.csv:x", "there is no file absent.csv"),
+        ("--set on_bad_image=maybe", "choose one of"),
     ],
 )
-def test_mistakes_are_answered_with_a_sentence(invoke, folder, arguments, message):
-    result = invoke(folder, *arguments)
-    assert result.exit_code == 2
-    assert message in result.output
-    assert "Traceback" not in result.output
+def test_mistakes_are_answered_with_a_sentence(folder, options, message):
+    assert message in typed(f"split {folder} {options}", fails=True).output
 
 
 @pytest.mark.parametrize(
@@ -163,24 +130,19 @@ def test_mistakes_are_answered_with_a_sentence(invoke, folder, arguments, messag
         (b"\xff\xfe", "is not a table in UTF-8"),
     ],
 )
-def test_tables_of_groups_that_cannot_be_used_are_refused(invoke, folder, tmp_path, content, message):
+def test_tables_of_groups_that_cannot_be_used_are_refused(folder, tmp_path, content, message):
     (tmp_path / "meta.csv").write_bytes(content)
-    result = invoke(folder, "--group-by", f"{tmp_path}/meta.csv:background")
-    assert result.exit_code == 2
-    assert message in result.output
+    assert message in typed(f"split {folder} --group-by {tmp_path}/meta.csv:background", fails=True).output
 
 
-def test_names_of_folders_cannot_steer_the_terminal(invoke, tmp_path):
+def test_names_of_folders_cannot_steer_the_terminal(tmp_path):
     hostile, snow = "cat\x1b[2J\x1b]0;owned\x07", "snow\x1b[31m"
     cells = {f"{name}/{context}": 12 for name in (hostile, "dog") for context in (snow, "grass")}
     make_folder(tmp_path / "data", cells)
     (tmp_path / "data" / hostile / "grass" / "bad\x1b[1m.png").write_bytes(b"none")
-    for options in ([], ["--set", "on_bad_image=skip"]):
-        result = invoke(
-            tmp_path / "data", "--layout", "class/context", "--ratio", "2:1", "-o", tmp_path / "m.csv", *options
-        )
+    line = f"split {tmp_path / 'data'} --layout class/context --ratio 2:1 -o {tmp_path / 'm.csv'}"
+    for result in (typed(line, fails=True), typed(f"{line} --set on_bad_image=skip")):
         assert "\x1b" not in result.output
         assert "\x07" not in result.output
         assert r"bad\x1b[1m.png" in result.output
-    assert result.exit_code == 0, result.output
     assert r"cat\x1b[2J\x1b]0;owned\x07: dominant context" in result.output

@@ -8,6 +8,7 @@ import zlib
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from PIL import Image
 
 
@@ -55,3 +56,16 @@ def make_folder(root: Path, cells: dict[str, int]) -> Path:
             seed += 1
             (root / folder / f"{number:03d}.png").write_bytes(encoded(noise(seed)))
     return root
+
+
+def celeba(root: Path) -> None:
+    """Twelve faces with two of the forty attributes, in the authors' text files and in the CSV files of the mirror."""
+    make_folder(root, {"img_align_celeba": 12})
+    names = [f"{number:03d}.png" for number in range(12)]
+    hair, male, sets = [-1, 1] * 6, [1, 1, -1, -1] * 3, [0] * 6 + [1] * 2 + [2] * 4
+    lines = [f"{n}  {a:2d} {b:2d}" for n, a, b in zip(names, hair, male, strict=True)]
+    (root / "list_attr_celeba.txt").write_text("\n".join(["12", "Blond_Hair Male ", *lines]) + "\n")
+    (root / "list_eval_partition.txt").write_text("".join(f"{n} {s}\n" for n, s in zip(names, sets, strict=True)))
+    attributes = pd.DataFrame({"image_id": names, "Blond_Hair": hair, "Male": male})
+    attributes.to_csv(root / "list_attr_celeba.csv", index=False)
+    attributes[["image_id"]].assign(partition=sets).to_csv(root / "list_eval_partition.csv", index=False)

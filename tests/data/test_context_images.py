@@ -88,7 +88,7 @@ def test_a_file_changed_since_the_split_stops_the_run_before_it_starts(tmp_path)
 
 def test_a_manifest_serves_without_another_look_at_the_folder(folder, manifest, monkeypatch):
     fresh = ContextFolder(folder.root)
-    monkeypatch.setattr(ContextFolder, "_scan", lambda _: pytest.fail("the folder was scanned"))
+    monkeypatch.setattr(ContextFolder, "list_files", lambda _: pytest.fail("the folder was scanned"))
     assert len(ContextImages(fresh, manifest, "test", size=6)) == len(manifest.rows_of("test"))
 
 

@@ -4,10 +4,10 @@ import pytest
 
 from pfdl.data import Manifest, make_split, read_manifest
 from pfdl.data.images import hash_bytes
-from pfdl.data.manifest import ManifestRow, find_leaks
+from pfdl.data.manifest import ManifestRow
 from tests.data.test_proportions import even, source_of
 
-A, B = "a" * 64, "b" * 64
+A = "a" * 64
 
 
 def row(path="cat/snow/1", sha256=A, side="train", sets=("train",)):
@@ -87,12 +87,6 @@ def test_classes_and_contexts_are_sorted(saved):
 def test_unsound_rows_are_refused(rows, message):
     with pytest.raises(ValueError, match=message):
         Manifest(tuple(rows), {"dominant": {}})
-
-
-def test_leaks_are_found_by_content():
-    rows = [row("x", A), row("y", B, "test", ()), row("z", A, "test", ())]
-    assert find_leaks(rows) == [("x", "z")]
-    assert find_leaks(rows[:2]) == []
 
 
 def test_a_path_out_of_the_folder_is_refused_on_reading(saved):

@@ -193,3 +193,7 @@ def test_a_table_in_the_folder_is_not_passed_over_silently(tmp_path):
     assert make_split(open_images(tmp_path)).notes == []
     (tmp_path / "metadata.csv").write_text("path,y\n")
     assert "metadata.csv in the folder was not read" in make_split(open_images(tmp_path)).notes[0]
+    make_folder(tmp_path / "celeba", {"img_align_celeba": 3})
+    (tmp_path / "celeba" / "list_attr_celeba.txt").touch()
+    with pytest.raises(ValueError, match=r"There is a table in the folder; try .*list_attr_celeba\.txt"):
+        _ = open_images(tmp_path / "celeba").samples

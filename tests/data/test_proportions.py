@@ -154,6 +154,7 @@ def test_names_that_differ_only_by_case_are_told():
 def test_without_contexts_there_is_a_plain_split():
     manifest = make_split(source_of({("cat", ""): 50, ("dog", ""): 30}), validation_fraction=0.1)
     assert manifest.set_names == ("train", "validation", "test")
+    assert manifest.parameters["protocol"] == "plain"
     assert counted(manifest, "train") == {("cat", ""): 27, ("dog", ""): 16}
     assert counted(manifest, "validation") == {("cat", ""): 3, ("dog", ""): 2}
     assert counted(manifest, "test") == {("cat", ""): 20, ("dog", ""): 12}

@@ -87,31 +87,6 @@ def test_groups_are_not_in_training_and_validation():
     assert held_out.isdisjoint(group[path] for path in paths(manifest, "train"))
 
 
-def test_data_without_contexts_is_split_plainly_inside_every_class():
-    samples = [sample("", name, "", number) for name, count in (("cat", 50), ("dog", 20)) for number in range(count)]
-    manifest = make_split(Listed(samples))
-    assert manifest.parameters["protocol"] == "plain"
-    assert manifest.set_names == ("train", "validation", "test")
-    count = {(name, row.class_name): 0 for name in manifest.set_names for row in manifest.rows}
-    for name in manifest.set_names:
-        for row in manifest.rows_of(name):
-            count[name, row.class_name] += 1
-    assert [count[name, "cat"] for name in manifest.set_names] == [27, 3, 20]
-    assert [count[name, "dog"] for name in manifest.set_names] == [11, 1, 8]
-
-
-def test_the_natural_ratio_leaves_contexts_as_they_are():
-    cells = {("cat", "snow"): 50, ("cat", "grass"): 10, ("dog", "grass"): 50, ("dog", "snow"): 5}
-    samples = [sample("", *cell, number) for cell, count in cells.items() for number in range(count)]
-    manifest = make_split(Listed(samples), ratio="natural", validation_fraction=0)
-    for cell, count in cells.items():
-        trained = [row for row in manifest.rows_of("train") if (row.class_name, row.context) == cell]
-        assert len(trained) == int(0.6 * count + 0.5)
-    assert manifest.dominant == {"cat": "snow", "dog": "grass"}
-    with pytest.raises(ValueError, match="such as 5:1"):
-        make_split(Listed(samples), ratio="none")
-
-
 def test_a_training_set_alone_is_split_and_a_test_set_alone_is_refused():
     manifest = make_split(Listed(own_sets({"train": 10})))
     assert len(paths(manifest, "test")) == 8

@@ -2,8 +2,8 @@ import pandas as pd
 import pytest
 
 from pfdl.data import make_split, open_images
-from pfdl.data.tables import Columns, MetadataTable
-from tests.data.image_files import make_folder
+from pfdl.data.tables import MetadataTable, list_paths
+from tests.data.image_files import celeba, make_folder
 
 
 @pytest.fixture
@@ -123,4 +123,39 @@ def test_what_is_no_table_is_refused(photos):
         MetadataTable(photos / "none.csv")
     with pytest.raises(ValueError, match=r"columns or an image root are named, but .* is no table"):
         open_images(photos, label_column="y")
-    assert not Columns().are_given
+    with pytest.raises(ValueError, match="'lable'; choose one of 'context', 'group', 'label', 'path', 'split'"):
+        _ = MetadataTable(waterbirds(photos), columns={"lable": "y"}).samples
+    (photos / "notes.txt").write_text("some words\nand some more of them\n")
+    with pytest.raises(ValueError, match="is not a table of CelebA"):
+        _ = open_images(photos / "notes.txt").samples
+
+
+@pytest.mark.parametrize("kind", ["txt", "csv"])
+def test_the_images_of_a_table_are_found_below_it_or_where_one_says(tmp_path, kind):
+    celeba(tmp_path)
+    table, named = tmp_path / f"list_attr_celeba.{kind}", {"label_column": "Blond_Hair", "context_column": "Male"}
+    source = open_images(table, **named)
+    assert source.samples[0][:3] == ("img_align_celeba/000.png", "not Blond_Hair", "Male")
+    assert "were found in 'img_align_celeba/'" in " ".join(make_split(source).notes)
+    images = tmp_path / "img_align_celeba"
+    assert list_paths(table)[0] == list_paths(table, image_root=images)[0] == images / "000.png"
+    (tmp_path / "tables").mkdir()
+    for path in tmp_path.glob("list_*"):
+        path.rename(tmp_path / "tables" / path.name)
+    table = tmp_path / "tables" / table.name
+    manifest = make_split(open_images(table, image_root=images, **named))
+    assert manifest.rows[0].path == "000.png"
+    assert open_images(table, image_root=images, like=manifest).samples[0].path == "000.png"
+    with pytest.raises(ValueError, match="cannot be read"):
+        _ = open_images(table, **named).samples
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        open_images(table, image_root=tmp_path / "none")
+
+
+def test_no_folder_that_is_a_link_is_searched_for_a_tables_images(tmp_path):
+    make_folder(tmp_path / "elsewhere", {"faces": 2})
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "link").symlink_to(tmp_path / "elsewhere" / "faces")
+    table = write(tmp_path / "data", ["path,label", "000.png,a", "001.png,b"])
+    with pytest.raises(ValueError, match="cannot be read"):
+        _ = open_images(table).samples

@@ -17,6 +17,12 @@ Validation = Annotated[
         min=0.0, max=0.9, help="Share of the training set to hold out; it chooses an epoch, tested beside the last."
     ),
 ]
+Output = Annotated[Path, typer.Option("--output", "-o", help="Run folder, with results.csv, table.md and figures.")]
+FirstSeed = Annotated[int, typer.Option(min=0, help="The first seed.")]
+Mnist = Annotated[
+    Path | None,
+    typer.Option(envvar="PFDL_MNIST", help="Folder of the four MNIST files. Without it: scikit-learn's digits."),
+]
 TestEvery = Annotated[int, typer.Option(min=0, help="Also test after every so many epochs.")]
 
 

@@ -8,53 +8,49 @@ from typing import Annotated
 
 import typer
 
-from pfdl.cli.common import Device, add_command, answering_mistakes
-from pfdl.cli.workers import PANEL, Backend, GpusPerTask, Jobs, Parallel
-from pfdl_lab.cli.common import Precision, TestEvery, Validation, print_tables
-from pfdl_lab.cli.options import FirstSeed, GroupBy, Mnist, OnBadImage, Output, Superclass
+from pfdl.cli.common import Device, add_command
+from pfdl.cli.options import takes_settings
+from pfdl.cli.workers import Parallel
+from pfdl.vision.config import DataOptions
+from pfdl_lab.cli.common import FirstSeed, Mnist, Output, Precision, TestEvery, Validation, print_tables
 
 Quick = Annotated[bool, typer.Option("--quick", help="A small version: minutes on two cores.")]
 
 
-def mmads(
-    output: Output = Path("runs/mmads"),
-    quick: Quick = False,
-    jobs: Jobs = -1,
-    backend: Backend = "joblib",
-) -> None:
+@takes_settings(all_shown=True, without=("gpus_per_task",), defaults={"jobs": -1})
+def mmads(parallel: Parallel, output: Output = Path("runs/mmads"), quick: Quick = False) -> None:
     """Rerun Table I: coefficients and stability on MMADS, in the paper's setting and two more.
 
     An interrupted run resumes when started again with the same output folder.
     """
-    with answering_mistakes():
-        from pfdl_lab.mmads.run import FULL, QUICK, run
+    from pfdl_lab.mmads.run import FULL, QUICK, run
 
-        execution = Parallel(jobs, backend).execution("cpu")
-        run(QUICK if quick else FULL, output, execution)
-        print_tables(output)
+    run(QUICK if quick else FULL, output, parallel.execution("cpu"))
+    print_tables(output)
 
 
+@takes_settings(all_shown=True, without=("gpus_per_task",), defaults={"jobs": -1})
 def readings(
+    parallel: Parallel,
     output: Output = Path("runs/readings"),
     quick: Quick = False,
     seeds: Annotated[int, typer.Option(min=1, help="Tables per cell.")] = 3,
-    jobs: Jobs = -1,
-    backend: Backend = "joblib",
 ) -> None:
     """Try every reading of PFDL on tables, and sort them by their distance to the paper's row of Table I.
 
     The paper leaves open what g sees, how it is trained, what joins what, the estimator, and what predicts. An
     interrupted run resumes when started again with the same output folder.
     """
-    with answering_mistakes():
-        from pfdl_lab.mmads.readings import QUICK, ReadingsConfig, run
+    from pfdl_lab.mmads.readings import QUICK, ReadingsConfig, run
 
-        config = QUICK if quick else ReadingsConfig(seeds=seeds)
-        run(config, output, Parallel(jobs, backend).execution("cpu"))
-        print_tables(output)
+    config = QUICK if quick else ReadingsConfig(seeds=seeds)
+    run(config, output, parallel.execution("cpu"))
+    print_tables(output)
 
 
+@takes_settings(all_shown=True, without=("jobs",))
 def colored_mnist(
+    parallel: Parallel,
     mnist: Mnist = None,
     download: Annotated[bool, typer.Option("--download", help="Let torchvision fetch MNIST into that folder.")] = False,
     output: Output = Path("runs/colored-mnist"),
@@ -63,46 +59,38 @@ def colored_mnist(
     restarts: Annotated[int | None, typer.Option(min=1, help="Restarts per method; 10, or 3 if quick.")] = None,
     device: Device = "auto",
     jobs: Annotated[
-        int | None,
-        typer.Option(
-            "--jobs", "-j", help="Methods at a time; by default all cores, or 4 on a GPU.", rich_help_panel=PANEL
-        ),
+        int | None, typer.Option("--jobs", "-j", help="Methods at a time; by default all cores, or 4 on a GPU.")
     ] = None,
-    backend: Backend = "joblib",
-    gpus_per_task: GpusPerTask = None,
 ) -> None:
     """Run the table of Colored-MNIST: ERM, IRM, IRM+PFDL and more, beside the published figures.
 
     An interrupted run resumes when started again with the same output folder.
     """
-    with answering_mistakes():
-        from rich.console import Console
+    from rich.console import Console
 
-        from pfdl.data.digits import find_digits
-        from pfdl_lab.colored_mnist import run as experiment
+    from pfdl_lab.colored_mnist import run as experiment
+    from pfdl_lab.digits import find_digits
 
-        console = Console(stderr=True)
-        source = find_digits(mnist, download=download)
-        config = experiment.QUICK if quick else experiment.FULL
-        config = replace(
-            config, restarts=restarts or config.restarts, rows=tuple(rows.split(",")) if rows else config.rows
-        )
-        place = Parallel(backend=backend, gpus_per_task=gpus_per_task).find_device(device)
-        console.print(f"Digits: {source.name}. Computing on {place}.")
-        if place == "cpu" and not quick and source.is_mnist:
-            console.print("The published protocol takes hours without a GPU; --quick takes minutes.")
-        parallel = Parallel(jobs or (-1 if place == "cpu" else 4), backend, gpus_per_task)
-        execution = parallel.execution(place)
-        experiment.run(config, output, folder=None if mnist is None else str(mnist), execution=execution)
-        print_tables(output)
+    console = Console(stderr=True)
+    source = find_digits(mnist, download=download)
+    config = experiment.QUICK if quick else experiment.FULL
+    config = replace(config, restarts=restarts or config.restarts, rows=tuple(rows.split(",")) if rows else config.rows)
+    place = parallel.find_device(device)
+    console.print(f"Digits: {source.name}. Computing on {place}.")
+    if place == "cpu" and not quick and source.is_mnist:
+        console.print("The published protocol takes hours without a GPU; --quick takes minutes.")
+    execution = replace(parallel, jobs=jobs or (-1 if place == "cpu" else 4)).execution(place)
+    experiment.run(config, output, folder=None if mnist is None else str(mnist), execution=execution)
+    print_tables(output)
 
 
+@takes_settings(all_shown=True, without=("test", "layout", "image_root"))
 def nico(
     data: Annotated[
         str, typer.Argument(metavar="DIR|TABLE|shapes", help="NICO, or other images in contexts: a folder or a table.")
     ],
-    superclass: Superclass = None,
-    on_bad_image: OnBadImage = "error",
+    options: DataOptions,
+    parallel: Parallel,
     rows: Annotated[
         str,
         typer.Option(help="Keys of rows and of lists of rows, with commas; an unknown one is answered with the list."),
@@ -115,12 +103,11 @@ def nico(
     precision: Precision = "bf16",
     validation: Validation = 0.0,
     test_every: TestEvery = 0,
-    group_by: GroupBy = None,
+    group_by: Annotated[
+        str | None, typer.Option(metavar="CSV:COLUMN", help="Keep images with the same entry on one side of the split.")
+    ] = None,
     output: Output = Path("runs/nico"),
     device: Device = "auto",
-    jobs: Jobs = 1,
-    backend: Backend = "joblib",
-    gpus_per_task: GpusPerTask = None,
 ) -> None:
     """Rerun Table II: DWR, CN, CN+BN, CNBB, ResNet-50 and PFDL at seven dominant ratios, beside the paper's figures.
 
@@ -132,27 +119,31 @@ def nico(
 
         pfdl reproduce nico PACS --rows declared --seeds 12 --first-seed 200 --validation 0.1 --test-every 5
     """
-    with answering_mistakes():
-        from pfdl_lab.images.data import ImageData
-        from pfdl_lab.images.rows import row_keys
-        from pfdl_lab.images.run import NICO, run
+    from pfdl_lab.images.data import ImageData
+    from pfdl_lab.images.rows import row_keys
+    from pfdl_lab.images.run import NICO, run
 
-        config = replace(
-            NICO,
-            rows=row_keys(rows),
-            seeds=seeds,
-            first_seed=first_seed,
-            backbone=backbone,
-            image_size=image_size,
-            epochs=epochs,
-            precision=precision,
-            validation=validation,
-            test_every=test_every,
-        )
-        place = ImageData(data, superclass=superclass, on_bad_image=on_bad_image, group_by=group_by)
-        execution = Parallel(jobs, backend, gpus_per_task).execution(device)
-        run(config, [place], output, execution)
-        print_tables(output)
+    config = replace(
+        NICO,
+        rows=row_keys(rows),
+        seeds=seeds,
+        first_seed=first_seed,
+        backbone=backbone,
+        image_size=image_size,
+        epochs=epochs,
+        precision=precision,
+        validation=validation,
+        test_every=test_every,
+    )
+    place = ImageData(
+        data,
+        superclass=options.superclass,
+        on_bad_image=options.on_bad_image,
+        group_by=group_by,
+        columns=tuple(options.named_columns().items()),
+    )
+    run(config, [place], output, parallel.execution(device))
+    print_tables(output)
 
 
 app = typer.Typer(help="Rerun a table of the paper, beside the paper's own figures.", no_args_is_help=True)

@@ -8,25 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pfdl.cli.common import Device, answering_mistakes
-from pfdl.cli.workers import Backend, GpusPerTask, Jobs, Parallel
-from pfdl_lab.cli.common import Precision, TestEvery, Validation, print_tables
-from pfdl_lab.cli.options import (
-    ContextColumn,
-    FirstSeed,
-    GroupColumn,
-    LabelColumn,
-    Mnist,
-    Output,
-    PathColumn,
-    SplitColumn,
-    name_columns,
-)
+from pfdl.cli.common import Device
+from pfdl.cli.options import takes_settings
+from pfdl.cli.workers import Parallel
+from pfdl.vision.config import DataOptions
+from pfdl_lab.cli.common import FirstSeed, Mnist, Output, Precision, TestEvery, Validation, print_tables
 
 if TYPE_CHECKING:
     from pfdl_lab.images.data import ImageData
 
 
+@takes_settings(all_shown=True, without=("test", "layout", "image_root", "superclass", "on_bad_image"))
 def study(
     data: Annotated[
         list[str],
@@ -37,6 +29,8 @@ def study(
             "class/context/image, with or without train and test above it, or tables with a line per image.",
         ),
     ],
+    options: DataOptions,
+    parallel: Parallel,
     group_by: Annotated[
         list[str] | None,
         typer.Option(metavar="FOLDER=CSV:COLUMN", help="For that folder, keep images with the same entry on one side."),
@@ -74,14 +68,6 @@ def study(
     test_every: TestEvery = 0,
     output: Output = Path("runs/study"),
     device: Device = "auto",
-    jobs: Jobs = 1,
-    backend: Backend = "joblib",
-    gpus_per_task: GpusPerTask = None,
-    path_column: PathColumn = None,
-    label_column: LabelColumn = None,
-    context_column: ContextColumn = None,
-    split_column: SplitColumn = None,
-    group_column: GroupColumn = None,
 ) -> None:
     """Compare objectives by many trainings on paired seeds.
 
@@ -94,30 +80,26 @@ def study(
 
         pfdl study pacs --backbone efficientnet-lite0-features
     """
-    with answering_mistakes():
-        from pfdl_lab.images.networks import FROZEN, PRETRAINED
-        from pfdl_lab.images.rows import row_keys
-        from pfdl_lab.images.run import ImagesConfig, run
+    from pfdl_lab.images.networks import FROZEN, PRETRAINED
+    from pfdl_lab.images.rows import row_keys
+    from pfdl_lab.images.run import ImagesConfig, run
 
-        config = ImagesConfig(
-            rows=row_keys(rows),
-            seeds=seeds,
-            first_seed=first_seed,
-            backbone=backbone,
-            image_size=image_size or (96 if backbone in (FROZEN, PRETRAINED) else 64),
-            epochs=epochs,
-            learning_rate=learning_rate,
-            precision=precision,
-            validation=validation,
-            select=select,
-            test_every=test_every,
-        )
-        named = name_columns(path_column, label_column, context_column, split_column, group_column)
-        columns = tuple((column, name) for column, name in named.items() if name is not None)
-        datasets = make_datasets(data, group_by or [], mnist, columns)
-        execution = Parallel(jobs, backend, gpus_per_task).execution(device)
-        run(config, datasets, output, execution)
-        print_tables(output)
+    config = ImagesConfig(
+        rows=row_keys(rows),
+        seeds=seeds,
+        first_seed=first_seed,
+        backbone=backbone,
+        image_size=image_size or (96 if backbone in (FROZEN, PRETRAINED) else 64),
+        epochs=epochs,
+        learning_rate=learning_rate,
+        precision=precision,
+        validation=validation,
+        select=select,
+        test_every=test_every,
+    )
+    datasets = make_datasets(data, group_by or [], mnist, tuple(options.named_columns().items()))
+    run(config, datasets, output, parallel.execution(device))
+    print_tables(output)
 
 
 def make_datasets(

@@ -205,7 +205,7 @@ def test_a_table_of_images_with_sets_of_its_own_is_tested_on_its_test_set(tmp_pa
         lines.append(f"a/{number:03d}.png,{what},{where},{part}")
     table = photos / "images.csv"
     table.write_text("\n".join(lines))
-    columns = ["--path-column", "file", "--label-column", "what", "--context-column", "where", "--split-column", "part"]
+    columns = ["--columns", "path=file,label=what,context=where,split=part"]
     arguments = [
         "study",
         str(table),

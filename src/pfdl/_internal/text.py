@@ -72,6 +72,10 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     Example:
         >>> did_you_mean("epoch", ["epochs", "seed"]), did_you_mean("colour", ["epochs", "seed"])
         ("; did you mean 'epochs'?", '')
+        >>> did_you_mean("lr", ["epochs", "learning_rate"])
+        "; did you mean 'learning_rate'?"
     """
-    close = get_close_matches(name, list(known), n=3)
+    names = list(known)
+    initials = [one for one in names if "".join(word[:1] for word in one.split("_")) == name]
+    close = initials or get_close_matches(name, names, n=3)
     return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +11,7 @@ import typer
 from pfdl._internal.settings import write_options
 from pfdl._internal.text import printable, printable_lines
 from pfdl.cli.common import DATA, DATA_HELP, Device, saying
-from pfdl.cli.images import open_source, print_understood
+from pfdl.cli.images import open_run, print_understood
 from pfdl.cli.options import takes_settings
 from pfdl.vision.config import DataOptions
 
@@ -63,12 +62,9 @@ def diagnose(
 def _diagnose_runs(runs: list[Path], data: str, options: DataOptions, device: str, output: Path) -> None:
     from pfdl._internal.devices import resolve_device
     from pfdl._internal.files import write_atomically
-    from pfdl._internal.runs import MANIFEST
-    from pfdl.data import read_manifest
     from pfdl.report.diagnosis_page import build_page, compare, name_runs
     from pfdl.report.page import render
     from pfdl.vision.advice import advise
-    from pfdl.vision.checkpoint import load_model
     from pfdl.vision.diagnosis import diagnose_images
     from pfdl.vision.evaluation import find_test_set
     from pfdl.vision.inferring import CACHE
@@ -76,9 +72,7 @@ def _diagnose_runs(runs: list[Path], data: str, options: DataOptions, device: st
     place = resolve_device(device)
     found = []
     for run in runs:
-        trained = load_model(run)
-        own = read_manifest(trained.folder / MANIFEST)
-        source = open_source(data, replace(options, on_bad_image="skip"), own)
+        trained, own, source = open_run(run, data, options)
         split = find_test_set(trained, source)[0]
         if split != own:
             print_understood(source, split)

@@ -24,13 +24,7 @@ if TYPE_CHECKING:
 def open_source(data: str, options: DataOptions, split: Manifest | None) -> ContextSource:
     """Open the images that a command was given, and name those that cannot be used.
 
-    Args:
-        data: What the user typed.
-        options: How to read them.
-        split: A split of these images that exists already; each image is then checked when it is loaded.
-
-    Returns:
-        The source.
+    With a split of these images that exists already, each image is checked when it is loaded.
     """
     from rich.console import Console
 
@@ -52,15 +46,24 @@ def open_source(data: str, options: DataOptions, split: Manifest | None) -> Cont
     return source
 
 
-def ask_layout(error: AmbiguousLayoutError) -> str:
-    """Let a user at a terminal choose how to read a folder; anywhere else, raise the error.
+def open_run(
+    run: Path, data: str, options: DataOptions, given: Manifest | None = None
+) -> tuple[TrainedModel, Manifest, ContextSource]:
+    """Open a trained model, its own split, and images for it, of which bad ones are left out.
 
-    Args:
-        error: The folder's two readings.
-
-    Returns:
-        The chosen layout.
+    The images are read as the given split says, or as its own.
     """
+    from pfdl._internal.runs import MANIFEST
+    from pfdl.data import read_manifest
+    from pfdl.vision import load_model
+
+    trained = load_model(run)
+    own = read_manifest(trained.folder / MANIFEST)
+    return trained, own, open_source(data, replace(options, on_bad_image="skip"), given or own)
+
+
+def ask_layout(error: AmbiguousLayoutError) -> str:
+    """Let a user at a terminal choose how to read a folder; anywhere else, raise the error."""
     if not _is_interactive():
         raise error
     layouts = {str(number): layout for number, layout in enumerate(error.readings, start=1)}
@@ -105,7 +108,7 @@ def evaluate_and_print(
     data: str | None = None,
     trained_on: Manifest | None = None,
 ) -> Path:
-    """Test a model on a split, write the figures into its run folder and print them.
+    """Test a model on a split, write the figures into its run folder, print them, and return the file.
 
     Args:
         trained: The model.
@@ -115,9 +118,6 @@ def evaluate_and_print(
         name: What the evaluation is called; by default ``test`` for the run's own split, else after the data.
         data: What the user called the data.
         trained_on: The split of the training, if it is another.
-
-    Returns:
-        The file that was written.
     """
     from pfdl.vision import evaluation as vision
 
@@ -131,12 +131,7 @@ def evaluate_and_print(
 
 
 def print_evaluation(folder: Path, result: Evaluation) -> None:
-    """Print the figures of an evaluation as tables and sentences, and how far below validation accuracy they are.
-
-    Args:
-        folder: The run that was evaluated.
-        result: The figures.
-    """
+    """Print the figures of a run's evaluation, as tables and sentences, and how far below validation they are."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -144,11 +139,11 @@ def print_evaluation(folder: Path, result: Evaluation) -> None:
     from pfdl.vision.evaluation import describe_evaluation, measure_gap
 
     def show(title: str, numbers: Mapping[str, float]) -> None:
-        table = Table(title=title, title_justify="left")
+        table = Table()
         for name in numbers:
             table.add_column(Text(printable(name)), justify="right", no_wrap=True)  # as it is, markup or not
         table.add_row(*(f"{100 * value:.1f}" for value in numbers.values()))
-        console.print(table)
+        console.print(title, table, sep="\n", highlight=False)  # a title of the table would be broken at its width
 
     console = Console(width=None if sys.stdout.isatty() else 200)
     if result.by_ratio:

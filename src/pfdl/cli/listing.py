@@ -65,10 +65,11 @@ def _list_settings(pattern: str) -> Sequence[str]:
 
     from pfdl._internal.settings import describe_settings
     from pfdl.cli.train import RunOptions
+    from pfdl.cli.workers import Parallel
     from pfdl.vision.config import DataOptions, TrainingConfig
 
     described = {}
-    for kind in (TrainingConfig, DataOptions, RunOptions):
+    for kind in (TrainingConfig, DataOptions, RunOptions, Parallel):
         words = describe_settings(kind)
         for one in fields(kind):
             if one.metadata:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +9,7 @@ import typer
 
 from pfdl._internal.text import printable
 from pfdl.cli.common import Data, Device, Run, answering_mistakes, saying
-from pfdl.cli.images import evaluate_and_print, open_source, print_understood
+from pfdl.cli.images import evaluate_and_print, open_run, print_understood
 from pfdl.cli.options import takes_settings
 from pfdl.vision.config import DataOptions
 
@@ -38,16 +37,12 @@ def evaluate(
         pfdl evaluate runs/erm other_photos/ --name winter
     """
     from pfdl._internal.devices import resolve_device
-    from pfdl._internal.runs import MANIFEST
     from pfdl.data import read_manifest
-    from pfdl.vision import load_model
     from pfdl.vision.evaluation import find_test_set
 
     device = resolve_device(device)
-    trained = load_model(run)
-    own = read_manifest(trained.folder / MANIFEST)
     given = None if manifest is None else read_manifest(manifest)
-    source = open_source(data, replace(options, on_bad_image="skip"), given or own)
+    trained, own, source = open_run(run, data, options, given)
     split = given or find_test_set(trained, source)[0]
     if split != own:
         print_understood(source, split)
@@ -55,14 +50,14 @@ def evaluate(
     typer.echo(path)
 
 
-@takes_settings(without=("test", "superclass"), example="on_bad_image=skip")
+@takes_settings(without=("test", "superclass", "layout"), example="on_bad_image=skip")
 def predict(
     run: Run,
     images: Annotated[
         list[Path],
         typer.Argument(
             metavar="IMAGES…",
-            help="Image files, folders of them, or tables with a line per image (.csv, .tsv, .parquet).",
+            help="Image files, folders of them, or tables with a line per image (.csv, .tsv, .parquet, CelebA's .txt).",
         ),
     ],
     options: DataOptions,
@@ -85,9 +80,15 @@ def predict(
 
     trained = load_model(run)
     place = resolve_device(device)
-    column = options.named_columns().get("path_column")
     with saying(f"Classifying on {place}"):
-        found = classify(trained, images, path_column=column, on_bad_image=options.on_bad_image, device=place)
+        found = classify(
+            trained,
+            images,
+            path_column=options.named_columns().get("path_column"),
+            image_root=options.image_root,
+            on_bad_image=options.on_bad_image,
+            device=place,
+        )
     if found.bad_images:
         typer.echo(describe_bad_images(images[0], found.bad_images) + "\nThey are left out.", err=True)
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -123,15 +124,11 @@ def refit(
         pfdl diagnose runs/erm-refit photos/ --compare runs/erm
     """
     from pfdl._internal.devices import resolve_device
-    from pfdl._internal.runs import MANIFEST
-    from pfdl.data import read_manifest
     from pfdl.vision import load_model
     from pfdl.vision import refit as refit_run
 
     device = resolve_device(device)
-    trained = load_model(run)
-    manifest = read_manifest(trained.folder / MANIFEST)
-    source = open_source(data, replace(options, on_bad_image="skip"), manifest)
+    trained, manifest, source = open_run(run, data, options)
     folder = output or trained.folder.with_name(f"{trained.folder.name}-refit")
     made = refit_run(trained, source, manifest, folder, on=on, contexts=contexts, device=device, seed=seed)
     typer.echo(printable(made.sentence), err=True)

@@ -18,7 +18,11 @@ SET = "A further setting, such as {example}; 'pfdl list settings' lists them. Ca
 
 
 def takes_settings(
-    *, without: Collection[str] = (), example: str = "superclass=Animal", all_shown: bool = False
+    *,
+    without: Collection[str] = (),
+    example: str = "superclass=Animal",
+    all_shown: bool = False,
+    defaults: Mapping[str, Any] | None = None,
 ) -> Callable[..., Any]:
     """Let a command take dataclasses of settings as parameters.
 
@@ -28,6 +32,7 @@ def takes_settings(
         without: Settings that the command does not have.
         example: What the help of ``--set`` shows.
         all_shown: Whether all settings become options; the command then has no ``--set``, or one of its own.
+        defaults: Of settings that have another default in this command; they must become options.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -36,7 +41,7 @@ def takes_settings(
         parameters = []
         for one in inspect.signature(command).parameters.values():
             if one.name in kinds:
-                parameters += _make_options(kinds[one.name], without, all_shown)
+                parameters += _make_options(kinds[one.name], without, all_shown, defaults or {})
             else:
                 parameters.append(one.replace(annotation=hints[one.name], kind=one.KEYWORD_ONLY))
         if not all_shown:
@@ -122,7 +127,9 @@ def _settings_of(kind: Any, without: Collection[str]) -> list[Field[Any]]:
     return [one for one in fields(kind) if one.metadata and one.name not in without]
 
 
-def _make_options(kind: Any, without: Collection[str], all_shown: bool) -> list[inspect.Parameter]:
+def _make_options(
+    kind: Any, without: Collection[str], all_shown: bool, defaults: Mapping[str, Any]
+) -> list[inspect.Parameter]:
     words, hints = describe_settings(kind), get_type_hints(kind)
     made = []
     for one in _settings_of(kind, without):
@@ -130,7 +137,7 @@ def _make_options(kind: Any, without: Collection[str], all_shown: bool) -> list[
             long = f"--{one.name.replace('_', '-')}"
             names = [f"{long}/--no-{long[2:]}" if hints[one.name] is bool else long, one.metadata["short"]]
             option = typer.Option(*filter(None, names), help=words[one.name])
-            made.append(_keyword(one.name, hints[one.name], option, one.default))
+            made.append(_keyword(one.name, hints[one.name], option, defaults.get(one.name, one.default)))
     return made
 
 

@@ -16,7 +16,7 @@ from pfdl._internal.text import did_you_mean, json_or_text
 from pfdl.cli.common import Data, Device, answering_stops
 from pfdl.cli.images import open_source
 from pfdl.cli.options import takes_settings
-from pfdl.cli.workers import Backend, GpusPerTask, Jobs, Parallel
+from pfdl.cli.workers import Parallel
 from pfdl.vision.config import DataOptions
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ RESERVED = {"seed": "--seeds", "select": "--select", "objective_settings": "PART
 def sweep(
     data: Data,
     options: DataOptions,
+    parallel: Parallel,
     setting: Annotated[
         list[str],
         typer.Option(
@@ -55,9 +56,6 @@ def sweep(
     ratio: Annotated[str, typer.Option(help="As in 'pfdl train'.")] = "natural",
     output: Annotated[Path, typer.Option("--output", "-o", help="Run folder.")] = Path("runs/sweep"),
     device: Device = "auto",
-    jobs: Jobs = 1,
-    backend: Backend = "joblib",
-    gpus_per_task: GpusPerTask = None,
 ) -> None:
     """Try declared settings, and choose one candidate by a declared score on validation images.
 
@@ -73,7 +71,6 @@ def sweep(
     from pfdl.vision.sweep import sweep as run
 
     config = SweepConfig(parse_space(setting), select, seeds, first_seed, trials, prune)
-    parallel = Parallel(jobs, backend, gpus_per_task)
     device = parallel.find_device(device)
     source = open_source(data, options, None)
     typer.echo(describe_images(source), err=True)
@@ -86,22 +83,15 @@ def sweep(
 
 
 def parse_space(texts: Sequence[str]) -> dict[str, list[Any] | Range]:
-    """Read ``["objective=erm,pfdl", "learning-rate=0.001..0.1"]``.
+    """Read the values of each setting, for :class:`pfdl.vision.sweep.SweepConfig`.
 
-    Args:
-        texts: What a user typed: a name, ``=``, and values with commas or a range. Values of an objective's setting may
-            be JSON lists.
-
-    Returns:
-        The values of each setting, for :class:`pfdl.vision.sweep.SweepConfig`.
-
-    Raises:
-        ValueError: If a name or a value cannot be used.
+    A text is a name, ``=``, and values with commas or a range. Values of an objective's setting may be JSON lists.
 
     Example:
         >>> parse_space(["learning-rate=0.001..0.1", "objective=pfdl", "pfdl.hidden=[64,64],128"])
         {'learning_rate': Range(low=0.001, high=0.1), 'objective': ['pfdl'], 'pfdl.hidden': [[64, 64], 128]}
     """
+    from pfdl.objectives import list_objectives
     from pfdl.vision.config import TrainingConfig
 
     raw: dict[str, str] = {}
@@ -113,25 +103,27 @@ def parse_space(texts: Sequence[str]) -> dict[str, list[Any] | Range]:
         if name in raw:
             raise ValueError(f"--set names {name} twice; give all its values at once, with commas.")
         raw[name] = values
-    known = {one.name for one in fields(TrainingConfig)}
-    objectives = raw.get("objective", TrainingConfig.objective).split(",")
-    space: dict[str, list[Any] | Range] = {}
-    for name, values in raw.items():
-        if "." in name:
-            _check_part(name, objectives)
-        elif name in RESERVED:
+    objectives = raw.get("objective", TrainingConfig.objective)
+    tried = objectives.replace("+", ",").split(",")
+    known = {one.name for one in fields(TrainingConfig)} - set(RESERVED)
+    known |= {
+        f"{one.name}.{setting.partition('=')[0]}"
+        for one in list_objectives()
+        if one.name in tried
+        for setting in one.settings
+    }
+    for name in raw:
+        if name in RESERVED:
             raise ValueError(f"--set names {name}; for that use {RESERVED[name]}.")
-        elif name not in known:
-            names = ", ".join(sorted(known - set(RESERVED)))
+        if name not in known:
             hint = did_you_mean(name, known) or "."
             raise ValueError(
-                f"--set names {name!r}; choose from {names}, or a setting of an objective as PART.NAME{hint}"
+                f"--set names {name!r}; with the objective {objectives} choose from {', '.join(sorted(known))}{hint}"
             )
-        space[name] = _values(name, values)
-    return space
+    return {name: _read_values(name, values) for name, values in raw.items()}
 
 
-def _values(name: str, text: str) -> list[Any] | Range:
+def _read_values(name: str, text: str) -> list[Any] | Range:
     """Return the values of one setting, of its own kind; those of an objective's setting are read as JSON."""
     from pfdl.vision.config import TrainingConfig
     from pfdl.vision.sweep import Range
@@ -139,39 +131,18 @@ def _values(name: str, text: str) -> list[Any] | Range:
     read = json_or_text if "." in name else partial(read_setting, TrainingConfig, name)
     low, dots, high = text.partition("..")
     ends = [read(low), read(high)] if dots else []
-    if ends and all(_is_number(end) for end in ends):  # a path may have two dots, too
+    if ends and all(isinstance(end, (int, float)) for end in ends):  # a path may have two dots, too
         if not ends[0] < ends[1]:
             raise ValueError(f"--set {name} is {text!r}; a range is LOW..HIGH with two numbers, the lower first.")
         return Range(*ends)
-    values = _split(text) if "." in name else [read(value) for value in text.split(",")]
+    try:
+        values = json.loads(f"[{text}]") if "." in name else []  # commas inside brackets do not separate
+    except ValueError:
+        values = []
+    values = values or [read(value) for value in text.split(",")]
     if len({json.dumps(value) for value in values}) < len(values):
         raise ValueError(f"--set gives a value of {name} twice: {text}.")
     return values
-
-
-def _check_part(name: str, objectives: Sequence[str]) -> None:
-    from pfdl.objectives import list_objectives
-
-    known = {one.name: [setting.partition("=")[0] for setting in one.settings] for one in list_objectives()}
-    part, _, setting = name.partition(".")
-    tried = [one for objective in objectives for one in objective.split("+")]
-    if part not in tried:
-        raise ValueError(f"--set names {name}, but no objective of the sweep ({', '.join(objectives)}) has {part!r}.")
-    if part in known and setting not in known[part]:
-        raise ValueError(f"--set names {name}; {part!r} has {', '.join(known[part]) or 'no settings'}.")
-
-
-def _split(text: str) -> list[Any]:
-    """Split values at commas, those inside brackets excepted."""
-    try:
-        values: list[Any] = json.loads(f"[{text}]")
-    except ValueError:
-        values = [json_or_text(value) for value in text.split(",")]
-    return values
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _print(results: pd.DataFrame, choice: Choice) -> None:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
 from pfdl._internal.settings import check_settings, setting
-from pfdl.cli.common import Data
-from pfdl.cli.images import open_source
+from pfdl.cli.common import Data, answering_stops
+from pfdl.cli.images import ask_to_go_on, evaluate_and_print, open_source, print_evaluation, print_understood
 from pfdl.cli.options import takes_settings
-from pfdl.cli.seeds import Seeds, print_models
 from pfdl.cli.workers import Parallel
 from pfdl.vision.config import DataOptions, TrainingConfig
+
+if TYPE_CHECKING:
+    from pfdl.data.manifest import Manifest
+    from pfdl.data.sources import ContextSource
+
+SEEDS = "seeds.csv"
 
 
 @dataclass(frozen=True)
@@ -33,9 +41,6 @@ class RunOptions:
         workers: Processes that load images, for each device; 0 is best for data kept in memory (up to 2 GiB).
         loggers: Where to log in addition to metrics.csv, with commas between: tensorboard (the default where
             installed), wandb, mlflow; csv for nothing else.
-        jobs: How many of the seeds to train at a time on this machine; -1 for all cores.
-        backend: joblib: processes of this machine; ray: the Ray cluster that RAY_ADDRESS names, else a local one.
-        gpus_per_task: With ray, the part of a GPU that each training asks for: 0.1 puts ten on one GPU.
         export: Whether to write an ONNX file too, where onnxruntime is installed.
     """
 
@@ -49,9 +54,6 @@ class RunOptions:
     strategy: str = setting("auto", choices=("auto", "ddp", "fsdp"))
     workers: int = setting(0, minimum=0)
     loggers: str | None = setting(None)
-    jobs: int = setting(1)
-    backend: str = setting("joblib")
-    gpus_per_task: float | None = setting(None)
     export: bool = setting(True, shown=True)
 
     def __post_init__(self) -> None:
@@ -59,7 +61,7 @@ class RunOptions:
 
 
 @takes_settings(example="pfdl.weight=0.1 or precision=bf16")
-def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOptions) -> None:
+def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOptions, parallel: Parallel) -> None:
     """Train a classifier, then test it by class and context, and at dominant ratios where the split has them.
 
     Data with a test set of its own keeps it, and --test names one; other data is split. The model that is kept is the
@@ -78,28 +80,140 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
     from pfdl._internal.processes import rank
     from pfdl.data import make_split, read_manifest
 
-    parallel = Parallel(run.jobs, run.backend, run.gpus_per_task)
     device = parallel.find_device(run.device)
     _start_processes(parallel, device, run)  # before images are read, which each does
     is_first = rank() == 0
     if is_first:
         typer.echo(_describe(config, device), err=True)
-    first, name = config.seed, f"train-{config.backbone.replace('/', '-')}-{config.objective}-{config.seed}"
+    name = f"train-{config.backbone.replace('/', '-')}-{config.objective}-{config.seed}"
     base = Path(run.output or Path("runs") / name)
     given = None if run.manifest is None else read_manifest(run.manifest)
     source = open_source(data, options, given)
-    splits = {seed: given or make_split(source, ratio=run.ratio, seed=seed) for seed in range(first, first + run.seeds)}
-    runs = {seed: base if run.seeds == 1 else base / f"seed-{seed}" for seed in splits}
-    trainings = Seeds(splits, runs, source, config, device)
+    seeds = range(config.seed, config.seed + run.seeds)
+    trainings = [
+        Training(
+            replace(config, seed=seed),
+            given or make_split(source, ratio=run.ratio, seed=seed),
+            base if run.seeds == 1 else base / f"seed-{seed}",
+        )
+        for seed in seeds
+    ]
     loggers = None if run.loggers is None else run.loggers.split(",")
     if parallel == Parallel():
-        where = {"devices": run.devices, "nodes": run.nodes, "strategy": run.strategy}
-        trainings.train_in_turn(**where, num_workers=run.workers, loggers=loggers)
+        _train_in_turn(trainings, source, device, run, loggers)
     else:
         images = {"data": data, **options.arguments()}
-        trainings.train_side_by_side(parallel, images=images, num_workers=run.workers, loggers=loggers)
+        _train_side_by_side(trainings, source, device, parallel, images, run.workers, loggers)
     if is_first:
-        print_models(runs, base, export=run.export)
+        _print_models(trainings, base, export=run.export)
+
+
+class Training(NamedTuple):
+    """One seed: how to train, on which images, and the run folder."""
+
+    config: TrainingConfig
+    split: Manifest
+    folder: Path
+
+
+def _train_in_turn(
+    trainings: Sequence[Training], source: ContextSource, device: str, run: RunOptions, loggers: list[str] | None
+) -> None:
+    """Train and test with one seed after the other; of several processes only the first prints."""
+    from pfdl._internal.processes import rank
+    from pfdl.vision.checkpoint import load_model
+    from pfdl.vision.training import train
+
+    is_first = rank() == 0
+    for config, split, folder in trainings:
+        if is_first:
+            print_understood(source, split)
+        with answering_stops():
+            train(
+                config,
+                source,
+                split,
+                folder,
+                device=device,
+                devices=run.devices,
+                nodes=run.nodes,
+                strategy=run.strategy,
+                num_workers=run.workers,
+                loggers=loggers,
+                progress=True,
+                on_unconfirmed=ask_to_go_on,
+            )
+        if is_first:
+            evaluate_and_print(load_model(folder), source, split, device)
+
+
+def _train_side_by_side(
+    trainings: Sequence[Training],
+    source: ContextSource,
+    device: str,
+    parallel: Parallel,
+    images: Mapping[str, Any],
+    num_workers: int,
+    loggers: list[str] | None,
+) -> None:
+    """Train and test with several seeds at a time, each of which opens the images for itself."""
+    from pfdl.vision.evaluation import OWN, read_evaluations
+    from pfdl.vision.seeds import train_seed
+
+    for one in trainings:
+        print_understood(source, one.split)
+    tasks = [{"seed": one.config.seed, "split": one.split, "folder": one.folder} for one in trainings]
+    function = partial(
+        train_seed,
+        config=trainings[0].config,
+        images=images,
+        device=device,
+        num_workers=num_workers,
+        loggers=loggers,
+    )
+    with answering_stops():
+        workers = parallel.execution(device, share_cores=True).workers
+        for done, (task, _) in enumerate(workers.run(function, tasks), start=1):
+            typer.echo(f"{done} of {len(tasks)} trainings done: seed {task['seed']}", err=True)
+    for one in trainings:
+        print_evaluation(one.folder, read_evaluations(one.folder)[OWN])
+
+
+def _print_models(trainings: Sequence[Training], base: Path, *, export: bool) -> None:
+    """Print where the trained models are, export them where that is possible, and print the table of several seeds."""
+    from pfdl.vision.checkpoint import load_model
+    from pfdl.vision.exporting import export as write
+
+    for one in trainings:
+        typer.echo(one.folder / "model.safetensors")
+        try:
+            for path in write(load_model(one.folder), one.folder / "export") if export else ():
+                typer.echo(path)
+        except ImportError as error:
+            typer.echo(f"No ONNX file: {error}", err=True)
+    if len(trainings) > 1:
+        _print_table(trainings, base / SEEDS)
+
+
+def _print_table(trainings: Sequence[Training], output: Path) -> None:
+    """Print the mean and standard error of each accuracy over seeds, and write every figure to a table."""
+    import pandas as pd
+
+    from pfdl._internal.files import write_atomically
+    from pfdl.vision.evaluation import OWN, read_evaluations
+    from pfdl.vision.seeds import accuracy_lines
+
+    lines = [
+        {"seed": one.config.seed, **line}
+        for one in trainings
+        for line in accuracy_lines(read_evaluations(one.folder)[OWN])
+    ]
+    table = pd.DataFrame(lines)
+    write_atomically(output, table.to_csv(index=False, float_format="%.4f"))
+    typer.echo(f"Accuracy (%) over {len(trainings)} seeds, mean ± standard error:")
+    for test, row in table.groupby("test", sort=False)["accuracy"].agg(["mean", "sem"]).iterrows():
+        typer.echo(f"  {test:<12} {row['mean']:5.1f} ± {row['sem']:.1f}")
+    typer.echo(output)
 
 
 def _describe(config: TrainingConfig, device: str) -> str:

@@ -3,58 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
+from pfdl._internal.settings import setting
 from pfdl.cli.common import this_command
 
 if TYPE_CHECKING:
     from pfdl._internal.workers import Execution
 
-PANEL = "Many at a time"
-Jobs = Annotated[
-    int,
-    typer.Option("--jobs", "-j", help="How many at a time on this machine; -1 for all cores.", rich_help_panel=PANEL),
-]
-Backend = Annotated[
-    str,
-    typer.Option(
-        help="joblib: processes of this machine; ray: the Ray cluster that RAY_ADDRESS names, else a local one.",
-        rich_help_panel=PANEL,
-    ),
-]
-GpusPerTask = Annotated[
-    float | None,
-    typer.Option(
-        min=0.0, help="With ray, the part of a GPU that each asks for: 0.1 puts ten on one GPU.", rich_help_panel=PANEL
-    ),
-]
-
 
 @dataclass(frozen=True)
 class Parallel:
-    """What a user typed of these options.
+    """How many trainings run at a time, and where.
 
     Args:
-        jobs: Tasks at a time on this machine.
-        backend: joblib or ray.
-        gpus_per_task: With ray, the part of a GPU that each asks for; by default a whole one if it computes on one.
+        jobs: How many at a time on this machine; -1 for all cores.
+        backend: joblib: processes of this machine; ray: the Ray cluster that RAY_ADDRESS names, else a local one.
+        gpus_per_task: With ray, the part of a GPU that each asks for: 0.1 puts ten on one GPU.
     """
 
-    jobs: int = 1
-    backend: str = "joblib"
-    gpus_per_task: float | None = None
+    jobs: int = setting(1, short="-j")
+    backend: str = setting("joblib")
+    gpus_per_task: float | None = setting(None)
 
     def find_device(self, device: str) -> str:
-        """Return the device that tasks compute on; on a cluster this machine need not have it.
-
-        Args:
-            device: What the user typed: cpu, cuda or auto.
-
-        Raises:
-            ValueError: If there is no such device here.
-        """
+        """Return the device that tasks compute on, of cpu, cuda or auto; on a cluster this machine need not have it."""
         from pfdl._internal.devices import resolve_device
 
         if self.backend == "ray" and (device == "cuda" or (device == "auto" and self.gpus_per_task)):
@@ -62,17 +35,11 @@ class Parallel:
         return resolve_device(device)
 
     def execution(self, device: str, *, share_cores: bool = False) -> Execution:
-        """Return what the options ask for; progress goes to standard error.
+        """Return what an experiment takes; ValueError if the options do not go together.
 
         Args:
             device: What the user typed, or what :meth:`find_device` returned.
             share_cores: Whether tasks on this machine share its cores; otherwise each has one thread.
-
-        Returns:
-            What an experiment takes.
-
-        Raises:
-            ValueError: If the options do not go together.
         """
         import joblib
         from rich.console import Console

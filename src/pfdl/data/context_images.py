@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from pfdl._internal.validation import check_count
-from pfdl.data.manifest import Manifest
-from pfdl.data.sources import ContextSource
+from pfdl.data.manifest import Manifest, ManifestRow
+from pfdl.data.sources import ContextSource, Sample
 
 HIDDEN_CONTEXT = -1
 """The context label of every image of a set whose contexts are hidden."""
@@ -95,8 +95,17 @@ class ContextImages(Dataset[tuple[Tensor, int, int]]):
 
     def _load_all(self) -> Tensor:
         images = torch.empty((len(self), 3, self._size, self._size), dtype=torch.uint8)
-        images[0] = self._load(0)  # alone: a source that makes ready on first use must not do so in every thread
-        with ThreadPoolExecutor(8) as pool:
-            for index, image in enumerate(pool.map(self._load, range(1, len(self))), start=1):
-                images[index] = image
+        for index, image in enumerate(load_in_threads(self._source, self._rows, self._size)):
+            images[index] = image
         return images
+
+
+def load_in_threads(source: ContextSource, images: Sequence[ManifestRow | Sample], size: int) -> Iterator[Tensor]:
+    """Yield images in their order, decoded by several threads."""
+
+    def load(image: ManifestRow | Sample) -> Tensor:
+        return source.load(image.path, size, image.sha256)
+
+    yield load(images[0])  # alone: a source that makes ready on first use must not do so in every thread
+    with ThreadPoolExecutor(8) as pool:
+        yield from pool.map(load, images[1:])

@@ -13,7 +13,6 @@ from torch import Tensor
 from pfdl.data.images import hash_pixels, to_tensor
 from pfdl.data.layout import SPLIT_NAMES
 from pfdl.data.sources import Sample
-from pfdl.data.tables import Columns
 
 _IMAGE_KEYS = ("image", "img", "pixels", "picture")
 _LABEL_KEYS = ("label", "labels", "y", "target", "class", "fine_label")
@@ -28,7 +27,7 @@ class DatasetSource:
 
     Args:
         data: The dataset; or a mapping from ``"train"``, ``"validation"`` and ``"test"`` to datasets.
-        columns: For items that are dictionaries: which entry is the image (``path``), the label and the context.
+        columns: For items that are dictionaries: which entry is the image (``path``), the ``label``, the ``context``.
         on_progress: Called with the number of images checked so far and the number of all images.
 
     Raises:
@@ -40,10 +39,10 @@ class DatasetSource:
         self,
         data: Any,
         *,
-        columns: Columns | None = None,
+        columns: Mapping[str, str] | None = None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        self._columns = columns or Columns()
+        self._columns = dict(columns or {})
         self._on_progress = on_progress
         self._parts: dict[str, Any] = {}
         for name, part in data.items() if isinstance(data, Mapping) else [("", data)]:
@@ -79,7 +78,7 @@ class DatasetSource:
             total = sum(map(len, self._parts.values()))
             samples: list[Sample] = []
             for split, part in self._parts.items():
-                names = _class_names(part, self._columns.label)
+                names = _class_names(part, self._columns.get("label"))
                 for number in range(len(part)):
                     image, label, context = self._item(part, split, number)
                     digest = hash_pixels(image)
@@ -109,9 +108,9 @@ class DatasetSource:
         where = f"item {number}{f' of {split}' if split else ''}"
         item = part[number]
         if isinstance(item, Mapping):
-            image = _entry(item, self._columns.path, _IMAGE_KEYS, "image", where)
-            label = _entry(item, self._columns.label, _LABEL_KEYS, "label", where)
-            context = "" if self._columns.context is None else str(item[self._columns.context])
+            image = _entry(item, self._columns.get("path"), _IMAGE_KEYS, "image", where)
+            label = _entry(item, self._columns.get("label"), _LABEL_KEYS, "label", where)
+            context = str(item[self._columns["context"]]) if "context" in self._columns else ""
         elif isinstance(item, Sequence) and not isinstance(item, str) and len(item) >= 2:
             image, label, context = item[0], item[1], ""
         else:

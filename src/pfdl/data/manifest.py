@@ -62,7 +62,9 @@ class Manifest:
         (path, count) = Counter(row.path for row in self.rows).most_common(1)[0] if self.rows else ("", 0)
         if count > 1:
             raise ValueError(f"the manifest names {path!r} twice; make it again with pfdl split.")
-        if leaks := find_leaks(self.rows):
+        trained = {row.sha256: row.path for row in self.rows if row.side == "train"}
+        leaks = [(trained[row.sha256], row.path) for row in self.rows if row.side == "test" and row.sha256 in trained]
+        if leaks:
             raise ValueError(
                 f"{len(leaks)} image(s) are on the training side and on the test side, such as {leaks[0][0]!r} and "
                 f"{leaks[0][1]!r}, which have the same content; make the manifest again with pfdl split."
@@ -175,23 +177,17 @@ def read_manifest(path: str | Path) -> Manifest:
     if not table or tuple(table[0]) != COLUMNS or any(len(line) != len(COLUMNS) for line in table):
         raise ValueError(f"{csv_path} does not have the columns {', '.join(COLUMNS)}; make it again with pfdl split.")
     try:
-        return Manifest(tuple(_parse_row(*line) for line in table[1:]), parameters)
+        rows = (ManifestRow._make([*facts, tuple(sets.split())]) for *facts, sets in table[1:])
+        return Manifest(tuple(rows), parameters)
     except ValueError as error:
         raise ValueError(f"{csv_path}: {error}") from error
 
 
 def read_groups(source: str) -> dict[str, str]:
-    """Read which image belongs to which group, for :func:`pfdl.data.make_split`.
+    """Read which path belongs to which group, for :func:`pfdl.data.make_split`.
 
     Args:
         source: ``"table.csv:column"``: a CSV file with a column ``path`` and the column that names the groups.
-
-    Returns:
-        The group of every path that has one.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If it has no such columns.
     """
     name, _, column = source.rpartition(":")
     if not name or not column:
@@ -203,16 +199,6 @@ def read_groups(source: str) -> dict[str, str]:
         if wanted not in table.columns:
             raise ValueError(f"{name} has no column {wanted!r}; it has {', '.join(map(repr, table.columns))}.")
     return {path: group for path, group in zip(table["path"], table[column], strict=True) if path and group}
-
-
-def find_leaks(rows: Sequence[ManifestRow]) -> list[tuple[str, str]]:
-    """Return the pairs of files on different sides with the same content, whatever their names: (training, test)."""
-    trained = {row.sha256: row.path for row in rows if row.side == "train"}
-    return [(trained[row.sha256], row.path) for row in rows if row.side == "test" and row.sha256 in trained]
-
-
-def _parse_row(path: str, class_name: str, context: str, sha256: str, side: str, sets: str) -> ManifestRow:
-    return ManifestRow(path, class_name, context, sha256, side, tuple(sets.split()))
 
 
 def _check_row(row: ManifestRow) -> None:

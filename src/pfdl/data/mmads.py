@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Setting = Literal["independent", "s_to_v", "v_to_s"]
-Outcome = Literal["poly", "linear"]
 FloatArray = NDArray[np.float64]
 IndexArray = NDArray[np.intp]
 
 SETTINGS: tuple[Setting, ...] = ("independent", "s_to_v", "v_to_s")
 _COEFFICIENT_CYCLE = np.array([1 / 3, -2 / 3, 1, -1 / 3, 2 / 3, -1])
+_NOISE = 0.3
+_EXPONENT = 5.0
+_BIASED_SHARE = 0.1
 
 
 @dataclass(frozen=True)
@@ -66,19 +68,12 @@ class MMADS:
 
 
 def make_mmads(
-    n: int,
-    p: int,
-    r: float,
-    setting: Setting = "independent",
-    *,
-    seed: int | np.random.Generator | None = None,
-    outcome: Outcome = "poly",
-    noise_std: float = 0.3,
-    exponent: float = 5.0,
-    biased_fraction: float = 0.1,
-    noise_in_selection: bool = True,
+    n: int, p: int, r: float, setting: Setting = "independent", *, seed: int | np.random.Generator | None = None
 ) -> MMADS:
     """Draw one environment of MMADS, with exactly n rows kept by the biased selection.
+
+    The outcome is y = Sβ + S1·S2·S3 + noise of standard deviation 0.3. A row is kept with probability
+    Π |r| ** (−5 · |y − sign(r) V_b|) over V_b, which is the first tenth of the columns, taken from V.
 
     Before the selection (S, V) is jointly Gaussian: given the rest, each column of V_b is a Gaussian that the selection
     multiplies by an exponential. Both its normaliser and its law after the selection are known in closed form, so V_b
@@ -91,11 +86,6 @@ def make_mmads(
         r: bias rate, ``|r| > 1``. Its sign says whether V_b follows y or −y, its size how closely.
         setting: ``"independent"`` (S ⊥ V), ``"s_to_v"`` (S causes V) or ``"v_to_s"`` (V causes S).
         seed: seed or generator of the draw.
-        outcome: ``"poly"``, Sβ + S1·S2·S3 + noise, or ``"linear"``, without the product.
-        noise_std: standard deviation of the noise in y.
-        exponent: a row is kept with probability Π over V_b of ``|r| ** (−exponent · D)``.
-        biased_fraction: V_b holds this share of the p columns, rounded, and is the first of the V.
-        noise_in_selection: whether the selection sees y with its noise (``D = |y − sign(r) V_b|``) or without.
 
     Returns:
         The environment, with what is true about it.
@@ -110,26 +100,30 @@ def make_mmads(
         >>> float(np.corrcoef(data.X[:, 5], data.y)[0, 1].round(1))  # V1 is no cause of y, yet follows it
         0.8
     """
-    num_biased = _check(n, p, r, setting, outcome, noise_std, exponent, biased_fraction)
+    if n < 1:
+        raise ValueError(f"n must be at least 1 row, got {n}.")
+    if p < 10 or p % 2:
+        raise ValueError(f"p must be even (half stable, half unstable) and at least 10, got {p}.")
+    if not abs(r) > 1 or not math.isfinite(r):
+        raise ValueError(f"The bias rate r must be finite with |r| > 1 (|r| = 1 selects nothing), got {r}.")
+    if setting not in SETTINGS:
+        raise ValueError(f"Unknown setting {setting!r}: choose one of {', '.join(map(repr, SETTINGS))}.")
     rng = np.random.default_rng(seed)
     half = p // 2
     stable, unstable = np.arange(half), np.arange(half, p)
-    biased = unstable[:num_biased]
+    biased = unstable[: round(_BIASED_SHARE * p)]
     beta = true_coefficients(p)
     conditional = _BiasedGivenRest.of(setting, p, biased)
-    rate = exponent * math.log(abs(r)) * conditional.scale
+    rate = _EXPONENT * math.log(abs(r)) * conditional.scale
 
     kept: list[tuple[FloatArray, FloatArray]] = []
     missing, chunk = n, 2 * n
     while missing > 0:
         X = _DRAW[setting](rng, chunk, half)
-        signal = X[:, :half] @ beta[:half]
-        if outcome == "poly":
-            signal = signal + X[:, 0] * X[:, 1] * X[:, 2]
-        y = signal + noise_std * rng.standard_normal(chunk)
-        target = math.copysign(1.0, r) * (y if noise_in_selection else signal)
+        signal = X[:, :half] @ beta[:half] + X[:, 0] * X[:, 1] * X[:, 2]
+        y = signal + _NOISE * rng.standard_normal(chunk)
         centre = conditional.draw_centre(rng, X)
-        distance = (target[:, None] - centre) / conditional.scale
+        distance = (math.copysign(1.0, r) * y[:, None] - centre) / conditional.scale
         log_acceptance = (_log_tilted_mass(distance, rate) - _log_tilted_mass(np.zeros(1), rate)).sum(axis=1)
         accepted = np.flatnonzero(np.log1p(-rng.random(chunk)) <= log_acceptance)[:missing]
         X = X[accepted]
@@ -153,40 +147,6 @@ def make_mmads(
 def true_coefficients(p: int) -> FloatArray:
     """Return the linear coefficients β of p columns: the cycle 1/3, −2/3, 1, −1/3, 2/3, −1 on S, zero on V."""
     return np.concatenate([np.resize(_COEFFICIENT_CYCLE, p // 2), np.zeros(p // 2)])
-
-
-def _check(
-    n: int,
-    p: int,
-    r: float,
-    setting: str,
-    outcome: str,
-    noise_std: float,
-    exponent: float,
-    biased_fraction: float,
-) -> int:
-    """Refuse what has no meaning; return how many columns V_b has."""
-    if n < 1:
-        raise ValueError(f"n must be at least 1 row, got {n}.")
-    if p < 10 or p % 2:
-        raise ValueError(f"p must be even (half stable, half unstable) and at least 10, got {p}.")
-    if not abs(r) > 1 or not math.isfinite(r):
-        raise ValueError(f"The bias rate r must be finite with |r| > 1 (|r| = 1 selects nothing), got {r}.")
-    if setting not in SETTINGS:
-        raise ValueError(f"Unknown setting {setting!r}: choose one of {', '.join(map(repr, SETTINGS))}.")
-    if outcome not in ("poly", "linear"):
-        raise ValueError(f"Unknown outcome {outcome!r}: choose 'poly' or 'linear'.")
-    if not noise_std >= 0 or not math.isfinite(noise_std):
-        raise ValueError(f"noise_std is a standard deviation and must be finite and not negative, got {noise_std}.")
-    if not exponent > 0 or not math.isfinite(exponent):
-        raise ValueError(f"exponent must be finite and positive (0 would select nothing), got {exponent}.")
-    num_biased = round(biased_fraction * p) if math.isfinite(biased_fraction) else 0
-    if not 1 <= num_biased <= p // 2:
-        raise ValueError(
-            f"biased_fraction={biased_fraction} of p={p} columns is {biased_fraction * p:g} columns of V_b; "
-            f"there must be between 1 and p/2 = {p // 2}."
-        )
-    return num_biased
 
 
 def _draw_stable_chain(rng: np.random.Generator, n: int, half: int) -> FloatArray:
@@ -218,10 +178,8 @@ _DRAW: dict[Setting, Callable[[np.random.Generator, int, int], FloatArray]] = {
 def _covariance(setting: Setting, p: int) -> FloatArray:
     """Return the covariance of (S, V) before the selection."""
     half = p // 2
-    identity, following = (
-        np.eye(half),
-        np.roll(np.eye(half), 1, axis=1),
-    )  # (V @ following.T) is V shifted by one
+    identity = np.eye(half)
+    following = np.roll(identity, 1, axis=1)  # V @ following.T is V shifted by one
     if setting == "v_to_s":
         mixing = 0.2 * identity + 0.8 * following
         return np.block([[mixing @ mixing.T + identity, mixing], [mixing.T, identity]])

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from pfdl._internal.text import printable
 from pfdl.data.datasets import DatasetSource
-from pfdl.data.joining import JoinedSource
 from pfdl.data.manifest import Manifest
 from pfdl.data.shapes import Shapes
-from pfdl.data.sources import ContextFolder, ContextSource
-from pfdl.data.tables import CELEBA_TEXT, TABLES, Columns, MetadataTable
+from pfdl.data.sources import ContextFolder, ContextSource, Sample
+from pfdl.data.tables import TABLES, MetadataTable
 
 SHAPES = "shapes"
 """The word that stands for the built-in data set."""
@@ -84,49 +86,108 @@ def open_images(
         Images: 40, of 2 classes (0, 1), without contexts.
         Sets: none of their own; a split will be made.
     """
-    columns = Columns(path_column, label_column, context_column, split_column, group_column)
-    described = {} if like is None else like.parameters.get("source", {})
-    options: dict[str, Any] = {
-        "classes": () if like is None else like.classes,
-        "image_root": image_root,
-        "superclass": superclass,
-        "layout": layout,
-        "on_bad_image": on_bad_image,
-        "on_progress": on_progress,
+    named = {
+        "path": path_column,
+        "label": label_column,
+        "context": context_column,
+        "split": split_column,
+        "group": group_column,
     }
-    if test is None:
-        return _open(data, columns, described, **options)
-    train_part, test_part = (described.get(name, {}) for name in ("train", "test"))
-    return JoinedSource(_open(data, columns, train_part, **options), _open(test, columns, test_part, **options))
+    columns = {role: name for role, name in named.items() if name is not None}
+    described = {} if like is None else like.parameters.get("source", {})
 
-
-def _open(
-    data: Any,
-    columns: Columns,
-    described: Mapping[str, Any],
-    *,
-    classes: Sequence[str],
-    image_root: str | Path | None,
-    superclass: str | None,
-    layout: str | None,
-    **how: Any,
-) -> ContextSource:
-    if isinstance(data, (str, Path)):
+    def open_one(data: Any, described: Mapping[str, Any]) -> ContextSource:
+        """Open one place; what a manifest says of it helps."""
+        if not isinstance(data, (str, Path)):
+            if all(hasattr(data, name) for name in ("samples", "description", "load")):
+                source: ContextSource = data
+                return source
+            return DatasetSource(data, columns=columns, on_progress=on_progress)
         if str(data) == SHAPES:
             return _open_shapes(described)
         path = Path(data)
-        if path.suffix.lower() in (*TABLES, CELEBA_TEXT) and not path.is_dir():
-            hints = described.get("columns") if isinstance(described.get("columns"), dict) else None
-            return MetadataTable(path, columns=columns, hints=hints, image_root=image_root, **how)
-        if columns.are_given or image_root is not None:
+        if path.suffix.lower() in TABLES and not path.is_dir():
+            return MetadataTable(
+                path,
+                columns=columns,
+                hints=described.get("columns") if isinstance(described.get("columns"), dict) else None,
+                image_root=image_root,
+                on_bad_image=on_bad_image,
+                on_progress=on_progress,
+            )
+        if columns or image_root is not None:
             raise ValueError(
                 f"columns or an image root are named, but {path} is no table; give one ending in {', '.join(TABLES)}."
             )
-        return ContextFolder(path, superclass=superclass, layout=layout, known_classes=classes, **how)
-    if all(hasattr(data, name) for name in ("samples", "description", "load")):
-        source: ContextSource = data
-        return source
-    return DatasetSource(data, columns=columns, on_progress=how["on_progress"])
+        return ContextFolder(
+            path,
+            superclass=superclass,
+            layout=layout,
+            known_classes=() if like is None else like.classes,
+            on_bad_image=on_bad_image,
+            on_progress=on_progress,
+        )
+
+    if test is None:
+        return open_one(data, described)
+    parts = [open_one(place, described.get(name, {})) for name, place in (("train", data), ("test", test))]
+    return JoinedSource(*parts)
+
+
+class JoinedSource:
+    """Two sources, of which one is trained on and the other is the test set.
+
+    Paths begin with ``train/`` or ``test/``. A test set that the first source has of its own is left out; of the second
+    source its own test set is taken where it has one, else all images.
+
+    Args:
+        train: Images to train on.
+        test: Images to test on.
+    """
+
+    def __init__(self, train: ContextSource, test: ContextSource) -> None:
+        self._parts = {"train": train, "test": test}
+
+    @cached_property
+    def samples(self) -> tuple[Sample, ...]:
+        """Return every image, in the order of the paths.
+
+        Raises:
+            ValueError: If the test images have classes that the training images do not have.
+        """
+        train = [s for s in self._parts["train"].samples if s.split != "test"]
+        test = list(self._parts["test"].samples)
+        if any(sample.split == "test" for sample in test):
+            test = [sample for sample in test if sample.split == "test"]
+        unknown = sorted({sample.class_name for sample in test} - {sample.class_name for sample in train})
+        if unknown:
+            raise ValueError(
+                f"the test images are also of {', '.join(map(repr, unknown))}, which the training images do not show; "
+                "both must have the same classes."
+            )
+        return tuple(
+            sorted(
+                [s._replace(path=f"train/{s.path}", split=s.split or "train") for s in train]
+                + [s._replace(path=f"test/{s.path}", split="test") for s in test]
+            )
+        )
+
+    @property
+    def description(self) -> Mapping[str, Any]:
+        """Return what these images are, for the manifest."""
+        parts = {name: dict(part.description) for name, part in self._parts.items()}
+        notes = [note for part in parts.values() for note in part.get("notes", ())]
+        left = sum(sample.split == "test" for sample in self._parts["train"].samples)
+        if left:
+            notes.append(f"Left out: the {left} images of the training data's own test set, because another is given.")
+        return {"kind": "joined", **parts, "notes": notes}
+
+    def load(self, path: str, size: int, sha256: str) -> Tensor:
+        """Return one image as bytes of shape (3, size, size); ValueError if its content has not this hash."""
+        name, _, rest = path.partition("/")
+        if name not in self._parts:
+            raise ValueError(f"{path!r} is neither among the training images nor among the test images.")
+        return self._parts[name].load(rest, size, sha256)
 
 
 def _open_shapes(described: Mapping[str, Any]) -> ContextSource:

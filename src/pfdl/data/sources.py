@@ -6,6 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -13,11 +14,14 @@ from torch import Tensor
 
 from pfdl._internal.validation import check_choice
 from pfdl.data.images import BadImageError, decoded, hash_bytes, hash_pixels, read_bytes, to_tensor
-from pfdl.data.layout import FoundFile, find_files
+from pfdl.data.layout import AmbiguousLayoutError, FoundFile, find_files
 from pfdl.data.paths import BadImage, path_inside
 
 ON_BAD_IMAGE = ("error", "skip")
 _MOST_LISTED = 20
+
+_TABLES = ("metadata.csv", "metadata.parquet", "list_attr_celeba.csv", "list_attr_celeba.txt")
+"""Tables that lie beside the images of published data sets."""
 
 _FILES_PER_TASK = 32
 """Files that a thread checks before it takes others."""
@@ -109,7 +113,6 @@ class FileSource(ABC):
         self.root = Path(root).resolve()
         self._on_bad_image = on_bad_image
         self._on_progress = on_progress
-        self._scanned: tuple[tuple[Sample, ...], tuple[BadImage, ...]] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Return all but who is told of progress, for processes that load images; most of them cannot be told."""
@@ -132,26 +135,18 @@ class FileSource(ABC):
             BadImagesError: If there are unusable files and they are not to be skipped.
             ValueError: If the images are in no known layout, or a class has no usable image.
         """
-        return self._scan()[0]
+        return self._scanned[0]
 
     @property
     def bad_images(self) -> tuple[BadImage, ...]:
         """Return the files that were left out, and why; raises as ``samples`` does."""
-        return self._scan()[1]
+        return self._scanned[1]
 
     def load(self, path: str, size: int, sha256: str) -> Tensor:
-        """Read one image.
-
-        Args:
-            path: Its path inside the folder.
-            size: Height and width to scale and cut it to.
-            sha256: The hash its content must have.
-
-        Returns:
-            Bytes, shape (3, size, size).
+        """Return one image as bytes of shape (3, size, size), cut to the middle square.
 
         Raises:
-            ValueError: If the path leaves the folder, or the file is missing, unusable, or not the one expected.
+            ValueError: If the path leaves the folder, or the file is missing, unusable, or has another hash.
         """
         try:
             content = read_bytes(path_inside(self.root, path))
@@ -166,27 +161,30 @@ class FileSource(ABC):
         """List the files that were left out, as what JSON can hold."""
         return [{"path": bad.path, "reason": bad.reason} for bad in self.bad_images]
 
-    def _scan(self) -> tuple[tuple[Sample, ...], tuple[BadImage, ...]]:
-        if self._scanned is None:
-            found, bad = self.list_files()
-            samples: list[Sample] = []
-            # Decoders work outside the interpreter lock. Tasks of many files, because one for each costs more than it.
-            batches = [found[start : start + _FILES_PER_TASK] for start in range(0, len(found), _FILES_PER_TASK)]
-            with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-                for done, results in enumerate(pool.map(self._examine_all, batches), start=1):
-                    bad += [result for result in results if isinstance(result, BadImage)]
-                    samples += [result for result in results if isinstance(result, Sample)]
-                    if self._on_progress is not None:
-                        self._on_progress(min(done * _FILES_PER_TASK, len(found)), len(found))
-            bad.sort()
-            if bad and self._on_bad_image == "error":
-                raise BadImagesError(self.root, bad)
-            self._check_classes(found, samples, bad)
-            self._scanned = tuple(samples), tuple(bad)
-        return self._scanned
-
-    def _examine_all(self, files: Sequence[FoundFile]) -> list[Sample | BadImage]:
-        return [self._examine(file) for file in files]
+    @cached_property
+    def _scanned(self) -> tuple[tuple[Sample, ...], tuple[BadImage, ...]]:
+        """Decode every file once; return the images and what cannot be used."""
+        found, bad = self.list_files()
+        samples: list[Sample] = []
+        # Decoders work outside the interpreter lock. Tasks of many files, because one for each costs more than it.
+        batches = [found[start : start + _FILES_PER_TASK] for start in range(0, len(found), _FILES_PER_TASK)]
+        with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+            results = pool.map(lambda files: [self._examine(file) for file in files], batches)
+            for done, examined in enumerate(results, start=1):
+                bad += [one for one in examined if isinstance(one, BadImage)]
+                samples += [one for one in examined if isinstance(one, Sample)]
+                if self._on_progress is not None:
+                    self._on_progress(min(done * _FILES_PER_TASK, len(found)), len(found))
+        bad.sort()
+        if bad and self._on_bad_image == "error":
+            raise BadImagesError(self.root, bad)
+        lost = sorted({file.class_name for file in found} - {sample.class_name for sample in samples})
+        if lost:
+            raise ValueError(
+                f"no usable image is left in {', '.join(map(repr, lost))}; repair the images or remove the class.\n"
+                f"{describe_bad_images(self.root, bad)}"
+            )
+        return tuple(samples), tuple(bad)
 
     def _examine(self, file: FoundFile) -> Sample | BadImage:
         try:
@@ -196,14 +194,6 @@ class FileSource(ABC):
         except BadImageError as error:
             return BadImage(file.path, str(error))
         return Sample(file.path, file.class_name, file.context, hash_bytes(content), pixels, file.split, file.group)
-
-    def _check_classes(self, found: Sequence[FoundFile], samples: Sequence[Sample], bad: Sequence[BadImage]) -> None:
-        lost = sorted({file.class_name for file in found} - {sample.class_name for sample in samples})
-        if lost:
-            raise ValueError(
-                f"no usable image is left in {', '.join(map(repr, lost))}; repair the images or remove the class.\n"
-                f"{describe_bad_images(self.root, bad)}"
-            )
 
 
 class ContextFolder(FileSource):
@@ -250,8 +240,19 @@ class ContextFolder(FileSource):
 
     def list_files(self) -> tuple[list[FoundFile], list[BadImage]]:
         """List the files by the names of their folders."""
-        found, bad, self.layout = find_files(self.root, self.superclass, *self._decided_by)
+        try:
+            found, bad, self.layout = find_files(self.root, self.superclass, *self._decided_by)
+        except AmbiguousLayoutError:
+            raise
+        except ValueError as error:
+            if tables := self._tables():
+                raise ValueError(f"{error} There is a table in the folder; try {self.root / tables[0]}.") from None
+            raise
         return found, bad
+
+    def _tables(self) -> list[str]:
+        """Return the names of files in the folder that published data sets have for their tables."""
+        return sorted(path.name for path in self.root.iterdir() if path.name in _TABLES)
 
     @property
     def description(self) -> Mapping[str, Any]:
@@ -259,8 +260,7 @@ class ContextFolder(FileSource):
         left_out = self.left_out()  # lists the files, and so finds the layout
         notes = [
             f"{name} in the folder was not read: classes are the folders. Give the table itself to use it."
-            for name in ("metadata.csv", "metadata.parquet")
-            if (self.root / name).is_file()
+            for name in self._tables()
         ]
         return {
             "kind": "folder",

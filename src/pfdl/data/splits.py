@@ -70,7 +70,7 @@ def make_split(
     given = source.samples
     together = {sample.path: sample.group for sample in given if sample.group} if groups is None else groups
     used: str | None = None
-    if has_own_sets(given):
+    if _has_own_sets(given):
         protocol = "own"
         samples, sets, notes = _keep_own_sets(given)
         if not sets["validation"]:
@@ -145,12 +145,8 @@ def make_test_set(source: ContextSource, trained_on: Manifest | None = None) -> 
     return Manifest(_make_rows(sorted(kept), everything, {"test": set(everything)}), parameters)
 
 
-def has_own_sets(samples: Sequence[Sample]) -> bool:
-    """Return whether the data says itself what to train on and what to test on.
-
-    Raises:
-        ValueError: If there is a test set and nothing to train on.
-    """
+def _has_own_sets(samples: Sequence[Sample]) -> bool:
+    """Return whether the data says itself what to test on; ValueError if then there is nothing to train on."""
     splits = {sample.split for sample in samples}
     if splits <= {"", "train"}:
         return False

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,11 @@ import torch
 from torch import Tensor
 
 from pfdl._internal.files import TEMPORARY, parse_json, write_json
+from pfdl.data.context_images import load_in_threads
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource, Sample
 
 INDEX, PIXELS = "index.json", "pixels.npy"
-THREADS = 8
 
 
 class StoredImages:
@@ -49,13 +48,7 @@ class StoredImages:
         self._pixels = None if self.size is None else np.load(folder / array, mmap_mode="r", allow_pickle=False)
 
     def load(self, path: str, size: int, sha256: str) -> Tensor:
-        """Return one image as bytes of shape (3, size, size); ValueError if it is not stored with this hash and size.
-
-        Args:
-            path: Its path in the source.
-            size: Height and width.
-            sha256: Hash of the content that is expected.
-        """
+        """Return one image as bytes of shape (3, size, size); ValueError if it is not stored in this form."""
         row = self._place.get(path)
         if row is None or size != self.size or self.samples[row].sha256 != sha256:
             raise ValueError(f"{path!r} is not stored in the size {size} with the expected content.")
@@ -101,12 +94,9 @@ def store_images(
     if size is not None:
         partial = folder / f"{TEMPORARY}{PIXELS}"
         pixels = np.lib.format.open_memmap(partial, mode="w+", dtype=np.uint8, shape=(len(samples), 3, size, size))
-        pixels[0] = source.load(samples[0].path, size, samples[0].sha256)  # alone: a source may make ready on first use
-        with ThreadPoolExecutor(THREADS) as pool:
-            loaded = pool.map(lambda sample: source.load(sample.path, size, sample.sha256).numpy(), samples[1:])
-            for row, image in enumerate(loaded, start=1):
-                pixels[row] = image
-                on_progress(row + 1, len(samples))
+        for row, image in enumerate(load_in_threads(source, samples, size)):
+            pixels[row] = image.numpy()
+            on_progress(row + 1, len(samples))
         pixels.flush()
         partial.replace(folder / PIXELS)
     write_json(folder / INDEX, index)  # last: with it both are complete

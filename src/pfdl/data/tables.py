@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from pfdl._internal.files import read_table, read_text_file
+from pfdl._internal.validation import check_choice
 from pfdl.data.images import BadImageError
 from pfdl.data.layout import SPLIT_NAMES, FoundFile
 from pfdl.data.paths import BadImage, check_relative, path_inside
@@ -19,11 +19,11 @@ from pfdl.data.sources import FileSource
 if TYPE_CHECKING:
     import pandas as pd
 
-TABLES = (".csv", ".tsv", ".parquet")
-"""Endings of the names of files that are tables."""
-
 CELEBA_TEXT = ".txt"
 """Ending of the two tables of CelebA as its authors publish them; others have CSV files of the same content."""
+
+TABLES = (".csv", ".tsv", ".parquet", CELEBA_TEXT)
+"""Endings of the names of files that are tables."""
 
 _CELEBA_ATTRIBUTES, _CELEBA_SPLITS = "list_attr_celeba", "list_eval_partition"
 
@@ -39,68 +39,47 @@ _USUAL_NAMES = {
     "split": ("split", "partition"),
     "group": (),
 }
-"""Column names that are recognised without being named; the first one present is taken."""
+"""Column names that are recognised without being named, by what they hold; the first one present is taken."""
 
 
-@dataclass(frozen=True)
-class Columns:
-    """Names of the columns of a metadata table; None where the usual names are to be looked for.
+def find_columns(
+    table: Path,
+    names: Sequence[str],
+    given: Mapping[str, str],
+    hints: Mapping[str, str] | None = None,
+    needed: Sequence[str] = ("path", "label"),
+) -> dict[str, str]:
+    """Return which of a table's columns holds what; ValueError if a named one is missing, or one that is needed.
 
     Args:
-        path: Path of the image, relative to the folder of the table.
-        label: The class.
-        context: The context.
-        split: The set: train, val or test; or 0, 1 or 2, as WILDS has it.
-        group: Images with the same entry (a patient, a background) stay on one side of a split. Never guessed.
+        table: The file, for messages.
+        names: Its columns.
+        given: By what they hold (path, label, context, split, group), the columns that the user named.
+        hints: Likewise, names to look for before the usual ones.
+        needed: What there must be a column for.
     """
-
-    path: str | None = None
-    label: str | None = None
-    context: str | None = None
-    split: str | None = None
-    group: str | None = None
-
-    @property
-    def are_given(self) -> bool:
-        """Return whether any column is named."""
-        return any(value is not None for value in asdict(self).values())
-
-    def find(
-        self,
-        table: Path,
-        names: list[str],
-        hints: Mapping[str, str] | None = None,
-        needed: Sequence[str] = ("path", "label"),
-    ) -> Columns:
-        """Return the columns that a table really has.
-
-        Args:
-            table: The file, for messages.
-            names: Its columns.
-            hints: By what they hold, names to look for before the usual ones.
-            needed: What there must be a column for.
-
-        Raises:
-            ValueError: If a named column is missing, or there is none for what is needed.
-        """
-        found: dict[str, str | None] = {}
-        for role in _ROLES:
-            given = getattr(self, role)
-            if given is not None and given not in names:
-                raise ValueError(f"{table} has no column {given!r}; it has {', '.join(map(repr, names))}.")
-            hint = (hints or {}).get(role)
-            guesses = [name for usual in _USUAL_NAMES[role] for name in names if name.lower() == usual]
-            found[role] = given or next((name for name in (hint, *guesses) if name in names), None)
-        for role in needed:
-            if found[role] is None:
-                raise ValueError(
-                    f"{table} has no column called {' or '.join(_USUAL_NAMES[role])}; say which of "
-                    f"{', '.join(map(repr, names))} is the {role} (on the command line: --columns {role}=NAME)."
-                )
-        return replace(self, **found)
+    for role in given:
+        check_choice("what a column holds", role, _USUAL_NAMES)
+    found: dict[str, str] = {}
+    for role, usual in _USUAL_NAMES.items():
+        if role in given and given[role] not in names:
+            raise ValueError(f"{table} has no column {given[role]!r}; it has {', '.join(map(repr, names))}.")
+        guesses = [name for guess in usual for name in names if name.lower() == guess]
+        likely = [given.get(role), (hints or {}).get(role), *guesses]
+        if column := next((name for name in likely if name in names), None):
+            found[role] = column
+        elif role in needed:
+            raise ValueError(
+                f"{table} has no column called {' or '.join(usual)}; say which of {', '.join(map(repr, names))} is "
+                f"the {role} (on the command line: --columns {role}=NAME)."
+            )
+    return found
 
 
-_ROLES = [field.name for field in fields(Columns)]
+def is_table(path: Path) -> bool:
+    """Return whether a file is a table of images by its name; a text file is one only under CelebA's names."""
+    ending = path.suffix.lower()
+    return ending in TABLES and (ending != CELEBA_TEXT or path.stem in (_CELEBA_ATTRIBUTES, _CELEBA_SPLITS))
 
 
 class MetadataTable(FileSource):
@@ -110,8 +89,10 @@ class MetadataTable(FileSource):
 
     Args:
         table: The file.
-        columns: Which column says what.
-        hints: By what they hold, names of columns to look for before the usual ones.
+        columns: Which column holds the ``path``, ``label``, ``context``, ``split`` (train, val, test or, as WILDS has
+            it, 0, 1, 2) and ``group`` (what must stay on one side of a split). The usual names are looked for where
+            none is given, except for groups.
+        hints: Likewise, names of columns to look for before the usual ones.
         image_root: The folder that paths are relative to. By default that of the table or, if the first image is not
             there, the one folder in it (or in one of its folders) that has the image.
         on_bad_image: ``"error"`` to refuse a table with unusable files, ``"skip"`` to leave them out.
@@ -129,7 +110,7 @@ class MetadataTable(FileSource):
         self,
         table: str | Path,
         *,
-        columns: Columns | None = None,
+        columns: Mapping[str, str] | None = None,
         hints: Mapping[str, str] | None = None,
         image_root: str | Path | None = None,
         on_bad_image: str = "error",
@@ -145,7 +126,7 @@ class MetadataTable(FileSource):
         super().__init__(image_root or self.table.parent, on_bad_image=on_bad_image, on_progress=on_progress)
         self._finds_images = image_root is None
         self._prefix = ""
-        self.columns = columns or Columns()
+        self.columns = dict(columns or {})
         self._hints = hints
         self._other_sets: Counter[str] = Counter()
 
@@ -154,23 +135,22 @@ class MetadataTable(FileSource):
         """Return what these images are, for the manifest: among others, which columns were read."""
         left_out = self.left_out()  # reads the table, and so finds the columns
         notes = [
-            f"Left out: {count} images whose entry under {self.columns.split!r} is {name!r}, which is none of "
+            f"Left out: {count} images whose entry under {self.columns['split']!r} is {name!r}, which is none of "
             "train, val, test."
             for name, count in self._other_sets.items()
         ]
         if self._prefix:
             notes.append(f"The images of {self.table.name} were found in {self._prefix!r}.")
-        columns = {role: name for role, name in asdict(self.columns).items() if name is not None}
-        return {"kind": "table", "columns": columns, "left_out": left_out, "notes": notes}
+        return {"kind": "table", "columns": self.columns, "left_out": left_out, "notes": notes}
 
     def list_files(self) -> tuple[list[FoundFile], list[BadImage]]:
         """List the files that the table names."""
         cells = _read_cells(self.table)
-        self.columns = columns = self.columns.find(self.table, list(cells.columns), self._hints)
-        self._prefix = self._find_prefix(cells[columns.path]) if self._finds_images else ""
+        self.columns = columns = find_columns(self.table, list(cells.columns), self.columns, self._hints)
+        self._prefix = _find_prefix(self.root, cells[columns["path"]]) if self._finds_images else ""
         blank = [""] * len(cells)
-        lists = {role: blank if name is None else cells[name].tolist() for role, name in asdict(columns).items()}
-        lists |= {role: _name_cells(lists[role], getattr(columns, role)) for role in ("label", "context")}
+        lists = {role: cells[columns[role]].tolist() if role in columns else blank for role in _USUAL_NAMES}
+        lists |= {role: _name_cells(lists[role], columns.get(role, "")) for role in ("label", "context")}
         self._other_sets.clear()
         found: list[FoundFile] = []
         bad: list[BadImage] = []
@@ -178,7 +158,7 @@ class MetadataTable(FileSource):
         for entry, label, context, split, group in zip(*lists.values(), strict=True):
             path = self._prefix + _to_posix(entry)
             part = SPLIT_NAMES.get(split.lower()) or WILDS_SPLITS.get(split, "")
-            if columns.split is not None and not part:
+            if "split" in columns and not part:
                 self._other_sets[split] += 1
             elif reason := _why_unusable(path if entry else "", label, seen):
                 bad.append(BadImage(path if entry else "(an empty path)", reason))
@@ -190,50 +170,51 @@ class MetadataTable(FileSource):
         classes = sorted({file.class_name for file in found})
         if len(classes) < 2:
             raise ValueError(
-                f"{self.table} has the one class {classes[0]!r} under {columns.label!r}; at least two are needed."
+                f"{self.table} has the one class {classes[0]!r} under {columns['label']!r}; at least two are needed."
             )
         return sorted(found), bad
 
-    def _find_prefix(self, paths: pd.Series[str]) -> str:
-        """Return the folder below the table's, with a ``/``, in which the first image is; ``""`` for the table's own.
 
-        CelebA's images are in ``img_align_celeba``, iWildCam's in ``train``, and no table says so.
-        """
-        first = next((_to_posix(entry) for entry in paths if entry), "")
-        try:
-            check_relative(first)
-        except BadImageError:
-            return ""
-        if os.path.lexists(self.root / first):
-            return ""
-        folders = [folder for outer in _folders_in(self.root) for folder in (outer, *_folders_in(outer))]
-        having = [folder for folder in folders if (folder / first).is_file()]
-        return f"{having[0].relative_to(self.root).as_posix()}/" if len(having) == 1 else ""
-
-
-def list_paths(table: Path, path_column: str | None = None) -> list[Path]:
-    """List the images that a table names, whatever else it says of them.
+def list_paths(table: Path, path_column: str | None = None, image_root: str | Path | None = None) -> list[Path]:
+    """List the images that a table names, in its order, whatever else it says of them.
 
     Args:
-        table: A CSV or Parquet file.
+        table: The file.
         path_column: Its column of paths; by default one of the usual names.
-
-    Returns:
-        The files, in the order of the table; paths are relative to its folder.
+        image_root: The folder that paths are relative to; by default it is found as :class:`MetadataTable` does.
 
     Raises:
         ValueError: If there is no such column, or a path leads out of the folder.
     """
     cells = _read_cells(table)
-    column = Columns(path=path_column).find(table, list(cells.columns), needed=("path",)).path
-    root = table.parent.resolve()
+    given = {} if path_column is None else {"path": path_column}
+    column = find_columns(table, list(cells.columns), given, needed=("path",))["path"]
+    root = Path(image_root or table.parent).resolve()
+    prefix = "" if image_root else _find_prefix(root, cells[column])
     found = []
     for entry in cells[column].tolist():
         try:
-            found.append(path_inside(root, _to_posix(entry)))
+            found.append(path_inside(root, prefix + _to_posix(entry) if entry else ""))
         except BadImageError as error:
             raise ValueError(f"{entry!r} under {column!r} in {table} {error}.") from error
     return found
+
+
+def _find_prefix(root: Path, paths: Iterable[str]) -> str:
+    """Return the folder below the table's, with a ``/``, in which the first image is; ``""`` for the table's own.
+
+    CelebA's images are in ``img_align_celeba``, iWildCam's in ``train``, and no table says so.
+    """
+    first = next((_to_posix(entry) for entry in paths if entry), "")
+    try:
+        check_relative(first)
+    except BadImageError:
+        return ""
+    if os.path.lexists(root / first):
+        return ""
+    folders = [folder for outer in _folders_in(root) for folder in (outer, *_folders_in(outer))]
+    having = [folder for folder in folders if (folder / first).is_file()]
+    return f"{having[0].relative_to(root).as_posix()}/" if len(having) == 1 else ""
 
 
 def _why_unusable(path: str, label: str, seen: set[str]) -> str:
@@ -300,7 +281,7 @@ def _read_celeba_text(path: Path) -> pd.DataFrame:
     if not rows or any(len(row) != len(names) for row in rows):
         raise ValueError(
             f"{path} is not a table of CelebA (the number of images, the names of the attributes, a line for each "
-            f"image); other tables are read from files ending in {', '.join(TABLES)}."
+            f"image); other tables are read from files ending in .csv, .tsv or .parquet."
         )
     return pd.DataFrame(rows, columns=names, dtype=str)
 

@@ -21,7 +21,7 @@ from pfdl.data.images import BadImageError, decoded, read_bytes, to_tensor
 from pfdl.data.opening import open_images
 from pfdl.data.paths import BadImage, list_paths_below, path_inside
 from pfdl.data.sources import ON_BAD_IMAGE, BadImagesError
-from pfdl.data.tables import TABLES, list_paths
+from pfdl.data.tables import is_table, list_paths
 from pfdl.vision.features import attach
 from pfdl.vision.pixels import normalise
 
@@ -73,6 +73,7 @@ def predict(
     images: Any,
     *,
     path_column: str | None = None,
+    image_root: str | Path | None = None,
     on_bad_image: str = "error",
     device: str = "cpu",
     batch_size: int = BATCH,
@@ -85,6 +86,7 @@ def predict(
             line per image; or a list of these. In Python also a dataset, or what else
             :func:`pfdl.data.open_images` opens.
         path_column: Column of a table that has the path of the image; by default one of the usual names.
+        image_root: Folder that the paths of a table are relative to; by default as :func:`pfdl.data.open_images` says.
         on_bad_image: ``"error"`` to refuse if a file is no usable image, ``"skip"`` to leave it out.
         device: Where to compute.
         batch_size: Images at a time.
@@ -101,7 +103,7 @@ def predict(
     places = [images] if isinstance(images, (str, Path)) else images
     reads: dict[str, Callable[[], Tensor]]
     if isinstance(places, Sequence) and all(isinstance(place, (str, Path)) for place in places):
-        reads = dict(one for place in places for one in _readers(Path(place), path_column, size))
+        reads = dict(one for place in places for one in _readers(Path(place), path_column, image_root, size))
     else:
         source = open_images(images)
         reads = {sample.path: partial(source.load, sample.path, size, sample.sha256) for sample in source.samples}
@@ -158,10 +160,12 @@ def run_model(
     return torch.cat(logits), torch.cat(features) if with_features else None
 
 
-def _readers(place: Path, path_column: str | None, size: int) -> Iterator[tuple[str, Callable[[], Tensor]]]:
+def _readers(
+    place: Path, path_column: str | None, image_root: str | Path | None, size: int
+) -> Iterator[tuple[str, Callable[[], Tensor]]]:
     """Yield the name of every image and a function that reads it; no link leads out of a folder."""
-    if place.suffix.lower() in TABLES and place.is_file():
-        for path in list_paths(place, path_column):
+    if is_table(place) and place.is_file():
+        for path in list_paths(place, path_column, image_root):
             yield str(path), partial(_read, path, size)
     elif place.is_file():
         yield str(place), partial(_read, place, size)

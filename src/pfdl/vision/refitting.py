@@ -135,6 +135,9 @@ def _with_contexts(
     labels = torch.cat([images.labels for images in sets.values()])
     found = find_contexts(ConcatDataset(sets.values()), labels, seed=seed)
     if found.number < 2:
-        raise ValueError(f"there is nothing to balance, so nothing was refitted. {found.sentence}")
+        remedy = "if you know them, arrange the images as class/context/image and give --contexts known."
+        if manifest.has_contexts:
+            remedy = "the data has contexts of its own, which --contexts known uses."
+        raise ValueError(f"there is nothing to balance, so nothing was refitted. {found.sentence} To go on: {remedy}")
     parts = torch.split(torch.from_numpy(found.contexts).long(), [len(images) for images in sets.values()])
     return sets[on], dict(zip(sets, parts, strict=True))[on], found

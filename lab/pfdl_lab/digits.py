@@ -49,7 +49,7 @@ class Digits:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def __getitem__(self, rows: slice) -> Digits:
+    def __getitem__(self, rows: slice | NDArray[np.intp]) -> Digits:
         return Digits(self.images[rows], self.labels[rows])
 
 
@@ -107,12 +107,6 @@ def read_mnist(folder: Path) -> DigitSource:
 
     IRM's protocol takes its training environments from the first 50,000 rows of the training file and its test
     environment from the last 10,000; MNIST's own test file, unused by it, serves as held-out part.
-
-    Args:
-        folder: The folder.
-
-    Returns:
-        The digits.
 
     Raises:
         FileNotFoundError: If a file is missing.

@@ -1,0 +1,119 @@
+"""Every line of docs/how-to/benchmarks.md on a tiny fake of the data set: from the files as published to a verdict."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.cli.typing_commands import FAST, typed
+from tests.data.image_files import celeba, make_folder
+
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "benchmarks.md").read_text(encoding="utf-8")
+COMMANDS = [shlex.split(line) for line in re.findall(r"`pfdl train ([^`]+)`", PAGE)]
+"""Data and options of each command on the page."""
+
+
+def domains(domains, classes, per_cell=5):
+    """A maker of ``domain/class/image``."""
+    return lambda root: make_folder(root, {f"{one}/{two}": per_cell for one in domains for two in classes})
+
+
+def nico(root):
+    cells = ("Animal/dog/on grass", "Animal/dog/in water", "Animal/cat/on grass", "Vehicle/car/on road")
+    make_folder(root, dict.fromkeys(cells, 5))
+    (root / "Animal/dog/on grass/cut off.jpg").write_bytes(b"\xff\xd8")
+
+
+def metashift(root):
+    cells = {"train/cat/cat(indoor)": 4, "train/dog/dog(outdoor)": 4, "test/cat/cat(outdoor)": 2}
+    make_folder(root, {**cells, "test/dog/dog(indoor)": 2})
+
+
+def imagenet(root):
+    make_folder(root, {f"{part}/{wnid}": 3 for part in ("train", "val") for wnid in ("n01440764", "n01443537")})
+
+
+def waterbirds(root):
+    make_folder(root, {"001.Albatross": 6, "002.Sparrow": 6})
+    names = sorted(path.relative_to(root).as_posix() for path in root.rglob("*.png"))
+    labels = {"y": [1] * 6 + [0] * 6, "split": [0, 0, 0, 1, 2, 2] * 2, "place": [0, 1] * 6}
+    pd.DataFrame({"img_id": range(12), "img_filename": names, **labels}).to_csv(root / "metadata.csv", index=False)
+
+
+def iwildcam(root):
+    make_folder(root, {"train": 12})
+    sets = ["train"] * 4 + ["val", *["test"] * 4, "id_val", "id_test", "train"]
+    table = pd.DataFrame({"split": sets, "location_remapped": [3, 7] * 6, "y": [0, 24] * 6})
+    table["filename"] = [f"{number:03d}.png" for number in range(12)]
+    table.to_csv(root / "metadata.csv", index=False)
+
+
+PACS = ("art_painting", "cartoon", "photo", "sketch")
+WEATHER = ("autumn", "dim", "grass", "outdoor", "rock", "water")
+FACES = "Images: 12, of 2 classes (Blond_Hair, not Blond_Hair), in 2 contexts (Male, not Male)."
+SETS = "Sets, as the data has them: train {}, validation {}, test {}."
+PUBLISHED = {
+    "PACS/": (
+        domains(PACS, ("dog", "guitar")),
+        f"Images: 40, of 2 classes (dog, guitar), in 4 contexts ({', '.join(PACS)}); folders read as "
+        "context/class/image.\nSets: train 16, validation 8, test 16.",
+    ),
+    "NICO_DG/": (
+        domains(WEATHER, ("bear", "seal")),
+        f"Images: 60, of 2 classes (bear, seal), in 6 contexts ({', '.join(WEATHER)}); folders read as "
+        "context/class/image.\nSets: train 24, validation 12, test 24.",
+    ),
+    "NICO/": (
+        nico,
+        "Images: 15, of 2 classes (cat, dog), in 2 contexts (in water, on grass); folders read as "
+        "class/context/image.\nSets: train 6, validation 3, test 6.",
+    ),
+    "MetaShift/": (
+        metashift,
+        "Images: 12, of 2 classes (cat, dog), in 2 contexts (indoor, outdoor); folders read as class/context/image.\n"
+        + SETS.format(6, 2, 4),
+    ),
+    "waterbirds/metadata.csv": (
+        waterbirds,
+        f"Images: 12, of 2 classes (0, 1), in 2 contexts (0, 1).\n{SETS.format(6, 2, 4)}",
+    ),
+    "celeba/list_attr_celeba.txt": (celeba, f"{FACES}\n{SETS.format(6, 2, 4)}"),
+    "celeba/list_attr_celeba.csv": (celeba, f"{FACES}\n{SETS.format(6, 2, 4)}"),
+    "iwildcam/metadata.csv": (
+        iwildcam,
+        f"Images: 10, of 2 classes (0, 24), in 2 contexts (3, 7).\n{SETS.format(5, 1, 4)}",
+    ),
+    "imagenet/": (
+        imagenet,
+        "Images: 12, of 2 classes (n01440764, n01443537), without contexts; folders read as class/image.\n"
+        + SETS.format(4, 2, 6),
+    ),
+}
+
+
+def test_every_command_of_the_page_is_walked():
+    assert {data for data, *_ in COMMANDS} == set(PUBLISHED)
+
+
+@pytest.mark.parametrize(("data", "options"), [(data, shlex.join(options)) for data, *options in COMMANDS])
+def test_from_the_files_as_published_to_a_verdict(data, options, tmp_path, monkeypatch):
+    make, understood = PUBLISHED[data]
+    root = tmp_path / data.partition("/")[0]
+    make(root)
+    monkeypatch.chdir(tmp_path)
+    trained = typed(f"train {data} {options} {FAST} -o run")
+    assert understood in trained.output
+    how = options.replace("--set on_bad_image=skip", "")  # what a model is tested on is always read so
+    evaluated = typed(f"evaluate run {data} {how} --device cpu")
+    assert evaluated.output.splitlines()[-1] == "run/evaluations/test.json"
+    assert "Accuracy (%) by class" in evaluated.output
+    diagnosed = typed(f"diagnose run {data} {how} --device cpu")
+    assert "Does run rely on the context? " in diagnosed.output
+    assert "What to try next:" in diagnosed.output
+    assert (tmp_path / "diagnosis.html").is_file()
+    typed(f"predict run {data} --set on_bad_image=skip --device cpu")
+    answers = pd.read_csv(tmp_path / "predictions.csv", dtype=str)
+    assert len(answers) == len(list(root.rglob("*.png")))
+    assert set(answers["prediction"]) <= set(understood.partition("(")[2].partition(")")[0].split(", "))
