@@ -31,8 +31,8 @@ from torch.nn import functional as F
 
 from pfdl import context_sampler, context_weights, image_statistics
 from pfdl.contexts import find_contexts, group_accuracy, group_report
+from pfdl.data.spuco_mnist import SpuCoMNIST
 from pfdl_lab.images.networks import lenet
-from pfdl_lab.spuco_mnist import SpuCoMNIST
 
 OURS = ("auto", "pooled", "within", "early", "errors")
 PEERS = ("spare", "jtt", "eiil")

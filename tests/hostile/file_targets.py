@@ -22,6 +22,7 @@ from pfdl._internal.runs import CONFIG, Run, claim, read_run
 from pfdl._internal.state import load_state
 from pfdl.cli.images import open_source
 from pfdl.data import open_images
+from pfdl.data.digits import _read_file
 from pfdl.data.images import BadImageError, decoded, hash_bytes, to_tensor
 from pfdl.data.layout import find_files
 from pfdl.data.manifest import COLUMNS, FORMAT, read_groups, read_manifest
@@ -30,7 +31,6 @@ from pfdl.vision.checkpoint import WEIGHTS, check_weights, load_model, read_mode
 from pfdl.vision.config import DataOptions
 from pfdl.vision.evaluation import read_evaluations
 from pfdl.vision.resume import STATE, read_state
-from pfdl_lab.digits import _read_file
 from pfdl_lab.grid import _path, stored_rows
 from pfdl_lab.report.reading import METRICS, RESULTS, find_runs, read_metrics, read_results
 from tests.data.image_files import image_bombs

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import pfdl
-from pfdl_lab.digits import _read_file
+from pfdl.data.digits import _read_file
 from tests.hostile import many
 from tests.hostile.targets import TARGETS
 from tests.processes import Forked
@@ -30,7 +30,7 @@ def test_no_loader_crashes_hangs_or_raises_anything_but_a_sentence():
 
 
 def test_a_small_file_that_unpacks_to_a_huge_one_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("pfdl_lab.digits.MAX_BYTES", 1000)
+    monkeypatch.setattr("pfdl.data.digits.MAX_BYTES", 1000)
     (tmp_path / "bomb.gz").write_bytes(gzip.compress(bytes(2000)))
     unpacked = hashlib.md5(bytes(1001)).hexdigest()  # no further than that
     with pytest.raises(ValueError, match=f"is not MNIST's file of that name .md5 {unpacked}"):

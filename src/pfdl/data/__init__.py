@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from pfdl.data.sources import ContextFolder as ContextFolder
     from pfdl.data.splits import make_split as make_split
     from pfdl.data.splits import make_test_set as make_test_set
+    from pfdl.data.spuco_mnist import SpuCoMNIST as SpuCoMNIST
 
 #: Loaded when first asked for: tables need no packages for images.
 _HOME = {
+    "SpuCoMNIST": "pfdl.data.spuco_mnist",
     "ContextFolder": "pfdl.data.sources",
     "ContextImages": "pfdl.data.context_images",
     "MMADS": "pfdl.data.mmads",

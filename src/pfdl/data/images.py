@@ -41,7 +41,17 @@ class BadImageError(ValueError):
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read a file; BadImageError if it is no regular one, unreadable, empty or larger than ``MAX_BYTES``."""
+    """Read a regular file of sensible size.
+
+    Args:
+        path: The file.
+
+    Returns:
+        Its content, never empty.
+
+    Raises:
+        BadImageError: If it is no regular file, cannot be read, is empty or is larger than ``MAX_BYTES``.
+    """
     try:
         content = read_regular_file(path, MAX_BYTES)
     except UnusableFileError as error:
@@ -59,6 +69,12 @@ def decoded(content: bytes) -> Iterator[Image.Image]:
 
     Of an animation the first frame is taken. Transparent parts become white. 16-bit grey keeps its upper 8 bits.
     Threads share the budget ``MEMORY``: a large image waits until others are done with.
+
+    Args:
+        content: The bytes of the file.
+
+    Yields:
+        An image of mode RGB.
 
     Raises:
         BadImageError: If this is not an image of one of the ``FORMATS``, is damaged, cut off or too large.
@@ -92,7 +108,15 @@ def _naming_damage() -> Iterator[None]:
 
 
 def to_tensor(image: Image.Image, size: int) -> Tensor:
-    """Scale the shorter side of an RGB image and cut out the middle square: bytes, shape (3, size, size)."""
+    """Scale the shorter side to ``size`` and cut out the middle square.
+
+    Args:
+        image: An RGB image.
+        size: Height and width of the result.
+
+    Returns:
+        Bytes, shape (3, size, size).
+    """
     image = _without_ends(image)
     scale = size / min(image.size)
     width, height = (max(size, round(side * scale)) for side in image.size)

@@ -116,6 +116,10 @@ def find_files(
 
     Returns:
         The files in the order of their paths, what cannot be used, and the layout, such as ``class/context/image``.
+
+    Raises:
+        AmbiguousLayoutError: If classes and contexts could be exchanged, and nothing says which are which.
+        ValueError: If no layout is recognised, or it has superclasses and none is chosen, or there is one class only.
     """
     if layout is not None:
         check_choice("layout", layout, LAYOUTS)

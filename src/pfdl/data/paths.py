@@ -20,7 +20,14 @@ class BadImage(NamedTuple):
 
 
 def path_inside(root: Path, path: str) -> Path:
-    """Return the file, not necessarily existing, that a relative path names in a resolved folder.
+    """Return the file that a relative path names.
+
+    Args:
+        root: The folder, resolved.
+        path: The path, with ``/`` between its parts.
+
+    Returns:
+        The file, not necessarily existing.
 
     Raises:
         BadImageError: If it is absolute, has ``..`` in it, or leads out of the folder through a symbolic link.
@@ -41,10 +48,15 @@ def check_relative(path: str) -> None:
 
 
 def list_paths_below(root: Path, top: Path, bad: list[BadImage]) -> Iterator[str]:
-    """Yield the files below a folder, relative to ``root``; hidden ones and file managers' own are left out.
+    """Yield the files below a folder, those right in it included; hidden ones and file managers' own are left out.
 
-    ``bad`` takes what cannot be listed: a link to a folder, a name that is not valid Unicode, a locked folder. A file
-    may be a link: open it by :func:`path_inside`.
+    Args:
+        root: What the paths are relative to.
+        top: The folder to list: ``root``, or one below it.
+        bad: Takes what cannot be listed: a link to a folder, a name that is not valid Unicode, a locked folder.
+
+    Yields:
+        Paths with ``/`` between the parts. A file may be a link: open it by :func:`path_inside`.
     """
 
     def unreadable(error: OSError) -> None:

@@ -143,10 +143,18 @@ class FileSource(ABC):
         return self._scanned[1]
 
     def load(self, path: str, size: int, sha256: str) -> Tensor:
-        """Return one image as bytes of shape (3, size, size), cut to the middle square.
+        """Read one image.
+
+        Args:
+            path: Its path inside the folder.
+            size: Height and width to scale and cut it to.
+            sha256: The hash its content must have.
+
+        Returns:
+            Bytes, shape (3, size, size).
 
         Raises:
-            ValueError: If the path leaves the folder, or the file is missing, unusable, or has another hash.
+            ValueError: If the path leaves the folder, or the file is missing, unusable, or not the one expected.
         """
         try:
             content = read_bytes(path_inside(self.root, path))

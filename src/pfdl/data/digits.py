@@ -108,6 +108,12 @@ def read_mnist(folder: Path) -> DigitSource:
     IRM's protocol takes its training environments from the first 50,000 rows of the training file and its test
     environment from the last 10,000; MNIST's own test file, unused by it, serves as held-out part.
 
+    Args:
+        folder: The folder.
+
+    Returns:
+        The digits.
+
     Raises:
         FileNotFoundError: If a file is missing.
         ValueError: If a file is not MNIST's of that name, byte for byte.
