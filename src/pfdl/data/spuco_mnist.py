@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
@@ -26,8 +27,11 @@ COLORS = ((255, 0, 0), (209, 255, 0), (0, 255, 92), (0, 116, 255), (185, 0, 255)
 MAGNITUDES = {"large": 28, "medium": 4, "small": 2}
 """The side of the square at the top left whose black pixels take the colour."""
 
-KEPT_ABOVE = 0.25
-"""Where noise falls on a digit, a pixel is kept if a standard normal number exceeds this."""
+VARIANCES = {"variance-low": 7, "variance-medium": 14, "variance-high": 28}
+"""The side of the square at the top left in which 49 pixels take the colour where they are black, drawn for each image;
+in the smallest these are all of it."""
+
+COLORED, KEPT_ABOVE = 49, 0.25
 
 VALIDATION_SHARE = 0.2
 
@@ -66,7 +70,9 @@ class SpuCoMNIST:
         digits: Grey digits, or the folder of the four MNIST files, or nothing: then the environment variable
             ``PFDL_MNIST`` names the folder, and without it scikit-learn's small digits are used, which are *not*
             MNIST (``source.is_mnist`` and ``source.name`` say so).
-        magnitude: ``"large"``, the colour fills the image; ``"medium"``, a square of 4×4 pixels; ``"small"``, 2×2.
+        magnitude: ``"large"``, the colour fills the image; ``"medium"``, a square of 4×4 pixels; ``"small"``, 2×2. Or
+            49 pixels: ``"variance-low"``, a square of 7×7; ``"variance-medium"``, scattered over a quarter of the
+            image; ``"variance-high"``, over all of it, both drawn again for each image.
         strength: Share of each class that has the class's own colour in training, from 0.2 (no correlation) to 1.
         label_noise: Share of the training images that get a wrong label; the colour goes with the right one.
         feature_noise: Share of the training images in which 60 % of the digit's pixels, at random, are lost.
@@ -104,7 +110,7 @@ class SpuCoMNIST:
         seed: int = 0,
         max_train: int | None = None,
     ) -> None:
-        check_choice("magnitude", magnitude, MAGNITUDES)
+        check_choice("magnitude", magnitude, {**MAGNITUDES, **VARIANCES})
         for name, share in {"label_noise": label_noise, "feature_noise": feature_noise}.items():
             if not 0 <= share <= 1:
                 raise ValueError(f"{name} is {share}; give a share of the training images, from 0 to 1.")
@@ -115,14 +121,22 @@ class SpuCoMNIST:
         self.source = digits if isinstance(digits, DigitSource) else find_digits(digits)
         self.magnitude, self.strength = magnitude, strength
         rng = np.random.default_rng(seed)
-        parts = (self.source.train, self.source.test)
-        everything = Digits(*(np.concatenate([getattr(one, name) for one in parts]) for name in ("images", "labels")))
+        everything = _joined(self.source.train, self.source.test)
         order = rng.permutation(len(everything))
         cut = math.ceil(VALIDATION_SHARE * len(everything))
-        validation, train = everything[order[:cut]], everything[order[cut:][:max_train]]
+        validation, train = _rows(everything, order[:cut]), _rows(everything, order[cut:][:max_train])
         self.train = color_digits(train, magnitude, strength, label_noise, feature_noise, seed)
         self.validation = color_digits(validation, magnitude, seed=seed)
         self.test = color_digits(self.source.held_out, magnitude, seed=seed)
+
+
+def _joined(first: Digits, second: Digits) -> Digits:
+    images, labels = ((first.images, second.images), (first.labels, second.labels))
+    return Digits(np.concatenate(images), np.concatenate(labels))
+
+
+def _rows(digits: Digits, rows: NDArray[np.intp]) -> Digits:
+    return Digits(digits.images[rows], digits.labels[rows])
 
 
 def color_digits(
@@ -146,7 +160,7 @@ def color_digits(
         for share in (label_noise, feature_noise)
     )
     images = torch.from_numpy(np.repeat(digits.images[:, None], 3, axis=1))
-    colors, side = torch.tensor(COLORS, dtype=torch.uint8), MAGNITUDES[magnitude]
+    colors = torch.tensor(COLORS, dtype=torch.uint8)
     for label in dict.fromkeys(labels.tolist()):  # in the order in which they come
         rows = torch.nonzero(labels == label)[:, 0]
         others = [color for color in range(len(COLORS)) if color != label]
@@ -157,10 +171,10 @@ def color_digits(
             drawn[_some(len(rows), strength, generator)] = label
         contexts[rows] = drawn[torch.randperm(len(rows), generator=generator)]
         for row in rows.tolist():
+            where = _colored_pixels(magnitude, generator)
             if blurred[row]:
                 images[row] *= torch.randn(28, 28, generator=generator) > KEPT_ABOVE
-            square = images[row, :, :side, :side]
-            images[row, :, :side, :side] = torch.where(square == 0, colors[contexts[row], :, None, None], square)
+            images[row] = torch.where(where & (images[row] == 0), colors[contexts[row], :, None, None], images[row])
             if mislabelled[row]:
                 wrong[row] = choose.choice(others)
     return ColoredDigits(images, wrong, contexts, labels)
@@ -171,3 +185,16 @@ def _some(number: int, share: float, generator: torch.Generator) -> Tensor:
     chosen = torch.zeros(number, dtype=torch.bool)
     chosen[torch.randperm(number, generator=generator)[: int(share * number)]] = True
     return chosen
+
+
+def _colored_pixels(magnitude: str, generator: torch.Generator) -> Tensor:
+    """Return which pixels of an image take the colour where they are black, shape (28, 28)."""
+    side = MAGNITUDES.get(magnitude) or VARIANCES[magnitude]
+    where = torch.zeros(28, 28, dtype=torch.bool)
+    if magnitude in MAGNITUDES or side**2 == COLORED:
+        where[:side, :side] = True
+    else:
+        square = torch.zeros(side**2, dtype=torch.bool)
+        square[torch.randperm(side**2, generator=generator)[:COLORED]] = True
+        where[:side, :side] = square.view(side, side)
+    return where
