@@ -127,10 +127,9 @@ def test_without_the_libraries_our_own_networks_remain(monkeypatch):
     monkeypatch.setitem(sys.modules, "timm", None)
     monkeypatch.setitem(sys.modules, "torchvision", None)
     assert list_backbones() == ["cn", "cn-bn", "mlp", "small"]
-    with pytest.raises(ImportError, match=r"models of timm.*install pfdl\[images\]"):
-        make_backbone("timm/resnet18", 2)
-    with pytest.raises(ImportError, match=r"model of torchvision.*install pfdl\[images\]"):
-        make_backbone("resnet18", 2)
+    for name, library in {"timm/resnet18": "timm", "resnet18": "torchvision"}.items():
+        with pytest.raises(ImportError, match=rf"model of {library}.*install pfdl\[images\]"):
+            make_backbone(name, 2)
 
 
 def offline(*args, **kwargs):

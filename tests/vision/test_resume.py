@@ -14,10 +14,9 @@ import torch
 from safetensors.torch import load_file
 
 from pfdl._internal.state import load_state
-from pfdl.vision import resume, stopping, training
+from pfdl.vision import resume, training
 from pfdl.vision.checkpoint import WEIGHTS
-from pfdl.vision.resume import METRICS, STATE, RunKeeper
-from pfdl.vision.stopping import StopRequest, TrainingStoppedError
+from pfdl.vision.resume import METRICS, STATE, RunKeeper, StopRequest, TrainingStoppedError
 from pfdl.vision.training import TrainingConfig, train
 from tests.vision.interrupted import CONFIG, SETTINGS, assert_same_end, interrupt, interrupting, run
 from tests.vision.tiny_images import tiny_data
@@ -27,10 +26,9 @@ pytestmark = pytest.mark.usefixtures("save_at_every_epoch")
 
 def test_the_same_seed_gives_the_same_run_and_another_another(uninterrupted, tmp_path):
     assert_same_end(run(tmp_path / "again"), uninterrupted)
-    other = load_state(run(tmp_path / "other", replace(CONFIG, seed=8)) / STATE)
-    same = load_state(uninterrupted / STATE)
-    name = "backbone.1.weight"
-    assert not torch.equal(other["module"][name], same["module"][name])
+    other = run(tmp_path / "other", replace(CONFIG, seed=8))
+    assert (other / WEIGHTS).read_bytes() != (uninterrupted / WEIGHTS).read_bytes()
+    assert set(load_state(other / STATE)) == {"finished", "history"}  # nothing large is left behind
 
 
 def test_the_schedule_and_the_table_are_those_of_the_config(uninterrupted):
@@ -93,21 +91,6 @@ def test_weights_are_written_with_the_state_and_are_those_of_a_whole_epoch(tmp_p
     assert seen == [False]  # no state was saved yet
     assert load_state(tmp_path / "run" / STATE)["epoch"] == 1
     torch.testing.assert_close(load_file(tmp_path / "run" / WEIGHTS), load_file(expected), rtol=0, atol=0)
-
-
-def test_short_epochs_do_not_each_write_the_table(tmp_path, monkeypatch):
-    for name in ("SAVE_EVERY", "TABLE_EVERY"):
-        monkeypatch.setattr(resume, name, 3600.0)
-    rows, original = [], resume.write_metrics
-
-    def write(folder, history):
-        rows.append(len(history))
-        original(folder, history)
-
-    monkeypatch.setattr(resume, "write_metrics", write)
-    run(tmp_path / "run", TrainingConfig(**SETTINGS))
-    assert rows == [1, 4]  # after the first epoch, and at the end
-    assert pd.read_csv(tmp_path / "run" / METRICS)["epoch"].tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -206,6 +189,6 @@ def test_a_signal_before_the_first_step_stops_at_once(number, tmp_path, monkeypa
 
 def test_outside_the_main_thread_there_are_no_handlers(monkeypatch):
     before = signal.getsignal(signal.SIGINT)
-    monkeypatch.setattr(stopping.threading, "current_thread", lambda: None)
+    monkeypatch.setattr(resume.threading, "current_thread", lambda: None)
     with StopRequest():
         assert signal.getsignal(signal.SIGINT) is before

@@ -2,6 +2,7 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -9,9 +10,8 @@ from typer.testing import CliRunner
 
 from pfdl._internal.workers import Execution
 from pfdl.cli.main import app
-from pfdl.vision import sweep
+from pfdl.vision import TrainingStoppedError, sweep
 from pfdl.vision.config import SELECTIONS
-from pfdl.vision.stopping import TrainingStoppedError
 from pfdl.vision.sweep import Range, SweepConfig
 from tests.data.image_files import make_folder
 from tests.vision.tiny_images import TinySource
@@ -131,9 +131,8 @@ def test_a_candidate_that_is_behind_beyond_chance_is_not_trained_on_all_seeds(tm
 
     monkeypatch.setattr(sweep, "_validated", score)
     monkeypatch.setattr(sweep, "load_model", lambda folder: None)
-    monkeypatch.setattr(sweep, "evaluate", lambda *arguments, **settings: None)
+    monkeypatch.setattr(sweep, "evaluate", lambda *arguments, **settings: SimpleNamespace(lines=list))
     monkeypatch.setattr(sweep, "save_evaluation", lambda *arguments: None)
-    monkeypatch.setattr(sweep, "accuracy_lines", lambda result: [])
     space = {**GRID, "learning_rate": [0.1, 0.01]}
     results, choice = sweep.sweep(SweepConfig(space, seeds=8), TinySource(), tmp_path / "run", ratio="2:1")
     assert choice.settings["learning_rate"] == 0.1

@@ -79,7 +79,7 @@ def _diagnose_runs(runs: list[Path], data: str, options: DataOptions, device: st
         trained = load_model(run)
         own = read_manifest(trained.folder / MANIFEST)
         source = open_source(data, replace(options, on_bad_image="skip"), own)
-        split = find_test_set(trained, source)[0]
+        split = find_test_set(trained, source)
         if split != own:
             print_understood(source, split)
         cache = runs[0] / CACHE
@@ -94,7 +94,7 @@ def _diagnose_runs(runs: list[Path], data: str, options: DataOptions, device: st
             typer.echo(printable(line))
         typer.echo("What to try next:")
         for advice in advise(one, data, words):
-            typer.echo(f"- {advice}\n  {printable(advice.command)}")
+            typer.echo(f"- {advice.sentence}\n  {printable(advice.command)}")
     if len(named) > 1:
         typer.echo(printable(compare(named)))
     output.parent.mkdir(parents=True, exist_ok=True)

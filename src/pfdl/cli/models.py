@@ -48,7 +48,7 @@ def evaluate(
     own = read_manifest(trained.folder / MANIFEST)
     given = None if manifest is None else read_manifest(manifest)
     source = open_source(data, replace(options, on_bad_image="skip"), given or own)
-    split = given or find_test_set(trained, source)[0]
+    split = given or find_test_set(trained, source)
     if split != own:
         print_understood(source, split)
     path = evaluate_and_print(trained, source, split, device, name=name, data=str(manifest or data), trained_on=own)

@@ -74,21 +74,40 @@ class Seeds:
 
         Args:
             parallel: How many at a time, and where.
-            **how: What :func:`pfdl.vision.seeds.train_seed` takes further.
+            **how: ``images``, for :func:`pfdl.data.open_images`, and what :func:`pfdl.vision.train` takes further.
         """
         from pfdl.vision.evaluation import OWN, read_evaluations
-        from pfdl.vision.seeds import train_seed
 
         for split in self.splits.values():
             print_understood(self.source, split)
         tasks = [{"seed": seed, "split": split, "folder": self.runs[seed]} for seed, split in self.splits.items()]
-        function = partial(train_seed, config=self.config, device=self.device, **how)
+        function = partial(_train_and_test, config=self.config, device=self.device, **how)
         workers = parallel.execution(self.device, share_cores=True).workers
         with answering_stops():
             for done, (task, _) in enumerate(workers.run(function, tasks), start=1):
                 typer.echo(f"{done} of {len(tasks)} trainings done: seed {task['seed']}", err=True)
         for run in self.runs.values():
             print_evaluation(run, read_evaluations(run)[OWN])
+
+
+def _train_and_test(
+    seed: int,
+    split: Manifest,
+    folder: Path,
+    *,
+    config: TrainingConfig,
+    images: Mapping[str, Any],
+    device: str,
+    **how: Any,
+) -> None:
+    """Train with one seed in a process of its own, then test; all results are in the run folder."""
+    from pfdl.data import open_images
+    from pfdl.vision import evaluate, load_model, train
+    from pfdl.vision.evaluation import save_evaluation
+
+    source = open_images(**images, like=split)
+    train(replace(config, seed=seed), source, split, folder, device=device, devices=1, nodes=1, **how)
+    save_evaluation(folder, evaluate(load_model(folder), source, split, device=device))
 
 
 def print_models(runs: Mapping[int, Path], base: Path, *, export: bool) -> None:
@@ -119,11 +138,8 @@ def _print_table(runs: Mapping[int, Path], folder: Path) -> None:
 
     from pfdl._internal.files import write_atomically
     from pfdl.vision.evaluation import OWN, read_evaluations
-    from pfdl.vision.seeds import accuracy_lines
 
-    lines = [
-        {"seed": seed, **line} for seed, run in runs.items() for line in accuracy_lines(read_evaluations(run)[OWN])
-    ]
+    lines = [{"seed": seed, **line} for seed, run in runs.items() for line in read_evaluations(run)[OWN].lines()]
     table = pd.DataFrame(lines)
     write_atomically(folder / SEEDS, table.to_csv(index=False, float_format="%.4f"))
     typer.echo(f"Accuracy (%) over {len(runs)} seeds, mean ± standard error:")

@@ -116,10 +116,10 @@ def _describe(config: TrainingConfig, device: str) -> str:
 
 def _start_processes(parallel: Parallel, device: str, run: RunOptions) -> None:
     """Start the processes that train together; trainings side by side have one each."""
-    from pfdl.vision.launching import choose_devices
+    from pfdl.vision.launching import choose_devices, make_fabric
 
     if parallel == Parallel():
-        choose_devices(device, run.devices, run.nodes, run.strategy).start()
+        make_fabric(choose_devices(device, run.devices, run.nodes, run.strategy))
     elif (processes := choose_devices("cpu", run.devices, run.nodes, run.strategy).processes) > 1:
         raise ValueError(
             f"jobs, backend and gpus_per_task run trainings side by side, each in one process, but there are "

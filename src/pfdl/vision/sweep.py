@@ -29,7 +29,7 @@ from pfdl._internal.progress import progress_bar
 from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice, check_count
 from pfdl._internal.workers import IN_SEQUENCE, Execution
-from pfdl.data import make_split
+from pfdl.data import make_split, read_manifest
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
 from pfdl.data.stored import StoredImages, store_images
@@ -37,11 +37,9 @@ from pfdl.objectives.examples import make_example
 from pfdl.vision.checkpoint import load_model
 from pfdl.vision.config import SELECTIONS, TrainingConfig, check_contexts, check_sets
 from pfdl.vision.evaluation import evaluate, read_kept_epoch, save_evaluation
-from pfdl.vision.resume import shed_state
-from pfdl.vision.seeds import accuracy_lines, read_split, save_split
 from pfdl.vision.training import train
 
-STUDY, CHOSEN, FAILED = "study.log", "chosen.json", "failed"
+STUDY, SPLIT, CHOSEN, FAILED = "study.log", "splits/seed-{}.csv", "chosen.json", "failed"
 PATIENCE = 5.0
 """Seconds between two looks at whether the process that trains a candidate is still there."""
 COLUMNS = ("candidate", "seed", "score", "value", "reason")
@@ -178,7 +176,7 @@ def sweep(
     settings = {**asdict(config), "ratio": ratio, **execution.settings}
     with claim(output, "sweep", settings, may_change=("trials", *execution.settings)):
         for seed, split in splits.items():
-            save_split(split, output, seed)
+            split.save(output / SPLIT.format(seed))
         study = _open_study(output, config)
         if not study.get_trials(deepcopy=False):
             for values in combinations.values():
@@ -278,7 +276,7 @@ def _train_trial(
 
 def _validated(config: TrainingConfig, output: Path, device: str) -> dict[str, float]:
     """Train, and return the validation accuracies in percent at the epoch that was kept, and that epoch."""
-    split = read_split(output, config.seed)
+    split = read_manifest(output / SPLIT.format(config.seed))
     folder = output / run_folder(config, split)
     source = StoredImages(output / "images" / str(config.image_size))
     train(config, source, split, folder, device=device, devices=1, nodes=1)
@@ -317,8 +315,7 @@ def _finish(
             model = load_model(output / folders[seed])
             result = evaluate(model, source, split, device=execution.device)
             save_evaluation(output / folders[seed], result)
-            tests += accuracy_lines(result)
-        shed_state(output / folders[seed])
+            tests += result.lines()
     by_test = pd.DataFrame(tests, columns=["test", "accuracy"]).groupby("test", sort=False)["accuracy"]
     choice = Choice(
         best.user_attrs["candidate"],

@@ -46,6 +46,12 @@ class Weighting(FromData, AtomicModule):
         Most weightings have no use for them. Calling it is optional, and once more after a checkpoint was loaded.
         """
 
+    def fit(self, features: Tensor) -> None:
+        """Learn from the features of all training samples, shape (n, p), in the order of their indices.
+
+        For weightings that need ``"indices"``; the others have no use for it.
+        """
+
     def divisor(self) -> float:
         """Return 1: a weighting does not scale the loss."""
         return 1.0

@@ -39,5 +39,10 @@ class Product(Weighting):
         for factor in self._factors():
             factor.prepare(labels, environments)
 
+    def fit(self, features: Tensor) -> None:
+        """Fit every factor."""
+        for factor in self._factors():
+            factor.fit(features)
+
     def _factors(self) -> list[Weighting]:
         return [factor for factor in self.factors if isinstance(factor, Weighting)]
