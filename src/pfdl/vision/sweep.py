@@ -40,6 +40,8 @@ from pfdl.vision.evaluation import evaluate, read_kept_epoch, save_evaluation
 from pfdl.vision.training import train
 
 STUDY, SPLIT, CHOSEN, FAILED = "study.log", "splits/seed-{}.csv", "chosen.json", "failed"
+LEAVE_OUT = "leave-one-context-out"
+"""The selection by the accuracy on images of a context that was not trained on, mean over all known contexts."""
 PATIENCE = 5.0
 """Seconds between two looks at whether the process that trains a candidate is still there."""
 COLUMNS = ("candidate", "seed", "score", "value", "reason")
@@ -62,7 +64,9 @@ class SweepConfig:
             :class:`pfdl.vision.config.TrainingConfig`, or a setting of a part of the objective such as
             ``"pfdl.weight"``, which counts where the objective has that part. Other settings have their defaults.
         select: Which accuracy on validation images chooses, both the epoch of a training and the candidate:
-            ``"accuracy"``, ``"worst-class"`` or ``"worst-group"``.
+            ``"accuracy"``, ``"worst-class"`` or ``"worst-group"``. ``"leave-one-context-out"`` trains a candidate once
+            for each context of the training images, without it, and chooses by the mean accuracy on the context left
+            out; plain accuracy on the others chooses the epoch. The chosen candidate is then trained on all contexts.
         seeds: Trainings of each candidate, on paired seeds.
         first_seed: The first of them.
         trials: How many candidates Optuna's TPE sampler proposes; None tries every combination, which ranges forbid.
@@ -81,7 +85,7 @@ class SweepConfig:
     prune: bool = True
 
     def __post_init__(self) -> None:
-        check_choice("select", self.select, SELECTIONS)
+        check_choice("select", self.select, (*SELECTIONS, LEAVE_OUT))
         check_count("seeds", self.seeds, 1)
         check_count("first_seed", self.first_seed, 0)
         ranges = [name for name, values in self.space.items() if isinstance(values, Range)]
@@ -116,7 +120,8 @@ class SweepConfig:
                 counting_here[name] = value
         varied = [name for name in values if name in counting_here and not _is_fixed(self.space[name])]
         label = ", ".join(f"{name}={_shown(values[name])}" for name in varied) or "as given"
-        return label, TrainingConfig(**plain, objective_settings=of_parts, select=self.select, seed=self.first_seed)
+        select = "accuracy" if self.select == LEAVE_OUT else self.select
+        return label, TrainingConfig(**plain, objective_settings=of_parts, select=select, seed=self.first_seed)
 
 
 @dataclass(frozen=True)
@@ -173,6 +178,8 @@ def sweep(
     combinations = config.combinations()
     for values in combinations.values():
         _check(config.candidate(values)[1], splits[config.first_seed])
+    if config.select == LEAVE_OUT and len(_contexts(splits[config.first_seed])) < 2:
+        raise ValueError(f"select is {LEAVE_OUT!r}, and the training images are not of several known contexts.")
     settings = {**asdict(config), "ratio": ratio, **execution.settings}
     with claim(output, "sweep", settings, may_change=("trials", *execution.settings)):
         for seed, split in splits.items():
@@ -257,7 +264,7 @@ def _train_trial(
     scores: list[dict[str, float]] = []
     for seed in range(config.first_seed, config.first_seed + config.seeds):
         try:
-            found = _validated(replace(training, seed=seed), output, device)
+            found = _validated(replace(training, seed=seed), config.select, output, device)
         except ValueError as error:
             trial.set_user_attr("reason", str(error))
             study.tell(trial, state=TrialState.FAIL)
@@ -274,15 +281,32 @@ def _train_trial(
     study.tell(trial, sum(one[config.select] for one in scores) / len(scores))
 
 
-def _validated(config: TrainingConfig, output: Path, device: str) -> dict[str, float]:
-    """Train, and return the validation accuracies in percent at the epoch that was kept, and that epoch."""
+def _validated(config: TrainingConfig, select: str, output: Path, device: str) -> dict[str, float]:
+    """Train, and return the accuracies in percent that may choose, those at the epoch that was kept, and that epoch."""
     split = read_manifest(output / SPLIT.format(config.seed))
-    folder = output / run_folder(config, split)
     source = StoredImages(output / "images" / str(config.image_size))
-    train(config, source, split, folder, device=device, devices=1, nodes=1)
+    if select == LEAVE_OUT:
+        found: dict[str, float] = {}
+        for context in _contexts(split):
+            part = _leave_out(split, context)
+            folder = train(config, source, part, output / run_folder(config, part), device=device, devices=1, nodes=1)
+            found[f"without {context}"] = 100 * evaluate(load_model(folder), source, part, device=device).overall
+        return {LEAVE_OUT: sum(found.values()) / len(found), **found}
+    folder = train(config, source, split, output / run_folder(config, split), device=device, devices=1, nodes=1)
     kept = read_kept_epoch(folder, config.select)
     scores = {score: 100 * kept[name] for score, name in SELECTIONS.items() if name in kept}
     return {**scores, "epoch": kept["epoch"] + 1.0}
+
+
+def _contexts(split: Manifest) -> list[str]:
+    return sorted({row.context for row in split.rows_of("train") if row.context})
+
+
+def _leave_out(split: Manifest, context: str) -> Manifest:
+    """Return a split that tests on a context that it does not train on; the test images of the whole are not in it."""
+    seen = [row for row in split.rows if {"train", "validation"} & set(row.sets)]
+    rows = [row._replace(side="test", sets=("test",)) if row.context == context else row for row in seen]
+    return Manifest(tuple(rows), split.parameters)
 
 
 def run_folder(config: TrainingConfig, split: Manifest) -> Path:
@@ -311,6 +335,9 @@ def _finish(
     folders = {seed: run_folder(replace(training, seed=seed), split) for seed, split in splits.items()}
     tests = []
     for seed, split in splits.items():
+        if config.select == LEAVE_OUT:  # until now each training was without one of the contexts
+            where: dict[str, Any] = {"device": execution.device, "devices": 1, "nodes": 1}
+            train(replace(training, seed=seed), source, split, output / folders[seed], **where)
         if "test" in split.set_names:
             model = load_model(output / folders[seed])
             result = evaluate(model, source, split, device=execution.device)
