@@ -82,7 +82,7 @@ def refit(
     if folder.resolve() == trained.folder.resolve():
         raise ValueError(f"{folder} is the run itself; name another folder for the refitted one.")
     images, numbers, inferred = _with_contexts(trained, source, manifest, on, contexts, seed)
-    sentence = inferred.sentence if inferred else f"The {len(manifest.contexts)} contexts are those of the data."
+    sentence = inferred.sentence if inferred else f"The {len(numbers.unique())} contexts are those of the data."
     _, features = run_model(trained.model, images, device=device, with_features=True)
     readout = refit_readout(features, images.labels, numbers, num_classes=len(manifest.classes), seed=seed)
     settings: dict[str, Any] = {
@@ -129,9 +129,10 @@ def _with_contexts(
         if name in manifest.set_names and (name == on or not known)
     }
     if known:
-        if len(manifest.contexts) < 2:
-            raise ValueError("the data has no contexts; let them be inferred: --contexts inferred.")
-        return sets[on], sets[on].contexts, None
+        names, numbers = sets[on].contexts.unique(return_inverse=True)  # other sets may have others
+        if len(names) < 2:
+            raise ValueError(f"the {on} images have no contexts; let them be inferred: --contexts inferred.")
+        return sets[on], numbers, None
     labels = torch.cat([images.labels for images in sets.values()])
     found = find_contexts(ConcatDataset(sets.values()), labels, seed=seed)
     if found.number < 2:

@@ -96,13 +96,14 @@ class TrainingData:
         config = self.config
         for name in (TRAIN, VALIDATION):
             if name in self.manifest.set_names:
+                rows = self.manifest.rows_of(name)  # contexts may be known of the validation images alone
                 images = ContextImages(
                     self.source,
                     self.manifest,
                     name,
                     size=config.image_size,
                     cache=self.cache,
-                    reveal_contexts=config.contexts == "known",
+                    reveal_contexts=config.contexts == "known" and any(row.context for row in rows),
                 )
                 self._sets[name], self._contexts[name] = images, images.contexts
         if config.contexts == "inferred":
