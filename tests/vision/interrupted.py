@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from pfdl._internal.state import load_state
+from pfdl.vision import training
 from pfdl.vision.checkpoint import WEIGHTS
-from pfdl.vision.resume import METRICS, STATE, RunKeeper
+from pfdl.vision.resume import METRICS, STATE, RunKeeper, TrainingStoppedError
 from pfdl.vision.training import TrainingConfig, train
 from tests.searching import describe_briefly
 from tests.vision.tiny_images import tiny_data
@@ -100,3 +101,12 @@ def interrupt(number):
     os.kill(os.getpid(), number)
     while signal.getsignal(number) == handler:
         time.sleep(0.01)
+
+
+def stop_at(place, at, folder, *, number=signal.SIGTERM, config=CONFIG):
+    """Stop a training by a signal at the n-th time that it comes to a place, and return its saved state."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "RunKeeper", interrupting(place, at, lambda: interrupt(number)))
+        with pytest.raises(TrainingStoppedError, match="the same command resumes"):
+            run(folder, config)
+    return load_state(folder / STATE)

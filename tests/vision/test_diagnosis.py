@@ -235,10 +235,3 @@ def test_images_in_which_no_contexts_are_found_get_no_answer(tmp_path):
     assert "the images have no contexts, and none could be inferred from them" in found.verdict()[0]
     assert "--columns context=NAME" in advise(found, "photos")[0].command
     assert found.found.accuracies.by_context == {}
-
-
-def test_a_model_of_other_classes_is_refused(tmp_path):
-    source, manifest = tiny_data()
-    trained = model_of(manifest, tmp_path)._replace(config=ModelConfig("mlp", ("cat", "dog"), 8))
-    with pytest.raises(ValueError, match="knows the classes cat, dog, but the images are of bright, dark"):
-        diagnose_images(trained, source, manifest)

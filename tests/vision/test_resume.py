@@ -16,9 +16,9 @@ from safetensors.torch import load_file
 from pfdl._internal.state import load_state
 from pfdl.vision import resume, training
 from pfdl.vision.checkpoint import WEIGHTS
-from pfdl.vision.resume import METRICS, STATE, RunKeeper, StopRequest, TrainingStoppedError
+from pfdl.vision.resume import METRICS, STATE, StopRequest, TrainingStoppedError
 from pfdl.vision.training import TrainingConfig, train
-from tests.vision.interrupted import CONFIG, SETTINGS, assert_same_end, interrupt, interrupting, run
+from tests.vision.interrupted import CONFIG, SETTINGS, assert_same_end, interrupt, interrupting, run, stop_at
 from tests.vision.tiny_images import tiny_data
 
 pytestmark = pytest.mark.usefixtures("save_at_every_epoch")
@@ -97,21 +97,12 @@ def test_weights_are_written_with_the_state_and_are_those_of_a_whole_epoch(tmp_p
     ("place", "at", "number"),
     [("batch_start", 1, signal.SIGINT), ("batch_start", 6, signal.SIGTERM), ("validation", 2, signal.SIGINT)],
 )
-def test_a_signal_saves_what_was_done_and_the_run_goes_on_exactly(
-    place, at, number, uninterrupted, tmp_path, monkeypatch
-):
-    def send():
-        interrupt(number)
-
+def test_a_signal_saves_what_was_done_and_the_run_goes_on_exactly(place, at, number, uninterrupted, tmp_path):
     before = signal.getsignal(number)
-    monkeypatch.setattr(training, "RunKeeper", interrupting(place, at, send))
-    with pytest.raises(TrainingStoppedError, match="the same command resumes"):
-        run(tmp_path / "run")
+    saved = stop_at(place, at, tmp_path / "run", number=number)
     assert signal.getsignal(number) is before
-    saved = load_state(tmp_path / "run" / STATE)
     if place == "batch_start":  # the step in work was finished and counts
         assert (saved["epoch"], saved["batch"]) == divmod(at, 5)
-    monkeypatch.setattr(training, "RunKeeper", RunKeeper)
     assert_same_end(run(tmp_path / "run"), uninterrupted)
 
 
@@ -145,31 +136,17 @@ def test_a_finished_run_is_left_alone(uninterrupted, monkeypatch):
         {"objective": "groupdro", "contexts": "known", "select": "worst-group"},
     ],
 )
-def test_other_options_resume_exactly_too(changes, tmp_path, monkeypatch):
+def test_other_options_resume_exactly_too(changes, tmp_path):
     config = TrainingConfig(**SETTINGS, **changes, seed=1)
     expected = run(tmp_path / "whole", config)
-
-    def send():
-        interrupt(signal.SIGTERM)
-
-    monkeypatch.setattr(training, "RunKeeper", interrupting("batch_start", 7, send))
-    with pytest.raises(TrainingStoppedError):
-        run(tmp_path / "run", config)
-    monkeypatch.setattr(training, "RunKeeper", RunKeeper)
+    stop_at("batch_start", 7, tmp_path / "run", config=config)
     assert_same_end(run(tmp_path / "run", config), expected)
 
 
-def test_a_stop_while_a_resumed_epoch_is_skipped_to_loses_nothing(uninterrupted, tmp_path, monkeypatch):
-    def send():
-        interrupt(signal.SIGINT)
-
+def test_a_stop_while_a_resumed_epoch_is_skipped_to_loses_nothing(uninterrupted, tmp_path):
     for place, at, batch in (("batch_start", 8, 3), ("before_save", 1, 4)):  # then before batches are skipped
-        monkeypatch.setattr(training, "RunKeeper", interrupting(place, at, send))
-        with pytest.raises(TrainingStoppedError):
-            run(tmp_path / "run")
-        saved = load_state(tmp_path / "run" / STATE)
+        saved = stop_at(place, at, tmp_path / "run", number=signal.SIGINT)
         assert (saved["epoch"], saved["batch"]) == (1, batch)
-    monkeypatch.setattr(training, "RunKeeper", RunKeeper)
     assert_same_end(run(tmp_path / "run"), uninterrupted)
 
 

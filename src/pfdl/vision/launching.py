@@ -76,6 +76,12 @@ def make_fabric(place: Devices, precision: str = "32") -> Fabric:
             data_parallel_size=place.processes,
             tensor_parallel_size=1,
         )
+    environment: ClusterEnvironment = LightningEnvironment()  # else one process in a Slurm job is taken for one of many
+    if place.launcher == TORCHRUN:
+        environment = TorchElasticEnvironment()
+    elif place.launcher == SRUN:
+        os.environ.setdefault("SLURM_NTASKS_PER_NODE", str(place.per_node))  # Lightning insists on it
+        environment = SLURMEnvironment(auto_requeue=False)  # a run folder resumes by itself
     try:
         with _quiet():
             fabric = Fabric(
@@ -84,7 +90,7 @@ def make_fabric(place: Devices, precision: str = "32") -> Fabric:
                 num_nodes=place.nodes,
                 strategy=strategy,
                 precision=PRECISIONS[precision],  # type: ignore[arg-type]
-                plugins=[_environment(place)],
+                plugins=[environment],
             )
             fabric.launch()
     except (MisconfigurationException, RuntimeError) as error:
@@ -92,15 +98,6 @@ def make_fabric(place: Devices, precision: str = "32") -> Fabric:
             raise
         raise ValueError(f"{place.processes} processes cannot be started from here: {error}") from error
     return fabric
-
-
-def _environment(place: Devices) -> ClusterEnvironment:
-    if place.launcher == TORCHRUN:
-        return TorchElasticEnvironment()
-    if place.launcher == SRUN:
-        os.environ.setdefault("SLURM_NTASKS_PER_NODE", str(place.per_node))  # Lightning insists on it
-        return SLURMEnvironment(auto_requeue=False)  # a run folder resumes by itself
-    return LightningEnvironment()  # without it Lightning would take a single process in a Slurm job for one of many
 
 
 @contextmanager

@@ -82,7 +82,7 @@ def refit(
     if folder.resolve() == trained.folder.resolve():
         raise ValueError(f"{folder} is the run itself; name another folder for the refitted one.")
     images, numbers, inferred = _with_contexts(trained, source, manifest, on, contexts, seed)
-    sentence = inferred.sentence if inferred else f"The {len(numbers.unique())} contexts are those of the data."
+    sentence = inferred.sentence if inferred else f"The {int(numbers.max()) + 1} contexts are those of the data."
     _, features = run_model(trained.model, images, device=device, with_features=True)
     readout = refit_readout(features, images.labels, numbers, num_classes=len(manifest.classes), seed=seed)
     settings: dict[str, Any] = {
@@ -129,7 +129,7 @@ def _with_contexts(
         if name in manifest.set_names and (name == on or not known)
     }
     if known:
-        names, numbers = sets[on].contexts.unique(return_inverse=True)  # other sets may have others
+        names, numbers = torch.unique(sets[on].contexts, return_inverse=True)  # other sets may have others
         if len(names) < 2:
             raise ValueError(f"the {on} images have no contexts; let them be inferred: --contexts inferred.")
         return sets[on], numbers, None

@@ -7,7 +7,7 @@ import json
 import shutil
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -22,7 +22,7 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.pruners import NopPruner, WilcoxonPruner
 from optuna.samplers import TPESampler
 from optuna.storages.journal import JournalFileBackend
-from optuna.trial import FrozenTrial, Trial, TrialState
+from optuna.trial import Trial, TrialState
 
 from pfdl._internal.files import write_atomically, write_json
 from pfdl._internal.progress import progress_bar
@@ -91,7 +91,9 @@ class SweepConfig:
         ranges = [name for name, values in self.space.items() if isinstance(values, Range)]
         if self.trials is not None:
             check_count("trials", self.trials, 1)
-        elif ranges:
+        if "image_size" in ranges:
+            raise ValueError("image_size is a range; name its values, each of which the images are decoded to once.")
+        if ranges and self.trials is None:
             raise ValueError(f"{ranges[0]} is a range, which has no end of values; say how many to try by trials.")
 
     @property
@@ -118,8 +120,9 @@ class SweepConfig:
             if dot and part in parts:
                 of_parts.setdefault(part, {})[setting] = value
                 counting_here[name] = value
-        varied = [name for name in values if name in counting_here and not _is_fixed(self.space[name])]
-        label = ", ".join(f"{name}={_shown(values[name])}" for name in varied) or "as given"
+        varied = [name for name in values if name in counting_here and len(self.space[name]) > 1]
+        shown = {name: value if isinstance(value, str) else json.dumps(value) for name, value in values.items()}
+        label = ", ".join(f"{name}={shown[name]}" for name in varied) or "as given"
         select = "accuracy" if self.select == LEAVE_OUT else self.select
         return label, TrainingConfig(**plain, objective_settings=of_parts, select=select, seed=self.first_seed)
 
@@ -189,7 +192,7 @@ def sweep(
             for values in combinations.values():
                 study.enqueue_trial({name: json.dumps(value) for name, value in values.items()})
     if _is_waiting(study, config) or study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-        for size in {config.candidate(values)[1].image_size for values in _all_values(config)}:
+        for size in map(int, config.space.get("image_size", (TrainingConfig.image_size,))):
             with (
                 FileLock(output / ".images.lock"),
                 progress_bar(f"decoding images, {size} pixels", execution.console) as show,
@@ -204,15 +207,6 @@ def sweep(
         done = _finish(study, config, splits, source, output, execution)
         shutil.rmtree(output / "images", ignore_errors=True)
     return done
-
-
-def _all_values(config: SweepConfig) -> Iterator[dict[str, Any]]:
-    """Yield combinations that between them have every value of every setting; of ranges both ends."""
-    first = {name: values[0] for name, values in config.space.items()}
-    for name, values in config.space.items():
-        for value in values:
-            yield {**first, name: value}
-    yield first
 
 
 def _open_study(output: Path, config: SweepConfig) -> optuna.Study:
@@ -326,7 +320,7 @@ def _finish(
     """Write the results, choose, test what was chosen, and write the choice."""
     results = _results(study, config)
     write_atomically(output / "results.csv", results.to_csv(index=False))
-    completed = _completed(study)
+    completed = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     if not completed:
         reasons = [trial.user_attrs["reason"] for trial in study.trials if "reason" in trial.user_attrs]
         raise ValueError(f"every candidate of the sweep failed; the first one because {reasons[0]}")
@@ -356,10 +350,6 @@ def _finish(
     return results, choice
 
 
-def _completed(study: optuna.Study) -> list[FrozenTrial]:
-    return study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-
-
 def _results(study: optuna.Study, config: SweepConfig) -> pd.DataFrame:
     lines: list[tuple[Any, ...]] = []
     for trial in study.get_trials(deepcopy=False):
@@ -381,10 +371,6 @@ def _check(config: TrainingConfig, manifest: Manifest) -> None:
     check_contexts(config, make_example(config.objective, config.objective_settings), manifest)
 
 
-def _is_fixed(values: Sequence[Any] | Range) -> bool:
-    return not isinstance(values, Range) and len(values) == 1
-
-
 def _suggest(trial: Trial, name: str, values: Sequence[Any] | Range) -> Any:
     """Return the value of a trial; choices are kept as text, because lists are no choices for Optuna."""
     if not isinstance(values, Range):
@@ -401,10 +387,6 @@ def _as_settings(config: TrainingConfig) -> dict[str, Any]:
     settings: dict[str, Any] = json.loads(json.dumps(asdict(config)))
     del settings["seed"]
     return settings
-
-
-def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _mean(values: pd.Series[float]) -> tuple[float, float | None]:
