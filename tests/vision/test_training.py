@@ -23,6 +23,7 @@ from pfdl.vision.features import embed
 from pfdl.vision.pixels import normalise
 from pfdl.vision.resume import STATE, RunKeeper
 from pfdl.vision.training import TrainingConfig, TrainingStoppedError, train
+from tests.vision.interrupted import run, stop_at
 from tests.vision.tiny_images import TinySource, tiny_data
 
 pytestmark = pytest.mark.usefixtures("few_filters")
@@ -355,17 +356,5 @@ def test_published_dwr_learns_a_weight_for_every_image_before_each_epoch_and_res
     torch.testing.assert_close(fitted[0], expected)
     sizes = pd.read_csv(whole / "metrics.csv")["effective_sample_size"]
     assert ((sizes > 1) & (sizes < config.batch_size)).all()
-
-    steps, after_step = [], RunKeeper.stop_if_asked
-
-    def stop(keeper):
-        steps.append(1)
-        keeper.stop.requested = len(steps) == 1 + len(keeper.loop.batches)  # in the middle of the second epoch
-        after_step(keeper)
-
-    monkeypatch.setattr(RunKeeper, "stop_if_asked", stop)
-    with pytest.raises(TrainingStoppedError):
-        train(config, source, manifest, tmp_path / "parts", device="cpu")
-    monkeypatch.setattr(RunKeeper, "stop_if_asked", after_step)
-    parts = train(config, source, manifest, tmp_path / "parts", device="cpu")
-    assert (parts / WEIGHTS).read_bytes() == (whole / WEIGHTS).read_bytes()
+    stop_at("batch_start", 7, tmp_path / "parts", config=config)  # in the middle of the second epoch
+    assert (run(tmp_path / "parts", config) / WEIGHTS).read_bytes() == (whole / WEIGHTS).read_bytes()

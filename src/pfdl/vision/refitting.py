@@ -24,8 +24,6 @@ from pfdl.vision.features import attach
 from pfdl.vision.prediction import run_model
 
 REFIT = "refit.json"
-SETS = ("validation", "train")
-KNOWN_CONTEXTS = ("known", "inferred")
 
 
 class Refitted(NamedTuple):
@@ -75,8 +73,8 @@ def refit(
         ValueError: If there is no such set, the data has no contexts or none are found, or a group is too small.
         OSError: If the folder cannot be written to.
     """
-    check_choice("on", on, SETS)
-    check_choice("contexts", contexts, KNOWN_CONTEXTS)
+    check_choice("on", on, ("validation", "train"))
+    check_choice("contexts", contexts, ("known", "inferred"))
     if on not in manifest.set_names:
         raise ValueError(f"the run holds no {on} images out; refit on 'train' instead.")
     if folder.resolve() == trained.folder.resolve():
