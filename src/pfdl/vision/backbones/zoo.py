@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -164,13 +164,12 @@ def make_backbone(
         raise ValueError(f"both pretrained weights and the file {weights} were asked for; choose one of them.")
     if pretrained and name in OURS:
         raise ValueError(f"there are no pretrained weights of {name!r}; leave pretrained out.")
-    with _downloading(name) if pretrained else nullcontext():
-        if name in OURS:
-            model = OURS[name](num_classes, image_size)
-        elif name.startswith(TIMM):
-            model = _from_timm(name, num_classes, image_size, pretrained)
-        else:
-            model = _from_torchvision(name, num_classes, pretrained)
+    if name in OURS:
+        model = OURS[name](num_classes, image_size)
+    elif name.startswith(TIMM):
+        model = _from_timm(name, num_classes, image_size, pretrained)
+    else:
+        model = _from_torchvision(name, num_classes, pretrained)
     if small_stem:
         _shrink_stem(model, name)
     if weights is not None:
@@ -196,7 +195,9 @@ def _from_torchvision(name: str, num_classes: int, pretrained: bool) -> nn.Modul
     special: dict[str, Any] = {"aux_logits": False} if name in ("googlenet", "inception_v3") else {}
     if not pretrained:
         special |= {"num_classes": num_classes, **({"init_weights": True} if special else {})}
-    model: nn.Module = _library(name).get_model(name, weights="DEFAULT" if pretrained else None, **special)
+    model: nn.Module
+    with _downloading(name, pretrained):
+        model = _library(name).get_model(name, weights="DEFAULT" if pretrained else None, **special)
     if pretrained:
         with attach(model) as tap:
             parent, _, child = tap.layer_name.rpartition(".")
@@ -207,19 +208,22 @@ def _from_torchvision(name: str, num_classes: int, pretrained: bool) -> nn.Modul
 def _from_timm(name: str, num_classes: int, image_size: int, pretrained: bool) -> nn.Module:
     create = partial(_library(name).create_model, name.removeprefix(TIMM), pretrained, num_classes=num_classes)
     model: nn.Module
-    try:  # transformers must be told the size of the images; networks of convolutions do not know the word
-        model = create(img_size=image_size)
-    except TypeError:
-        model = create()
+    with _downloading(name, pretrained):
+        try:  # transformers must be told the size of the images; networks of convolutions do not know the word
+            model = create(img_size=image_size)
+        except TypeError:
+            model = create()
     return model
 
 
 @contextmanager
-def _downloading(name: str) -> Iterator[None]:
+def _downloading(name: str, pretrained: bool) -> Iterator[None]:
     """Say what to do where weights cannot be downloaded."""
     try:
         yield
     except Exception as error:  # each library has errors of its own for a missing network
+        if not pretrained:
+            raise
         reason = str(error).partition("\n")[0]
         raise ConnectionError(
             f"the pretrained weights of {name!r} could not be downloaded ({reason}); connect to the network, or name a "
