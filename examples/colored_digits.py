@@ -11,8 +11,8 @@ import torch
 
 from pfdl.data.digits import bundled_digits
 from pfdl.objectives import make_objective
-from pfdl.vision.backbones import MLP
 from pfdl_lab.colored_mnist.environments import ColoredMNIST
+from pfdl_lab.colored_mnist.perceptron import MLP
 
 HIDDEN, STEPS, SAMPLE, DECAY = 32, 200, 128, 0.005
 SETTINGS = {

@@ -50,7 +50,7 @@ trees = st.recursive(
         ([],),
         ({"dict": [["finished", True]]},),
         ({"dict": [[{"list": []}, 1]]},),
-        ({"dict": [["history", 3], ["finished", True], ["best_score", None]]},),
+        ({"dict": [["history", 3], ["finished", True]]},),
         ({"tensor": "a"},),
     ],
 )
@@ -254,7 +254,6 @@ def resume_cases() -> list[tuple[Any]]:
         lambda state: state.update(batch=10**9),
         lambda state: state.update(epoch=10**30),
         lambda state: state.update(epoch=1e30),
-        lambda state: state.update(best_score="high"),
         lambda state: state.update(history=[{"epoch": 0, "junk": "x"}]),
     ):
         state = copy.deepcopy(made_state())

@@ -21,9 +21,8 @@ from typer.testing import CliRunner
 
 from pfdl._internal.runs import CONFIG
 from pfdl.cli.main import app
-from pfdl.vision import resume, training_data
+from pfdl.vision import TrainingStoppedError, resume, training_data
 from pfdl.vision.resume import STATE
-from pfdl.vision.stopping import TrainingStoppedError
 from tests.hostile.killing_driver import TRAINING, content, pictures
 from tests.processes import Forked
 from tests.vision.interrupted import assert_same_end, interrupt, interrupting, run

@@ -15,10 +15,9 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from pfdl._internal.processes import anybody, gather_objects, rank, run_on_first, world_size
 from pfdl.cli.main import app
-from pfdl.vision import resume, training
-from pfdl.vision.launching import choose_devices
+from pfdl.vision import TrainingStoppedError, resume, training
+from pfdl.vision.launching import choose_devices, make_fabric
 from pfdl.vision.resume import RunKeeper
-from pfdl.vision.stopping import TrainingStoppedError
 from pfdl.vision.training import TrainingConfig, train
 from tests.decorrelation.distributed_worker import model, penalty
 from tests.vision.tiny_images import tiny_data
@@ -83,10 +82,10 @@ class Interrupter(RunKeeper):
 
     number = signal.SIGTERM
 
-    def after_step(self):
+    def stop_if_asked(self):
         if rank() == 1 and (self.loop.epoch, self.loop.step) == (1, 2):
             os.kill(os.getpid(), self.number)
-        super().after_step()
+        super().stop_if_asked()
 
 
 def stop_and_resume(folder, **settings):
@@ -118,7 +117,7 @@ def fail():
 def main():
     folder = Path(sys.argv[1])
     torch.set_num_threads(1)
-    choose_devices("cpu", devices=2).start()
+    make_fabric(choose_devices("cpu", devices=2))
     resume.SAVE_EVERY = 0.0
     said = {
         "processes": (rank(), world_size(), anybody(rank() == 1), gather_objects(rank()), run_on_first(lambda: "same")),

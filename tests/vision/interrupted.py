@@ -1,6 +1,7 @@
 """A small training with all that has a state, and what interrupts it."""
 
 import os
+import shutil
 import signal
 import time
 
@@ -8,12 +9,14 @@ import pytest
 import torch
 
 from pfdl._internal.state import load_state
+from pfdl.vision import training
 from pfdl.vision.checkpoint import WEIGHTS
-from pfdl.vision.resume import METRICS, STATE, RunKeeper
+from pfdl.vision.resume import METRICS, STATE, RunKeeper, TrainingStoppedError
 from pfdl.vision.training import TrainingConfig, train
 from tests.searching import describe_briefly
 from tests.vision.tiny_images import tiny_data
 
+LAST = "last-state.safetensors"
 SETTINGS = {"backbone": "mlp", "image_size": 8, "epochs": 4, "decay_every": 2, "batch_size": 8}
 
 
@@ -30,7 +33,15 @@ CONFIG = TrainingConfig(
 def run(folder, config=CONFIG):
     with pytest.MonkeyPatch.context() as patch:
         describe_briefly(patch)
+        patch.setattr(RunKeeper, "finish", finish)
         return train(config, *tiny_data(), folder, device="cpu")
+
+
+def finish(keeper, original=RunKeeper.finish):
+    """Keep the whole last state beside what users keep of it."""
+    keeper._save()
+    shutil.copyfile(keeper.folder / STATE, keeper.folder / LAST)
+    original(keeper)
 
 
 def flatten(value, path=()):
@@ -46,7 +57,7 @@ def flatten(value, path=()):
 
 def assert_same_end(folder, expected):
     """Bit for bit: the whole last state (network, g, memories, optimisers, schedules), the weights and the table."""
-    here, there = (dict(flatten(load_state(run / STATE))) for run in (folder, expected))
+    here, there = (dict(flatten(load_state(run / LAST))) for run in (folder, expected))
     for path, value in there.items():
         other = here[path]
         assert torch.equal(other, value) if isinstance(value, torch.Tensor) else other == value, path
@@ -65,8 +76,8 @@ class Interrupter(RunKeeper):
         loop.validate = self._counted("validation", loop.validate)
         self.before_epoch = self._counted("before_save", self.before_epoch)
         loop.train_epoch = self._counted("after_save", loop.train_epoch)
-        self.after_step = self._counted("batch_end", self.after_step)
-        loop.fabric.log_dict = self._counted("epoch_end", loop.fabric.log_dict)
+        self.stop_if_asked = self._counted("batch_end", self.stop_if_asked)
+        self.after_epoch = self._counted("epoch_end", self.after_epoch)
 
     def _counted(self, place, function):
         def call(*args, **settings):
@@ -90,3 +101,12 @@ def interrupt(number):
     os.kill(os.getpid(), number)
     while signal.getsignal(number) == handler:
         time.sleep(0.01)
+
+
+def stop_at(place, at, folder, *, number=signal.SIGTERM, config=CONFIG):
+    """Stop a training by a signal at the n-th time that it comes to a place, and return its saved state."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "RunKeeper", interrupting(place, at, lambda: interrupt(number)))
+        with pytest.raises(TrainingStoppedError, match="the same command resumes"):
+            run(folder, config)
+    return load_state(folder / STATE)

@@ -81,10 +81,10 @@ def rewrite(run, change):
     ("change", "message"),
     [
         (lambda state: state["1.weight"].fill_(float("nan")), "not finite in '1.weight'"),
-        (lambda state: state.update({"1.bias": state["1.bias"].to(torch.int8)}), "'1.bias' is I8 of shape"),
-        (lambda state: state.update({"1.bias": state["1.bias"][:5].clone()}), r"F32 of shape \(5,\) there and"),
-        (lambda state: state.pop("5.bias"), "'5.bias' is missing there"),
-        (lambda state: state.update({"more": torch.ones(1)}), r"'more' is F32 of shape \(1,\) there and missing"),
+        (lambda state: state.update({"1.bias": state["1.bias"].to(torch.int8)}), "does not hold the weights of a mlp"),
+        (lambda state: state.update({"1.bias": state["1.bias"][:5].clone()}), "size mismatch for 1.bias"),
+        (lambda state: state.pop("5.bias"), 'Missing .*"5.bias"'),
+        (lambda state: state.update({"more": torch.ones(1)}), 'Unexpected .*"more"'),
     ],
 )
 def test_wrong_weights_are_sentences(change, message, tmp_path):

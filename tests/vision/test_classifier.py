@@ -1,4 +1,3 @@
-import copy
 from types import SimpleNamespace
 
 import pytest
@@ -156,33 +155,6 @@ def test_environments_reach_only_objectives_that_ask_for_them():
     fit(make("irm", 2), make_data(contexts="known"), limit_train_batches=1)
     with pytest.raises(ValueError, match="contexts='known'"):
         fit(make("irm", 2), make_data(), limit_train_batches=1)
-
-
-def test_a_weighting_can_be_shown_all_training_images():
-    data = make_data(contexts="known")
-    data.setup("fit")
-    model = make("balance", 2)
-    model.prepare(data.train_set.labels, data.train_contexts)
-    logged = fit(model, data, epochs=2).callback_metrics
-    counts = torch.zeros(2, 2)
-    counts.index_put_((data.train_set.labels, data.train_contexts), torch.ones(len(data.train_set)), accumulate=True)
-    assert torch.equal(model.objective.weighting.table, counts)  # once, not in every epoch
-    assert logged["effective_sample_size"] <= 8.001
-    make("erm", 2).prepare(data.train_set.labels, data.train_contexts)  # has no use for them
-
-
-def test_a_model_can_be_copied_averaged_and_saved(tmp_path):
-    model = make("pfdl", 2)
-    images = torch.rand(4, 3, 8, 8)
-    model.training_step((images, torch.arange(4) % 2), 0)
-    twin = copy.deepcopy(model)
-    assert torch.equal(twin(images), model(images))
-    assert torch.isfinite(twin.training_step((images, torch.arange(4) % 2), 0))  # on features of its own
-    assert model.objective.penalties[0].completed_fits == 1
-    averaged = torch.optim.swa_utils.AveragedModel(model)
-    assert torch.equal(averaged(images), model(images))
-    torch.save(model.backbone, tmp_path / "model.pth")
-    assert torch.equal(torch.load(tmp_path / "model.pth", weights_only=False)(images), model.backbone(images))
 
 
 def test_a_module_and_an_objective_of_ones_own():

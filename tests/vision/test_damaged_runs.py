@@ -1,7 +1,6 @@
 """A run folder that was changed or removed under a training: a sentence, or the very same end."""
 
 import shutil
-import signal
 
 import pytest
 import torch
@@ -10,8 +9,7 @@ from pfdl._internal.state import load_state, save_state
 from pfdl.vision import training
 from pfdl.vision.checkpoint import WEIGHTS
 from pfdl.vision.resume import STATE
-from pfdl.vision.stopping import TrainingStoppedError
-from tests.vision.interrupted import assert_same_end, interrupt, interrupting, run
+from tests.vision.interrupted import assert_same_end, interrupting, run, stop_at
 
 pytestmark = pytest.mark.usefixtures("save_at_every_epoch")
 
@@ -19,38 +17,31 @@ pytestmark = pytest.mark.usefixtures("save_at_every_epoch")
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory):
     """A training that was stopped in the middle of its second epoch."""
-
-    def send():
-        interrupt(signal.SIGTERM)
-
     folder = tmp_path_factory.mktemp("stopped") / "run"
-    with pytest.MonkeyPatch.context() as patch:
-        stopping = interrupting("batch_start", 6, send)
-        patch.setattr(training, "RunKeeper", stopping)
-        with pytest.raises(TrainingStoppedError):
-            run(folder)
+    stop_at("batch_start", 6, folder)
     return folder
 
 
 def change(name, value):
+    return lambda state: state.update({name: value})
+
+
+def change_moment(name, value, *, of_g):
+    """Change the state of the optimiser of the network or of g."""
+
     def apply(state):
-        state[name] = value
+        owner = state["module"]["objective.penalties.0._extra_state"] if of_g else state
+        owner["optimizer"]["state"][0][name] = value
 
     return apply
 
 
-def change_momentum(state):
-    state["optimizer"]["state"][0]["momentum_buffer"] = torch.zeros(1)
-
-
-def change_moments_of_g(state):
-    moments = state["module"]["objective.penalties.0._extra_state"]["optimizer"]["state"]
-    moments[0]["exp_avg"] = torch.zeros(1)
-
-
-def change_step(state):
-    moments = state["module"]["objective.penalties.0._extra_state"]["optimizer"]["state"]
-    moments[0]["step"] = torch.zeros(3)
+def tampered(stopped, folder, tamper):
+    shutil.copytree(stopped, folder)
+    state = load_state(folder / STATE)
+    tamper(state)
+    save_state(folder / STATE, state)
+    return folder
 
 
 @pytest.mark.parametrize(
@@ -70,17 +61,13 @@ def change_step(state):
         change("module", {"other.weight": torch.ones(2)}),
         change("optimizer", 3),
         change("optimizer", {"state": {}}),
-        change_momentum,
-        change_moments_of_g,
-        change_step,
+        change_moment("momentum_buffer", torch.zeros(1), of_g=False),
+        change_moment("exp_avg", torch.zeros(1), of_g=True),
+        change_moment("step", torch.zeros(3), of_g=True),
     ],
 )
 def test_a_tampered_state_is_a_sentence(tamper, stopped, tmp_path):
-    folder = tmp_path / "run"
-    shutil.copytree(stopped, folder)
-    state = load_state(folder / STATE)
-    tamper(state)
-    save_state(folder / STATE, state)
+    folder = tampered(stopped, tmp_path / "run", tamper)
     with pytest.raises(ValueError, match="is not a state of this training"):
         run(folder)
 
@@ -92,16 +79,11 @@ def test_a_tampered_state_is_a_sentence(tamper, stopped, tmp_path):
         change("history", [1, 2]),
         change("history", [{"epoch": 0, "train_loss": "low"}]),
         change("history", [{"epoch": 7}]),
-        change("best_score", "high"),
         change("finished", "yes"),
     ],
 )
 def test_a_junk_summary_is_set_aside(tamper, stopped, uninterrupted, tmp_path):
-    folder = tmp_path / "run"
-    shutil.copytree(stopped, folder)
-    state = load_state(folder / STATE)
-    tamper(state)
-    save_state(folder / STATE, state)
+    folder = tampered(stopped, tmp_path / "run", tamper)
     assert_same_end(run(folder), uninterrupted)
     assert (folder / f"{STATE}.damaged").exists()
 

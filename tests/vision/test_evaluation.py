@@ -198,12 +198,11 @@ def test_damaged_files_are_named(tested, tmp_path, damage):
 def test_the_test_set_is_that_of_the_run_or_else_what_was_not_trained_on(tested):
     trained, source, manifest, _ = tested
     manifest.save(trained.folder / "manifest.csv")
-    assert find_test_set(trained, source) == (manifest, manifest)
+    assert find_test_set(trained, source) == manifest
     fewer = TinySource()
     fewer.samples = fewer.samples[::2]
-    other, own = find_test_set(trained, fewer)
-    assert own == manifest
+    other = find_test_set(trained, fewer)
     trained_on = {row.sha256 for row in manifest.rows if row.side == "train"}
     assert {row.sha256 for row in other.rows} == {s.sha256 for s in fewer.samples} - trained_on
     assert "which the model was trained on" in other.notes[0]
-    assert evaluate(trained, fewer, other, trained_on=own).average_in_training_mixture is not None
+    assert evaluate(trained, fewer, other, trained_on=manifest).average_in_training_mixture is not None

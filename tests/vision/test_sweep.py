@@ -2,6 +2,7 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -9,9 +10,9 @@ from typer.testing import CliRunner
 
 from pfdl._internal.workers import Execution
 from pfdl.cli.main import app
-from pfdl.vision import sweep
+from pfdl.data import make_split, read_manifest
+from pfdl.vision import TrainingStoppedError, sweep
 from pfdl.vision.config import SELECTIONS
-from pfdl.vision.stopping import TrainingStoppedError
 from pfdl.vision.sweep import Range, SweepConfig
 from tests.data.image_files import make_folder
 from tests.vision.tiny_images import TinySource
@@ -125,20 +126,37 @@ def test_trials_are_proposed_within_ranges_and_more_can_be_added(tmp_path):
 def test_a_candidate_that_is_behind_beyond_chance_is_not_trained_on_all_seeds(tmp_path, monkeypatch):
     trained = []
 
-    def score(config, output, device):
+    def score(config, select, output, device):
         trained.append((config.learning_rate, config.seed))
         return {"accuracy": 90.0 + config.seed if config.learning_rate == 0.1 else 10.0, "epoch": 1.0}
 
     monkeypatch.setattr(sweep, "_validated", score)
     monkeypatch.setattr(sweep, "load_model", lambda folder: None)
-    monkeypatch.setattr(sweep, "evaluate", lambda *arguments, **settings: None)
+    monkeypatch.setattr(sweep, "evaluate", lambda *arguments, **settings: SimpleNamespace(lines=list))
     monkeypatch.setattr(sweep, "save_evaluation", lambda *arguments: None)
-    monkeypatch.setattr(sweep, "accuracy_lines", lambda result: [])
     space = {**GRID, "learning_rate": [0.1, 0.01]}
     results, choice = sweep.sweep(SweepConfig(space, seeds=8), TinySource(), tmp_path / "run", ratio="2:1")
     assert choice.settings["learning_rate"] == 0.1
     assert 2 <= sum(rate == 0.01 for rate, _ in trained) < 8
     assert set(results["candidate"]) == {"learning_rate=0.1", "learning_rate=0.01"}
+
+
+def test_leaving_out_one_context_after_the_other_chooses_and_no_test_image_plays_a_part(tmp_path):
+    split = make_split(TinySource(), ratio="2:1")
+    part = sweep._leave_out(split, "red")
+    assert {row.context for row in part.rows_of("test")} == {"red"}
+    assert {row.context for row in part.rows if row.side == "train"} == {"blue"}
+    assert {row.path for row in part.rows} == {row.path for row in split.rows if row.sets and row.side == "train"}
+    config = SweepConfig({**GRID, "learning_rate": [1e-9, 0.05], "epochs": [6]}, sweep.LEAVE_OUT, seeds=1)
+    results, choice = sweep.sweep(config, TinySource(), tmp_path / "run", ratio="2:1")
+    found = results.pivot_table(index="candidate", columns="score", values="value")
+    assert choice.candidate == "learning_rate=0.05" == found[sweep.LEAVE_OUT].idxmax()
+    mean = found[["without blue", "without red"]].mean(axis=1)
+    pd.testing.assert_series_equal(found[sweep.LEAVE_OUT], mean, check_names=False)
+    assert read_manifest(tmp_path / "run" / choice.folders[0] / "manifest.csv") == split  # trained on all contexts
+    assert choice.test["all"][0] > 80
+    with pytest.raises(ValueError, match="not of several known contexts"):
+        sweep.sweep(config, TinySource(contexts=("",)), tmp_path / "other")
 
 
 def test_if_every_candidate_fails_the_sweep_says_why(tmp_path):

@@ -15,7 +15,7 @@ from pfdl.data import make_split
 from pfdl.data.context_images import ContextImages
 from pfdl.objectives.penalties import Penalty
 from pfdl.objectives.weightings import DWR, Balance
-from pfdl.vision import loggers, training
+from pfdl.vision import training
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.checkpoint import WEIGHTS, ModelConfig, load_model
 from pfdl.vision.classifier import Classifier
@@ -23,6 +23,7 @@ from pfdl.vision.features import embed
 from pfdl.vision.pixels import normalise
 from pfdl.vision.resume import STATE, RunKeeper
 from pfdl.vision.training import TrainingConfig, TrainingStoppedError, train
+from tests.vision.interrupted import run, stop_at
 from tests.vision.tiny_images import TinySource, tiny_data
 
 pytestmark = pytest.mark.usefixtures("few_filters")
@@ -38,6 +39,7 @@ def test_a_run_can_be_read_back_without_any_code_of_its_own(tmp_path):
     assert trained.folder == tmp_path / "run"
     assert not trained.model.training
     assert read_run(tmp_path / "run").settings["training"]["objective"] == "erm"
+    assert not (tmp_path / "run" / INFERRED_CONTEXTS).exists()  # contexts were hidden
 
 
 def test_a_folder_of_another_run_is_refused_with_what_differs(tmp_path):
@@ -77,7 +79,7 @@ def test_what_needs_contexts_is_refused_where_they_are_hidden(changes, asking, t
         train(replace(TINY, **changes), *tiny_data(), tmp_path / "run", device="cpu")
     source = TinySource(contexts=("",))
     manifest = make_split(source, validation_fraction=0.25)
-    with pytest.raises(ValueError, match=f"{asking} needs contexts, and these images have none; give --contexts inf"):
+    with pytest.raises(ValueError, match=f"{asking} needs contexts, and the .* images have none; give --contexts inf"):
         train(replace(TINY, **changes), source, manifest, tmp_path / "run", device="cpu")
     with pytest.raises(ValueError, match="contexts is 'known', but these images have none"):
         train(replace(TINY, **changes, contexts="known"), source, manifest, tmp_path / "run", device="cpu")
@@ -104,24 +106,6 @@ def test_balance_is_shown_all_training_images_before_the_first_batch(tmp_path, m
     assert [labels.tolist(), contexts.tolist()] == [list(numbers) for numbers in manifest.numbers_of("train")]
 
 
-def test_the_sampler_of_groups_draws_all_groups_alike(tmp_path, monkeypatch):
-    drawn = []
-    loss_of = Classifier.loss_of
-
-    def note(self, batch, network):
-        drawn.append((batch[1] * 2 + batch[2]).tolist())
-        return loss_of(self, batch, network)
-
-    monkeypatch.setattr(Classifier, "loss_of", note)
-    config = replace(TINY, sampler="groups", contexts="known", epochs=2, batch_size=4)
-    train(config, *tiny_data(), tmp_path / "run", device="cpu")
-    half = len(drawn) // 2
-    for epoch in (drawn[:half], drawn[half:]):
-        counts = [sum(batch.count(group) for batch in epoch) for group in range(4)]
-        assert max(counts) - min(counts) <= 4  # what does not fill a last batch is left out
-    assert drawn[:half] != drawn[half:]
-
-
 def test_a_made_up_objective_trains_by_name(tmp_path):
     class Size(Penalty):
         """Penalise the mean squared feature."""
@@ -145,7 +129,7 @@ def test_a_made_up_objective_trains_by_name(tmp_path):
 
 
 def test_loggers_are_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(loggers, "find_spec", lambda name: None)
+    monkeypatch.setattr(training, "find_spec", lambda name: None)
     train(TINY, *tiny_data(), tmp_path / "run", device="cpu")
     assert not (tmp_path / "run" / "tensorboard").exists()
     for name in ("tensorboard", "wandb", "mlflow"):
@@ -156,12 +140,12 @@ def test_loggers_are_named(tmp_path, monkeypatch):
 
 
 def test_loggers_go_through_lightning(tmp_path, monkeypatch):
-    monkeypatch.setattr(loggers, "find_spec", lambda name: True)
-    monkeypatch.setattr(loggers, "WandbLogger", lambda **settings: ("wandb", settings["name"]))
-    monkeypatch.setattr(loggers, "MLFlowLogger", lambda **settings: ("mlflow", settings["run_name"]))
-    made = loggers.make_loggers(["csv", "wandb", "mlflow", "wandb"], tmp_path / "run")
+    monkeypatch.setattr(training, "find_spec", lambda name: True)
+    monkeypatch.setattr(training, "WandbLogger", lambda **settings: ("wandb", settings["name"]))
+    monkeypatch.setattr(training, "MLFlowLogger", lambda **settings: ("mlflow", settings["run_name"]))
+    made = training.make_loggers(["csv", "wandb", "mlflow", "wandb"], tmp_path / "run")
     assert made == [("wandb", "run"), ("mlflow", "run")]
-    assert loggers.make_loggers(["csv"], tmp_path / "run") == []
+    assert training.make_loggers(["csv"], tmp_path / "run") == []
 
 
 def test_wandb_itself_gets_a_run_for_each_training(tmp_path, monkeypatch):
@@ -193,7 +177,7 @@ def test_the_epoch_is_the_x_axis_of_loggers(tmp_path):
         assert [point.step for point in events.Scalars(name)] == [0, 1, 2]
 
 
-def test_without_a_terminal_progress_is_one_line_per_epoch(tmp_path, capsys):
+def test_without_a_terminal_progress_is_one_line_per_epoch(tmp_path, capsys, monkeypatch):
     config = replace(TINY, epochs=2, contexts="inferred")
     train(config, *tiny_data(), tmp_path / "run", device="cpu", progress=True)
     printed = capsys.readouterr()
@@ -205,6 +189,9 @@ def test_without_a_terminal_progress_is_one_line_per_epoch(tmp_path, capsys):
     assert "--set confirm=false" in advice
     assert re.fullmatch(r"epoch 1/2: loss [\d.]+, accuracy [\d.]+, validation accuracy [\d.]+ \([\d.]+ s\)", first)
     assert second.startswith("epoch 2/2: ")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)  # neither does a progress bar touch standard output
+    train(TINY, *tiny_data(), tmp_path / "other", device="cpu", progress=True)
+    assert capsys.readouterr().out == ""
 
 
 def test_local_weights_are_the_start_and_part_of_the_run(tmp_path):
@@ -219,14 +206,6 @@ def test_local_weights_are_the_start_and_part_of_the_run(tmp_path):
     torch.save(make_backbone("mlp", 5, image_size=8).state_dict(), tmp_path / "weights.pth")
     with pytest.raises(ValueError, match="differs in weights"):
         train(config, *tiny_data(), folder, device="cpu")
-
-
-def test_the_progress_bar_leaves_standard_output_alone(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    train(TINY, *tiny_data(), tmp_path / "run", device="cpu", progress=True)
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert "epoch 1/1: loss" in printed.err
 
 
 @pytest.mark.parametrize(
@@ -282,10 +261,6 @@ def test_inferred_contexts_are_kept_and_damage_is_mended(tmp_path, caplog):
     assert "contexts are inferred again" in caplog.text
 
 
-def test_with_hidden_contexts_nothing_is_inferred(tmp_path):
-    assert not (train(TINY, *tiny_data(), tmp_path / "run", device="cpu") / INFERRED_CONTEXTS).exists()
-
-
 def test_contexts_are_inferred_from_a_network_that_has_learnt_something(tmp_path, monkeypatch):
     torch.save(make_backbone("mlp", 2, image_size=8).state_dict(), tmp_path / "weights.pth")
     described = []
@@ -300,15 +275,13 @@ def test_contexts_are_inferred_from_a_network_that_has_learnt_something(tmp_path
     assert set(described) == {"cpu"}
 
 
-def test_the_time_is_estimated_once_from_the_first_steps_with_a_remedy_if_it_is_long(tmp_path, monkeypatch, capsys):
+def test_a_long_training_is_announced_once_with_remedies(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(training, "ESTIMATE_AFTER", 0.0)
     train(replace(TINY, epochs=3), *tiny_data(), tmp_path / "run", device="cpu", progress=True)
-    assert capsys.readouterr().err.count("This training takes about") == 1
-    assert training._describe_time(90, TINY, "cpu") == "This training takes about 90 seconds more."
-    assert training._describe_time(500, TINY, "cpu") == "This training takes about 8 minutes more."
-    long = training._describe_time(7300, TINY, "cpu")
-    assert long.startswith("This training takes about 2 hours more. Shorter: a GPU, fewer epochs than --epochs 1, ")
-    assert "precision=bf16" in training._describe_time(7300, TINY, "cuda")
+    assert "This training takes" not in capsys.readouterr().err
+    monkeypatch.setattr(training, "LONG", 0.0)
+    train(replace(TINY, epochs=3), *tiny_data(), tmp_path / "long", device="cpu", progress=True)
+    assert capsys.readouterr().err.count("This training takes about 0 minutes more. Shorter: a GPU") == 1
 
 
 def test_where_no_contexts_are_confirmed_the_caller_may_stop(tmp_path, capsys):
@@ -356,7 +329,7 @@ def test_the_second_training_draws_by_the_methods_own_rule_and_resumes_with_it(t
     def stop(keeper, row):
         after_epoch(keeper, row)
         if keeper.folder.name == "parts" and len(keeper.history) == 1:
-            drawn.extend(keeper.loop.batches.order.order(1))
+            drawn.extend(keeper.loop.batches.order)
             keeper.stop.requested = True
 
     monkeypatch.setattr(RunKeeper, "after_epoch", stop)
@@ -383,17 +356,5 @@ def test_published_dwr_learns_a_weight_for_every_image_before_each_epoch_and_res
     torch.testing.assert_close(fitted[0], expected)
     sizes = pd.read_csv(whole / "metrics.csv")["effective_sample_size"]
     assert ((sizes > 1) & (sizes < config.batch_size)).all()
-
-    steps, after_step = [], RunKeeper.after_step
-
-    def stop(keeper):
-        steps.append(1)
-        keeper.stop.requested = len(steps) == 1 + len(keeper.loop.batches)  # in the middle of the second epoch
-        after_step(keeper)
-
-    monkeypatch.setattr(RunKeeper, "after_step", stop)
-    with pytest.raises(TrainingStoppedError):
-        train(config, source, manifest, tmp_path / "parts", device="cpu")
-    monkeypatch.setattr(RunKeeper, "after_step", after_step)
-    parts = train(config, source, manifest, tmp_path / "parts", device="cpu")
-    assert (parts / WEIGHTS).read_bytes() == (whole / WEIGHTS).read_bytes()
+    stop_at("batch_start", 7, tmp_path / "parts", config=config)  # in the middle of the second epoch
+    assert (run(tmp_path / "parts", config) / WEIGHTS).read_bytes() == (whole / WEIGHTS).read_bytes()

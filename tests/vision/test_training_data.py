@@ -180,4 +180,3 @@ def test_the_validation_set_is_held_out_of_training_and_may_be_absent():
     bare = TrainingData(TrainingConfig(image_size=8), *tiny_data(validation_fraction=0))
     bare.setup("fit")
     assert bare.val_dataloader() == []
-    assert bare.num_classes == 2

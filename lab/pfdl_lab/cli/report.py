@@ -51,7 +51,7 @@ def demo(
     from rich.console import Console
 
     with answering_mistakes():
-        from pfdl.vision.stopping import TrainingStoppedError
+        from pfdl.vision import TrainingStoppedError
         from pfdl_lab import demo as demonstration
 
         try:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pfdl.objectives.objective import Objective
 from pfdl.objectives.risk import sample_risks
-from pfdl.vision.backbones import MLP, Outputs
+from pfdl_lab.colored_mnist.perceptron import MLP, Outputs
 
 
 @dataclass(frozen=True)

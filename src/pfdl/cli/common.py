@@ -122,7 +122,7 @@ def saying(what: str) -> Iterator[Callable[[str], None]]:
 def answering_stops() -> Iterator[None]:
     """Answer Ctrl-C or SIGTERM during a training with what was saved; of several processes only the first prints."""
     from pfdl._internal.processes import OtherProcessError, rank
-    from pfdl.vision.stopping import TrainingStoppedError
+    from pfdl.vision import TrainingStoppedError
 
     try:
         yield

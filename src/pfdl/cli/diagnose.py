@@ -73,7 +73,7 @@ def _diagnose_runs(runs: list[Path], data: str, options: DataOptions, device: st
     found = []
     for run in runs:
         trained, own, source = open_run(run, data, options)
-        split = find_test_set(trained, source)[0]
+        split = find_test_set(trained, source)
         if split != own:
             print_understood(source, split)
         cache = runs[0] / CACHE
@@ -88,7 +88,7 @@ def _diagnose_runs(runs: list[Path], data: str, options: DataOptions, device: st
             typer.echo(printable(line))
         typer.echo("What to try next:")
         for advice in advise(one, data, words):
-            typer.echo(f"- {advice}\n  {printable(advice.command)}")
+            typer.echo(f"- {advice.sentence}\n  {printable(advice.command)}")
     if len(named) > 1:
         typer.echo(printable(compare(named)))
     output.parent.mkdir(parents=True, exist_ok=True)

@@ -43,7 +43,7 @@ def evaluate(
     device = resolve_device(device)
     given = None if manifest is None else read_manifest(manifest)
     trained, own, source = open_run(run, data, options, given)
-    split = given or find_test_set(trained, source)[0]
+    split = given or find_test_set(trained, source)
     if split != own:
         print_understood(source, split)
     path = evaluate_and_print(trained, source, split, device, name=name, data=str(manifest or data), trained_on=own)

@@ -158,13 +158,12 @@ def _train_side_by_side(
 ) -> None:
     """Train and test with several seeds at a time, each of which opens the images for itself."""
     from pfdl.vision.evaluation import OWN, read_evaluations
-    from pfdl.vision.seeds import train_seed
 
     for one in trainings:
         print_understood(source, one.split)
     tasks = [{"seed": one.config.seed, "split": one.split, "folder": one.folder} for one in trainings]
     function = partial(
-        train_seed,
+        _train_and_test,
         config=trainings[0].config,
         images=images,
         device=device,
@@ -177,6 +176,26 @@ def _train_side_by_side(
             typer.echo(f"{done} of {len(tasks)} trainings done: seed {task['seed']}", err=True)
     for one in trainings:
         print_evaluation(one.folder, read_evaluations(one.folder)[OWN])
+
+
+def _train_and_test(
+    seed: int,
+    split: Manifest,
+    folder: Path,
+    *,
+    config: TrainingConfig,
+    images: Mapping[str, Any],
+    device: str,
+    **how: Any,
+) -> None:
+    """Train with one seed in a process of its own, then test; all results are in the run folder."""
+    from pfdl.data import open_images
+    from pfdl.vision import evaluate, load_model, train
+    from pfdl.vision.evaluation import save_evaluation
+
+    source = open_images(**images, like=split)
+    train(replace(config, seed=seed), source, split, folder, device=device, devices=1, nodes=1, **how)
+    save_evaluation(folder, evaluate(load_model(folder), source, split, device=device))
 
 
 def _print_models(trainings: Sequence[Training], base: Path, *, export: bool) -> None:
@@ -201,12 +220,9 @@ def _print_table(trainings: Sequence[Training], output: Path) -> None:
 
     from pfdl._internal.files import write_atomically
     from pfdl.vision.evaluation import OWN, read_evaluations
-    from pfdl.vision.seeds import accuracy_lines
 
     lines = [
-        {"seed": one.config.seed, **line}
-        for one in trainings
-        for line in accuracy_lines(read_evaluations(one.folder)[OWN])
+        {"seed": one.config.seed, **line} for one in trainings for line in read_evaluations(one.folder)[OWN].lines()
     ]
     table = pd.DataFrame(lines)
     write_atomically(output, table.to_csv(index=False, float_format="%.4f"))
@@ -230,10 +246,10 @@ def _describe(config: TrainingConfig, device: str) -> str:
 
 def _start_processes(parallel: Parallel, device: str, run: RunOptions) -> None:
     """Start the processes that train together; trainings side by side have one each."""
-    from pfdl.vision.launching import choose_devices
+    from pfdl.vision.launching import choose_devices, make_fabric
 
     if parallel == Parallel():
-        choose_devices(device, run.devices, run.nodes, run.strategy).start()
+        make_fabric(choose_devices(device, run.devices, run.nodes, run.strategy))
     elif (processes := choose_devices("cpu", run.devices, run.nodes, run.strategy).processes) > 1:
         raise ValueError(
             f"jobs, backend and gpus_per_task run trainings side by side, each in one process, but there are "

@@ -86,7 +86,7 @@ def compare(named: Named) -> str:
 def _verdict(one: ImageDiagnosis, data: str, options: Sequence[str]) -> list[Block]:
     blocks: list[Block] = [*(Text(words) for words in one.verdict()[1:]), Text("What to try next:")]
     for advice in advise(one, data, options):
-        blocks += [Text(str(advice)), Text(advice.command, "command")]
+        blocks += [Text(advice.sentence), Text(advice.command, "command")]
     return blocks
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pfdl.vision.loop import fit as fit
     from pfdl.vision.prediction import predict as predict
     from pfdl.vision.refitting import refit as refit
-    from pfdl.vision.stopping import TrainingStoppedError as TrainingStoppedError
+    from pfdl.vision.resume import TrainingStoppedError as TrainingStoppedError
     from pfdl.vision.training import train as train
 
 #: Loaded when first asked for, because ``pfdl train --help`` reads settings here and should not import PyTorch. No
@@ -27,7 +27,7 @@ _HOME = {
     "DataOptions": "config",
     "TrainedModel": "checkpoint",
     "TrainingConfig": "config",
-    "TrainingStoppedError": "stopping",
+    "TrainingStoppedError": "resume",
     "diagnose_images": "diagnosis",
     "embed": "features",
     "evaluate": "evaluation",

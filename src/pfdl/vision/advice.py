@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pfdl._internal.settings import write_options
 from pfdl.diagnosis.verdict import NO, YES
@@ -22,17 +22,12 @@ class Advice(NamedTuple):
     """One thing to try.
 
     Attributes:
-        sentence: What to do, and why.
+        sentence: What to do, and why; it begins with "Unproven" where nothing in the diagnosis shows that it helps.
         command: What to type.
-        unproven: Whether nothing in the diagnosis shows that it would help.
     """
 
     sentence: str
     command: str
-    unproven: bool = False
-
-    def __str__(self) -> str:
-        return f"Unproven: {self.sentence}" if self.unproven else self.sentence
 
 
 def advise(one: ImageDiagnosis, data: str, options: Sequence[str] = ()) -> list[Advice]:
@@ -68,40 +63,33 @@ def _pretrained(one: ImageDiagnosis, images: str) -> list[Advice]:
         return []
     backbone = PRETRAINED if now.backbone in OURS else now.backbone
     better = replace(now, backbone=backbone, pretrained=True, small_stem=False)
-    folder = one.folder.with_name(f"{one.folder.name}-pretrained")
-    sentence = "Start from pretrained weights, so that less is learnt from these training images alone."
-    return [Advice(sentence, _train(images, better, folder), unproven=True)]
+    sentence = "Unproven: Start from pretrained weights, so that less is learnt from these training images alone."
+    return [Advice(sentence, _train(images, better, one.folder.with_name(f"{one.folder.name}-pretrained")))]
 
 
 def _about_contexts(one: ImageDiagnosis, images: str) -> Advice:
     """Name a training like that of the run but for what it does about contexts, and that was not tried already."""
     confirmed = one.contexts_are != UNCONFIRMED
-    contexts: dict[str, Any] = {
-        "contexts": KNOWN if one.contexts_are == KNOWN else INFERRED,
-        "infer_by": "auto" if confirmed else "pooled",  # as they were found here
-        "confirm": confirmed,
-    }
-    plain = replace(one.training, objective_settings={}, sampler="shuffle", **contexts)
-    tries = {
-        "groups": (
-            "Draw every class in every context equally often, then compare (pfdl diagnose … --compare).",
-            replace(plain, objective="erm", sampler="groups"),
-        ),
-        "groupdro": (
-            "Train with an objective that looks at the worst group, then compare (pfdl diagnose … --compare).",
-            replace(plain, objective="groupdro"),
-        ),
-    }
-    name = one.folder.name
-    for suffix in tries:
-        name = name.removesuffix(f"-{suffix}")
-    tried = [config for _, config in tries.values()]
-    if one.training == tried[-1]:
+    plain = replace(
+        one.training,
+        objective="erm",
+        objective_settings={},
+        sampler="shuffle",
+        contexts=KNOWN if one.contexts_are == KNOWN else INFERRED,
+        infer_by="auto" if confirmed else "pooled",  # as they were found here
+        confirm=confirmed,
+    )
+    balanced, worst = replace(plain, sampler="groups"), replace(plain, objective="groupdro")
+    name = one.folder.name.removesuffix("-groupdro").removesuffix("-groups")
+    if one.training == worst:
         command = _train("MORE_DATA", one.training, one.folder.with_name(f"{name}-more"))
         return Advice("Add training images of the affected classes in other contexts.", command)
-    suffix, (sentence, config) = list(tries.items())[one.training == tried[0]]
+    what, config, suffix = "Draw every class in every context equally often", balanced, "groups"
+    if one.training == balanced:
+        what, config, suffix = "Train with an objective that looks at the worst group", worst, "groupdro"
     folder = one.folder.with_name(f"{name}-{suffix}{'' if confirmed else '-unconfirmed'}")
-    return Advice(sentence, _train(images, config, folder), unproven=not confirmed)
+    sentence = f"{'' if confirmed else 'Unproven: '}{what}, then compare (pfdl diagnose … --compare)."
+    return Advice(sentence, _train(images, config, folder))
 
 
 def _train(images: str, config: TrainingConfig, folder: Path) -> str:

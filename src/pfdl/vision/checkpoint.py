@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import NamedTuple
@@ -90,8 +91,9 @@ def read_model_config(folder: Path) -> ModelConfig:
     if run.kind != "training":
         raise ValueError(f"{folder} is a run of the kind {run.kind!r} and holds no model; name one of pfdl train.")
     model = run.settings.get("model")
-    if not isinstance(model, dict) or set(model) != set(_MODEL_FIELDS) or not _is_sound(**model):
-        raise ValueError(f"{folder / CONFIG} does not say which model this is (it needs {', '.join(_MODEL_FIELDS)}).")
+    wanted = [field.name for field in fields(ModelConfig)]
+    if not isinstance(model, dict) or set(model) != set(wanted) or not _is_sound(**model):
+        raise ValueError(f"{folder / CONFIG} does not say which model this is (it needs {', '.join(wanted)}).")
     return ModelConfig(**{**model, "classes": tuple(model["classes"])})
 
 
@@ -126,12 +128,17 @@ def load_model(path: str | Path) -> TrainedModel:
     weights = folder / WEIGHTS
     if not weights.is_file():
         raise FileNotFoundError(f"there is no {WEIGHTS} in {folder}; its training has saved none yet.")
-    _compare_with_header(weights, config)
-    model = _build(config)
     try:
-        model.load_state_dict(load_file(weights))
+        state = load_file(weights)
+        with suppress(NotImplementedError), torch.device("meta"):  # some models compute while they are built
+            _build(config).load_state_dict(state, assign=True)  # a damaged configuration must not take all memory
+        model = _build(config)
+        model.load_state_dict(state)
     except (SafetensorError, RuntimeError) as error:
-        raise ValueError(f"{weights} does not hold the weights of a {config.backbone} ({error}).") from error
+        raise ValueError(
+            f"{weights} does not hold the weights of a {config.backbone} for {len(config.classes)} classes and images "
+            f"of {config.image_size} pixels ({' '.join(str(error).split())})."
+        ) from error
     for name, value in model.state_dict().items():
         if value.is_floating_point() and not bool(torch.isfinite(value).all()):
             raise ValueError(
@@ -145,35 +152,3 @@ def _build(config: ModelConfig) -> nn.Module:
     return make_backbone(
         config.backbone, len(config.classes), image_size=config.image_size, small_stem=config.small_stem
     )
-
-
-def _compare_with_header(weights: Path, config: ModelConfig) -> None:
-    """Raise unless the weights have the names, shapes and dtypes of the model, before any of its memory is taken."""
-    try:
-        with safe_open(weights, framework="pt") as file:
-            parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118, it is not a dictionary
-            found = {name: (tuple(part.get_shape()), part.get_dtype()) for name, part in parts.items()}
-    except SafetensorError as error:
-        raise ValueError(f"{weights} does not hold the weights of a {config.backbone} ({error}).") from error
-    try:
-        with torch.device("meta"):
-            model = _build(config)
-    except NotImplementedError:  # some models compute while they are built, which shapes alone do not allow
-        return
-    wanted = {name: (tuple(value.shape), _DTYPES.get(value.dtype, "")) for name, value in model.state_dict().items()}
-    for name in {**wanted, **found}:
-        if found.get(name) != wanted.get(name):
-            raise ValueError(
-                f"{weights} does not hold the weights of a {config.backbone} for {len(config.classes)} classes and "
-                f"images of {config.image_size} pixels: {name!r} is {_describe(found.get(name))} there and "
-                f"{_describe(wanted.get(name))} in the model."
-            )
-
-
-def _describe(entry: tuple[tuple[int, ...], str] | None) -> str:
-    return "missing" if entry is None else f"{entry[1]} of shape {entry[0]}"
-
-
-_DTYPES = {torch.float32: "F32", torch.int64: "I64", torch.bool: "BOOL", torch.float64: "F64", torch.int32: "I32"}
-"""How safetensors name the dtypes that networks have."""
-_MODEL_FIELDS = [field.name for field in fields(ModelConfig)]

@@ -64,14 +64,21 @@ class Classifier(AtomicModule):
     ) -> None:
         super().__init__()
         self.config = config
-        self.backbone = _make_backbone(config, num_classes) if backbone is None else backbone
-        self.tap = attach(self.backbone, layer)
-        if backbone is None:
+        named = {name: getattr(config, name) for name in ("small_stem", "pretrained", "weights")}
+        is_named = backbone is None
+        if backbone is not None:
+            if any(named.values()):
+                raise ValueError(
+                    "small_stem, pretrained and weights are for backbones by name; change your own before passing it."
+                )
+        elif num_classes is None:
+            raise ValueError(f"num_classes is missing; the backbone {config.backbone!r} needs it.")
+        else:
+            backbone = make_backbone(config.backbone, num_classes, image_size=config.image_size, **named)
+        self.backbone = backbone
+        self.tap = attach(backbone, layer)
+        if is_named:
             self._try_out()
-        elif config.small_stem or config.pretrained or config.weights is not None:
-            raise ValueError(
-                "small_stem, pretrained and weights are for backbones by name; change your own before passing it."
-            )
         if objective is None:
             settings: dict[str, Any] = dict(config.objective_settings)
             made = make_objective(config.objective, self.num_features, num_classes=num_classes, **settings)
@@ -176,16 +183,3 @@ class Classifier(AtomicModule):
             self.backbone.train()
         if width != self.num_features:
             raise ValueError(f"the last layer of {name!r} takes {width} features, not {self.num_features}.")
-
-
-def _make_backbone(config: TrainingConfig, num_classes: int | None) -> nn.Module:
-    if num_classes is None:
-        raise ValueError(f"num_classes is missing; the backbone {config.backbone!r} needs it.")
-    return make_backbone(
-        config.backbone,
-        num_classes,
-        image_size=config.image_size,
-        small_stem=config.small_stem,
-        pretrained=config.pretrained,
-        weights=config.weights,
-    )

@@ -40,7 +40,8 @@ class TrainingConfig:
         backbone: The network, such as resnet18, cn or timm/NAME; see ``pfdl list backbones``.
         objective: What is minimised, such as erm, pfdl or irm+pfdl; see ``pfdl list objectives``.
         contexts: What training may know of contexts: hidden, known (from the data) or inferred (found in the training
-            images). Some objectives need one of the latter two.
+            images). Some objectives need one of the latter two. Where the data has them for validation images alone,
+            known serves to select by worst-group.
         infer_by: How contexts are inferred: auto tries all of pooled, within (clusters), early (as SPARE does) and
             errors (as JTT does: what a short training gets wrong). jtt, spare and eiil are the published methods: a
             first network is trained by plain risk minimisation, contexts follow from its logits, unchecked, and with
@@ -223,19 +224,21 @@ def check_sets(config: TrainingConfig, manifest: Manifest) -> None:
 
 
 def check_contexts(config: TrainingConfig, objective: Objective, manifest: Manifest) -> None:
-    """Refuse what needs contexts where there are none."""
-    if config.contexts == "known" and not manifest.has_contexts:
+    """Refuse what needs contexts where there are none; those of validation images alone serve to select an epoch."""
+    in_training, in_validation = (
+        any(row.context for row in manifest.rows if name in row.sets) for name in ("train", "validation")
+    )
+    if config.contexts == "known" and not in_training and not in_validation:
         raise ValueError(
             "contexts is 'known', but these images have none; choose 'inferred' (--contexts inferred) or 'hidden'."
         )
-    if config.contexts != "hidden":
-        return
-    asking = [
-        f"the objective {config.objective!r}" * objective.needs_contexts,
-        "the sampler 'groups'" * (config.sampler == "groups"),
-        "the selection by 'worst-group'" * (config.select == "worst-group"),
-    ]
-    for one in filter(None, asking):
-        known = "--contexts known or --contexts inferred" if manifest.has_contexts else "--contexts inferred"
-        why = "they are hidden from it" if manifest.has_contexts else "these images have none"
-        raise ValueError(f"{one} needs contexts, and {why}; give {known} (contexts=... in Python).")
+    asking = (
+        (f"the objective {config.objective!r}", objective.needs_contexts, "training", in_training),
+        ("the sampler 'groups'", config.sampler == "groups", "training", in_training),
+        ("the selection by 'worst-group'", config.select == "worst-group", "validation", in_validation),
+    )
+    for one, needs, which, there in asking:
+        if needs and config.contexts != "inferred" and not (config.contexts == "known" and there):
+            known = "--contexts known or --contexts inferred" if there else "--contexts inferred"
+            why = "they are hidden from it" if there else f"the {which} images have none"
+            raise ValueError(f"{one} needs contexts, and {why}; give {known} (contexts=... in Python).")

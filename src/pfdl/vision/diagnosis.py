@@ -160,9 +160,8 @@ def diagnose_images(
     if contexts is not None:
         training, usual = _training_of(trained_on or manifest)
     else:
-        inferred = infer_test_contexts(source, manifest, trained.config.image_size, cache, say)
-        contexts, training = inferred.contexts, inferred.training
-        contexts_are = UNKNOWN if contexts is None else INFERRED if inferred.confirmed else UNCONFIRMED
+        contexts, training, confirmed = infer_test_contexts(source, manifest, trained.config.image_size, cache, say)
+        contexts_are = UNKNOWN if contexts is None else INFERRED if confirmed else UNCONFIRMED
     if usual is None and training is None and contexts is not None and goes_together(count_groups(labels, contexts)):
         training = count_groups(labels, contexts)
     if usual is None and training is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,41 +94,36 @@ class Evaluation:
     calibration_error: float
     scores: dict[str, float] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as what JSON can hold."""
-        return asdict(self)
-
     @classmethod
     def from_dict(cls, content: Any) -> Evaluation:
-        """Read what ``to_dict`` gave.
+        """Read what ``dataclasses.asdict`` gave.
 
         Raises:
             ValueError: If it is something else.
         """
         try:
-            found = cls(
-                **{
-                    **content,
-                    "worst_group": Group(**content["worst_group"]),
-                    "groups": tuple(Group(**group) for group in content["groups"]),
-                }
-            )
+            worst, *groups = (Group(**group) for group in (content["worst_group"], *content["groups"]))
+            found = cls(**{**content, "worst_group": worst, "groups": tuple(groups)})
             shares = [found.overall, found.average_over_groups, found.calibration_error]
             shares += [] if found.average_in_training_mixture is None else [found.average_in_training_mixture]
             for part in (found.by_class, found.by_context, found.by_ratio, found.scores):
                 shares += part.values()
-            shares += [group.accuracy for group in (found.worst_group, *found.groups)]
-            sound = all(isinstance(share, (int, float)) and 0 <= share <= 1 for share in shares)
-            words = [found.name, found.data_sha256, *(word for group in found.groups for word in _words(group))]
-            if not sound or not all(isinstance(word, str) for word in (*words, *_words(found.worst_group))):
-                raise ValueError("a share in it is not a number from 0 to 1, or a name is not a text")
-            return found
+            words = [found.name, found.data_sha256]
+            for group in (worst, *groups):
+                shares.append(group.accuracy)
+                words += [group.class_name, group.context]
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError("it is not what pfdl evaluate writes") from error
+        sound = all(isinstance(share, (int, float)) and 0 <= share <= 1 for share in shares)
+        if not sound or not all(isinstance(word, str) for word in words):
+            raise ValueError("a share in it is not a number from 0 to 1, or a name is not a text")
+        return found
 
-
-def _words(group: Group) -> tuple[str, str]:
-    return group.class_name, group.context
+    def lines(self) -> list[dict[str, Any]]:
+        """Return lines of ``test`` and ``accuracy`` in percent: ``all``, the worst group or class, each ratio."""
+        worst = "worst group" if self.by_context else "worst class"
+        shares = {"all": self.overall, worst: self.worst_group.accuracy, **self.by_ratio}
+        return [{"test": test, "accuracy": 100 * share} for test, share in shares.items()]
 
 
 def evaluate(
@@ -219,7 +214,7 @@ def hash_images(rows: Sequence[ManifestRow]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def find_test_set(trained: TrainedModel, source: ContextSource) -> tuple[Manifest, Manifest]:
+def find_test_set(trained: TrainedModel, source: ContextSource) -> Manifest:
     """Choose the images of some data to test a model on.
 
     Args:
@@ -228,7 +223,7 @@ def find_test_set(trained: TrainedModel, source: ContextSource) -> tuple[Manifes
             Otherwise it is the data's own test set or, where it has none, all images that were not trained on.
 
     Returns:
-        A manifest with the test set, and the one of the training; the same if the data is.
+        A manifest with the test set.
 
     Raises:
         ValueError: If nothing is left to test on.
@@ -236,9 +231,7 @@ def find_test_set(trained: TrainedModel, source: ContextSource) -> tuple[Manifes
     own = read_manifest(trained.folder / MANIFEST)
     present = {(sample.path, sample.sha256) for sample in source.samples}
     tested = [(row.path, row.sha256) for row in own.rows if "test" in row.sets]
-    if tested and present.issuperset(tested):
-        return own, own
-    return make_test_set(source, own), own
+    return own if tested and present.issuperset(tested) else make_test_set(source, own)
 
 
 def save_evaluation(folder: Path, evaluation: Evaluation) -> Path:
@@ -265,7 +258,7 @@ def save_evaluation(folder: Path, evaluation: Evaluation) -> Path:
                 "(on the command line: --name)."
             )
     path.parent.mkdir(exist_ok=True)  # without parents: a run folder that was deleted is not made again
-    write_json(path, evaluation.to_dict())
+    write_json(path, asdict(evaluation))
     return path
 
 
@@ -359,7 +352,6 @@ def _percent(share: float) -> str:
 
 def _read(path: Path) -> Evaluation:
     try:
-        content: Mapping[str, Any] = read_json(path)
-        return Evaluation.from_dict(content)
+        return Evaluation.from_dict(read_json(path))
     except ValueError as error:
         raise ValueError(f"{path} is not an evaluation: {error}.") from error

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,23 +38,9 @@ CACHE = "diagnosis-contexts.json"
 Names = NDArray[np.str_]
 
 
-class ContextsOfTest(NamedTuple):
-    """What was inferred.
-
-    Attributes:
-        contexts: The context of each test image, shape (n,); None if none were found.
-        training: Number of training images of each class in each context, by (class, context); None without them.
-        confirmed: Whether the contexts were confirmed as by :func:`pfdl.infer_contexts`.
-    """
-
-    contexts: Names | None
-    training: dict[tuple[Any, Any], float] | None
-    confirmed: bool
-
-
 def infer_test_contexts(
     source: ContextSource, manifest: Manifest, size: int, cache: Path | None, say: Callable[[str], None]
-) -> ContextsOfTest:
+) -> tuple[Names | None, dict[tuple[Any, Any], float] | None, bool]:
     """Infer contexts of the test images together with training images, so that it is known which were usual there.
 
     Args:
@@ -63,6 +49,10 @@ def infer_test_contexts(
         size: Height and width of the images that the model sees.
         cache: A file that keeps what was inferred for the next time; it is made again where the images are others.
         say: Called with a few words before what takes a while.
+
+    Returns:
+        The context of each test image, None if none were found; the number of training images of each (class,
+        context), None without them; and whether the contexts were confirmed as by :func:`pfdl.infer_contexts`.
     """
     size = min(size, INFERRING_SIZE)
     rows = list(manifest.rows_of("test"))
@@ -78,14 +68,18 @@ def infer_test_contexts(
     groups, confirmed = _cached(cache, key, len(rows)) or (None, False)
     if groups is None:
         say(f"Inferring contexts from {len(rows)} images" + (", kept for the next time" if cache else ""))
-        groups, confirmed = _cluster(_statistics(source, manifest, size, chosen), names, tested)
+        pixels = [ContextImages(source, manifest, "test", size=size).images]
+        if chosen:
+            train = ContextImages(source, manifest, "train", size=size, cache=False)
+            pixels.append(torch.stack([train[number][0] for number in chosen]))
+        groups, confirmed = _cluster(image_statistics(torch.cat(pixels)), names, tested)
         if cache is not None:
             write_json(cache, {"key": key, "contexts": groups, "confirmed": confirmed})
     if not groups:
-        return ContextsOfTest(None, None, False)
+        return None, None, False
     contexts = np.array([f"context {group + 1}" for group in groups])
     training = count_groups(names[tested:], contexts[tested:]) if chosen else None
-    return ContextsOfTest(contexts[:tested], training, confirmed)
+    return contexts[:tested], training, confirmed
 
 
 def _cached(cache: Path | None, key: str, samples: int) -> tuple[list[int], bool] | None:
@@ -99,14 +93,6 @@ def _cached(cache: Path | None, key: str, samples: int) -> tuple[list[int], bool
         return (groups, confirmed) if sound and all(type(group) is int for group in groups) else None
     except (KeyError, OSError, TypeError, ValueError):
         return None  # it is inferred and written again
-
-
-def _statistics(source: ContextSource, manifest: Manifest, size: int, chosen: list[int]) -> Tensor:
-    pixels = [ContextImages(source, manifest, "test", size=size).images]
-    if chosen:
-        train = ContextImages(source, manifest, "train", size=size, cache=False)
-        pixels.append(torch.stack([train[number][0] for number in chosen]))
-    return image_statistics(torch.cat(pixels))
 
 
 def _cluster(statistics: Tensor, names: Names, tested: int) -> tuple[list[int], bool]:

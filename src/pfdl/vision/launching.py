@@ -5,14 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
-import torch.distributed as dist
 from lightning.fabric import Fabric
-from lightning.fabric.loggers.logger import Logger
 from lightning.fabric.plugins.environments.cluster_environment import ClusterEnvironment
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
@@ -20,15 +18,12 @@ from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvir
 from lightning.fabric.strategies.model_parallel import ModelParallelStrategy
 from lightning.fabric.strategies.strategy import Strategy
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from torch import nn
-from torch.distributed.device_mesh import DeviceMesh
 
 from pfdl._internal.processes import world_size
 from pfdl._internal.validation import check_choice, check_count
 from pfdl.vision.config import PRECISIONS
 from pfdl.vision.sharding import shard
 
-STRATEGIES = ("auto", "ddp", "fsdp")
 TORCHRUN, SRUN, OURSELVES = "torchrun", "srun", "pfdl"
 
 
@@ -55,67 +50,54 @@ class Devices:
         """How many processes train together."""
         return self.per_node * self.nodes
 
-    def start(self) -> None:
-        """Start the other processes, unless a launcher has, and connect all of them; once is enough.
 
-        Without a launcher the other processes run the command of this one from its beginning to this call.
-
-        Raises:
-            ValueError: If they cannot be started from here, or another number of processes is connected already.
-        """
-        if world_size() > 1 and world_size() != self.processes:
-            raise ValueError(
-                f"{world_size()} processes are connected already, and devices × nodes is {self.processes}; "
-                "give the same."
-            )
-        if self.processes == 1 or dist.is_initialized():
-            return
-        try:
-            make_fabric(self)
-        except (MisconfigurationException, RuntimeError) as error:
-            raise ValueError(f"{self.processes} processes cannot be started from here: {error}") from error
-
-
-def make_fabric(place: Devices, precision: str = "32", loggers: Sequence[Logger] = ()) -> Fabric:
+def make_fabric(place: Devices, precision: str = "32") -> Fabric:
     """Return Lightning Fabric for a training, with its processes connected.
+
+    Unless a launcher has started them, or they are connected already, the other processes are started: they run the
+    command of this one from its beginning to this call.
 
     Args:
         place: Where it runs.
         precision: One of :data:`pfdl.vision.config.PRECISIONS`.
-        loggers: Where it logs.
+
+    Raises:
+        ValueError: If they cannot be started from here, or another number of processes is connected already.
     """
-    kind, _, number = place.device.partition(":")
-    strategy: Strategy | str = "auto"
-    if place.processes > 1:
-        strategy = "ddp"
-    if place.processes > 1 and place.strategy == "fsdp":
-        strategy = ModelParallelStrategy(_shard, data_parallel_size=place.processes, tensor_parallel_size=1)
-    with _quiet():
-        fabric = Fabric(
-            accelerator="gpu" if kind == "cuda" else kind,
-            devices=[int(number)] if number else place.per_node,
-            num_nodes=place.nodes,
-            strategy=strategy,
-            precision=PRECISIONS[precision],  # type: ignore[arg-type]
-            plugins=[_environment(place)],
-            loggers=list(loggers),
+    if world_size() > 1 and world_size() != place.processes:
+        raise ValueError(
+            f"{world_size()} processes are connected already, and devices × nodes is {place.processes}; give the same."
         )
-        fabric.launch()
-    return fabric
-
-
-def _shard(backbone: nn.Module, mesh: DeviceMesh) -> nn.Module:
-    shard(backbone, mesh["data_parallel"])
-    return backbone
-
-
-def _environment(place: Devices) -> ClusterEnvironment:
+    kind, _, number = place.device.partition(":")
+    strategy: Strategy | str = "auto" if place.processes == 1 else "ddp"
+    if place.processes > 1 and place.strategy == "fsdp":
+        strategy = ModelParallelStrategy(
+            lambda backbone, mesh: shard(backbone, mesh["data_parallel"]),
+            data_parallel_size=place.processes,
+            tensor_parallel_size=1,
+        )
+    environment: ClusterEnvironment = LightningEnvironment()  # else one process in a Slurm job is taken for one of many
     if place.launcher == TORCHRUN:
-        return TorchElasticEnvironment()
-    if place.launcher == SRUN:
+        environment = TorchElasticEnvironment()
+    elif place.launcher == SRUN:
         os.environ.setdefault("SLURM_NTASKS_PER_NODE", str(place.per_node))  # Lightning insists on it
-        return SLURMEnvironment(auto_requeue=False)  # a run folder resumes by itself
-    return LightningEnvironment()  # without it Lightning would take a single process in a Slurm job for one of many
+        environment = SLURMEnvironment(auto_requeue=False)  # a run folder resumes by itself
+    try:
+        with _quiet():
+            fabric = Fabric(
+                accelerator="gpu" if kind == "cuda" else kind,
+                devices=[int(number)] if number else place.per_node,
+                num_nodes=place.nodes,
+                strategy=strategy,
+                precision=PRECISIONS[precision],  # type: ignore[arg-type]
+                plugins=[environment],
+            )
+            fabric.launch()
+    except (MisconfigurationException, RuntimeError) as error:
+        if place.processes == 1:
+            raise
+        raise ValueError(f"{place.processes} processes cannot be started from here: {error}") from error
+    return fabric
 
 
 @contextmanager
@@ -149,51 +131,44 @@ def choose_devices(
         ValueError: If this does not fit together, or there are fewer devices.
     """
     check_choice("device", device, ("auto", "cpu", "cuda"))
-    check_choice("strategy", strategy, STRATEGIES)
-    for name, value in {"devices": devices, "nodes": nodes}.items():
-        if value is not None:
-            check_count(name, value, 1)
-    # A worker that trains alone may live in a job of many tasks, as those of Ray do.
-    launcher, started = (OURSELVES, None) if devices == nodes == 1 else _launched()
-    per_node, on_nodes = started or (devices or 1, nodes or 1)
+    check_choice("strategy", strategy, ("auto", "ddp", "fsdp"))
+    launcher, per_node, on_nodes = OURSELVES, devices or 1, nodes or 1
+    if not devices == nodes == 1:  # a worker that trains alone may live in a job of many tasks, as those of Ray do
+        launcher, per_node, on_nodes = _launched() or (launcher, per_node, on_nodes)
     for name, wanted, found in (("devices", devices, per_node), ("nodes", nodes, on_nodes)):
+        if wanted is not None:
+            check_count(name, wanted, 1)
         if wanted not in (None, found):
             raise ValueError(
                 f"{name} is {wanted}, but {launcher} started {found}; give --{name} {found} or leave it out."
             )
-    chosen = Devices(device, per_node, on_nodes, strategy, launcher)
-    if chosen.processes == 1 and strategy == "fsdp":
+    if per_node * on_nodes == 1 and strategy == "fsdp":
         raise ValueError("strategy is 'fsdp', which shares a model among several devices, and there is one; give more.")
     if launcher == OURSELVES and on_nodes > 1 and not {"MASTER_ADDR", "MASTER_PORT", "NODE_RANK"} <= set(os.environ):
         raise ValueError(
             f"nodes is {on_nodes}: start the command on each node with srun or torchrun, or set MASTER_ADDR, "
             "MASTER_PORT and NODE_RANK there."
         )
-    _check_gpus(chosen)
-    return chosen
+    gpus = torch.cuda.device_count()
+    if per_node > gpus and (device == "cuda" or (device == "auto" and gpus > 0)):
+        raise ValueError(
+            f"{per_node} processes on this machine need as many GPUs, and each sees {gpus}; give fewer devices, or let "
+            "each process see all GPUs (srun --gpu-bind=none)."
+        )
+    return Devices(device, per_node, on_nodes, strategy, launcher)
 
 
-def _launched() -> tuple[str, tuple[int, int] | None]:
-    """Return who started the processes, and how many on each of how many nodes; None if nobody did."""
+def _launched() -> tuple[str, int, int] | None:
+    """Return who started the processes, how many on each node, and the number of nodes; None if nobody did."""
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
         processes = int(os.environ["WORLD_SIZE"])
         per_node = int(os.environ.get("LOCAL_WORLD_SIZE", processes))
-        return TORCHRUN, (per_node, processes // per_node)
+        return TORCHRUN, per_node, processes // per_node
     # Of the step, not of the job: a command in a batch script without srun is one process, whatever the job has.
     processes = int(os.environ.get("SLURM_STEP_NUM_TASKS", 1))
-    if processes > 1 and "SLURM_PROCID" in os.environ:
-        on_nodes = int(os.environ.get("SLURM_STEP_NUM_NODES", 1))
-        if processes % on_nodes:
-            raise ValueError(f"srun started {processes} tasks on {on_nodes} nodes; give each node as many.")
-        return SRUN, (processes // on_nodes, on_nodes)
-    return OURSELVES, None
-
-
-def _check_gpus(chosen: Devices) -> None:
-    there = torch.cuda.device_count()
-    on_gpus = chosen.device == "cuda" or (chosen.device == "auto" and there > 0)
-    if on_gpus and chosen.per_node > there:
-        raise ValueError(
-            f"{chosen.per_node} processes on this machine need as many GPUs, and each sees {there}; give fewer "
-            "devices, or let each process see all GPUs (srun --gpu-bind=none)."
-        )
+    if processes == 1 or "SLURM_PROCID" not in os.environ:
+        return None
+    on_nodes = int(os.environ.get("SLURM_STEP_NUM_NODES", 1))
+    if processes % on_nodes:
+        raise ValueError(f"srun started {processes} tasks on {on_nodes} nodes; give each node as many.")
+    return SRUN, processes // on_nodes, on_nodes

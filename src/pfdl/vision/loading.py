@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -29,7 +28,9 @@ class EpochSampler(DistributedSampler[Any]):
         processes: Number of training processes.
         rank: Which of them this is.
         seed: Of the order.
-        order: From the number of an epoch to its indices; where it is None, a random permutation of all.
+        order: From the number of an epoch to its indices; where it is None, a random permutation of all, or as many
+            draws as there are samples where ``draws`` is given.
+        draws: How often each sample is drawn relative to the others, shape (n,).
         length: How many indices an epoch has over all processes; by default all. Each process gets as many: where they
             do not come out even, the first indices come once more.
 
@@ -46,11 +47,12 @@ class EpochSampler(DistributedSampler[Any]):
         *,
         seed: int = 0,
         order: Callable[[int], Sequence[int]] | None = None,
+        draws: Tensor | None = None,
         length: int | None = None,
     ) -> None:
         super().__init__(dataset, processes, rank, seed=seed * SEED_STRIDE)
         self.size = len(dataset)  # type: ignore[arg-type]
-        self.order = order
+        self.order, self.draws = order, draws
         self.length = length
         self.skipped = 0
         self.share(processes, rank)
@@ -63,16 +65,17 @@ class EpochSampler(DistributedSampler[Any]):
 
     def __iter__(self) -> Iterator[int]:
         """Return the rest of this epoch's indices for this process."""
-        drawn = (self.order or self._permutation)(self.epoch)
+        generator = torch.Generator().manual_seed(self.seed + self.epoch)
+        drawn: Sequence[int]
+        if self.order is not None:
+            drawn = self.order(self.epoch)
+        elif self.draws is not None:
+            drawn = torch.multinomial(self.draws, self.size, replacement=True, generator=generator).tolist()
+        else:
+            drawn = torch.randperm(self.size, generator=generator).tolist()
         # The processes take turns, so that their batches together are the batch that one process would have.
         mine = range(self.rank, self.total_size, self.num_replicas)
         return iter([drawn[index % len(drawn)] for index in mine][self.skipped :])
-
-    def _permutation(self, epoch: int) -> Sequence[int]:
-        order: list[int] = torch.randperm(
-            self.size, generator=torch.Generator().manual_seed(self.seed + epoch)
-        ).tolist()
-        return order
 
 
 class EpochLoader(DataLoader[Any]):
@@ -155,17 +158,10 @@ def make_sampler(
         order = balanced_order(labels, contexts, config.seed)
     elif config.sampler == "classes":  # classes take the place of contexts: one context would not be balanced
         order = balanced_order(torch.zeros_like(labels), labels, config.seed)
-    elif draws is not None:
-        order = partial(_draw, draws, config.seed)
-    length = len(labels) // config.batch_size * config.batch_size
-    return EpochSampler(labels, processes, rank, seed=config.seed, order=order, length=length or None)  # type: ignore[arg-type]
-
-
-def _draw(draws: Tensor, seed: int, epoch: int) -> Sequence[int]:
-    """Return the indices of an epoch, drawn with replacement."""
-    generator = torch.Generator().manual_seed(seed * SEED_STRIDE + epoch)
-    order: list[int] = torch.multinomial(draws, len(draws), replacement=True, generator=generator).tolist()
-    return order
+    images: Any = labels  # of which the sampler takes no more than the length
+    length = len(labels) // config.batch_size * config.batch_size or None
+    draws = draws if config.sampler == "shuffle" else None
+    return EpochSampler(images, processes, rank, seed=config.seed, order=order, draws=draws, length=length)
 
 
 def balanced_order(labels: Tensor, contexts: Tensor, seed: int) -> Callable[[int], Sequence[int]] | None:

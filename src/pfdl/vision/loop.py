@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,25 +12,11 @@ from lightning.fabric.strategies.model_parallel import ModelParallelStrategy
 from torch import Tensor
 
 from pfdl._internal.processes import rank, world_size
-from pfdl.objectives.weightings import DWR
 from pfdl.vision.classifier import Classifier
 from pfdl.vision.launching import Devices, make_fabric
-from pfdl.vision.loading import TensorBatches, make_sampler
+from pfdl.vision.loading import EpochLoader, TensorBatches, make_sampler
 from pfdl.vision.metrics import judge, validation_metrics
 from pfdl.vision.sharding import share_buffers
-
-
-class Batches(Protocol):
-    """The batches of each epoch: images, labels, contexts and, where the objective needs them, indices."""
-
-    def __len__(self) -> int:
-        """Return the number of batches in an epoch."""
-
-    def read(self, epoch: int, first: int = 0) -> Iterable[Sequence[Tensor]]:
-        """Return the batches of an epoch, from its batch ``first`` on."""
-
-    def all_samples(self) -> Iterable[Sequence[Tensor]]:
-        """Return all samples once, in batches, in the order of their indices."""
 
 
 class Loop:
@@ -41,7 +27,7 @@ class Loop:
 
     Args:
         model: What is trained, in place; its config says how.
-        batches: What it is trained on.
+        batches: What it is trained on: images, labels, contexts and, where the objective needs them, indices.
         fabric: Where it is trained: the device, the precision, and the processes that train together.
 
     Attributes:
@@ -50,7 +36,7 @@ class Loop:
         step: The number of its steps that are done.
     """
 
-    def __init__(self, model: Classifier, batches: Batches, fabric: Fabric) -> None:
+    def __init__(self, model: Classifier, batches: EpochLoader | TensorBatches, fabric: Fabric) -> None:
         self.model = model.to(fabric.device)
         self.batches = batches
         self.fabric = fabric
@@ -68,8 +54,8 @@ class Loop:
 
     def train_epoch(self) -> Iterator[None]:
         """Train the rest of the epoch in work; pause after each step, so that the caller can save or show something."""
-        if self.step == 0 and "indices" in self.model.objective.needs:
-            self._weigh_samples()
+        if self.step == 0 and "indices" in self.model.objective.weighting.needs:
+            self._fit_weighting()
         self.model.train()
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate
@@ -87,18 +73,16 @@ class Loop:
             yield
 
     @torch.no_grad()
-    def _weigh_samples(self) -> None:
-        """Let DWR learn a weight for every training sample, from the features of all of them."""
+    def _fit_weighting(self) -> None:
+        """Show a weighting of the whole training set, such as DWR, the features of all its samples."""
         self.model.eval()
         features = []
         for images, *_ in self.batches.all_samples():
             with self.fabric.autocast():
                 self.model(images.to(self.fabric.device, non_blocking=True))
             features.append(self.model.tap.features.float())
-        for part in self.model.objective.modules():
-            if isinstance(part, DWR):
-                with torch.enable_grad():
-                    part.fit(torch.cat(features))
+        with torch.enable_grad():
+            self.model.objective.weighting.fit(torch.cat(features))
 
     def _seed(self, number: int) -> None:
         torch.default_generator.manual_seed(number)  # torch.manual_seed visits every kind of device: 0.3 ms a step

@@ -62,15 +62,12 @@ class RunningMeans:
         Raises:
             ValueError: If it is something else; nothing changes then.
         """
-        sums: dict[str, Tensor] = {}
-        samples: dict[str, int] = {}
         for name, entry in state.items():
-            total = entry.get("sum") if isinstance(entry, Mapping) else None
-            count = entry.get("samples") if isinstance(entry, Mapping) else None
+            total, count = (entry.get(key) if isinstance(entry, Mapping) else None for key in ("sum", "samples"))
             if not isinstance(total, Tensor) or total.shape != () or type(count) is not int or count < 1:
                 raise ValueError(f"the running mean of {name!r} is not a sum and a number of samples.")
-            sums[str(name)], samples[str(name)] = total.detach().float().clone(), count
-        self._sums, self._samples = sums, samples
+        self._sums = {name: entry["sum"].detach().float().clone() for name, entry in state.items()}
+        self._samples = {name: entry["samples"] for name, entry in state.items()}
 
 
 def judge(logits: Tensor, batch: Sequence[Tensor]) -> Tensor:

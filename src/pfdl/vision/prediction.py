@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -11,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
@@ -54,18 +53,13 @@ class Predictions:
 
     def to_csv(self) -> str:
         """Write a table with the columns path, prediction, confidence and one for the probability of each class."""
-        table = io.StringIO()
-        writer = csv.writer(table, lineterminator="\n")
-        writer.writerow(["path", "prediction", "confidence", *(f"probability of {name}" for name in self.classes)])
-        for path, answer, shares in zip(self.paths, self.answers, self.probabilities.tolist(), strict=True):
-            writer.writerow(
-                [
-                    spreadsheet_cell(path),
-                    spreadsheet_cell(answer),
-                    *(f"{share:.6f}" for share in (max(shares), *shares)),
-                ]
-            )
-        return table.getvalue()
+        shares = self.probabilities.numpy()
+        words = {"path": self.paths, "prediction": self.answers}
+        table = pd.DataFrame({name: [spreadsheet_cell(word) for word in column] for name, column in words.items()})
+        table["confidence"] = shares.max(1)
+        names = [f"probability of {name}" for name in self.classes]
+        table = pd.concat([table, pd.DataFrame(shares, columns=names)], axis=1)
+        return table.to_csv(index=False, float_format="%.6f")
 
 
 def predict(
@@ -170,22 +164,18 @@ def _readers(
     elif place.is_file():
         yield str(place), partial(_read, place, size)
     elif place.is_dir():
-        root, bad = place.resolve(), list[BadImage]()
+        bad: list[BadImage] = []
         for name in list_paths_below(place, place, bad):
-            yield str(place / name), partial(_read_inside, root, name, size)
+            yield str(place / name), partial(_read, name, size, place.resolve())
         for one in bad:
             yield str(place / one.path), partial(_refuse, one.reason)
     else:
         raise FileNotFoundError(f"there is no file or folder {place}; name images, or a folder of them.")
 
 
-def _read(path: Path, size: int) -> Tensor:
-    with decoded(read_bytes(path)) as image:
+def _read(path: str | Path, size: int, root: Path | None = None) -> Tensor:
+    with decoded(read_bytes(Path(path) if root is None else path_inside(root, str(path)))) as image:
         return to_tensor(image, size)
-
-
-def _read_inside(root: Path, name: str, size: int) -> Tensor:
-    return _read(path_inside(root, name), size)
 
 
 def _refuse(reason: str) -> Tensor:

@@ -24,8 +24,6 @@ from pfdl.vision.features import attach
 from pfdl.vision.prediction import run_model
 
 REFIT = "refit.json"
-SETS = ("validation", "train")
-KNOWN_CONTEXTS = ("known", "inferred")
 
 
 class Refitted(NamedTuple):
@@ -75,14 +73,14 @@ def refit(
         ValueError: If there is no such set, the data has no contexts or none are found, or a group is too small.
         OSError: If the folder cannot be written to.
     """
-    check_choice("on", on, SETS)
-    check_choice("contexts", contexts, KNOWN_CONTEXTS)
+    check_choice("on", on, ("validation", "train"))
+    check_choice("contexts", contexts, ("known", "inferred"))
     if on not in manifest.set_names:
         raise ValueError(f"the run holds no {on} images out; refit on 'train' instead.")
     if folder.resolve() == trained.folder.resolve():
         raise ValueError(f"{folder} is the run itself; name another folder for the refitted one.")
     images, numbers, inferred = _with_contexts(trained, source, manifest, on, contexts, seed)
-    sentence = inferred.sentence if inferred else f"The {len(manifest.contexts)} contexts are those of the data."
+    sentence = inferred.sentence if inferred else f"The {int(numbers.max()) + 1} contexts are those of the data."
     _, features = run_model(trained.model, images, device=device, with_features=True)
     readout = refit_readout(features, images.labels, numbers, num_classes=len(manifest.classes), seed=seed)
     settings: dict[str, Any] = {
@@ -129,9 +127,10 @@ def _with_contexts(
         if name in manifest.set_names and (name == on or not known)
     }
     if known:
-        if len(manifest.contexts) < 2:
-            raise ValueError("the data has no contexts; let them be inferred: --contexts inferred.")
-        return sets[on], sets[on].contexts, None
+        names, numbers = torch.unique(sets[on].contexts, return_inverse=True)  # other sets may have others
+        if len(names) < 2:
+            raise ValueError(f"the {on} images have no contexts; let them be inferred: --contexts inferred.")
+        return sets[on], numbers, None
     labels = torch.cat([images.labels for images in sets.values()])
     found = find_contexts(ConcatDataset(sets.values()), labels, seed=seed)
     if found.number < 2:

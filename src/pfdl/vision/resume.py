@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
+import signal
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -21,16 +23,48 @@ from pfdl.vision.checkpoint import WEIGHTS, check_weights, save_weights
 from pfdl.vision.config import find_best_epoch
 from pfdl.vision.loop import Loop
 from pfdl.vision.sharding import load_module, load_optimizer, whole
-from pfdl.vision.stopping import StopRequest, TrainingStoppedError
 
 STATE = "resume.safetensors"
-SUMMARY = ("finished", "history", "best_score")
-TO_RESUME = ("epoch", "batch", "means", "module", "optimizer")
-TABLE_EVERY = 5.0
-"""Seconds. To write even a small file takes ten milliseconds until a disk has it, which is much in short epochs."""
-
 SAVE_EVERY = 30.0
 """Seconds. A kill costs at most so much; state and weights, hundreds of megabytes, would cost more in short epochs."""
+
+
+class TrainingStoppedError(Exception):
+    """Somebody asked the training to stop; all that it had done is saved."""
+
+
+class StopRequest:
+    """Listen for Ctrl-C and SIGTERM inside a ``with`` block.
+
+    As long as there is nothing to save, the first signal raises :class:`TrainingStoppedError` at once. Once
+    ``deferred`` is set it is only noted in ``requested``, for the training to save its work; a second signal has its
+    usual effect.
+
+    Attributes:
+        deferred: Whether a signal waits until the training asks.
+        requested: Whether somebody asked to stop.
+    """
+
+    def __init__(self) -> None:
+        self.deferred = self.requested = False
+        self._previous: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> StopRequest:
+        if threading.current_thread() is threading.main_thread():  # elsewhere Python refuses handlers
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._previous[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Restore the previous signal handlers."""
+        while self._previous:
+            signal.signal(*self._previous.popitem())
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.requested = True
+        self.__exit__()
+        if not self.deferred:
+            raise TrainingStoppedError("Stopped before the first step of training; the same command starts it again.")
 
 
 def read_state(folder: Path) -> dict[str, Any] | None:
@@ -44,50 +78,33 @@ def read_state(folder: Path) -> dict[str, Any] | None:
     path, weights = folder / STATE, folder / WEIGHTS
     if not path.exists():
         return None
+    damaged = path
     try:
         state = load_state(path)
-        wanted = SUMMARY if state.get("finished") is True else (*SUMMARY, *TO_RESUME)
-        if missing := [name for name in wanted if name not in state]:
-            raise ValueError(f"{path} is not a whole training state (it lacks {', '.join(missing)}).")
-        _check_summary(path, state)
-    except ValueError as error:
-        set_aside(path, error, "training starts again")
-        return None
-    if state["history"]:
-        try:
+        parts = {"finished", "history"}
+        if state.get("finished") is not True:
+            parts |= {"epoch", "batch", "means", "module", "optimizer"}
+        if not parts <= set(state) or not isinstance(state["finished"], bool) or not _is_history(state["history"]):
+            raise ValueError(f"{path} is not a whole training state (a part is missing or of another kind).")
+        if state["history"]:
+            damaged = weights
             check_weights(weights)
-        except (OSError, ValueError) as error:
-            if weights.exists():
-                set_aside(weights, error, "training starts again")
-            set_aside(path, f"{path} leads to weights that are lost.", "training starts again")
-            return None
+    except (FileNotFoundError, ValueError) as error:
+        for one in {damaged, path}:
+            if one.exists():
+                set_aside(one, error, "training starts again")
+        return None
     return state
 
 
-def _check_summary(path: Path, state: Mapping[str, Any]) -> None:
-    """Raise unless the parts that every state has are of the right kind."""
-    history = state["history"]
-    sound = (
-        isinstance(state["finished"], bool)
-        and (state["best_score"] is None or _is_number(state["best_score"]))
-        and isinstance(history, list)
-        and all(isinstance(row, dict) for row in history)
-        and all(isinstance(name, str) and _is_number(value) for row in history for name, value in row.items())
-        and all(row.get("epoch") == number for number, row in enumerate(history))  # numbers by now, and no tensors
+def _is_history(history: object) -> bool:
+    """Return whether something is rows of numbers, one for each epoch."""
+    return isinstance(history, list) and all(
+        isinstance(row, dict)
+        and all(isinstance(name, str) and type(value) in (int, float) for name, value in row.items())
+        and row.get("epoch") == number
+        for number, row in enumerate(history)
     )
-    if not sound:
-        raise ValueError(f"{path} is not a whole training state (its parts are of other kinds).")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def shed_state(folder: Path) -> None:
-    """Keep of a finished training's state only that it is finished; the rest is large and of no more use."""
-    state = read_state(folder)
-    if state is not None and state["finished"] and len(state) > len(SUMMARY):
-        save_state(folder / STATE, {name: state[name] for name in SUMMARY})
 
 
 def check_folder(folder: Path) -> None:
@@ -101,12 +118,7 @@ def check_folder(folder: Path) -> None:
 
 def write_metrics(folder: Path, history: list[dict[str, float]]) -> None:
     """Write what was logged, one line per epoch."""
-    table = io.StringIO()
-    names = dict.fromkeys(name for row in history for name in row)
-    writer = csv.DictWriter(table, list(names), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(history)
-    write_atomically(folder / METRICS, table.getvalue())
+    write_atomically(folder / METRICS, pd.DataFrame(history).to_csv(index=False))
 
 
 class RunKeeper:
@@ -116,11 +128,11 @@ class RunKeeper:
     learning rate and all that is random follow from the epoch and the step. After Ctrl-C or SIGTERM the current step is
     finished, saved, and :class:`TrainingStoppedError` raised.
 
-    The table is written after an epoch if ``TABLE_EVERY`` seconds have passed. State, weights and table are written
-    together, at the end and when ``SAVE_EVERY`` seconds have passed at the start of an epoch; until then the best
-    weights are kept as a copy in memory. The state is written last, so that the weights in the folder are never older
-    than what it tells of: a training that is killed in between repeats the epochs after the state and comes to the same
-    weights.
+    The table is written after each epoch. State, weights and table are written together, at the end and when
+    ``SAVE_EVERY`` seconds have passed at the start of an epoch; until then the best weights are kept as a copy in
+    memory. The state is written last, so that the weights in the folder are never older than what it tells of: a
+    training that is killed in between repeats the epochs after the state and comes to the same weights. At the end
+    the table is all that is left of the state, which is large and of no more use.
 
     Of several processes the first alone reads and writes the folder, and tells the others. They save together and stop
     together, whichever of them was asked to.
@@ -141,12 +153,10 @@ class RunKeeper:
         self.folder = folder
         self.monitor = monitor
         self.stop = stop
-        self.best_score: float | None = None
         self.history: list[dict[str, float]] = []
         self._best_weights: dict[str, Tensor] = {}
         self._weights_are_saved = True
         self._saved_at = time.monotonic()
-        self._table_at = -math.inf
 
     def restore(self) -> None:
         """Resume from the saved state, if there is one; from here on a signal waits until all is saved."""
@@ -170,16 +180,19 @@ class RunKeeper:
     def before_epoch(self) -> None:
         """Save if the last time was long ago, or if somebody wants to stop."""
         is_late = rank() == 0 and time.monotonic() - self._saved_at >= SAVE_EVERY
-        stops = anybody(self.stop.requested)
-        if self.loop.epoch > 0 and self.loop.step == 0 and (stops or anybody(is_late)):
-            self._save()
-            self._stop_if(stops)
+        if self.loop.epoch > 0 and self.loop.step == 0:
+            self.stop_if_asked()
+            if anybody(is_late):
+                self._save()
 
-    def after_step(self) -> None:
-        """Save in the middle of an epoch if somebody wants to stop."""
+    def stop_if_asked(self) -> None:
+        """Save and stop, between two steps, if somebody wants to."""
         if anybody(self.stop.requested):
             self._save()
-            self._stop_if(True)
+            raise TrainingStoppedError(
+                f"Stopped in epoch {self.loop.epoch + 1}. All of it is saved in {self.folder}; "
+                "the same command resumes it."
+            )
 
     def after_epoch(self, row: dict[str, float]) -> None:
         """Copy the weights if they are the best so far, and write down what was logged."""
@@ -191,62 +204,53 @@ class RunKeeper:
             )
         self.history.append(row)
         if self.monitor is None or (self.monitor in row and self._epochs_since_best() == 0):
-            self.best_score = row.get(self.monitor) if self.monitor is not None else None
-            self._keep(whole(self.loop.model.backbone.state_dict()))
-        run_on_first(self._write_epoch)
+            weights = whole(self.loop.model.backbone.state_dict())
+            if rank() == 0:
+                self._keep(weights)
+        run_on_first(lambda: write_metrics(self.folder, self.history))
 
     def finish(self) -> None:
         """Save the end, from which nothing is left to do."""
-        self._save(finished=True)
+        run_on_first(lambda: self._write({"finished": True, "history": self.history}))
 
     def _keep(self, weights: Mapping[str, Tensor]) -> None:
-        """Copy the weights, in the first process, always to the same memory: to ask for new memory takes as long."""
-        if rank() == 0:
-            if not self._best_weights:
-                self._best_weights = {name: torch.empty_like(value) for name, value in weights.items()}
-            for name, value in weights.items():
-                self._best_weights[name].copy_(value)
-            self._weights_are_saved = False
-
-    def _write_epoch(self) -> None:
-        check_folder(self.folder)  # before a logger writes to it, less clearly
-        if time.monotonic() - self._table_at >= TABLE_EVERY:
-            self._write_table()
-
-    def _write_table(self) -> None:
-        if self.history:
-            write_metrics(self.folder, self.history)
-            self._table_at = time.monotonic()
-
-    def _write_product(self) -> None:
-        check_folder(self.folder)
-        self._write_table()
-        if not self._weights_are_saved:
-            save_weights(self.folder / WEIGHTS, self._best_weights)
-            self._weights_are_saved = True
+        """Copy the weights, always to the same memory: to ask for new memory takes as long."""
+        if not self._best_weights:
+            self._best_weights = {name: torch.empty_like(value) for name, value in weights.items()}
+        for name, value in weights.items():
+            self._best_weights[name].copy_(value)
+        self._weights_are_saved = False
 
     def _epochs_since_best(self) -> int:
         best = find_best_epoch(self.history, self.monitor or "")
         return 0 if best is None else len(self.history) - 1 - best
 
-    def _save(self, *, finished: bool = False) -> None:
+    def _save(self) -> None:
         means = gather_objects(self.loop.model.means.state_dict())
         state = {
             "epoch": self.loop.epoch,
             "batch": self.loop.step,
-            "finished": finished,
-            "best_score": self.best_score,
+            "finished": False,
             "history": self.history,
             **{_means_of(number): one for number, one in enumerate(means)},
             "module": whole(self.loop.model.state_dict()),
             "optimizer": whole(self.loop.optimizer.state_dict()),
         }
-        run_on_first(lambda: self._write_state(state))
+        run_on_first(lambda: self._write(state))
         self._saved_at = time.monotonic()
 
-    def _write_state(self, state: Mapping[str, Any]) -> None:
+    def _write(self, state: Mapping[str, Any]) -> None:
         self._write_product()
         save_state(self.folder / STATE, state)
+
+    def _write_product(self) -> None:
+        """Write the table and the best weights."""
+        check_folder(self.folder)
+        if self.history:
+            write_metrics(self.folder, self.history)
+        if not self._weights_are_saved:
+            save_weights(self.folder / WEIGHTS, self._best_weights)
+            self._weights_are_saved = True
 
     def _load(self, state: dict[str, Any]) -> None:
         loop, epochs = self.loop, self.loop.model.config.epochs
@@ -258,15 +262,7 @@ class RunKeeper:
         loop.model.means.load_state_dict(state[_means_of(rank())])
         load_module(loop.model, state["module"])
         load_optimizer(loop.optimizer, state["optimizer"])
-        self.best_score, self.history = state["best_score"], history
-        loop.epoch, loop.step = epoch, step
-
-    def _stop_if(self, requested: bool) -> None:
-        if requested:
-            raise TrainingStoppedError(
-                f"Stopped in epoch {self.loop.epoch + 1}. All of it is saved in {self.folder}; "
-                "the same command resumes it."
-            )
+        self.history, loop.epoch, loop.step = history, epoch, step
 
 
 def _means_of(process: int) -> str:

@@ -19,12 +19,13 @@ from pfdl._internal.optimizer_state import checked_optimizer_state
 from pfdl._internal.processes import rank
 
 
-def shard(backbone: nn.Module, mesh: DeviceMesh) -> None:
-    """Let each process keep a part of the weights, of their gradients and of the optimiser's state."""
+def shard(backbone: nn.Module, mesh: DeviceMesh) -> nn.Module:
+    """Let each process keep a part of the weights, of their gradients and of the optimiser's state, in place."""
     for block in backbone.children():
         if isinstance(block, nn.Sequential):  # such blocks are called as a whole, so they can be gathered one by one
             fully_shard(block, mesh=mesh)
     fully_shard(backbone, mesh=mesh)
+    return backbone
 
 
 def is_sharded(backbone: nn.Module) -> bool:

@@ -7,7 +7,7 @@ import json
 import shutil
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -22,14 +22,14 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.pruners import NopPruner, WilcoxonPruner
 from optuna.samplers import TPESampler
 from optuna.storages.journal import JournalFileBackend
-from optuna.trial import FrozenTrial, Trial, TrialState
+from optuna.trial import Trial, TrialState
 
 from pfdl._internal.files import write_atomically, write_json
 from pfdl._internal.progress import progress_bar
 from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice, check_count
 from pfdl._internal.workers import IN_SEQUENCE, Execution
-from pfdl.data import make_split
+from pfdl.data import make_split, read_manifest
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
 from pfdl.data.stored import StoredImages, store_images
@@ -37,11 +37,11 @@ from pfdl.objectives import make_objective
 from pfdl.vision.checkpoint import load_model
 from pfdl.vision.config import SELECTIONS, TrainingConfig, check_contexts, check_sets
 from pfdl.vision.evaluation import evaluate, read_kept_epoch, save_evaluation
-from pfdl.vision.resume import shed_state
-from pfdl.vision.seeds import accuracy_lines, read_split, save_split
 from pfdl.vision.training import train
 
-STUDY, CHOSEN, FAILED = "study.log", "chosen.json", "failed"
+STUDY, SPLIT, CHOSEN, FAILED = "study.log", "splits/seed-{}.csv", "chosen.json", "failed"
+LEAVE_OUT = "leave-one-context-out"
+"""The selection by the accuracy on images of a context that was not trained on, mean over all known contexts."""
 PATIENCE = 5.0
 """Seconds between two looks at whether the process that trains a candidate is still there."""
 COLUMNS = ("candidate", "seed", "score", "value", "reason")
@@ -64,7 +64,9 @@ class SweepConfig:
             :class:`pfdl.vision.config.TrainingConfig`, or a setting of a part of the objective such as
             ``"pfdl.weight"``, which counts where the objective has that part. Other settings have their defaults.
         select: Which accuracy on validation images chooses, both the epoch of a training and the candidate:
-            ``"accuracy"``, ``"worst-class"`` or ``"worst-group"``.
+            ``"accuracy"``, ``"worst-class"`` or ``"worst-group"``. ``"leave-one-context-out"`` trains a candidate once
+            for each context of the training images, without it, and chooses by the mean accuracy on the context left
+            out; plain accuracy on the others chooses the epoch. The chosen candidate is then trained on all contexts.
         seeds: Trainings of each candidate, on paired seeds.
         first_seed: The first of them.
         trials: How many candidates Optuna's TPE sampler proposes; None tries every combination, which ranges forbid.
@@ -83,13 +85,15 @@ class SweepConfig:
     prune: bool = True
 
     def __post_init__(self) -> None:
-        check_choice("select", self.select, SELECTIONS)
+        check_choice("select", self.select, (*SELECTIONS, LEAVE_OUT))
         check_count("seeds", self.seeds, 1)
         check_count("first_seed", self.first_seed, 0)
         ranges = [name for name, values in self.space.items() if isinstance(values, Range)]
         if self.trials is not None:
             check_count("trials", self.trials, 1)
-        elif ranges:
+        if "image_size" in ranges:
+            raise ValueError("image_size is a range; name its values, each of which the images are decoded to once.")
+        if ranges and self.trials is None:
             raise ValueError(f"{ranges[0]} is a range, which has no end of values; say how many to try by trials.")
 
     @property
@@ -116,9 +120,11 @@ class SweepConfig:
             if dot and part in parts:
                 of_parts.setdefault(part, {})[setting] = value
                 counting_here[name] = value
-        varied = [name for name in values if name in counting_here and not _is_fixed(self.space[name])]
-        label = ", ".join(f"{name}={_shown(values[name])}" for name in varied) or "as given"
-        return label, TrainingConfig(**plain, objective_settings=of_parts, select=self.select, seed=self.first_seed)
+        varied = [name for name in values if name in counting_here and len(self.space[name]) > 1]
+        shown = {name: value if isinstance(value, str) else json.dumps(value) for name, value in values.items()}
+        label = ", ".join(f"{name}={shown[name]}" for name in varied) or "as given"
+        select = "accuracy" if self.select == LEAVE_OUT else self.select
+        return label, TrainingConfig(**plain, objective_settings=of_parts, select=select, seed=self.first_seed)
 
 
 @dataclass(frozen=True)
@@ -175,16 +181,18 @@ def sweep(
     combinations = config.combinations()
     for values in combinations.values():
         _check(config.candidate(values)[1], splits[config.first_seed])
+    if config.select == LEAVE_OUT and len(_contexts(splits[config.first_seed])) < 2:
+        raise ValueError(f"select is {LEAVE_OUT!r}, and the training images are not of several known contexts.")
     settings = {**asdict(config), "ratio": ratio, **execution.settings}
     with claim(output, "sweep", settings, may_change=("trials", *execution.settings)):
         for seed, split in splits.items():
-            save_split(split, output, seed)
+            split.save(output / SPLIT.format(seed))
         study = _open_study(output, config)
         if not study.get_trials(deepcopy=False):
             for values in combinations.values():
                 study.enqueue_trial({name: json.dumps(value) for name, value in values.items()})
     if _is_waiting(study, config) or study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-        for size in {config.candidate(values)[1].image_size for values in _all_values(config)}:
+        for size in map(int, config.space.get("image_size", (TrainingConfig.image_size,))):
             with (
                 FileLock(output / ".images.lock"),
                 progress_bar(f"decoding images, {size} pixels", execution.console) as show,
@@ -199,15 +207,6 @@ def sweep(
         done = _finish(study, config, splits, source, output, execution)
         shutil.rmtree(output / "images", ignore_errors=True)
     return done
-
-
-def _all_values(config: SweepConfig) -> Iterator[dict[str, Any]]:
-    """Yield combinations that between them have every value of every setting; of ranges both ends."""
-    first = {name: values[0] for name, values in config.space.items()}
-    for name, values in config.space.items():
-        for value in values:
-            yield {**first, name: value}
-    yield first
 
 
 def _open_study(output: Path, config: SweepConfig) -> optuna.Study:
@@ -259,7 +258,7 @@ def _train_trial(
     scores: list[dict[str, float]] = []
     for seed in range(config.first_seed, config.first_seed + config.seeds):
         try:
-            found = _validated(replace(training, seed=seed), output, device)
+            found = _validated(replace(training, seed=seed), config.select, output, device)
         except ValueError as error:
             trial.set_user_attr("reason", str(error))
             study.tell(trial, state=TrialState.FAIL)
@@ -276,15 +275,32 @@ def _train_trial(
     study.tell(trial, sum(one[config.select] for one in scores) / len(scores))
 
 
-def _validated(config: TrainingConfig, output: Path, device: str) -> dict[str, float]:
-    """Train, and return the validation accuracies in percent at the epoch that was kept, and that epoch."""
-    split = read_split(output, config.seed)
-    folder = output / run_folder(config, split)
+def _validated(config: TrainingConfig, select: str, output: Path, device: str) -> dict[str, float]:
+    """Train, and return the accuracies in percent that may choose, those at the epoch that was kept, and that epoch."""
+    split = read_manifest(output / SPLIT.format(config.seed))
     source = StoredImages(output / "images" / str(config.image_size))
-    train(config, source, split, folder, device=device, devices=1, nodes=1)
+    if select == LEAVE_OUT:
+        found: dict[str, float] = {}
+        for context in _contexts(split):
+            part = _leave_out(split, context)
+            folder = train(config, source, part, output / run_folder(config, part), device=device, devices=1, nodes=1)
+            found[f"without {context}"] = 100 * evaluate(load_model(folder), source, part, device=device).overall
+        return {LEAVE_OUT: sum(found.values()) / len(found), **found}
+    folder = train(config, source, split, output / run_folder(config, split), device=device, devices=1, nodes=1)
     kept = read_kept_epoch(folder, config.select)
     scores = {score: 100 * kept[name] for score, name in SELECTIONS.items() if name in kept}
     return {**scores, "epoch": kept["epoch"] + 1.0}
+
+
+def _contexts(split: Manifest) -> list[str]:
+    return sorted({row.context for row in split.rows_of("train") if row.context})
+
+
+def _leave_out(split: Manifest, context: str) -> Manifest:
+    """Return a split that tests on a context that it does not train on; the test images of the whole are not in it."""
+    seen = [row for row in split.rows if {"train", "validation"} & set(row.sets)]
+    rows = [row._replace(side="test", sets=("test",)) if row.context == context else row for row in seen]
+    return Manifest(tuple(rows), split.parameters)
 
 
 def run_folder(config: TrainingConfig, split: Manifest) -> Path:
@@ -304,7 +320,7 @@ def _finish(
     """Write the results, choose, test what was chosen, and write the choice."""
     results = _results(study, config)
     write_atomically(output / "results.csv", results.to_csv(index=False))
-    completed = _completed(study)
+    completed = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     if not completed:
         reasons = [trial.user_attrs["reason"] for trial in study.trials if "reason" in trial.user_attrs]
         raise ValueError(f"every candidate of the sweep failed; the first one because {reasons[0]}")
@@ -313,12 +329,14 @@ def _finish(
     folders = {seed: run_folder(replace(training, seed=seed), split) for seed, split in splits.items()}
     tests = []
     for seed, split in splits.items():
+        if config.select == LEAVE_OUT:  # until now each training was without one of the contexts
+            where: dict[str, Any] = {"device": execution.device, "devices": 1, "nodes": 1}
+            train(replace(training, seed=seed), source, split, output / folders[seed], **where)
         if "test" in split.set_names:
             model = load_model(output / folders[seed])
             result = evaluate(model, source, split, device=execution.device)
             save_evaluation(output / folders[seed], result)
-            tests += accuracy_lines(result)
-        shed_state(output / folders[seed])
+            tests += result.lines()
     by_test = pd.DataFrame(tests, columns=["test", "accuracy"]).groupby("test", sort=False)["accuracy"]
     choice = Choice(
         best.user_attrs["candidate"],
@@ -330,10 +348,6 @@ def _finish(
     )
     write_json(output / CHOSEN, asdict(choice))
     return results, choice
-
-
-def _completed(study: optuna.Study) -> list[FrozenTrial]:
-    return study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
 
 
 def _results(study: optuna.Study, config: SweepConfig) -> pd.DataFrame:
@@ -358,10 +372,6 @@ def _check(config: TrainingConfig, manifest: Manifest) -> None:
     check_contexts(config, objective, manifest)
 
 
-def _is_fixed(values: Sequence[Any] | Range) -> bool:
-    return not isinstance(values, Range) and len(values) == 1
-
-
 def _suggest(trial: Trial, name: str, values: Sequence[Any] | Range) -> Any:
     """Return the value of a trial; choices are kept as text, because lists are no choices for Optuna."""
     if not isinstance(values, Range):
@@ -378,10 +388,6 @@ def _as_settings(config: TrainingConfig) -> dict[str, Any]:
     settings: dict[str, Any] = json.loads(json.dumps(asdict(config)))
     del settings["seed"]
     return settings
-
-
-def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _mean(values: pd.Series[float]) -> tuple[float, float | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import time
@@ -9,16 +10,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
+from lightning.pytorch.loggers import Logger, MLFlowLogger, TensorBoardLogger, WandbLogger
 from rich.console import Console
 from torch import Tensor
 
 from pfdl._internal.processes import gather_objects, rank, report_lost_process, run_on_first
 from pfdl._internal.progress import progress_bar
 from pfdl._internal.runs import MANIFEST, claim
+from pfdl._internal.validation import check_choice
 from pfdl.data.images import hash_bytes
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
@@ -26,22 +30,17 @@ from pfdl.vision.checkpoint import ModelConfig, load_model
 from pfdl.vision.classifier import Classifier
 from pfdl.vision.config import SELECTIONS, TrainingConfig, check_contexts, check_sets
 from pfdl.vision.features import embed
-from pfdl.vision.launching import Devices, choose_devices, make_fabric
-from pfdl.vision.loggers import check_loggers, close_loggers, make_loggers
+from pfdl.vision.launching import choose_devices, make_fabric
 from pfdl.vision.loop import Loop
 from pfdl.vision.pixels import normalise
-from pfdl.vision.resume import RunKeeper, check_folder, read_state, write_metrics
-from pfdl.vision.stopping import StopRequest, TrainingStoppedError
+from pfdl.vision.resume import RunKeeper, StopRequest, TrainingStoppedError, check_folder, read_state, write_metrics
 from pfdl.vision.training_data import TrainingData, check_share
 
 FIRST = "first-network"
 """In the run folder of a training that infers contexts from a first network: that network's run folder."""
 
-ESTIMATE_AFTER = 5.0
-"""Seconds of steps, without the first one, after which the time of a training is estimated."""
-
-LONG = 600.0
-"""Seconds from which on a remedy is named."""
+ESTIMATE_AFTER, LONG = 5.0, 600.0
+"""Seconds after which the time of a training is estimated, and from which on it is told, with remedies."""
 
 WITHOUT_CONTEXTS = (
     "With one context there is nothing to balance: the sampler, balance and GroupDRO change nothing, and this is plain "
@@ -106,7 +105,7 @@ def train(
     place = choose_devices(device, devices, nodes, strategy)
     check_sets(config, manifest)
     check_share(config.batch_size, place.processes)
-    place.start()
+    fabric = make_fabric(place, config.precision)
     shows = progress and rank() == 0
     with report_lost_process(), _report_dead_loader(), StopRequest() as stop, ExitStack() as held:
         torch.manual_seed(config.seed)
@@ -123,10 +122,18 @@ def train(
         if config.infers_by_network:
             if shows:
                 _say(f"{config.infer_by}: training the first network, for {config.infer_epochs} epochs")
-            where: dict[str, Any] = {"device": device, "devices": devices, "nodes": nodes, "strategy": strategy}
-            first = config.for_first_network()
             train(
-                first, source, manifest, folder / FIRST, **where, num_workers=num_workers, loggers=(), progress=progress
+                config.for_first_network(),
+                source,
+                manifest,
+                folder / FIRST,
+                device=device,
+                devices=devices,
+                nodes=nodes,
+                strategy=strategy,
+                num_workers=num_workers,
+                loggers=(),
+                progress=progress,
             )
         data.setup("fit")
         if shows and data.inferred is not None:
@@ -138,7 +145,11 @@ def train(
                 on_unconfirmed()
         model.check_contexts(data.train_contexts)
         model.prepare(data.train_set.labels, data.train_contexts)
-        _run(model, data, folder, stop, place, loggers, shows)
+        batches = data.train_dataloader(with_indices="indices" in model.objective.needs)
+        monitor = SELECTIONS.get(config.select) if "validation" in manifest.set_names else None
+        keeper = RunKeeper(Loop(model, batches, fabric), folder, monitor=monitor, stop=stop)
+        keeper.restore()
+        _run(keeper, data.val_dataloader(), make_loggers(loggers, folder) if rank() == 0 else [], shows)
     return folder
 
 
@@ -159,82 +170,52 @@ def _report_dead_loader() -> Iterator[None]:
         ) from error
 
 
-def _run(
-    model: Classifier,
-    data: TrainingData,
-    folder: Path,
-    stop: StopRequest,
-    place: Devices,
-    loggers: Sequence[str] | None,
-    shows: bool,
-) -> None:
+def _run(keeper: RunKeeper, validation: Any, loggers: Sequence[Logger], shows: bool) -> None:
     """Train what is left of a run, and keep it in its folder."""
-    config = model.config
-    log_to = make_loggers(loggers, folder) if rank() == 0 else []
-    batches = data.train_dataloader(with_indices="indices" in model.objective.needs)
-    loop = Loop(model, batches, make_fabric(place, config.precision, log_to))
-    monitor = SELECTIONS.get(config.select) if "validation" in data.manifest.set_names else None
-    keeper = RunKeeper(loop, folder, monitor=monitor, stop=stop)
-    keeper.restore()
-    validation, steps = data.val_dataloader(), len(loop.batches)
-    status, estimate = "failed", _Estimate()
+    loop, steps = keeper.loop, len(keeper.loop.batches)
+    config, status = loop.model.config, "failed"
+    began_all, done, is_told = time.monotonic(), 0, not shows
     try:
         with progress_bar("training", Console(stderr=True) if shows else None) as show:
             while not keeper.is_finished:
                 keeper.before_epoch()
                 began = time.monotonic()
                 for _ in loop.train_epoch():
-                    keeper.after_step()
+                    keeper.stop_if_asked()
                     show(loop.epoch * steps + loop.step, config.epochs * steps)
-                    if shows and (left := estimate.after_step((config.epochs - loop.epoch) * steps - loop.step)):
-                        _say(_describe_time(left, config, loop.fabric.device.type))
-                start = {"epoch": loop.epoch, "learning_rate": loop.learning_rate}
+                    done, taken = done + 1, time.monotonic() - began_all
+                    if not is_told and taken >= ESTIMATE_AFTER:
+                        is_told = True
+                        left = taken / done * ((config.epochs - loop.epoch) * steps - loop.step)
+                        if left >= LONG:
+                            _say(_describe_time(left, config))
+                row = {"epoch": loop.epoch, "learning_rate": loop.learning_rate}
                 figures = loop.validate(validation)
-                row = {**start, **loop.end_epoch(), **figures}
+                row |= {**loop.end_epoch(), **figures}
                 keeper.after_epoch(row)
-                loop.fabric.log_dict(row, step=loop.epoch - 1)
+                for logger in loggers:
+                    logger.log_metrics(row, step=loop.epoch - 1)
                 if shows:
                     _say(_describe_epoch(row, config.epochs, time.monotonic() - began))
             keeper.finish()
         status = "success"
     except OSError:
-        check_folder(folder)  # without it a logger fails first, and less clearly
+        check_folder(keeper.folder)  # without it a logger fails first, and less clearly
         raise
     finally:
-        close_loggers(log_to, status)
+        for logger in loggers:
+            logger.finalize(status)
+            if isinstance(logger, WandbLogger):
+                logger.experiment.finish()  # it would take in the next training too
 
 
-class _Estimate:
-    """Estimate, once, how long the rest of a training takes."""
-
-    def __init__(self) -> None:
-        self.steps, self.began, self.is_done = -1, 0.0, False
-
-    def after_step(self, left: int) -> float | None:
-        """Return the seconds that so many steps more take, as soon as some have been timed; never again after that."""
-        self.steps += 1
-        if self.steps == 0:  # the first step has to set things up
-            self.began = time.monotonic()
-        elif not self.is_done and (taken := time.monotonic() - self.began) >= ESTIMATE_AFTER:
-            self.is_done = True
-            return taken / self.steps * left
-        return None
-
-
-def _describe_time(seconds: float, config: TrainingConfig, device: str) -> str:
+def _describe_time(seconds: float, config: TrainingConfig) -> str:
     """Say how long a training takes, and how to make it shorter."""
-    units = (("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
-    name, size = next((one for one in units if seconds >= 2 * one[1]), units[-1])
-    said = f"This training takes about {seconds / size:.0f} {name} more."
-    if seconds < LONG:
-        return said
-    remedies = [
-        "a GPU" if device == "cpu" else "--set precision=bf16",
-        f"fewer epochs than --epochs {config.epochs}",
-        f"smaller images than --image-size {config.image_size}",
-        "a small network (--backbone small)",
-    ]
-    return f"{said} Shorter: {', '.join(remedies[:-1])} or {remedies[-1]}. Ctrl-C keeps what is done."
+    return (
+        f"This training takes about {seconds / 60:.0f} minutes more. Shorter: a GPU, --set precision=bf16, fewer "
+        f"epochs than --epochs {config.epochs}, smaller images than --image-size {config.image_size} or a small "
+        "network (--backbone small). Ctrl-C keeps what is done."
+    )
 
 
 def _say(text: str) -> None:
@@ -281,3 +262,38 @@ def _describe_images(
     if not config.pretrained and config.weights is None:
         return None
     return lambda images: embed(model.backbone, images, device=place)
+
+
+LOGGERS = ("csv", "tensorboard", "wandb", "mlflow")
+"""Names, and the packages that they need; ``csv`` is the table that every run folder has anyway."""
+
+
+def check_loggers(names: Sequence[str]) -> None:
+    """Raise ValueError unless all loggers are known, and ImportError unless they are installed."""
+    for name in names:
+        check_choice("logger", name, LOGGERS)
+        if name != "csv" and find_spec(name) is None:
+            raise ModuleNotFoundError(
+                f"the logger {name!r} needs the package {name}, which is not installed: pip install {name}."
+            )
+
+
+def make_loggers(names: Sequence[str] | None, folder: Path) -> list[Logger]:
+    """Return Lightning's loggers for a run folder; None for TensorBoard where it is installed.
+
+    MLflow logs to the server that ``MLFLOW_TRACKING_URI`` names, else to ``mlflow.db`` in the run folder (it refuses
+    plain folders since version 3). ``WANDB_MODE=offline`` keeps Weights & Biases on this machine.
+    """
+    if names is None:
+        names = ["tensorboard"] if find_spec("tensorboard") is not None else []
+    makers: dict[str, Callable[[], Logger]] = {
+        "tensorboard": lambda: TensorBoardLogger(folder, name="", version="tensorboard"),
+        "wandb": lambda: WandbLogger(name=folder.name, save_dir=folder, project="pfdl"),
+        "mlflow": lambda: MLFlowLogger(
+            experiment_name="pfdl",
+            run_name=folder.name,
+            tracking_uri=os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{folder.resolve() / 'mlflow.db'}",
+            artifact_location=None if "MLFLOW_TRACKING_URI" in os.environ else (folder.resolve() / "mlflow").as_uri(),
+        ),
+    }
+    return [makers[name]() for name in dict.fromkeys(names) if name in makers]

@@ -18,7 +18,7 @@ from pfdl._internal.files import read_json, read_table, write_atomically, write_
 from pfdl._internal.processes import rank, run_on_first, world_size
 from pfdl._internal.runs import INFERRED_CONTEXTS, WHY_CONTEXTS, set_aside
 from pfdl._internal.validation import check_count
-from pfdl.contexts import InferredContexts, NetworkContexts, find_contexts
+from pfdl.contexts import InferredContexts, find_contexts
 from pfdl.contexts.network import NETWORK_METHODS
 from pfdl.data.context_images import ContextImages
 from pfdl.data.manifest import Manifest
@@ -84,11 +84,6 @@ class TrainingData:
         self._contexts: dict[str, Tensor] = {}
         self._draws: Tensor | None = None
 
-    @property
-    def num_classes(self) -> int:
-        """How many classes there are."""
-        return len(self.manifest.classes)
-
     def setup(self, stage: str) -> None:
         """Read both sets and infer contexts if asked to, once; of several processes the first infers."""
         if self._sets:
@@ -96,13 +91,14 @@ class TrainingData:
         config = self.config
         for name in (TRAIN, VALIDATION):
             if name in self.manifest.set_names:
+                rows = self.manifest.rows_of(name)  # contexts may be known of the validation images alone
                 images = ContextImages(
                     self.source,
                     self.manifest,
                     name,
                     size=config.image_size,
                     cache=self.cache,
-                    reveal_contexts=config.contexts == "known",
+                    reveal_contexts=config.contexts == "known" and any(row.context for row in rows),
                 )
                 self._sets[name], self._contexts[name] = images, images.contexts
         if config.contexts == "inferred":
@@ -132,7 +128,7 @@ class TrainingData:
         images = _Labelled(self.train_set, self.train_contexts, with_indices)
         labels, contexts = self.train_set.labels, self.train_contexts
         sampler = make_sampler(self.config, labels, contexts, self._draws, processes=world_size(), rank=rank())
-        return EpochLoader(images, self._share(), sampler=sampler, **self._settings())
+        return EpochLoader(images, sampler=sampler, **self._settings())
 
     def val_dataloader(self) -> DataLoader[Any] | list[DataLoader[Any]]:
         """Return the validation set in order; nothing if the manifest holds none out."""
@@ -142,7 +138,7 @@ class TrainingData:
         sampler: DistributedSampler[Any] | None = None
         if world_size() > 1:
             sampler = DistributedSampler(images, world_size(), rank(), shuffle=False)
-        return DataLoader(images, self._share(), sampler=sampler, generator=torch.Generator(), **self._settings())
+        return DataLoader(images, sampler=sampler, generator=torch.Generator(), **self._settings())
 
     def _infer(self, sets: Sequence[ContextImages]) -> tuple[InferredContexts, list[float] | None]:
         """Infer the contexts of the images of some sets, in their order, unless the run folder has them.
@@ -154,13 +150,12 @@ class TrainingData:
         if self.folder is not None and (kept := _read_contexts(self.folder, paths)):
             return kept
         labels = torch.cat([images.labels for images in sets])
-        infer = find_contexts if self.config.confirm else partial(find_contexts, confirmation=0.0)
-        config, images, draws = self.config, ConcatDataset[Any](sets), None
+        config, draws = self.config, None
         if config.infers_by_network:
-            by_network = self._infer_by_network(sets, labels)
-            found = InferredContexts(by_network.contexts, by_network.method, by_network.sentence, ())
-            draws = by_network.draws.tolist()
+            found, draws = self._infer_by_network(sets, labels)
         else:
+            infer = find_contexts if config.confirm else partial(find_contexts, confirmation=0.0)
+            images = ConcatDataset[Any](sets)
             found = infer(images, labels, method=config.infer_by, describe=self.describe, seed=config.seed)
         if self.folder is not None:
             write_json(self.folder / WHY_CONTEXTS, found.to_dict())
@@ -168,31 +163,28 @@ class TrainingData:
             write_atomically(self.folder / INFERRED_CONTEXTS, pd.DataFrame(columns).to_csv(index=False))
         return found, draws
 
-    def _infer_by_network(self, sets: Sequence[ContextImages], labels: Tensor) -> NetworkContexts:
+    def _infer_by_network(self, sets: Sequence[ContextImages], labels: Tensor) -> tuple[InferredContexts, list[float]]:
         """Infer contexts from the logits of a network that was trained for a few epochs."""
+        config = self.config
         if self.describe is None:
             raise ValueError(
-                f"infer_by is {self.config.infer_by!r}, which needs the logits of a network trained before; "
+                f"infer_by is {config.infer_by!r}, which needs the logits of a network trained before; "
                 "pfdl.vision.train trains one, or give describe=... that returns them."
             )
         rows = [(one, part) for one in sets for part in torch.split(torch.arange(len(one)), BATCH)]
         logits = torch.cat([self.describe(one.batch(part)) for one, part in rows])
-        settings = (
-            {"upweight": self.config.infer_upweight} if self.config.infer_by == "jtt" else {"seed": self.config.seed}
-        )
-        return NETWORK_METHODS[self.config.infer_by](logits, labels, **settings)
-
-    def _share(self) -> int:
-        """Return the images of one process in a step."""
-        check_share(self.config.batch_size, world_size())
-        return self.config.batch_size // world_size()
+        settings = {"upweight": config.infer_upweight} if config.infer_by == "jtt" else {"seed": config.seed}
+        found = NETWORK_METHODS[config.infer_by](logits, labels, **settings)
+        return InferredContexts(found.contexts, found.method, found.sentence, ()), found.draws.tolist()
 
     def _settings(self) -> dict[str, Any]:
+        check_share(self.config.batch_size, world_size())
         return {
+            "batch_size": self.config.batch_size // world_size(),
             "num_workers": self.num_workers,
             "persistent_workers": self.num_workers > 0,
             "pin_memory": torch.cuda.is_available(),
-            "collate_fn": _as_it_is,
+            "collate_fn": tuple,  # a _Labelled has put the batch together already
         }
 
 
@@ -224,11 +216,6 @@ def _read_contexts(folder: Path, paths: Sequence[str]) -> tuple[InferredContexts
         return None
 
 
-def _as_it_is(batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Return the batch that a :class:`_Labelled` has already put together."""
-    return batch
-
-
 class _Labelled(Dataset[tuple[Tensor, ...]]):
     """Batches of images with their labels and the contexts that training may know."""
 
@@ -237,9 +224,6 @@ class _Labelled(Dataset[tuple[Tensor, ...]]):
 
     def __len__(self) -> int:
         return len(self.images)
-
-    def __getitem__(self, index: int) -> tuple[Tensor, ...]:
-        return tuple(part[0] for part in self.__getitems__([index]))
 
     def __getitems__(self, indices: Sequence[int]) -> tuple[Tensor, ...]:
         """Return the images, labels and contexts of a batch; PyTorch's loader asks for samples in this way."""

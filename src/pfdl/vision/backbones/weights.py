@@ -27,26 +27,24 @@ def load_weights(model: nn.Module, path: Path, name: str) -> None:
         OSError: If the file cannot be read.
         ValueError: If it holds something else than the weights of this model.
     """
-    found = _read(path)
-    wanted = model.state_dict()
+    found, own = _read(path), model.state_dict()
     with attach(model) as tap:
         last = tap.layer_name + "."
-    for key, value in wanted.items():
-        here = found.get(key)
-        if key.startswith(last) and (here is None or here.shape != value.shape):
-            found[key] = value  # a new last layer
-        elif here is None:
-            raise ValueError(f"{path} does not hold the weights of a {name}: it has no {key!r}.")
-        elif here.shape != value.shape:
+    wanted: dict[str, Tensor] = {}
+    for key, value in own.items():
+        wanted[key] = found.get(key, value if key.startswith(last) else torch.empty(0))
+        if key.startswith(last) and wanted[key].shape != value.shape:
+            wanted[key] = value  # a new last layer
+        here = wanted[key]
+        if here.shape != value.shape or here.is_floating_point() != value.is_floating_point():
+            there = f"is {tuple(here.shape)}, {here.dtype}" if key in found else "is missing"
             raise ValueError(
-                f"{path} does not hold the weights of this {name}: {key!r} is {tuple(here.shape)} there and "
-                f"{tuple(value.shape)} here."
+                f"{path} does not hold the weights of this {name}: {key!r} {there} there and {tuple(value.shape)}, "
+                f"{value.dtype} here."
             )
-        elif here.is_floating_point() != value.is_floating_point():
-            raise ValueError(f"{key!r} in {path} is of the kind {here.dtype}; the {name} needs {value.dtype}.")
-        elif here.is_floating_point() and not bool(torch.isfinite(here).all()):
+        if here.is_floating_point() and not bool(torch.isfinite(here).all()):
             raise ValueError(f"{key!r} in {path} has values that are not finite; take other weights.")
-    model.load_state_dict({key: found[key] for key in wanted})
+    model.load_state_dict(wanted)
 
 
 def _read(path: Path) -> dict[str, Tensor]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable
-from difflib import get_close_matches
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from torch import nn
 
 from pfdl._internal.own_files import import_own_files
+from pfdl._internal.text import did_you_mean
 from pfdl._internal.validation import check_count
 from pfdl.vision.backbones.convnet import ConvNet
 from pfdl.vision.backbones.weights import load_weights
@@ -73,7 +75,7 @@ def register_backbone(name: str, factory: Callable[[int, int], nn.Module]) -> No
     """
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         raise ValueError(f"the name of the backbone is {name!r}; give letters, digits and hyphens, such as 'my-net'.")
-    if name in OURS or name in _torchvision_names():
+    if name in OURS or name in _names_of(""):
         raise ValueError(f"there is a backbone {name!r} already; choose another name.")
     if not callable(factory):
         raise TypeError(f"the factory of {name!r} is a {type(factory).__name__}; give a class or a function.")
@@ -94,7 +96,7 @@ def list_backbones(pattern: str = "*") -> list[str]:
         ['cn', 'cn-bn']
     """
     import_own_files()
-    names = [*OURS, *_torchvision_names(), *(TIMM + name for name in _timm_names())]
+    names = [*OURS, *_names_of(""), *_names_of(TIMM)]
     return [name for name in names if fnmatch.fnmatchcase(name, pattern)]
 
 
@@ -108,20 +110,15 @@ def check_backbone_name(name: str) -> None:
     import_own_files()
     if name in OURS:
         return
-    known: bool
-    if name.startswith(TIMM):
-        known = _timm().is_model(name.removeprefix(TIMM))
-    else:
-        known = name in _torchvision(name).list_models(module=_torchvision(name))
-    if not known:
-        close = get_close_matches(name, list_backbones(), n=3)
-        if TIMM + name in list_backbones(TIMM + name):
-            close = [TIMM + name]
-        hint = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
-        raise ValueError(
-            f"the backbone {name!r} is unknown; {hint}'pfdl list backbones' lists all, and "
-            "--import FILE.py brings one of your own."
-        )
+    library = _library(name)
+    if library.is_model(name.removeprefix(TIMM)) if name.startswith(TIMM) else name in _names_of(""):
+        return
+    every = list_backbones()
+    hint = did_you_mean(name, [TIMM + name] if TIMM + name in every else every) or "."
+    raise ValueError(
+        f"the backbone {name!r} is unknown{hint} 'pfdl list backbones' lists all, and --import FILE.py brings one of "
+        "your own."
+    )
 
 
 def make_backbone(
@@ -165,9 +162,9 @@ def make_backbone(
     check_backbone_name(name)
     if pretrained and weights is not None:
         raise ValueError(f"both pretrained weights and the file {weights} were asked for; choose one of them.")
+    if pretrained and name in OURS:
+        raise ValueError(f"there are no pretrained weights of {name!r}; leave pretrained out.")
     if name in OURS:
-        if pretrained:
-            raise ValueError(f"there are no pretrained weights of {name!r}; leave pretrained out.")
         model = OURS[name](num_classes, image_size)
     elif name.startswith(TIMM):
         model = _from_timm(name, num_classes, image_size, pretrained)
@@ -194,25 +191,38 @@ def _shrink_stem(model: nn.Module, name: str) -> None:
 
 
 def _from_torchvision(name: str, num_classes: int, pretrained: bool) -> nn.Module:
-    models = _torchvision(name)
     # The two Inceptions would return their auxiliary classifiers' logits too while they train.
     special: dict[str, Any] = {"aux_logits": False} if name in ("googlenet", "inception_v3") else {}
     if not pretrained:
-        if special:
-            special["init_weights"] = True
-        model: nn.Module = models.get_model(name, weights=None, num_classes=num_classes, **special)
-        return model
-    model = _download(name, lambda: models.get_model(name, weights="DEFAULT", **special))
-    _renew_last_layer(model, num_classes)
+        special |= {"num_classes": num_classes, **({"init_weights": True} if special else {})}
+    model: nn.Module
+    with _downloading(name, pretrained):
+        model = _library(name).get_model(name, weights="DEFAULT" if pretrained else None, **special)
+    if pretrained:
+        with attach(model) as tap:
+            parent, _, child = tap.layer_name.rpartition(".")
+        model.get_submodule(parent).add_module(child, nn.Linear(tap.num_features or 0, num_classes))
     return model
 
 
-def _download(name: str, build: Callable[[], nn.Module]) -> nn.Module:
-    """Build a model that downloads its weights; say what to do where that fails."""
+def _from_timm(name: str, num_classes: int, image_size: int, pretrained: bool) -> nn.Module:
+    create = partial(_library(name).create_model, name.removeprefix(TIMM), pretrained, num_classes=num_classes)
+    model: nn.Module
+    with _downloading(name, pretrained):
+        try:  # transformers must be told the size of the images; networks of convolutions do not know the word
+            model = create(img_size=image_size)
+        except TypeError:
+            model = create()
+    return model
+
+
+@contextmanager
+def _downloading(name: str, pretrained: bool) -> Iterator[None]:
+    """Say what to do where weights cannot be downloaded."""
     try:
-        return build()
+        yield
     except Exception as error:  # each library has errors of its own for a missing network
-        if isinstance(error, TypeError):
+        if not pretrained:
             raise
         reason = str(error).partition("\n")[0]
         raise ConnectionError(
@@ -221,62 +231,26 @@ def _download(name: str, build: Callable[[], nn.Module]) -> nn.Module:
         ) from error
 
 
-def _renew_last_layer(model: nn.Module, num_classes: int) -> None:
-    with attach(model) as tap:
-        parent, _, child = tap.layer_name.rpartition(".")
-    old = model.get_submodule(tap.layer_name)
-    if not isinstance(old, nn.Linear):  # attach() without a layer's name finds linear layers only
-        raise AssertionError(old)
-    model.get_submodule(parent).add_module(child, nn.Linear(old.in_features, num_classes))
-
-
-def _from_timm(name: str, num_classes: int, image_size: int, pretrained: bool) -> nn.Module:
-    timm = _timm()
-    bare = name.removeprefix(TIMM)
-
-    def build(**size: int) -> nn.Module:
-        model: nn.Module = timm.create_model(bare, pretrained, num_classes=num_classes, **size)
-        return model
-
-    try:  # transformers must be told the size of the images; networks of convolutions do not know the word
-        return _download(name, lambda: build(img_size=image_size)) if pretrained else build(img_size=image_size)
-    except TypeError:
-        return _download(name, build) if pretrained else build()
-
-
-def _torchvision(name: str) -> Any:
+def _library(name: str) -> Any:
+    """Return timm for a name that begins with ``timm/``, else torchvision's models."""
     try:
+        if name.startswith(TIMM):
+            import timm
+
+            return timm
         from torchvision import models  # type: ignore[import-untyped]
     except ImportError:
         raise ModuleNotFoundError(
-            f"{name!r} would be a model of torchvision, which is not installed: install pfdl[images], or take one of "
-            f"{', '.join(OURS)}."
+            f"{name!r} would be a model of {'timm' if name.startswith(TIMM) else 'torchvision'}, which is not "
+            f"installed: install pfdl[images], or take one of {', '.join(OURS)}."
         ) from None
     return models
 
 
-def _timm() -> Any:
+def _names_of(prefix: str) -> list[str]:
+    """Return the names of timm's models or, without a prefix, torchvision's; none where these are not installed."""
     try:
-        import timm
-    except ImportError:
-        raise ModuleNotFoundError(
-            "names that begin with 'timm/' are models of timm, which is not installed: install pfdl[images], or take a "
-            "model of torchvision."
-        ) from None
-    return timm
-
-
-def _torchvision_names() -> list[str]:
-    try:
-        models = _torchvision("")
+        library = _library(prefix)
     except ImportError:
         return []
-    names: list[str] = models.list_models(module=models)
-    return names
-
-
-def _timm_names() -> list[str]:
-    try:
-        return list(_timm().list_models())
-    except ImportError:
-        return []
+    return [prefix + name for name in library.list_models(**({} if prefix else {"module": library}))]

@@ -1,0 +1,48 @@
+"""Contexts that are known of validation images alone choose the epoch and refit the last layer."""
+
+import pandas as pd
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from pfdl.cli.main import app
+from tests.vision.tiny_images import TinySource
+
+SETS = {"train": 14, "val": 22, "test": 30}
+"""Images of each group up to which number are in which set."""
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A table of images with empty contexts in the training set."""
+    lines = []
+    for path, pixels in TinySource().pictures.items():
+        name, context, number = path.split("/")
+        file = tmp_path / f"{path}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels.permute(1, 2, 0).numpy()).save(file)
+        part = next(part for part, end in SETS.items() if int(number) < end)
+        lines.append((f"{path}.png", name, "" if part == "train" else context, part))
+    pd.DataFrame(lines, columns=["path", "label", "context", "split"]).to_csv(tmp_path / "images.csv", index=False)
+    return tmp_path / "images.csv"
+
+
+def test_they_choose_the_epoch_and_refit_and_nothing_in_training_asks_for_them(table, tmp_path):
+    def invoke(*arguments):
+        return CliRunner().invoke(app, [*map(str, arguments), "--device", "cpu"])
+
+    fast = ["--backbone", "mlp", "--image-size", "8", "--epochs", "2", "--batch-size", "8", "--no-export"]
+    known = ["train", table, *fast, "--contexts", "known", "-o", tmp_path / "run"]
+    for asking in (["--objective", "groupdro"], ["--sampler", "groups"]):
+        refused = invoke(*known, *asking)
+        assert refused.exit_code == 2
+        assert "needs contexts, and the training images have none" in refused.output
+    trained = invoke(*known, "--set", "select=worst-group")
+    assert trained.exit_code == 0, trained.output
+    assert "val_worst_group" in pd.read_csv(tmp_path / "run" / "metrics.csv")
+    refitted = invoke("refit", tmp_path / "run", table, "--contexts", "known")
+    assert refitted.exit_code == 0, refitted.output
+    assert "The 2 contexts are those of the data." in refitted.output
+    assert "Refitted on 8 validation images of each group" in refitted.output
+    refused = invoke("refit", tmp_path / "run", table, "--contexts", "known", "--on", "train", "-o", tmp_path / "other")
+    assert "the train images have no contexts" in refused.output
