@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from pfdl._internal.files import write_atomically, write_bytes_atomically
+from pfdl._internal.progress import report
 from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice
 from pfdl._internal.workers import IN_SEQUENCE, Execution
@@ -187,10 +188,12 @@ def run_row(row: ColoredMNISTRow, data: StackedColoredMNIST, config: ColoredMNIS
         for restart, values in enumerate(zip(*columns.values(), strict=True)):
             lines.append({"restart": restart, "step": step, **dict(zip(columns, values, strict=True))})
 
-    def look_sometimes(step: int) -> None:
-        if step % CHECK_EVERY == 0 and step < row.config.steps - 1:
+    def after_step(step: int) -> None:
+        report(step, row.config.steps - 1)
+        if row.chooses and step % CHECK_EVERY == 0 and step < row.config.steps - 1:
             look(step)
 
+    report(0, row.config.steps - 1, f"{row.title}, steps")
     train_restarts(
         stacked,
         objectives,
@@ -200,7 +203,7 @@ def run_row(row: ColoredMNISTRow, data: StackedColoredMNIST, config: ColoredMNIS
         row.config,
         feature_rows=config.feature_rows,
         row_seed=config.seed,
-        after_step=look_sometimes if row.chooses else None,
+        after_step=after_step,
     )
     look(row.config.steps - 1)
     return lines

@@ -19,7 +19,7 @@ from sklearn.metrics import normalized_mutual_info_score
 from torch import Tensor, nn
 
 from pfdl._internal.files import write_atomically
-from pfdl._internal.progress import progress_bar
+from pfdl._internal.progress import progress_bar, report
 from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice, check_count
 from pfdl._internal.workers import IN_SEQUENCE, Execution
@@ -35,7 +35,7 @@ from pfdl_lab.images.inferred import INFERRED, contexts_for, infer, kinds_needed
 from pfdl_lab.images.networks import FEATURES, FROZEN, make_network, write_features
 from pfdl_lab.images.rows import PAPER, PAPER_BACKBONE, find_row
 from pfdl_lab.images.testing import LAST, Tester
-from pfdl_lab.training import PRECISIONS, DivergedError, TrainingSettings, train
+from pfdl_lab.training import PRECISIONS, DivergedError, Progress, TrainingSettings, train
 
 KIND = "images"
 COLUMNS = ("data", "backbone", "row", "seed", "epoch", "test", "value")
@@ -267,8 +267,14 @@ def run_task(
     torch.manual_seed(seed)  # rows of one seed start from the same weights
     model = make_network(network, split.train.inputs, split.classes, width=what.width)
     refit = partial(_refitted, split=split, contexts=environments, seed=seed, device=device)
+
+    def after_epoch(progress: Progress) -> None:
+        report(progress.epoch, how.epochs)
+        tester(progress)
+
+    report(0, how.epochs, f"{data}: {row}, seed {seed}, epochs")
     try:
-        metrics = train(settings, model, split.train, environments, device=device, after_epoch=tester)
+        metrics = train(settings, model, split.train, environments, device=device, after_epoch=after_epoch)
         values = {ESS: metrics.get("effective_sample_size", 1.0)}
         # With one context there is nothing to balance, and the last layer stays.
         tester.finish(model, refit if what.refit and has_several(environments) else lambda network: network)
