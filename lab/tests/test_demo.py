@@ -1,4 +1,3 @@
-import re
 from dataclasses import replace
 
 import pytest
@@ -57,7 +56,7 @@ def test_a_demonstration_that_is_stopped_goes_on_and_ends_with_a_page(tiny, monk
         assert title in printed
     assert "which do not act on y and should get 0, on average: least squares" in printed
     assert "where the colours are reversed; GroupDRO with inferred contexts for" in printed
-    assert re.search("ERM (falls|rises|goes) from", printed)
+    assert "at 5:1, as in training, and" in printed
     kinds = {folder.name: read_run(folder).kind for folder in tmp_path.iterdir() if folder.is_dir()}
     assert kinds == {"mmads": "mmads", "colored-digits": "colored-mnist", "images": "images"}
     page = (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -29,7 +29,7 @@ L2_CHOICES = (IRM_CONFIG.l2, 0.003)
 
 @dataclass(frozen=True)
 class PublishedAccuracy:
-    """Accuracies in percent as they were published: mean ± standard deviation."""
+    """Accuracies in percent as they were published, with their standard deviation (SD) over restarts."""
 
     train: str
     test: str
@@ -84,15 +84,15 @@ GRAYSCALE = ColoredMNISTRow(
     GRAYSCALE_CONFIG,
     grayscale=True,
     published=PublishedAccuracy("73.50", "73.01"),
-    paper=PublishedAccuracy("73.5 ± 0.2", "73.0 ± 0.4"),
+    paper=PublishedAccuracy("73.5 (SD 0.2)", "73.0 (SD 0.4)"),
 )
 ERM = ColoredMNISTRow(
     "erm",
     "ERM",
     "erm",
     ERM_CONFIG,
-    published=PublishedAccuracy("87.39 ± 0.19", "17.07 ± 0.67"),
-    paper=PublishedAccuracy("87.40 ± 0.2", "17.1 ± 0.6"),
+    published=PublishedAccuracy("87.39 (SD 0.19)", "17.07 (SD 0.67)"),
+    paper=PublishedAccuracy("87.40 (SD 0.2)", "17.1 (SD 0.6)"),
 )
 ERM_PFDL = _with_pfdl(ERM, "erm-pfdl", "ERM+PFDL", weight=1.0)
 VREX = ColoredMNISTRow("vrex", "V-REx", "vrex", VREX_CONFIG, {"vrex": VREX_SETTINGS})
@@ -102,10 +102,10 @@ IRM = ColoredMNISTRow(
     "irm",
     IRM_CONFIG,
     {"irm": IRM_SETTINGS},
-    published=PublishedAccuracy("70.81 ± 0.93", "66.90 ± 2.54"),
-    paper=PublishedAccuracy("70.8 ± 0.9", "66.9 ± 2.5"),
+    published=PublishedAccuracy("70.81 (SD 0.93)", "66.90 (SD 2.54)"),
+    paper=PublishedAccuracy("70.8 (SD 0.9)", "66.9 (SD 2.5)"),
 )
-PAPER_IRM_PFDL = PublishedAccuracy("70.6 ± 0.8", "67.5 ± 1.8")
+PAPER_IRM_PFDL = PublishedAccuracy("70.6 (SD 0.8)", "67.5 (SD 1.8)")
 IRM_PFDL = tuple(
     _with_pfdl(IRM, f"irm-pfdl-{weight:g}", f"IRM+PFDL, λ = {weight:g}", weight=weight)
     for weight in (1.0, 10.0, 30.0, 100.0, 300.0)

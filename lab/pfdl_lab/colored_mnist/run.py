@@ -211,24 +211,19 @@ def run_row(row: ColoredMNISTRow, data: StackedColoredMNIST, config: ColoredMNIS
 
 def _told(row: ColoredMNISTRow, data: StackedColoredMNIST, rows: int) -> Tensor:
     """Return what the objective knows of each training row: its environment, or its inferred context."""
-    if row.chooses and data.contexts is None:
+    if row.chooses and not data.has_contexts:
         raise ValueError(f"the row {row.key!r} needs inferred contexts, and there are none.")
-    if row.contexts == "inferred" and data.contexts is not None:
-        return data.contexts.train
+    if row.contexts == "inferred":
+        return data.train_contexts
     return torch.arange(2, device=data.device).repeat_interleave(rows // 2).expand(len(data.seeds), rows)
 
 
+@torch.no_grad()
 def _worst_groups(stacked: StackedMLPs, data: StackedColoredMNIST, inputs: Any) -> list[float]:
     """Return the accuracy of each restart in its worst group of held-out rows: one class in one inferred context."""
-    assert data.contexts is not None
     images, labels = (torch.cat(parts, dim=1) for parts in zip(*data.held_out, strict=True))
-    answers = _answers(stacked, inputs(images)).long()
-    return [worst_group_accuracy(*one) for one in zip(answers, labels.long(), data.contexts.held_out, strict=True)]
-
-
-@torch.no_grad()
-def _answers(stacked: StackedMLPs, inputs: Tensor) -> Tensor:
-    return stacked(inputs).logits > 0
+    answers = (stacked(inputs(images)).logits > 0).long()
+    return [worst_group_accuracy(*one) for one in zip(answers, labels.long(), data.held_out_contexts, strict=True)]
 
 
 def _percent(shares: Sequence[float]) -> list[float]:

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from pfdl.contexts import group_accuracy, worst_group_accuracy
 from pfdl.decorrelation import PartialDecorrelation
 from pfdl_lab.controls import MatchedPenalty
+from pfdl_lab.gradients import probe
 from pfdl_lab.images.data import WHOLE, Split
-from pfdl_lab.images.probe import probe
 from pfdl_lab.training import Progress, Samples, logits_of, predict
 
 WORST_GROUP, WORST_CLASS = "worst group", "worst class"

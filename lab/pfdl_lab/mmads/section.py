@@ -16,7 +16,7 @@ from pfdl_lab.mmads.paper import Cell as TableCell
 from pfdl_lab.mmads.run import FIGURE_CELL, METHODS, TEST_RATES
 from pfdl_lab.pairing import paired
 from pfdl_lab.report.reading import read_results
-from pfdl_lab.statistics import by_seed, difference_cell, mean_cell, mean_series
+from pfdl_lab.statistics import by_seed, difference_cell, mean_series
 
 KIND = "mmads"
 TITLE = "Tables under biased selection (MMADS)"
@@ -78,7 +78,8 @@ def _metric_table(part: pd.DataFrame, setting: str, metric: str, cells: Sequence
     rows = []
     for method in METHODS:
         values = [by_seed(part, **_place(cell), method=method, metric=metric) for cell in cells]
-        rows.append(Row(method, tuple(mean_cell(value, 3, deviation=True) for value in values)))
+        figures = [Number(one.mean(), one.std(ddof=0), 3) if len(one) else Missing() for one in values]
+        rows.append(Row(method, tuple(figures)))
         if method in PAPER and setting == SETTINGS[0]:
             rows.append(Row("in the paper", tuple(_paper_cell(method, cell, metric) for cell in cells), quiet=True))
     caption = f"{METRIC_NAMES[metric]}, {SETTING_NAMES[setting]}"

@@ -169,9 +169,9 @@ def test_inferred_contexts_are_the_colours_and_are_inferred_once(tmp_path):
     data = stacked(config, tmp_path)
     images = torch.cat([images for images, _ in data.train], dim=1)
     colours = (images[0, :, 1].sum(1) > 0).long()
-    agreement = (data.contexts.train[0] == colours).double().mean()
+    agreement = (data.train_contexts[0] == colours).double().mean()
     assert max(agreement, 1 - agreement) > 0.95
-    assert data.contexts.held_out.shape == (1, sum(labels.shape[1] for _, labels in data.held_out))
+    assert data.held_out_contexts.shape == (1, sum(labels.shape[1] for _, labels in data.held_out))
 
 
 def test_a_row_that_needs_contexts_is_refused_without_them(data):
