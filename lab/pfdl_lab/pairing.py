@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 from scipy.stats import t as student_t
 
@@ -81,6 +82,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
+def standard_error(values: Sequence[float] | pd.Series[float]) -> float:
+    """Return the standard error of the mean; NaN for a single value."""
+    measured = np.asarray(values, dtype=float)
+    return float(measured.std(ddof=1) / len(measured) ** 0.5) if len(measured) > 1 else math.nan
+
+
 def paired(first: pd.Series[float], second: pd.Series[float]) -> PairedDifference | None:
     """Return how far the first lies above the second over the repetitions that both have; None without any.
 
@@ -95,4 +102,4 @@ def paired(first: pd.Series[float], second: pd.Series[float]) -> PairedDifferenc
     differences = (first - second).dropna()
     if differences.empty:
         return None
-    return PairedDifference(float(differences.mean()), float(differences.sem()), len(differences))
+    return PairedDifference(float(differences.mean()), standard_error(differences), len(differences))

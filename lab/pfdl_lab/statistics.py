@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from pfdl.report.plots import Series
 from pfdl.report.tables import Cell, Missing, Number
-from pfdl_lab.pairing import PairedDifference
+from pfdl_lab.pairing import PairedDifference, standard_error
 
 Values = Sequence[float] | pd.Series
 ACTS_BELOW = 0.999
@@ -26,16 +27,15 @@ def by_seed(results: pd.DataFrame, **where: object) -> pd.Series[float]:
 
 def mean_cell(values: Values, digits: int) -> Cell:
     """Return the mean of repetitions ± its standard error; missing without any."""
-    measured = pd.Series(values, dtype=float)
-    return Number(float(measured.mean()), float(measured.sem()), digits) if len(measured) else Missing()
+    return Number(float(np.mean(values)), standard_error(values), digits) if len(values) else Missing()
 
 
 def mean_series(name: str, values: Mapping[Any, Values], colour: int, style: str = "lines+markers") -> Series | None:
     """Return the means at some places with their standard errors, as a line of a plot; None where one has no values."""
     if not values or not all(len(one) for one in values.values()):
         return None
-    measured = [pd.Series(one, dtype=float) for one in values.values()]
-    return Series(name, list(values), [one.mean() for one in measured], [one.sem() for one in measured], style, colour)
+    means, errors = ([measure(one) for one in values.values()] for measure in (np.mean, standard_error))
+    return Series(name, list(values), list(map(float, means)), list(map(float, errors)), style, colour)
 
 
 def difference_cell(

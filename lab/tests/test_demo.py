@@ -7,19 +7,20 @@ from pfdl._internal.runs import read_run
 from pfdl.cli.main import app
 from pfdl_lab import demo
 
-TINY = demo.Sizes(
-    tables=replace(demo.TABLES, seeds=2, num_test=100),
-    digits=replace(demo.DIGITS, restarts=1, max_train=200, max_hidden=4),
-    images=replace(demo.IMAGES, backbone="mlp", epochs=1, seeds=1, image_size=8),
-    n_jobs=1,
-)
+TINY = {
+    "TABLES": replace(demo.TABLES, seeds=2, num_test=100),
+    "DIGITS": replace(demo.DIGITS, restarts=1, max_train=200, max_hidden=4),
+    "IMAGES": replace(demo.IMAGES, backbone="mlp", epochs=1, seeds=1, image_size=8),
+    "JOBS": 1,
+}
 METHODS = {name: demo.mmads.METHODS[name] for name in ("OLS", "Screened OLS", "OLS on S (oracle)")}
 
 
 @pytest.fixture
 def tiny(monkeypatch):
     """The same code on little data, in this process, with short trainings and without the slowest methods of MMADS."""
-    monkeypatch.setattr(demo, "Sizes", lambda: TINY)
+    for name, value in TINY.items():
+        monkeypatch.setattr(demo, name, value)
     quick = {"PFDL": METHODS["OLS"], "DWR": METHODS["OLS"]}  # what they find is tested elsewhere
     monkeypatch.setattr(demo.mmads, "METHODS", {**METHODS, **quick})
     short = {key: replace(row, config=replace(row.config, steps=41)) for key, row in demo.colored_mnist.ROWS.items()}
@@ -71,9 +72,3 @@ def test_a_folder_that_holds_another_run_is_left_alone(tiny, tmp_path):
     assert result.exit_code == 2
     assert "has files in it but no run of pfdl" in result.stderr
     assert [path.name for path in (tmp_path / "mmads").iterdir()] == ["mine.txt"]
-
-
-def test_the_usual_size_compares_plain_training_and_pfdl_on_paired_seeds():
-    assert demo.Sizes().images.rows == ("erm", "pfdl")
-    assert demo.Sizes().images.seeds > 1
-    assert {"erm", "irm"} < set(demo.Sizes().digits.rows)

@@ -16,7 +16,6 @@ import torch
 from rich.console import Console
 from tests.processes import Forked
 
-from pfdl._internal.files import write_atomically
 from pfdl._internal.progress import EVERY, report, say
 from pfdl._internal.workers import Execution, WorkerLostError, Workers
 from pfdl_lab.grid import run_grid
@@ -211,17 +210,3 @@ def test_a_terminal_shows_how_far_each_task_is_and_a_pipe_does_not(tmp_path, n_j
 def test_mistakes_are_named(options, message):
     with pytest.raises(ValueError, match=message):
         Workers(**options)
-
-
-def test_a_write_that_fails_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch):
-    path = tmp_path / "file"
-    write_atomically(path, "old")
-
-    def refuse(self, target):
-        raise OSError("disk full")
-
-    monkeypatch.setattr(Path, "replace", refuse)
-    with pytest.raises(OSError, match="disk full"):
-        write_atomically(path, "new")
-    assert path.read_text() == "old"
-    assert list(path.parent.iterdir()) == [path]

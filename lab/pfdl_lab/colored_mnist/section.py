@@ -20,12 +20,11 @@ from pfdl_lab.colored_mnist.rows import (
     PAIRS,
     ROWS,
     ColoredMNISTRow,
-    PublishedAccuracy,
 )
 from pfdl_lab.colored_mnist.run import FULL, PICTURE, WORST_GROUP
 from pfdl_lab.pairing import paired
 from pfdl_lab.report.reading import read_results
-from pfdl_lab.statistics import difference_cell, mean_cell, mean_series
+from pfdl_lab.statistics import difference_cell, mean_cell
 
 KIND = "colored-mnist"
 TITLE = "Colored digits (Colored-MNIST)"
@@ -51,7 +50,7 @@ def build(run: Run, problems: list[str]) -> Section:
     if present:
         blocks.append(_plane(ends))
     blocks.append(_main_table(ends, {*planned, *present}))
-    blocks += [*_differences(ends), *_chosen(results, ends), *_trade_off(ends), *_extras(ends)]
+    blocks += [*_differences(ends), *_chosen(results, ends), *_risks(ends), *_extras(ends)]
     return Section(TITLE, blocks, _finding(results, ends))
 
 
@@ -103,17 +102,13 @@ def _finding(results: pd.DataFrame, ends: pd.DataFrame) -> str:
 
 
 def _main_table(ends: pd.DataFrame, shown: set[str]) -> Table:
+    absent = (Missing("not published"),) * 2
     lines = []
     for row in (row for row in MAIN_ROWS if row.key in shown):
         ours: list[Cell] = [mean_cell(_accuracies(ends, row, split), 2) for split in SPLITS]
-        lines.append(Row(row.title, (*ours, *_printed(row.published), *_printed(row.paper))))
+        lines.append(Row(row.title, (*ours, *(row.published or absent), *(row.paper or absent))))
     columns = [*SPLITS, "published train", "published test", "PFDL paper's train", "PFDL paper's test"]
     return Table("Accuracy in percent at the last step", "method", columns, lines)
-
-
-def _printed(figures: PublishedAccuracy | None) -> tuple[Cell, Cell]:
-    absent = Missing("not published")
-    return (figures.train, figures.test) if figures else (absent, absent)
 
 
 def _differences(ends: pd.DataFrame) -> list[Block]:
@@ -157,22 +152,15 @@ def _plane(ends: pd.DataFrame) -> Plot:
     return Plot(title, "A point is a restart.", "training accuracy, %", "test accuracy, %", points, with_table=False)
 
 
-def _trade_off(ends: pd.DataFrame) -> list[Block]:
-    """Show what PFDL's weight does to accuracy, as a plot, and to the risk on held-out rows."""
-    rows = [row for row in IRM_PFDL if row.key in set(ends["row"])]
-    if len(rows) < 2 or IRM.key not in set(ends["row"]):
-        return []
-    found = [
-        mean_series(split, {row.pfdl_weight: _accuracies(ends, row, split) for row in rows}, number + 1)
-        for number, split in enumerate(SPLITS)
-    ]
-    series = [line for line in found if line is not None]
-    summary = "IRM+PFDL at several weights λ, with standard errors."
-    plot = Plot("Accuracy against PFDL's weight", summary, "λ", "accuracy, %", series, log_x=True)
-    risks = ends.groupby("row")[list(RISKS)].mean()
-    lines = [Row(row.title, tuple(Number(risk, digits=4) for risk in risks.loc[row.key])) for row in (IRM, *rows)]
-    columns = [f"held-out risk, flips {flip:g}" for flip in TRAIN_COLOR_FLIPS]
-    return [plot, Table("PFDL's weight and the risk on held-out rows", "method", columns, lines)]
+def _risks(ends: pd.DataFrame) -> list[Block]:
+    """Show the risk on held-out rows, by which PFDL's weight can be chosen without a look at the test."""
+    lines = []
+    for row in (IRM, *IRM_PFDL):
+        own = ends[ends["row"] == row.key]
+        if len(own):
+            lines.append(Row(row.title, tuple(Number(own[risk].mean(), digits=4) for risk in RISKS)))
+    columns = [f"flips {flip:g}" for flip in TRAIN_COLOR_FLIPS]
+    return [Table("Risk on held-out rows, by PFDL's weight", "method", columns, lines)] if len(lines) > 1 else []
 
 
 def _extras(ends: pd.DataFrame) -> list[Block]:
