@@ -76,16 +76,6 @@ def test_the_objective_sees_the_layer_and_the_centring_that_were_asked_for(monke
     assert set(seen) == {(24, False), (16, False), (24, True)}
 
 
-def test_images_are_augmented_and_tested():
-    generator = torch.Generator().manual_seed(0)
-    images = Samples(
-        torch.randint(256, (40, 3, 8, 8), generator=generator).byte(), torch.arange(40) % 2, torch.zeros(40)
-    )
-    network = nn.Sequential(nn.Flatten(), nn.Linear(192, 8), nn.ReLU(), nn.Linear(8, 2))
-    train(replace(SHORT, epochs=1, augment="flip-shift"), network, images, images.labels)
-    assert set(predict(network, images.inputs).tolist()) <= {0, 1}
-
-
 def test_a_penalty_without_weight_is_plain_training_to_the_bit_augmentation_included():
     """g draws numbers when it is built; the augmentation must not see that."""
     torch.manual_seed(3)
@@ -94,9 +84,10 @@ def test_a_penalty_without_weight_is_plain_training_to_the_bit_augmentation_incl
     def trained(objective, **settings):
         torch.manual_seed(0)
         network = nn.Sequential(nn.Flatten(), nn.Linear(192, 8), nn.ReLU(), nn.Linear(8, 2))
-        how = replace(SHORT, objective=objective, objective_settings=settings, epochs=2, batch_size=8)
-        how = replace(how, augment="flip-shift")
+        changes = {"objective_settings": settings, "epochs": 2, "batch_size": 8, "augment": "flip-shift"}
+        how = replace(SHORT, objective=objective, **changes)
         train(how, network, images, images.contexts)
+        assert set(predict(network, images.inputs).tolist()) <= {0, 1}
         return [weights.detach() for weights in network.parameters()]
 
     pairs = zip(trained("erm"), trained("pfdl", pfdl={"weight": 0.0}), strict=True)
