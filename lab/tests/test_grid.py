@@ -42,7 +42,7 @@ def dies_at_nine(base: int) -> list[dict[str, object]]:
 
 def reports(number: int) -> list[dict[str, object]]:
     """Say how far it is, for as long as the process that draws may need to see it."""
-    report(0, 8, f"training {number}, epochs")
+    report(0, 8, f"[training] {number}, epochs")
     time.sleep(2 * EVERY)
     report(5, 8)
     time.sleep(2 * EVERY)
@@ -193,7 +193,7 @@ def test_a_terminal_shows_how_far_each_task_is_and_a_pipe_does_not(tmp_path, n_j
     console = Console(file=terminal, force_terminal=True, width=120)
     run_grid(reports, grid, tmp_path / "a", Execution(workers=Workers(n_jobs), console=console))
     for number in (0, 1):
-        assert re.search(rf"training {number}, epochs.*5/8", terminal.getvalue())
+        assert re.search(rf"\[training\] {number}, epochs.*5/8", terminal.getvalue())
         assert f"{number} ended" in terminal.getvalue()
     run_grid(reports, grid[:1], tmp_path / "b", Execution(console=Console(file=pipe)))
     assert pipe.getvalue() == "1 of 1 tasks done\n"

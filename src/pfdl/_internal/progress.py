@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from pfdl._internal.files import write_atomically
@@ -86,7 +87,8 @@ def say(line: str) -> None:
     if _told is None:
         print(line, file=sys.stderr, flush=True)
         return
-    write_atomically(_told.with_name(f"{_told.name}-{time.monotonic_ns()}{LINE}"), line)
+    with suppress(OSError):
+        write_atomically(_told.with_name(f"{_told.name}-{time.monotonic_ns()}{LINE}"), line)
 
 
 @contextmanager
@@ -153,5 +155,5 @@ def _draw(folder: Path, progress: Progress, ended: threading.Event) -> None:
             progress.remove_task(bars.pop(task))
         for task, (done, total) in said.items():
             if task not in bars:
-                bars[task] = progress.add_task(task[1])
+                bars[task] = progress.add_task(escape(task[1]))
             progress.update(bars[task], completed=done, total=total)
