@@ -5,7 +5,7 @@ not. DWR as published, on all rows at once, does; CNBB and StableNet, which see 
 the parameters, the state of their optimiser and whatever is remembered between batches, as the library keeps them;
 nothing of the model itself, and no gradients.
 
-    python benchmarks/parameters.py             # prints the table, writes docs/results/parameters.csv and .md
+    python benchmarks/parameters.py             # prints the table, writes docs/results/parameters.csv
 """
 
 from __future__ import annotations
@@ -16,28 +16,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 
 import pfdl
+from markdown_table import markdown_table
 from pfdl.objectives.weightings import StableNet
 
 FEATURES, HIDDEN, BATCH = 2048, 256, 64
 SIZES = [10**exponent for exponent in range(3, 8)]
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
-PAGE = """# Parameters do not grow with the training data
-
-What each method learns beside the model, for an embedding of {features} features, a g with {hidden} hidden units and
-batches of {batch}. Bytes count the parameters, the state of their optimiser and what is remembered between batches.
-Command: `python benchmarks/parameters.py`; data: [parameters.csv](parameters.csv).
-
-{table}
-
-The paper's point holds against DWR as published, which learns one weight per training sample. With these widths g has
-more parameters than DWR up to half a million samples, and fewer beyond. CNBB and StableNet learn the weights of one
-batch at a time, so that they do not grow with the data either.
-"""
 
 
 class Size(NamedTuple):
@@ -108,36 +95,23 @@ def readable(number: int) -> str:
     return f"{number} B"
 
 
-def cells(rows: list[dict[str, str | int]]) -> list[list[str]]:
-    """The table: one line per method, one column per n."""
+def markdown(rows: list[dict[str, str | int]]) -> str:
+    """The table of docs/results/parameters.md, from the rows of the CSV: one line per method, one column per n."""
     lines = []
     for name in dict.fromkeys(row["method"] for row in rows):
         mine = [row for row in rows if row["method"] == name]
-        lines.append([str(name), *(f"{int(row['parameters']):,} ({readable(int(row['bytes']))})" for row in mine)])
-    return lines
-
-
-def markdown(rows: list[dict[str, str | int]]) -> str:
-    """The page, from the rows of the CSV."""
-    head = ["learnt beside the model", *(f"n = 10^{len(str(n)) - 1}" for n in SIZES)]
-    lines = [head, ["---"] * len(head), *cells(rows)]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return PAGE.format(features=FEATURES, hidden=HIDDEN, batch=BATCH, table=table)
+        lines.append([name, *(f"{int(row['parameters']):,} ({readable(int(row['bytes']))})" for row in mine)])
+    columns = ["learnt beside the model", *(f"n = 10^{len(str(n)) - 1}" for n in SIZES)]
+    return "\n".join(markdown_table(columns, lines))
 
 
 def main() -> None:
     rows = measure()
-    table = Table(title=f"parameters (bytes), p = {FEATURES}, h = {HIDDEN}, batches of {BATCH}")
-    for column in ("learnt beside the model", *(f"n = {n:,}" for n in SIZES)):
-        table.add_column(column, justify="right")
-    for line in cells(rows):
-        table.add_row(*line)
-    Console().print(table)
+    print(markdown(rows))
     with (RESULTS / "parameters.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, ["method", "n", "parameters", "bytes"], lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    (RESULTS / "parameters.md").write_text(markdown(rows), encoding="utf-8")
 
 
 if __name__ == "__main__":

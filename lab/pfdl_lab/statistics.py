@@ -10,7 +10,7 @@ import pandas as pd
 
 from pfdl.report.plots import Series
 from pfdl.report.tables import Cell, Missing, Number
-from pfdl_lab.pairing import PairedDifference, paired
+from pfdl_lab.pairing import PairedDifference, standard_error
 
 Values = Sequence[float] | pd.Series
 ACTS_BELOW = 0.999
@@ -25,29 +25,17 @@ def by_seed(results: pd.DataFrame, **where: object) -> pd.Series[float]:
     return measured.set_index("seed")["value"].astype(float)
 
 
-def mean_cell(values: Values, digits: int, *, deviation: bool = False) -> Cell:
-    """Return the mean of repetitions ± its standard error (or their population deviation); missing without any."""
-    measured = np.asarray(values, dtype=float)
-    if not len(measured):
-        return Missing()
-    if deviation:
-        return Number(float(measured.mean()), float(measured.std(ddof=0)), digits)
-    return Number(float(measured.mean()), standard_error(measured), digits)
-
-
-def standard_error(values: Values | np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
-    """Return the standard error of the mean; NaN for a single value."""
-    measured = np.asarray(values, dtype=float)
-    return float(measured.std(ddof=1) / len(measured) ** 0.5) if len(measured) > 1 else float("nan")
+def mean_cell(values: Values, digits: int) -> Cell:
+    """Return the mean of repetitions ± its standard error; missing without any."""
+    return Number(float(np.mean(values)), standard_error(values), digits) if len(values) else Missing()
 
 
 def mean_series(name: str, values: Mapping[Any, Values], colour: int, style: str = "lines+markers") -> Series | None:
     """Return the means at some places with their standard errors, as a line of a plot; None where one has no values."""
     if not values or not all(len(one) for one in values.values()):
         return None
-    errors = [standard_error(one) for one in values.values()]
-    means = [float(np.mean(one)) for one in values.values()]
-    return Series(name, list(values), means, errors, style, colour)
+    means, errors = ([measure(one) for one in values.values()] for measure in (np.mean, standard_error))
+    return Series(name, list(values), list(map(float, means)), list(map(float, errors)), style, colour)
 
 
 def difference_cell(
@@ -57,14 +45,3 @@ def difference_cell(
     if difference is None:
         return Missing()
     return Number(difference.mean, difference.standard_error, digits, signed=True, strong=strong, remark=remark)
-
-
-def difference_with_count(ours: pd.Series[float], theirs: pd.Series[float], digits: int = 2) -> Cell:
-    """Return a paired difference with its standard error and the number of seeds in which it is positive."""
-    difference = paired(ours, theirs)
-    if difference is None:
-        return Missing()
-    common = ours.index.intersection(theirs.index)
-    positive = int((ours[common] > theirs[common]).sum())
-    remark = f"{positive} of {difference.pairs}"
-    return difference_cell(difference, digits, strong=difference.is_beyond_chance(), remark=remark)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -15,7 +16,7 @@ import torch
 from rich.console import Console
 from tests.processes import Forked
 
-from pfdl._internal.files import write_atomically
+from pfdl._internal.progress import EVERY, report, say
 from pfdl._internal.workers import Execution, WorkerLostError, Workers
 from pfdl_lab.grid import run_grid
 
@@ -37,6 +38,16 @@ def dies_at_nine(base: int) -> list[dict[str, object]]:
     if base == 9:
         os.kill(os.getpid(), signal.SIGKILL)
     return [{"value": base}]
+
+
+def reports(number: int) -> list[dict[str, object]]:
+    """Say how far it is, for as long as the process that draws may need to see it."""
+    report(0, 8, f"[training] {number}, epochs")
+    time.sleep(2 * EVERY)
+    report(5, 8)
+    time.sleep(2 * EVERY)
+    say(f"{number} ended")
+    return [{"number": number}]
 
 
 def threads() -> list[dict[str, object]]:
@@ -176,6 +187,18 @@ def test_progress_is_a_bar_on_a_terminal_and_a_line_per_task_elsewhere(tmp_path,
     assert pipe.getvalue().splitlines() == [f"{done} of 3 tasks done" for done in (1, 2, 3)]
 
 
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_terminal_shows_how_far_each_task_is_and_a_pipe_does_not(tmp_path, n_jobs):
+    grid, terminal, pipe = [{"number": number} for number in (0, 1)], io.StringIO(), io.StringIO()
+    console = Console(file=terminal, force_terminal=True, width=120)
+    run_grid(reports, grid, tmp_path / "a", Execution(workers=Workers(n_jobs), console=console))
+    for number in (0, 1):
+        assert re.search(rf"\[training\] {number}, epochs.*5/8", terminal.getvalue())
+        assert f"{number} ended" in terminal.getvalue()
+    run_grid(reports, grid[:1], tmp_path / "b", Execution(console=Console(file=pipe)))
+    assert pipe.getvalue() == "1 of 1 tasks done\n"
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -187,17 +210,3 @@ def test_progress_is_a_bar_on_a_terminal_and_a_line_per_task_elsewhere(tmp_path,
 def test_mistakes_are_named(options, message):
     with pytest.raises(ValueError, match=message):
         Workers(**options)
-
-
-def test_a_write_that_fails_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch):
-    path = tmp_path / "file"
-    write_atomically(path, "old")
-
-    def refuse(self, target):
-        raise OSError("disk full")
-
-    monkeypatch.setattr(Path, "replace", refuse)
-    with pytest.raises(OSError, match="disk full"):
-        write_atomically(path, "new")
-    assert path.read_text() == "old"
-    assert list(path.parent.iterdir()) == [path]

@@ -3,13 +3,11 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from pfdl.report.tables import Missing, Number
-from pfdl_lab.pairing import PairedDifference, paired
+from pfdl_lab.pairing import paired
 from pfdl_lab.statistics import by_seed, difference_cell, mean_cell
-
-CLEAR_GAIN, CLEAR_LOSS = PairedDifference(2.0, 0.1, 5), PairedDifference(-2.0, 0.1, 5)
-NOTHING = PairedDifference(0.1, 0.5, 5)
 
 
 def test_values_are_looked_up_as_a_search_of_all_lines_finds_them():
@@ -23,11 +21,27 @@ def test_values_are_looked_up_as_a_search_of_all_lines_finds_them():
     assert by_seed(table, n=1, row="a").dtype == by_seed(table, row="none").dtype == float
 
 
-def test_mean_with_standard_error_or_deviation():
+def test_mean_with_standard_error():
     assert mean_cell([1.0, 3.0], 1) == Number(2.0, 1.0, 1)
-    assert mean_cell([1.0, 3.0], 1, deviation=True) == Number(2.0, 1.0, 1)
-    assert mean_cell([1.0, 2.0, 6.0], 2, deviation=True).error == (14 / 3) ** 0.5
     assert mean_cell([], 1) == Missing()
+
+
+def test_the_paired_difference_is_that_of_the_t_test():
+    first, second = np.random.default_rng(0).normal(size=(2, 9))
+    difference = paired(pd.Series(first), pd.Series(second))
+    test = stats.ttest_rel(first, second)
+    assert difference.mean / difference.standard_error == pytest.approx(test.statistic)
+    assert difference.p_value == pytest.approx(test.pvalue)
+    assert difference.pairs == 9
+
+
+def test_a_single_pair_has_no_standard_error_and_equal_differences_leave_nothing_to_chance():
+    single = paired(pd.Series([2.0]), pd.Series([1.5]))
+    assert single.mean == 0.5
+    assert np.isnan([single.standard_error, single.p_value]).all()
+    assert not single.is_beyond_chance()
+    for below, p_value in ((1.0, 0.0), (0.0, 1.0)):
+        assert paired(pd.Series([2.0, 3.0]), pd.Series([2.0, 3.0]) - below).p_value == p_value
 
 
 def test_differences_are_of_the_repetitions_that_both_have():

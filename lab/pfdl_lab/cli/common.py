@@ -28,13 +28,12 @@ TestEvery = Annotated[int, typer.Option(min=0, help="Also test after every so ma
 
 def print_tables(output: Path) -> None:
     """Write the tables and plots of an experiment into its run folder, print the first, and name the files."""
-    from pfdl._internal.runs import read_run
     from pfdl.report.tables import Table
-    from pfdl_lab.report.terminal import print_table
-    from pfdl_lab.reporting import build_sections, write_tables
+    from pfdl_lab.report.markdown import print_table
+    from pfdl_lab.reporting import write_tables
 
-    section = build_sections([read_run(output)], [])[0]
+    section, files = write_tables(output)
     for table in [block for block in section.flat() if isinstance(block, Table)][:MAX_TABLES]:
         print_table(table)
-    for path in write_tables(output):
+    for path in files:
         typer.echo(path)

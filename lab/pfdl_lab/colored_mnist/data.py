@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import joblib
 import numpy as np
@@ -20,15 +19,8 @@ from pfdl.data.digits import DigitSource
 from pfdl_lab.colored_mnist.environments import ColoredMNIST, Environment
 
 
-class Contexts(NamedTuple):
-    """Inferred contexts of all restarts: of the training rows, shape (R, n), and of the held-out rows."""
-
-    train: Tensor
-    held_out: Tensor
-
-
 class StackedColoredMNIST:
-    """The environments of all restarts, stacked: images (R, n, 2, 196), labels (R, n).
+    """The environments of all restarts, stacked: images (R, n, 2, 196), labels (R, n), and inferred contexts (R, n).
 
     Args:
         source: Grey digits.
@@ -51,12 +43,12 @@ class StackedColoredMNIST:
         self.train = [self._stack([data.train[e] for data in restarts]) for e in range(2)]
         self.held_out = [self._stack([data.held_out[e] for data in restarts]) for e in range(2)]
         self.test = self._stack([data.test for data in restarts])
-        self.contexts: Contexts | None = None
+        self.has_contexts = contexts is not None
         if contexts is not None:
             stored = [np.load(_stored(contexts, seed), allow_pickle=False) for seed in seeds]
             found = torch.from_numpy(np.stack(stored)).long().to(device)
             rows = self.train[0][1].shape[1] + self.train[1][1].shape[1]
-            self.contexts = Contexts(found[:, :rows], found[:, rows:])
+            self.train_contexts, self.held_out_contexts = found[:, :rows], found[:, rows:]
 
     def _stack(self, environments: Sequence[Environment]) -> tuple[Tensor, Tensor]:
         images = torch.stack([environment.images for environment in environments]).flatten(3)

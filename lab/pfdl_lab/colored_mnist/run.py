@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from pfdl._internal.files import write_atomically, write_bytes_atomically
+from pfdl._internal.progress import report
 from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice
 from pfdl._internal.workers import IN_SEQUENCE, Execution
@@ -187,10 +188,12 @@ def run_row(row: ColoredMNISTRow, data: StackedColoredMNIST, config: ColoredMNIS
         for restart, values in enumerate(zip(*columns.values(), strict=True)):
             lines.append({"restart": restart, "step": step, **dict(zip(columns, values, strict=True))})
 
-    def look_sometimes(step: int) -> None:
-        if step % CHECK_EVERY == 0 and step < row.config.steps - 1:
+    def after_step(step: int) -> None:
+        report(step, row.config.steps - 1)
+        if row.chooses and step % CHECK_EVERY == 0 and step < row.config.steps - 1:
             look(step)
 
+    report(0, row.config.steps - 1, f"{row.title}, steps")
     train_restarts(
         stacked,
         objectives,
@@ -200,7 +203,7 @@ def run_row(row: ColoredMNISTRow, data: StackedColoredMNIST, config: ColoredMNIS
         row.config,
         feature_rows=config.feature_rows,
         row_seed=config.seed,
-        after_step=look_sometimes if row.chooses else None,
+        after_step=after_step,
     )
     look(row.config.steps - 1)
     return lines
@@ -208,24 +211,19 @@ def run_row(row: ColoredMNISTRow, data: StackedColoredMNIST, config: ColoredMNIS
 
 def _told(row: ColoredMNISTRow, data: StackedColoredMNIST, rows: int) -> Tensor:
     """Return what the objective knows of each training row: its environment, or its inferred context."""
-    if row.chooses and data.contexts is None:
+    if row.chooses and not data.has_contexts:
         raise ValueError(f"the row {row.key!r} needs inferred contexts, and there are none.")
-    if row.contexts == "inferred" and data.contexts is not None:
-        return data.contexts.train
+    if row.contexts == "inferred":
+        return data.train_contexts
     return torch.arange(2, device=data.device).repeat_interleave(rows // 2).expand(len(data.seeds), rows)
 
 
+@torch.no_grad()
 def _worst_groups(stacked: StackedMLPs, data: StackedColoredMNIST, inputs: Any) -> list[float]:
     """Return the accuracy of each restart in its worst group of held-out rows: one class in one inferred context."""
-    assert data.contexts is not None
     images, labels = (torch.cat(parts, dim=1) for parts in zip(*data.held_out, strict=True))
-    answers = _answers(stacked, inputs(images)).long()
-    return [worst_group_accuracy(*one) for one in zip(answers, labels.long(), data.contexts.held_out, strict=True)]
-
-
-@torch.no_grad()
-def _answers(stacked: StackedMLPs, inputs: Tensor) -> Tensor:
-    return stacked(inputs).logits > 0
+    answers = (stacked(inputs(images)).logits > 0).long()
+    return [worst_group_accuracy(*one) for one in zip(answers, labels.long(), data.held_out_contexts, strict=True)]
 
 
 def _percent(shares: Sequence[float]) -> list[float]:

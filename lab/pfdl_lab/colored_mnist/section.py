@@ -20,18 +20,16 @@ from pfdl_lab.colored_mnist.rows import (
     PAIRS,
     ROWS,
     ColoredMNISTRow,
-    PublishedAccuracy,
 )
 from pfdl_lab.colored_mnist.run import FULL, PICTURE, WORST_GROUP
 from pfdl_lab.pairing import paired
 from pfdl_lab.report.reading import read_results
-from pfdl_lab.statistics import difference_cell, mean_cell, mean_series
+from pfdl_lab.statistics import difference_cell, mean_cell
 
 KIND = "colored-mnist"
 TITLE = "Colored digits (Colored-MNIST)"
 SPLITS = ("train", "test")
 RISKS = tuple(f"held_out_risk_{flip}" for flip in TRAIN_COLOR_FLIPS)
-DEVIATION = "standard deviation over restarts (ddof 0, as the published figures)"
 
 
 def build(run: Run, problems: list[str]) -> Section:
@@ -52,7 +50,7 @@ def build(run: Run, problems: list[str]) -> Section:
     if present:
         blocks.append(_plane(ends))
     blocks.append(_main_table(ends, {*planned, *present}))
-    blocks += [*_differences(ends), *_chosen(results, ends), *_trade_off(ends), *_extras(ends)]
+    blocks += [*_differences(ends), *_chosen(results, ends), *_risks(ends), *_extras(ends)]
     return Section(TITLE, blocks, _finding(results, ends))
 
 
@@ -104,17 +102,13 @@ def _finding(results: pd.DataFrame, ends: pd.DataFrame) -> str:
 
 
 def _main_table(ends: pd.DataFrame, shown: set[str]) -> Table:
+    absent = (Missing("not published"),) * 2
     lines = []
     for row in (row for row in MAIN_ROWS if row.key in shown):
-        ours: list[Cell] = [mean_cell(_accuracies(ends, row, split), 2, deviation=True) for split in SPLITS]
-        lines.append(Row(row.title, (*ours, *_printed(row.published), *_printed(row.paper))))
+        ours: list[Cell] = [mean_cell(_accuracies(ends, row, split), 2) for split in SPLITS]
+        lines.append(Row(row.title, (*ours, *(row.published or absent), *(row.paper or absent))))
     columns = [*SPLITS, "published train", "published test", "PFDL paper's train", "PFDL paper's test"]
-    return Table("Accuracy in percent at the last step", "method", columns, lines, error_name=DEVIATION)
-
-
-def _printed(figures: PublishedAccuracy | None) -> tuple[Cell, Cell]:
-    absent = Missing("not published")
-    return (figures.train, figures.test) if figures else (absent, absent)
+    return Table("Accuracy in percent at the last step", "method", columns, lines)
 
 
 def _differences(ends: pd.DataFrame) -> list[Block]:
@@ -136,16 +130,16 @@ def _chosen(results: pd.DataFrame, ends: pd.DataFrame) -> list[Block]:
             continue
         l2 = chosen["row"].map(lambda key: f"{ROWS[key].config.l2:.2g}").value_counts()
         columns = ("train_accuracy", "test_accuracy", WORST_GROUP)
-        cells: list[Cell] = [mean_cell(chosen[column], 2, deviation=True) for column in columns]
+        cells: list[Cell] = [mean_cell(chosen[column], 2) for column in columns]
         cells.append(Number(chosen["step"].median(), digits=0))
         cells.append(", ".join(f"{value} ({times} of {len(chosen)})" for value, times in l2.items()))
-        cells.append(mean_cell(_accuracies(ends, candidates[0], "test"), 2, deviation=True))
+        cells.append(mean_cell(_accuracies(ends, candidates[0], "test"), 2))
         lines.append(Row(title, tuple(cells)))
     if not lines:
         return []
     headers = [*SPLITS, "held-out worst inferred group", "step (median)", "l2", "test at the last step, first l2"]
     caption = "Accuracy in percent where held-out images of the training environments choose l2 and the step to stop at"
-    return [Heading("With l2 and stopping chosen"), Table(caption, "method", headers, lines, error_name=DEVIATION)]
+    return [Heading("With l2 and stopping chosen"), Table(caption, "method", headers, lines)]
 
 
 def _plane(ends: pd.DataFrame) -> Plot:
@@ -158,25 +152,15 @@ def _plane(ends: pd.DataFrame) -> Plot:
     return Plot(title, "A point is a restart.", "training accuracy, %", "test accuracy, %", points, with_table=False)
 
 
-def _trade_off(ends: pd.DataFrame) -> list[Block]:
-    """Show what PFDL's weight does to accuracy and held-out risk, as a plot and as a table."""
-    rows = [row for row in IRM_PFDL if row.key in set(ends["row"])]
-    if len(rows) < 2:
-        return []
-    found = [
-        mean_series(split, {row.pfdl_weight: _accuracies(ends, row, split) for row in rows}, number + 1)
-        for number, split in enumerate(SPLITS)
-    ]
-    series = [line for line in found if line is not None]
-    summary = "IRM+PFDL at several weights λ, with standard errors."
-    plot = Plot("Accuracy against PFDL's weight", summary, "λ", "accuracy, %", series, log_x=True)
+def _risks(ends: pd.DataFrame) -> list[Block]:
+    """Show the risk on held-out rows, by which PFDL's weight can be chosen without a look at the test."""
     lines = []
-    for row in (IRM, *rows):
-        cells: list[Cell] = [mean_cell(_accuracies(ends, row, split), 2) for split in SPLITS]
-        cells += [Number(ends.loc[ends["row"] == row.key, risk].mean(), digits=4) for risk in RISKS]
-        lines.append(Row(row.title, tuple(cells)))
-    columns = [*SPLITS, *(f"held-out risk, flips {flip:g}" for flip in TRAIN_COLOR_FLIPS)]
-    return [plot, Table("PFDL's weight: accuracy in percent, and risk on held-out rows", "method", columns, lines)]
+    for row in (IRM, *IRM_PFDL):
+        own = ends[ends["row"] == row.key]
+        if len(own):
+            lines.append(Row(row.title, tuple(Number(own[risk].mean(), digits=4) for risk in RISKS)))
+    columns = [f"flips {flip:g}" for flip in TRAIN_COLOR_FLIPS]
+    return [Table("Risk on held-out rows, by PFDL's weight", "method", columns, lines)] if len(lines) > 1 else []
 
 
 def _extras(ends: pd.DataFrame) -> list[Block]:
@@ -185,9 +169,9 @@ def _extras(ends: pd.DataFrame) -> list[Block]:
     lines = []
     for key in keys:
         own = ends[ends["row"] == key]
-        lines.append(Row(key, tuple(mean_cell(own[f"{split}_accuracy"], 2, deviation=True) for split in SPLITS)))
+        lines.append(Row(key, tuple(mean_cell(own[f"{split}_accuracy"], 2) for split in SPLITS)))
     caption = "Also measured: rows of results.csv that the command no longer trains"
-    return [Table(caption, "row", SPLITS, lines, error_name=DEVIATION)] if lines else []
+    return [Table(caption, "row", SPLITS, lines)] if lines else []
 
 
 def _accuracies(ends: pd.DataFrame, row: ColoredMNISTRow, split: str) -> pd.Series[float]:

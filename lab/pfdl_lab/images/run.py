@@ -19,7 +19,7 @@ from sklearn.metrics import normalized_mutual_info_score
 from torch import Tensor, nn
 
 from pfdl._internal.files import write_atomically
-from pfdl._internal.progress import progress_bar
+from pfdl._internal.progress import progress_bar, report
 from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice, check_count
 from pfdl._internal.workers import IN_SEQUENCE, Execution
@@ -27,6 +27,7 @@ from pfdl.contexts import refit_readout
 from pfdl.contexts.balancing import has_several
 from pfdl.data.sources import ContextSource
 from pfdl.data.stored import image_store
+from pfdl.vision.config import PRECISIONS, TrainingConfig
 from pfdl.vision.features import embed
 from pfdl.vision.refitting import with_readout
 from pfdl_lab.grid import run_grid, unfinished
@@ -35,7 +36,7 @@ from pfdl_lab.images.inferred import INFERRED, contexts_for, infer, kinds_needed
 from pfdl_lab.images.networks import FEATURES, FROZEN, make_network, write_features
 from pfdl_lab.images.rows import PAPER, PAPER_BACKBONE, find_row
 from pfdl_lab.images.testing import LAST, Tester
-from pfdl_lab.training import PRECISIONS, DivergedError, TrainingSettings, train
+from pfdl_lab.training import DivergedError, Progress, train
 
 KIND = "images"
 COLUMNS = ("data", "backbone", "row", "seed", "epoch", "test", "value")
@@ -62,7 +63,7 @@ class ImagesConfig:
         decay_every: Epochs after which the learning rate falls to a tenth; None for half of the epochs.
         batch_size: Samples per step, of rows that have no other.
         learning_rate: Learning rate of SGD at the start, of rows that have no other.
-        precision: ``"bf16"`` or ``"32"``, see :class:`pfdl_lab.training.TrainingSettings`.
+        precision: ``"bf16"``, convolutions in bfloat16 where they run on a GPU; or ``"32"``.
         validation: Share of the training samples that is held out to choose an epoch; 0 tests the last epoch alone.
         select: What chooses it: ``"accuracy"``, or ``"worst-group"``, whose contexts are inferred except for oracles.
         test_every: Also test after every so many epochs; 0 for never.
@@ -239,18 +240,17 @@ def run_task(
     environments, judged = contexts_for(what.contexts, split, seed, task, contexts)
     if how.validation and how.select == "worst-group" and what.contexts != "known":
         judged = contexts_for("inferred", split, seed, task, contexts)[1]
-    settings = TrainingSettings(
+    training = TrainingConfig(
         objective=what.objective,
-        settings=what.settings,
-        layer=what.layer,
-        class_centred=what.class_centred,
+        objective_settings=what.settings,
         epochs=how.epochs,
         decay_every=how.decay_every,
         batch_size=what.batch_size or how.batch_size,
         learning_rate=what.learning_rate or how.learning_rate,
         weight_decay=what.weight_decay,
         sampler=what.sampler,
-        precision=how.precision,
+        augment="flip-shift" if split.train.inputs.dim() == 4 else "none",
+        precision=how.precision if device.startswith("cuda") else "32",
         seed=seed,
     )
     tester = Tester(
@@ -259,7 +259,7 @@ def run_task(
         select=how.select,
         test_every=how.test_every,
         switch_off_after=round(what.until * how.epochs),
-        batch_size=settings.batch_size,
+        batch_size=training.batch_size,
         precision=how.precision,
         device=device,
     )
@@ -267,8 +267,23 @@ def run_task(
     torch.manual_seed(seed)  # rows of one seed start from the same weights
     model = make_network(network, split.train.inputs, split.classes, width=what.width)
     refit = partial(_refitted, split=split, contexts=environments, seed=seed, device=device)
+
+    def after_epoch(progress: Progress) -> None:
+        report(progress.epoch, how.epochs)
+        tester(progress)
+
+    report(0, how.epochs, f"{data}: {row}, seed {seed}, epochs")
     try:
-        metrics = train(settings, model, split.train, environments, device=device, after_epoch=tester)
+        metrics = train(
+            training,
+            model,
+            split.train,
+            environments,
+            layer=what.layer,
+            class_centred=what.class_centred,
+            device=device,
+            after_epoch=after_epoch,
+        )
         values = {ESS: metrics.get("effective_sample_size", 1.0)}
         # With one context there is nothing to balance, and the last layer stays.
         tester.finish(model, refit if what.refit and has_several(environments) else lambda network: network)

@@ -58,7 +58,7 @@ def build(run: Run, problems: list[str]) -> Section:
         blocks += [Heading("Declared of budgets"), *budgets]
     for part in parts:
         blocks += [Heading(part.name), *_blocks(part)]
-    return Section(TITLE, blocks, _finding(parts[0], len(parts) > 1))
+    return Section(TITLE, blocks, _finding(parts[0]))
 
 
 def _is_known(row: object) -> bool:
@@ -129,22 +129,15 @@ def _cosines(part: Measured) -> Plot:
     return Plot("Direction of the penalty's gradient", summary, "epoch", "cosine", drawn, digits=2)
 
 
-def _finding(part: Measured, is_named: bool) -> str:
+def _finding(part: Measured) -> str:
     """Say in one sentence what the shift costs, and what PFDL does about it; nothing where tests are not at ratios."""
-    rows = [row for row in part.rows if len(part.of(row, LAST, "1:5")) and len(part.of(row, LAST, "5:1"))]
-    if "erm" not in rows:
+    home, away = (part.of("erm", LAST, test) for test in ("5:1", "1:5"))
+    if not len(home) or not len(away):
         return ""
-    home, away = (f"{part.of('erm', LAST, test).mean():.1f}" for test in ("5:1", "1:5"))
-    verb = "falls" if float(away) < float(home) else "rises" if float(away) > float(home) else "goes"
     sentence = (
-        f"{f'{part.name}: ' if is_named else ''}ERM {verb} from {home} % at 5:1, as in training, to {away} % at 1:5."
+        f"{part.name}: ERM is right for {home.mean():.1f} % at 5:1, as in training, and {away.mean():.1f} % at 1:5"
     )
-    difference = part.difference("pfdl", "erm", LAST, "1:5") if "pfdl" in rows else None
+    difference = part.difference("pfdl", "erm", LAST, "1:5")
     if difference is None:
-        return sentence
-    if difference.pairs < 2:
-        return f"{sentence} PFDL and ERM have one repetition in common, which says nothing about chance."
-    size = f"(difference {difference_cell(difference, 1)} points, {difference.pairs} seeds)"
-    if not difference.is_beyond_chance():
-        return f"{sentence} PFDL and ERM are equal within noise at 1:5 {size}."
-    return f"{sentence} PFDL is {'better' if difference.mean > 0 else 'worse'} than ERM at 1:5 {size}."
+        return f"{sentence}."
+    return f"{sentence}; PFDL − ERM there: {difference_cell(difference, 1)} points ({difference.pairs} paired seeds)."

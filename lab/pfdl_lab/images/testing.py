@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from pfdl.contexts import group_accuracy, worst_group_accuracy
 from pfdl.decorrelation import PartialDecorrelation
 from pfdl_lab.controls import MatchedPenalty
+from pfdl_lab.gradients import probe
 from pfdl_lab.images.data import WHOLE, Split
-from pfdl_lab.images.probe import probe
-from pfdl_lab.training import BestWeights, Progress, Samples, logits_of, predict
+from pfdl_lab.training import Progress, Samples, logits_of, predict
 
 WORST_GROUP, WORST_CLASS = "worst group", "worst class"
 VALIDATION = "validation"
@@ -36,7 +36,7 @@ class Tester:
         test_every: Test after every so many epochs; 0 for the last only.
         switch_off_after: Epochs after which a control's penalty is switched off.
         batch_size: Samples of the batch on which penalties are probed.
-        precision: See :class:`pfdl_lab.training.TrainingSettings`.
+        precision: ``"bf16"``, convolutions in bfloat16 where they run on a GPU; or ``"32"``.
         device: Where to compute.
 
     Attributes:
@@ -61,7 +61,9 @@ class Tester:
         self.probed = split.train.inputs[:batch_size]
         self.test_every, self.switch_off_after = test_every, switch_off_after
         self.precision, self.device = precision, device
-        self.best = BestWeights()
+        self.best_scores: tuple[float, ...] = ()
+        self.best_epoch = 0
+        self.best_weights: dict[str, Tensor] = {}
         self.lines: list[dict[str, Any]] = []
 
     def note(self, epoch: int | str, values: Mapping[str, float]) -> None:
@@ -87,9 +89,9 @@ class Tester:
             refit: What is done to a network before it is tested.
         """
         self.note(LAST, self.accuracies(refit(model)))
-        if self.best.weights:
-            model.load_state_dict(self.best.weights)
-            chosen = {VALIDATION: 100 * self.best.score, "epoch": self.best.epoch}
+        if self.best_weights:
+            model.load_state_dict(self.best_weights)
+            chosen = {VALIDATION: 100 * self.best_scores[0], "epoch": self.best_epoch}
             self.note(CHOSEN, {**self.accuracies(refit(model)), **chosen})
 
     def accuracies(self, model: nn.Module) -> dict[str, float]:
@@ -109,7 +111,9 @@ class Tester:
         predicted = predict(progress.model, inputs, device=self.device, precision=self.precision)
         found = group_accuracy(predicted, labels, contexts)
         scores = (found.overall,) if self.select == "accuracy" else found.worst_then_average
-        self.best.offer(progress, *scores)
+        if scores > self.best_scores:
+            self.best_scores, self.best_epoch = scores, progress.epoch
+            self.best_weights = {name: value.clone() for name, value in progress.model.state_dict().items()}
         return {VALIDATION: 100 * scores[0]}
 
     def _probe(self, progress: Progress) -> dict[str, float]:

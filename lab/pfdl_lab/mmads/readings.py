@@ -22,12 +22,12 @@ from torch import Tensor, nn
 from pfdl._internal.files import write_atomically
 from pfdl._internal.runs import claim
 from pfdl._internal.workers import IN_SEQUENCE, Execution
-from pfdl.data.mmads import MMADS, make_mmads
+from pfdl.data.mmads import make_mmads
 from pfdl.decorrelation import FeatureDecomposition
-from pfdl.tabular.metrics import average_error, beta_error, rmse, stability_error
+from pfdl.tabular.metrics import rmse
 from pfdl_lab.grid import run_grid
 from pfdl_lab.mmads.paper import CELLS, METRICS, PAPER
-from pfdl_lab.mmads.run import TEST_RATES
+from pfdl_lab.mmads.run import TEST_RATES, judge
 
 FloatArray = NDArray[np.float64]
 ITERATIONS, LEARNING_RATE, BATCH = 5000, 0.001, 128
@@ -212,8 +212,9 @@ def run(config: ReadingsConfig, folder: Path, execution: Execution = IN_SEQUENCE
     Raises:
         ValueError: If the folder holds another run; more or fewer seeds are the same run.
     """
+    sizes = {"iterations": config.iterations, "num_test": config.num_test}
     tasks = [
-        {**asdict(network), "n": n, "p": p, "r": r, "seed": seed, **_rest(config)}
+        {**asdict(network), "n": n, "p": p, "r": r, "seed": seed, **sizes}
         for seed in range(config.seeds)
         for n, p, r in config.cells
         for network in config.networks
@@ -225,10 +226,6 @@ def run(config: ReadingsConfig, folder: Path, execution: Execution = IN_SEQUENCE
         columns = [*names, "use", "estimator", "n", "p", "r", "seed", "metric", "value"]
         write_atomically(folder / "results.csv", results[columns].to_csv(index=False, float_format="%.5f"))
     return results
-
-
-def _rest(config: ReadingsConfig) -> dict[str, Any]:
-    return {"iterations": config.iterations, "num_test": config.num_test}
 
 
 def run_task(
@@ -253,18 +250,9 @@ def run_task(
             errors = [
                 rmse(test.y, fitted.predict(test.X, output)) for test, output in zip(tests, outputs[1:], strict=True)
             ]
-            values = _metrics(train, fitted.beta, errors)
-            lines += [{"use": use, "estimator": estimator, "metric": name, "value": values[name]} for name in METRICS]
+            values = judge(train, fitted.beta, errors)
+            lines += [{"use": use, "estimator": estimator, "metric": name, "value": values[name]} for name in values]
     return lines
-
-
-def _metrics(train: MMADS, beta: FloatArray, errors: Sequence[float]) -> dict[str, float]:
-    return {
-        "beta_s_error": beta_error(train.beta[train.stable], beta[train.stable]),
-        "beta_v_error": beta_error(train.beta[train.unstable], beta[train.unstable]),
-        "ae": average_error(errors),
-        "se": stability_error(errors),
-    }
 
 
 def train_network(how: Network, X: FloatArray, iterations: int, seed: int) -> Callable[[FloatArray], FloatArray]:

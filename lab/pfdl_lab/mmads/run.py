@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from sklearn.linear_model import Lasso, LinearRegression, Ridge
 
 from pfdl._internal.files import write_atomically
@@ -133,15 +134,19 @@ def run_task(
             model = fit(train, seed)
         by_set = np.array([[rmse(test.y, model.predict(test.X)) for test in sets] for sets in tests])
         errors = by_set.mean(axis=1).tolist()
-        values = {
-            "beta_s_error": beta_error(train.beta[train.stable], model.coef_[train.stable]),
-            "beta_v_error": beta_error(train.beta[train.unstable], model.coef_[train.unstable]),
-            "ae": average_error(errors),
-            "se": stability_error(errors, ddof=0),
-            "between_test_sets": float(by_set.std(axis=1).mean()),
-        }
+        values = {**judge(train, model.coef_, errors), "between_test_sets": float(by_set.std(axis=1).mean())}
         values |= {f"rmse[{rate:g}]": error for rate, error in zip(TEST_RATES, errors, strict=True)}
         if (n, p, r) == FIGURE_CELL:
             values |= {f"beta[{name}]": float(b) for name, b in zip(train.feature_names, model.coef_, strict=True)}
         rows += [{"method": method, "metric": metric, "value": value} for metric, value in values.items()]
     return rows
+
+
+def judge(train: MMADS, coefficients: NDArray[np.float64], errors: Sequence[float]) -> dict[str, float]:
+    """Return the four metrics of Table I for coefficients, and the RMSE of each test environment."""
+    return {
+        "beta_s_error": beta_error(train.beta[train.stable], coefficients[train.stable]),
+        "beta_v_error": beta_error(train.beta[train.unstable], coefficients[train.unstable]),
+        "ae": average_error(errors),
+        "se": stability_error(errors, ddof=0),
+    }

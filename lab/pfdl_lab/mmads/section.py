@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import pandas as pd
 
@@ -16,7 +16,7 @@ from pfdl_lab.mmads.paper import Cell as TableCell
 from pfdl_lab.mmads.run import FIGURE_CELL, METHODS, TEST_RATES
 from pfdl_lab.pairing import paired
 from pfdl_lab.report.reading import read_results
-from pfdl_lab.statistics import by_seed, difference_cell, mean_cell, mean_series
+from pfdl_lab.statistics import by_seed, difference_cell, mean_series
 
 KIND = "mmads"
 TITLE = "Tables under biased selection (MMADS)"
@@ -35,14 +35,8 @@ _ZERO = 1e-9
 
 def build(run: Run, problems: list[str]) -> Section:
     """Build the section of one run."""
-    keys = ["setting", "n", "p", "r", "method", "seed", "metric"]
-    results = read_results(
-        run,
-        names=["setting", "method", "metric"],
-        numbers=["n", "p", "r", "seed", "value"],
-        keys=keys,
-        problems=problems,
-    )
+    names, numbers = ["setting", "method", "metric"], ["n", "p", "r", "seed"]
+    results = read_results(run, names, [*numbers, "value"], [*names, *numbers], problems)
     planned = len(run.settings.get("settings", [])) * len(run.settings.get("cells", [])) * run.settings.get("seeds", 0)
     done = len(results[["setting", "n", "p", "r", "seed"]].drop_duplicates())
     blocks: list[Block] = []
@@ -51,12 +45,13 @@ def build(run: Run, problems: list[str]) -> Section:
     for setting in [name for name in SETTINGS if name in set(results["setting"])]:
         part = results[results["setting"] == setting]
         blocks.append(Heading(SETTING_NAMES[setting]))
-        drawn = _figure_cell(part)
+        cells = _cells(part)
+        drawn = FIGURE_CELL if FIGURE_CELL in cells else cells[0]
         blocks.append(_rmse_plot(_at(part, drawn), setting, drawn))
         has_coefficients = part["metric"].str.startswith("beta[").any()
         if has_coefficients:
             blocks.append(_coefficient_plot(_at(part, FIGURE_CELL), setting))
-        blocks += [_metric_table(part, setting, metric, _columns(run, part)) for metric in METRICS]
+        blocks += [_metric_table(part, setting, metric, cells) for metric in METRICS]
         blocks += _stability(part, setting)
         if has_coefficients:
             blocks.append(_kept_table(_at(part, FIGURE_CELL), setting))
@@ -77,8 +72,9 @@ def _finding(results: pd.DataFrame) -> str:
 def _metric_table(part: pd.DataFrame, setting: str, metric: str, cells: Sequence[TableCell]) -> Table:
     rows = []
     for method in METHODS:
-        values = [by_seed(part, **_place(cell), method=method, metric=metric) for cell in cells]
-        rows.append(Row(method, tuple(mean_cell(value, 3, deviation=True) for value in values)))
+        values = [by_seed(_at(part, cell), method=method, metric=metric) for cell in cells]
+        figures = [Number(one.mean(), one.std(ddof=0), 3) if len(one) else Missing() for one in values]
+        rows.append(Row(method, tuple(figures)))
         if method in PAPER and setting == SETTINGS[0]:
             rows.append(Row("in the paper", tuple(_paper_cell(method, cell, metric) for cell in cells), quiet=True))
     caption = f"{METRIC_NAMES[metric]}, {SETTING_NAMES[setting]}"
@@ -97,7 +93,7 @@ def _stability(part: pd.DataFrame, setting: str) -> list[Block]:
     for method in METHODS:
         cells = []
         for metric in METRICS:
-            few, many = (by_seed(part, **_place(cell), method=method, metric=metric) for cell in (FEW, MANY))
+            few, many = (by_seed(_at(part, cell), method=method, metric=metric) for cell in (FEW, MANY))
             cells.append(difference_cell(paired(many, few), 3))
         if not any(isinstance(cell, Number) for cell in cells):
             continue
@@ -170,28 +166,10 @@ def _column_names(part: pd.DataFrame) -> list[str]:
     return sorted(names, key=lambda name: (name[0], int(name[1:])))
 
 
-def _columns(run: Run, part: pd.DataFrame) -> list[TableCell]:
-    """Return the cells that were planned, and those that there are."""
-    planned = [(int(n), int(p), float(r)) for n, p, r in run.settings.get("cells", [])]
-    return _in_order({*planned, *_sorted_cells(part)})
-
-
-def _sorted_cells(part: pd.DataFrame) -> list[TableCell]:
+def _cells(part: pd.DataFrame) -> list[TableCell]:
+    """Return the cells that there are: those of the paper in its order, then others."""
     found = [(int(n), int(p), float(r)) for n, p, r in part[["n", "p", "r"]].drop_duplicates().to_numpy()]
-    return _in_order(found)
-
-
-def _in_order(cells: Iterable[TableCell]) -> list[TableCell]:
-    return sorted(cells, key=lambda cell: (CELLS.index(cell) if cell in CELLS else len(CELLS), cell))
-
-
-def _figure_cell(part: pd.DataFrame) -> TableCell:
-    cells = _sorted_cells(part)
-    return FIGURE_CELL if FIGURE_CELL in cells else cells[0]
-
-
-def _place(cell: TableCell) -> dict[str, float]:
-    return dict(zip(("n", "p", "r"), cell, strict=True))
+    return sorted(found, key=lambda cell: (CELLS.index(cell) if cell in CELLS else len(CELLS), cell))
 
 
 def _at(part: pd.DataFrame, cell: TableCell) -> pd.DataFrame:

@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rich.console import Console
+from rich.markdown import Markdown as RichMarkdown
+
 from pfdl._internal.files import write_atomically, write_bytes_atomically
 from pfdl.report.blocks import Block, Facts, Gallery, Heading, Listing, Section, SideBySide, Text
 from pfdl.report.plots import Plot
@@ -92,6 +95,15 @@ def _show(block: Block, level: int, prefix: str, pictures: dict[str, bytes]) -> 
             return [f"**{block.title}**", f"```\n{block.text}\n```"]
         case Facts():
             return [f"**{block.title}**", "\n".join(f"- {name}: {value}" for name, value in block.facts)]
+
+
+def print_table(table: Table) -> None:
+    """Print a table on standard output, under its caption; where the output is piped, as Markdown."""
+    text, console = "\n\n".join(_show(table, 1, "", {})), Console()
+    if console.is_terminal:
+        console.print(RichMarkdown(text))
+    else:
+        print(f"{text}\n")
 
 
 def _table(table: Table) -> str:

@@ -71,30 +71,13 @@ def test_the_three_environments_are_disjoint_parts_of_their_digits(source):
 
 
 def test_the_seed_decides_everything(source):
-    first, again, other = (ColoredMNIST(source, seed=seed) for seed in (1, 1, 2))
-    for name in ("images", "labels"):
-        assert torch.equal(getattr(first.train[1], name), getattr(again.train[1], name))
-        assert torch.equal(getattr(first.test, name), getattr(again.test, name))
-        assert not torch.equal(getattr(first.train[0], name), getattr(other.train[0], name))
+    first, again, other = (ColoredMNIST(source, seed=seed).train[1].images for seed in (1, 1, 2))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
 
 
 @pytest.mark.parametrize(("max_train", "each"), [(100, 50), (101, 50), (2, 1), (10**6, 4000)])
 def test_a_subsample_is_split_evenly(source, max_train, each):
     assert [len(environment) for environment in ColoredMNIST(source, max_train=max_train).train] == [each, each]
-
-
-def test_a_subsample_must_fill_both_environments(source):
     with pytest.raises(ValueError, match="max_train is 1; it must be at least 2"):
         ColoredMNIST(source, max_train=1)
-
-
-def test_without_files_it_is_not_mnist_and_says_so(monkeypatch):
-    monkeypatch.delenv("PFDL_MNIST", raising=False)
-    data = ColoredMNIST()
-    assert not data.source.is_mnist
-    assert data.test.images.shape == (297, 2, 14, 14)
-
-
-def test_a_folder_without_files_is_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match="has no file train-images-idx3-ubyte"):
-        ColoredMNIST(tmp_path)

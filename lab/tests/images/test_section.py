@@ -126,16 +126,12 @@ def section_probes():
     return ("L_decorr", "cosine_level_penalty", "matched_weight")
 
 
-@pytest.mark.parametrize(("away", "verb"), [(30.0, "falls"), (70.0, "rises"), (60.01, "goes")])
-def test_the_sentence_of_the_demonstration_knows_up_from_down(built, away, verb):
+def test_the_sentence_of_the_demonstration_has_the_figures(built):
     values = {"erm": (60.0,) * 3, "pfdl": (60.0,) * 3}
     others = [made_up(values, test=ratio) for ratio in RATIOS if ratio != "1:5"]
-    hardest = made_up({"erm": (away,) * 3, "pfdl": (away - 2, away - 2.1, away - 1.9)})
-    sentence = built(hardest, *others).finding
-    assert sentence.startswith(f"ERM {verb} from 60.0 % at 5:1, as in training, to {away:.1f} % at 1:5.")
-    assert sentence.endswith("PFDL is worse than ERM at 1:5 (difference −2.0 ± 0.1 points, 3 seeds).")
-    equal = built(made_up({"erm": (50.0, 51.0), "pfdl": (51.0, 50.0)}), *others).finding
-    assert equal.endswith("PFDL and ERM are equal within noise at 1:5 (difference +0.0 ± 1.0 points, 2 seeds).")
+    sentence = built(made_up({"erm": (30.0,) * 3, "pfdl": (28.0, 27.9, 28.1)}), *others).finding
+    assert "ERM is right for 60.0 % at 5:1, as in training, and 30.0 % at 1:5" in sentence
+    assert sentence.endswith("PFDL − ERM there: −2.0 ± 0.1 points (3 paired seeds).")
 
 
 def test_without_results_the_page_says_so(built, tmp_path):

@@ -5,7 +5,7 @@ import pytest
 from pfdl._internal.runs import read_run
 from pfdl_lab.report.reading import find_runs, read_metrics, read_results
 
-from .made_up import make_all, make_images, make_training, mmads_rows, write_config
+from .made_up import make_all, make_training, mmads_rows, write_config
 
 
 def test_finds_runs_in_folders_of_folders_once_each_and_none_within_runs(tmp_path):
@@ -83,22 +83,12 @@ def test_damaged_results_are_named_and_left_out(tmp_path, content):
 
 
 def test_damaged_curves_are_named_and_left_out(tmp_path):
-    run = read_run(make_training(tmp_path))
     problems = []
+    assert read_metrics(read_run(write_config(tmp_path / "new", "training", {})), problems) is None
+    run = read_run(make_training(tmp_path))
     assert len(read_metrics(run, problems)) == 3
     assert problems == []
     for curves in ("epoch,x\n0,<script>\n", "x\n1\n", ""):
         (tmp_path / "metrics.csv").write_text(curves)
         assert read_metrics(run, problems) is None
     assert len(problems) == 3
-
-
-def test_nothing_yet_is_no_problem(tmp_path):
-    run = read_run(write_config(tmp_path, "training", {}))
-    problems = []
-    assert read_metrics(run, problems) is None
-    assert problems == []
-
-
-def test_a_folder_of_an_experiment_is_found(tmp_path):
-    assert [run.kind for run in find_runs([make_images(tmp_path / "c")]).runs] == ["images"]

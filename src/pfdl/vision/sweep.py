@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -25,7 +24,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import Trial, TrialState
 
 from pfdl._internal.files import write_atomically, write_json
-from pfdl._internal.progress import progress_bar
+from pfdl._internal.progress import progress_bar, report, say, training_bars
 from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice, check_count
 from pfdl._internal.workers import IN_SEQUENCE, Execution
@@ -201,8 +200,9 @@ def sweep(
         shows = execution.console is not None
         work = partial(_work, output=output, config=config, device=execution.device, shows=shows)
         tasks = [{"worker": number} for number in range(execution.workers.at_once(config.number))]
-        for _ in execution.workers.run(work, tasks):
-            pass
+        with training_bars(execution.console) as watched:
+            for _ in execution.workers.run(watched(work), tasks):
+                pass
     with claim(output, "sweep", settings, may_change=("trials", *execution.settings)):
         done = _finish(study, config, splits, source, output, execution)
         shutil.rmtree(output / "images", ignore_errors=True)
@@ -257,6 +257,7 @@ def _train_trial(
     trial.set_user_attr("settings", _as_settings(training))
     scores: list[dict[str, float]] = []
     for seed in range(config.first_seed, config.first_seed + config.seeds):
+        report(0, 1, f"candidate {trial.number + 1} of {config.number}, seed {seed}, steps")
         try:
             found = _validated(replace(training, seed=seed), config.select, output, device)
         except ValueError as error:
@@ -266,7 +267,7 @@ def _train_trial(
         scores.append(found)
         if shows:
             done = f"candidate {trial.number + 1} of {config.number}, seed {seed}"
-            print(f"{done}: {config.select} {found[config.select]:.1f} % ({label})", file=sys.stderr, flush=True)
+            say(f"{done}: {config.select} {found[config.select]:.1f} % ({label})")
         trial.set_user_attr("scores", scores)
         trial.report(found[config.select], seed)
         if len(scores) < config.seeds and trial.should_prune():

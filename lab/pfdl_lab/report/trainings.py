@@ -9,15 +9,23 @@ import pandas as pd
 
 from pfdl._internal.files import read_json
 from pfdl._internal.runs import WHY_CONTEXTS, Run, name_folders
-from pfdl.report.blocks import Block, Heading, Section, Text
+from pfdl.report.blocks import Block, Heading, Section, SideBySide, Text
 from pfdl.report.plots import Plot, Series
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
 from pfdl.vision.evaluation import OWN, Evaluation, read_evaluations
 from pfdl_lab.report.reading import read_metrics
-from pfdl_lab.report.sections.curves import curve_plots
 
 KIND = "training"
 TITLE = "Trainings"
+# Column of metrics.csv: title, axis, factor, decimals.
+CURVES = {
+    "val_accuracy": ("Validation accuracy", "accuracy, %", 100.0, 1),
+    "train_accuracy": ("Training accuracy", "accuracy, %", 100.0, 1),
+    "train_loss": ("Training objective", "loss with penalties", 1.0, 3),
+    "L_g": ("L_g, the loss of the network g", "L_g", 1.0, 5),
+    "L_decorr": ("L_decorr, the penalty on the correlated part", "L_decorr", 1.0, 6),
+    "R2": ("R² of g: how much of each feature the others predict", "R²", 1.0, 3),
+}
 
 
 def build(runs: Sequence[Run], problems: list[str]) -> Section:
@@ -36,25 +44,32 @@ def build(runs: Sequence[Run], problems: list[str]) -> Section:
     ]
     for same_data in _by_data(evaluations):
         blocks += _tested(same_data)
-    logged = {name: [curve] for name, curve in curves.items() if curve is not None and len(curve)}
+    logged = {name: curve for name, curve in curves.items() if curve is not None and len(curve)}
     if logged:
-        blocks += [Heading("Training curves"), curve_plots(logged)]
-    return Section(TITLE, blocks, _headline(tested, curves))
+        plots = [_curves(column, logged) for column in CURVES]
+        blocks += [Heading("Training curves"), SideBySide([plot for plot in plots if plot.series])]
+    return Section(TITLE, blocks, _headline(tested))
 
 
-def _headline(tested: Mapping[str, Evaluation], curves: Mapping[str, pd.DataFrame | None]) -> str:
-    """Say which training is right for most of its own test images, and how far that is from validation."""
+def _curves(column: str, logged: Mapping[str, pd.DataFrame]) -> Plot:
+    """Draw what the epochs of each training logged of one thing."""
+    title, axis, factor, digits = CURVES[column]
+    lines = []
+    for number, (name, frame) in enumerate(logged.items()):
+        known = frame[["epoch", column]].dropna() if column in frame.columns else frame.iloc[:0]
+        if len(known):
+            style = "lines" if len(known) > 20 else "lines+markers"
+            y = (factor * known[column]).tolist()
+            lines.append(Series(name, (known["epoch"] + 1).tolist(), y, style=style, colour=number))
+    return Plot(title, "Epoch by epoch.", "epoch", axis, lines, digits)
+
+
+def _headline(tested: Mapping[str, Evaluation]) -> str:
+    """Say which training is right for most of its own test images."""
     if not tested:
         return ""
-    name = max(tested, key=lambda run: tested[run].overall)
-    one, validation = tested[name], _best(curves[name])
-    begin = "Highest test accuracy" if len(tested) > 1 else "Test accuracy"
-    words = f"{begin}: {name}, {100 * one.overall:.1f} % of {one.images} images"
-    if not isinstance(validation, Number):
-        return f"{words}."
-    distance = 100 * one.overall - validation.value
-    side = "below" if distance < 0 else "above"
-    return f"{words}, {abs(distance):.1f} points {side} its validation accuracy of {validation.value:.1f} %."
+    name, best = max(tested.items(), key=lambda item: item[1].overall)
+    return f"Highest test accuracy: {name}, {100 * best.overall:.1f} % of {best.images} images."
 
 
 def _inferred(runs: Mapping[str, Run], problems: list[str]) -> list[Block]:

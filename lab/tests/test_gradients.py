@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from pfdl import PartialDecorrelation
-from pfdl_lab.images.probe import probe
+from pfdl_lab.gradients import probe
 
 
 def naive(penalty, u):

@@ -1,1 +1,0 @@
-"""Sections that any page may have: training curves, provenance, and runs of an unknown kind."""
