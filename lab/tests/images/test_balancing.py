@@ -79,7 +79,7 @@ def test_groups_or_classes_are_drawn_alike(values, monkeypatch, row):
     assert len(drawn) == 4
     assert all(int(count.max() - count.min()) <= 2 for count in counts[:2])
     assert not torch.equal(drawn[0], drawn[1])
-    assert all(len(order.unique()) == len(order) > 0.9 * len(groups) for order in drawn[2:])  # each image once
+    assert all(len(order.unique()) == len(order) > 0.9 * len(parts) for order in drawn[2:])  # each image once
 
 
 def test_dfr_changes_the_last_layer_of_plain_training_only_where_there_are_contexts(values, monkeypatch):
