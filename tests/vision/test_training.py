@@ -275,10 +275,11 @@ def test_contexts_are_inferred_from_a_network_that_has_learnt_something(tmp_path
     assert set(described) == {"cpu"}
 
 
-def test_a_long_training_is_announced_once_with_remedies(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(training, "ESTIMATE_AFTER", 0.0)
+def test_the_time_is_told_once_before_the_first_epoch_ends_with_remedies_if_long(tmp_path, monkeypatch, capsys):
     train(replace(TINY, epochs=3), *tiny_data(), tmp_path / "run", device="cpu", progress=True)
-    assert "This training takes" not in capsys.readouterr().err
+    told = re.findall(r"about \d+ seconds more\.|epoch \d/3", capsys.readouterr().err)
+    assert told[0].startswith("about")
+    assert told[1:] == ["epoch 1/3", "epoch 2/3", "epoch 3/3"]
     monkeypatch.setattr(training, "LONG", 0.0)
     train(replace(TINY, epochs=3), *tiny_data(), tmp_path / "long", device="cpu", progress=True)
     assert capsys.readouterr().err.count("This training takes about 0 minutes more. Shorter: a GPU") == 1

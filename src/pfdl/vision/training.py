@@ -40,7 +40,7 @@ FIRST = "first-network"
 """In the run folder of a training that infers contexts from a first network: that network's run folder."""
 
 ESTIMATE_AFTER, LONG = 5.0, 600.0
-"""Seconds after which the time of a training is estimated, and from which on it is told, with remedies."""
+"""Seconds, or the first epoch if that is shorter, after which the time of a training is told; and when it is long."""
 
 WITHOUT_CONTEXTS = (
     "With one context there is nothing to balance: the sampler, balance and GroupDRO change nothing, and this is plain "
@@ -184,11 +184,9 @@ def _run(keeper: RunKeeper, validation: Any, loggers: Sequence[Logger], shows: b
                     keeper.stop_if_asked()
                     show(loop.epoch * steps + loop.step, config.epochs * steps)
                     done, taken = done + 1, time.monotonic() - began_all
-                    if not is_told and taken >= ESTIMATE_AFTER:
+                    if not is_told and (taken >= ESTIMATE_AFTER or loop.step == steps):
                         is_told = True
-                        left = taken / done * ((config.epochs - loop.epoch) * steps - loop.step)
-                        if left >= LONG:
-                            _say(_describe_time(left, config))
+                        _say(_describe_time(taken / done * ((config.epochs - loop.epoch) * steps - loop.step), config))
                 row = {"epoch": loop.epoch, "learning_rate": loop.learning_rate}
                 figures = loop.validate(validation)
                 row |= {**loop.end_epoch(), **figures}
@@ -210,7 +208,9 @@ def _run(keeper: RunKeeper, validation: Any, loggers: Sequence[Logger], shows: b
 
 
 def _describe_time(seconds: float, config: TrainingConfig) -> str:
-    """Say how long a training takes, and how to make it shorter."""
+    """Say how long a training takes, and how to make a long one shorter."""
+    if seconds < LONG:
+        return f"This training takes about {seconds:.0f} seconds more."
     return (
         f"This training takes about {seconds / 60:.0f} minutes more. Shorter: a GPU, --set precision=bf16, fewer "
         f"epochs than --epochs {config.epochs}, smaller images than --image-size {config.image_size} or a small "
