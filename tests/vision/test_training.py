@@ -182,11 +182,12 @@ def test_without_a_terminal_progress_is_one_line_per_epoch(tmp_path, capsys, mon
     train(config, *tiny_data(), tmp_path / "run", device="cpu", progress=True)
     printed = capsys.readouterr()
     assert printed.out == ""
-    inferred, advice, first, second = printed.err.splitlines()
+    inferred, advice, estimate, first, second = printed.err.splitlines()
     assert inferred == json.loads((tmp_path / "run" / "contexts.json").read_text())["sentence"]
     assert inferred.startswith("All samples are one context")
     assert advice.startswith("With one context there is nothing to balance:")
     assert "--set confirm=false" in advice
+    assert estimate.startswith("This training takes about ")
     assert re.fullmatch(r"epoch 1/2: loss [\d.]+, accuracy [\d.]+, validation accuracy [\d.]+ \([\d.]+ s\)", first)
     assert second.startswith("epoch 2/2: ")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)  # neither does a progress bar touch standard output
