@@ -32,13 +32,16 @@ lint: $(READY) ## ruff (lint and format), mypy --strict, and the direction of im
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-release: $(READY) ## build both distributions, check them, and run the demonstration from their wheels in a bare environment
+release: $(READY) ## build both distributions, check them, run the demonstration from their wheels and tests from the sdist
 	$(BIN)/python -m pip install --quiet build twine
 	rm -rf dist build lab/build && $(BIN)/python -m build --outdir dist . >/dev/null && $(BIN)/python -m build --outdir dist lab >/dev/null
 	$(BIN)/python -m twine check --strict dist/*
-	rm -rf build/bare && $(PYTHON) -m venv build/bare
+	$(PYTHON) -m venv build/bare
 	build/bare/bin/python -m pip install --quiet --constraint constraints.txt dist/*.whl
 	cd build/bare && bin/pfdl demo
+	build/bare/bin/python -m pip install --quiet --constraint constraints.txt hypothesis pytest pytest-cov pytest-timeout pytest-xdist
+	mkdir build/sdist && tar -xzf dist/pfdl-*.tar.gz --strip-components=1 -C build/sdist
+	cd build/sdist && ../bare/bin/python -m pytest tests/test_package.py tests/decorrelation/test_functional.py
 
 format: $(READY) ## let ruff rewrite the code
 	$(BIN)/ruff check --fix .
