@@ -10,6 +10,7 @@ matplotlib.use("svg")
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
@@ -17,13 +18,14 @@ from pfdl.data import make_mmads
 from pfdl.tabular import SelectionScreen
 
 HERE = Path(__file__).parent
+PHASES = HERE.parent / "results" / "phases" / "results.csv"
 BLUE, RED, GREY, PALE = "#1b6ca8", "#c8442b", "#5f6670", "#eef3f7"
 
 
 def main() -> None:
     """Draw them all."""
     plt.rcParams.update({"font.size": 10, "svg.hashsalt": "pfdl", "svg.fonttype": "path"})
-    for name, draw in (("two-steps", two_steps), ("parts", parts), ("mk", m_and_k)):
+    for name, draw in (("two-steps", two_steps), ("parts", parts), ("mk", m_and_k), ("along-training", along_training)):
         figure = draw()
         figure.savefig(HERE / f"{name}.svg", facecolor="white", metadata={"Date": None})
         plt.close(figure)
@@ -99,6 +101,33 @@ def m_and_k() -> plt.Figure:
         axis.scatter(chosen["m"], chosen["k"], color=colour, label=name, zorder=3)
     axis.set(xlabel="m: share of a column that the others explain", ylabel="k: the same once y is known")
     axis.legend(fontsize=9)
+    axis.grid(alpha=0.25)
+    return figure
+
+
+def along_training() -> plt.Figure:
+    """When PFDL helps: accuracy at 1:5 along the training on PACS, with standard errors over the seeds."""
+    results = pd.read_csv(PHASES, dtype={"epoch": str})
+    epoch = pd.to_numeric(results["epoch"], errors="coerce")
+    tested = results[(results["data"] == "pacs") & (results["test"] == "1:5") & (epoch >= 5)].assign(epoch=epoch)
+    figure, axis = plt.subplots(figsize=(5.4, 4.4), layout="constrained")
+    for row, name, colour, marker, line in (
+        ("level-matched", "level penalty, as strong, no g", "#009E73", "s", "--"),
+        ("covariance", "decorrelation alone, as strong", "#D55E00", "^", "-."),
+        ("pfdl", "PFDL", "#0072B2", "o", "-"),
+        ("erm", "ERM: plain training", "black", None, ":"),
+    ):
+        values = tested[tested["row"] == row].groupby("epoch")["value"]
+        means, errors = values.mean(), values.sem()
+        axis.plot(means.index, means, line, color=colour, marker=marker, markersize=4, markevery=2, label=name)
+        axis.fill_between(means.index, means - errors, means + errors, color=colour, alpha=0.13, linewidth=0)
+    axis.axvline(80, ymin=0.32, color=GREY, linewidth=0.8)
+    axis.text(78, 51.5, "learning rate falls", color=GREY, fontsize=12, ha="right")
+    axis.set(xlim=(0, 165), ylim=(14, 54))
+    axis.set_xlabel("epoch", fontsize=13)
+    axis.set_ylabel("accuracy at 1:5, %", fontsize=13)
+    axis.legend(fontsize=13, loc="lower right", frameon=False)
+    axis.tick_params(labelsize=12)
     axis.grid(alpha=0.25)
     return figure
 
