@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test docs lint format bench release clean
+.PHONY: help demo test docs inventories lint format bench release clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -25,6 +25,9 @@ test: $(READY) ## run the tests; COVERAGE=1 also counts the lines they run, at l
 docs: $(READY) ## build the documentation into site/; a dead link is an error
 	OMP_NUM_THREADS=1 $(BIN)/sphinx-build --fail-on-warning --nitpicky --fresh-env --quiet docs site
 	@echo site/index.html
+
+inventories: $(READY) ## fetch what the documentation needs to link to other projects (needs a network; docs builds without)
+	$(BIN)/python -c "import runpy; runpy.run_path('docs/conf.py')['fetch_inventories']()"
 
 lint: $(READY) ## ruff (lint and format), mypy --strict, and the direction of imports
 	$(BIN)/ruff check .
