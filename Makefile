@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test docs inventories lint format bench release clean
+.PHONY: help setup demo test docs inventories lint format bench release clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -15,6 +15,8 @@ $(READY): pyproject.toml lab/pyproject.toml constraints.txt
 	@echo "Installing pfdl and what it needs (the first time this downloads PyTorch: some minutes) ..."
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]' --editable ./lab
 	@touch $(READY)
+
+setup: $(READY) ## set up the virtual environment, which every other target does too
 
 demo: $(READY) ## the three experiments in small, in minutes without data or GPU, and one page about them
 	$(BIN)/pfdl demo

@@ -18,6 +18,7 @@ project = "pfdl"
 author = "The pfdl developers"
 release = pfdl.__version__
 language = "en"
+smartquotes_action = "qe"  # quotes and dots, but "--" stays the beginning of an option
 
 extensions = [
     *("myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.intersphinx"),
@@ -104,6 +105,13 @@ def _write_commands(app: Sphinx) -> None:
     """Write the reference of all commands, from the parser that runs them."""
     command = get_command(pfdl_app)
     text = get_docs_for_click(obj=command, ctx=Context(command, info_name="pfdl"), name="pfdl", title="Commands")
+    groups = [command, *(one for one in command.commands.values() if hasattr(one, "commands"))]
+    for name, one in (pair for group in groups for pair in group.commands.items()):
+        sentence = re.split(r"(?<=\.)\s", " ".join((one.help or "").split()))[0]
+        line = f"* `{name}`: {sentence}"  # in full: Typer cuts it to the width of a terminal
+        text = re.sub(rf"^\* `{name}`: .*$", lambda found, line=line: line, text, flags=re.MULTILINE)
+    examples = re.compile(r"(?<!```console\n)^(?:\$ .*\n+)+", flags=re.MULTILINE)
+    text = examples.sub(lambda found: "```console\n" + re.sub(r"\n+", "\n", found[0]) + "```\n\n", text)
     (Path(app.srcdir) / "reference" / "commands.md").write_text(text, encoding="utf-8")
 
 
