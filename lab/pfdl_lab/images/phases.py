@@ -1,8 +1,13 @@
-"""The declared analysis of PFDL phase by phase: the endpoints, comparisons and tests of docs/results/phases.md."""
+"""Analyses that were declared before their runs: endpoints, comparisons and tests of pages under docs/results.
+
+Three pages declare one: phase by phase, the paper's Table II, and short budgets. All of them judge paired differences
+by Holm's method over all the tests that the page names.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -11,35 +16,36 @@ import pandas as pd
 from pfdl.report.blocks import Block
 from pfdl.report.plots import Plot, Series
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
-from pfdl_lab.images.rows import DECLARED, RATIOS
+from pfdl_lab.images.rows import DECLARED, PAPER, RATIOS
 from pfdl_lab.images.tables import Measured, title_of
 from pfdl_lab.images.testing import CHOSEN, LAST
 from pfdl_lab.pairing import PairedDifference, holm, paired
 from pfdl_lab.statistics import difference_cell, mean_cell, mean_series
 
-COMPARISONS = (
-    ("pfdl", "erm"),
-    ("covariance", "erm"),
-    ("level-matched", "erm"),
-    ("covariance", "level-matched"),
-    ("pfdl", "level-matched"),
-)
-NOISE_FLOOR = ("placebo", "erm")
+Pair = tuple[str, str]
 EARLY = tuple(map(str, range(5, 41, 5)))
 ENDPOINTS = {"early": EARLY, "all": tuple(map(str, range(5, 161, 5))), "last": (LAST,), "chosen": (CHOSEN,)}
-"""The epochs over which the accuracy of a seed is averaged."""
+"""The epochs over which phase by phase averages the accuracy of a seed."""
 
 TESTS = {"1:5": ("1:5",), "5:1": ("5:1",), "mean of the seven ratios": RATIOS}
+LEVEL_PAIRS: tuple[Pair, ...] = (("covariance", "level-matched"), ("pfdl", "level-matched"))
+PHASES: tuple[Pair, ...] = (("pfdl", "erm"), ("covariance", "erm"), ("level-matched", "erm"), *LEVEL_PAIRS)
+NOISE_FLOOR = ("placebo", "erm")
+TABLE_II: tuple[Pair, ...] = (*((row, "erm") for row in PAPER if row != "erm"), ("cn-cnbb", "cn"))
+BUDGET = re.compile(r".+-(\d+)-epochs(-confirmation)?")
+"""How data is called in the results of trainings with a budget of epochs; the confirmation has seeds of its own."""
+
 MARGIN = 1.0
 """Points within which two rows are called equal."""
 
 SIGNIFICANCE = 0.05
-NOTE = (
-    "Paired differences in points ± standard error, the number of seeds with a positive difference, the p-value of the "
-    f"paired t-test and, after Holm's method over all {len(COMPARISONS) * len(ENDPOINTS) * len(TESTS)} declared tests, "
-    "its adjusted value; bold: significant at 5 % after Holm. Equal: two one-sided t-tests place the difference within "
-    f"± {MARGIN:g} point at 5 %. The placebo is the noise floor and not among the tests."
-)
+
+
+class Place(NamedTuple):
+    """Where an endpoint is found: the results of a data set, and the epochs over which it is a mean."""
+
+    part: Measured
+    epochs: tuple[str, ...]
 
 
 class Judged(NamedTuple):
@@ -50,52 +56,89 @@ class Judged(NamedTuple):
     adjusted: float
 
 
-def endpoint(part: Measured, row: str, when: str, test: str) -> pd.Series[float]:
-    """Return an endpoint of a row by the seed: the mean over its epochs and ratios, of seeds that have all of them."""
-    parts = [part.of(row, epoch, ratio) for epoch, ratio in product(ENDPOINTS[when], TESTS[test])]
-    return pd.concat(parts, axis=1).dropna().mean(axis=1)
+class Declared(NamedTuple):
+    """One declaration: the pairs of rows that are compared, at which endpoints, and at which ratios."""
 
+    comparisons: tuple[Pair, ...]
+    places: Mapping[str, Place]
+    tests: Mapping[str, tuple[str, ...]] = TESTS
 
-def judge(part: Measured) -> dict[tuple[str, str, str, str], Judged]:
-    """Return the declared tests by row, rival, endpoint and test."""
-    places = [(*pair, when, test) for pair in COMPARISONS for when in ENDPOINTS for test in TESTS]
-    found = {}
-    for row, rival, when, test in places:
-        ours, theirs = endpoint(part, row, when, test), endpoint(part, rival, when, test)
-        found[row, rival, when, test] = (paired(ours, theirs), int((ours - theirs).gt(0).sum()))
-    p_values = [float("nan") if one is None else one.p_value for one, _ in found.values()]
-    adjusted = holm(p_values)
-    return {place: Judged(*one, value) for (place, one), value in zip(found.items(), adjusted, strict=True)}
+    def endpoint(self, row: str, when: str, test: str) -> pd.Series[float]:
+        """Return an endpoint by the seed: the mean over its epochs and ratios, of seeds that have all of them."""
+        part, epochs = self.places[when]
+        parts = [part.of(row, epoch, ratio) for epoch, ratio in product(epochs, self.tests[test])]
+        return pd.concat(parts, axis=1).dropna().mean(axis=1)
+
+    def judge(self) -> dict[tuple[str, str, str, str], Judged]:
+        """Return the declared tests by row, rival, endpoint and test."""
+        found = {}
+        for (row, rival), when, test in product(self.comparisons, self.places, self.tests):
+            ours, theirs = self.endpoint(row, when, test), self.endpoint(rival, when, test)
+            found[row, rival, when, test] = (paired(ours, theirs), int((ours - theirs).gt(0).sum()))
+        adjusted = holm([float("nan") if one is None else one.p_value for one, _ in found.values()])
+        return {key: Judged(*one, value) for (key, one), value in zip(found.items(), adjusted, strict=True)}
+
+    def blocks(self, floor: Pair | None = None) -> list[Block]:
+        """Return for each test the accuracies and the comparisons; the noise floor is shown and not judged."""
+        judged, shown = self.judge(), list[Block]()
+        compared = {row for pair in (*self.comparisons, floor or ()) for row in pair}
+        rows = [row for row in dict.fromkeys([*DECLARED, *PAPER]) if row in compared]
+        for test in self.tests:
+            lines = []
+            for row in rows:
+                values = [self.endpoint(row, when, test) for when in self.places]
+                cells = [Number(max(map(len, values)), digits=0), *(mean_cell(one, 1) for one in values)]
+                lines.append(Row(title_of(row), tuple(cells)))
+            shown.append(Table(f"Accuracy in percent by endpoint: {test}", "row", ["seeds", *self.places], lines))
+            lines = [
+                Row(_names(pair), tuple(_judged_cell(judged[(*pair, when, test)]) for when in self.places))
+                for pair in self.comparisons
+            ]
+            if floor:
+                noise = [paired(*(self.endpoint(row, when, test) for row in floor)) for when in self.places]
+                lines.append(Row(_names(floor), tuple(difference_cell(one, 2) for one in noise), quiet=True))
+            note = _note(len(judged), floor) if test == next(iter(self.tests)) else ""
+            shown.append(Table(f"Declared comparisons: {test}", "difference", list(self.places), lines, note=note))
+        return shown
 
 
 def blocks(part: Measured) -> list[Block]:
-    """Return the declared tables and the pictures of accuracy along the training; nothing without the declared rows."""
-    if not set(DECLARED) <= set(part.rows) or not {int(epoch) for epoch in EARLY} <= set(part.epochs):
-        return []
-    judged, shown = judge(part), list[Block]()
-    for test in TESTS:
-        shown += [_endpoints(part, test), _comparisons(part, test, judged)]
-    return [*shown, *(_along(part, test) for test in TESTS)]
+    """Return what was declared of one data set: phase by phase, or Table II; nothing of other rows."""
+    rows, epochs = set(part.rows), set(map(str, part.epochs))
+    if set(DECLARED) <= rows and set(EARLY) <= epochs:
+        phases = phase_by_phase(part)
+        return [*phases.blocks(NOISE_FLOOR), _epochs_needed(part), *(_along(part, test) for test in TESTS)]
+    return table_ii(part).blocks() if set(PAPER) <= rows else []
 
 
-def _endpoints(part: Measured, test: str) -> Table:
-    lines = []
-    for row in DECLARED:
-        values = [endpoint(part, row, when, test) for when in ENDPOINTS]
-        cells = [Number(max(map(len, values)), digits=0), *(mean_cell(one, 1) for one in values)]
-        lines.append(Row(title_of(row), tuple(cells)))
-    return Table(f"Accuracy in percent by endpoint: {test}", "row", ["seeds", *ENDPOINTS], lines)
+def phase_by_phase(part: Measured) -> Declared:
+    """Return the declaration of docs/results/phases.md."""
+    return Declared(PHASES, {when: Place(part, epochs) for when, epochs in ENDPOINTS.items()})
 
 
-def _comparisons(part: Measured, test: str, judged: dict[tuple[str, str, str, str], Judged]) -> Table:
-    lines = [
-        Row(_names(pair), tuple(_judged_cell(judged[(*pair, when, test)]) for when in ENDPOINTS))
-        for pair in COMPARISONS
-    ]
-    floor = [paired(*(endpoint(part, row, when, test) for row in NOISE_FLOOR)) for when in ENDPOINTS]
-    lines.append(Row(_names(NOISE_FLOOR), tuple(difference_cell(one, 2) for one in floor), quiet=True))
-    note = NOTE if test == next(iter(TESTS)) else ""
-    return Table(f"Declared comparisons: {test}", "difference", list(ENDPOINTS), lines, note=note)
+def table_ii(part: Measured) -> Declared:
+    """Return the declaration of docs/results/nico.md."""
+    return Declared(TABLE_II, {"last epoch": Place(part, (LAST,))})
+
+
+def budget_blocks(parts: Sequence[Measured]) -> list[Block]:
+    """Return what docs/results/budgets.md declared of trainings with budgets, and of their confirmation."""
+    first, fresh = dict[str, Place](), dict[str, Place]()
+    for part in parts:
+        if found := BUDGET.fullmatch(part.data):
+            (fresh if found[2] else first)[f"{found[1]} epochs"] = Place(part, (LAST,))
+    shown = Declared(PHASES, first).blocks() if first else []
+    tests = {test: TESTS[test] for test in ("1:5", "mean of the seven ratios")}
+    return [*shown, *(Declared(PHASES, fresh, tests).blocks() if fresh else [])]
+
+
+def _note(tests: int, floor: Pair | None) -> str:
+    return (
+        "Paired differences in points ± standard error, the number of seeds with a positive difference, the p-value of "
+        f"the paired t-test and, after Holm's method over all {tests} declared tests, its adjusted value; bold: "
+        "significant at 5 % after Holm. Equal: two one-sided t-tests place the difference within "
+        f"± {MARGIN:g} point at 5 %." + (" The placebo is the noise floor and not among the tests." if floor else "")
+    )
 
 
 def _names(pair: Sequence[str]) -> str:
@@ -114,14 +157,35 @@ def _judged_cell(judged: Judged) -> Cell:
     return difference_cell(difference, 2, strong=strong, remark=remark)
 
 
+def _every_fifth(part: Measured, row: str, test: str) -> dict[int, pd.Series[float]]:
+    """Return the accuracies of a row by the seed, after every fifth epoch."""
+    epochs = [epoch for epoch in part.epochs if epoch % 5 == 0]
+    by_ratio = [[part.of(row, epoch, ratio) for ratio in TESTS[test]] for epoch in epochs]
+    return {epoch: pd.concat(one, axis=1).mean(axis=1) for epoch, one in zip(epochs, by_ratio, strict=True)}
+
+
+def _epochs_needed(part: Measured, test: str = "mean of the seven ratios") -> Table:
+    """Return after how many epochs a row reaches ERM's accuracy for good; a description, without a test."""
+    means = {row: {epoch: values.mean() for epoch, values in _every_fifth(part, row, test).items()} for row in DECLARED}
+    goals = [epoch for epoch in (20, 40, 80, 160) if epoch in means["erm"]]
+    lines = []
+    for row in DECLARED:
+        cells: list[Cell] = []
+        for goal in goals:
+            below = [epoch for epoch, mean in means[row].items() if mean < means["erm"][goal]]
+            reached = [epoch for epoch in means[row] if not below or epoch > max(below)]
+            cells.append(Number(min(reached), digits=0) if reached else Missing("not reached"))
+        lines.append(Row(title_of(row), tuple(cells)))
+    columns = [f"of epoch {goal}: {means['erm'][goal]:.1f} %" for goal in goals]
+    return Table(f"Epoch from which on the mean accuracy stays at or above ERM's, {test}", "row", columns, lines)
+
+
 def _along(part: Measured, test: str) -> Plot:
     """Draw the accuracy of the declared rows along the training."""
-    series = []
-    for number, row in enumerate(DECLARED):
-        epochs = [epoch for epoch in part.epochs if epoch % 5 == 0]
-        by_ratio = [[part.of(row, epoch, ratio) for ratio in TESTS[test]] for epoch in epochs]
-        means = {epoch: pd.concat(one, axis=1).mean(axis=1) for epoch, one in zip(epochs, by_ratio, strict=True)}
-        series.append(mean_series(title_of(row), means, number, "lines"))
+    series = [
+        mean_series(title_of(row), _every_fifth(part, row, test), number, "lines")
+        for number, row in enumerate(DECLARED)
+    ]
     drawn: list[Series] = [one for one in series if one is not None]
     summary = "Mean over the seeds, with standard errors, tested after every fifth epoch."
     return Plot(f"Accuracy along the training, {test}", summary, "epoch", "accuracy, %", drawn)

@@ -54,6 +54,8 @@ def build(run: Run, problems: list[str]) -> Section:
     compared = [*(table for epoch in WHEN for table in overviews(parts, epoch)), oracle_table(parts)]
     if any(compared):
         blocks += [Heading("Across data sets"), *(table for table in compared if table)]
+    if budgets := phases.budget_blocks(parts):
+        blocks += [Heading("Declared of budgets"), *budgets]
     for part in parts:
         blocks += [Heading(part.name), *_blocks(part)]
     return Section(TITLE, blocks, _finding(parts[0], len(parts) > 1))

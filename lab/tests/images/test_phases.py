@@ -8,7 +8,7 @@ from scipy import stats
 from pfdl.report.plots import Plot
 from pfdl.report.tables import Table
 from pfdl_lab.images import phases
-from pfdl_lab.images.rows import DECLARED, RATIOS
+from pfdl_lab.images.rows import DECLARED, PAPER, RATIOS
 from pfdl_lab.images.tables import measure
 from pfdl_lab.pairing import PairedDifference, holm
 
@@ -46,23 +46,23 @@ def naive_endpoint(results, row, seed, when, tests):
 @pytest.mark.parametrize(("test", "ratios"), [("5:1", ["5:1"]), ("mean of the seven ratios", RATIOS)])
 def test_endpoints_are_means_over_their_epochs(results, when, test, ratios):
     (part,) = measure(results)
-    found = phases.endpoint(part, "pfdl", when, test)
+    found = phases.phase_by_phase(part).endpoint("pfdl", when, test)
     assert found[3] == pytest.approx(naive_endpoint(results, "pfdl", 3, when, ratios))
 
 
 def test_a_seed_that_lacks_an_epoch_is_left_out(results):
     (part,) = measure(results[~((results["seed"] == 2) & (results["epoch"] == "20"))])
-    assert phases.endpoint(part, "erm", "early", "1:5").index.tolist() == [0, 1, 3, 4, 5]
-    assert len(phases.endpoint(part, "erm", "last", "1:5")) == 6
+    assert phases.phase_by_phase(part).endpoint("erm", "early", "1:5").index.tolist() == [0, 1, 3, 4, 5]
+    assert len(phases.phase_by_phase(part).endpoint("erm", "last", "1:5")) == 6
 
 
 def test_sixty_declared_tests_are_judged_together(results):
     (part,) = measure(results)
-    judged = phases.judge(part)
+    judged = phases.phase_by_phase(part).judge()
     assert len(judged) == 60
     raw = []
     for row, rival, when, test in judged:
-        ours, theirs = (phases.endpoint(part, key, when, test) for key in (row, rival))
+        ours, theirs = (phases.phase_by_phase(part).endpoint(key, when, test) for key in (row, rival))
         raw.append(stats.ttest_rel(ours, theirs).pvalue)
     order = np.argsort(raw)
     adjusted, largest = [0.0] * 60, 0.0
@@ -92,6 +92,32 @@ def test_tables_say_what_is_significant_equal_or_neither(results):
 def test_other_rows_are_not_judged_by_this_declaration(results):
     (part,) = measure(results[results["row"] != "placebo"])
     assert phases.blocks(part) == []
+
+
+def test_budgets_are_judged_together_and_their_confirmation_by_itself(results):
+    short = results[results["epoch"] == "last"]
+    named = {"pacs-20-epochs": 30, "pacs-40-epochs": 30, "pacs-20-epochs-confirmation": 10}
+    parts = measure(pd.concat([short.assign(data=name) for name in named]))
+    blocks = phases.budget_blocks(parts)
+    notes = [block.note for block in blocks if isinstance(block, Table) and block.note]
+    assert [note.partition(" declared tests")[0].rpartition(" ")[2] for note in notes] == ["30", "10"]
+    assert blocks[0].columns == ["seeds", "20 epochs", "40 epochs"]
+    assert phases.budget_blocks(measure(short)) == []
+
+
+def test_the_papers_rows_are_judged_at_the_last_epoch():
+    rows = {row: place for place, row in enumerate(PAPER)}
+    values = [
+        ("pacs", "resnet50", row, seed, "last", ratio, 50 + place + seed + (seed * place) % 3 / 9)
+        for row, place in rows.items()
+        for seed in range(5)
+        for ratio in RATIOS
+    ]
+    (part,) = measure(pd.DataFrame(values, columns=["data", "backbone", "row", "seed", "epoch", "test", "value"]))
+    judged = phases.table_ii(part).judge()
+    assert len(judged) == 18
+    assert judged["cn-cnbb", "cn", "last epoch", "1:5"].difference.pairs == 5
+    assert phases.blocks(part)
 
 
 def test_holms_method_counts_declared_tests_that_were_not_made():

@@ -174,6 +174,7 @@ def test_cnbb_by_adam_is_adam_on_its_loss():
 
 def test_dwr_learns_a_weight_for_every_training_sample_and_acts():
     x = features(300, 4)
+    x = (x - x.mean(0)) / x.std(0, correction=0)
     dwr = DWR()
     dwr.fit(x)
     batches = torch.randperm(300, generator=torch.Generator().manual_seed(0)).split(50)
@@ -185,6 +186,15 @@ def test_dwr_learns_a_weight_for_every_training_sample_and_acts():
     assert dwr_loss(x, weights) < 0.05 * dwr_loss(x, torch.ones(300))
     published = decorrelating_weights(x, steps=5000, learning_rate=0.005, tol=1e-8)
     assert dwr_loss(x, weights) < 1.05 * published.loss
+
+
+@pytest.mark.parametrize(("mean", "scale"), [(0.0, 1e8), (0.0, 1e-6), (100.0, 1.0)])
+def test_dwr_decorrelates_features_in_any_units(mean, scale):
+    """The features of an untrained network in eval mode are of the order of 10⁸."""
+    x, dwr = features(300, 4), DWR()
+    dwr.fit((mean + scale * x.double()).float())
+    x = (x - x.mean(0)) / x.std(0, correction=0)
+    assert dwr_loss(x, dwr.sample_weights) < 0.001 * dwr_loss(x, torch.ones(300))
 
 
 def test_an_objective_hands_dwr_the_numbers_of_the_samples():

@@ -10,7 +10,9 @@ without its own mean N_ij = (s_i − (u_ij − m_j)) / (p − 1), and μ_j = (Σ
 
 with c_j = level_j + covariance_j, M_ij = N_ij + μ_j and q_ij = c_j Ũ_ij; if the features are centred, c_j is the
 covariance alone, M_ij = N_ij and q_ij = c_j (Ũ_ij − t_j). The last line is the part that does not pass through g.
-Nothing large is subtracted from something large: means are taken away before products are summed.
+Nothing large is subtracted from something large: means are taken away before products are summed. A mean is two
+numbers, its rounded value and what that lacks, the mean of the differences from it: at a mean of 10⁴ the rounding is
+10⁻³ of a spread of 1, and s_i adds up that of p features.
 
 Each pass over the (n, p) arrays is one launch. A program sums over all rows of a few columns, or over all columns of a
 row, in one fixed order.
@@ -37,16 +39,17 @@ ROW_LENGTH = 2048
 
 
 def fit_errors(u: Tensor, correlated: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the gradient of L_g at Ũ, (n, p), and for each feature L_g, its variance and its mean, (p,).
+    """Return the gradient of L_g at Ũ, (n, p), for each feature L_g and its variance, (p,), and the means, (2, p).
+
+    The first row of the means is rounded, the second is what the first lacks.
 
     L_g of a feature is not a number if one of its values is not finite or so large that L_decorr would overflow.
     """
     n, p = u.shape
-    gradient, found = torch.empty_like(correlated), correlated.new_empty(3, p)
+    gradient, found = torch.empty_like(correlated), correlated.new_empty(4, p)
     limit = largest_feature(torch.float32)
     _fit_errors[_column_tiles(p)](u, correlated, gradient, found, n, p, 2 / (n * p), 1 / n, limit, **COLUMN_TILE)
-    unexplained, variance, means = found
-    return gradient, unexplained, variance, means
+    return gradient, found[0], found[1], found[2:]
 
 
 def penalty(
@@ -57,13 +60,13 @@ def penalty(
     Args:
         u: The features, shape (n, p).
         correlated: Ũ, shape (n, p).
-        means: Of the features, shape (p,).
+        means: Of the features, shape (2, p), as :func:`fit_errors` returns them.
         centred: Whether L_decorr centres the features.
         flags: The second number becomes 1.0 if a feature is far larger than the others of its row.
     """
     n, p = u.shape
     length = min(ROW_LENGTH, 1 << (p - 1).bit_length())
-    rows, columns, losses = correlated.new_empty(n), correlated.new_empty(4, p), correlated.new_empty(3)
+    rows, columns, losses = correlated.new_empty(n), correlated.new_empty(5, p), correlated.new_empty(3)
     of_correlated, direct = torch.empty_like(correlated), torch.empty_like(u)
     _row_sums[(n,)](u, means, rows, flags, p, WIDE_SCALES / (p - 1), LENGTH=length, num_warps=4)
     _column_sums[_column_tiles(p)](
@@ -80,7 +83,8 @@ def _column_tiles(p: int) -> tuple[int]:
     return (-(-p // COLUMN_TILE["COLUMNS"]),)
 
 
-# The gradient of L_g at Ũ; for each column the squared error, not a number beyond the limit, the variance and the mean.
+# The gradient of L_g at Ũ; for each column the squared error, not a number beyond the limit, the variance, the mean
+# and what it lacks.
 @triton.jit
 def _fit_errors(u, correlated, gradient, found, n, p, scale, share, limit, ROWS: constexpr, COLUMNS: constexpr):
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
@@ -99,16 +103,26 @@ def _fit_errors(u, correlated, gradient, found, n, p, scale, share, limit, ROWS:
         beyond += tl.sum(tl.where(tl.abs(x) <= limit, 0.0, 1.0), axis=0)  # also NaN is beyond
     mean = sums * share
     spread = tl.zeros((COLUMNS,), tl.float32)
+    lacking = tl.zeros((COLUMNS,), tl.float32)
     for start in range(0, n, ROWS):
         row = start + tl.arange(0, ROWS)
         inside = (row < n)[:, None] & (column < p)[None, :]
         x = tl.load(u + row[:, None] * p + column[None, :], mask=inside, other=0.0)
         distance = tl.where(inside, x - mean[None, :], 0.0)
         spread += tl.sum(distance * distance, axis=0)
+        lacking += tl.sum(distance, axis=0)
     unexplained = tl.where(beyond > 0.0, float("nan"), squares * share)
     tl.store(found + column, unexplained, mask=column < p)
     tl.store(found + p + column, spread * share, mask=column < p)
     tl.store(found + 2 * p + column, mean, mask=column < p)
+    tl.store(found + 3 * p + column, lacking * share, mask=column < p)
+
+
+# Values of columns without the means of these.
+@triton.jit
+def _without_mean(values, means, column, p):
+    rounded = tl.load(means + column, mask=column < p, other=0.0)
+    return (values - rounded) - tl.load(means + p + column, mask=column < p, other=0.0)
 
 
 # s_i of each row; and whether its largest feature is so many times the sum of the others.
@@ -121,7 +135,7 @@ def _row_sums(u, means, rows, flags, p, wide, LENGTH: constexpr):
     for start in range(0, p, LENGTH):
         column = start + tl.arange(0, LENGTH)
         x = tl.load(u + row * p + column, mask=column < p, other=0.0)
-        acc += x - tl.load(means + column, mask=column < p, other=0.0)
+        acc += _without_mean(x, means, column, p)
         sizes += tl.abs(x)
         largest = tl.maximum(largest, tl.abs(x))
     tl.store(rows + row, tl.sum(acc, axis=0))
@@ -129,7 +143,7 @@ def _row_sums(u, means, rows, flags, p, wide, LENGTH: constexpr):
     tl.store(flags + 1, 1.0, mask=most > wide * (tl.sum(sizes, axis=0) - most))
 
 
-# For each column its level, its covariance, t_j and μ_j.
+# For each column its level, its covariance, μ_j, t_j and what that lacks.
 @triton.jit
 def _column_sums(
     u, correlated, rows, means, columns, n, p, share, inverse_others,
@@ -141,6 +155,7 @@ def _column_sums(
         other = start + tl.arange(0, LENGTH)
         all_means += tl.load(means + other, mask=other < p, other=0.0)
     mean = tl.load(means + column, mask=column < p, other=0.0)
+    mean_lacks = tl.load(means + p + column, mask=column < p, other=0.0)
     mean_of_others = (tl.sum(all_means, axis=0) - mean) * inverse_others
     sums = tl.zeros((COLUMNS,), tl.float32)
     for start in range(0, n, ROWS):
@@ -149,18 +164,21 @@ def _column_sums(
         sums += tl.sum(tl.load(correlated + row[:, None] * p + column[None, :], mask=inside, other=0.0), axis=0)
     mean_correlated = sums * share
     products = tl.zeros((COLUMNS,), tl.float32)
+    lacking = tl.zeros((COLUMNS,), tl.float32)
     for start in range(0, n, ROWS):
         row = start + tl.arange(0, ROWS)
         place = row[:, None] * p + column[None, :]
         inside = (row < n)[:, None] & (column < p)[None, :]
-        x = tl.load(u + place, mask=inside, other=0.0) - mean[None, :]
+        x = (tl.load(u + place, mask=inside, other=0.0) - mean[None, :]) - mean_lacks[None, :]
         y = tl.load(correlated + place, mask=inside, other=0.0) - mean_correlated[None, :]
         whole = tl.load(rows + row, mask=row < n, other=0.0)
         products += tl.sum(tl.where(inside, y * ((whole[:, None] - x) * inverse_others), 0.0), axis=0)
+        lacking += tl.sum(tl.where(inside, y, 0.0), axis=0)
     tl.store(columns + column, mean_correlated * mean_of_others, mask=column < p)
     tl.store(columns + p + column, products * share, mask=column < p)
-    tl.store(columns + 2 * p + column, mean_correlated, mask=column < p)
-    tl.store(columns + 3 * p + column, mean_of_others, mask=column < p)
+    tl.store(columns + 2 * p + column, mean_of_others, mask=column < p)
+    tl.store(columns + 3 * p + column, mean_correlated, mask=column < p)
+    tl.store(columns + 4 * p + column, lacking * share, mask=column < p)
 
 
 # The gradients of L_decorr for one row; the first program also computes L_decorr and its parts.
@@ -183,7 +201,7 @@ def _penalty_gradients(
         levels += level * level
         covariances += cross * cross
         if CENTRED:
-            y -= tl.load(columns + 2 * p + column, mask=column < p, other=0.0)
+            y = _without_mean(y, columns + 3 * p, column, p)
         else:
             cross += level
         acc += cross * y
@@ -199,12 +217,12 @@ def _penalty_gradients(
         place = row * p + column
         cross = tl.load(columns + p + column, mask=inside, other=0.0)
         y = tl.load(correlated + place, mask=inside, other=0.0)
-        x = tl.load(u + place, mask=inside, other=0.0) - tl.load(means + column, mask=inside, other=0.0)
+        x = _without_mean(tl.load(u + place, mask=inside, other=0.0), means, column, p)
         others = (whole - x) * inverse_others
         if CENTRED:
-            y -= tl.load(columns + 2 * p + column, mask=inside, other=0.0)
+            y = _without_mean(y, columns + 3 * p, column, p)
         else:
             cross += tl.load(columns + column, mask=inside, other=0.0)
-            others += tl.load(columns + 3 * p + column, mask=inside, other=0.0)
+            others += tl.load(columns + 2 * p + column, mask=inside, other=0.0)
         tl.store(of_correlated + place, scale * cross * others, mask=inside)
         tl.store(direct + place, scale * inverse_others * (total - cross * y), mask=inside)

@@ -26,10 +26,11 @@ class DWR(Weighting):
         - \tfrac{w^\top X_j}{\sum w} \tfrac1n w^\top X^{(-j)} \Big\|_2
         + 0.0005 \big(\textstyle\sum w - n\big)^2 + 0.00005 \sum w^2.
 
-    This is the published first stage, on the features of a network instead of the columns of a table: call
-    :meth:`fit` with the features of all training samples, before training if they are fixed, or before each epoch, and
-    give the objective the ``indices`` of each batch's samples. :class:`pfdl.tabular.DWRRegressor` is the published
-    regression; :class:`BatchDWR` needs neither call nor indices and is an adaptation. Costs O(n·p²) a step.
+    This is the published first stage, on the features of a network instead of the columns of a table, each centred and
+    scaled to variance 1, as the columns of the published data are: the loss has a scale. Call :meth:`fit` with the
+    features of all training samples, before training if they are fixed, or before each epoch, and give the objective
+    the ``indices`` of each batch's samples. :class:`pfdl.tabular.DWRRegressor` is the published regression;
+    :class:`BatchDWR` needs neither call nor indices and is an adaptation. Costs O(n·p²) a step.
 
     Where there are few samples for many features the weights fall on a few samples: read
     ``effective_sample_size``.
@@ -68,7 +69,11 @@ class DWR(Weighting):
         check_matrix("features", features)
         if problem := describe_non_finite("features", features.detach()):
             raise ValueError(problem)
-        weights = decorrelating_weights_by_lbfgs(features.detach().float(), steps=self.steps, tol=self.tol).weights
+        centred = features.detach().double()
+        centred = centred - centred.mean(0)
+        scale = centred.square().mean(0).sqrt()
+        columns = (centred / torch.where(scale > 0, scale, 1.0)).float()
+        weights = decorrelating_weights_by_lbfgs(columns, steps=self.steps, tol=self.tol).weights
         if problem := describe_non_finite("the weights of DWR", weights[None]):
             raise ValueError(problem)
         self.sample_weights = weights / weights.mean()
