@@ -44,6 +44,8 @@ def test_the_table_of_phases(endpoints, row, title):
         assert len(difference) == 12
         cells.append(signed(difference.mean(), difference.sem()))
     assert f"| {title} | {' | '.join(cells)} |" in README
+    early, last = (endpoints[name][row] - endpoints[name]["erm"] for name in ("early", "last"))
+    assert f"| {signed(early.mean(), early.sem(), 1)} | {signed(last.mean(), last.sem(), 1)} |" in REPRODUCED
 
 
 def test_the_finding_on_phases(endpoints):
