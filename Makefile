@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test docs lint format bench release clean
+.PHONY: help setup demo test docs inventories lint format bench release clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -16,6 +16,8 @@ $(READY): pyproject.toml lab/pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]' --editable ./lab
 	@touch $(READY)
 
+setup: $(READY) ## set up the virtual environment, which every other target does too
+
 demo: $(READY) ## the three experiments in small, in minutes without data or GPU, and one page about them
 	$(BIN)/pfdl demo
 
@@ -26,19 +28,25 @@ docs: $(READY) ## build the documentation into site/; a dead link is an error
 	OMP_NUM_THREADS=1 $(BIN)/sphinx-build --fail-on-warning --nitpicky --fresh-env --quiet docs site
 	@echo site/index.html
 
+inventories: $(READY) ## fetch what the documentation needs to link to other projects (needs a network; docs builds without)
+	$(BIN)/python -c "import runpy; runpy.run_path('docs/conf.py')['fetch_inventories']()"
+
 lint: $(READY) ## ruff (lint and format), mypy --strict, and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-release: $(READY) ## build both distributions, check them, and run the demonstration from their wheels in a bare environment
+release: $(READY) ## build both distributions, check them, run the demonstration from their wheels and tests from the sdist
 	$(BIN)/python -m pip install --quiet build twine
 	rm -rf dist build lab/build && $(BIN)/python -m build --outdir dist . >/dev/null && $(BIN)/python -m build --outdir dist lab >/dev/null
 	$(BIN)/python -m twine check --strict dist/*
-	rm -rf build/bare && $(PYTHON) -m venv build/bare
+	$(PYTHON) -m venv build/bare
 	build/bare/bin/python -m pip install --quiet --constraint constraints.txt dist/*.whl
 	cd build/bare && bin/pfdl demo
+	build/bare/bin/python -m pip install --quiet --constraint constraints.txt hypothesis pytest pytest-cov pytest-timeout pytest-xdist
+	mkdir build/sdist && tar -xzf dist/pfdl-*.tar.gz --strip-components=1 -C build/sdist
+	cd build/sdist && ../bare/bin/python -m pytest tests/test_package.py tests/decorrelation/test_functional.py
 
 format: $(READY) ## let ruff rewrite the code
 	$(BIN)/ruff check --fix .

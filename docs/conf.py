@@ -1,7 +1,8 @@
-"""How Sphinx builds these pages: ``make docs``. Nothing is fetched, neither here nor by a reader's browser."""
+"""How Sphinx builds these pages: ``make docs``. Nothing is fetched, neither then nor by a reader's browser."""
 
 import re
 from pathlib import Path
+from urllib.request import urlretrieve
 
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
@@ -17,8 +18,13 @@ project = "pfdl"
 author = "The pfdl developers"
 release = pfdl.__version__
 language = "en"
+smartquotes_action = "qe"  # quotes and dots, but "--" stays the beginning of an option
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+extensions = [
+    *("myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.intersphinx"),
+    *("sphinx.ext.napoleon", "sphinx.ext.viewcode"),
+]
+templates_path = ["_templates"]
 exclude_patterns = ["results/*/*"]
 html_theme = "furo"
 html_title = f"pfdl {release}"
@@ -40,6 +46,7 @@ nb_merge_streams = True
 suppress_warnings = ["myst.header"]  # a page that is included from elsewhere begins where it likes
 
 autodoc_member_order = "bysource"
+autodoc_default_options = {"exclude-members": "set_fit_request, set_predict_request, set_score_request"}
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_inherit_docstrings = False
@@ -50,6 +57,21 @@ napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 
+# Links to other projects need their inventories, which `make inventories` fetches; else their names are plain text.
+INVENTORIES = Path(__file__).parent / "_inventories"
+PROJECTS = {
+    "python": "https://docs.python.org/3/",
+    "numpy": "https://numpy.org/doc/stable/",
+    "pandas": "https://pandas.pydata.org/docs/",
+    "sklearn": "https://scikit-learn.org/stable/",
+    "torch": "https://pytorch.org/docs/stable/",
+}
+intersphinx_mapping = {
+    name: (address, str(INVENTORIES / f"{name}.inv"))
+    for name, address in PROJECTS.items()
+    if (INVENTORIES / f"{name}.inv").is_file()
+}
+
 nitpicky = True
 # A name of our own that leads nowhere is a mistake; those of other projects and of the engine room have no pages here.
 nitpick_ignore_regex = [
@@ -59,6 +81,13 @@ nitpick_ignore_regex = [
     ("py:.*", r"pfdl\..*\.Self"),  # of typing, under the name of the module that imports it
     ("py:.*", r"pfdl\.contexts\.(sources|_arrays)\..*"),
 ]
+
+
+def fetch_inventories() -> None:
+    """Fetch the inventories of the projects that these pages can link to."""
+    INVENTORIES.mkdir(exist_ok=True)
+    for name, address in PROJECTS.items():
+        urlretrieve(f"{address}objects.inv", INVENTORIES / f"{name}.inv")
 
 
 def _math_as_mathml(translator: object, node: nodes.math | nodes.math_block) -> None:
@@ -76,6 +105,13 @@ def _write_commands(app: Sphinx) -> None:
     """Write the reference of all commands, from the parser that runs them."""
     command = get_command(pfdl_app)
     text = get_docs_for_click(obj=command, ctx=Context(command, info_name="pfdl"), name="pfdl", title="Commands")
+    groups = [command, *(one for one in command.commands.values() if hasattr(one, "commands"))]
+    for name, one in (pair for group in groups for pair in group.commands.items()):
+        sentence = re.split(r"(?<=\.)\s", " ".join((one.help or "").split()))[0]
+        line = f"* `{name}`: {sentence}"  # in full: Typer cuts it to the width of a terminal
+        text = re.sub(rf"^\* `{name}`: .*$", lambda found, line=line: line, text, flags=re.MULTILINE)
+    examples = re.compile(r"(?<!```console\n)^(?:\$ .*\n+)+", flags=re.MULTILINE)
+    text = examples.sub(lambda found: "```console\n" + re.sub(r"\n+", "\n", found[0]) + "```\n\n", text)
     (Path(app.srcdir) / "reference" / "commands.md").write_text(text, encoding="utf-8")
 
 
@@ -86,8 +122,16 @@ def _keep_underscores(*event: object) -> None:
     lines[:] = [re.sub(r"^(:(?:ivar|vartype) \w+)_:", r"\1\\_:", line) for line in lines]
 
 
+def _name_aliases(*event: object) -> tuple[str, str] | None:
+    """Print an alias of a type by its name, where autodoc prints how Python holds it."""
+    signature, returned = event[-2:]
+    shown = [re.sub(r"TypeAliasForwardRef\('(\w+)'\)", r"\1", str(part or "")) for part in (signature, returned)]
+    return (shown[0], shown[1]) if signature else None
+
+
 def setup(app: Sphinx) -> None:
     """Register the renderer of formulas and the reference of commands."""
     app.connect("autodoc-process-docstring", _keep_underscores, priority=900)  # after napoleon
+    app.connect("autodoc-process-signature", _name_aliases)
     app.connect("builder-inited", _write_commands)
     app.add_html_math_renderer("mathml", (_math_as_mathml, None), (_math_as_mathml, None))

@@ -1,13 +1,17 @@
 """What ``import pfdl`` gives, and what it leaves for later."""
 
+import re
+import runpy
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 import pfdl
 
+ROOT = Path(__file__).parents[1]
 LOADED = "import sys; {}; print(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
 
 
@@ -49,5 +53,14 @@ def test_a_module_does_not_take_the_place_of_a_function():
 
 
 def test_both_distributions_have_one_version():
-    laboratory = (Path(__file__).parents[1] / "lab" / "pyproject.toml").read_text(encoding="utf-8")
-    assert f'version = "{pfdl.__version__}"' in laboratory
+    assert version("pfdl") == version("pfdl-lab") == pfdl.__version__
+
+
+def test_readme_needs_no_file_beside_it_on_a_package_index():
+    portable, readme = runpy.run_path(str(ROOT / "setup.py"))["portable"], (ROOT / "README.md").read_text()
+    relative = re.compile(r"\]\((?!https?://)")
+    assert relative.search(readme)
+    assert not relative.search(portable(readme))
+    linked = portable(readme, "https://example.org/pfdl/blob/main/")
+    assert not relative.search(linked)
+    assert "](https://example.org/pfdl/blob/main/CONTRIBUTING.md)" in linked

@@ -1,15 +1,17 @@
-"""README's figures follow from the CSV files of the repository."""
+"""README's figures, and those that pages say in their own words, follow from the CSV files of the repository."""
 
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from pfdl_lab.mmads.paper import CELLS, METRICS, PAPER
 from pfdl_lab.mmads.readings import distances
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results"
 README = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+REPRODUCED = (RESULTS / "reproduced.md").read_text(encoding="utf-8")
 
 
 def signed(mean, error, digits=2):
@@ -42,6 +44,8 @@ def test_the_table_of_phases(endpoints, row, title):
         assert len(difference) == 12
         cells.append(signed(difference.mean(), difference.sem()))
     assert f"| {title} | {' | '.join(cells)} |" in README
+    early, last = (endpoints[name][row] - endpoints[name]["erm"] for name in ("early", "last"))
+    assert f"| {signed(early.mean(), early.sem(), 1)} | {signed(last.mean(), last.sem(), 1)} |" in REPRODUCED
 
 
 def test_the_finding_on_phases(endpoints):
@@ -71,6 +75,72 @@ def test_the_table_of_mmads(method, title):
     after = README[README.index(f"|{line}| {means['beta_v_error']:.3f}") :]
     for metric in ("beta_v_error", "ae", "se"):
         assert f"{means[metric]:.3f}" in after[:120]
+
+
+@pytest.mark.parametrize("method", ["OLS", "DWR", "PFDL"])
+def test_the_page_of_the_paper_on_tables(method):
+    found = pd.read_csv(RESULTS / "mmads" / "results.csv")
+    found = found[(found["setting"] == "independent") & (found["method"] == method)]
+    by_cell = found.set_index(["n", "p", "r"]).sort_index()
+    means, paper = by_cell.loc[(2000, 20, 1.7)].groupby("metric")["value"].mean(), PAPER[method]
+    cells = [f"{means[metric]:.3f} / {paper[metric][CELLS.index((2000, 20, 1.7))]:.3f}" for metric in METRICS]
+    assert f"| {method} | {' | '.join(cells)} |" in REPRODUCED
+    cells = []
+    for metric in ("beta_v_error", "ae", "se"):
+        large, small = (
+            by_cell.loc[(n, 10, 1.7)].query(f"metric == '{metric}'").set_index("seed")["value"] for n in (4000, 1000)
+        )
+        change, printed = large - small, paper[metric][2] - paper[metric][0]
+        cells.append(f"{signed(change.mean(), change.sem(), 3)} / {printed:+.3f}".replace("-", "−"))
+    assert f"| {method} | {' | '.join(cells)} |" in REPRODUCED
+
+
+@pytest.mark.parametrize(
+    ("row", "title", "published"),
+    [
+        ("irm-pfdl-1", "IRM + PFDL, λ = 1, as in the paper", "67.5"),
+        ("irm-pfdl-30", "IRM + PFDL, λ = 30, chosen on the training environments", ""),
+    ],
+)
+def test_the_page_of_the_paper_on_colored_mnist(row, title, published):
+    found = pd.read_csv(RESULTS / "colored-mnist" / "results.csv")
+    last = found.sort_values("step").groupby(["row", "restart"])["test_accuracy"].last().unstack(0)
+    gain = last[row] - last["irm"]
+    line = f"| {title} | {last[row].mean():.1f} | {published} | {signed(gain.mean(), gain.sem(), 1)} |"
+    assert line.replace("|  |", "| |") in REPRODUCED
+
+
+@pytest.mark.parametrize(
+    ("data", "backbone", "row", "title"),
+    [
+        ("pacs", "resnet50", "pfdl", "PFDL"),
+        ("pacs", "resnet50", "pfdl-indexed", "PFDL, indexed g"),
+        ("pacs", "resnet50", "standardised", "PFDL on standardised features"),
+        ("pacs", "resnet50", "mean", "mean of the other features instead of g"),
+        ("pacs", "resnet50", "pfdl-centred", "PFDL, centred, λ = 1"),
+        ("pacs", "resnet50", "weight-decay", "ERM, weight decay 5e-4"),
+        ("petscapes", "resnet50", "pfdl", "PFDL"),
+        ("petscapes", "resnet50", "level", "level penalty"),
+        ("shapes", "resnet50", "pfdl", "PFDL"),
+        ("shapes", "resnet50", "level", "level penalty"),
+        ("shapes", "resnet50", "covariance", "decorrelation, as strong as PFDL"),
+        ("pacs", "resnet18", "pfdl", "PFDL"),
+        ("pacs", "resnet18", "level", "level penalty"),
+        ("shapes", "resnet18", "pfdl", "PFDL"),
+        ("shapes", "resnet18", "level", "level penalty"),
+    ],
+)
+def test_the_table_of_other_networks(data, backbone, row, title):
+    found = pd.read_csv(RESULTS / "decorrelation" / "results.csv", dtype={"epoch": str})
+    found = found[(found["data"] == data) & (found["backbone"] == backbone) & (found["test"] == "1:5")]
+    cells = []
+    for epochs in (["5", "10", "20", "30", "40"], ["last"]):
+        means = found[found["epoch"].isin(epochs)].groupby(["row", "seed"])["value"].mean().unstack(0)
+        difference = (means[row] - means["erm"]).dropna()
+        count = f"{(difference > 0).sum()} of {len(difference)}"
+        cells.append(f"{signed(difference.mean(), difference.sem())}, {count}")
+    page = (RESULTS / "decorrelation.md").read_text(encoding="utf-8")
+    assert f"| {title} | {cells[0]} | {cells[1]} |" in page
 
 
 def test_the_finding_on_readings():

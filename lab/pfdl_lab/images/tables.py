@@ -200,10 +200,16 @@ def overviews(parts: Sequence[Measured], epoch: str) -> list[Table]:
     for family in (family for family in families.values() if len(family) > 1):
         rows = list(dict.fromkeys(row for part in family for row in part.rows))
         columns = [f"{part.name}: {part.tests[0]}" for part in family]
-        lines = [Row(title_of(row), tuple(_overview_cell(part, row, epoch) for part in family)) for row in rows]
-        caption = f"Differences in points {WHEN[epoch]} at the hardest test; plain training: accuracy in percent"
+        lines = [Row(_compared(row), tuple(_overview_cell(part, row, epoch) for part in family)) for row in rows]
+        caption = f"Differences in points {WHEN[epoch]} to ERM at the hardest test; of ERM itself: accuracy in percent"
         tables.append(Table(caption, "row", columns, lines))
     return tables
+
+
+def _compared(row: str) -> str:
+    """Return the name of a row, with what it is compared with unless that is ERM."""
+    rival = find_row(row, measured=True).baseline
+    return title_of(row) if rival in (row, "erm") else f"{title_of(row)} − {title_of(rival)}"
 
 
 def _overview_cell(part: Measured, row: str, epoch: str) -> Cell:
