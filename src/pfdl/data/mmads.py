@@ -73,7 +73,7 @@ def make_mmads(
     """Draw one environment of MMADS, with exactly n rows kept by the biased selection.
 
     The outcome is y = Sβ + S1·S2·S3 + noise of standard deviation 0.3. A row is kept with probability
-    Π |r| ** (−5 · |y − sign(r) V_b|) over V_b, which is the first tenth of the columns, taken from V.
+    ``Π |r| ** (−5 · |y − sign(r) V_b|)`` over V_b, which is the first tenth of the columns, taken from V.
 
     Before the selection (S, V) is jointly Gaussian: given the rest, each column of V_b is a Gaussian that the selection
     multiplies by an exponential. Both its normaliser and its law after the selection are known in closed form, so V_b

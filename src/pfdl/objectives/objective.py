@@ -25,7 +25,7 @@ class Objective(AtomicModule):
     ERM is ``Objective()``, PFDL is ``Objective([PartialDecorrelation(p)])``, IRM + PFDL has both penalties in the list.
     Each part gets those tensors of the batch that it ``needs``.
 
-    If a penalty asks for it (:meth:`pfdl.objectives.penalties.Penalty.divisor`), everything is divided by its weight,
+    If a penalty asks for it by its method ``divisor``, everything is divided by its weight,
     as in the published code of IRM: otherwise the gradient would jump when a large weight takes effect.
 
     Under ``torch.distributed`` the loss and its gradient are those of the union of all processes' batches, whatever
