@@ -16,7 +16,7 @@ blocks at a time in memory that stays in the cache of a processor core, and keep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -35,7 +35,8 @@ ROWS = 256
 GROUP_ELEMENTS = 2**19
 """Pre-activations made at a time."""
 
-_ACTIVATE: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu_, "gelu": torch.ops.aten.gelu_}
+KEPT_ELEMENTS = 2**22
+"""Pre-activations that are kept for the backward pass; more are made again, which costs less than memory."""
 
 
 class _Blocks(NamedTuple):
@@ -48,6 +49,7 @@ class _Blocks(NamedTuple):
     outside: Tensor  # what the features of all other blocks add to the pre-activations, (blocks, n, h)
     offset: Tensor  # (blocks, block, h)
     later: Tensor  # 1 where j > k, (k, j, 1)
+    kept: Tensor | None  # the pre-activations, (blocks, n, block, h), if they are few
 
 
 def predict(net: OneHidden) -> tuple[Tensor, _Blocks | None]:
@@ -56,8 +58,8 @@ def predict(net: OneHidden) -> tuple[Tensor, _Blocks | None]:
     for u, turn in zip(net.u.split(ROWS), out.split(ROWS), strict=True):
         blocks = _lay_out(net, u)
         found = torch.empty_like(blocks.u)
-        for some, pre, _ in _pre_activations(blocks):
-            found[some] = _ACTIVATE[net.activation](pre) @ net.readout
+        for some, pre, spare in _pre_activations(blocks):
+            found[some] = _activate(net, pre, spare) @ net.readout
         turn.copy_(found.transpose(0, 1).flatten(1)[:, : net.u.shape[1]])
     return out.add_(net.constant), blocks if len(out) <= ROWS else None
 
@@ -72,9 +74,9 @@ def parameter_gradients(net: OneHidden, base: _Blocks | None, gradient: Tensor) 
         of_out = F.pad(of_rows, (0, -p % BLOCK)).unflatten(1, (-1, BLOCK)).transpose(0, 1).contiguous()
         sums = torch.empty_like(blocks.outside)
         of_before, of_after, offsets = torch.empty(3, *blocks.before.shape, dtype=u.dtype, device=u.device)
-        for some, pre, spare in _pre_activations(blocks):
+        for some, pre, spare in _pre_activations(blocks, are_made=base is not None):
+            of_readout += of_out[some].flatten() @ _activate(net, pre, spare).flatten(0, -2)
             delta = _delta(net, pre, of_out[some], spare)
-            of_readout += of_out[some].flatten() @ _ACTIVATE[net.activation](pre).flatten(0, -2)
             torch.sum(delta, 2, out=sums[some])
             if net.offset.ndim == 2:
                 torch.sum(delta, 1, out=offsets[some])
@@ -100,7 +102,7 @@ def feature_gradient(net: OneHidden, base: _Blocks | None, gradient: Tensor) -> 
         blocks = base or _lay_out(net, u)
         of_out = F.pad(of_rows, (0, -p % BLOCK)).unflatten(1, (-1, BLOCK)).transpose(0, 1).contiguous()
         sums, of_u = torch.empty_like(blocks.outside), torch.empty_like(blocks.u)
-        for some, pre, spare in _pre_activations(blocks):
+        for some, pre, spare in _pre_activations(blocks, are_made=base is not None):
             delta = _delta(net, pre, of_out[some], spare)
             torch.sum(delta, 2, out=sums[some])
             within = blocks.within[some].unflatten(2, (BLOCK, -1)) * net.readout
@@ -123,20 +125,33 @@ def _lay_out(net: OneHidden, u: Tensor) -> _Blocks:
     outside = _sums_beyond(torch.bmm(u, before), 1).add_(_sums_beyond(torch.bmm(u, after), -1))
     later = torch.triu(u.new_ones(BLOCK, BLOCK), 1)[..., None]
     within = (before[:, :, None] * later).addcmul_(after[:, :, None], later.transpose(0, 1)).flatten(2)
-    return _Blocks(u, before, after, within, outside, offset, later)
+    number, n, h = outside.shape
+    kept = u.new_empty(number, n, BLOCK, h) if outside.numel() * BLOCK <= KEPT_ELEMENTS else None
+    return _Blocks(u, before, after, within, outside, offset, later, kept)
 
 
-def _pre_activations(blocks: _Blocks) -> Iterator[tuple[slice, Tensor, Tensor]]:
+def _pre_activations(blocks: _Blocks, are_made: bool = False) -> Iterator[tuple[slice, Tensor, Tensor]]:
     """Yield which blocks, their pre-activations (blocks, n, j, h) and a spare tensor, always in the same memory."""
     number, n, h = blocks.outside.shape
     size = min(number, max(1, GROUP_ELEMENTS // max(1, n * BLOCK * h)))
-    buffers = blocks.outside.new_empty(2, size, n, BLOCK, h)
+    spare = blocks.outside.new_empty(size, n, BLOCK, h)
+    buffer = torch.empty_like(spare) if blocks.kept is None else spare
     for start in range(0, number, size):
         some = slice(start, min(start + size, number))
-        pre, spare = buffers[:, : some.stop - start]
-        torch.add(blocks.outside[some][:, :, None], blocks.offset[some][:, None], out=pre)
-        pre.flatten(2).baddbmm_(blocks.u[some], blocks.within[some])
-        yield some, pre, spare
+        pre = buffer[: some.stop - start] if blocks.kept is None else blocks.kept[some]
+        if blocks.kept is None or not are_made:
+            torch.add(blocks.outside[some][:, :, None], blocks.offset[some][:, None], out=pre)
+            pre.flatten(2).baddbmm_(blocks.u[some], blocks.within[some])
+        yield some, pre, spare[: some.stop - start]
+
+
+def _activate(net: OneHidden, pre: Tensor, out: Tensor) -> Tensor:
+    """Return the activations of pre-activations, which stay."""
+    if net.activation == "gelu":
+        torch.ops.aten.gelu.out(pre, out=out)
+    else:
+        torch.clamp_min(pre, 0, out=out)
+    return out
 
 
 def _delta(net: OneHidden, pre: Tensor, gradient: Tensor, out: Tensor) -> Tensor:
