@@ -22,7 +22,7 @@ os.environ.setdefault("LOKY_MAX_CPU_COUNT", "1")  # "all cores" is one here: the
 FORKING = (
     *("hostile/test_killing.py", "vision/test_distributed.py", "hostile/test_fuzz.py", "lab/test_grid.py"),
     *("decorrelation/test_distributed.py", "hostile/test_faults.py", "objectives/test_distributed.py"),
-    "internal/test_extras.py",
+    *("internal/test_extras.py", "cli/test_own_files.py"),
 )
 EXPORTING = ("cli/test_quickstart.py", "vision/test_export.py", "cli/test_images.py")
 TOGETHER = (FORKING, EXPORTING)

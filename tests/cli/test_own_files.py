@@ -3,8 +3,12 @@
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+
+from pfdl.cli.main import main
+from tests.processes import Forked
 
 OWN = """
 import pfdl
@@ -28,15 +32,20 @@ pfdl.register_backbone("tiny", tiny)
 """
 
 
+def run_in_folder():
+    """Run pfdl with the arguments that follow the name of a folder, in that folder."""
+    os.chdir(sys.argv.pop(1))
+    main()
+
+
 @pytest.fixture
 def pfdl(tmp_path):
     """Run pfdl in a process of its own, in an empty folder with the file."""
     (tmp_path / "own.py").write_text(OWN)
 
     def run(*arguments, **variables):
-        command = [sys.executable, "-m", "pfdl.cli.main", *arguments]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **variables}
-        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        process = Forked(run_in_folder, tmp_path, *arguments, **variables)
+        return SimpleNamespace(returncode=process.finish(), stdout=process.stdout, stderr=process.stderr)
 
     return run
 
@@ -44,7 +53,10 @@ def pfdl(tmp_path):
 def test_what_a_file_registers_is_trained_in_workers_too_and_loaded_again(pfdl, tmp_path):
     small = ["--image-size", "8", "--epochs", "1", "--device", "cpu", "--no-export", "-o", "run"]
     own = ["--backbone", "tiny", "--objective", "size+pfdl", "--import", "own.py"]
-    result = pfdl("train", "shapes", *own, *small, "--seeds", "2", "--set", "jobs=2")
+    train = [sys.executable, "-m", "pfdl.cli.main", "train", "shapes", *own, *small, "--seeds", "2", "--set", "jobs=2"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    # Not a fork: what starts workers must be a Python of its own.
+    result = subprocess.run(train, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     assert "tiny, objective size+pfdl, 1 epochs on cpu" in result.stderr.splitlines()[0]
     refused = pfdl("evaluate", "run/seed-0", "shapes", "--device", "cpu")

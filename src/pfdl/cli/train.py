@@ -218,13 +218,15 @@ def _print_table(trainings: Sequence[Training], output: Path) -> None:
     """Print the mean and standard error of each accuracy over seeds, and write every figure to a table."""
     import pandas as pd
 
-    from pfdl._internal.files import write_atomically
+    from pfdl._internal.files import TEMPORARY, write_atomically
     from pfdl.vision.evaluation import OWN, read_evaluations
 
     lines = [
         {"seed": one.config.seed, **line} for one in trainings for line in read_evaluations(one.folder)[OWN].lines()
     ]
     table = pd.DataFrame(lines)
+    for unfinished in output.parent.glob(f"{TEMPORARY}*"):
+        unfinished.unlink(missing_ok=True)  # a killed process was about to write it
     write_atomically(output, table.to_csv(index=False, float_format="%.4f"))
     typer.echo(f"Accuracy (%) over {len(trainings)} seeds, mean ± standard error:")
     for test, row in table.groupby("test", sort=False)["accuracy"].agg(["mean", "sem"]).iterrows():
