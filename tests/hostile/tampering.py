@@ -1,11 +1,15 @@
-"""Strategies that make hostile values: nonsense for JSON, and real states with some parts exchanged."""
+"""A full disk, and strategies that make hostile values: nonsense for JSON, real states with some parts exchanged."""
 
 from __future__ import annotations
 
 import copy
+import errno
+import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import pytest
 import torch
 from hypothesis import strategies as st
 
@@ -21,6 +25,22 @@ DTYPES = (
     torch.complex64,
 )
 SHAPES = ((), (0,), (1,), (3,), (1, 1), (0, 5), (2, 3), (7, 1, 2), (64,), (100_000,))
+
+
+@contextmanager
+def full_disk(fits: int = 0) -> Iterator[None]:
+    """Let the disk be full after so many files."""
+    synchronise, written = os.fsync, []
+
+    def full(descriptor: int) -> None:
+        if len(written) == fits:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written.append(descriptor)
+        synchronise(descriptor)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        yield
 
 
 def records(**parts: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:

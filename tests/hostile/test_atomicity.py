@@ -1,12 +1,9 @@
 """An operation that raises leaves the object, or the folder, as it was."""
 
-import errno
 import inspect
-import os
 import pickle
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,38 +13,12 @@ from sklearn.base import BaseEstimator, is_classifier
 import pfdl.tabular
 from pfdl._internal.runs import LOCK, claim, set_aside
 from pfdl._internal.state import save_state
-from pfdl.data.manifest import Manifest
+from pfdl.data.manifest import Manifest, ManifestRow
 from pfdl.lightning import ImageClassifier, PFDLCallback
 from pfdl.vision import TrainingConfig
+from tests.hostile.tampering import full_disk
 from tests.states import StateTester, each
 from tests.vision.tiny_images import tiny_data
-
-
-class Case(NamedTuple):
-    """A thing with state.
-
-    Attributes:
-        make: Makes it, given an empty folder.
-        look: What it is now, comparable with ==.
-        fail: Things to do to it that must raise.
-    """
-
-    make: Callable[[Path], Any]
-    look: Callable[[Any], Any]
-    fail: dict[str, Callable[[Any], Any]]
-
-
-def frozen(value: Any) -> Any:
-    """A state of nested containers and tensors as something comparable."""
-    if isinstance(value, torch.Tensor):
-        return str(value.dtype), tuple(value.shape), value.detach().double().nan_to_num(7e77).flatten().tolist()
-    if isinstance(value, np.ndarray):
-        return str(value.dtype), value.shape, value.tobytes() if value.dtype != object else value.tolist()
-    if isinstance(value, dict):
-        return {key: frozen(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [frozen(item) for item in value]
-    return value if isinstance(value, (int, float, str, bool, type(None))) else pickle.dumps(value)
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -111,68 +82,38 @@ def a_manifest(folder: Path) -> Path:
     return folder
 
 
-def save_another(folder: Path, monkeypatch: pytest.MonkeyPatch, fits: int) -> None:
-    """With room on the disk for so many files."""
-    written = []
-
-    def full(descriptor: int) -> None:
-        written.append(descriptor)
-        if len(written) > fits:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
-        tiny_data(seed=5)[1].save(folder / "manifest.csv")
-
-
-CASES = {
-    "run folder": Case(
-        a_run,
-        files,
-        {
-            "another kind": lambda run: claim_with(run, "mmads", {"seed": 1}),
-            "other settings": lambda run: claim_with(run, "training", {"seed": 2}),
-            "settings that JSON cannot hold": lambda run: claim_with(run, "training", {"seed": float("nan")}),
-            "work that fails": claim_and_raise,
-            "a state that cannot be kept": lambda run: save_state(run / "resume.safetensors", {"epoch": object()}),
-            "a missing file set aside": lambda run: set_aside(run / "absent", "It is absent."),
-        },
-    ),
-    "manifest": Case(
-        a_manifest,
-        files,
-        {
-            "a wrong name": lambda folder: tiny_data(seed=5)[1].save(folder / "manifest.txt"),
-            "a leak": lambda folder: Manifest((_row("train"), _row("test")), {}).save(folder / "manifest.csv"),
-        },
-    ),
-}
-
-
-def _row(side: str) -> Any:
-    from pfdl.data.manifest import ManifestRow
-
+def _row(side: str) -> ManifestRow:
     return ManifestRow(f"{side}.png", "cat", "", "0" * 64, side, (side,))
 
 
-@pytest.mark.parametrize(
-    ("name", "failure"), [(name, failure) for name, case in CASES.items() for failure in case.fail]
-)
-def test_what_raises_changes_nothing(name, failure, tmp_path):
-    case = CASES[name]
-    thing = case.make(tmp_path)
-    before = case.look(thing)
+FAILURES = {
+    "another kind": (a_run, lambda run: claim_with(run, "mmads", {"seed": 1})),
+    "other settings": (a_run, lambda run: claim_with(run, "training", {"seed": 2})),
+    "settings that JSON cannot hold": (a_run, lambda run: claim_with(run, "training", {"seed": float("nan")})),
+    "work that fails": (a_run, claim_and_raise),
+    "a state that cannot be kept": (a_run, lambda run: save_state(run / "resume.safetensors", {"epoch": object()})),
+    "a missing file set aside": (a_run, lambda run: set_aside(run / "absent", "It is absent.")),
+    "a wrong name": (a_manifest, lambda folder: tiny_data(seed=5)[1].save(folder / "manifest.txt")),
+    "a leak": (a_manifest, lambda folder: Manifest((_row("train"), _row("test")), {}).save(folder / "manifest.csv")),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_what_raises_changes_nothing(failure, tmp_path):
+    make, fail = FAILURES[failure]
+    folder = make(tmp_path)
+    before = files(folder)
     with pytest.raises(Exception) as error:  # noqa: PT011, which one is tested elsewhere
-        case.fail[failure](thing)
+        fail(folder)
     assert not isinstance(error.value, AssertionError)
-    assert case.look(thing) == before
+    assert files(folder) == before
 
 
 @pytest.mark.parametrize("fits", [0, 1])
-def test_a_full_disk_leaves_both_files_of_a_manifest(fits, tmp_path, monkeypatch):
+def test_a_full_disk_leaves_both_files_of_a_manifest(fits, tmp_path):
     before = files(a_manifest(tmp_path))
-    with pytest.raises(OSError, match="No space left on device"):
-        save_another(tmp_path, monkeypatch, fits)
+    with full_disk(fits), pytest.raises(OSError, match="No space left on device"):
+        tiny_data(seed=5)[1].save(tmp_path / "manifest.csv")
     assert files(tmp_path) == before
 
 
@@ -213,19 +154,19 @@ def test_a_fit_that_raises_leaves_the_fitted_estimator(name):
         estimator.fit(X, y, **({"groups": np.arange(len(X)) % 2} if needs_groups else {}))
 
     fit(*table(60, 3))
-    before = frozen(vars(estimator))
+    before = pickle.dumps(vars(estimator))
     takes_nan = estimator.__sklearn_tags__().input_tags.allow_nan
     for X, y in [bad for name, bad in bad_tables().items() if not (takes_nan and name == "a NaN")]:
         with pytest.raises((ValueError, TypeError)):
             fit(X, y)
-        assert frozen(vars(estimator)) == before
+        assert pickle.dumps(vars(estimator)) == before
 
 
 @pytest.mark.parametrize("name", [name for name, one in estimators().items() if is_classifier(one())])
 def test_a_classifier_that_is_shown_one_class_stays_as_it_was(name):
     estimator = estimators()[name]()
     estimator.fit(*table(60, 3))
-    before = frozen(vars(estimator))
+    before = pickle.dumps(vars(estimator))
     with pytest.raises(ValueError, match="class"):
         estimator.fit(table(40, 5)[0], np.ones(40))
-    assert frozen(vars(estimator)) == before
+    assert pickle.dumps(vars(estimator)) == before

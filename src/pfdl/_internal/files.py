@@ -32,10 +32,6 @@ MAX_COLUMNS = 10_000
 """Wider tables are refused: a file of nothing but commas would otherwise fill the memory with empty columns."""
 
 
-class UnusableFileError(ValueError):
-    """A file that is not read; the message is the reason, without the file's name."""
-
-
 def write_atomically(path: Path, text: str) -> None:
     """Write a UTF-8 file so that at any moment either the old one or the whole new one is there.
 
@@ -92,52 +88,28 @@ def _naming(path: Path) -> Iterator[None]:
         raise failure from error
 
 
-def read_regular_file(path: Path, limit: int) -> bytes:
-    """Read a regular file, and nothing that could make the reader wait or never end.
-
-    Args:
-        path: The file.
-        limit: The most bytes it may have.
-
-    Returns:
-        Its content.
+def read_bytes_file(path: Path, limit: int = MAX_TEXT) -> bytes:
+    """Read a regular file of so many bytes at most, and nothing that could make the reader wait or never end.
 
     Raises:
         OSError: If it cannot be read.
-        UnusableFileError: If it is a folder, a pipe or a device, or has more bytes.
+        ValueError: If it is a folder, a pipe or a device, or has more bytes.
     """
     if not stat.S_ISREG(path.stat().st_mode):  # before it is opened, because to open a device can set it to work
-        raise UnusableFileError("is not a regular file")
+        raise ValueError(f"{path} is not a regular file.")
     # The file may have been swapped since: without waiting for the other end of a pipe, and looked at once more.
-    with open(path, "rb", opener=_open_without_waiting) as stream:
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as stream:
         status = os.fstat(stream.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise UnusableFileError("is not a regular file")
+            raise ValueError(f"{path} is not a regular file.")
         if status.st_size > limit:
-            raise UnusableFileError(f"has {status.st_size} bytes; more than {limit} are not read")
+            raise ValueError(f"{path} has {status.st_size} bytes; more than {limit} are not read.")
         content = stream.read(status.st_size + 1)  # not the limit, for which memory would be set aside
         if len(content) > status.st_size:  # it grew meanwhile, or is one of those in /proc that claim to be empty
             content += stream.read(limit)
     if len(content) > limit:
-        raise UnusableFileError(f"has more than {limit} bytes, and more are not read")
+        raise ValueError(f"{path} has more than {limit} bytes, and more are not read.")
     return content
-
-
-def _open_without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-
-
-def read_bytes_file(path: Path, limit: int = MAX_TEXT) -> bytes:
-    """Read a regular file as :func:`read_regular_file` does, with sentences that name it.
-
-    Raises:
-        OSError: If it cannot be read.
-        ValueError: If it is not a regular file, or too large.
-    """
-    try:
-        return read_regular_file(path, limit)
-    except UnusableFileError as error:
-        raise ValueError(f"{path} {error}.") from None
 
 
 def read_text_file(path: Path, limit: int = MAX_TEXT) -> str:

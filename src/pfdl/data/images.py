@@ -13,7 +13,7 @@ import torch
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-from pfdl._internal.files import UnusableFileError, read_regular_file
+from pfdl._internal.files import read_bytes_file
 from pfdl._internal.memory import MemoryBudget
 
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "JPEG2000")
@@ -53,9 +53,9 @@ def read_bytes(path: Path) -> bytes:
         BadImageError: If it is no regular file, cannot be read, is empty or is larger than ``MAX_BYTES``.
     """
     try:
-        content = read_regular_file(path, MAX_BYTES)
-    except UnusableFileError as error:
-        raise BadImageError(str(error)) from None
+        content = read_bytes_file(path, MAX_BYTES)
+    except ValueError as error:
+        raise BadImageError(str(error).removeprefix(f"{path} ").removesuffix(".")) from None
     except OSError as error:
         raise BadImageError(f"cannot be read ({error.strerror or error})") from error
     if not content:
