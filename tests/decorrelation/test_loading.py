@@ -66,14 +66,6 @@ def test_a_refused_state_of_another_width_does_not_crash_the_next_call():
     assert wide(features).isfinite()
 
 
-def test_the_optimiser_of_g_cannot_be_switched_by_a_state():
-    penalty, state = trained(), copy.deepcopy(trained(seed=1).state_dict())
-    state["_extra_state"]["optimizer"]["param_groups"][0].update(fused=False, differentiable=True)
-    penalty.load_state_dict(state)
-    (group,) = penalty.optimizer.param_groups
-    assert (group["fused"], group["differentiable"]) == (True, False)
-
-
 @pytest.mark.parametrize(
     "change",
     [

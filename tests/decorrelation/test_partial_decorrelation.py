@@ -92,7 +92,9 @@ def test_eval_and_no_grad():
     expected = decorrelate.penalty(batch())
     assert torch.equal(decorrelate(batch()), expected)
     assert same(before, snapshot(decorrelate))
-    decorrelate.train()
+    decorrelate.fit_step(batch())
+    assert not same(before, snapshot(decorrelate))
+    before = snapshot(decorrelate.train())
     with torch.no_grad():
         decorrelate(batch())
     assert not same(before, snapshot(decorrelate))  # step 1 makes its own gradients

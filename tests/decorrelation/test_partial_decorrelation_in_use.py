@@ -1,6 +1,5 @@
 """PFDL's term beside other things: saved, copied, moved, compiled, and given what it cannot use."""
 
-import copy
 import io
 from functools import partial
 
@@ -46,27 +45,6 @@ def test_resumed_training_is_bit_for_bit_the_uninterrupted_one():
     assert same(snapshot(whole[0]), snapshot(second[0]))
     assert same(snapshot(whole[1]), snapshot(second[1]))
     assert second[0].completed_fits == 10
-
-
-def test_loading_shares_nothing_with_the_source():
-    source, twin = make(), make(seed=1)
-    source(batch())
-    twin.load_state_dict(source.state_dict())
-    before = copy.deepcopy(source.optimizer.state_dict())
-    twin(batch(seed=2))
-    for key, value in source.optimizer.state_dict()["state"][0].items():
-        assert torch.equal(torch.as_tensor(value), torch.as_tensor(before["state"][0][key]))
-
-
-def test_deepcopy_goes_its_own_way():
-    original = make()
-    original(batch())
-    twin = copy.deepcopy(original)
-    before = snapshot(original)
-    twin(batch(seed=2))
-    assert same(before, snapshot(original))
-    original(batch(seed=2))
-    assert same(snapshot(twin), snapshot(original))
 
 
 def test_moving_takes_the_optimiser_along():
@@ -167,11 +145,3 @@ def test_finiteness_need_not_be_checked():
 def test_bad_options_are_named(options, error, says):
     with pytest.raises(error, match=says):
         make(**options)
-
-
-def test_a_schedule_that_turns_negative_is_named_before_the_update():
-    decorrelate = make(weight=lambda fits: -1.0)
-    before = snapshot(decorrelate)
-    with pytest.raises(ValueError, match=r"weight is -1.0"):
-        decorrelate(batch())
-    assert same(before, snapshot(decorrelate))

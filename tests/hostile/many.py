@@ -30,8 +30,9 @@ import torch
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from tests.hostile import targets
-from tests.hostile.targets import TARGETS, Target, clean
+from tests.hostile import file_targets  # noqa: F401, it enters its targets in the list
+from tests.hostile.registry import TARGETS, Target, clean
+from tests.hostile.state_targets import made_state
 
 SECONDS = 60
 """For one case."""
@@ -128,7 +129,7 @@ def main() -> int:
     logging.disable(logging.WARNING)
     with tempfile.TemporaryDirectory() as name:
         os.environ["PFDL_HOSTILE_SCRATCH"] = name
-        targets.made_state()  # slow, and inherited by all
+        made_state()  # slow, and inherited by all
         settings(max_examples=1, database=None)(given(st.text())(lambda _: None))()  # hypothesis reads all our modules
         reports = {
             each: attack(each, max(1, round(options.cases * TARGETS[each].share)), options.seed, Path(name))

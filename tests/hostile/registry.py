@@ -1,4 +1,9 @@
-"""What an attack on a loader is, and the list of them."""
+"""What an attack on a loader is, and the list of them: everything that reads what others wrote.
+
+A target is a function of a folder and of drawn values. It returns if the loader did, or if the loader said in a
+sentence what is wrong (``ValueError`` or ``OSError``); any other exception, a signal or a hang is a finding. The
+examples that are written out are those with which something else came out once.
+"""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import pytest
 import pfdl
 from pfdl.data.digits import _read_file
 from tests.hostile import many
-from tests.hostile.targets import TARGETS
+from tests.hostile.registry import TARGETS
 from tests.processes import Forked
 
 CASES = 25
