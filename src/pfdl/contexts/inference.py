@@ -60,12 +60,15 @@ class InferredContexts:
         method: The way in which they were found, or ``"none"``.
         sentence: What was tried, what was found and why it is believed, for a person to read.
         tried: One entry for each way that was tried.
+        draws: For contexts by a network's outputs, how often each sample is drawn relative to the others, shape (n,),
+            by the method's own rule: ``torch.utils.data.WeightedRandomSampler(found.draws, len(found.draws))``.
     """
 
     contexts: IndexArray
     method: str
     sentence: str
-    tried: tuple[Trial, ...]
+    tried: tuple[Trial, ...] = ()
+    draws: FloatArray | None = None
 
     @property
     def number(self) -> int:

@@ -18,7 +18,7 @@ from pfdl._internal.files import read_json, read_table, write_atomically, write_
 from pfdl._internal.processes import rank, run_on_first, world_size
 from pfdl._internal.runs import INFERRED_CONTEXTS, WHY_CONTEXTS, set_aside
 from pfdl._internal.validation import check_count
-from pfdl.contexts import InferredContexts, NetworkContexts, find_contexts
+from pfdl.contexts import InferredContexts, find_contexts
 from pfdl.contexts.network import NETWORK_METHODS
 from pfdl.data.context_images import ContextImages
 from pfdl.data.manifest import Manifest
@@ -157,9 +157,8 @@ class TrainingData:
         infer = find_contexts if self.config.confirm else partial(find_contexts, confirmation=0.0)
         config, images, draws = self.config, ConcatDataset[Any](sets), None
         if config.infers_by_network:
-            by_network = self._infer_by_network(sets, labels)
-            found = InferredContexts(by_network.contexts, by_network.method, by_network.sentence, ())
-            draws = by_network.draws.tolist()
+            found = self._infer_by_network(sets, labels)
+            draws = None if found.draws is None else found.draws.tolist()
         else:
             found = infer(images, labels, method=config.infer_by, describe=self.describe, seed=config.seed)
         if self.folder is not None:
@@ -168,7 +167,7 @@ class TrainingData:
             write_atomically(self.folder / INFERRED_CONTEXTS, pd.DataFrame(columns).to_csv(index=False))
         return found, draws
 
-    def _infer_by_network(self, sets: Sequence[ContextImages], labels: Tensor) -> NetworkContexts:
+    def _infer_by_network(self, sets: Sequence[ContextImages], labels: Tensor) -> InferredContexts:
         """Infer contexts from the logits of a network that was trained for a few epochs."""
         if self.describe is None:
             raise ValueError(
