@@ -4,8 +4,9 @@
     python benchmarks/contexts_false_alarms.py --seeds 20 --store DIR   # as benchmarks/contexts_pretrained.py leaves it
 
 Every kind of data here has classes, and no contexts that go with them. A line of the CSV is one draw: how many contexts
-were believed (1: none), how they were found, and the effective sample size of their weights as a share of n, which says
-how much balancing them would change. The script prints a line for each kind. A draw that the CSV has is not made again.
+were believed (1: none), how they were found, the effective sample size of their weights as a share of n, which says how
+much balancing them would change, and the largest gain of any way less three standard errors, in points, of which more
+than 2 are needed. The script prints a line for each kind. A draw that the CSV has is not made again.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from torch import Tensor
 
 from markdown_table import markdown_table
 from pfdl.contexts import find_contexts
+from pfdl.contexts.confirmation import ERRORS_SURE
 from pfdl.data.stored import StoredImages
 from pfdl.objectives.weightings import Balance
 from pfdl_lab.images.networks import FEATURES
@@ -139,7 +141,15 @@ def measure(kind: str, seed: int, store: Path | None) -> dict[str, object]:
     balance.prepare(*groups)
     balance(*groups)
     share = float(cast(Tensor, balance.effective_share))
-    return {"kind": kind, "seed": seed, "contexts": found.number, "method": found.method, "effective_share": share}
+    surest = max((100 * (one.gain - ERRORS_SURE * one.gain_error) for one in found.tried if one.gain > 0), default=0.0)
+    return {
+        "kind": kind,
+        "seed": seed,
+        "contexts": found.number,
+        "method": found.method,
+        "effective_share": share,
+        "sure_gain": surest,
+    }
 
 
 def tables(path: Path = RESULTS) -> str:

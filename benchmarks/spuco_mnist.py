@@ -4,13 +4,14 @@
     python benchmarks/spuco_mnist.py --mnist DIR --magnitude medium --strength 0.95
 
 All rows train the same LeNet from the same start on the same images. *ours* is ``pfdl.infer_contexts`` and the sampler,
-as strong as ``choose_balance`` says; ``ours, full`` draws all groups equally often, as does ``true``, with the true
-contexts. The peers' groups are those of ``pfdl.contexts.find_by_…``, which are SpuCo's sample by sample, from a LeNet
-after ``--first-epochs`` epochs. They draw by their own rule (JTT: SpuCo's, right and wrong samples equally often) and,
-in the rows ``… sampler``, by our sampler, class × context. ``last`` is after the last epoch. ``chosen`` is after the
-epoch with the best average over groups of held-out images of the *training* distribution, wrong labels included, by the
-groups that the row itself has inferred there: no true group is seen. A line is written for every finished training;
-what is in the file already is not run again.
+as strong as ``choose_balance`` says by held-out images, from what enters the last layer of the plainly trained network;
+``ours, full`` draws all groups equally often, as does ``true``, with the true contexts. The peers' groups are those of
+``pfdl.contexts.find_by_…``, which are SpuCo's sample by sample, from the plain training after ``--first-epochs``
+epochs. They draw by their own rule (JTT: SpuCo's, right and wrong samples equally often) and, in the rows
+``… sampler``, by our sampler, class × context. ``last`` is after the last epoch. ``chosen`` is after the epoch with the
+best average over groups of held-out images of the *training* distribution, wrong labels included, by the groups that
+the row itself has inferred there: no true group is seen. A line is written for every finished training; what is in the
+file already is not run again.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from pfdl.contexts.network import NETWORK_METHODS
 from pfdl.data.spuco_mnist import SpuCoMNIST
 from pfdl_lab.images.networks import lenet
 
-RESULTS = Path(__file__).parents[1] / "docs" / "results" / "spuco-mnist.csv"
+RESULTS = Path(__file__).parents[1] / "docs" / "results" / "spuco-mnist-own-rules.csv"
 ROWS = ("erm", "ours", "ours, full", "true", *(f"{peer}{how}" for peer in NETWORK_METHODS for how in ("", " sampler")))
 KEYS = ("magnitude", "strength", "label_noise", "images", "seed", "row")
 TESTED = 5_000
@@ -87,9 +88,13 @@ class Draw:
         return after
 
     @cache  # noqa: B019, the draw lives as long as the script
+    def plainly_trained(self) -> list[nn.Module]:
+        """Return the networks of plain training: a row, what peers infer from, and what the strength is chosen by."""
+        return self.train(None, self.settings.epochs)
+
     def first_logits(self) -> Tensor:
         """Return the logits of all images after a short plain training, from which the peers infer groups."""
-        return outputs(self.train(None, self.settings.first_epochs)[-1], self.images)
+        return outputs(self.plainly_trained()[self.settings.first_epochs - 1], self.images)
 
     @cache  # noqa: B019
     def groups(self, name: str) -> Groups:
@@ -114,7 +119,9 @@ class Draw:
         labels, known = self.labels[: self.size], contexts[: self.size]
         power, pool = 1.0, 1
         if row == "ours":
-            choice = choose_balance(self.features[: self.size], labels, known, seed=self.seed)
+            plain = self.plainly_trained()[-1]
+            features = outputs(nn.Sequential(*list(plain)[:-1]), self.images[self.size :])
+            choice = choose_balance(features, self.labels[self.size :], contexts[self.size :], seed=self.seed)
             power, pool = choice.power, choice.pool_below
         if name == "erm":
             sampler: Sampler[int] | None = None
@@ -123,7 +130,7 @@ class Draw:
             sampler = WeightedRandomSampler(draws[: self.size], self.size, generator=generator)
         else:
             sampler = context_sampler(labels, known, power=power, pool_below=pool, seed=self.seed)
-        models = self.train(sampler, self.settings.epochs)
+        models = self.plainly_trained() if sampler is None else self.train(sampler, self.settings.epochs)
         held_out = [
             group_accuracy(
                 outputs(model, self.images[self.size :]), self.labels[self.size :], contexts[self.size :], min_samples=5

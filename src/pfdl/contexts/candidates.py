@@ -130,14 +130,20 @@ def find_clusters(
     halves = [np.array_split(rng.permutation(z.shape[1]), 2) for _ in range(depth.halvings)]
     parts = [[(half, kind(z[:, half], y)) for half in pair] for pair in halves]
 
+    def agreement(pair: list[tuple[IndexArray, PooledClusters | WithinClusters]], candidate: int, starts: int) -> float:
+        found = [  # from starts of their own, or both halves would end in the same poor optimum and agree on it
+            model.fit(candidate, random_state + OTHER_STARTS * side, starts).assign(z[:, half], y)
+            for side, (half, model) in enumerate(pair)
+        ]
+        return float(adjusted_rand_score(*found))
+
     def stability(candidate: int, needed: float) -> float:
+        glance = agreement(parts[0], candidate, 1)
+        if glance < needed / 2:
+            return glance  # a poor optimum costs less than that: more starts would not help
         agreed: list[float] = []
         for pair in parts:
-            found = [  # from starts of their own, or both halves would end in the same poor optimum and agree on it
-                model.fit(candidate, random_state + OTHER_STARTS * side, depth.starts).assign(z[:, half], y)
-                for side, (half, model) in enumerate(pair)
-            ]
-            agreed.append(adjusted_rand_score(*found))
+            agreed.append(agreement(pair, candidate, depth.starts))
             if (sum(agreed) + len(parts) - len(agreed)) / len(parts) < needed - EQUALLY_STABLE:
                 break  # even if all further halves agree fully
         return float(np.mean(agreed))
