@@ -30,6 +30,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import Sampler, WeightedRandomSampler
 
+from markdown_table import markdown_table
 from pfdl import context_sampler, image_statistics
 from pfdl.contexts import choose_balance, find_contexts, group_accuracy, group_report
 from pfdl.contexts.network import NETWORK_METHODS
@@ -39,6 +40,7 @@ from pfdl_lab.images.networks import lenet
 RESULTS = Path(__file__).parents[1] / "docs" / "results" / "spuco-mnist-own-rules.csv"
 ROWS = ("erm", "ours", "ours, full", "true", *(f"{peer}{how}" for peer in NETWORK_METHODS for how in ("", " sampler")))
 KEYS = ("magnitude", "strength", "label_noise", "images", "seed", "row")
+MEASURES = ("chosen_average", "last_average", "chosen_worst", "last_worst")
 TESTED = 5_000
 
 
@@ -163,6 +165,31 @@ def outputs(model: nn.Module, images: Tensor) -> Tensor:
         return torch.cat([model(batch) for batch in images.split(1024)]).cpu()
 
 
+def tables(path: Path = RESULTS) -> str:
+    """Return the means over draws of a CSV file as Markdown, and the paired differences of ours to the other rows."""
+    results, rows = pd.read_csv(path), []
+    for setting, part in results.groupby(list(KEYS[:4])):
+        ours = part[part["row"] == "ours"].set_index("seed")
+        for row in ROWS:
+            lines = part[part["row"] == row].set_index("seed")
+            if len(lines):
+                difference = (ours["chosen_average"] - lines["chosen_average"]).dropna()
+                means = [f"{lines[one].mean():.1f} ± {lines[one].sem():.1f}" for one in MEASURES]
+                behind = "" if row == "ours" else f"{difference.mean():+.1f} ± {difference.sem():.1f}"
+                rows.append([" ".join(map(str, setting[:2])), f"{setting[2]:.0%}", row, len(lines), *means, behind])
+    heads = [
+        "setting",
+        "wrong labels",
+        "row",
+        "draws",
+        "average, chosen",
+        "average, last",
+        "worst, chosen",
+        "worst, last",
+    ]
+    return "\n".join(markdown_table([*heads, "ours − row, average, chosen"], rows))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mnist", type=Path, help="folder of the MNIST files; else scikit-learn's digits")
@@ -190,6 +217,7 @@ def main() -> None:
             lines.append({**dict(zip(KEYS, (*setting, row), strict=True)), **draw.run(row)})
             pd.DataFrame(lines).to_csv(settings.out, index=False)
             print(", ".join(f"{key} {value}" for key, value in lines[-1].items()), flush=True)
+    print(tables(settings.out))
 
 
 if __name__ == "__main__":
