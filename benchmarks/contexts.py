@@ -25,7 +25,7 @@ from torch import Tensor
 
 from markdown_table import markdown_table
 from pfdl.contexts import find_contexts, image_statistics
-from pfdl.contexts.confirmation import ConfirmationSample, Trial, confirm, group_table
+from pfdl.contexts.confirmation import confirm
 from pfdl.contexts.inference import METHODS
 from pfdl.data.stored import image_store
 from pfdl_lab.cli.study import make_datasets
@@ -74,8 +74,7 @@ def check(method: str, features: Tensor, labels: np.ndarray, truth: np.ndarray |
     array = features.double().numpy()
     spread = array.std(axis=0)
     z = ((array - array.mean(axis=0)) / np.where(spread > 0, spread, 1.0))[:, spread > 0]
-    table = group_table(labels, contexts)
-    trial: Trial = confirm(method, stability, ConfirmationSample(z, labels, contexts, table, table), seed)
+    trial = confirm(method, stability, z, labels, contexts, seed=seed)
     return {
         "candidate": method,
         "number": trial.number,

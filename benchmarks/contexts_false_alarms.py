@@ -1,10 +1,12 @@
 """How often does ``pfdl.infer_contexts`` believe in contexts where there are none, and what would they do?
 
     python benchmarks/contexts_false_alarms.py --seeds 20
+    python benchmarks/contexts_false_alarms.py --seeds 20 --store DIR   # as benchmarks/contexts_pretrained.py leaves it
 
 Every kind of data here has classes, and no contexts that go with them. A line of the CSV is one draw: how many contexts
-were believed (1: none), how they were found, and the effective sample size of their weights as a share of n, which says
-how much balancing them would change. The script prints a line for each kind. A draw that the CSV has is not made again.
+were believed (1: none), how they were found, the effective sample size of their weights as a share of n, which says how
+much balancing them would change, and the largest gain of any way less three standard errors, in points, of which more
+than 2 are needed. The script prints a line for each kind. A draw that the CSV has is not made again.
 """
 
 from __future__ import annotations
@@ -23,21 +25,24 @@ from torch import Tensor
 
 from markdown_table import markdown_table
 from pfdl.contexts import find_contexts
+from pfdl.contexts.confirmation import ERRORS_SURE
+from pfdl.data.stored import StoredImages
 from pfdl.objectives.weightings import Balance
+from pfdl_lab.images.networks import FEATURES
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results" / "contexts-false-alarms.csv"
-SAMPLES, FEATURES, CLASSES = 2_000, 64, 4
+SAMPLES, COLUMNS, CLASSES = 2_000, 64, 4
 Drawn = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 
 def noise(rng: np.random.Generator) -> Drawn:
     """Features that say nothing about the class."""
-    return rng.normal(size=(SAMPLES, FEATURES)), rng.integers(CLASSES, size=SAMPLES)
+    return rng.normal(size=(SAMPLES, COLUMNS)), rng.integers(CLASSES, size=SAMPLES)
 
 
 def separate(rng: np.random.Generator, labels: NDArray[np.int64], spread: float = 0.35) -> NDArray[np.float64]:
     """Return features around a mean of each class, which overlap a little."""
-    return rng.normal(size=(len(labels), FEATURES)) + spread * rng.normal(size=(CLASSES, FEATURES))[labels]
+    return rng.normal(size=(len(labels), COLUMNS)) + spread * rng.normal(size=(CLASSES, COLUMNS))[labels]
 
 
 def classes(rng: np.random.Generator) -> Drawn:
@@ -55,26 +60,26 @@ def rare_classes(rng: np.random.Generator) -> Drawn:
 def correlated(rng: np.random.Generator) -> Drawn:
     """Features that all follow five hidden ones, whatever the class."""
     labels = rng.integers(CLASSES, size=SAMPLES)
-    return separate(rng, labels) + rng.normal(size=(SAMPLES, 5)) @ rng.normal(size=(5, FEATURES)), labels
+    return separate(rng, labels) + rng.normal(size=(SAMPLES, 5)) @ rng.normal(size=(5, COLUMNS)), labels
 
 
 def heavy_tails(rng: np.random.Generator) -> Drawn:
     """Features with a few enormous values, from Student's t with two degrees of freedom."""
     labels = rng.integers(CLASSES, size=SAMPLES)
-    return separate(rng, labels) + rng.standard_t(2, size=(SAMPLES, FEATURES)), labels
+    return separate(rng, labels) + rng.standard_t(2, size=(SAMPLES, COLUMNS)), labels
 
 
 def clusters(rng: np.random.Generator) -> Drawn:
     """Three plain clusters that are as frequent in every class: contexts that do not go with the class."""
     labels = rng.integers(CLASSES, size=SAMPLES)
-    return separate(rng, labels) + 2 * rng.normal(size=(3, FEATURES))[rng.integers(3, size=SAMPLES)], labels
+    return separate(rng, labels) + 2 * rng.normal(size=(3, COLUMNS))[rng.integers(3, size=SAMPLES)], labels
 
 
 def subclasses(rng: np.random.Generator) -> Drawn:
     """Classes of three kinds each, 80, 15 and 5 % of it, that no other class has."""
     labels = rng.integers(CLASSES, size=SAMPLES)
     kinds = rng.choice(3, size=SAMPLES, p=[0.80, 0.15, 0.05])
-    return separate(rng, labels) + rng.normal(size=(CLASSES, 3, FEATURES))[labels, kinds], labels
+    return separate(rng, labels) + rng.normal(size=(CLASSES, 3, COLUMNS))[labels, kinds], labels
 
 
 def digits(rng: np.random.Generator) -> Drawn:
@@ -90,6 +95,31 @@ def shuffled_digits(rng: np.random.Generator) -> Drawn:
     return images, rng.permutation(labels)
 
 
+def pretrained(rng: np.random.Generator, folder: Path, per_group: int = 60) -> Drawn:
+    """Pretrained features of PACS, as many images of every class in every style: contexts that do not go with it."""
+    images = StoredImages(folder, FEATURES)
+    names, number = np.unique([f"{one.class_name}/{one.context}" for one in images.samples], return_inverse=True)
+    classes = np.unique([name.partition("/")[0] for name in names], return_inverse=True)[1]
+    rows = [rng.permutation(np.flatnonzero(number == group))[:per_group] for group in range(len(names))]
+    kept = rng.permutation(np.concatenate(rows))
+    paths = [images.samples[row].path for row in kept]
+    return images.take(paths).double().numpy(), classes[number[kept]].astype(np.int64)
+
+
+def one_style(rng: np.random.Generator, folder: Path, samples: int = 1_200) -> Drawn:
+    """Pretrained features of one style of PACS, drawn for each seed: no contexts."""
+    images = StoredImages(folder, FEATURES)
+    style = rng.choice(sorted({one.context for one in images.samples}))
+    mine = [one for one in images.samples if one.context == style]
+    kept = [mine[row] for row in rng.permutation(len(mine))[:samples]]
+    labels = np.unique([one.class_name for one in kept], return_inverse=True)[1]
+    return images.take([one.path for one in kept]).double().numpy(), labels.astype(np.int64)
+
+
+PRETRAINED: dict[str, Callable[[np.random.Generator, Path], Drawn]] = {
+    "pretrained features, styles alike in all classes": pretrained,
+    "pretrained features, one style": one_style,
+}
 KINDS: dict[str, Callable[[np.random.Generator], Drawn]] = {
     "noise": noise,
     "classes": classes,
@@ -103,19 +133,28 @@ KINDS: dict[str, Callable[[np.random.Generator], Drawn]] = {
 }
 
 
-def measure(kind: str, seed: int) -> dict[str, object]:
-    features, labels = KINDS[kind](np.random.default_rng((seed, list(KINDS).index(kind))))
+def measure(kind: str, seed: int, store: Path | None) -> dict[str, object]:
+    rng = np.random.default_rng((seed, [*KINDS, *PRETRAINED].index(kind)))
+    features, labels = KINDS[kind](rng) if store is None else PRETRAINED[kind](rng, store)
     found = find_contexts(features, labels, seed=seed)
     balance, groups = Balance(), (torch.tensor(labels), torch.tensor(found.contexts))
     balance.prepare(*groups)
     balance(*groups)
     share = float(cast(Tensor, balance.effective_share))
-    return {"kind": kind, "seed": seed, "contexts": found.number, "method": found.method, "effective_share": share}
+    surest = max((100 * (one.gain - ERRORS_SURE * one.gain_error) for one in found.tried if one.gain > 0), default=0.0)
+    return {
+        "kind": kind,
+        "seed": seed,
+        "contexts": found.number,
+        "method": found.method,
+        "effective_share": share,
+        "sure_gain": surest,
+    }
 
 
 def tables(path: Path = RESULTS) -> str:
     results, rows = pd.read_csv(path), []
-    for kind in KINDS:
+    for kind in (*KINDS, *PRETRAINED):
         part = results[results["kind"] == kind]
         if len(part):
             believed = int((part["contexts"] > 1).sum())
@@ -128,14 +167,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=20, help="draws of each kind")
     parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--store", type=Path, help="features of PACS; draws of these instead of the other kinds")
     parser.add_argument("--out", type=Path, default=RESULTS)
     settings = parser.parse_args()
     lines = pd.read_csv(settings.out).to_dict("records") if settings.out.exists() else []
     made = {(line["kind"], line["seed"]) for line in lines}
     for seed in range(settings.first_seed, settings.first_seed + settings.seeds):
-        for kind in KINDS:
+        for kind in KINDS if settings.store is None else PRETRAINED:
             if (kind, seed) not in made:
-                lines.append(measure(kind, seed))
+                lines.append(measure(kind, seed, settings.store))
+                print(kind, seed, lines[-1]["contexts"], flush=True)
                 pd.DataFrame(lines).round(4).to_csv(settings.out, index=False)
     print(tables(settings.out))
 

@@ -1,267 +1,223 @@
-"""SpuCoMNIST: contexts that pfdl infers, beside those of the peer's own package, and what training with them reaches.
+"""SpuCoMNIST: what training reaches with contexts that pfdl infers, and with those of JTT, SPARE and EIIL.
 
-    python benchmarks/spuco_mnist.py groups --mnist DIR --spuco DIR --out groups.csv
-    python benchmarks/spuco_mnist.py train --mnist DIR --spuco DIR --device cuda --jobs 6 --out trainings.csv
+    python benchmarks/spuco_mnist.py --mnist DIR --magnitude medium --strength 0.9 --label-noise 0.05
+    python benchmarks/spuco_mnist.py --mnist DIR --magnitude medium --strength 0.95
 
-``--spuco`` names a folder made by ``pip install --no-deps --target DIR spuco``; without it the peer's rows are left
-out. A line is written for every finished inference or training, and what is in the file already is not run again. All
-rows train the same LeNet from the same start; ``last`` is after the last epoch, ``chosen`` after the epoch with the
-best worst group of the validation images (which have known groups, as the peer's benchmark has them).
+All rows train the same LeNet from the same start on the same images. *ours* is ``pfdl.infer_contexts`` and the sampler,
+as strong as ``choose_balance`` says by held-out images, from what enters the last layer of the plainly trained network;
+``ours, full`` draws all groups equally often, as does ``true``, with the true contexts. The peers' groups are those of
+``pfdl.contexts.find_by_…``, which are SpuCo's sample by sample, from the plain training after ``--first-epochs``
+epochs. They draw by their own rule (JTT: SpuCo's, right and wrong samples equally often) and, in the rows
+``… sampler``, by our sampler, class × context. ``last`` is after the last epoch. ``chosen`` is after the epoch with the
+best average over groups of held-out images of the *training* distribution, wrong labels included, by the groups that
+the row itself has inferred there: no true group is seen. A line is written for every finished training; what is in the
+file already is not run again.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
-import importlib
-import itertools
-import sys
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from importlib.util import find_spec
-from multiprocessing import get_context
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
-from unittest.mock import MagicMock
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.data import Sampler, WeightedRandomSampler
 
-from pfdl import context_sampler, context_weights, image_statistics
-from pfdl.contexts import find_contexts, group_accuracy, group_report
+from markdown_table import markdown_table
+from pfdl import context_sampler, image_statistics
+from pfdl.contexts import choose_balance, find_contexts, group_accuracy, group_report
+from pfdl.contexts.network import NETWORK_METHODS
 from pfdl.data.spuco_mnist import SpuCoMNIST
 from pfdl_lab.images.networks import lenet
 
-OURS = ("auto", "pooled", "within", "early", "errors")
-PEERS = ("spare", "jtt", "eiil")
-ROWS = (
-    "erm",
-    *(f"{name} sampler" for name in ("auto", *PEERS, "true")),
-    "auto weights",
-    *(f"{name} sampler" for name in OURS[1:]),
-)
-NOT_INSTALLED = (
-    "wilds",
-    "umap",
-    "wandb",
-    "requests",
-    "transformers",
-    "torchvision",
-    "clip",
-    "grad_cam",
-    "pytorch_grad_cam",
-)
-PARTS = (".datasets", ".datasets.wilds_dataset", ".transforms", ".models", ".utils", ".utils.image")
-Job = tuple[argparse.Namespace, str, float, int, list[str]]  # settings, magnitude, strength, seed, rows
-KEYS = ("magnitude", "strength", "seed", "row")
-SCORES = ("ari", "accuracy", "worst_group_accuracy", "minority_precision", "minority_recall")
-QUALITY = ("contexts", *SCORES)
-RESULTS = ("last_worst", "last_average", "chosen_worst", "chosen_average", "chosen_epoch")
+RESULTS = Path(__file__).parents[1] / "docs" / "results" / "spuco-mnist-own-rules.csv"
+ROWS = ("erm", "ours", "ours, full", "true", *(f"{peer}{how}" for peer in NETWORK_METHODS for how in ("", " sampler")))
+KEYS = ("magnitude", "strength", "label_noise", "images", "seed", "row")
+MEASURES = ("chosen_average", "last_average", "chosen_worst", "last_worst")
+TESTED = 5_000
+
+
+class Groups(NamedTuple):
+    """The context of each training and held-out image, and how often each is drawn by the method's own rule."""
+
+    contexts: NDArray[np.intp]
+    draws: NDArray[np.float64] | None = None
+
+
+class Draw:
+    """One draw of the data, the held-out images last."""
+
+    def __init__(self, settings: argparse.Namespace, seed: int) -> None:
+        held_out = settings.images // 4
+        data = SpuCoMNIST(
+            settings.mnist,
+            magnitude=settings.magnitude,
+            strength=settings.strength,
+            label_noise=settings.label_noise,
+            seed=seed,
+            max_train=settings.images + held_out,
+        )
+        self.images = data.train.images.flatten(1).float().to(settings.device) / 255
+        self.labels, self.truth = data.train.labels, data.train.contexts.numpy()
+        self.size = settings.images
+        self.test = data.test.images[:TESTED].flatten(1).float().to(settings.device) / 255
+        self.test_labels, self.test_contexts = data.test.labels[:TESTED], data.test.contexts[:TESTED]
+        self.features = image_statistics(data.train.images)
+        self.shape, self.seed, self.settings = data.train.images.shape[1:], seed, settings
+
+    def train(self, sampler: Sampler[int] | None, epochs: int) -> list[nn.Module]:
+        """Return the network after every epoch."""
+        torch.manual_seed(self.seed)
+        model = lenet(self.shape).to(self.settings.device)
+        labels = self.labels.to(self.settings.device)
+        optimizer = torch.optim.SGD(model.parameters(), self.settings.lr, momentum=0.9, weight_decay=5e-4)
+        after = []
+        for epoch in range(epochs):
+            generator = torch.Generator().manual_seed(1000 * self.seed + epoch)
+            order = torch.randperm(self.size, generator=generator) if sampler is None else torch.tensor(list(sampler))
+            for rows in order.split(self.settings.batch):
+                optimizer.zero_grad()
+                F.cross_entropy(model(self.images[rows]), labels[rows]).backward()
+                optimizer.step()
+            after.append(deepcopy(model))
+        return after
+
+    @cache  # noqa: B019, the draw lives as long as the script
+    def plainly_trained(self) -> list[nn.Module]:
+        """Return the networks of plain training: a row, what peers infer from, and what the strength is chosen by."""
+        return self.train(None, self.settings.epochs)
+
+    def first_logits(self) -> Tensor:
+        """Return the logits of all images after a short plain training, from which the peers infer groups."""
+        return outputs(self.plainly_trained()[self.settings.first_epochs - 1], self.images)
+
+    @cache  # noqa: B019
+    def groups(self, name: str) -> Groups:
+        """Return what a method infers of all images."""
+        if name == "true":
+            return Groups(self.truth)
+        if name == "erm":
+            return Groups(np.zeros(len(self.labels), dtype=np.intp))
+        if name == "ours":
+            found = find_contexts(self.features, self.labels, seed=self.seed)
+            print(f"  seed {self.seed}: {found.sentence}", flush=True)
+            return Groups(found.contexts)
+        peer = NETWORK_METHODS[name](self.first_logits(), self.labels)
+        if name == "jtt":
+            return Groups(peer.contexts, 1.0 / np.bincount(peer.contexts)[peer.contexts])
+        return Groups(peer.contexts, peer.draws)
+
+    def run(self, row: str) -> dict[str, object]:
+        """Train with the groups of a row and test its last epoch and the one that held-out images choose."""
+        name, _, how = row.replace(",", "").partition(" ")
+        contexts, draws = self.groups(name)
+        labels, known = self.labels[: self.size], contexts[: self.size]
+        power, pool = 1.0, 1
+        if row == "ours":
+            plain = self.plainly_trained()[-1]
+            features = outputs(nn.Sequential(*list(plain)[:-1]), self.images[self.size :])
+            choice = choose_balance(features, self.labels[self.size :], contexts[self.size :], seed=self.seed)
+            power, pool = choice.power, choice.pool_below
+        if name == "erm":
+            sampler: Sampler[int] | None = None
+        elif draws is not None and not how:
+            generator = torch.Generator().manual_seed(self.seed)
+            sampler = WeightedRandomSampler(draws[: self.size], self.size, generator=generator)
+        else:
+            sampler = context_sampler(labels, known, power=power, pool_below=pool, seed=self.seed)
+        models = self.plainly_trained() if sampler is None else self.train(sampler, self.settings.epochs)
+        held_out = [
+            group_accuracy(
+                outputs(model, self.images[self.size :]), self.labels[self.size :], contexts[self.size :], min_samples=5
+            )
+            for model in models
+        ]
+        chosen = int(np.argmax([found.average_over_groups for found in held_out]))
+        last, best = (
+            group_accuracy(outputs(model, self.test), self.test_labels, self.test_contexts)
+            for model in (models[-1], models[chosen])
+        )
+        report = group_report(labels, known, self.truth[: self.size])
+        return {
+            "last_worst": round(100 * last.worst_group.accuracy, 2),
+            "last_average": round(100 * last.average_over_groups, 2),
+            "chosen_worst": round(100 * best.worst_group.accuracy, 2),
+            "chosen_average": round(100 * best.average_over_groups, 2),
+            "chosen_epoch": chosen + 1,
+            "contexts": len(np.unique(known)),
+            "ari": round(report.ari, 3),
+            "minority_precision": round(report.minority_precision, 3),
+            "minority_recall": round(report.minority_recall, 3),
+            "power": power,
+            "pool_below": pool,
+        }
 
 
 def outputs(model: nn.Module, images: Tensor) -> Tensor:
     with torch.no_grad():
-        return torch.cat([model(batch.flatten(1).float() / 255) for batch in images.split(4096)])
+        return torch.cat([model(batch) for batch in images.split(1024)]).cpu()
 
 
-def train(
-    data: SpuCoMNIST, settings: argparse.Namespace, seed: int, *, epochs: int, groups: Tensor | None, how: str
-) -> Iterator[nn.Module]:
-    """Train a LeNet and yield it after every epoch; ``how`` is plain, sampler or weights."""
-    torch.manual_seed(seed)
-    model = lenet(data.train.images.shape[1:]).to(settings.device)
-    images, labels = data.train.images.to(settings.device), data.train.labels.to(settings.device)
-    optimizer = torch.optim.SGD(model.parameters(), settings.lr, momentum=0.9, weight_decay=5e-4)
-    sampler = context_sampler(data.train.labels, groups, seed=seed) if how == "sampler" else None
-    weights = context_weights(data.train.labels, groups).to(settings.device) if how == "weights" else None
-
-    def step(rows: Tensor) -> None:
-        loss = F.cross_entropy(model(images[rows].flatten(1).float() / 255), labels[rows], reduction="none")
-        loss = (loss if weights is None else loss * weights[rows]).mean()
-        optimizer.zero_grad(set_to_none=False)
-        loss.backward()
-        optimizer.step()
-
-    if images.is_cuda:
-        step = recorded(step, model, optimizer, torch.arange(settings.batch, device=images.device))
-    whole = len(labels) // settings.batch * settings.batch
-    for epoch in range(epochs):
-        shuffled = torch.randperm(len(labels), generator=torch.Generator().manual_seed(1000 * seed + epoch))
-        order = shuffled if sampler is None else torch.tensor(list(sampler))
-        for rows in order[:whole].to(settings.device).split(settings.batch):
-            step(rows)
-        yield model
-
-
-def recorded(
-    step: Callable[[Tensor], None], model: nn.Module, optimizer: torch.optim.Optimizer, rows: Tensor
-) -> Callable[[Tensor], None]:
-    """Record a step as a CUDA graph, since launching it takes longer than running it; the network stays as it was."""
-    before = [parameter.detach().clone() for parameter in model.parameters()]
-    torch.cuda.synchronize()  # the other stream must find its inputs complete
-    with torch.cuda.stream(torch.cuda.Stream()):
-        for _ in range(3):
-            step(rows)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step(rows)
-    with torch.no_grad():
-        for parameter, value in zip(model.parameters(), before, strict=True):
-            parameter.copy_(value)
-            optimizer.state[parameter]["momentum_buffer"].zero_()
-
-    def replay(new_rows: Tensor) -> None:
-        rows.copy_(new_rows)
-        graph.replay()
-
-    return replay
-
-
-def peer(folder: Path) -> object:
-    """Import the peer's group inference; modules that it imports and does not need here are stood in for."""
-    sys.path.insert(0, str(folder))
-    for name in NOT_INSTALLED:
-        if name not in sys.modules and find_spec(name) is None:
-            stand_in = MagicMock(name=name, __path__=[], __spec__=None)
-            for part in ("", *PARTS):
-                sys.modules[name + part] = stand_in
-    return importlib.import_module("spuco.group_inference")
-
-
-def peer_groups(name: str, data: SpuCoMNIST, settings: argparse.Namespace, seed: int) -> np.ndarray:
-    """Groups by the peer's own code from a LeNet after ``--infer-epochs`` epochs, as its quick starts do."""
-    package = peer(settings.spuco)
-    *_, model = train(data, settings, seed, epochs=settings.infer_epochs, groups=None, how="plain")
-    logits, labels = outputs(model, data.train.images.to(settings.device)).cpu(), data.train.labels.tolist()
-    if name == "spare":  # told the true number of colours, which its silhouettes would otherwise have to find
-        inference = package.SpareInference(logits=F.softmax(logits, 1), class_labels=labels, num_clusters=5)
-    elif name == "jtt":
-        inference = package.JTTInference(predictions=logits.argmax(1).tolist(), class_labels=labels)
-    else:
-        inference = package.EIIL(
-            logits=logits, class_labels=labels, num_steps=20000, lr=0.01, device=torch.device(settings.device)
-        )
-    contexts = np.zeros(len(labels), dtype=np.intp)
-    for (_, context), rows in inference.infer_groups().items():
-        contexts[rows] = context
-    return contexts
-
-
-def make_groups(name: str, data: SpuCoMNIST, features: Tensor, settings: argparse.Namespace, seed: int) -> np.ndarray:
-    if name == "true":
-        return data.train.contexts.numpy()
-    if name in PEERS:
-        return peer_groups(name, data, settings, seed)
-    found = find_contexts(features, data.train.labels, method=name, seed=seed)
-    print(f"  {data.magnitude} {data.strength} seed {seed} {name}: {found.sentence}", flush=True)
-    return found.contexts
-
-
-def quality_of(contexts: np.ndarray, data: SpuCoMNIST) -> dict[str, object]:
-    scores = group_report(data.train.labels, contexts, data.train.contexts)
-    return {"contexts": len(np.unique(contexts)), **{name: round(getattr(scores, name), 4) for name in SCORES}}
-
-
-def quality(job: Job) -> Iterator[dict[str, object]]:
-    settings, magnitude, strength, seed, rows = job
-    data = SpuCoMNIST(
-        settings.mnist, magnitude=magnitude, strength=strength, seed=seed, max_train=settings.train_images
-    )
-    features = image_statistics(data.train.images.to(settings.device)).cpu()
-    for row in rows:
-        start = time.perf_counter()
-        contexts = make_groups(row, data, features, settings, seed)
-        seconds = round(time.perf_counter() - start, 1)
-        yield {
-            **dict(zip(KEYS, (magnitude, strength, seed, row), strict=True)),
-            **quality_of(contexts, data),
-            "seconds": seconds,
-        }
-
-
-def trainings(job: Job) -> Iterator[dict[str, object]]:
-    settings, magnitude, strength, seed, rows = job
-    data = SpuCoMNIST(
-        settings.mnist, magnitude=magnitude, strength=strength, seed=seed, max_train=settings.train_images
-    )
-    features = image_statistics(data.train.images.to(settings.device)).cpu()
-    sides = [(part, part.images.to(settings.device)) for part in (data.validation, data.test)]
-    known: dict[str, np.ndarray] = {}
-    for row in rows:
-        name, _, how = row.partition(" ")
-        if how and name not in known:
-            known[name] = make_groups(name, data, features, settings, seed)
-        groups = torch.from_numpy(known[name]) if how else None
-        scores = []
-        for model in train(data, settings, seed, epochs=settings.epochs, groups=groups, how=how or "plain"):
-            predicted = [outputs(model, images).argmax(1).cpu() for _, images in sides]
-            scores.append(
-                [group_accuracy(p, part.labels, part.contexts) for p, (part, _) in zip(predicted, sides, strict=True)]
-            )
-        chosen = max(range(len(scores)), key=lambda epoch: scores[epoch][0].worst_group.accuracy)
-        last, best = scores[-1][1], scores[chosen][1]
-        values = [last.worst_group.accuracy, last.average_over_groups, best.worst_group.accuracy]
-        values.append(best.average_over_groups)
-        yield {
-            **dict(zip(KEYS, (magnitude, strength, seed, row), strict=True)),
-            **dict(zip(RESULTS, [*(round(100 * value, 2) for value in values), chosen + 1], strict=True)),
-            **(quality_of(known[name], data) if how else dict.fromkeys(QUALITY, "")),
-        }
-
-
-def work(make: Callable[[Job], Iterator[dict[str, object]]], job: Job) -> None:
-    torch.set_num_threads(job[0].threads)
-    for line in make(job):
-        with job[0].out.open("a", newline="", encoding="utf-8") as file:
-            csv.DictWriter(file, line, lineterminator="\n").writerow(line)
-        print(", ".join(f"{key} {value}" for key, value in line.items()), flush=True)
+def tables(path: Path = RESULTS) -> str:
+    """Return the means over draws of a CSV file as Markdown, and the paired differences of ours to the other rows."""
+    results, rows = pd.read_csv(path), []
+    for setting, part in results.groupby(list(KEYS[:4])):
+        ours = part[part["row"] == "ours"].set_index("seed")
+        for row in ROWS:
+            lines = part[part["row"] == row].set_index("seed")
+            if len(lines):
+                difference = (ours["chosen_average"] - lines["chosen_average"]).dropna()
+                means = [f"{lines[one].mean():.1f} ± {lines[one].sem():.1f}" for one in MEASURES]
+                behind = "" if row == "ours" else f"{difference.mean():+.1f} ± {difference.sem():.1f}"
+                rows.append([" ".join(map(str, setting[:2])), f"{setting[2]:.0%}", row, len(lines), *means, behind])
+    heads = [
+        "setting",
+        "wrong labels",
+        "row",
+        "draws",
+        "average, chosen",
+        "average, last",
+        "worst, chosen",
+        "worst, last",
+    ]
+    return "\n".join(markdown_table([*heads, "ours − row, average, chosen"], rows))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["groups", "train"])
     parser.add_argument("--mnist", type=Path, help="folder of the MNIST files; else scikit-learn's digits")
-    parser.add_argument("--spuco", type=Path, help="folder of the peer's package")
-    parser.add_argument("--magnitudes", nargs="+", default=["large", "medium", "small"])
-    parser.add_argument("--strengths", nargs="+", type=float, default=[0.8, 0.95, 0.995])
-    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3], help="0 was used to choose constants")
-    parser.add_argument("--rows", nargs="+", help=f"of groups: {OURS + PEERS}; of train: {ROWS}")
-    parser.add_argument("--train-images", type=int)
-    parser.add_argument("--epochs", type=int, default=12)
-    parser.add_argument("--infer-epochs", type=int, default=1, help="of the peer's first training")
-    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--magnitude", default="medium")
+    parser.add_argument("--strength", type=float, default=0.9)
+    parser.add_argument("--label-noise", type=float, default=0.0)
+    parser.add_argument("--images", type=int, default=5_000, help="training images; a quarter as many are held out")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[11, 12, 13, 14, 15])
+    parser.add_argument("--rows", nargs="+", default=list(ROWS))
+    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--first-epochs", type=int, default=3, help="of the training that the peers infer from")
+    parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--lr", type=float, default=0.02)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=RESULTS)
     settings = parser.parse_args()
-    every = settings.rows or [
-        row
-        for row in ((*OURS, *PEERS) if settings.what == "groups" else ROWS)
-        if settings.spuco is not None or not row.startswith(PEERS)
-    ]
-    done = set()
-    if settings.out.exists():
-        with settings.out.open(encoding="utf-8") as file:
-            done = {tuple(line[key] for key in KEYS) for line in csv.DictReader(file)}
-    else:
-        columns = (*KEYS, *QUALITY, "seconds") if settings.what == "groups" else (*KEYS, *RESULTS, *QUALITY)
-        settings.out.write_text(",".join(columns) + "\n", encoding="utf-8")
-    jobs = []
-    for seed, strength, magnitude in itertools.product(settings.seeds, settings.strengths, settings.magnitudes):
-        rows = [row for row in every if (magnitude, str(strength), str(seed), row) not in done]
-        jobs += [(settings, magnitude, strength, seed, rows)] if rows else []
-    make = quality if settings.what == "groups" else trainings
-    if settings.jobs == 1:
-        for job in jobs:
-            work(make, job)
-        return
-    with ProcessPoolExecutor(settings.jobs, mp_context=get_context("spawn")) as pool:
-        list(pool.map(work, [make] * len(jobs), jobs))
+    lines = pd.read_csv(settings.out).to_dict("records") if settings.out.exists() else []
+    made = {tuple(line[key] for key in KEYS) for line in lines}
+    for seed in settings.seeds:
+        setting = (settings.magnitude, settings.strength, settings.label_noise, settings.images, seed)
+        rows = [row for row in settings.rows if (*setting, row) not in made]
+        draw = Draw(settings, seed) if rows else None
+        for row in rows:
+            assert draw is not None
+            lines.append({**dict(zip(KEYS, (*setting, row), strict=True)), **draw.run(row)})
+            pd.DataFrame(lines).to_csv(settings.out, index=False)
+            print(", ".join(f"{key} {value}" for key, value in lines[-1].items()), flush=True)
+    print(tables(settings.out))
 
 
 if __name__ == "__main__":

@@ -45,6 +45,8 @@ def test_a_page_is_what_its_command_makes_of_its_results(name, tmp_path, monkeyp
         ("contexts.md", "spuco_mnist_page"),
         ("contexts.md", "contexts"),
         ("contexts.md", "contexts_false_alarms"),
+        ("contexts.md", "contexts_pretrained"),
+        ("contexts.md", "spuco_mnist"),
     ],
 )
 def test_a_page_has_the_tables_that_its_script_makes_of_csv_files(name, script, monkeypatch):

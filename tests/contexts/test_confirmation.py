@@ -4,15 +4,14 @@ import numpy as np
 import pytest
 
 from pfdl.contexts import confirmation
-from pfdl.contexts.confirmation import WHOLE_GROUP, ConfirmationSample, confirm, group_table
+from pfdl.contexts.confirmation import WHOLE_GROUP, confirm
 from tests.contexts.objects import in_contexts
 
 RIDGES = 6
 
 
 def judge(method, features, labels, contexts, seed=0):
-    table = group_table(labels, contexts)
-    return confirm(method, 1.0, ConfirmationSample(features, labels, contexts, table, table), seed)
+    return confirm(method, 1.0, features, labels, contexts, seed=seed)
 
 
 def made(seed=0, **changes):

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pfdl.contexts import GroupAccuracy, count_groups, measure_accuracy
+from pfdl.contexts.groups import GroupAccuracy, count_groups, measure_accuracy
 
 
 def draw(seed=0, n=500):

@@ -2,9 +2,9 @@
 
 from pfdl.contexts.balancing import ContextSampler, context_sampler, context_weights
 from pfdl.contexts.confirmation import Trial
-from pfdl.contexts.groups import Accuracies, GroupAccuracy, count_groups, measure_accuracy
+from pfdl.contexts.groups import Accuracies, GroupAccuracy
 from pfdl.contexts.inference import InferredContexts, find_contexts, infer_contexts
-from pfdl.contexts.network import NetworkContexts, find_by_eiil, find_by_jtt, find_by_spare
+from pfdl.contexts.network import find_by_eiil, find_by_jtt, find_by_spare
 from pfdl.contexts.quality import (
     GroupReport,
     choose_by_worst_group,
@@ -25,7 +25,6 @@ __all__ = [
     "GroupReport",
     "ImageStatistics",
     "InferredContexts",
-    "NetworkContexts",
     "Readout",
     "Scores",
     "Trial",
@@ -33,7 +32,6 @@ __all__ = [
     "choose_by_worst_group",
     "context_sampler",
     "context_weights",
-    "count_groups",
     "find_by_eiil",
     "find_by_jtt",
     "find_by_spare",
@@ -42,7 +40,6 @@ __all__ = [
     "group_report",
     "image_statistics",
     "infer_contexts",
-    "measure_accuracy",
     "measure_scores",
     "refit_readout",
     "worst_group_accuracy",

@@ -78,16 +78,17 @@ def context_weights(labels: Any, contexts: Any, *, smoothing: float = SMOOTHING)
 class ContextSampler(Sampler[int]):
     """Draw the numbers of samples so that all groups, one class in one context each, are equally frequent.
 
-    Within a group samples come in random order, and none comes again before all have come. Groups without samples are
-    left out. Where all samples are in one context there is nothing to balance: all are one group, and every sample is
-    drawn as often as any other. To draw classes equally often, give them as the contexts, too.
+    For a ``DataLoader``; the recommended way to train on contexts: on the same groups it does better than weights.
+    Within a group samples come in random order, and none comes again before all have come. Where all samples are in one
+    context, as :func:`pfdl.infer_contexts` returns where it finds nothing, every sample is drawn as often as any other.
+    To draw classes equally often, give them as the contexts, too. ``pfdl.context_sampler`` is another name for it.
 
     Where labels are wrong, rare groups hold most of the wrong ones, and drawing them often repeats these. Then balance
     less (``power``), or draw the rare groups of a class as one (``pool_below``); :func:`choose_balance` chooses both.
 
     Args:
-        labels: The classes, shape (n,).
-        contexts: The context of each sample, shape (n,).
+        labels: The classes, shape (n,), in the order of the dataset.
+        contexts: The context of each sample, shape (n,): known, or from :func:`pfdl.infer_contexts`.
         power: α: a sample of a group of n_g samples is drawn in proportion to n_g^−α. With 1 all groups are equally
             frequent, with 0 every sample is.
         pool_below: Groups of fewer samples are drawn as one group of their class.
@@ -95,6 +96,15 @@ class ContextSampler(Sampler[int]):
         seed: The order follows from it and from the number of the epoch, see :meth:`set_epoch`.
         replicas: Number of processes that share an epoch.
         rank: Which of these processes this is.
+
+    Raises:
+        ValueError: If the shapes do not fit, there are no samples, or a setting is out of range.
+
+    Example:
+        >>> labels, contexts = [0, 0, 0, 0, 0, 0, 1, 1], ["snow"] * 5 + ["sea"] * 3
+        >>> drawn = list(ContextSampler(labels, contexts, num_samples=9))
+        >>> drawn.count(5)  # the only sample of class 0 at sea has a third of the draws
+        3
     """
 
     def __init__(
@@ -155,43 +165,7 @@ class ContextSampler(Sampler[int]):
         yield from rng.permutation(drawn)[self._rank :: self._replicas].tolist()
 
 
-def context_sampler(
-    labels: Any,
-    contexts: Any,
-    *,
-    power: float = 1.0,
-    pool_below: int = 1,
-    num_samples: int | None = None,
-    seed: int = 0,
-) -> ContextSampler:
-    """Return a sampler for a ``DataLoader`` that draws all groups equally often.
-
-    A group is one class in one context. This is the recommended way to train on contexts: on identical groups it does
-    better than weights in the loss. With one context, which is what :func:`pfdl.infer_contexts` returns where it finds
-    nothing, every sample is drawn equally often.
-
-    Args:
-        labels: The classes, shape (n,), in the order of the dataset.
-        contexts: The context of each sample, shape (n,): known, or from :func:`pfdl.infer_contexts`.
-        power: How strongly to balance, from 0 (not at all) to 1 (all groups equally often); choose less than 1 where
-            labels may be wrong, see :func:`pfdl.contexts.choose_balance`.
-        pool_below: Groups of fewer samples are drawn as one group of their class.
-        num_samples: How many are drawn in an epoch; by default n.
-        seed: The order follows from it and from the number of the epoch.
-
-    Returns:
-        The sampler. For several processes, or to set the epoch by hand, see :class:`ContextSampler`.
-
-    Raises:
-        ValueError: If the shapes do not fit or there are no samples.
-
-    Example:
-        >>> labels, contexts = [0, 0, 0, 0, 0, 0, 1, 1], ["snow"] * 5 + ["sea"] * 3
-        >>> drawn = list(context_sampler(labels, contexts, num_samples=9))
-        >>> drawn.count(5)  # the only sample of class 0 at sea has a third of the draws
-        3
-    """
-    return ContextSampler(labels, contexts, power=power, pool_below=pool_below, num_samples=num_samples, seed=seed)
+context_sampler = ContextSampler
 
 
 def group_numbers(y: NDArray[np.int64], context: NDArray[np.int64], pool_below: int = 1) -> NDArray[np.int64]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
 from pfdl.contexts._arrays import FloatArray, IndexArray
-from pfdl.contexts.clusters import Clusters, PooledClusters, WithinClusters
-from pfdl.contexts.probe import RIDGES, RidgePath, equal_classes, held_out_predictions, spread
+from pfdl.contexts.clusters import PooledClusters, WithinClusters
+from pfdl.contexts.probe import RIDGES, equal_classes, held_out_predictions, spread
 
 EQUALLY_STABLE = 0.02
 """Numbers of contexts whose stability differs by less are equally good."""
@@ -46,90 +47,40 @@ class SearchDepth:
 
 SEARCHES = {
     "full": SearchDepth(numbers=tuple(range(2, 13)), halvings=2, starts=8),
-    "quick": SearchDepth(numbers=(2, 4), halvings=1, starts=2),
+    "quick": SearchDepth(numbers=(2, 4), halvings=1, starts=4),
 }
 
 
-class Candidate(Protocol):
-    """Contexts of samples, by their features and classes."""
-
-    @property
-    def method(self) -> str:
-        """Return the way in which they were found."""
-
-    @property
-    def stability(self) -> float:
-        """Return how well contexts by halves of the features agree."""
-
-    def assign(self, z: FloatArray, y: IndexArray) -> IndexArray:
-        """Return a number for each sample, shape (n,), from standardised features, shape (n, p)."""
-
-    def assign_own(self, z: FloatArray, y: IndexArray) -> IndexArray:
-        """Return the same for the samples in which they were found."""
-
-    def contexts_of(self, assigned: IndexArray, y: IndexArray) -> IndexArray:
-        """Return the contexts that follow from these numbers, shape (n,)."""
-
-
 @dataclass(frozen=True, eq=False)
-class ClusterCandidate:
-    """Clusters of the number that is most stable."""
-
-    method: str
-    stability: float
-    clusters: Clusters
-
-    def assign(self, z: FloatArray, y: IndexArray) -> IndexArray:
-        """Return the nearest cluster of each sample."""
-        return self.clusters.assign(z, y)
-
-    assign_own = assign
-
-    def contexts_of(self, assigned: IndexArray, y: IndexArray) -> IndexArray:
-        """Return the clusters as they are."""
-        return assigned
-
-
-@dataclass(frozen=True, eq=False)
-class TrainedCandidate:
-    """What a short training predicts.
+class Candidate:
+    """Contexts of samples, by their features and classes.
 
     Attributes:
-        method: ``"early"``: the predicted class is the context, for what is learnt first goes by the context;
-            ``"errors"``: right or wrong is the context, after JTT, which takes a network's errors.
-        stability: Of the samples on which trainings with either half of the features err, the share on which both give
-            the same wrong class.
-        ridge: How short the training is.
-        fits: One for each fold.
-        held_out: Of the samples that were fitted, the prediction by the fit to the others, shape (m,).
+        method: The way in which they were found: ``"pooled"`` and ``"within"``, clusters; ``"early"``, the class that a
+            short training predicts is the context, for what is learnt first goes by the context; ``"errors"``, right or
+            wrong is the context, after JTT, which takes a network's errors.
+        stability: How well contexts by halves of the features agree.
+        assign: From standardised features, shape (n, p), and classes, shape (n,), to clusters or predicted classes.
+        held_out: Of the samples that a short training was fitted to, the prediction by the fit to the others.
     """
 
     method: str
     stability: float
-    ridge: float
-    fits: list[RidgePath]
-    held_out: IndexArray
-
-    def assign(self, z: FloatArray, y: IndexArray) -> IndexArray:
-        """Return the predicted class of samples that were not fitted."""
-        scores = np.sum([fit.scores(z, self.ridge) for fit in self.fits], axis=0)
-        predicted: IndexArray = scores.argmax(axis=1)
-        return predicted
-
-    def assign_own(self, z: FloatArray, y: IndexArray) -> IndexArray:
-        """Return the class that is predicted of each fitted sample by the fit to the others."""
-        return self.held_out
+    assign: Callable[[FloatArray, IndexArray], IndexArray]
+    held_out: IndexArray | None = None
 
     def contexts_of(self, assigned: IndexArray, y: IndexArray) -> IndexArray:
-        """Return the predicted classes as they are, or whether they are wrong."""
-        return (assigned != y).astype(np.intp) if self.method == "errors" else assigned
+        """Return the contexts that follow from what was assigned, numbered from 0, shape (n,)."""
+        contexts = assigned != y if self.method == "errors" else assigned
+        return np.unique(contexts, return_inverse=True)[1].reshape(-1).astype(np.intp)
 
 
-def train_shortly(z: FloatArray, y: IndexArray, depth: SearchDepth, seed: int) -> TrainedCandidate:
+def train_shortly(z: FloatArray, y: IndexArray, depth: SearchDepth, seed: int) -> Candidate:
     """Train linear classifiers and take the ridge at which halves of the features agree best on what is wrong.
 
-    A context that moves many features misleads a training with any half of them to the same wrong class. On samples
-    that are merely hard, or wrongly labelled, the halves go wrong differently.
+    The agreement is the share, of the samples on which either half errs, on which both give the same wrong class. A
+    context that moves many features misleads a training with any half of them to the same wrong class. On samples that
+    are merely hard, or wrongly labelled, the halves go wrong differently.
     """
     rng = np.random.default_rng(seed)
     classes = int(y.max()) + 1
@@ -143,7 +94,12 @@ def train_shortly(z: FloatArray, y: IndexArray, depth: SearchDepth, seed: int) -
         same = ((one == other) & (one != y)).sum(axis=1)
         agreement += same / ((one != y) | (other != y)).sum(axis=1).clip(min=1) / depth.halvings
     best = max(row for row in range(len(RIDGES)) if agreement[row] >= agreement.max() - EQUALLY_STABLE)
-    return TrainedCandidate("early", float(agreement[best]), RIDGES[best], fits, predicted[best])
+
+    def assign(z: FloatArray, y: IndexArray) -> IndexArray:
+        scores = np.sum([fit.scores(z, RIDGES[best : best + 1])[0] for fit in fits], axis=0)
+        return np.asarray(scores.argmax(axis=1))
+
+    return Candidate("early", float(agreement[best]), assign, predicted[best])
 
 
 def find_clusters(
@@ -155,7 +111,7 @@ def find_clusters(
     depth: SearchDepth,
     least: float,
     seed: int,
-) -> ClusterCandidate:
+) -> Candidate:
     """Find the number of clusters on which halves of the features agree best.
 
     Args:
@@ -174,19 +130,27 @@ def find_clusters(
     halves = [np.array_split(rng.permutation(z.shape[1]), 2) for _ in range(depth.halvings)]
     parts = [[(half, kind(z[:, half], y)) for half in pair] for pair in halves]
 
-    def stability(candidate: int) -> float:
-        agreed = []
+    def agreement(pair: list[tuple[IndexArray, PooledClusters | WithinClusters]], candidate: int, starts: int) -> float:
+        found = [  # from starts of their own, or both halves would end in the same poor optimum and agree on it
+            model.fit(candidate, random_state + OTHER_STARTS * side, starts).assign(z[:, half], y)
+            for side, (half, model) in enumerate(pair)
+        ]
+        return float(adjusted_rand_score(*found))
+
+    def stability(candidate: int, needed: float) -> float:
+        glance = agreement(parts[0], candidate, 1)
+        if glance < needed / 2:
+            return glance  # a poor optimum costs less than that: more starts would not help
+        agreed: list[float] = []
         for pair in parts:
-            found = [  # from starts of their own, or both halves would end in the same poor optimum and agree on it
-                model.fit(candidate, random_state + OTHER_STARTS * side, depth.starts).assign(z[:, half], y)
-                for side, (half, model) in enumerate(pair)
-            ]
-            agreed.append(adjusted_rand_score(*found))
-            if (sum(agreed) + len(parts) - len(agreed)) / len(parts) < least - EQUALLY_STABLE:
+            agreed.append(agreement(pair, candidate, depth.starts))
+            if (sum(agreed) + len(parts) - len(agreed)) / len(parts) < needed - EQUALLY_STABLE:
                 break  # even if all further halves agree fully
         return float(np.mean(agreed))
 
-    stable = {candidate: stability(candidate) for candidate in numbers}
+    stable: dict[int, float] = {}
+    for candidate in numbers:
+        stable[candidate] = stability(candidate, max(least, *stable.values(), 0.0))
     best = max(stable.values())
     model = kind(z, y)
     fits = {
@@ -196,7 +160,7 @@ def find_clusters(
     }
     clearest = max(fit.separation for fit in fits.values())
     taken = min(candidate for candidate, fit in fits.items() if fit.separation >= clearest - EQUALLY_CLEAR)
-    return ClusterCandidate(kind.name, stable[taken], fits[taken])
+    return Candidate(kind.name, stable[taken], fits[taken].assign)
 
 
 def rows_to_cluster(y: IndexArray, suspected: IndexArray, seed: int) -> IndexArray:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import pairwise_distances
 
 from pfdl.contexts._arrays import FloatArray, IndexArray
 from pfdl.decorrelation.linear import group_means, predict_left_out
@@ -17,6 +19,15 @@ PRINCIPAL = 64
 """Clusters are sought in so many main coordinates; distances in more cost more and say the same."""
 
 STARTS, MOST_TURNS, SWEEPS = 2, 30, 20
+
+SETTLED = 1e-3
+"""Turns end when no more than this share of the samples changes its context."""
+
+FITTED = 2000
+"""What features predict of each other is fitted to about so many samples."""
+
+SingleArray: TypeAlias = NDArray[np.float32]
+"""In single precision k-means takes half as long."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,14 +43,14 @@ class Clusters:
     """
 
     projection: FloatArray
-    of_class: FloatArray
-    of_context: FloatArray
+    of_class: SingleArray
+    of_context: SingleArray
     separation: float
 
     def assign(self, standardised: FloatArray, y: IndexArray) -> IndexArray:
         """Return the context of each sample, shape (n,)."""
         rest = standardised @ self.projection - self.of_class[y]
-        nearest: IndexArray = _squared_distances(rest, self.of_context).argmin(axis=1)
+        nearest: IndexArray = ((self.of_context**2).sum(axis=1) - 2 * rest @ self.of_context.T).argmin(axis=1)
         return nearest
 
 
@@ -53,16 +64,13 @@ class PooledClusters:
 
     def __init__(self, standardised: FloatArray, y: IndexArray) -> None:
         self._projection = _principal(standardised)
-        self._z = standardised @ self._projection
-        self._single = self._z.astype(np.float32)  # k-means takes half as long
+        self._z = (standardised @ self._projection).astype(np.float32)  # k-means takes half as long
         self._classes = int(y.max()) + 1
 
     def fit(self, number: int, seed: int, starts: int) -> Clusters:
         """Return the best of several runs of k-means."""
-        fits = (_k_means(self._single, number, seed + start, 50) for start in range(starts))
-        best = min(fits, key=lambda fit: float(fit.inertia_))
-        centers = np.asarray(best.cluster_centers_, dtype=np.float64)
-        zero = np.zeros((self._classes, self._z.shape[1]))
+        centers = _k_means(self._z, number, seed, starts, 50).cluster_centers_
+        zero = np.zeros((self._classes, self._z.shape[1]), dtype=np.float32)
         return Clusters(self._projection, zero, centers, _separation(self._z, centers))
 
 
@@ -81,30 +89,29 @@ class WithinClusters:
     name = "within"
 
     def __init__(self, standardised: FloatArray, y: IndexArray) -> None:
-        left_out = predict_left_out(standardised, y)
+        left_out = predict_left_out(standardised[:: -(-len(y) // FITTED)], y[:: -(-len(y) // FITTED)])
         predict = np.zeros((standardised.shape[1], int(left_out.varies.sum())))
         predict[left_out.varies] = left_out.coefficients / left_out.scale[:, None]
         if not left_out.varies.any():  # within classes nothing varies: all samples at one point
             predict = np.zeros((standardised.shape[1], 1))
         self._projection = predict @ _principal(standardised @ predict)
-        self._z = standardised @ self._projection
-        self._beginnings = [
-            beginning.astype(np.float32) for beginning in (self._z - group_means(self._z, y)[y], self._z)
-        ]
+        z = standardised @ self._projection
+        self._z = z.astype(np.float32)
+        self._beginnings = ((z - group_means(z, y)[y]).astype(np.float32), self._z)
         self._y = y
 
     def fit(self, number: int, seed: int, starts: int) -> Clusters:
         """Return the best of several fits, from clusters within classes and from clusters of all samples."""
-        fits = []
-        for start in range(min(STARTS, starts)):
-            for beginning in self._beginnings:
-                first = _k_means(beginning, number, seed + start, 10).labels_.astype(np.intp)
-                fits.append(two_way(self._z, self._y, first, number))
+        fits = [
+            two_way(self._z, self._y, _k_means(beginning, number, seed + start, 1, 10).labels_, number)
+            for start in range(min(STARTS, starts))
+            for beginning in self._beginnings
+        ]
         _, a, b = min(fits, key=lambda fit: fit[0])
         return Clusters(self._projection, a, b, _separation(self._z - a[self._y], b))
 
 
-def two_way(z: FloatArray, y: IndexArray, group: IndexArray, number: int) -> tuple[float, FloatArray, FloatArray]:
+def two_way(z: SingleArray, y: IndexArray, group: IndexArray, number: int) -> tuple[float, SingleArray, SingleArray]:
     """Minimise Σ ‖z_i − a_y(i) − b_g(i)‖² over a, b and g by turns, from a first g.
 
     The means a and b follow from sums over classes, over contexts and the counts of both, which are small; so a turn
@@ -113,37 +120,39 @@ def two_way(z: FloatArray, y: IndexArray, group: IndexArray, number: int) -> tup
     Returns:
         The sum, a of shape (classes, q) and b of shape (number, q).
     """
-    of_class = np.eye(int(y.max()) + 1)[y]
-    class_sizes, class_sums = of_class.sum(axis=0).clip(min=1), of_class.T @ z
-    squared = float((z**2).sum())
-    a, b = np.zeros_like(class_sums), np.zeros((number, z.shape[1]))
+    of_class = np.eye(int(y.max()) + 1, dtype=z.dtype)[y]
+    class_sizes, class_sums = of_class.sum(axis=0).clip(min=1)[:, None], of_class.T @ z
+    squared = float((z**2).sum(dtype=np.float64))
+    a, b = np.zeros_like(class_sums), np.zeros((number, z.shape[1]), dtype=z.dtype)
     missed = np.inf
     for _ in range(MOST_TURNS):
-        of_group = np.eye(number)[group]
+        of_group = np.eye(number, dtype=z.dtype)[group]
         group_sums, counts = of_group.T @ z, of_class.T @ of_group
-        group_sizes = counts.sum(axis=0).clip(min=1)
+        group_sizes = counts.sum(axis=0).clip(min=1)[:, None]
         for _ in range(SWEEPS):
-            b = (group_sums - counts.T @ a) / group_sizes[:, None]
-            a = (class_sums - counts @ b) / class_sizes[:, None]
-        distance = -2 * z @ b.T + (2 * a @ b.T + (b**2).sum(axis=1))[y]  # less what is the same for all contexts
+            b = (group_sums - counts.T @ a) / group_sizes
+            a = (class_sums - counts @ b) / class_sizes
+        distance = z @ (-2 * b.T) + (2 * a @ b.T + (b**2).sum(axis=1))[y]  # less what is the same for all contexts
         before, group = group, distance.argmin(axis=1)
-        constant = squared - 2 * float((class_sums * a).sum()) + float(class_sizes @ (a**2).sum(axis=1))
-        missed = constant + float(distance.min(axis=1).sum())
-        if np.array_equal(group, before):
+        constant = squared + float((class_sizes * a**2 - 2 * class_sums * a).sum())
+        missed = constant + float(distance.min(axis=1).sum(dtype=np.float64))
+        if np.count_nonzero(group != before) <= SETTLED * len(y):
             break
     return missed, a, b
 
 
-def _k_means(z: NDArray[np.float32], number: int, seed: int, most_turns: int) -> KMeans:
+def _k_means(z: SingleArray, number: int, seed: int, starts: int, most_turns: int) -> KMeans:
     """Run k-means from centres by k-means++, which scikit-learn draws in most of the time that it takes here."""
+    rng = np.random.default_rng(seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct points than clusters: some stay empty
-        return KMeans(number, init=_spread_out(z, number, seed), n_init=1, max_iter=most_turns).fit(z)
+        return KMeans(
+            number, init=lambda x, k, random_state: _spread_out(x, k, rng), n_init=starts, max_iter=most_turns, tol=1e-3
+        ).fit(z)
 
 
-def _spread_out(z: NDArray[np.float32], number: int, seed: int) -> NDArray[np.float32]:
+def _spread_out(z: SingleArray, number: int, rng: np.random.Generator) -> SingleArray:
     """Draw samples as centres, each in proportion to its squared distance from the nearest drawn before (k-means++)."""
-    rng = np.random.default_rng(seed)
     squares = np.einsum("ij,ij->i", z, z)
     centers = [z[int(rng.integers(len(z)))]]
     nearest = np.full(len(z), np.inf, dtype=np.float32)
@@ -163,14 +172,7 @@ def _principal(z: FloatArray) -> FloatArray:
     return directions
 
 
-def _squared_distances(z: FloatArray, centers: FloatArray) -> FloatArray:
-    """Return the squared distances to the centres, less what is the same for all of them."""
-    distances: FloatArray = (centers**2).sum(axis=1) - 2 * z @ centers.T
-    return distances
-
-
-def _separation(z: FloatArray, centers: FloatArray) -> float:
-    squared = _squared_distances(z, centers) + (z**2).sum(axis=1, keepdims=True)
-    nearest = np.sqrt(np.partition(squared.clip(min=0.0), 1, axis=1)[:, :2])
+def _separation(z: SingleArray, centers: SingleArray) -> float:
+    nearest = np.partition(pairwise_distances(z, centers), 1, axis=1)[:, :2]
     own, other = nearest[:, 0], nearest[:, 1]
     return float(np.mean((other - own) / np.where(other > 0, other, 1.0)))

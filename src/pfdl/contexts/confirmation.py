@@ -71,91 +71,80 @@ class Trial:
     reason: str = ""
 
 
-@dataclass(frozen=True, eq=False)
-class ConfirmationSample:
-    """Samples by which contexts are judged, and how many samples of each group there are in all.
+def confirm(
+    method: str,
+    stability: float,
+    z: FloatArray,
+    y: IndexArray,
+    context: IndexArray,
+    *,
+    counts: NDArray[np.int64] | None = None,
+    associated: NDArray[np.int64] | None = None,
+    seed: int = 0,
+) -> Trial:
+    """Check contexts that are stable; the first check that fails is the reason.
 
-    Attributes:
-        z: Standardised features, shape (m, p).
-        y: Classes, shape (m,).
-        context: Contexts, shape (m,).
-        counts: Samples of each class in each context, of all data, shape (classes, contexts).
-        associated: The same for what must be associated with the class: the contexts, or the classes that a short
-            training predicts where a context is only whether these are right.
+    Args:
+        method: The way in which they were found.
+        stability: How well contexts by halves of the features agree.
+        z: Standardised features of the samples to judge by, shape (m, p).
+        y: Their classes, shape (m,).
+        context: Their contexts, shape (m,).
+        counts: Samples of each class in each context, of all data, shape (classes, contexts); by default these are all.
+        associated: The same for what must be associated with the class: by default the contexts; the classes that a
+            short training predicts where a context is only whether these are right.
+        seed: Seed of the halvings.
     """
-
-    z: FloatArray
-    y: IndexArray
-    context: IndexArray
-    counts: NDArray[np.int64]
-    associated: NDArray[np.int64]
-
-
-def unstable(method: str, stability: float) -> Trial:
-    """Reject contexts on which halves of the features disagree."""
-    return Trial(method, 0, stability, reason=f"halves of the features disagree on them ({stability:.2f})")
-
-
-def confirm(method: str, stability: float, judged: ConfirmationSample, seed: int) -> Trial:
-    """Check contexts that are stable; the first check that fails is the reason."""
-    counts = judged.counts
-    number = int((counts.sum(axis=0) > 0).sum())
-    trial = Trial(method, number, stability)
-    if number < 2:
-        return _rejected(trial, "they are all one")
-    association, chance = cramers_v(judged.associated)
-    trial = Trial(method, number, stability, association)
+    counts = group_table(y, context) if counts is None else counts
+    trial = Trial(method, int((counts.sum(axis=0) > 0).sum()), stability)
+    if trial.number < 2:
+        return replace(trial, reason="they are all one")
+    association, chance = cramers_v(counts if associated is None else associated)
+    trial = replace(trial, association=association)
     if chance > CHANCE:
-        return _rejected(trial, f"they do not go with the class (Cramér's V {association:.2f})")
+        return replace(trial, reason=f"they do not go with the class (Cramér's V {association:.2f})")
     usual = usual_groups(counts)
     if method == "errors":
         usual[:] = np.arange(counts.shape[1]) == 0
-    unusual = ~usual[judged.y, judged.context]
+    unusual = ~usual[y, context]
     if min(int(unusual.sum()), int((~unusual).sum())) < LEAST_UNUSUAL:
-        return _rejected(trial, f"only {int(unusual.sum())} samples are in unusual groups, too few to judge by")
-    plain, balanced = _short_trainings(judged, seed)
-    share = average_shares(
-        unusual.astype(np.intp) if method in TRAINED else judged.y * counts.shape[1] + judged.context
-    )
-    gains = (balanced - plain) @ share
-    best = int(np.argmax(gains[:-1]))  # the shortest is too short: there anything seems to help
-    before, after, gain = plain[best], balanced[best], float(gains[best])
-    trial = Trial(
-        method,
-        number,
-        stability,
-        association,
+        return replace(trial, reason=f"only {int(unusual.sum())} samples are in unusual groups, too few to judge by")
+    share = average_shares(unusual.astype(np.intp) if method in TRAINED else y * counts.shape[1] + context)
+    plain, balanced = _short_trainings(z, y, context, counts, share, seed)
+    best = int(np.argmax(((balanced - plain) @ share)[:-1]))  # the shortest is too short: there anything seems to help
+    before, after = plain[best], balanced[best]
+    trial = replace(
+        trial,
         usual=float(before[~unusual].mean()),
         unusual=float(before[unusual].mean()),
         average=float(before @ share),
         balanced_average=float(after @ share),
-        gain=gain,
+        gain=float((after - before) @ share),
         gain_error=_standard_error(after - before, share, unusual),
     )
-    parts = [before[part] for part in (unusual, ~unusual)]
-    if trial.usual - trial.unusual < ERRORS_SURE * float(np.sqrt(sum(part.var() / len(part) for part in parts))):
-        return _rejected(
-            trial,
-            f"a short training is not misled by them: it gets {trial.unusual:.0%} right in unusual groups and "
-            f"{trial.usual:.0%} in usual",
-        )
+    misled_error = float(np.sqrt(sum(before[part].var() / part.sum() for part in (unusual, ~unusual))))
     needed = LEAST_GAIN + ERRORS_SURE * trial.gain_error
     averaged = f"averaged over {'usual and unusual ' if method in TRAINED else ''}groups"
-    if gain < needed:
-        return _rejected(
-            trial,
-            f"balancing them changes the held-out accuracy, {averaged}, by {100 * gain:+.1f} ± "
-            f"{100 * trial.gain_error:.1f} points, and {100 * needed:.1f} are needed",
+    if trial.usual - trial.unusual < ERRORS_SURE * misled_error:
+        reason = (
+            f"a short training is not misled by them: it gets {trial.unusual:.0%} right in unusual groups and "
+            f"{trial.usual:.0%} in usual"
         )
-    return replace(
-        trial,
-        accepted=True,
-        reason=f"halves of the features agree on them ({stability:.2f}), they go with the class (Cramér's V "
-        f"{association:.2f}), a short training is misled by them ({trial.usual:.0%} of held-out samples right in usual "
-        f"groups, {trial.unusual:.0%} in unusual), and drawing all groups equally often helps "
-        f"({averaged}, "
-        f"{trial.balanced_average:.0%} instead of {trial.average:.0%})",
-    )
+    elif trial.gain < needed:
+        reason = (
+            f"balancing them changes the held-out accuracy, {averaged}, by {100 * trial.gain:+.1f} ± "
+            f"{100 * trial.gain_error:.1f} points, and {100 * needed:.1f} are needed"
+        )
+    else:
+        return replace(
+            trial,
+            accepted=True,
+            reason=f"halves of the features agree on them ({stability:.2f}), they go with the class (Cramér's V "
+            f"{association:.2f}), a short training is misled by them ({trial.usual:.0%} of held-out samples right in "
+            f"usual groups, {trial.unusual:.0%} in unusual), and drawing all groups equally often helps ({averaged}, "
+            f"{trial.balanced_average:.0%} instead of {trial.average:.0%})",
+        )
+    return replace(trial, reason=reason)
 
 
 def cramers_v(counts: NDArray[Any]) -> tuple[float, float]:
@@ -192,21 +181,23 @@ def _standard_error(change: FloatArray, share: FloatArray, unusual: NDArray[np.b
     return float(np.sqrt((share * rest) @ (share * rest)))
 
 
-def _short_trainings(judged: ConfirmationSample, seed: int) -> tuple[FloatArray, FloatArray]:
-    """Return how often a training gets each held-out sample right, plain and with equal groups, shape (ridges, m)."""
-    y, context = judged.y, judged.context
-    classes, number = judged.counts.shape
+def _short_trainings(
+    z: FloatArray, y: IndexArray, context: IndexArray, counts: NDArray[np.int64], share: FloatArray, seed: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return how often a training gets each held-out sample right, plain and with equal groups, shape (ridges, m).
+
+    Where balancing gains too little in the first halvings, the others are left out.
+    """
+    classes, number = counts.shape
     # Of a group of which only some samples are here, each stands for several: plain training has the true shares.
-    stands_for = judged.counts[y, context] / group_table(y, context)[y, context]
-    plain = stands_for / judged.counts.sum(axis=1)[y]
+    stands_for = counts[y, context] / group_table(y, context)[y, context]
+    weights = stands_for / counts.sum(axis=1)[y], equal_groups(y, context)
     rng = np.random.default_rng(seed)
-    folds = [spread(y * number + context, rng) for _ in range(SPLITS)]
-    before, after = (
-        np.mean([held_out_predictions(judged.z, y, fold, weight, classes)[0] == y for fold in folds], axis=0)
-        for weight in (plain, equal_groups(y, context))
-    )
+    right = []
+    for _ in range(SPLITS):
+        fold = spread(y * number + context, rng)
+        right.append([held_out_predictions(z, y, fold, weight, classes)[0] == y for weight in weights])
+        before, after = np.mean(right, axis=0)
+        if ((after - before) @ share)[:-1].max() < LEAST_GAIN:
+            break
     return before, after
-
-
-def _rejected(trial: Trial, reason: str) -> Trial:
-    return replace(trial, reason=reason)

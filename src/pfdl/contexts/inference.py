@@ -21,7 +21,7 @@ from pfdl.contexts.candidates import (
     train_shortly,
 )
 from pfdl.contexts.clusters import PooledClusters, WithinClusters
-from pfdl.contexts.confirmation import ConfirmationSample, Trial, confirm, unstable
+from pfdl.contexts.confirmation import Trial, confirm
 from pfdl.contexts.sources import Describe, Features, open_features
 
 METHODS = ("auto", "pooled", "within", "early", "errors")
@@ -60,12 +60,15 @@ class InferredContexts:
         method: The way in which they were found, or ``"none"``.
         sentence: What was tried, what was found and why it is believed, for a person to read.
         tried: One entry for each way that was tried.
+        draws: For contexts by a network's outputs, how often each sample is drawn relative to the others, shape (n,),
+            by the method's own rule: ``torch.utils.data.WeightedRandomSampler(found.draws, len(found.draws))``.
     """
 
     contexts: IndexArray
     method: str
     sentence: str
-    tried: tuple[Trial, ...]
+    tried: tuple[Trial, ...] = ()
+    draws: FloatArray | None = None
 
     @property
     def number(self) -> int:
@@ -175,20 +178,19 @@ def find_contexts(
             raise ValueError(f"contexts is {contexts}, but there are only {len(source)} samples.")
         if method in ("early", "errors"):
             raise ValueError(f"contexts is {contexts}, but method {method!r} finds its own number; leave it out.")
-    sample = _draw(source, contexts, seed)
-    if isinstance(sample, str):
-        return _one_context(source, sample)
-    settings = _Settings(method, contexts, confirmation, SEARCHES[search], seed)
-    outcomes = _try_all(sample, settings)
-    trials = tuple(outcome.trial for outcome in outcomes)
-    believed = [outcome for outcome in outcomes if outcome.trial.accepted]
+    search_in = _Search.of(source, contexts, confirmation, seed)
+    if isinstance(search_in, str):
+        return _one_context(source, search_in)
+    outcomes = search_in.try_all(method, contexts, SEARCHES[search])
+    trials = tuple(trial for trial, _ in outcomes)
     rejected = "; ".join(f"{_NAMES[trial.method]}: {trial.reason}" for trial in trials if not trial.accepted)
+    believed = [outcome for outcome in outcomes if outcome[0].accepted]
     if not believed:
         return _one_context(source, f"no contexts were confirmed ({rejected})", trials)
-    best = max(believed, key=lambda outcome: outcome.trial.stability)
-    sentence = f"Found {best.trial.number} contexts, {_NAMES[best.trial.method]}: {best.trial.reason}."
+    best, found = max(believed, key=lambda outcome: outcome[0].stability)
+    sentence = f"Found {best.number} contexts, {_NAMES[best.method]}: {best.reason}."
     sentence += f" Rejected: {rejected}." if rejected else ""
-    return InferredContexts(best.contexts, best.trial.method, sentence, trials)
+    return InferredContexts(found, best.method, sentence, trials)
 
 
 def _one_context(source: Features, why: str, tried: tuple[Trial, ...] = ()) -> InferredContexts:
@@ -197,118 +199,95 @@ def _one_context(source: Features, why: str, tried: tuple[Trial, ...] = ()) -> I
     return InferredContexts(contexts, "none", f"All samples are one context: {why}.", tried)
 
 
-@dataclass(frozen=True)
-class _Settings:
-    method: str
-    number: int | None
-    confirmation: float
-    depth: SearchDepth
-    seed: int
-
-
 @dataclass(frozen=True, eq=False)
-class _Sample:
-    """A bounded sample of the data, standardised, by which contexts are found."""
+class _Search:
+    """A bounded sample of the data, standardised, in which contexts are found, and how they must be confirmed."""
 
     source: Features
     rows: IndexArray
     scale: _Standardisation
     z: FloatArray
     y: IndexArray
+    confirmation: float
+    seed: int
 
+    @classmethod
+    def of(cls, source: Features, number: int | None, confirmation: float, seed: int) -> _Search | str:
+        """Draw and standardise the sample, or say what stands in the way of any context."""
+        labels = source.labels
+        rng = np.random.default_rng(seed)
+        if number == 1:
+            return "one context was asked for"
+        sizes = np.bincount(labels)
+        if int((sizes > 0).sum()) < 2:
+            return "there is one class only, which nothing can be associated with"
+        if int((sizes >= LEAST_CLASS).sum()) < 2:
+            return f"fewer than two classes have {LEAST_CLASS} samples"
+        rows = stratified_rows(labels, MOST_SAMPLES, rng)
+        drawn = source.take(rows)
+        scale = _Standardisation(drawn, rng)
+        if scale.features < LEAST_FEATURES:
+            return f"fewer than {LEAST_FEATURES} features vary, so that halves of them cannot confirm each other"
+        return cls(source, rows, scale, scale(drawn), labels[rows], confirmation, seed)
 
-@dataclass(frozen=True, eq=False)
-class _Outcome:
-    """What one way found, and whether it is believed."""
+    def try_all(self, method: str, number: int | None, depth: SearchDepth) -> list[tuple[Trial, IndexArray]]:
+        """Try the ways that a method asks for: clusters, and where none is believed what a short training predicts."""
+        trained = train_shortly(self.z, self.y, depth, self.seed)
+        outcomes: list[tuple[Trial, IndexArray]] = []
+        for kind in (PooledClusters, WithinClusters):
+            settled = any(trial.accepted and trial.stability >= SETTLED for trial, _ in outcomes)
+            if method in ("auto", kind.name) and not settled:
+                rows = rows_to_cluster(self.y, np.flatnonzero(trained.held_out != self.y), self.seed)
+                candidate = find_clusters(
+                    kind,
+                    self.z[rows],
+                    self.y[rows],
+                    number=number,
+                    depth=depth,
+                    least=self.confirmation,
+                    seed=self.seed,
+                )
+                outcomes.append(self.judge(candidate))
+        for name in ("early", "errors"):
+            asked = method == name or (method == "auto" and number is None)
+            if asked and not any(trial.accepted for trial, _ in outcomes):
+                outcomes.append(self.judge(replace(trained, method=name)))
+        return outcomes
 
-    trial: Trial
-    contexts: IndexArray
+    def judge(self, candidate: Candidate) -> tuple[Trial, IndexArray]:
+        """Assign all samples and check the contexts; what is unstable needs no pass over the data."""
+        labels, method, stability = self.source.labels, candidate.method, candidate.stability
+        if self.confirmation and stability < self.confirmation:
+            reason = f"halves of the features disagree on them ({stability:.2f})"
+            return Trial(method, 0, stability, reason=reason), np.zeros(len(labels), dtype=np.intp)
+        assigned = self._assign(candidate)
+        contexts = candidate.contexts_of(assigned, labels)
+        counts = group_table(labels, contexts)
+        if not self.confirmation:
+            return Trial(method, counts.shape[1], stability, accepted=True, reason=UNCHECKED), contexts
+        rows, z = self.rows, self.z
+        if len(rows) < len(labels):  # samples that hold enough of every group, rare or not
+            rng = np.random.default_rng((self.seed, 1))
+            rows = stratified_rows(labels * counts.shape[1] + contexts, MOST_SAMPLES, rng)
+            z = self.scale(self.source.take(rows))
+        associated = group_table(labels, assigned)
+        trial = confirm(
+            method, stability, z, labels[rows], contexts[rows], counts=counts, associated=associated, seed=self.seed
+        )
+        return trial, contexts
 
-
-def _draw(source: Features, number: int | None, seed: int) -> _Sample | str:
-    """Draw and standardise the sample, or say what stands in the way of any context."""
-    labels = source.labels
-    rng = np.random.default_rng(seed)
-    if number == 1:
-        return "one context was asked for"
-    sizes = np.bincount(labels)
-    if int((sizes > 0).sum()) < 2:
-        return "there is one class only, which nothing can be associated with"
-    if int((sizes >= LEAST_CLASS).sum()) < 2:
-        return f"fewer than two classes have {LEAST_CLASS} samples"
-    rows = stratified_rows(labels, MOST_SAMPLES, rng)
-    drawn = source.take(rows)
-    scale = _Standardisation(drawn, rng)
-    if scale.features < LEAST_FEATURES:
-        return f"fewer than {LEAST_FEATURES} features vary, so that halves of them cannot confirm each other"
-    return _Sample(source, rows, scale, scale(drawn), labels[rows])
-
-
-def _try_all(sample: _Sample, settings: _Settings) -> list[_Outcome]:
-    """Try the ways that a method asks for: clusters, and where none is believed what a short training predicts."""
-    trained = train_shortly(sample.z, sample.y, settings.depth, settings.seed)
-    outcomes: list[_Outcome] = []
-    for kind in (PooledClusters, WithinClusters):
-        settled = any(one.trial.accepted and one.trial.stability >= SETTLED for one in outcomes)
-        if settings.method in ("auto", kind.name) and not settled:
-            rows = rows_to_cluster(sample.y, np.flatnonzero(trained.held_out != sample.y), settings.seed)
-            candidate = find_clusters(
-                kind,
-                sample.z[rows],
-                sample.y[rows],
-                number=settings.number,
-                depth=settings.depth,
-                least=settings.confirmation,
-                seed=settings.seed,
-            )
-            outcomes.append(_judge(candidate, sample, settings))
-    for name in ("early", "errors"):
-        asked = settings.method == name or (settings.method == "auto" and settings.number is None)
-        if asked and not any(one.trial.accepted for one in outcomes):
-            outcomes.append(_judge(replace(trained, method=name), sample, settings))
-    return outcomes
-
-
-def _judge(candidate: Candidate, sample: _Sample, settings: _Settings) -> _Outcome:
-    """Assign all samples and check the contexts; what is unstable needs no pass over the data."""
-    labels = sample.source.labels
-    if settings.confirmation and candidate.stability < settings.confirmation:
-        return _Outcome(unstable(candidate.method, candidate.stability), np.zeros(len(labels), dtype=np.intp))
-    assigned = _assign(candidate, sample)
-    contexts = candidate.contexts_of(assigned, labels)
-    contexts = np.unique(contexts, return_inverse=True)[1].reshape(-1).astype(np.intp)
-    if not settings.confirmation:
-        number = int(contexts.max()) + 1
-        trial = Trial(candidate.method, number, candidate.stability, accepted=True, reason=UNCHECKED)
-        return _Outcome(trial, contexts)
-    judged = _samples_to_judge_by(sample, contexts, assigned, settings.seed)
-    return _Outcome(confirm(candidate.method, candidate.stability, judged, settings.seed), contexts)
-
-
-def _assign(candidate: Candidate, sample: _Sample) -> IndexArray:
-    """Return what a candidate assigns to all samples, by a pass over the data if the sample is not all of them."""
-    own = candidate.assign_own(sample.z, sample.y)
-    if len(sample.rows) == len(sample.source):
-        return own
-    assigned = np.zeros(len(sample.source), dtype=np.intp)
-    start = 0
-    for block in sample.source.blocks():
-        rows = slice(start, start + len(block))
-        assigned[rows] = candidate.assign(sample.scale(block), sample.source.labels[rows])
-        start += len(block)
-    assigned[sample.rows] = own
-    return assigned
-
-
-def _samples_to_judge_by(sample: _Sample, contexts: IndexArray, assigned: IndexArray, seed: int) -> ConfirmationSample:
-    """Return samples that hold enough of every group, rare or not."""
-    labels, rows, z = sample.source.labels, sample.rows, sample.z
-    counts = group_table(labels, contexts)
-    if len(rows) < len(labels):
-        rng = np.random.default_rng((seed, 1))
-        rows = stratified_rows(labels * counts.shape[1] + contexts, MOST_SAMPLES, rng)
-        z = sample.scale(sample.source.take(rows))
-    return ConfirmationSample(z, labels[rows], contexts[rows], counts, group_table(labels, assigned))
+    def _assign(self, candidate: Candidate) -> IndexArray:
+        """Return what a candidate assigns to all samples, by a pass over the data if the sample is not all of them."""
+        own = candidate.assign(self.z, self.y) if candidate.held_out is None else candidate.held_out
+        if len(self.rows) == len(self.source):
+            return own
+        parts, start = [], 0
+        for block in self.source.blocks():
+            parts.append(candidate.assign(self.scale(block), self.source.labels[start : start + len(block)]))
+            start += len(block)
+        assigned = np.concatenate(parts)
+        assigned[self.rows] = own
+        return assigned
 
 
 class _Standardisation:

@@ -8,7 +8,6 @@ authors choose them by the worst group of validation samples whose groups are kn
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,28 +16,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pfdl._internal.validation import check_count, check_number
-from pfdl.contexts._arrays import FloatArray, IndexArray, as_array
+from pfdl.contexts._arrays import IndexArray, as_array
+from pfdl.contexts.inference import InferredContexts
 
 
-@dataclass(frozen=True, eq=False)
-class NetworkContexts:
-    """Contexts by the outputs of a network, and how its authors draw the samples for the second training.
-
-    Attributes:
-        contexts: The context of each sample, shape (n,), numbered from 0.
-        draws: How often each sample is drawn relative to the others, shape (n,), by the method's own rule:
-            ``torch.utils.data.WeightedRandomSampler(found.draws, len(found.draws))``.
-        method: ``"jtt"``, ``"spare"`` or ``"eiil"``.
-        sentence: What was found, for a person to read.
-    """
-
-    contexts: IndexArray
-    draws: FloatArray
-    method: str
-    sentence: str
-
-
-def find_by_jtt(logits: Any, labels: Any, *, upweight: int = 20) -> NetworkContexts:
+def find_by_jtt(logits: Any, labels: Any, *, upweight: int = 20) -> InferredContexts:
     """Split the samples into those that the network gets right, context 0, and wrong, context 1 (Liu et al., 2021).
 
     For the second training JTT adds each wrong sample λ_up times to the training set. To repeat them exactly, as the
@@ -66,7 +48,7 @@ def find_by_jtt(logits: Any, labels: Any, *, upweight: int = 20) -> NetworkConte
         )
     wrong = predicted != y
     sentence = f"The network gets {int(wrong.sum())} of {len(y)} samples wrong; each is added {upweight} times."
-    return NetworkContexts(wrong.astype(np.intp), 1.0 + upweight * wrong, "jtt", sentence)
+    return InferredContexts(wrong.astype(np.intp), "jtt", sentence, draws=1.0 + upweight * wrong)
 
 
 def find_by_spare(
@@ -78,7 +60,7 @@ def find_by_spare(
     silhouette: float = 0.9,
     power: float = 2.0,
     seed: int = 0,
-) -> NetworkContexts:
+) -> InferredContexts:
     """Cluster the logits within each class by k-means (Yang et al., 2024).
 
     A sample of a cluster of n_c samples is drawn in proportion to 1/n_c, or 1/n_c^power in classes whose clusters are
@@ -119,12 +101,12 @@ def find_by_spare(
         contexts[mine] = number + cluster
         number += int(cluster.max()) + 1
     sentence = f"{number} clusters of logits, which in {unclear} classes are not clearly apart."
-    return NetworkContexts(contexts, draws * len(y) / len(np.unique(y)), "spare", sentence)
+    return InferredContexts(contexts, "spare", sentence, draws=draws * len(y) / len(np.unique(y)))
 
 
 def find_by_eiil(
     logits: Any, labels: Any, *, steps: int = 20_000, learning_rate: float = 0.01, seed: int = 0
-) -> NetworkContexts:
+) -> InferredContexts:
     """Split the samples into two environments between which the network is least invariant (Creager et al., 2021).
 
     Each sample has a probability of being in the one; Adam raises the mean over both environments of IRM's penalty,
@@ -157,10 +139,10 @@ def find_by_eiil(
     contexts: IndexArray = (scores.detach() > 0).numpy().astype(np.intp)
     sizes = np.bincount(contexts, minlength=2)
     sentence = f"Two environments of {sizes[0]} and {sizes[1]} samples."
-    return NetworkContexts(contexts, len(y) / 2 / sizes[contexts], "eiil", sentence)
+    return InferredContexts(contexts, "eiil", sentence, draws=len(y) / 2 / sizes[contexts])
 
 
-NETWORK_METHODS: dict[str, Callable[..., NetworkContexts]] = {
+NETWORK_METHODS: dict[str, Callable[..., InferredContexts]] = {
     "jtt": find_by_jtt,
     "spare": find_by_spare,
     "eiil": find_by_eiil,

@@ -7,6 +7,8 @@ step size, a number of epochs or chance.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from pfdl.contexts._arrays import FloatArray, IndexArray, group_table
@@ -32,16 +34,16 @@ class RidgePath:
         target = np.zeros((len(z), classes))
         target[np.arange(len(z)), y] = 1.0
         self._mean, self._level = share @ z, share @ target
-        centred = z - self._mean
-        weighted = centred * share[:, None]
-        values, self._vectors = np.linalg.eigh(weighted.T @ centred)
-        self._values = values.clip(min=0.0)
-        self._moments = self._vectors.T @ (weighted.T @ (target - self._level))
+        root = np.sqrt(share)[:, None]
+        centred = (z - self._mean) * root
+        self._values, self._vectors = np.linalg.eigh(centred.T @ centred)
+        self._moments = self._vectors.T @ (centred.T @ ((target - self._level) * root))
 
-    def scores(self, z: FloatArray, ridge: float) -> FloatArray:
-        """Return the scores of all classes, shape (n, classes); the largest is the predicted class."""
-        coefficients = self._vectors @ (self._moments / (self._values + ridge)[:, None])
-        scores: FloatArray = (z - self._mean) @ coefficients + self._level
+    def scores(self, z: FloatArray, ridges: Sequence[float] = RIDGES) -> FloatArray:
+        """Return the scores of all classes for every ridge, shape (ridges, n, classes)."""
+        strengths = self._values.clip(min=0.0) + np.array(ridges)[:, None]
+        coefficients = self._vectors @ (self._moments / strengths[:, :, None])
+        scores: FloatArray = np.matmul(z, coefficients) + (self._level - self._mean @ coefficients)[:, None]
         return scores
 
 
@@ -80,6 +82,5 @@ def held_out_predictions(
     for number in range(FOLDS):
         held = fold == number
         fits.append(RidgePath(z[~held], y[~held], weight[~held], classes))
-        for row, ridge in enumerate(RIDGES):
-            predicted[row, held] = fits[-1].scores(z[held], ridge).argmax(axis=1)
+        predicted[:, held] = fits[-1].scores(z[held]).argmax(axis=2)
     return predicted, fits

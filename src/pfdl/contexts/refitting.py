@@ -126,17 +126,13 @@ def _choose(
     chance: np.random.Generator,
 ) -> tuple[float, float]:
     """Return the strength with the best worst group on one half of every group, and that group's accuracy."""
-    order = chance.permutation(len(groups))
     first = np.zeros(len(groups), dtype=bool)
     for group in np.unique(groups):
-        mine = order[groups[order] == group]
+        mine = chance.permutation(np.flatnonzero(groups == group))
         first[mine[: len(mine) // 2]] = True
-    fitted = np.flatnonzero(first)
-    rows = fitted[_balanced(groups[first], chance)]
-    candidates = []
-    for strength in strengths:
-        weight, bias = _fit(x, y, rows, classes, strength)
-        candidates.append((x[~first] @ weight.T + bias).argmax(1))
+    rows = np.flatnonzero(first)[_balanced(groups[first], chance)]
+    fits = [_fit(x, y, rows, classes, strength) for strength in strengths]
+    candidates = [(x[~first] @ weight.T + bias).argmax(1) for weight, bias in fits]
     chosen = choose_by_worst_group(candidates, y[~first], context[~first])
     return float(strengths[chosen]), worst_group_accuracy(candidates[chosen], y[~first], context[~first])
 

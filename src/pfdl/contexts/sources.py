@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
 from pfdl.contexts._arrays import FloatArray, IndexArray, as_array, as_numbers
 from pfdl.contexts.statistics import ImageStatistics
@@ -139,25 +139,12 @@ def open_features(data: Any, labels: Any, describe: Describe | None, seed: int) 
         if array.ndim == 4:
             if labels is None:
                 raise TypeError("labels are missing; give the class of each image.")
-            return DatasetFeatures(_Rows(array), labels, describe, seed)
+            return DatasetFeatures(TensorDataset(torch.as_tensor(array)), labels, describe, seed)
         return ArrayFeatures(array, labels)
     raise TypeError(
         f"features are a {type(data).__name__}; give an array or a tensor of features (n, p) or images (n, channels, "
         "height, width), a torch Dataset or a DataLoader."
     )
-
-
-class _Rows(Dataset[Tensor]):
-    """Images that are one tensor or array, as a dataset."""
-
-    def __init__(self, images: Any) -> None:
-        self._images = images
-
-    def __len__(self) -> int:
-        return len(self._images)
-
-    def __getitem__(self, row: int) -> Tensor:
-        return torch.as_tensor(self._images[row])
 
 
 def _stored_labels(dataset: Any) -> Any:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from pfdl._internal.validation import check_count, check_number
-from pfdl.contexts._arrays import FloatArray, IndexArray, as_numbers
+from pfdl.contexts._arrays import FloatArray, as_numbers
 from pfdl.contexts.balancing import group_numbers, has_several
 from pfdl.contexts.confirmation import average_shares
-from pfdl.contexts.probe import RIDGES, held_out_predictions, spread
+from pfdl.contexts.probe import held_out_predictions, spread
 from pfdl.contexts.sources import ArrayFeatures
 
 POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -37,36 +35,23 @@ class BalanceChoice:
     plain_average: float
 
 
-def choose_balance(
-    features: Any,
-    labels: Any,
-    contexts: Any,
-    *,
-    powers: Sequence[float] = POWERS,
-    pools: Sequence[int] = POOLS,
-    seed: int = 0,
-) -> BalanceChoice:
+def choose_balance(features: Any, labels: Any, contexts: Any, *, seed: int = 0) -> BalanceChoice:
     """Choose how strongly to balance groups by the held-out accuracy, averaged over groups.
 
     Linear classifiers are trained on the features with every strength, each tested on samples that it has not seen,
-    in five random halvings. The mildest strength is taken that is within one standard error of the best, over the same
-    samples: where balancing gains nothing, because rare groups are full of wrong labels, it is 0.
+    in five random halvings. α is 0, 0.25, 0.5, 0.75 or 1, and groups of fewer than 50 samples are pooled or not. The
+    mildest strength is taken that is within one standard error of the best, over the same samples: where balancing
+    gains nothing, because rare groups are full of wrong labels, it is 0.
 
     Args:
         features: Shape (n, p): those by which the contexts were found, or of a network.
         labels: The classes, shape (n,).
         contexts: The context of each sample, shape (n,), known or inferred.
-        powers: Values of α to choose from.
-        pools: Sizes below which groups are pooled, to choose from.
         seed: Seed of the halvings.
 
     Returns:
         The choice; use it as ``context_sampler(labels, contexts, power=choice.power, pool_below=choice.pool_below)``.
     """
-    for power in powers:
-        check_number("a power", power)
-    for pool in pools:
-        check_count("a size below which groups are pooled", pool, 1)
     source = ArrayFeatures(features, labels)
     y, context = source.labels, as_numbers("contexts", contexts)
     if len(context) != len(y):
@@ -78,33 +63,22 @@ def choose_balance(
         return BalanceChoice(0.0, 1, float("nan"), float("nan"))
     group = group_numbers(y, context).astype(np.intp)
     share = average_shares(group)
-    settings = sorted({(0.0, 1), *((power, pool) for power in powers for pool in pools)}, key=lambda one: one[0])
-    right = {one: _held_out(z, y, context, group, *one, share, seed) for one in settings}
+    settings = sorted({(0.0, 1), *((power, pool) for power in POWERS for pool in POOLS)}, key=lambda one: one[0])
+
+    def held_out(power: float, pool: int) -> FloatArray:
+        """Return how often each sample is recognised when it is held out, at the ridge that is best on average."""
+        pooled = group_numbers(y, context, pool)
+        weight: FloatArray = np.bincount(pooled)[pooled].astype(np.float64) ** -power
+        rng = np.random.default_rng(seed)
+        folds = [spread(group, rng) for _ in range(SPLITS)]
+        right = np.mean([held_out_predictions(z, y, fold, weight, int(y.max()) + 1)[0] == y for fold in folds], axis=0)
+        best: FloatArray = right[int(np.argmax(right @ share))]
+        return best
+
+    right = {setting: held_out(*setting) for setting in settings}
     best = max(settings, key=lambda one: float(right[one] @ share))
     taken = next(one for one in settings if _within_error(right[best] - right[one], share))
     return BalanceChoice(*taken, float(right[taken] @ share), float(right[0.0, 1] @ share))
-
-
-def _held_out(
-    z: FloatArray,
-    y: IndexArray,
-    context: Any,
-    group: IndexArray,
-    power: float,
-    pool: int,
-    share: FloatArray,
-    seed: int,
-) -> FloatArray:
-    """Return how often each sample is recognised when it is held out, at the ridge that is best on average."""
-    sizes = group_numbers(y, context, pool)
-    weight: FloatArray = np.bincount(sizes)[sizes].astype(np.float64) ** -power
-    rng = np.random.default_rng(seed)
-    right = np.zeros((len(RIDGES), len(y)))
-    for _ in range(SPLITS):
-        fold = spread(group, rng)
-        right += (held_out_predictions(z, y, fold, weight, int(y.max()) + 1)[0] == y) / SPLITS
-    best: FloatArray = right[int(np.argmax(right @ share))]
-    return best
 
 
 def _within_error(loss: FloatArray, share: FloatArray) -> bool:

@@ -152,7 +152,8 @@ class TrainingData:
         labels = torch.cat([images.labels for images in sets])
         config, draws = self.config, None
         if config.infers_by_network:
-            found, draws = self._infer_by_network(sets, labels)
+            found = self._infer_by_network(sets, labels)
+            draws = None if found.draws is None else found.draws.tolist()
         else:
             infer = find_contexts if config.confirm else partial(find_contexts, confirmation=0.0)
             images = ConcatDataset[Any](sets)
@@ -163,7 +164,7 @@ class TrainingData:
             write_atomically(self.folder / INFERRED_CONTEXTS, pd.DataFrame(columns).to_csv(index=False))
         return found, draws
 
-    def _infer_by_network(self, sets: Sequence[ContextImages], labels: Tensor) -> tuple[InferredContexts, list[float]]:
+    def _infer_by_network(self, sets: Sequence[ContextImages], labels: Tensor) -> InferredContexts:
         """Infer contexts from the logits of a network that was trained for a few epochs."""
         config = self.config
         if self.describe is None:
@@ -174,8 +175,7 @@ class TrainingData:
         rows = [(one, part) for one in sets for part in torch.split(torch.arange(len(one)), BATCH)]
         logits = torch.cat([self.describe(one.batch(part)) for one, part in rows])
         settings = {"upweight": config.infer_upweight} if config.infer_by == "jtt" else {"seed": config.seed}
-        found = NETWORK_METHODS[config.infer_by](logits, labels, **settings)
-        return InferredContexts(found.contexts, found.method, found.sentence, ()), found.draws.tolist()
+        return NETWORK_METHODS[config.infer_by](logits, labels, **settings)
 
     def _settings(self) -> dict[str, Any]:
         check_share(self.config.batch_size, world_size())
