@@ -35,7 +35,7 @@ ROWS = 256
 GROUP_ELEMENTS = 2**19
 """Pre-activations made at a time."""
 
-KEPT_ELEMENTS = 2**22
+KEPT_ELEMENTS = 2**21
 """Pre-activations that are kept for the backward pass; more are made again, which costs less than memory."""
 
 
