@@ -25,6 +25,7 @@ test: $(READY) ## run the tests; COVERAGE=1 also counts the lines they run, at l
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(if $(COVERAGE),--cov --cov-report=term --cov-fail-under=95)
 
 docs: $(READY) ## build the documentation into site/; a dead link is an error
+	@rm -rf docs/reference/api # it may hold pages of classes that are gone
 	OMP_NUM_THREADS=1 $(BIN)/sphinx-build --fail-on-warning --nitpicky --fresh-env --quiet docs site
 	@echo site/index.html
 

@@ -20,7 +20,7 @@ SPLITS = 5
 
 @dataclass(frozen=True)
 class BalanceChoice:
-    """How strongly to balance: the arguments of :func:`pfdl.context_sampler`.
+    """How strongly to balance: the arguments of :class:`pfdl.contexts.ContextSampler`.
 
     Attributes:
         power: α, from 0 to 1.
