@@ -65,9 +65,8 @@ def _diagnose_runs(runs: list[Path], data: str, options: DataOptions, device: st
     from pfdl.report.diagnosis_page import build_page, compare, name_runs
     from pfdl.report.page import render
     from pfdl.vision.advice import advise
-    from pfdl.vision.diagnosis import diagnose_images
+    from pfdl.vision.diagnosis import CACHE, diagnose_images
     from pfdl.vision.evaluation import find_test_set
-    from pfdl.vision.inferring import CACHE
 
     place = resolve_device(device)
     found = []

@@ -109,7 +109,7 @@ class TrainingConfig:
         from pfdl._internal.validation import check_choice
         from pfdl.contexts.inference import METHODS
         from pfdl.contexts.network import NETWORK_METHODS
-        from pfdl.vision.backbones.zoo import check_backbone_name
+        from pfdl.vision.backbones import check_backbone_name
 
         check_settings(self)
         check_backbone_name(self.backbone)
