@@ -95,27 +95,9 @@ def _with_own_files(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-@contextmanager
-def saying(what: str) -> Iterator[Callable[[str], None]]:
-    """Say what takes a while: a spinner on a terminal, elsewhere one plain line, on standard error.
-
-    Yields:
-        What to call with the next thing that takes a while.
-    """
-    from rich.console import Console
-    from rich.markup import escape
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-
-        def say(what: str) -> None:
-            typer.echo(printable_lines(f"{what} …"), err=True)
-
-        say(what)
-        yield say
-        return
-    with console.status(f"{escape(what)} …") as status:
-        yield lambda what: status.update(f"{escape(printable_lines(what))} …")
+def say(what: str) -> None:
+    """Say on standard error what takes a while."""
+    typer.echo(printable_lines(f"{what} …"), err=True)
 
 
 @contextmanager

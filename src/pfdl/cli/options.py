@@ -65,17 +65,7 @@ def takes_settings(
 def read_settings(
     kinds: Mapping[str, Any], options: Mapping[str, Any], texts: Sequence[str], without: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Return the configs that a user typed.
-
-    Args:
-        kinds: For each parameter of the command the dataclass of its settings.
-        options: The values of the options that are shown.
-        texts: What was typed as ``--set``.
-        without: Settings that the command does not have.
-
-    Raises:
-        ValueError: If a name or a value cannot be used; a name that is nearly right is answered with a guess.
-    """
+    """Return the configs that a user typed, as options and as ``--set``; ValueError if a name or value is wrong."""
     homes = {one.name: kind for kind in kinds.values() for one in _settings_of(kind, without)}
     found = {name: value for name, value in options.items() if name in homes}
     typed: dict[str, str] = {}
