@@ -156,12 +156,7 @@ def list_backbones(pattern: str = "*") -> list[str]:
 
 
 def check_backbone_name(name: str) -> None:
-    """Raise unless :func:`make_backbone` knows the name; nothing is built.
-
-    Raises:
-        ValueError: If there is no such model.
-        ImportError: If the library it comes from is not installed.
-    """
+    """Raise ValueError or ImportError unless :func:`make_backbone` knows the name; nothing is built."""
     import_own_files()
     if name in OURS:
         return

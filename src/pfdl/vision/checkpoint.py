@@ -59,12 +59,7 @@ def save_weights(path: Path, state: Mapping[str, Tensor]) -> None:
 
 
 def check_weights(path: Path) -> None:
-    """Raise ValueError unless a file is whole as safetensors are: its header fits its length.
-
-    Raises:
-        OSError: If it cannot be read.
-        ValueError: If it is not whole.
-    """
+    """Raise ValueError unless a file is whole as safetensors are: its header fits its length."""
     if not path.is_file():  # to open a pipe would be to wait for ever
         raise FileNotFoundError(f"there is no regular file {path}.")
     try:
@@ -75,18 +70,7 @@ def check_weights(path: Path) -> None:
 
 
 def read_model_config(folder: Path) -> ModelConfig:
-    """Read from a run folder which model it holds.
-
-    Args:
-        folder: The folder that ``pfdl train`` made.
-
-    Returns:
-        The model.
-
-    Raises:
-        FileNotFoundError: If there is no run.
-        ValueError: If it is a run of another kind, damaged, or of a newer version of pfdl.
-    """
+    """Read from a run folder which model it holds; ValueError if it holds none, is damaged, or newer than this pfdl."""
     run = read_run(folder)
     if run.kind != "training":
         raise ValueError(f"{folder} is a run of the kind {run.kind!r} and holds no model; name one of pfdl train.")
