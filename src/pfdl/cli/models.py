@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pfdl._internal.text import printable
-from pfdl.cli.common import Data, Device, Run, answering_mistakes, say
+from pfdl.cli.common import Data, Device, Run, say
 from pfdl.cli.images import evaluate_and_print, open_run, print_understood
 from pfdl.cli.options import takes_settings
 from pfdl.vision.config import DataOptions
@@ -143,7 +143,6 @@ def refit(
     typer.echo(folder)
 
 
-@answering_mistakes()
 def export(
     run: Run,
     output: Annotated[

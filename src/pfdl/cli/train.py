@@ -13,8 +13,7 @@ import typer
 from pfdl._internal.settings import check_settings, setting
 from pfdl.cli.common import Data, answering_stops
 from pfdl.cli.images import ask_to_go_on, evaluate_and_print, open_source, print_evaluation, print_understood
-from pfdl.cli.options import takes_settings
-from pfdl.cli.workers import Parallel
+from pfdl.cli.options import Parallel, takes_settings
 from pfdl.vision.config import DataOptions, TrainingConfig
 
 if TYPE_CHECKING:

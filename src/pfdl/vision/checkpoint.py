@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,21 +75,11 @@ def read_model_config(folder: Path) -> ModelConfig:
     if run.kind != "training":
         raise ValueError(f"{folder} is a run of the kind {run.kind!r} and holds no model; name one of pfdl train.")
     model = run.settings.get("model")
-    wanted = [field.name for field in fields(ModelConfig)]
-    if not isinstance(model, dict) or set(model) != set(wanted) or not _is_sound(**model):
+    wanted = {"backbone": str, "classes": list, "image_size": int, "small_stem": bool}
+    sound = isinstance(model, dict) and {name: type(value) for name, value in model.items()} == wanted
+    if not sound or {*map(type, model["classes"])} - {str} or not 1 <= model["image_size"] <= MAX_IMAGE_SIZE:
         raise ValueError(f"{folder / CONFIG} does not say which model this is (it needs {', '.join(wanted)}).")
     return ModelConfig(**{**model, "classes": tuple(model["classes"])})
-
-
-def _is_sound(backbone: object, classes: object, image_size: object, small_stem: object) -> bool:
-    return (
-        isinstance(backbone, str)
-        and isinstance(classes, list)
-        and all(isinstance(name, str) for name in classes)
-        and type(image_size) is int
-        and 1 <= image_size <= MAX_IMAGE_SIZE
-        and isinstance(small_stem, bool)
-    )
 
 
 def load_model(path: str | Path) -> TrainedModel:

@@ -247,8 +247,7 @@ def _validate(
     rows = manifest.rows_of("validation")
     logits, _ = run_model(trained.model, images, device=device, batch_size=batch_size)
     labels, contexts = split_names(rows)
-    right = np.array(trained.config.classes)[logits.argmax(1).numpy()] == labels
-    found = measure_accuracy(right, labels, contexts)
+    found = measure_accuracy(np.array(trained.config.classes)[logits.argmax(1).numpy()] == labels, labels, contexts)
     mixed = float("nan") if contexts is None else found.average_in(training_mixture(manifest))
     own = {sample.path for sample in source.samples if sample.split == "validation"}
     if np.isnan(mixed) and not any(row.path in own for row in rows):
