@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -74,7 +74,7 @@ def read_model_config(folder: Path) -> ModelConfig:
     run = read_run(folder)
     if run.kind != "training":
         raise ValueError(f"{folder} is a run of the kind {run.kind!r} and holds no model; name one of pfdl train.")
-    model = run.settings.get("model")
+    model: Any = run.settings.get("model")
     wanted = {"backbone": str, "classes": list, "image_size": int, "small_stem": bool}
     sound = isinstance(model, dict) and {name: type(value) for name, value in model.items()} == wanted
     if not sound or {*map(type, model["classes"])} - {str} or not 1 <= model["image_size"] <= MAX_IMAGE_SIZE:

@@ -132,7 +132,7 @@ def run_model(
     batch_size: int = BATCH,
     with_features: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the logits of images as bytes, the first parts of a dataset's items, and what enters the last layer."""
+    """Return the logits of images as bytes, which the items begin with, and the features if they are wanted."""
     model = model.to(device).eval()
     logits, features = [], []
     with attach(model) if with_features else nullcontext() as tap:
