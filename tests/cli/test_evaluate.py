@@ -88,20 +88,6 @@ def test_images_that_were_trained_on_are_not_tested(trained, photos, tmp_path):
     assert read_evaluations(trained[0])["copy"].images == 6
 
 
-def test_a_table_of_images_is_tested(trained, tmp_path):
-    draw_all(tmp_path, ("",), seed=11, per_cell=4)
-    lines = ["path,y", *(f"{path.relative_to(tmp_path)},{path.parent.name}" for path in tmp_path.rglob("*.png"))]
-    (tmp_path / "birds.csv").write_text("\n".join(lines))
-    typed(f"evaluate {trained[0]} {tmp_path / 'birds.csv'} --device cpu")
-    assert read_evaluations(trained[0])["birds"].images == 8
-
-
-def test_other_classes_are_refused(trained, tmp_path):
-    other = draw_all(tmp_path / "other", ("",), seed=20, classes=("cat", "cow"))
-    result = typed(f"evaluate {trained[0]} {other} --device cpu", fails=True)
-    assert "the model knows the classes cat, dog, but the images are of cat, cow" in result.output
-
-
 def test_predictions_are_a_table(trained, photos, tmp_path):
     output = tmp_path / "predictions.csv"
     result = typed(f"predict {trained[0]} {photos / 'test'} -o {output} --device cpu")

@@ -17,12 +17,6 @@ def test_help_lists_the_commands():
     assert "reproduce" in result.output
 
 
-def test_a_wrong_option_is_a_sentence_not_a_traceback():
-    result = runner.invoke(app, ["train", "shapes", "--seeds", "0"])
-    assert result.exit_code == 2
-    assert "Traceback" not in result.output
-
-
 def test_help_is_broken_at_the_width_of_the_terminal():
     result = CliRunner().invoke(app, ["sweep", "--help"], env={"COLUMNS": "300"})
     assert "An interrupted sweep resumes when started again with the same output folder;" in result.output

@@ -40,13 +40,6 @@ def test_bad_images_stop_it_or_are_left_out(folder, tmp_path):
     assert left_out == [{"path": "cat/on snow/empty.png", "reason": "is empty (0 bytes)"}]
 
 
-def test_sets_of_the_data_are_kept(tmp_path):
-    make_folder(tmp_path / "data", {f"{part}/{name}": 6 for part in ("train", "test") for name in ("cat", "dog")})
-    result = typed(f"split {tmp_path / 'data'} -o {tmp_path / 'm.csv'} --validation 0")
-    assert "Sets, as the data has them: train 12, test 12." in result.output
-    assert read_manifest(tmp_path / "m.csv").classes == ("cat", "dog")
-
-
 def test_a_table_is_split_by_its_columns(tmp_path):
     make_folder(tmp_path, {"images": 40})
     lines = ["file;bird;sky", *(f"images/{n:03d}.png;{'ab'[n % 2]};{'xy'[n // 2 % 2]}" for n in range(40))]

@@ -1,7 +1,6 @@
 import pytest
 
 from pfdl.cli.sweep import parse_space
-from pfdl.objectives import make_objective
 from pfdl.vision.config import TrainingConfig
 from pfdl.vision.sweep import Range, SweepConfig
 
@@ -77,10 +76,3 @@ def test_a_range_is_two_numbers_and_needs_a_number_of_trials():
 def test_mistakes_are_named(texts, message):
     with pytest.raises(ValueError, match=message):
         parse_space(texts)
-
-
-def test_an_unknown_objective_or_a_value_that_it_refuses_is_named():
-    with pytest.raises(ValueError, match="'magic' in the objective 'magic' is unknown"):
-        make_objective("magic", 2)
-    with pytest.raises(ValueError, match="select is 'best'"):
-        SweepConfig({}, "best")

@@ -20,7 +20,7 @@ from pfdl.vision.launching import choose_devices, make_fabric
 from pfdl.vision.resume import RunKeeper
 from pfdl.vision.training import TrainingConfig, train
 from tests.decorrelation.distributed_worker import model, penalty
-from tests.vision.tiny_images import tiny_data
+from tests.vision.tiny_images import quiet_trainer, tiny_data
 
 EVERYTHING = TrainingConfig(
     backbone="small",
@@ -67,10 +67,7 @@ class Module(lightning.LightningModule):
 
 
 def trainer(**options):
-    return lightning.Trainer(
-        max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False, use_distributed_sampler=False, **options,
-    )  # fmt: skip
+    return quiet_trainer(max_epochs=2, use_distributed_sampler=False, **options)
 
 
 def run(folder, config=EVERYTHING, **settings):

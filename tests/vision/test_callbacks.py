@@ -1,6 +1,6 @@
 import pytest
 import torch
-from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch import LightningModule
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
@@ -8,6 +8,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import pfdl
 import pfdl.contexts
 from pfdl.lightning import ContextCallback, PFDLCallback
+from tests.vision.tiny_images import quiet_trainer
 
 
 class Own(LightningModule):
@@ -35,16 +36,8 @@ def loader():
     return DataLoader(TensorDataset(inputs, torch.arange(12) % 3), batch_size=6)
 
 
-def trainer(*callbacks, epochs=1, **settings):
-    return Trainer(
-        max_epochs=epochs,
-        accelerator="cpu",
-        callbacks=list(callbacks),
-        logger=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        **{"enable_checkpointing": False, **settings},
-    )
+def trainer(*callbacks, epochs=1):
+    return quiet_trainer(max_epochs=epochs, callbacks=list(callbacks))
 
 
 @pytest.mark.parametrize("output", ["tensor", "dict"])

@@ -2,7 +2,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from lightning.pytorch import Trainer
 from lightning.pytorch.strategies import FSDPStrategy
 from torch import nn
 from torch.nn import functional as F
@@ -13,20 +12,11 @@ from pfdl.lightning import ContextDataModule, ImageClassifier
 from pfdl.objectives.objective import Objective
 from pfdl.vision import TrainingConfig
 from pfdl.vision.pixels import normalise
-from tests.vision.tiny_images import tiny_data
+from tests.vision.tiny_images import quiet_trainer, tiny_data
 
 
-def fit(model, data, epochs=1, **settings):
-    trainer = Trainer(
-        max_epochs=epochs,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-        **settings,
-    )
+def fit(model, data, **settings):
+    trainer = quiet_trainer(num_sanity_val_steps=0, **settings)
     trainer.fit(model, data)
     return trainer
 
@@ -140,8 +130,7 @@ def test_validation_logs_the_worst_class_and_group():
     rows = list(zip(pixels, labels, contexts, strict=True))
 
     def validate(samples):
-        trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False)
-        (logged,) = trainer.validate(model, DataLoader(samples, batch_size=3), verbose=False)
+        (logged,) = quiet_trainer().validate(model, DataLoader(samples, batch_size=3), verbose=False)
         return logged
 
     logged = validate(rows)

@@ -9,7 +9,7 @@ from torch import nn
 from pfdl.data import make_split
 from pfdl.data.images import hash_bytes
 from pfdl.data.sources import Sample
-from pfdl.vision import inferring
+from pfdl.vision import diagnosis
 from pfdl.vision.advice import advise
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.checkpoint import ModelConfig, TrainedModel
@@ -148,7 +148,7 @@ def test_inferred_contexts_are_kept_for_the_same_images_only(tmp_path, monkeypat
     source = Colours(named=False)
     manifest, cache, said = make_split(source), tmp_path / "contexts.json", []
     model = colour_model(0.8, tmp_path)
-    infer, found = inferring.find_contexts, {}
+    infer, found = diagnosis.find_contexts, {}
 
     def infer_once(*what, **how):
         key = tuple(how.items())
@@ -156,7 +156,7 @@ def test_inferred_contexts_are_kept_for_the_same_images_only(tmp_path, monkeypat
         return found[key]
 
     with monkeypatch.context() as patch:
-        patch.setattr(inferring, "find_contexts", infer_once)
+        patch.setattr(diagnosis, "find_contexts", infer_once)
         first = diagnose_images(model, source, manifest, cache=cache, say=said.append)
         assert any(words.startswith("Inferring contexts from ") for words in said)
         content = cache.read_bytes()
@@ -164,7 +164,7 @@ def test_inferred_contexts_are_kept_for_the_same_images_only(tmp_path, monkeypat
             cache.write_bytes(damaged)
             assert diagnose_images(model, source, manifest, cache=cache).contexts == first.contexts
             assert cache.read_bytes() == content
-        patch.setattr(inferring, "find_contexts", None)  # not called again
+        patch.setattr(diagnosis, "find_contexts", None)  # not called again
         again = diagnose_images(model, source, manifest, cache=cache)
     assert (again.contexts, again.contexts_are, again.usual) == (first.contexts, first.contexts_are, first.usual)
     other = Colours(named=False, seed=1)

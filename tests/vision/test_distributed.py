@@ -10,7 +10,6 @@ import torch.distributed as dist
 from PIL import Image
 from safetensors.torch import load_file
 from torch.distributed.run import main as torchrun
-from typer.testing import CliRunner
 
 from pfdl._internal.runs import read_run
 from pfdl.cli import main as command_line
@@ -159,10 +158,3 @@ def test_a_step_that_processes_cannot_share_is_refused_before_they_start(tmp_pat
     with pytest.raises(ValueError, match="batch_size is 16, the images of a step over all 3 processes"):
         train(PLAIN, *tiny_data(), tmp_path / "run", device="cpu", devices=3)
     assert not (tmp_path / "run").exists()
-
-
-def test_side_by_side_and_together_are_not_both_possible():
-    asked = ["train", "shapes", "--device", "cpu", "--devices", "2", "--set", "jobs=2"]
-    result = CliRunner().invoke(command_line.app, asked)
-    assert result.exit_code == 2
-    assert "run trainings side by side, each in one process, but there are 2 for one training" in result.output

@@ -135,8 +135,6 @@ def test_loggers_are_named(tmp_path, monkeypatch):
     for name in ("tensorboard", "wandb", "mlflow"):
         with pytest.raises(ModuleNotFoundError, match=f"the logger '{name}' needs the package {name}"):
             train(TINY, *tiny_data(), tmp_path / "other", device="cpu", loggers=[name])
-    with pytest.raises(ValueError, match="logger is 'paper'"):
-        train(TINY, *tiny_data(), tmp_path / "other", device="cpu", loggers=["paper"])
 
 
 def test_loggers_go_through_lightning(tmp_path, monkeypatch):

@@ -124,12 +124,8 @@ def test_an_epoch_can_begin_in_its_middle():
 
 
 def test_processes_share_an_epoch():
-    data = make(seed=1)
-    parts = [list(EpochSampler(data.train_set, 2, rank, seed=1)) for rank in (0, 1)]
-    assert sorted({*parts[0], *parts[1]}) == list(range(len(data.train_set)))
-    drawn = [
-        list(EpochSampler(data.train_set, 2, rank, order=lambda epoch: range(10, 15), length=7)) for rank in (0, 1)
-    ]
+    images = torch.zeros(20)
+    drawn = [list(EpochSampler(images, 2, rank, order=lambda epoch: range(10, 15), length=7)) for rank in (0, 1)]
     assert drawn == [[10, 12, 14, 11], [11, 13, 10, 12]]  # as many for each: the first ones come once more
 
 
@@ -151,8 +147,6 @@ def test_the_batches_of_processes_together_are_those_of_one(sampler, monkeypatch
 
     alone, *parts = batches(1, 0), batches(2, 0), batches(2, 1)
     assert [sorted(here + there) for here, there in zip(*parts, strict=True)] == alone
-    with pytest.raises(ValueError, match="batch_size is 8, the images of a step over all 3 processes; give a multiple"):
-        batches(3, 0)
 
 
 def test_the_order_follows_from_seed_and_epoch_alone():

@@ -3,9 +3,8 @@
 import pandas as pd
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
-from pfdl.cli.main import app
+from tests.cli.typing_commands import FAST, typed
 from tests.vision.tiny_images import TinySource
 
 SETS = {"train": 14, "val": 22, "test": 30}
@@ -28,21 +27,15 @@ def table(tmp_path):
 
 
 def test_they_choose_the_epoch_and_refit_and_nothing_in_training_asks_for_them(table, tmp_path):
-    def invoke(*arguments):
-        return CliRunner().invoke(app, [*map(str, arguments), "--device", "cpu"])
-
-    fast = ["--backbone", "mlp", "--image-size", "8", "--epochs", "2", "--batch-size", "8", "--no-export"]
-    known = ["train", table, *fast, "--contexts", "known", "-o", tmp_path / "run"]
-    for asking in (["--objective", "groupdro"], ["--sampler", "groups"]):
-        refused = invoke(*known, *asking)
-        assert refused.exit_code == 2
-        assert "needs contexts, and the training images have none" in refused.output
-    trained = invoke(*known, "--set", "select=worst-group")
-    assert trained.exit_code == 0, trained.output
+    known = f"train {table} {FAST} --contexts known -o {tmp_path / 'run'}"
+    for asking in ("--objective groupdro", "--sampler groups"):
+        assert "needs contexts, and the training images have none" in typed(f"{known} {asking}", fails=True).output
+    typed(f"{known} --set select=worst-group")
     assert "val_worst_group" in pd.read_csv(tmp_path / "run" / "metrics.csv")
-    refitted = invoke("refit", tmp_path / "run", table, "--contexts", "known")
-    assert refitted.exit_code == 0, refitted.output
-    assert "The 2 contexts are those of the data." in refitted.output
-    assert "Refitted on 8 validation images of each group" in refitted.output
-    refused = invoke("refit", tmp_path / "run", table, "--contexts", "known", "--on", "train", "-o", tmp_path / "other")
-    assert "the train images have no contexts" in refused.output
+    refit = f"refit {tmp_path / 'run'} {table} --contexts known --device cpu"
+    refitted = typed(refit).output
+    assert "The 2 contexts are those of the data." in refitted
+    assert "Refitted on 8 validation images of each group" in refitted
+    assert (
+        "the train images have no contexts" in typed(f"{refit} --on train -o {tmp_path / 'other'}", fails=True).output
+    )

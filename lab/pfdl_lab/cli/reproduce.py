@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from pfdl.cli.common import Device, add_command
-from pfdl.cli.options import takes_settings
-from pfdl.cli.workers import Parallel
+from pfdl.cli.options import Parallel, takes_settings
 from pfdl.vision.config import DataOptions
 from pfdl_lab.cli.common import FirstSeed, Mnist, Output, Precision, TestEvery, Validation, print_tables
 

@@ -73,17 +73,17 @@ def add_command(group: typer.Typer, name: str, command: Callable[..., None] | ty
     if isinstance(command, typer.Typer):
         group.add_typer(command, name=name)
     else:
-        group.command(name, cls=_Command, help=_unfold(command.__doc__ or ""))(_with_own_files(command))
+        group.command(name, cls=_Command, help=_unfold(command.__doc__ or ""))(_prepared(command))
 
 
-def _with_own_files(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the option ``--import``."""
+def _prepared(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the option ``--import``, and answer its mistakes with sentences."""
 
     @functools.wraps(command)
+    @answering_mistakes()
     def run(own_files: list[Path] | None = None, **given: Any) -> None:
         if own_files:
-            with answering_mistakes():
-                add_own_files(own_files)
+            add_own_files(own_files)
         command(**given)
 
     hints = {**get_type_hints(command, include_extras=True), "own_files": OwnFiles}
@@ -95,27 +95,9 @@ def _with_own_files(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-@contextmanager
-def saying(what: str) -> Iterator[Callable[[str], None]]:
-    """Say what takes a while: a spinner on a terminal, elsewhere one plain line, on standard error.
-
-    Yields:
-        What to call with the next thing that takes a while.
-    """
-    from rich.console import Console
-    from rich.markup import escape
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-
-        def say(what: str) -> None:
-            typer.echo(printable_lines(f"{what} …"), err=True)
-
-        say(what)
-        yield say
-        return
-    with console.status(f"{escape(what)} …") as status:
-        yield lambda what: status.update(f"{escape(printable_lines(what))} …")
+def say(what: str) -> None:
+    """Say on standard error what takes a while."""
+    typer.echo(printable_lines(f"{what} …"), err=True)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import typer
 
 from pfdl._internal.settings import write_options
 from pfdl._internal.text import printable, printable_lines
-from pfdl.cli.common import DATA, DATA_HELP, Device, saying
+from pfdl.cli.common import DATA, DATA_HELP, Device, say
 from pfdl.cli.images import open_run, print_understood
 from pfdl.cli.options import takes_settings
 from pfdl.vision.config import DataOptions
@@ -65,9 +65,8 @@ def _diagnose_runs(runs: list[Path], data: str, options: DataOptions, device: st
     from pfdl.report.diagnosis_page import build_page, compare, name_runs
     from pfdl.report.page import render
     from pfdl.vision.advice import advise
-    from pfdl.vision.diagnosis import diagnose_images
+    from pfdl.vision.diagnosis import CACHE, diagnose_images
     from pfdl.vision.evaluation import find_test_set
-    from pfdl.vision.inferring import CACHE
 
     place = resolve_device(device)
     found = []
@@ -77,8 +76,8 @@ def _diagnose_runs(runs: list[Path], data: str, options: DataOptions, device: st
         if split != own:
             print_understood(source, split)
         cache = runs[0] / CACHE
-        with saying(f"Diagnosing {run} on {place}") as say:
-            found.append(diagnose_images(trained, source, split, trained_on=own, device=place, cache=cache, say=say))
+        say(f"Diagnosing {run} on {place}")
+        found.append(diagnose_images(trained, source, split, trained_on=own, device=place, cache=cache, say=say))
     words = write_options(options)
     named = name_runs(found)
     for name, one in named:

@@ -108,17 +108,7 @@ def evaluate_and_print(
     data: str | None = None,
     trained_on: Manifest | None = None,
 ) -> Path:
-    """Test a model on a split, write the figures into its run folder, print them, and return the file.
-
-    Args:
-        trained: The model.
-        source: The images.
-        split: Which of them are tested.
-        device: Where to compute.
-        name: What the evaluation is called; by default ``test`` for the run's own split, else after the data.
-        data: What the user called the data.
-        trained_on: The split of the training, if it is another.
-    """
+    """Test a model, write the figures into its run, print them; a name comes from the data if it is not the run's."""
     from pfdl.vision import evaluation as vision
 
     result = vision.evaluate(trained, source, split, trained_on=trained_on, device=device)

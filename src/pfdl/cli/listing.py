@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import fnmatch
 import textwrap
-from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
 
-from pfdl.cli.common import answering_mistakes
-
 WIDTH = 100
+LISTS = {
+    "objectives": "what training can minimise, and its settings",
+    "backbones": "networks",
+    "settings": "settings of pfdl train and of reading images, with their defaults",
+}
 
 
-@answering_mistakes()
 def list_names(
     what: Annotated[
         str | None, typer.Argument(metavar="objectives|backbones|settings", help="What to list; without it, this.")
@@ -29,23 +30,22 @@ def list_names(
     from pfdl._internal.validation import check_choice
 
     if what is None:
-        for name, (words, _) in LISTS.items():
+        for name, words in LISTS.items():
             typer.echo(f"pfdl list {name:<11} {words}")
         return
     check_choice("what to list", what, LISTS)
-    lines = LISTS[what][1](pattern)
+    if what == "backbones":
+        from pfdl.vision.backbones import list_backbones
+
+        lines = list_backbones(pattern)
+    else:
+        lines = _in_columns(_describe_objectives() if what == "objectives" else _describe_settings(), pattern)
     if not lines:
         raise ValueError(f"no {what} match {pattern!r}; 'pfdl list {what}' shows all.")
     typer.echo("\n".join(lines))
 
 
-def _list_backbones(pattern: str) -> Sequence[str]:
-    from pfdl.vision.backbones import list_backbones
-
-    return list_backbones(pattern)
-
-
-def _list_objectives(pattern: str) -> Sequence[str]:
+def _describe_objectives() -> dict[str, str]:
     from pfdl.objectives import list_objectives
 
     described = {}
@@ -57,15 +57,15 @@ def _list_objectives(pattern: str) -> Sequence[str]:
             f"({one.reference})" if one.reference and one.reference not in one.summary else "",
         ]
         described[one.name] = " ".join(filter(None, facts))
-    return _in_columns(described, pattern)
+    return described
 
 
-def _list_settings(pattern: str) -> Sequence[str]:
+def _describe_settings() -> dict[str, str]:
     from dataclasses import fields
 
     from pfdl._internal.settings import describe_settings
+    from pfdl.cli.options import Parallel
     from pfdl.cli.train import RunOptions
-    from pfdl.cli.workers import Parallel
     from pfdl.vision.config import DataOptions, TrainingConfig
 
     described = {}
@@ -75,7 +75,7 @@ def _list_settings(pattern: str) -> Sequence[str]:
             if one.metadata:
                 typed = f"--{one.name.replace('_', '-')}" if one.metadata["shown"] else f"--set {one.name}=VALUE"
                 described[one.name] = f"{words[one.name]} Default {one.default}. {typed}"
-    return _in_columns(described, pattern)
+    return described
 
 
 def _in_columns(described: dict[str, str], pattern: str) -> list[str]:
@@ -86,11 +86,3 @@ def _in_columns(described: dict[str, str], pattern: str) -> list[str]:
         textwrap.fill(words, WIDTH, initial_indent=name.ljust(indent), subsequent_indent=" " * indent)
         for name, words in chosen.items()
     ]
-
-
-LISTS: dict[str, tuple[str, Callable[[str], Sequence[str]]]] = {
-    "objectives": ("what training can minimise, and its settings", _list_objectives),
-    "backbones": ("networks", _list_backbones),
-    "settings": ("settings of pfdl train and of reading images, with their defaults", _list_settings),
-}
-"""What can be listed: a few words of it, and what lists it."""

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pfdl._internal.text import printable
-from pfdl.cli.common import Data, Device, Run, answering_mistakes, saying
+from pfdl.cli.common import Data, Device, Run, say
 from pfdl.cli.images import evaluate_and_print, open_run, print_understood
 from pfdl.cli.options import takes_settings
 from pfdl.vision.config import DataOptions
@@ -80,15 +80,15 @@ def predict(
 
     trained = load_model(run)
     place = resolve_device(device)
-    with saying(f"Classifying on {place}"):
-        found = classify(
-            trained,
-            images,
-            path_column=options.named_columns().get("path_column"),
-            image_root=options.image_root,
-            on_bad_image=options.on_bad_image,
-            device=place,
-        )
+    say(f"Classifying on {place}")
+    found = classify(
+        trained,
+        images,
+        path_column=options.named_columns().get("path_column"),
+        image_root=options.image_root,
+        on_bad_image=options.on_bad_image,
+        device=place,
+    )
     if found.bad_images:
         typer.echo(describe_bad_images(images[0], found.bad_images) + "\nThey are left out.", err=True)
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -143,7 +143,6 @@ def refit(
     typer.echo(folder)
 
 
-@answering_mistakes()
 def export(
     run: Run,
     output: Annotated[

@@ -5,16 +5,63 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import Field, fields, is_dataclass
-from typing import Annotated, Any, get_type_hints
+from dataclasses import Field, dataclass, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from pfdl._internal.settings import describe_settings, read_setting
+from pfdl._internal.settings import describe_settings, read_setting, setting
 from pfdl._internal.text import did_you_mean, json_or_text
-from pfdl.cli.common import answering_mistakes
+from pfdl.cli.common import this_command
+
+if TYPE_CHECKING:
+    from pfdl._internal.workers import Execution
 
 SET = "A further setting, such as {example}; 'pfdl list settings' lists them. Can be given several times."
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """How many trainings run at a time, and where.
+
+    Args:
+        jobs: How many at a time on this machine; -1 for all cores.
+        backend: joblib: processes of this machine; ray: the Ray cluster that RAY_ADDRESS names, else a local one.
+        gpus_per_task: With ray, the part of a GPU that each asks for: 0.1 puts ten on one GPU.
+    """
+
+    jobs: int = setting(1, short="-j")
+    backend: str = setting("joblib")
+    gpus_per_task: float | None = setting(None)
+
+    def find_device(self, device: str) -> str:
+        """Return the device that tasks compute on, of cpu, cuda or auto; on a cluster this machine need not have it."""
+        from pfdl._internal.devices import resolve_device
+
+        if self.backend == "ray" and (device == "cuda" or (device == "auto" and self.gpus_per_task)):
+            return "cuda"
+        return resolve_device(device)
+
+    def execution(self, device: str, *, share_cores: bool = False) -> Execution:
+        """Return what an experiment takes; tasks of this machine have one thread each, or share its cores."""
+        import joblib
+        from rich.console import Console
+
+        from pfdl._internal.workers import Execution, Workers
+
+        device = self.find_device(device)
+        on_gpu, on_ray = device.startswith("cuda"), self.backend == "ray"
+        if self.gpus_per_task is not None and not on_ray:
+            raise ValueError(
+                "--gpus-per-task is for --backend ray; on this machine alone --jobs says how many share the GPU."
+            )
+        gpus = float(on_gpu) if self.gpus_per_task is None else self.gpus_per_task
+        if on_gpu and not gpus:
+            raise ValueError("--gpus-per-task is 0, but tasks compute on a GPU; give a part of one, or --device cpu.")
+        workers = Workers(self.jobs, self.backend, gpus)
+        if share_cores and not on_ray:
+            workers = replace(workers, threads=max(1, joblib.cpu_count() // joblib.effective_n_jobs(self.jobs)))
+        return Execution(device, workers, Console(stderr=True), this_command())
 
 
 def takes_settings(
@@ -49,7 +96,6 @@ def takes_settings(
             parameters.append(_keyword("settings", list[str] | None, option, None))
 
         @functools.wraps(command)
-        @answering_mistakes()
         def run(settings: list[str] | None = None, **given: Any) -> None:
             configs = read_settings(kinds, given, settings or [], without)
             rest = {name: given[name] for name in hints if name in given}
@@ -65,17 +111,7 @@ def takes_settings(
 def read_settings(
     kinds: Mapping[str, Any], options: Mapping[str, Any], texts: Sequence[str], without: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Return the configs that a user typed.
-
-    Args:
-        kinds: For each parameter of the command the dataclass of its settings.
-        options: The values of the options that are shown.
-        texts: What was typed as ``--set``.
-        without: Settings that the command does not have.
-
-    Raises:
-        ValueError: If a name or a value cannot be used; a name that is nearly right is answered with a guess.
-    """
+    """Return the configs that a user typed, as options and as ``--set``; ValueError if a name or value is wrong."""
     homes = {one.name: kind for kind in kinds.values() for one in _settings_of(kind, without)}
     found = {name: value for name, value in options.items() if name in homes}
     typed: dict[str, str] = {}

@@ -15,8 +15,7 @@ from pfdl._internal.settings import read_setting
 from pfdl._internal.text import did_you_mean, json_or_text
 from pfdl.cli.common import Data, Device, answering_stops
 from pfdl.cli.images import open_source
-from pfdl.cli.options import takes_settings
-from pfdl.cli.workers import Parallel
+from pfdl.cli.options import Parallel, takes_settings
 from pfdl.vision.config import DataOptions
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ import typer
 from pfdl._internal.settings import check_settings, setting
 from pfdl.cli.common import Data, answering_stops
 from pfdl.cli.images import ask_to_go_on, evaluate_and_print, open_source, print_evaluation, print_understood
-from pfdl.cli.options import takes_settings
-from pfdl.cli.workers import Parallel
+from pfdl.cli.options import Parallel, takes_settings
 from pfdl.vision.config import DataOptions, TrainingConfig
 
 if TYPE_CHECKING:
+    from pfdl._internal.workers import Workers
     from pfdl.data.manifest import Manifest
     from pfdl.data.sources import ContextSource
 
@@ -89,23 +89,31 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
     base = Path(run.output or Path("runs") / name)
     given = None if run.manifest is None else read_manifest(run.manifest)
     source = open_source(data, options, given)
-    seeds = range(config.seed, config.seed + run.seeds)
     trainings = [
         Training(
             replace(config, seed=seed),
             given or make_split(source, ratio=run.ratio, seed=seed),
             base if run.seeds == 1 else base / f"seed-{seed}",
         )
-        for seed in seeds
+        for seed in range(config.seed, config.seed + run.seeds)
     ]
-    loggers = None if run.loggers is None else run.loggers.split(",")
-    if parallel == Parallel():
-        _train_in_turn(trainings, source, device, run, loggers)
-    else:
-        images = {"data": data, **options.arguments()}
-        _train_side_by_side(trainings, source, device, parallel, images, run.workers, loggers)
+    how = {
+        "device": device,
+        "num_workers": run.workers,
+        "loggers": None if run.loggers is None else run.loggers.split(","),
+    }
+    with answering_stops():
+        if parallel == Parallel():
+            how |= {"devices": run.devices, "nodes": run.nodes, "strategy": run.strategy}
+            for one in trainings:
+                _train_here(one, source, is_first, how)
+        else:
+            workers = parallel.execution(device, share_cores=True).workers
+            _train_side_by_side(trainings, source, workers, {"data": data, **options.arguments()}, how)
     if is_first:
-        _print_models(trainings, base, export=run.export)
+        _print_models(trainings, export=run.export)
+    if is_first and len(trainings) > 1:
+        _print_table(trainings, base / SEEDS)
 
 
 class Training(NamedTuple):
@@ -116,90 +124,49 @@ class Training(NamedTuple):
     folder: Path
 
 
-def _train_in_turn(
-    trainings: Sequence[Training], source: ContextSource, device: str, run: RunOptions, loggers: list[str] | None
-) -> None:
-    """Train and test with one seed after the other; of several processes only the first prints."""
-    from pfdl._internal.processes import rank
-    from pfdl.vision.checkpoint import load_model
-    from pfdl.vision.training import train
+def _train_here(one: Training, source: ContextSource, is_first: bool, how: Mapping[str, Any]) -> None:
+    """Train and test with one seed; of several processes only the first prints."""
+    from pfdl.vision import load_model, train
 
-    is_first = rank() == 0
-    for config, split, folder in trainings:
-        if is_first:
-            print_understood(source, split)
-        with answering_stops():
-            train(
-                config,
-                source,
-                split,
-                folder,
-                device=device,
-                devices=run.devices,
-                nodes=run.nodes,
-                strategy=run.strategy,
-                num_workers=run.workers,
-                loggers=loggers,
-                progress=True,
-                on_unconfirmed=ask_to_go_on,
-            )
-        if is_first:
-            evaluate_and_print(load_model(folder), source, split, device)
+    if is_first:
+        print_understood(source, one.split)
+    train(one.config, source, one.split, one.folder, progress=True, on_unconfirmed=ask_to_go_on, **how)
+    if is_first:
+        evaluate_and_print(load_model(one.folder), source, one.split, how["device"])
 
 
 def _train_side_by_side(
     trainings: Sequence[Training],
     source: ContextSource,
-    device: str,
-    parallel: Parallel,
+    workers: Workers,
     images: Mapping[str, Any],
-    num_workers: int,
-    loggers: list[str] | None,
+    how: Mapping[str, Any],
 ) -> None:
     """Train and test with several seeds at a time, each of which opens the images for itself."""
     from pfdl.vision.evaluation import OWN, read_evaluations
 
     for one in trainings:
         print_understood(source, one.split)
-    tasks = [{"seed": one.config.seed, "split": one.split, "folder": one.folder} for one in trainings]
-    function = partial(
-        _train_and_test,
-        config=trainings[0].config,
-        images=images,
-        device=device,
-        num_workers=num_workers,
-        loggers=loggers,
-    )
-    with answering_stops():
-        workers = parallel.execution(device, share_cores=True).workers
-        for done, (task, _) in enumerate(workers.run(function, tasks), start=1):
-            typer.echo(f"{done} of {len(tasks)} trainings done: seed {task['seed']}", err=True)
+    tasks = [{"one": one} for one in trainings]
+    for done, (task, _) in enumerate(workers.run(partial(_train_and_test, images=images, how=how), tasks), start=1):
+        typer.echo(f"{done} of {len(tasks)} trainings done: seed {task['one'].config.seed}", err=True)
     for one in trainings:
         print_evaluation(one.folder, read_evaluations(one.folder)[OWN])
 
 
-def _train_and_test(
-    seed: int,
-    split: Manifest,
-    folder: Path,
-    *,
-    config: TrainingConfig,
-    images: Mapping[str, Any],
-    device: str,
-    **how: Any,
-) -> None:
+def _train_and_test(one: Training, images: Mapping[str, Any], how: Mapping[str, Any]) -> None:
     """Train with one seed in a process of its own, then test; all results are in the run folder."""
     from pfdl.data import open_images
     from pfdl.vision import evaluate, load_model, train
     from pfdl.vision.evaluation import save_evaluation
 
-    source = open_images(**images, like=split)
-    train(replace(config, seed=seed), source, split, folder, device=device, devices=1, nodes=1, **how)
-    save_evaluation(folder, evaluate(load_model(folder), source, split, device=device))
+    source = open_images(**images, like=one.split)
+    train(one.config, source, one.split, one.folder, devices=1, nodes=1, **how)
+    save_evaluation(one.folder, evaluate(load_model(one.folder), source, one.split, device=how["device"]))
 
 
-def _print_models(trainings: Sequence[Training], base: Path, *, export: bool) -> None:
-    """Print where the trained models are, export them where that is possible, and print the table of several seeds."""
+def _print_models(trainings: Sequence[Training], *, export: bool) -> None:
+    """Print where the trained models are, and export them where that is possible."""
     from pfdl.vision.checkpoint import load_model
     from pfdl.vision.exporting import export as write
 
@@ -210,8 +177,6 @@ def _print_models(trainings: Sequence[Training], base: Path, *, export: bool) ->
                 typer.echo(path)
         except ImportError as error:
             typer.echo(f"No ONNX file: {error}", err=True)
-    if len(trainings) > 1:
-        _print_table(trainings, base / SEEDS)
 
 
 def _print_table(trainings: Sequence[Training], output: Path) -> None:

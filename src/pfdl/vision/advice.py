@@ -10,12 +10,9 @@ from typing import NamedTuple
 
 from pfdl._internal.settings import write_options
 from pfdl.diagnosis.verdict import NO, YES
-from pfdl.vision.backbones.zoo import OURS
+from pfdl.vision.backbones import OURS
 from pfdl.vision.config import TrainingConfig
 from pfdl.vision.diagnosis import INFERRED, KNOWN, UNCONFIRMED, UNKNOWN, ImageDiagnosis
-
-PRETRAINED = "resnet18"
-"""What to start from pretrained weights where the run's own backbone has none."""
 
 
 class Advice(NamedTuple):
@@ -61,7 +58,7 @@ def _pretrained(one: ImageDiagnosis, images: str) -> list[Advice]:
     now = one.training
     if now.pretrained or now.weights is not None:
         return []
-    backbone = PRETRAINED if now.backbone in OURS else now.backbone
+    backbone = "resnet18" if now.backbone in OURS else now.backbone  # of our own there are no pretrained weights
     better = replace(now, backbone=backbone, pretrained=True, small_stem=False)
     sentence = "Unproven: Start from pretrained weights, so that less is learnt from these training images alone."
     return [Advice(sentence, _train(images, better, one.folder.with_name(f"{one.folder.name}-pretrained")))]

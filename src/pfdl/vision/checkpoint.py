@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -59,12 +59,7 @@ def save_weights(path: Path, state: Mapping[str, Tensor]) -> None:
 
 
 def check_weights(path: Path) -> None:
-    """Raise ValueError unless a file is whole as safetensors are: its header fits its length.
-
-    Raises:
-        OSError: If it cannot be read.
-        ValueError: If it is not whole.
-    """
+    """Raise ValueError unless a file is whole as safetensors are: its header fits its length."""
     if not path.is_file():  # to open a pipe would be to wait for ever
         raise FileNotFoundError(f"there is no regular file {path}.")
     try:
@@ -75,37 +70,16 @@ def check_weights(path: Path) -> None:
 
 
 def read_model_config(folder: Path) -> ModelConfig:
-    """Read from a run folder which model it holds.
-
-    Args:
-        folder: The folder that ``pfdl train`` made.
-
-    Returns:
-        The model.
-
-    Raises:
-        FileNotFoundError: If there is no run.
-        ValueError: If it is a run of another kind, damaged, or of a newer version of pfdl.
-    """
+    """Read from a run folder which model it holds; ValueError if it holds none, is damaged, or newer than this pfdl."""
     run = read_run(folder)
     if run.kind != "training":
         raise ValueError(f"{folder} is a run of the kind {run.kind!r} and holds no model; name one of pfdl train.")
-    model = run.settings.get("model")
-    wanted = [field.name for field in fields(ModelConfig)]
-    if not isinstance(model, dict) or set(model) != set(wanted) or not _is_sound(**model):
+    model: Any = run.settings.get("model")
+    wanted = {"backbone": str, "classes": list, "image_size": int, "small_stem": bool}
+    sound = isinstance(model, dict) and {name: type(value) for name, value in model.items()} == wanted
+    if not sound or {*map(type, model["classes"])} - {str} or not 1 <= model["image_size"] <= MAX_IMAGE_SIZE:
         raise ValueError(f"{folder / CONFIG} does not say which model this is (it needs {', '.join(wanted)}).")
     return ModelConfig(**{**model, "classes": tuple(model["classes"])})
-
-
-def _is_sound(backbone: object, classes: object, image_size: object, small_stem: object) -> bool:
-    return (
-        isinstance(backbone, str)
-        and isinstance(classes, list)
-        and all(isinstance(name, str) for name in classes)
-        and type(image_size) is int
-        and 1 <= image_size <= MAX_IMAGE_SIZE
-        and isinstance(small_stem, bool)
-    )
 
 
 def load_model(path: str | Path) -> TrainedModel:

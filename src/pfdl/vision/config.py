@@ -109,7 +109,7 @@ class TrainingConfig:
         from pfdl._internal.validation import check_choice
         from pfdl.contexts.inference import METHODS
         from pfdl.contexts.network import NETWORK_METHODS
-        from pfdl.vision.backbones.zoo import check_backbone_name
+        from pfdl.vision.backbones import check_backbone_name
 
         check_settings(self)
         check_backbone_name(self.backbone)
@@ -201,12 +201,7 @@ class DataOptions:
 
 
 def find_best_epoch(history: Sequence[Mapping[str, float]], monitor: str) -> int | None:
-    """Return the epoch of a training that is kept: the first with the highest score; None if none was scored.
-
-    Args:
-        history: For each epoch what was logged.
-        monitor: The logged number that decides; between equal ones, what ``TIE_BREAKERS`` names.
-    """
+    """Return the epoch of a training that is kept: the first with the highest score; None if none was scored."""
     tie_breaker = TIE_BREAKERS.get(monitor, "")
     scores = [(row[monitor], row.get(tie_breaker, 0.0)) for row in history if monitor in row]
     return scores.index(max(scores)) if scores else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -9,9 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
+from pfdl._internal.files import read_json, write_json
+from pfdl._internal.provenance import version_of
 from pfdl._internal.runs import read_run
+from pfdl.contexts import find_contexts
 from pfdl.contexts.groups import Accuracies, measure_accuracy
+from pfdl.contexts.statistics import image_statistics
 from pfdl.data.context_images import ContextImages
 from pfdl.data.manifest import Manifest, ManifestRow
 from pfdl.data.sources import ContextSource
@@ -19,13 +28,19 @@ from pfdl.diagnosis import Comparison, Diagnosis, Gap, compare_reliance, count_g
 from pfdl.diagnosis.reliance import goes_together, usual_contexts_of
 from pfdl.vision.config import TrainingConfig
 from pfdl.vision.evaluation import check_classes, split_names, training_mixture
-from pfdl.vision.inferring import Names, infer_test_contexts
 from pfdl.vision.prediction import BATCH, run_model
 
 if TYPE_CHECKING:
     from pfdl.vision.checkpoint import TrainedModel
 
 KNOWN, INFERRED, UNCONFIRMED, UNKNOWN = "known", "inferred", "inferred, not confirmed", "unknown"
+CACHE = "diagnosis-contexts.json"
+"""In a run folder, the contexts that a diagnosis inferred."""
+
+MOST_INFERRED, INFERRING_SIZE = 4000, 64
+"""Training images at most that help to infer contexts, and height of the images: colours and textures need no more."""
+
+Names = NDArray[np.str_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +175,7 @@ def diagnose_images(
     if contexts is not None:
         training, usual = _training_of(trained_on or manifest)
     else:
-        contexts, training, confirmed = infer_test_contexts(source, manifest, trained.config.image_size, cache, say)
+        contexts, training, confirmed = _infer_test_contexts(source, manifest, trained.config.image_size, cache, say)
         contexts_are = UNKNOWN if contexts is None else INFERRED if confirmed else UNCONFIRMED
     if usual is None and training is None and contexts is not None and goes_together(count_groups(labels, contexts)):
         training = count_groups(labels, contexts)
@@ -232,10 +247,77 @@ def _validate(
     rows = manifest.rows_of("validation")
     logits, _ = run_model(trained.model, images, device=device, batch_size=batch_size)
     labels, contexts = split_names(rows)
-    right = np.array(trained.config.classes)[logits.argmax(1).numpy()] == labels
-    found = measure_accuracy(right, labels, contexts)
+    found = measure_accuracy(np.array(trained.config.classes)[logits.argmax(1).numpy()] == labels, labels, contexts)
     mixed = float("nan") if contexts is None else found.average_in(training_mixture(manifest))
     own = {sample.path for sample in source.samples if sample.split == "validation"}
     if np.isnan(mixed) and not any(row.path in own for row in rows):
         mixed = found.overall
     return found, mixed
+
+
+def _infer_test_contexts(
+    source: ContextSource, manifest: Manifest, size: int, cache: Path | None, say: Callable[[str], None]
+) -> tuple[Names | None, dict[tuple[Any, Any], float] | None, bool]:
+    """Infer contexts of the test images together with training images, so that it is known which were usual there.
+
+    Returns:
+        The context of each test image, None if none were found; the number of training images of each (class,
+        context), None without them; and whether the contexts were confirmed as by :func:`pfdl.infer_contexts`.
+    """
+    size = min(size, INFERRING_SIZE)
+    rows = list(manifest.rows_of("test"))
+    chosen: list[int] = []
+    if "train" in manifest.set_names:
+        train_rows = manifest.rows_of("train")
+        chosen = torch.randperm(len(train_rows), generator=torch.Generator().manual_seed(0))[:MOST_INFERRED].tolist()
+        rows += [train_rows[number] for number in chosen]
+    tested = len(rows) - len(chosen)
+    names = np.array([row.class_name for row in rows])
+    content = [version_of("pfdl"), size, tested, [[row.sha256, row.class_name] for row in rows]]
+    key = hashlib.sha256(json.dumps(content).encode()).hexdigest()
+    groups, confirmed = _cached(cache, key, len(rows)) or (None, False)
+    if groups is None:
+        say(f"Inferring contexts from {len(rows)} images" + (", kept for the next time" if cache else ""))
+        pixels = [ContextImages(source, manifest, "test", size=size).images]
+        if chosen:
+            train = ContextImages(source, manifest, "train", size=size, cache=False)
+            pixels.append(torch.stack([train[number][0] for number in chosen]))
+        groups, confirmed = _cluster(image_statistics(torch.cat(pixels)), names, tested)
+        if cache is not None:
+            write_json(cache, {"key": key, "contexts": groups, "confirmed": confirmed})
+    if not groups:
+        return None, None, False
+    contexts = np.array([f"context {group + 1}" for group in groups])
+    training = count_groups(names[tested:], contexts[tested:]) if chosen else None
+    return contexts[:tested], training, confirmed
+
+
+def _cached(cache: Path | None, key: str, samples: int) -> tuple[list[int], bool] | None:
+    """Return what the file has for these images: the group of each, or an empty list if there are no contexts."""
+    if cache is None or not cache.is_file():
+        return None
+    try:
+        stored = read_json(cache)
+        groups, confirmed = stored["contexts"], stored["confirmed"]
+        sound = stored["key"] == key and isinstance(confirmed, bool) and len(groups) in (0, samples)
+        return (groups, confirmed) if sound and all(type(group) is int for group in groups) else None
+    except (KeyError, OSError, TypeError, ValueError):
+        return None  # it is inferred and written again
+
+
+def _cluster(statistics: Tensor, names: Names, tested: int) -> tuple[list[int], bool]:
+    """Find clusters that may be contexts, and whether they were confirmed; none of them in an empty list.
+
+    What a short training predicts or gets wrong is no help here: its errors are also those of hard images.
+    """
+    labels = np.unique(names, return_inverse=True)[1]
+    for method in ("pooled", "within"):
+        found = find_contexts(statistics, labels, method=method)
+        if found.number > 1:
+            return found.contexts.tolist(), True
+    found = find_contexts(statistics, labels, method="pooled", confirmation=0.0)
+    stable = any(trial.stability >= 0.8 for trial in found.tried)  # halves of the statistics agree on them
+    trained = slice(tested, None) if len(names) > tested else slice(None)
+    if found.number > 1 and stable and goes_together(count_groups(names[trained], found.contexts[trained])):
+        return found.contexts.tolist(), False
+    return [], False

@@ -94,31 +94,6 @@ class Evaluation:
     calibration_error: float
     scores: dict[str, float] = field(default_factory=dict)
 
-    @classmethod
-    def from_dict(cls, content: Any) -> Evaluation:
-        """Read what ``dataclasses.asdict`` gave.
-
-        Raises:
-            ValueError: If it is something else.
-        """
-        try:
-            worst, *groups = (Group(**group) for group in (content["worst_group"], *content["groups"]))
-            found = cls(**{**content, "worst_group": worst, "groups": tuple(groups)})
-            shares = [found.overall, found.average_over_groups, found.calibration_error]
-            shares += [] if found.average_in_training_mixture is None else [found.average_in_training_mixture]
-            for part in (found.by_class, found.by_context, found.by_ratio, found.scores):
-                shares += part.values()
-            words = [found.name, found.data_sha256]
-            for group in (worst, *groups):
-                shares.append(group.accuracy)
-                words += [group.class_name, group.context]
-        except (TypeError, KeyError, AttributeError) as error:
-            raise ValueError("it is not what pfdl evaluate writes") from error
-        sound = all(isinstance(share, (int, float)) and 0 <= share <= 1 for share in shares)
-        if not sound or not all(isinstance(word, str) for word in words):
-            raise ValueError("a share in it is not a number from 0 to 1, or a name is not a text")
-        return found
-
     def lines(self) -> list[dict[str, Any]]:
         """Return lines of ``test`` and ``accuracy`` in percent: ``all``, the worst group or class, each ratio."""
         worst = "worst group" if self.by_context else "worst class"
@@ -215,18 +190,10 @@ def hash_images(rows: Sequence[ManifestRow]) -> str:
 
 
 def find_test_set(trained: TrainedModel, source: ContextSource) -> Manifest:
-    """Choose the images of some data to test a model on.
+    """Choose the images of some data to test a model on; ValueError if nothing is left.
 
-    Args:
-        trained: The model.
-        source: Any data. Where it is the data that the model was trained on, the test set is that of its own split.
-            Otherwise it is the data's own test set or, where it has none, all images that were not trained on.
-
-    Returns:
-        A manifest with the test set.
-
-    Raises:
-        ValueError: If nothing is left to test on.
+    Of the data that it was trained on, the test set of its own split; of other data its own test set or, where it has
+    none, all images that were not trained on.
     """
     own = read_manifest(trained.folder / MANIFEST)
     present = {(sample.path, sample.sha256) for sample in source.samples}
@@ -235,18 +202,7 @@ def find_test_set(trained: TrainedModel, source: ContextSource) -> Manifest:
 
 
 def save_evaluation(folder: Path, evaluation: Evaluation) -> Path:
-    """Write an evaluation into a run folder, beside those under other names.
-
-    Args:
-        folder: The run folder.
-        evaluation: What to write.
-
-    Returns:
-        The file.
-
-    Raises:
-        ValueError: If the name cannot be a file's, or stands for other images already.
-    """
+    """Write an evaluation into a run folder, beside those under other names; ValueError if its name cannot be used."""
     if not _NAME.fullmatch(evaluation.name):
         raise ValueError(f"the name is {evaluation.name!r}; use letters, digits, '.', '_' and '-' only.")
     path = folder / EVALUATIONS / f"{evaluation.name}.json"
@@ -296,12 +252,7 @@ def read_evaluations(folder: str | Path, problems: list[str] | None = None) -> d
 
 
 def read_kept_epoch(folder: Path, select: str) -> dict[str, float]:
-    """Return what a training logged in the epoch whose weights it kept.
-
-    Args:
-        folder: The run folder.
-        select: What decided which epoch that is, as in :class:`pfdl.vision.TrainingConfig`.
-    """
+    """Return what a training logged in the epoch whose weights it kept, by the ``select`` of its config."""
     logged = read_table(folder / METRICS)
     history = [{str(name): float(value) for name, value in row.dropna().items()} for _, row in logged.iterrows()]
     best = find_best_epoch(history, SELECTIONS.get(select, ""))
@@ -309,16 +260,7 @@ def read_kept_epoch(folder: Path, select: str) -> dict[str, float]:
 
 
 def measure_gap(folder: Path, evaluation: Evaluation) -> Gap | None:
-    """Compare an evaluation with the validation accuracy that its run logged for the weights it kept.
-
-    Args:
-        folder: The run folder.
-        evaluation: The accuracies on test images.
-
-    Returns:
-        How far test accuracy lies below that; None where the run has no validation accuracy that can be read, as a
-        refitted one.
-    """
+    """Return how far an evaluation lies below the validation accuracy that its run logged; None if it logged none."""
     try:
         kept = read_kept_epoch(folder, read_run(folder).settings["training"]["select"])
         images = len(read_manifest(folder / MANIFEST).rows_of("validation"))
@@ -351,7 +293,21 @@ def _percent(share: float) -> str:
 
 
 def _read(path: Path) -> Evaluation:
+    """Read an evaluation; ValueError if the file is damaged, for a page shows what is in it."""
     try:
-        return Evaluation.from_dict(read_json(path))
-    except ValueError as error:
+        content = read_json(path)
+        worst, *groups = (Group(**group) for group in (content["worst_group"], *content["groups"]))
+        found = Evaluation(**{**content, "worst_group": worst, "groups": tuple(groups)})
+        shares = [found.overall, found.average_over_groups, found.calibration_error]
+        shares += [share for share in (found.average_in_training_mixture,) if share is not None]
+        for part in (found.by_class, found.by_context, found.by_ratio, found.scores):
+            shares += part.values()
+        words = [found.name, found.data_sha256]
+        for group in (worst, *groups):
+            shares.append(group.accuracy)
+            words += [group.class_name, group.context]
+        if not all(0 <= share <= 1 for share in shares) or not all(isinstance(word, str) for word in words):
+            raise ValueError("a share in it is not a number from 0 to 1, or a name is not a text")
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is not an evaluation: {error}.") from error
+    return found

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from pfdl._internal.files import write_bytes_atomically, write_json
-from pfdl.vision.backbones.zoo import OURS, TIMM
+from pfdl.vision.backbones import OURS, TIMM
 from pfdl.vision.checkpoint import ModelConfig, TrainedModel, save_weights
 from pfdl.vision.pixels import MEAN, STD
 

@@ -52,17 +52,10 @@ class Devices:
 
 
 def make_fabric(place: Devices, precision: str = "32") -> Fabric:
-    """Return Lightning Fabric for a training, with its processes connected.
+    """Return Lightning Fabric for a training, with its processes connected; ValueError if they cannot be.
 
     Unless a launcher has started them, or they are connected already, the other processes are started: they run the
     command of this one from its beginning to this call.
-
-    Args:
-        place: Where it runs.
-        precision: One of :data:`pfdl.vision.config.PRECISIONS`.
-
-    Raises:
-        ValueError: If they cannot be started from here, or another number of processes is connected already.
     """
     if world_size() > 1 and world_size() != place.processes:
         raise ValueError(
@@ -117,18 +110,10 @@ def _quiet() -> Iterator[None]:
 def choose_devices(
     device: str, devices: int | None = None, nodes: int | None = None, strategy: str = "auto"
 ) -> Devices:
-    """Find out how many processes train together, and who starts them.
+    """Find out how many processes train together, and who starts them; ValueError if this does not fit together.
 
-    Args:
-        device: ``"cpu"``, ``"cuda"``, or ``"auto"`` for GPUs where there are some.
-        devices: Devices on each node; None for as many processes as torchrun or srun started there, else one.
-        nodes: Number of machines; None for as many as torchrun or srun uses, else one. One device on one node is a
-            process by itself, whatever started it.
-        strategy: ``"ddp"``: every process has the whole model. ``"fsdp"``: each holds a part of the weights and of the
-            optimiser's state. ``"auto"``: ``"ddp"`` for several processes.
-
-    Raises:
-        ValueError: If this does not fit together, or there are fewer devices.
+    The arguments are those of :func:`pfdl.vision.train`. One device on one node is a process by itself, whatever
+    started it.
     """
     check_choice("device", device, ("auto", "cpu", "cuda"))
     check_choice("strategy", strategy, ("auto", "ddp", "fsdp"))

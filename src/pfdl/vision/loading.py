@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -28,9 +29,7 @@ class EpochSampler(DistributedSampler[Any]):
         processes: Number of training processes.
         rank: Which of them this is.
         seed: Of the order.
-        order: From the number of an epoch to its indices; where it is None, a random permutation of all, or as many
-            draws as there are samples where ``draws`` is given.
-        draws: How often each sample is drawn relative to the others, shape (n,).
+        order: From the number of an epoch to its indices; by default a random permutation of all.
         length: How many indices an epoch has over all processes; by default all. Each process gets as many: where they
             do not come out even, the first indices come once more.
 
@@ -47,13 +46,11 @@ class EpochSampler(DistributedSampler[Any]):
         *,
         seed: int = 0,
         order: Callable[[int], Sequence[int]] | None = None,
-        draws: Tensor | None = None,
         length: int | None = None,
     ) -> None:
         super().__init__(dataset, processes, rank, seed=seed * SEED_STRIDE)
         self.size = len(dataset)  # type: ignore[arg-type]
-        self.order, self.draws = order, draws
-        self.length = length
+        self.order, self.length = order, length
         self.skipped = 0
         self.share(processes, rank)
 
@@ -66,13 +63,7 @@ class EpochSampler(DistributedSampler[Any]):
     def __iter__(self) -> Iterator[int]:
         """Return the rest of this epoch's indices for this process."""
         generator = torch.Generator().manual_seed(self.seed + self.epoch)
-        drawn: Sequence[int]
-        if self.order is not None:
-            drawn = self.order(self.epoch)
-        elif self.draws is not None:
-            drawn = torch.multinomial(self.draws, self.size, replacement=True, generator=generator).tolist()
-        else:
-            drawn = torch.randperm(self.size, generator=generator).tolist()
+        drawn = self.order(self.epoch) if self.order else torch.randperm(self.size, generator=generator).tolist()
         # The processes take turns, so that their batches together are the batch that one process would have.
         mine = range(self.rank, self.total_size, self.num_replicas)
         return iter([drawn[index % len(drawn)] for index in mine][self.skipped :])
@@ -144,34 +135,28 @@ def make_sampler(
 ) -> EpochSampler:
     """Return the sampler that a config asks for; what does not fill a last step is left for another epoch.
 
-    Args:
-        config: How to train: its sampler, its seed and its batch size, that of all processes together.
-        labels: The classes, shape (n,).
-        contexts: What training knows of the context of each sample, shape (n,).
-        draws: With the sampler shuffle, how often each sample is drawn relative to the others, shape (n,); by default
-            every sample comes once.
-        processes: Number of training processes.
-        rank: Which of them this is.
+    With the sampler shuffle ``draws`` says how often each sample is drawn; by default every sample comes once.
     """
     order = None
     if config.sampler == "groups":
         order = balanced_order(labels, contexts, config.seed)
     elif config.sampler == "classes":  # classes take the place of contexts: one context would not be balanced
         order = balanced_order(torch.zeros_like(labels), labels, config.seed)
+    elif draws is not None:
+        order = partial(_draw, draws, config.seed)
     images: Any = labels  # of which the sampler takes no more than the length
     length = len(labels) // config.batch_size * config.batch_size or None
-    draws = draws if config.sampler == "shuffle" else None
-    return EpochSampler(images, processes, rank, seed=config.seed, order=order, draws=draws, length=length)
+    return EpochSampler(images, processes, rank, seed=config.seed, order=order, length=length)
+
+
+def _draw(draws: Tensor, seed: int, epoch: int) -> Sequence[int]:
+    generator = torch.Generator().manual_seed(seed * SEED_STRIDE + epoch)
+    drawn: list[int] = torch.multinomial(draws, len(draws), replacement=True, generator=generator).tolist()
+    return drawn
 
 
 def balanced_order(labels: Tensor, contexts: Tensor, seed: int) -> Callable[[int], Sequence[int]] | None:
-    """Return what draws the indices of an epoch so that all groups are equally frequent; None with one context.
-
-    Args:
-        labels: The classes, shape (n,).
-        contexts: The context of each sample, shape (n,).
-        seed: Of the order, together with the number of the epoch.
-    """
+    """Return what draws the indices of an epoch so that all groups are equally frequent; None with one context."""
     if not has_several(contexts):
         return None
     sampler = context_sampler(labels, contexts, seed=seed)

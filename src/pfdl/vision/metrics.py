@@ -79,15 +79,10 @@ def judge(logits: Tensor, batch: Sequence[Tensor]) -> Tensor:
 
 
 def validation_metrics(judged: Tensor, loader: object) -> dict[str, float]:
-    """Return plain loss and accuracy on the validation images of all processes, whatever the objective.
+    """Return plain loss and accuracies on the validation images of all processes, whatever the objective.
 
-    Args:
-        judged: What :func:`judge` returned of this process's images.
-        loader: Where they come from; it may have PyTorch's sampler for processes.
-
-    Returns:
-        Loss, accuracy, that of the worst class and, where all contexts are known, that of the worst group and the
-        average over groups; the same in all processes.
+    ``judged`` is what :func:`judge` returned of this process's images. Accuracy of the worst group and the average over
+    groups are there where all contexts are known.
     """
     judged = _of_all_processes(judged, loader).cpu()
     (predictions, labels, contexts), losses = judged[:3].long(), judged[3]

@@ -132,18 +132,7 @@ def run_model(
     batch_size: int = BATCH,
     with_features: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Run a model over images.
-
-    Args:
-        model: From normalised images to logits.
-        images: A dataset whose items begin with an image as bytes.
-        device: Where to compute.
-        batch_size: Images at a time.
-        with_features: Whether to return the features too: what enters the last linear layer.
-
-    Returns:
-        Logits and, if wanted, features, in the order of the images, on the CPU.
-    """
+    """Return the logits of images as bytes, which the items begin with, and the features if they are wanted."""
     model = model.to(device).eval()
     logits, features = [], []
     with attach(model) if with_features else nullcontext() as tap:

@@ -12,7 +12,6 @@ from types import FrameType
 from typing import Any
 
 import pandas as pd
-import torch
 from torch import Tensor
 
 from pfdl._internal.files import write_atomically
@@ -71,9 +70,6 @@ def read_state(folder: Path) -> dict[str, Any] | None:
     """Read the state that a training was saved in, None if there is none.
 
     A damaged one is set aside; so is one whose best weights are damaged, because it cannot lead to them again.
-
-    Args:
-        folder: The run folder.
     """
     path, weights = folder / STATE, folder / WEIGHTS
     if not path.exists():
@@ -206,20 +202,13 @@ class RunKeeper:
         if self.monitor is None or (self.monitor in row and self._epochs_since_best() == 0):
             weights = whole(self.loop.model.backbone.state_dict())
             if rank() == 0:
-                self._keep(weights)
+                self._best_weights = {name: value.clone() for name, value in weights.items()}
+                self._weights_are_saved = False
         run_on_first(lambda: write_metrics(self.folder, self.history))
 
     def finish(self) -> None:
         """Save the end, from which nothing is left to do."""
         run_on_first(lambda: self._write({"finished": True, "history": self.history}))
-
-    def _keep(self, weights: Mapping[str, Tensor]) -> None:
-        """Copy the weights, always to the same memory: to ask for new memory takes as long."""
-        if not self._best_weights:
-            self._best_weights = {name: torch.empty_like(value) for name, value in weights.items()}
-        for name, value in weights.items():
-            self._best_weights[name].copy_(value)
-        self._weights_are_saved = False
 
     def _epochs_since_best(self) -> int:
         best = find_best_epoch(self.history, self.monitor or "")

@@ -40,11 +40,7 @@ def share_buffers(backbone: nn.Module) -> None:
 
 
 def whole(state: Any) -> Any:
-    """Return a state in which the first process has whole tensors on the CPU where it held parts; all must call.
-
-    Args:
-        state: Nested dictionaries and lists, such as a ``state_dict()``.
-    """
+    """Return a state in which the first process has whole tensors on the CPU where it held parts; all must call."""
     if isinstance(state, DTensor):
         full = state.full_tensor()
         return full.cpu() if rank() == 0 else None

@@ -111,17 +111,17 @@ class SweepConfig:
     def candidate(self, values: Mapping[str, Any]) -> tuple[str, TrainingConfig]:
         """Return what tells a candidate from the others, such as ``"objective=pfdl, epochs=5"``, and its config."""
         parts = str(values.get("objective", TrainingConfig.objective)).split("+")
-        plain: dict[str, Any] = {name: value for name, value in values.items() if "." not in name}
+        plain: dict[str, Any] = {}
         of_parts: dict[str, dict[str, Any]] = {}
-        counting_here = dict(plain)
+        varied = []
         for name, value in values.items():
             part, dot, setting = name.partition(".")
-            if dot and part in parts:
-                of_parts.setdefault(part, {})[setting] = value
-                counting_here[name] = value
-        varied = [name for name in values if name in counting_here and len(self.space[name]) > 1]
-        shown = {name: value if isinstance(value, str) else json.dumps(value) for name, value in values.items()}
-        label = ", ".join(f"{name}={shown[name]}" for name in varied) or "as given"
+            if dot and part not in parts:
+                continue
+            (of_parts.setdefault(part, {}) if dot else plain)[setting or name] = value
+            if len(self.space[name]) > 1:
+                varied.append(f"{name}={value if isinstance(value, str) else json.dumps(value)}")
+        label = ", ".join(varied) or "as given"
         select = "accuracy" if self.select == LEAVE_OUT else self.select
         return label, TrainingConfig(**plain, objective_settings=of_parts, select=select, seed=self.first_seed)
 

@@ -1,41 +1,96 @@
-"""Names in, models out: our own small networks, and all classifiers of torchvision and timm."""
+"""Networks by name: our own small ones, and all classifiers of torchvision and timm."""
 
 from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from pfdl._internal.own_files import import_own_files
 from pfdl._internal.text import did_you_mean
 from pfdl._internal.validation import check_count
-from pfdl.vision.backbones.convnet import ConvNet
-from pfdl.vision.backbones.weights import load_weights
 from pfdl.vision.features import attach
 
 TIMM = "timm/"
 """What the names of timm's models start with here, because torchvision has many of the same names."""
 
-HIDDEN = 256
-"""Width of both hidden layers of ``mlp``."""
+CHANNELS = (64, 128, 256, 512, 1024)
+"""Of the convolutions of CN and CN+BN, the networks of the NICO paper."""
+
+
+class ConvNet(nn.Module):
+    """Five convolutions, two layers, tanh, and a linear classifier (He et al., 2021).
+
+    Each block is a 5×5 convolution, ReLU and a 4×4 max-pooling of stride 2, which halves the image. Then comes a layer
+    of 512 with ReLU, then the features, which tanh bounds to ±1 (CNBB reads their sign). How many features there are
+    is not published; here 512.
+
+    Args:
+        num_classes: Number of logits.
+        image_size: Height and width of the images; 64 in the paper.
+        batch_norm: Normalise after each convolution: CN+BN.
+
+    Raises:
+        ValueError: If the image is too small for five halvings.
+
+    Example:
+        >>> import torch
+        >>> ConvNet(num_classes=10, image_size=32)(torch.zeros(2, 3, 32, 32)).shape
+        torch.Size([2, 10])
+    """
+
+    def __init__(self, num_classes: int, image_size: int = 64, *, batch_norm: bool = False) -> None:
+        super().__init__()
+        smallest = 2 ** len(CHANNELS)
+        if image_size < smallest:
+            raise ValueError(
+                f"image_size is {image_size}; CN halves the image five times, so give at least {smallest}."
+            )
+        blocks: list[nn.Module] = []
+        side, width = image_size, 3
+        for channels in CHANNELS:
+            blocks.append(nn.Conv2d(width, channels, kernel_size=5, padding=2, bias=not batch_norm))
+            if batch_norm:
+                blocks.append(nn.BatchNorm2d(channels))
+            blocks += [nn.ReLU(), nn.MaxPool2d(kernel_size=4, stride=2, padding=1)]
+            side, width = side // 2, channels
+        self.convolutions = nn.Sequential(*blocks)
+        self.embedding = nn.Sequential(
+            nn.Flatten(), nn.Linear(width * side**2, 512), nn.ReLU(), nn.Linear(512, 512), nn.Tanh()
+        )
+        self.classifier = nn.Linear(512, num_classes)
+        # PyTorch's default shrinks the signal at every layer, until without batch norm nothing is left to learn from;
+        # He's doubles it, because pooling keeps the largest of 16, until tanh saturates. Either way CN stays at chance.
+        for layer in (*self.convolutions, *self.embedding):
+            if isinstance(layer, (nn.Conv2d, nn.Linear)):
+                nn.init.kaiming_normal_(layer.weight, nonlinearity="linear")
+                if layer.bias is not None:
+                    nn.init.zeros_(layer.bias)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the logits, shape (n, num_classes), of images, shape (n, 3, image_size, image_size)."""
+        logits: Tensor = self.classifier(self.embedding(self.convolutions(images)))
+        return logits
+
 
 OURS: dict[str, Callable[[int, int], nn.Module]] = {
     "cn": lambda num_classes, image_size: ConvNet(num_classes, image_size),
     "cn-bn": lambda num_classes, image_size: ConvNet(num_classes, image_size, batch_norm=True),
     "mlp": lambda num_classes, image_size: nn.Sequential(
         nn.Flatten(),
-        nn.Linear(3 * image_size**2, HIDDEN),
+        nn.Linear(3 * image_size**2, 256),
         nn.ReLU(),
-        nn.Linear(HIDDEN, HIDDEN),
+        nn.Linear(256, 256),
         nn.ReLU(),
-        nn.Linear(HIDDEN, num_classes),
+        nn.Linear(256, num_classes),
     ),
     "small": lambda num_classes, image_size: _small(num_classes),
 }
@@ -101,12 +156,7 @@ def list_backbones(pattern: str = "*") -> list[str]:
 
 
 def check_backbone_name(name: str) -> None:
-    """Raise unless :func:`make_backbone` knows the name; nothing is built.
-
-    Raises:
-        ValueError: If there is no such model.
-        ImportError: If the library it comes from is not installed.
-    """
+    """Raise ValueError or ImportError unless :func:`make_backbone` knows the name; nothing is built."""
     import_own_files()
     if name in OURS:
         return
@@ -173,7 +223,7 @@ def make_backbone(
     if small_stem:
         _shrink_stem(model, name)
     if weights is not None:
-        load_weights(model, Path(weights), name)
+        _load_weights(model, Path(weights), name)
     return model
 
 
@@ -254,3 +304,51 @@ def _names_of(prefix: str) -> list[str]:
     except ImportError:
         return []
     return [prefix + name for name in library.list_models(**({} if prefix else {"module": library}))]
+
+
+def _load_weights(model: nn.Module, path: Path, name: str) -> None:
+    """Load a file of weights, without running code of it; a last layer for other classes, or none, stays new."""
+    found, own = _read_weights(path), model.state_dict()
+    with attach(model) as tap:
+        last = tap.layer_name + "."
+    wanted: dict[str, Tensor] = {}
+    for key, value in own.items():
+        here = found.get(key)
+        if key.startswith(last) and (here is None or here.shape != value.shape):
+            here = value
+        if here is None or here.shape != value.shape or here.is_floating_point() != value.is_floating_point():
+            there = "is missing" if here is None else f"is {tuple(here.shape)}, {here.dtype}"
+            raise ValueError(
+                f"{path} does not hold the weights of this {name}: {key!r} {there} there and {tuple(value.shape)}, "
+                f"{value.dtype} here."
+            )
+        if here.is_floating_point() and not bool(torch.isfinite(here).all()):
+            raise ValueError(f"{key!r} in {path} has values that are not finite; take other weights.")
+        wanted[key] = here
+    model.load_state_dict(wanted)
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file of weights {path}.")
+    from safetensors.torch import load_file  # only here: a backbone of one's own needs no packages for images
+
+    try:
+        content: Any = (
+            load_file(path)
+            if path.suffix == ".safetensors"
+            else torch.load(path, map_location="cpu", weights_only=True)  # tensors and plain values only
+        )
+    except OSError:
+        raise
+    except Exception as error:  # of unpickling, of safetensors: anything may be in a damaged file
+        reason = str(error).partition("\n")[0]
+        raise ValueError(
+            f"{path} is not a file of weights ({reason}); give a .safetensors file, or what torch.save wrote of a "
+            "state_dict()."
+        ) from None
+    if isinstance(content, Mapping) and isinstance(content.get("state_dict"), Mapping):
+        content = content["state_dict"]
+    if not isinstance(content, Mapping) or not all(isinstance(value, Tensor) for value in content.values()):
+        raise ValueError(f"{path} is not a file of weights: it must map names to tensors.")
+    return {str(key): value for key, value in content.items()}
