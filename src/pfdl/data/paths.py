@@ -20,18 +20,7 @@ class BadImage(NamedTuple):
 
 
 def path_inside(root: Path, path: str) -> Path:
-    """Return the file that a relative path names.
-
-    Args:
-        root: The folder, resolved.
-        path: The path, with ``/`` between its parts.
-
-    Returns:
-        The file, not necessarily existing.
-
-    Raises:
-        BadImageError: If it is absolute, has ``..`` in it, or leads out of the folder through a symbolic link.
-    """
+    """Return the file that a path names in a resolved folder; BadImageError if it leads out, by a link or otherwise."""
     check_relative(path)
     folder = str(root)
     target = os.path.realpath(f"{folder}/{path}")  # a loop of links stays one, and cannot be read

@@ -48,13 +48,7 @@ class StoredImages:
         self._pixels = None if self.size is None else np.load(folder / array, mmap_mode="r", allow_pickle=False)
 
     def load(self, path: str, size: int, sha256: str) -> Tensor:
-        """Return one image as bytes of shape (3, size, size); ValueError if it is not stored with this hash and size.
-
-        Args:
-            path: Its path in the source.
-            size: Height and width.
-            sha256: Hash of the content that is expected.
-        """
+        """Return one image as bytes of shape (3, size, size); ValueError unless stored with this hash and size."""
         row = self._place.get(path)
         if row is None or size != self.size or self.samples[row].sha256 != sha256:
             raise ValueError(f"{path!r} is not stored in the size {size} with the expected content.")
