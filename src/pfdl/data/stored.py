@@ -72,16 +72,9 @@ def store_images(
     size: int | None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Path:
-    """Decode all images of a source into a folder, unless it holds them already.
+    """Decode all images of a source into a folder, unless it holds them already, and return it.
 
-    Args:
-        source: The images.
-        folder: Made if missing; what it holds of other images is replaced.
-        size: Height and width; None stores the list of images without their pixels.
-        on_progress: Called with how many images are decoded, and of how many.
-
-    Returns:
-        The folder, for :class:`StoredImages`.
+    What the folder holds of other images is replaced. Without a size, the list is stored and no pixels.
     """
     samples = source.samples
     index = json.loads(
@@ -107,11 +100,7 @@ def store_images(
 def image_store(folder: Path) -> Iterator[Callable[[ContextSource, int | None, str], Path]]:
     """Keep decoded images while a grid runs: an interrupted run finds them again, a finished one removes them.
 
-    Args:
-        folder: Where to keep them; made if something is stored.
-
-    Yields:
-        What to call with a source, the size of its images and a name for them; see :func:`store_images`.
+    Yields what to call with a source, the size of its images and a name for them; see :func:`store_images`.
     """
     yield lambda source, size, name: store_images(source, folder / name, size)
     shutil.rmtree(folder, ignore_errors=True)

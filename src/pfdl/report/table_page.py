@@ -19,18 +19,7 @@ _RATIO_FROM = 0.02  # below this m the ratio k/m is one of noise
 
 
 def build_page(screen: SelectionScreen, name: str, target: str, notes: Sequence[str], advice: str = "") -> Page:
-    """Return the page about one table.
-
-    Args:
-        screen: The screen, fitted to the table.
-        name: What the table is called.
-        target: The column to be predicted.
-        notes: Sentences on what was left out of the table.
-        advice: Lines of code that act on the verdict.
-
-    Returns:
-        The page, for :func:`pfdl.report.page.render`.
-    """
+    """Return the page about one table, with notes on what was left out of it and code that acts on the verdict."""
     table = screen.explain()
     introduction: list[Block] = [
         Text(
@@ -41,8 +30,8 @@ def build_page(screen: SelectionScreen, name: str, target: str, notes: Sequence[
     ]
     plot = Plot(
         "m against k",
-        f"Each point is a column. Below the line k = {screen.ratio_threshold:g} m a column loses what it shares with the "
-        f"others once {target} is known; above k = m it gains, as causes of {target} do.",
+        f"Each point is a column. Below the line k = {screen.ratio_threshold:g} m a column loses what it shares with "
+        f"the others once {target} is known; above k = m it gains, as causes of {target} do.",
         "m: share of the column that the others explain",
         f"k: the same once {target} is known",
         draw=screen.plot,

@@ -194,13 +194,7 @@ def strong_suspects_kept(found: Screening, names: Sequence[str]) -> str:
 
 
 def advice(screen: SelectionScreen, path: Path, target: str) -> str:
-    """Return lines of code that act on the verdict of a screen, and run as they are, with what each costs.
-
-    Args:
-        screen: The screen, fitted to the table of a file as `read_table` reads it.
-        path: The file.
-        target: The column to be predicted.
-    """
+    """Return lines of code that act on the verdict on a file, and run as they are, with what each costs."""
     found, suspects = screen.screening_, [str(name) for name in screen.suspects_.index]
     model = "LinearRegression()" if screen.target_ == "number" else "LogisticRegression(max_iter=1000)"
     start = (
