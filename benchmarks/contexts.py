@@ -28,6 +28,7 @@ from pfdl.contexts import find_contexts, image_statistics
 from pfdl.contexts.confirmation import confirm
 from pfdl.contexts.inference import METHODS
 from pfdl.data.stored import image_store
+from pfdl.vision.config import DataOptions
 from pfdl_lab.cli.study import make_datasets
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results" / "contexts.csv"
@@ -41,7 +42,8 @@ Sample = tuple[str, int, Tensor, np.ndarray, np.ndarray | None]  # data set, see
 
 def study_samples(arguments: argparse.Namespace) -> Iterator[Sample]:
     """Yield the training sides of the study's splits."""
-    datasets = make_datasets(arguments.data, arguments.group_by, arguments.mnist)
+    options = DataOptions(layout=arguments.layout)
+    datasets = make_datasets(arguments.data, arguments.group_by, arguments.mnist, options)
     with tempfile.TemporaryDirectory() as folder, image_store(Path(folder) / "images") as store:
         for number, dataset in enumerate(datasets):
             source = dataset.open()
@@ -114,6 +116,7 @@ def main() -> None:
     parser.add_argument("data", nargs="*", help="as for pfdl study")
     parser.add_argument("--without", nargs="*", default=[], metavar="NAME=DIR", help="data without contexts")
     parser.add_argument("--group-by", nargs="*", default=[], help="as for pfdl study")
+    parser.add_argument("--layout", help="as for pfdl study")
     parser.add_argument("--mnist", type=Path, help="folder of the MNIST files")
     parser.add_argument("--backbone", default="small", help="as for pfdl study")
     parser.add_argument("--methods", nargs="+", default=[name for name in METHODS if name not in ("auto", "errors")])

@@ -123,6 +123,9 @@ def test_what_is_no_table_is_refused(photos):
         MetadataTable(photos / "none.csv")
     with pytest.raises(ValueError, match=r"columns or an image root are named, but .* is no table"):
         open_images(photos, label_column="y")
+    for named in ({"layout": "class/context"}, {"superclass": "Animal"}):
+        with pytest.raises(ValueError, match="in no folders; leave it out"):
+            open_images(waterbirds(photos), **named)
     with pytest.raises(ValueError, match="'lable'; choose one of 'context', 'group', 'label', 'path', 'split'"):
         _ = MetadataTable(waterbirds(photos), columns={"lable": "y"}).samples
     (photos / "notes.txt").write_text("some words\nand some more of them\n")

@@ -33,7 +33,7 @@ PLOT = Plot(
     [
         Series(HOSTILE, ["1:5", HOSTILE], [40.0, 50.0], [1.0, 2.0]),
         Series('a "name" & $\\bad{$', ["1:5", HOSTILE], [41.0, 51.0], [1.0, 1.0], band=True),
-        Series("\x1b[2J", ["1:5"], [45.0], style="markers", labels=[HOSTILE]),
+        Series("\x1b[2J", [HOSTILE], [45.0], style="markers"),
     ],
 )
 

@@ -96,12 +96,15 @@ def test_plot_shows_m_and_k_of_every_column(data):
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    model = ScreenedRegressor().fit(data.frame().drop(columns="y"), data.y)
-    axes = model.plot()
-    assert [label.get_text() for label in axes.get_yticklabels()] == model.explain().index.tolist()
-    assert model.explain().index[0] == "V1"
-    drawn = {float(x) for line in axes.get_lines() for x in line.get_xdata()}
-    assert set(model.explain()["m"]) | set(model.explain()["k"]) <= drawn
+    table = data.frame().drop(columns="y").rename(columns={"S1": "$\\bad{$", "S2": "\x1b[2J"})
+    model = ScreenedRegressor().fit(table, data.y)
+    axes, why = model.plot(), model.explain()
+    axes.figure.draw_without_rendering()
+    assert why.index[0] == "V1"
+    shown = [name if name.isprintable() else name.encode("unicode_escape").decode() for name in why.index]
+    assert [text.get_text() for text in axes.texts] == ["V1 (sure)", *shown[1:]]
+    drawn = {(m, k) for line in axes.get_lines() for m, k in zip(*line.get_data(), strict=True)}
+    assert set(zip(why["m"], why["k"], strict=True)) <= drawn
     _, given = plt.subplots()
     assert model.plot(given) is given
     plt.close("all")

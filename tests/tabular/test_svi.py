@@ -8,13 +8,8 @@ from scipy.optimize import check_grad
 from sklearn.linear_model import LinearRegression
 
 from pfdl.data import make_mmads
-from pfdl.tabular.svi import (
-    SVIRegressor,
-    _loss_and_gradient,
-    _standardised,
-    decorrelating_weights,
-    gate_probabilities,
-)
+from pfdl.tabular.moments import standardised
+from pfdl.tabular.svi import SVIRegressor, _loss_and_gradient, decorrelating_weights, gate_probabilities
 
 # What github.com/h-yu16/Sparse_Variable_Independence at 59f77b6 (exp_svi.py with its defaults: ten rounds, 20,000
 # steps for the weights, λ = 3, σ = 0.1) chooses on our tables: mask of the columns, S first, and the effective number
@@ -77,7 +72,7 @@ def test_the_loss_of_the_weights_is_the_published_one_with_its_gradient():
 
 def test_weights_decorrelate_only_the_pairs_that_are_asked_for():
     data = make_mmads(1000, 10, 1.7, seed=0)
-    X = _standardised(data.X)
+    X = standardised(data.X)
 
     def covariance(weight):
         centred = X - weight @ X / weight.sum()

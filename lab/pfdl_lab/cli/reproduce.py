@@ -83,7 +83,7 @@ def colored_mnist(
     print_tables(output)
 
 
-@takes_settings(all_shown=True, without=("test", "layout", "image_root"))
+@takes_settings(all_shown=True, without=("test", "image_root"))
 def nico(
     data: Annotated[
         str, typer.Argument(metavar="DIR|TABLE|shapes", help="NICO, or other images in contexts: a folder or a table.")
@@ -140,6 +140,7 @@ def nico(
         on_bad_image=options.on_bad_image,
         group_by=group_by,
         columns=tuple(options.named_columns().items()),
+        layout=options.layout,
     )
     run(config, [place], output, parallel.execution(device))
     print_tables(output)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pfdl_lab.images.data import ImageData
 
 
-@takes_settings(all_shown=True, without=("test", "layout", "image_root", "superclass", "on_bad_image"))
+@takes_settings(all_shown=True, without=("test", "image_root", "superclass", "on_bad_image"))
 def study(
     data: Annotated[
         list[str],
@@ -96,15 +96,16 @@ def study(
         select=select,
         test_every=test_every,
     )
-    datasets = make_datasets(data, group_by or [], mnist, tuple(options.named_columns().items()))
+    datasets = make_datasets(data, group_by or [], mnist, options)
     run(config, datasets, output, parallel.execution(device))
     print_tables(output)
 
 
 def make_datasets(
-    data: Sequence[str], group_by: Sequence[str], mnist: Path | None, columns: tuple[tuple[str, str], ...] = ()
+    data: Sequence[str], group_by: Sequence[str], mnist: Path | None, options: DataOptions | None = None
 ) -> list[ImageData]:
     """Return the data sets that the options name; a folder to group is meant by its path or by its last part."""
+    from pfdl.data.tables import TABLES
     from pfdl_lab.images.data import ImageData
 
     folders = [name for name in data if not ImageData(name).is_generated]
@@ -119,7 +120,16 @@ def make_datasets(
             )
         groups[meant[0]] = column
     digits = None if mnist is None else str(mnist)
+    options = options or DataOptions()
+    columns = tuple(options.named_columns().items())
+    tables = [name for name in folders if Path(name).suffix.lower() in TABLES]
     return [
-        ImageData(name, group_by=groups.get(name), mnist=digits, columns=columns if name in folders else ())
+        ImageData(
+            name,
+            group_by=groups.get(name),
+            mnist=digits,
+            columns=columns if name in folders else (),
+            layout=options.layout if name in folders and name not in tables else None,
+        )
         for name in data
     ]

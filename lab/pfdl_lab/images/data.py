@@ -15,6 +15,7 @@ from torch import Tensor
 
 from pfdl.contexts.statistics import image_statistics
 from pfdl.data import Shapes, make_split, open_images
+from pfdl.data.layout import CONTEXT_FIRST
 from pfdl.data.manifest import Manifest, read_groups
 from pfdl.data.sources import ContextSource
 from pfdl.data.spuco_mnist import COLORS, MAGNITUDES, SpuCoMNIST
@@ -72,6 +73,7 @@ class ImageData:
         group_by: See :func:`pfdl.data.manifest.read_groups`; for folders.
         mnist: Folder of the MNIST files; without it scikit-learn's digits are coloured.
         columns: For a table of images, the columns that :func:`pfdl.data.open_images` is told, as pairs.
+        layout: For a folder, ``"class/context"`` or ``"context/class"`` where it can be read in both ways.
     """
 
     data: str
@@ -80,6 +82,7 @@ class ImageData:
     group_by: str | None = None
     mnist: str | None = None
     columns: tuple[tuple[str, str], ...] = ()
+    layout: str | None = None
 
     @property
     def is_generated(self) -> bool:
@@ -116,7 +119,7 @@ class ImageData:
         return open_images(
             self.data,
             superclass=self.superclass,
-            layout="class/context",
+            layout=self.layout,
             on_bad_image=self.on_bad_image,
             on_progress=on_progress,
             **columns,
@@ -174,8 +177,11 @@ def fingerprint(source: ContextSource | None) -> str | None:
     """Return what tells results on these images from results on others: a hash of their names and contents."""
     if source is None:
         return None
-    listed = "\n".join(f"{sample.path} {sample.sha256}" for sample in source.samples)
-    return hashlib.sha256(listed.encode()).hexdigest()[:16]
+    lines = [f"{sample.path} {sample.sha256}" for sample in source.samples]
+    layout = str(source.description.get("layout"))
+    if layout.startswith(CONTEXT_FIRST):  # the same names with classes and contexts exchanged are other images
+        lines.append(layout)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
 def _digits(place: ImageData, seed: int, validation: float) -> Split:

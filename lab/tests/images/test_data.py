@@ -2,10 +2,12 @@
 
 import pytest
 import torch
+from tests.data.image_files import make_folder
 from tests.vision.tiny_images import TinySource
 
 from pfdl.contexts import image_statistics
 from pfdl.data.stored import store_images
+from pfdl.vision.config import DataOptions
 from pfdl_lab.cli.study import make_datasets
 from pfdl_lab.images.data import SAME, SHIFTED, WHOLE, ImageData, fingerprint
 from pfdl_lab.images.networks import make_network
@@ -55,6 +57,17 @@ def test_other_images_have_another_fingerprint():
     assert fingerprint(None) is None
     assert fingerprint(TinySource()) == fingerprint(TinySource())
     assert fingerprint(TinySource()) != fingerprint(TinySource(per_cell=29))
+
+
+def test_folders_are_read_as_pfdl_train_reads_them(tmp_path):
+    make_folder(tmp_path, {f"{context}/{label}": 1 for context in ("photo", "sketch") for label in ("dog", "horse")})
+    (place,) = make_datasets([str(tmp_path)], [], None)
+    assert {sample.class_name for sample in place.open().samples} == {"dog", "horse"}
+    (asked,) = make_datasets([str(tmp_path)], [], None, DataOptions(layout="class/context"))
+    assert {sample.class_name for sample in asked.open().samples} == {"photo", "sketch"}
+    assert fingerprint(place.open()) != fingerprint(asked.open())
+    (table,) = make_datasets(["meta.csv"], [], None, DataOptions(layout="class/context"))
+    assert table.layout is None
 
 
 def test_a_folder_is_grouped_by_its_path_or_its_name():

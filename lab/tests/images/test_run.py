@@ -221,11 +221,12 @@ def test_what_cannot_be_split_is_refused_before_anything_is_written(tmp_path):
     photos = make_folder(tmp_path / "photos", {"cat/sea": 3, "cat/sand": 3, "dog/sea": 3, "dog/sand": 3})
     plain = make_folder(tmp_path / "plain", {"cat": 4, "dog": 4})
     mistakes = {
-        (photos, "erm"): "there are too few images for a training set at 5:1",
+        (photos, "erm"): "can be read in two ways",
+        (photos, "erm", "--layout", "class/context"): "there are too few images for a training set at 5:1",
         (plain, "balance-known"): "has no contexts, which balance-known needs",
     }
-    for (folder, rows), message in mistakes.items():
-        result = study(tmp_path / "out", folder, "--rows", rows)
+    for (folder, *words), message in mistakes.items():
+        result = study(tmp_path / "out", folder, "--rows", *words)
         assert (result.exit_code, message in result.output) == (2, True)
         assert not (tmp_path / "out").exists()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,6 @@ class DatasetSource:
             self._parts[split] = part
         if not sum(map(len, self._parts.values())):
             raise ValueError("the dataset is empty; give one with images.")
-        self._samples: tuple[Sample, ...] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Return all but who is told of progress, for processes that load images; most of them cannot be told."""
@@ -67,27 +67,25 @@ class DatasetSource:
         """Return what these images are, for the manifest."""
         return {"kind": "dataset", "type": type(next(iter(self._parts.values()))).__name__}
 
-    @property
+    @cached_property
     def samples(self) -> tuple[Sample, ...]:
         """Return every image, in the order of the sets and of their numbers.
 
         Raises:
             ValueError: If an item is not what is described above.
         """
-        if self._samples is None:
-            total = sum(map(len, self._parts.values()))
-            samples: list[Sample] = []
-            for split, part in self._parts.items():
-                names = _class_names(part, self._columns.get("label"))
-                for number in range(len(part)):
-                    image, label, context = self._item(part, split, number)
-                    digest = hash_pixels(image)
-                    path = f"{split or 'all'}/{number:08d}"
-                    samples.append(Sample(path, _class_name(names, label), context, digest, digest, split))
-                    if self._on_progress is not None:
-                        self._on_progress(len(samples), total)
-            self._samples = tuple(sorted(samples))
-        return self._samples
+        total = sum(map(len, self._parts.values()))
+        samples: list[Sample] = []
+        for split, part in self._parts.items():
+            names = _class_names(part, self._columns.get("label"))
+            for number in range(len(part)):
+                image, label, context = self._item(part, split, number)
+                digest = hash_pixels(image)
+                path = f"{split or 'all'}/{number:08d}"
+                samples.append(Sample(path, _class_name(names, label), context, digest, digest, split))
+                if self._on_progress is not None:
+                    self._on_progress(len(samples), total)
+        return tuple(sorted(samples))
 
     def load(self, path: str, size: int, sha256: str) -> Tensor:
         """Return one image as bytes of shape (3, size, size); ValueError if it is not the one of the manifest."""

@@ -98,7 +98,11 @@ def find_digits(folder: str | Path | None = None, *, download: bool = False) -> 
     except FileNotFoundError:
         if not download:
             raise
-    _download(Path(folder))
+    try:
+        from torchvision.datasets import MNIST  # type: ignore[import-untyped,unused-ignore]
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("the download of MNIST goes through torchvision: pip install torchvision.") from error
+    MNIST(str(folder), download=True)
     return read_mnist(Path(folder))
 
 
@@ -106,30 +110,12 @@ def read_mnist(folder: Path) -> DigitSource:
     """Read the four MNIST files, ``.gz`` or not, in ``folder`` or in torchvision's ``MNIST/raw`` below it.
 
     IRM's protocol takes its training environments from the first 50,000 rows of the training file and its test
-    environment from the last 10,000; MNIST's own test file, unused by it, serves as held-out part.
-
-    Args:
-        folder: The folder.
-
-    Returns:
-        The digits.
-
-    Raises:
-        FileNotFoundError: If a file is missing.
-        ValueError: If a file is not MNIST's of that name, byte for byte.
+    environment from the last 10,000; MNIST's own test file, unused by it, serves as held-out part. ValueError if a file
+    is not MNIST's of that name, byte for byte.
     """
     contents = [_read_file(_find_file(folder, name), md5) for name, md5 in MNIST_FILES.items()]
     train, held_out = (_to_digits(images, labels) for images, labels in (contents[:2], contents[2:]))
     return DigitSource("MNIST", train[:50_000], held_out, train[50_000:], is_mnist=True)
-
-
-def _download(folder: Path) -> None:
-    """Let torchvision fetch the four files; ModuleNotFoundError if it is not installed."""
-    try:
-        from torchvision.datasets import MNIST  # type: ignore[import-untyped,unused-ignore]
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("the download of MNIST goes through torchvision: pip install torchvision.") from error
-    MNIST(str(folder), download=True)
 
 
 @cache

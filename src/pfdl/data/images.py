@@ -29,29 +29,13 @@ MEMORY = MemoryBudget(1 << 31)
 """Bytes for all images that are decoded at a time. One alone may take them all, which makes 89,478,485 pixels: the
 size above which Pillow warns of decompression bombs too."""
 
-MAX_ASPECT = 16
-"""Of longer strips only the middle is scaled: scaled whole, one of 1 × 10,000,000 pixels would fill any memory."""
-
-_STRIP = 1 << 20
-"""Pixels that are converted or hashed at a time."""
-
 
 class BadImageError(ValueError):
     """A file that cannot be used as an image; its message is the reason, without the file's name."""
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read a regular file of sensible size.
-
-    Args:
-        path: The file.
-
-    Returns:
-        Its content, never empty.
-
-    Raises:
-        BadImageError: If it is no regular file, cannot be read, is empty or is larger than ``MAX_BYTES``.
-    """
+    """Read a file; BadImageError unless it is a regular one, neither empty nor larger than ``MAX_BYTES``."""
     try:
         content = read_bytes_file(path, MAX_BYTES)
     except ValueError as error:
@@ -69,12 +53,6 @@ def decoded(content: bytes) -> Iterator[Image.Image]:
 
     Of an animation the first frame is taken. Transparent parts become white. 16-bit grey keeps its upper 8 bits.
     Threads share the budget ``MEMORY``: a large image waits until others are done with.
-
-    Args:
-        content: The bytes of the file.
-
-    Yields:
-        An image of mode RGB.
 
     Raises:
         BadImageError: If this is not an image of one of the ``FORMATS``, is damaged, cut off or too large.
@@ -108,23 +86,11 @@ def _naming_damage() -> Iterator[None]:
 
 
 def to_tensor(image: Image.Image, size: int) -> Tensor:
-    """Scale the shorter side to ``size`` and cut out the middle square.
-
-    Args:
-        image: An RGB image.
-        size: Height and width of the result.
-
-    Returns:
-        Bytes, shape (3, size, size).
-    """
-    image = _without_ends(image)
-    scale = size / min(image.size)
-    width, height = (max(size, round(side * scale)) for side in image.size)
-    if (width, height) != image.size:
-        image = image.resize((width, height), Image.Resampling.BILINEAR)
-    left, top = (width - size) // 2, (height - size) // 2
-    pixels = np.array(image.crop((left, top, left + size, top + size)))
-    return torch.from_numpy(pixels).permute(2, 0, 1).contiguous()
+    """Scale the middle square of an RGB image to bytes of shape (3, size, size)."""
+    side = min(image.size)
+    left, top = ((length - side) // 2 for length in image.size)
+    scaled = image.resize((size, size), Image.Resampling.BILINEAR, box=(left, top, left + side, top + side))
+    return torch.from_numpy(np.array(scaled)).permute(2, 0, 1).contiguous()
 
 
 def hash_bytes(content: bytes) -> str:
@@ -135,30 +101,7 @@ def hash_bytes(content: bytes) -> str:
 def hash_pixels(image: Image.Image) -> str:
     """Return the SHA-256 of what an RGB image shows, the same for every lossless way of storing it."""
     width, height = image.size
-    digest = hashlib.sha256(f"{width}x{height}:".encode())
-    if width * height <= _STRIP:
-        digest.update(image.tobytes())
-    else:
-        for box in _strips(image):
-            digest.update(image.crop(box).tobytes())
-    return digest.hexdigest()
-
-
-def _strips(image: Image.Image) -> Iterator[tuple[int, int, int, int]]:
-    """Yield whole rows, so few at a time that copies of them do not count."""
-    width, height = image.size
-    rows = max(1, _STRIP // width)
-    for top in range(0, height, rows):
-        yield 0, top, width, min(top + rows, height)
-
-
-def _without_ends(image: Image.Image) -> Image.Image:
-    width, height = image.size
-    longest = MAX_ASPECT * min(width, height)
-    if max(width, height) <= longest:
-        return image
-    left, top = max(0, (width - longest) // 2), max(0, (height - longest) // 2)
-    return image.crop((left, top, left + min(width, longest), top + min(height, longest)))
+    return hash_bytes(f"{width}x{height}:".encode() + image.tobytes())
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
@@ -176,11 +119,8 @@ def _grey_to_rgb(image: Image.Image) -> Image.Image:
     """Convert 16 or 32 bits; Pillow's own conversion would clip everything above 255 to white."""
     highest = image.getextrema()[1]
     fits_a_byte = image.mode == "I" and isinstance(highest, (int, float)) and highest <= 255
-    grey = Image.new("L", image.size)
-    for box in _strips(image):
-        values = np.asarray(image.crop(box)) >> (0 if fits_a_byte else 8)
-        grey.paste(Image.fromarray(np.clip(values, 0, 255).astype(np.uint8)), box)
-    return grey.convert("RGB")
+    values = np.asarray(image) >> (0 if fits_a_byte else 8)
+    return Image.fromarray(np.clip(values, 0, 255).astype(np.uint8)).convert("RGB")
 
 
 def _upright(original: Image.Image, image: Image.Image) -> Image.Image:

@@ -106,13 +106,8 @@ def find_files(
 
     Images lie as deep as most files do; a file at another depth is reported. Where the folders at the top are called
     train, val and test, they are the sets of the data and never classes. Files right in ``root`` (a README, a table),
-    hidden files and what file managers leave behind are ignored.
-
-    Args:
-        root: The folder.
-        superclass: Which folder of the top level to use.
-        layout: One of ``LAYOUTS``; by default the names and the nesting of the folders decide.
-        known_classes: Names of classes, of a model or a manifest, that decide where they are on one level only.
+    hidden files and what file managers leave behind are ignored. Without a layout the known classes decide, where they
+    are on one level only, or else the names and the nesting of the folders.
 
     Returns:
         The files in the order of their paths, what cannot be used, and the layout, such as ``class/context/image``.

@@ -115,10 +115,6 @@ def open_images(
                 on_bad_image=on_bad_image,
                 on_progress=on_progress,
             )
-        if columns or image_root is not None:
-            raise ValueError(
-                f"columns or an image root are named, but {path} is no table; give one ending in {', '.join(TABLES)}."
-            )
         return ContextFolder(
             path,
             superclass=superclass,
@@ -129,9 +125,19 @@ def open_images(
         )
 
     if test is None:
-        return open_one(data, described)
-    parts = [open_one(place, described.get(name, {})) for name, place in (("train", data), ("test", test))]
-    return JoinedSource(*parts)
+        parts = [open_one(data, described)]
+    else:
+        parts = [open_one(place, described.get(name, {})) for name, place in (("train", data), ("test", test))]
+    if (columns or image_root is not None) and all(isinstance(part, (ContextFolder, Shapes)) for part in parts):
+        raise ValueError(
+            f"columns or an image root are named, but {data} is no table; give one ending in {', '.join(TABLES)}."
+        )
+    if (layout or superclass) and not any(isinstance(part, ContextFolder) for part in parts):
+        raise ValueError(
+            "a layout or a superclass is named, but these images are in no folders; leave it out. Of a table, columns "
+            "say what is the class (on the command line: --columns label=NAME)."
+        )
+    return parts[0] if test is None else JoinedSource(*parts)
 
 
 class JoinedSource:

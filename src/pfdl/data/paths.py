@@ -20,18 +20,7 @@ class BadImage(NamedTuple):
 
 
 def path_inside(root: Path, path: str) -> Path:
-    """Return the file that a relative path names.
-
-    Args:
-        root: The folder, resolved.
-        path: The path, with ``/`` between its parts.
-
-    Returns:
-        The file, not necessarily existing.
-
-    Raises:
-        BadImageError: If it is absolute, has ``..`` in it, or leads out of the folder through a symbolic link.
-    """
+    """Return the file that a path names in a resolved folder; BadImageError if it leads out, by a link or otherwise."""
     check_relative(path)
     folder = str(root)
     target = os.path.realpath(f"{folder}/{path}")  # a loop of links stays one, and cannot be read
@@ -48,15 +37,10 @@ def check_relative(path: str) -> None:
 
 
 def list_paths_below(root: Path, top: Path, bad: list[BadImage]) -> Iterator[str]:
-    """Yield the files below a folder, those right in it included; hidden ones and file managers' own are left out.
+    """Yield the files below ``top``, relative to ``root``; hidden ones and file managers' own are left out.
 
-    Args:
-        root: What the paths are relative to.
-        top: The folder to list: ``root``, or one below it.
-        bad: Takes what cannot be listed: a link to a folder, a name that is not valid Unicode, a locked folder.
-
-    Yields:
-        Paths with ``/`` between the parts. A file may be a link: open it by :func:`path_inside`.
+    What cannot be listed (a link to a folder, a name that is not valid Unicode, a locked folder) goes to ``bad``. A
+    file may be a link: open it by :func:`path_inside`.
     """
 
     def unreadable(error: OSError) -> None:

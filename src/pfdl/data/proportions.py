@@ -63,14 +63,7 @@ def split_by_proportion(
     validation_fraction: float,
     groups: Mapping[str, str],
 ) -> tuple[dict[str, str], dict[str, set[str]], dict[str, str], list[str]]:
-    """Split images in contexts by the protocol of NICO, see :func:`pfdl.data.make_split`.
-
-    Args:
-        samples: The images, each picture once.
-        ratio: Proportion of the training set.
-        seed: Seed of all that is drawn.
-        validation_fraction: Share of the training set that is held out.
-        groups: By path, what must stay on one side.
+    """Split images in contexts, each picture once, by the protocol of NICO: see :func:`pfdl.data.make_split`.
 
     Returns:
         The side of every path, the paths of every set, the dominant context of every class, and notes.
@@ -108,19 +101,10 @@ def split_by_proportion(
 def assign_parts(
     samples: Sequence[Sample], seed: int, groups: Mapping[str, str], fraction: float, purpose: str = "side"
 ) -> dict[str, str]:
-    """Divide the images of every class and context between ``"train"`` and ``"test"``.
+    """Divide the images of every class and context between ``"train"``, which gets a fraction, and ``"test"``.
 
-    Whole groups go, the largest first, to the part that lacks the larger share of its quota.
-
-    Args:
-        samples: The images.
-        seed: Seed of what is drawn.
-        groups: By path, what must stay together.
-        fraction: Share of ``"train"``.
-        purpose: Another one is another draw.
-
-    Returns:
-        The part of every path.
+    Whole groups go, the largest first, to the part that lacks the larger share of its quota. Another purpose is
+    another draw.
     """
     cells: dict[Cell, int] = defaultdict(int)
     units: dict[tuple[str, str], list[Sample]] = defaultdict(list)

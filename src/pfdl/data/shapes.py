@@ -101,19 +101,7 @@ class Shapes:
         }
 
     def load(self, path: str, size: int, sha256: str) -> Tensor:
-        """Return one image.
-
-        Args:
-            path: ``class/context/number``.
-            size: Height and width to scale it to.
-            sha256: The hash it must have.
-
-        Returns:
-            Bytes, shape (3, size, size).
-
-        Raises:
-            ValueError: If there is no such image, or the manifest was made for other ones.
-        """
+        """Return one image as bytes of shape (3, size, size); ValueError if the manifest was made for other ones."""
         index = self._index.get(path)
         if index is None or self.samples[index].sha256 != sha256:
             raise ValueError(

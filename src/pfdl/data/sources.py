@@ -143,19 +143,7 @@ class FileSource(ABC):
         return self._scanned[1]
 
     def load(self, path: str, size: int, sha256: str) -> Tensor:
-        """Read one image.
-
-        Args:
-            path: Its path inside the folder.
-            size: Height and width to scale and cut it to.
-            sha256: The hash its content must have.
-
-        Returns:
-            Bytes, shape (3, size, size).
-
-        Raises:
-            ValueError: If the path leaves the folder, or the file is missing, unusable, or not the one expected.
-        """
+        """Return one image as bytes of shape (3, size, size); ValueError unless it is in the folder with this hash."""
         try:
             content = read_bytes(path_inside(self.root, path))
             if hash_bytes(content) != sha256:

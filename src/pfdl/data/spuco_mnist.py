@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
@@ -121,22 +120,14 @@ class SpuCoMNIST:
         self.source = digits if isinstance(digits, DigitSource) else find_digits(digits)
         self.magnitude, self.strength = magnitude, strength
         rng = np.random.default_rng(seed)
-        everything = _joined(self.source.train, self.source.test)
+        parts = self.source.train, self.source.test
+        everything = Digits(*(np.concatenate([getattr(part, one) for part in parts]) for one in ("images", "labels")))
         order = rng.permutation(len(everything))
         cut = math.ceil(VALIDATION_SHARE * len(everything))
-        validation, train = _rows(everything, order[:cut]), _rows(everything, order[cut:][:max_train])
+        train = everything[order[cut:][:max_train]]
         self.train = color_digits(train, magnitude, strength, label_noise, feature_noise, seed)
-        self.validation = color_digits(validation, magnitude, seed=seed)
+        self.validation = color_digits(everything[order[:cut]], magnitude, seed=seed)
         self.test = color_digits(self.source.held_out, magnitude, seed=seed)
-
-
-def _joined(first: Digits, second: Digits) -> Digits:
-    images, labels = ((first.images, second.images), (first.labels, second.labels))
-    return Digits(np.concatenate(images), np.concatenate(labels))
-
-
-def _rows(digits: Digits, rows: NDArray[np.intp]) -> Digits:
-    return Digits(digits.images[rows], digits.labels[rows])
 
 
 def color_digits(

@@ -48,13 +48,7 @@ class StoredImages:
         self._pixels = None if self.size is None else np.load(folder / array, mmap_mode="r", allow_pickle=False)
 
     def load(self, path: str, size: int, sha256: str) -> Tensor:
-        """Return one image as bytes of shape (3, size, size); ValueError if it is not stored with this hash and size.
-
-        Args:
-            path: Its path in the source.
-            size: Height and width.
-            sha256: Hash of the content that is expected.
-        """
+        """Return one image as bytes of shape (3, size, size); ValueError unless stored with this hash and size."""
         row = self._place.get(path)
         if row is None or size != self.size or self.samples[row].sha256 != sha256:
             raise ValueError(f"{path!r} is not stored in the size {size} with the expected content.")
@@ -78,16 +72,9 @@ def store_images(
     size: int | None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Path:
-    """Decode all images of a source into a folder, unless it holds them already.
+    """Decode all images of a source into a folder, unless it holds them already, and return it.
 
-    Args:
-        source: The images.
-        folder: Made if missing; what it holds of other images is replaced.
-        size: Height and width; None stores the list of images without their pixels.
-        on_progress: Called with how many images are decoded, and of how many.
-
-    Returns:
-        The folder, for :class:`StoredImages`.
+    What the folder holds of other images is replaced. Without a size, the list is stored and no pixels.
     """
     samples = source.samples
     index = json.loads(
@@ -113,11 +100,7 @@ def store_images(
 def image_store(folder: Path) -> Iterator[Callable[[ContextSource, int | None, str], Path]]:
     """Keep decoded images while a grid runs: an interrupted run finds them again, a finished one removes them.
 
-    Args:
-        folder: Where to keep them; made if something is stored.
-
-    Yields:
-        What to call with a source, the size of its images and a name for them; see :func:`store_images`.
+    Yields what to call with a source, the size of its images and a name for them; see :func:`store_images`.
     """
     yield lambda source, size, name: store_images(source, folder / name, size)
     shutil.rmtree(folder, ignore_errors=True)

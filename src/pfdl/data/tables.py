@@ -51,12 +51,8 @@ def find_columns(
 ) -> dict[str, str]:
     """Return which of a table's columns holds what; ValueError if a named one is missing, or one that is needed.
 
-    Args:
-        table: The file, for messages.
-        names: Its columns.
-        given: By what they hold (path, label, context, split, group), the columns that the user named.
-        hints: Likewise, names to look for before the usual ones.
-        needed: What there must be a column for.
+    ``given`` are the columns that the user named, by what they hold (path, label, context, split, group); ``hints``,
+    likewise, are names to look for before the usual ones.
     """
     for role in given:
         check_choice("what a column holds", role, _USUAL_NAMES)
@@ -178,13 +174,7 @@ class MetadataTable(FileSource):
 def list_paths(table: Path, path_column: str | None = None, image_root: str | Path | None = None) -> list[Path]:
     """List the images that a table names, in its order, whatever else it says of them.
 
-    Args:
-        table: The file.
-        path_column: Its column of paths; by default one of the usual names.
-        image_root: The folder that paths are relative to; by default it is found as :class:`MetadataTable` does.
-
-    Raises:
-        ValueError: If there is no such column, or a path leads out of the folder.
+    Column and folder are found as :class:`MetadataTable` does. ValueError if a path leads out of the folder.
     """
     cells = _read_cells(table)
     given = {} if path_column is None else {"path": path_column}

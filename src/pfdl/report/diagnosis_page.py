@@ -31,16 +31,7 @@ TONES = {YES: "yes", NO: "no", CANNOT_TELL: "unclear"}
 
 
 def build_page(diagnoses: Sequence[ImageDiagnosis], data: str, options: Sequence[str] = ()) -> Page:
-    """Build the page.
-
-    Args:
-        diagnoses: One model, or two to compare.
-        data: What the user called the data on the command line.
-        options: Further words of the command line that say how to read the data.
-
-    Returns:
-        The page, for :func:`pfdl.report.page.render`.
-    """
+    """Build the page about one model, or two to compare; data and options are the words of the command line."""
     named = name_runs(diagnoses)
     introduction: list[Block] = [
         Text(f"Does {name} rely on the context? {one.verdict()[0]}", TONES[one.answer]) for name, one in named

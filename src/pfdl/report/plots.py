@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 MAX_COLUMNS = 40  # a table with more is not shown; the run folder has the figures
 MAX_TICKS = 12  # up to so many numbers on the horizontal axis each have a tick of their own
-MAX_LABELS = 40  # up to so many points have their names printed beside them
 
 PALETTE = {
     "page": ("#fdfdfb", "#14171b"),
@@ -53,7 +52,6 @@ class Series:
         error: Half the length of an error bar at each place, NaN where there is none; or nothing.
         style: ``"lines"``, ``"markers"`` or ``"lines+markers"``.
         colour: Number of its colour and dash; by default its place in the plot.
-        labels: What each point is called; printed beside the points where they are few.
         band: Whether the errors are a filled band along the line instead of bars.
     """
 
@@ -63,7 +61,6 @@ class Series:
     error: Sequence[float] | None = None
     style: str = "lines+markers"
     colour: int | None = None
-    labels: Sequence[str] | None = None
     band: bool = False
 
     @property
@@ -83,20 +80,20 @@ class Plot:
         y: Name of the vertical axis.
         series: Lines.
         digits: Decimals in the table of figures.
-        log_x: Whether the horizontal axis is logarithmic.
         grouped: Whether points at one place stand beside each other instead of above each other.
         with_table: Whether the figures also stand in a table below, folded away.
+        draw: Draws on the axes what are no series.
     """
 
     title: str
     summary: str
     x: str
     y: str
-    series: Sequence[Series]
+    series: Sequence[Series] = ()
     digits: int = 1
-    log_x: bool = False
     grouped: bool = False
     with_table: bool = True
+    draw: Callable[[Axes], Any] | None = None
 
     @property
     def names(self) -> list[str]:
@@ -110,7 +107,7 @@ class Plot:
         are_shared = self.with_table  # the points of a cloud have no places in common
         gaps = [after - before for before, after in pairwise(places)]
         are_apart = len(places) <= MAX_TICKS and min(gaps, default=0.0) >= sum(gaps) / (2 * MAX_TICKS)
-        return places if self.log_x or (are_shared and are_apart) else []
+        return places if are_shared and are_apart else []
 
     @property
     def table(self) -> Table | None:
@@ -154,6 +151,8 @@ class Plot:
             axes = figure.subplots()
             for number, one in enumerate(self.series):
                 self._draw(axes, one, number)
+            if self.draw is not None:
+                self.draw(axes)
             self._draw_axes(axes)
             if len(self.series) > 1:
                 longest = max(len(printable(one.name)) for one in self.series) + 6
@@ -186,16 +185,8 @@ class Plot:
             linewidth=1.4,
             elinewidth=0.9,
         )
-        if one.labels is not None and len(one.labels) <= MAX_LABELS:
-            for label, x, y in zip(one.labels, places, one.y, strict=True):
-                axes.annotate(printable(label), (x, y), xytext=(4, 3), textcoords="offset points", fontsize=7.5)
 
     def _draw_axes(self, axes: Axes) -> None:
-        from matplotlib.ticker import NullFormatter
-
-        if self.log_x:
-            axes.set_xscale("log")
-            axes.xaxis.set_minor_formatter(NullFormatter())
         if names := list(map(printable, self.names)):
             turned = sum(map(len, names)) > _LEGEND_WIDTH
             axes.set_xticks(range(len(names)), names, rotation=35 if turned else 0, ha="right" if turned else "center")

@@ -7,31 +7,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pfdl.report.blocks import Block, Listing, Page, Section, Text
-from pfdl.report.plots import Plot, Series
+from pfdl.report.plots import Plot
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
 from pfdl.tabular import SelectionScreen
-from pfdl.tabular.screening import AS_ASKED, FOLLOWS_LABEL, ISOLATED, KEPT, SUSPICIOUS
+from pfdl.tabular.screening import AS_ASKED, SUSPICIOUS
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _RATIO_FROM = 0.02  # below this m the ratio k/m is one of noise
-_COLOURS = {SUSPICIOUS: 5, AS_ASKED: 5, KEPT: 1, FOLLOWS_LABEL: 2, ISOLATED: 0}
 
 
 def build_page(screen: SelectionScreen, name: str, target: str, notes: Sequence[str], advice: str = "") -> Page:
-    """Return the page about one table.
-
-    Args:
-        screen: The screen, fitted to the table.
-        name: What the table is called.
-        target: The column to be predicted.
-        notes: Sentences on what was left out of the table.
-        advice: Lines of code that act on the verdict.
-
-    Returns:
-        The page, for :func:`pfdl.report.page.render`.
-    """
+    """Return the page about one table, with notes on what was left out of it and code that acts on the verdict."""
     table = screen.explain()
     introduction: list[Block] = [
         Text(
@@ -40,7 +28,16 @@ def build_page(screen: SelectionScreen, name: str, target: str, notes: Sequence[
         ),
         *(Text(note[0].upper() + note[1:], "warning") for note in notes),
     ]
-    blocks: list[Block] = [draw(table, screen.ratio_threshold, target), _table(table, target)]
+    plot = Plot(
+        "m against k",
+        f"Each point is a column. Below the line k = {screen.ratio_threshold:g} m a column loses what it shares with "
+        f"the others once {target} is known; above k = m it gains, as causes of {target} do.",
+        "m: share of the column that the others explain",
+        f"k: the same once {target} is known",
+        draw=screen.plot,
+        with_table=False,
+    )
+    blocks: list[Block] = [plot, _table(table, target)]
     if advice:
         blocks.insert(0, Listing("What to do, in Python", advice))
     doubtful = bool(table["decision"].isin((SUSPICIOUS, AS_ASKED)).any())
@@ -51,31 +48,6 @@ def build_page(screen: SelectionScreen, name: str, target: str, notes: Sequence[
         Section("How to read this page", [Text(words) for words in _reading(screen, target)]),
     ]
     return Page(f"Diagnosis of {name}", introduction, sections)
-
-
-def draw(table: pd.DataFrame, threshold: float, target: str) -> Plot:
-    """Draw m against k, coloured by the decision, with the line of the ratio threshold."""
-    judged = table[table["m"].notna()]
-    series = []
-    for decision, colour in _COLOURS.items():
-        if len(chosen := judged[judged["decision"] == decision]):
-            grades = chosen["grade"].replace({"": None})
-            names = [f"{name} ({grade})" if grade else str(name) for name, grade in grades.items()]
-            m, k = chosen["m"].tolist(), chosen["k"].tolist()
-            series.append(Series(decision, m, k, None, "markers", colour, labels=names))
-    ends = [min(judged["m"].min(), 0.0), max(judged["m"].max(), 0.01)] if len(judged) else [0.0, 0.01]
-    series.append(Series("k = m", ends, ends, None, "lines", 3))
-    series.append(Series(f"k = {threshold:g} m", ends, [threshold * end for end in ends], None, "lines", 4))
-    return Plot(
-        "m against k",
-        f"Each point is a column. Below the line k = {threshold:g} m a column loses what it shares with the others "
-        f"once {target} is known; above k = m it gains, as causes of {target} do.",
-        "m: share of the column that the others explain",
-        f"k: the same once {target} is known",
-        series,
-        digits=3,
-        with_table=False,
-    )
 
 
 def _table(table: pd.DataFrame, target: str) -> Table:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfdl._internal.fitting import all_or_nothing
+from pfdl.tabular.moments import standardised
 from pfdl.tabular.validation import check_table, column_names
 from pfdl.tabular.weights import WeightedLeastSquares
 
@@ -98,10 +99,7 @@ class DWRRegressor(WeightedLeastSquares):
 
         from pfdl.objectives.weightings.dwr import decorrelating_weights, decorrelating_weights_by_lbfgs
 
-        X = X - X.mean(axis=0)  # the loss is one of covariances: rounding is all that this changes
-        if self.standardize:
-            scale = X.std(axis=0)
-            X = X / np.where(scale > 0, scale, 1.0)
+        X = standardised(X) if self.standardize else X - X.mean(axis=0)  # of centring, the loss sees rounding alone
         largest = np.abs(X).max(axis=0)
         for j in np.flatnonzero(largest > _LARGEST).tolist():
             raise ValueError(

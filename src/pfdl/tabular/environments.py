@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtrc
 
+from pfdl.tabular.moments import standardised
 from pfdl.tabular.screening import CHANGES, CONSTANT, IDENTIFIER, MISSING, Screening
 
 FloatArray = NDArray[np.float64]
@@ -58,16 +59,7 @@ def compare_environments(
     Columns that one sample gave no reason to drop are left out one by one: of those whose slope differs between
     environments (F-test at ``alpha``, divided by their number), the one without which the mean squared error in
     left-out environments falls most; as long as it falls by 2 % at least, in most environments, and does not rise in
-    the worst.
-
-    Args:
-        found: what one sample says.
-        X: columns, of shape (n, p).
-        label: what is to be predicted, of shape (n, q); columns of mean 0 and variance 1.
-        groups: the environment of each row.
-        weight: weight of each row.
-        protected: mask of columns that are never dropped.
-        alpha: level of the tests.
+    the worst. The columns of the label have mean 0 and variance 1.
 
     Raises:
         ValueError: If there are fewer than two environments with ten rows.
@@ -104,8 +96,7 @@ class _Moments:
                 "two such are needed. Without groups, one sample is screened."
             )
         self.num_columns, self.num_labels = X.shape[1], label.shape[1]
-        scale = X.std(axis=0)
-        both = np.hstack([np.ones((len(X), 1)), (X - X.mean(axis=0)) / np.where(scale > 0, scale, 1.0), label])
+        both = np.hstack([np.ones((len(X), 1)), standardised(X), label])
         self.names = names[large]
         self.rows, joint, centred = [], [], []
         for number in np.flatnonzero(large):

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import _check_feature_names_in
 
+from pfdl._internal.text import printable
 from pfdl.tabular.screening import (
     AS_ASKED,
     CHANGES,
@@ -36,14 +37,15 @@ if TYPE_CHECKING:
 
     from pfdl.tabular.selector import SelectionScreen
 
-_NAMES_SHOWN = 8
+_NAMES_SHOWN, _POINTS_NAMED = 8, 40
+# Colours of the library's pages, which exchange them in the dark.
 _COLOURS = {
-    KEPT: "#1b6ca8",
-    SUSPICIOUS: "#e08a1e",
-    AS_ASKED: "#e08a1e",
-    FOLLOWS_LABEL: "#c8442b",
-    CHANGES: "#7b4ea3",
-    ISOLATED: "#9a9a9a",
+    KEPT: "#0b6bb5",
+    SUSPICIOUS: "#a8781a",
+    AS_ASKED: "#a8781a",
+    FOLLOWS_LABEL: "#b8501a",
+    CHANGES: "#8a3fa0",
+    ISOLATED: "#5f6670",
 }
 _SHORT = {
     SUSPICIOUS: "may be an effect of the label",
@@ -141,7 +143,7 @@ class ExplainedScreening(ABC):
         return self.verdict()
 
     def plot(self, ax: Any = None, input_features: Any = None) -> Any:
-        """Draw a line from m to k for every column that could be judged, in the colour of its decision.
+        """Draw m against k for every column that could be judged, in the colour of its decision, and name the first 40.
 
         Args:
             ax: Matplotlib axes to draw on; new ones by default.
@@ -151,29 +153,25 @@ class ExplainedScreening(ABC):
             The axes.
         """
         import matplotlib.pyplot as plt
-        from matplotlib.lines import Line2D
 
         table = self.explain(input_features)
         table = table[table["m"].notna()]
         if ax is None:
-            _, ax = plt.subplots(figsize=(6.4, 0.26 * len(table) + 1.9), layout="constrained")
-        for place, (_, row) in enumerate(table.iterrows()):
-            colour = _COLOURS[row["decision"]]
-            ax.plot([row["m"], row["k"]], [place, place], color=colour, linewidth=2, alpha=0.5)
-            ax.plot(row["m"], place, "o", markerfacecolor="white", markeredgecolor=colour, markersize=7)
-            ax.plot(row["k"], place, "o", color=colour, markersize=7)
-        ax.set_yticks(range(len(table)), table.index)
-        ax.set_ylim(max(len(table), 1) - 0.5, -0.5)
-        ax.set_xlabel("share of the column that the other columns explain")
-        ax.set_title(textwrap.fill(self.verdict(input_features), 72), fontsize="medium", loc="left")
-        ax.grid(axis="x", alpha=0.3)
-        marks = [
-            Line2D([], [], linestyle="", marker="o", color="black", markerfacecolor="white", label="m: y unknown"),
-            Line2D([], [], linestyle="", marker="o", color="black", label="k: y known"),
-        ]
-        present = [decision for decision in _COLOURS if (table["decision"] == decision).any()]
-        marks += [Line2D([], [], color=_COLOURS[decision], linewidth=2, label=decision) for decision in present]
-        ax.legend(handles=marks, fontsize="small", loc="best")
+            _, ax = plt.subplots(figsize=(6.8, 4.8), layout="constrained")
+            ax.set_title(textwrap.fill(self.verdict(input_features), 72), fontsize="medium", loc="left")
+        for decision, colour in _COLOURS.items():
+            if len(chosen := table[table["decision"] == decision]):
+                ax.plot(chosen["m"], chosen["k"], "o", color=colour, markersize=5, label=decision)
+        beside: Any = {"xytext": (4, 3), "textcoords": "offset points", "fontsize": 7.5, "parse_math": False}
+        for name, row in table.head(_POINTS_NAMED).iterrows():
+            words = f"{name} ({row['grade']})" if row["grade"] else str(name)
+            ax.annotate(printable(words), (row["m"], row["k"]), **beside)
+        threshold = self._fitted_screen().ratio_threshold
+        for slope, words, dash in ((1.0, "k = m", "--"), (threshold, f"k = {threshold:g} m", ":")):
+            ax.axline((0.0, 0.0), slope=slope, color=_COLOURS[ISOLATED], linestyle=dash, linewidth=1.2, label=words)
+        ax.set_xlabel("m: share of the column that the others explain")
+        ax.set_ylabel("k: the same once the label is known")
+        ax.legend(fontsize="small", loc="best")
         return ax
 
 
@@ -196,13 +194,7 @@ def strong_suspects_kept(found: Screening, names: Sequence[str]) -> str:
 
 
 def advice(screen: SelectionScreen, path: Path, target: str) -> str:
-    """Return lines of code that act on the verdict of a screen, and run as they are, with what each costs.
-
-    Args:
-        screen: The screen, fitted to the table of a file as `read_table` reads it.
-        path: The file.
-        target: The column to be predicted.
-    """
+    """Return lines of code that act on the verdict on a file, and run as they are, with what each costs."""
     found, suspects = screen.screening_, [str(name) for name in screen.suspects_.index]
     model = "LinearRegression()" if screen.target_ == "number" else "LogisticRegression(max_iter=1000)"
     start = (

@@ -168,8 +168,7 @@ class StabilityReport:
             f"worst {self.worst_group} ({self.measure} {self.worst:.4f})"
         )
 
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = __str__
 
 
 def _log_loss(model: Any, X: Any, truth: NDArray[Any]) -> NDArray[np.float64]:

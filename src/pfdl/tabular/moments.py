@@ -187,6 +187,13 @@ def effective_rows(weight: FloatArray) -> float:
     return float(scaled.sum() ** 2 / (scaled**2).sum())
 
 
+def standardised(X: FloatArray) -> FloatArray:
+    """Return columns of mean 0 and variance 1; a constant one is 0."""
+    spread = X.std(axis=0)
+    scaled: FloatArray = (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    return scaled
+
+
 def precision_diagonal(covariance: FloatArray) -> FloatArray:
     """Return the diagonal of the inverse, also of a covariance that rounding has made barely singular."""
     ridge = _RIDGE
@@ -201,11 +208,7 @@ def precision_diagonal(covariance: FloatArray) -> FloatArray:
 
 
 def independent_columns(moments: Moments, aside: Mask) -> tuple[IndexArray, FloatArray]:
-    """Split the columns into linearly independent ones and those that follow from them.
-
-    Args:
-        moments: Moments of the columns.
-        aside: Mask of columns that are to be among neither.
+    """Split the columns that are not aside into linearly independent ones and those that follow from them.
 
     Returns:
         The indices of the independent columns (constant ones are not among them), in order, and a matrix of shape

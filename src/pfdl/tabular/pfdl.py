@@ -174,14 +174,7 @@ def set_gradients(g: FeatureDecomposition, features: Tensor) -> Tensor:
 
     A mini-batch of a table is small: n·p·h numbers fit the cache of a core, and a step of training takes as long as the
     calls it makes. So where g has one hidden layer, the pre-activations are made once, kept, and turned into their own
-    gradients in place, without autograd.
-
-    Args:
-        g: A strict g with ReLUs and no conditioning.
-        features: A batch of rows, shape (n, p).
-
-    Returns:
-        The loss.
+    gradients in place, without autograd. Returns the loss.
     """
     if len(g.hidden) == 1 and features.numel() * g.hidden[0] <= _MOST_ELEMENTS:
         return _one_hidden(g, features)

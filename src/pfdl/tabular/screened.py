@@ -91,7 +91,8 @@ class ScreenedRegressor(ExplainedScreening, RegressorMixin, BaseEstimator):  # t
 
     def predict(self, X: Any) -> FloatArray:
         """Predict y for the rows of X."""
-        kept = self._kept_columns(X)
+        check_is_fitted(self)
+        kept = check_rows(self, X, allow_nan=self._allows_nan())[:, self.kept_]
         predicted: FloatArray = self.estimator_.predict(kept)
         return predicted
 
@@ -125,11 +126,6 @@ class ScreenedRegressor(ExplainedScreening, RegressorMixin, BaseEstimator):  # t
     def _fitted_screen(self) -> SelectionScreen:
         check_is_fitted(self, "screen_")
         return self.screen_
-
-    def _kept_columns(self, X: Any) -> FloatArray:
-        check_is_fitted(self)
-        kept: FloatArray = check_rows(self, X, allow_nan=self._allows_nan())[:, self.kept_]
-        return kept
 
     def _allows_nan(self) -> bool:
         return bool(get_tags(self._base()).input_tags.allow_nan)

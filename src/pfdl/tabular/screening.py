@@ -158,14 +158,8 @@ def screen_table(
     or the label from it, the table cannot tell. A column that can be computed from others is judged with them: it
     shares the strongest suspicion on a column that goes into it.
 
-    Args:
-        X: columns, of shape (n, p).
-        label: functions of the label with full column rank, of shape (n, d).
-        weight: weight of each row, above 0.
-        rules: when a column is suspected.
-        drop: the weakest suspicion on which a column is left out.
-        protected: mask of columns that are never dropped.
-        unjudged: the decision on columns that are not to be judged, empty for the others.
+    The label comes as functions of it with full column rank, of shape (n, d). ``unjudged`` is the decision on columns
+    that are not to be judged, empty for the others.
     """
     aside = (unjudged != "").astype(bool)
     moments = Moments.of(X, label, weight)

@@ -13,7 +13,7 @@ from scipy.special import ndtr
 from sklearn.utils import check_random_state
 
 from pfdl._internal.fitting import all_or_nothing
-from pfdl.tabular.moments import effective_rows
+from pfdl.tabular.moments import effective_rows, standardised
 from pfdl.tabular.validation import check_table
 from pfdl.tabular.weights import LinearRegressorBase, least_squares
 
@@ -92,7 +92,7 @@ class SVIRegressor(LinearRegressorBase):
             raise ValueError(f"penalty is {self.penalty}; it must not be negative.")
         X, y = check_table(self, X, y, numeric_y=True)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
-        columns, label = _standardised(X), _standardised(y[:, None])[:, 0]
+        columns, label = standardised(X), standardised(y)
         recent: list[FloatArray] = []
         self.probability_ = np.zeros(X.shape[1])
         for _ in range(self.rounds):
@@ -113,11 +113,8 @@ class SVIRegressor(LinearRegressorBase):
 def decorrelating_weights(X: FloatArray, pairs: FloatArray) -> FloatArray:
     """Return the weights w = G∘G that minimise, from G = 1, the published loss of the weights.
 
-    That is (2000/p) Σ_j √(Σ_{k≠j} pairs_jk C_jk²) + 0.5 (Σw − n)² + 0.00005 Σw², C being the weighted covariance.
-
-    Args:
-        X: Columns, shape (n, p).
-        pairs: How much each pair of columns is to be decorrelated, shape (p, p).
+    That is (2000/p) Σ_j √(Σ_{k≠j} pairs_jk C_jk²) + 0.5 (Σw − n)² + 0.00005 Σw², C being the weighted covariance, and
+    pairs_jk how much two columns are to be decorrelated.
     """
     root = np.ones(len(X))
     solved = minimize(_loss_and_gradient, root, args=(X, pairs), jac=True, method="L-BFGS-B", options={"maxiter": 500})
@@ -168,9 +165,3 @@ def gate_probabilities(
         slopes, centre = slopes - change[: len(slopes)], centre - change[len(slopes) :]
     probability: FloatArray = ndtr((centre + 0.5) / _NOISE)
     return probability
-
-
-def _standardised(X: FloatArray) -> FloatArray:
-    scale = X.std(axis=0)
-    standardised: FloatArray = (X - X.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
-    return standardised

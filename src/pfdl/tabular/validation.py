@@ -19,17 +19,9 @@ _KEYS = {"id", "index", "row", "rownames", "rownumber", "rownum", "unnamed:0", "
 def check_table(
     estimator: Any, X: Any, y: Any = None, *, numeric_y: bool = False, allow_nan: bool = False
 ) -> tuple[FloatArray, Any]:
-    """Validate X and y for ``fit`` as scikit-learn does, with sentences that name the offending column.
+    """Validate X (an array, a pandas or a polars frame) and y for ``fit`` as scikit-learn does; return them.
 
-    Args:
-        estimator: Gets ``n_features_in_`` and, where X has names, ``feature_names_in_``.
-        X: A table: an array, a pandas or a polars frame.
-        y: The label.
-        numeric_y: Whether the label must be numbers.
-        allow_nan: Whether values may be missing.
-
-    Returns:
-        X as float64 and y.
+    The estimator gets ``n_features_in_`` and, where X has names, ``feature_names_in_``.
 
     Raises:
         TypeError: If X is sparse.
