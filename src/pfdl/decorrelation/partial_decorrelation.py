@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, Protocol, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -35,15 +35,6 @@ from pfdl.decorrelation.kernels.both_steps import BothSteps
 
 Schedule = Callable[[int], float]
 OptimizerFactory = Callable[[Iterable[nn.Parameter]], Optimizer]
-
-
-class DataShape(Protocol):
-    """What :meth:`PartialDecorrelation.from_data` reads of the data."""
-
-    @property
-    def num_features(self) -> int:
-        """Return the width of the embedding."""
-        ...
 
 
 Method = TypeVar("Method", bound=Callable[..., object])
@@ -166,7 +157,7 @@ class PartialDecorrelation(AtomicModule):
         self.register_load_state_dict_post_hook(_let_optimizer_follow)  # type: ignore[no-untyped-call]
 
     @classmethod
-    def from_data(cls, shape: DataShape, **settings: Any) -> PartialDecorrelation:
+    def from_data(cls, shape: Any, **settings: Any) -> PartialDecorrelation:
         """Build the penalty for data of this shape, which knows ``num_features``."""
         return cls(shape.num_features, **settings)
 

@@ -116,17 +116,9 @@ def _differentiable_gradients(ctx: Any, inputs: tuple[Tensor, ...], gradient: Te
 def choose_kernels(
     kernel: str, features: Tensor, dtype: torch.dtype, hidden: tuple[int, ...], activation: object
 ) -> ModuleType | None:
-    """Return the module with the kernels of the closed form, or None where the plain path has to run.
+    """Return the module with the kernels of g's closed form, or None where the plain path has to run.
 
-    Args:
-        kernel: One of ``KERNELS``. ``"auto"`` takes the closed form wherever there is one.
-        features: What g is applied to.
-        dtype: Of g's parameters.
-        hidden: Widths of g's hidden layers.
-        activation: Of g.
-
-    Raises:
-        ValueError: If ``"fused"`` was asked for and cannot be had; the message says why.
+    ``"auto"`` takes the closed form wherever there is one; ``"fused"`` raises ValueError, with the reason, if none is.
     """
     device = features.device.type
     on_triton = device == "cuda" or _interpreting()
