@@ -173,6 +173,15 @@ def test_a_link_inside_the_folder_is_read(tmp_path):
     assert first.sha256 == second.sha256
 
 
+def test_a_file_that_became_a_link_out_of_the_folder_is_not_read(tmp_path):
+    root = make_folder(tmp_path / "data", {"cat/snow": 2, "dog/snow": 2})
+    sample = ContextFolder(root).samples[0]
+    (root / sample.path).rename(tmp_path / "elsewhere.png")
+    (root / sample.path).symlink_to(tmp_path / "elsewhere.png")
+    with pytest.raises(ValueError, match="a symbolic link to a place outside the data folder"):
+        ContextFolder(root).load(sample.path, 6, sample.sha256)
+
+
 def test_a_data_folder_that_is_itself_a_link_is_read(tmp_path):
     make_folder(tmp_path / "real", {"cat": 1, "dog": 1})
     (tmp_path / "link").symlink_to(tmp_path / "real")

@@ -62,7 +62,9 @@ class AuxiliaryRegressor(ScreenedRegressor):
         """Predict y for the rows of X."""
         if self.network_ is None:
             return super().predict(X)
-        predicted: FloatArray = self.auxiliary_estimator_.predict(self._with_auxiliary(self._kept_columns(X)))
+        predicted: FloatArray = self.auxiliary_estimator_.predict(
+            self._with_auxiliary(np.asarray(X, dtype=np.float64)[:, self.kept_])
+        )
         return predicted
 
     def _with_auxiliary(self, kept: FloatArray) -> FloatArray:
