@@ -29,7 +29,7 @@ assert_type(screen.verdict_, str)
 assert_type(screen.transform(table), NDArray[np.float64])
 for model in (ScreenedRegressor(screen=screen), PFDLRegressor(optimizer="sgd"), DWRRegressor(solver="lbfgs")):
     assert_type(model.predict(table), NDArray[np.float64])
-TrainingConfig(objective="pfdl", epochs=3)
+TrainingConfig(objective="pfdl", epochs=3, sampler="groups", precision="bf16")
 """
 WRONG = """
 import pfdl
@@ -52,6 +52,8 @@ CNBB(solver="sgd")
 make_objective("pfdl", "4")
 TrainingConfig(epochs="three")
 TrainingConfig(objektive="pfdl")
+TrainingConfig(sampler="grups")
+TrainingConfig(precision="fp16")
 """
 
 

@@ -1,6 +1,7 @@
 """An option is one field of a config and one line of its docstring; the command line is made from them."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import pytest
 import typer
@@ -24,7 +25,7 @@ class Baking:
     """
 
     hours: int = setting(2, minimum=1, shown=True, short="-t")
-    grain: str = setting("rye", choices=("rye", "wheat"))
+    grain: Literal["rye", "wheat"] = setting("rye")
     crust: bool = setting(True, shown=True)
     salt: float | None = setting(None)
 

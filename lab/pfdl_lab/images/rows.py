@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -50,7 +50,7 @@ class Row:
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     contexts: str = "hidden"
     baseline: str = "erm"
-    sampler: str = "shuffle"
+    sampler: Literal["shuffle", "groups", "classes"] = "shuffle"
     refit: bool = False
     backbone: str | None = None
     image_size: int | None = None

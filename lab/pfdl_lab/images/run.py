@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 import torch
@@ -250,7 +250,7 @@ def run_task(
         weight_decay=what.weight_decay,
         sampler=what.sampler,
         augment="flip-shift" if split.train.inputs.dim() == 4 else "none",
-        precision=how.precision if device.startswith("cuda") else "32",
+        precision=cast(Any, how.precision) if device.startswith("cuda") else "32",
         seed=seed,
     )
     tester = Tester(

@@ -8,35 +8,35 @@ import re
 from collections.abc import Mapping
 from dataclasses import field, fields
 from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false"}
 
 
-def setting(
-    default: Any, *, choices: tuple[str, ...] = (), minimum: int | None = None, shown: bool = False, short: str = ""
-) -> Any:
+def setting(default: Any, *, minimum: int | None = None, shown: bool = False, short: str = "") -> Any:
     """Declare a setting, a field of a frozen dataclass whose docstring explains it under ``Args:``.
+
+    The words that it can be are a ``Literal`` in its annotation.
 
     Args:
         default: Its value if nobody sets it.
-        choices: The words that it can be; by default any.
         minimum: The least whole number that it can be.
         shown: Whether commands have an option for it; all other settings are typed as ``--set NAME=VALUE``.
         short: The short form of that option, such as ``"-b"``.
     """
-    return field(default=default, metadata={"choices": choices, "minimum": minimum, "shown": shown, "short": short})
+    return field(default=default, metadata={"minimum": minimum, "shown": shown, "short": short})
 
 
 def check_settings(config: Any) -> None:
     """Raise unless every setting has a value that its declaration allows."""
     from pfdl._internal.validation import check_choice, check_count
 
+    hints = get_type_hints(type(config))
     for one in fields(config):
         value = getattr(config, one.name)
-        if one.metadata.get("choices") and value is not None:
-            check_choice(one.name, value, one.metadata["choices"])
+        if get_origin(hints[one.name]) is Literal:
+            check_choice(one.name, value, get_args(hints[one.name]))
         if one.metadata.get("minimum") is not None and value is not None:
             check_count(one.name, value, one.metadata["minimum"])
 
@@ -68,7 +68,10 @@ def read_setting(config: type, name: str, text: str) -> Any:
     Raises:
         ValueError: If it is of another kind than the setting.
     """
-    kinds = get_args(get_type_hints(config)[name]) or (get_type_hints(config)[name],)
+    hint = get_type_hints(config)[name]
+    if get_origin(hint) is Literal:
+        return text  # the config checks it
+    kinds = get_args(hint) or (hint,)
     if NoneType in kinds and text.lower() in ("", "none", "null"):
         return None
     kind = next(one for one in kinds if one is not NoneType)

@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import Field, dataclass, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_hints
 
 import typer
 
@@ -173,7 +173,8 @@ def _make_options(
             long = f"--{one.name.replace('_', '-')}"
             names = [f"{long}/--no-{long[2:]}" if hints[one.name] is bool else long, one.metadata["short"]]
             option = typer.Option(*filter(None, names), help=words[one.name])
-            made.append(_keyword(one.name, hints[one.name], option, defaults.get(one.name, one.default)))
+            kind_here = str if get_origin(hints[one.name]) is Literal else hints[one.name]  # the config checks choices
+            made.append(_keyword(one.name, kind_here, option, defaults.get(one.name, one.default)))
     return made
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import typer
 
@@ -51,7 +51,7 @@ class RunOptions:
     device: str = setting("auto", shown=True)
     devices: int | None = setting(None, minimum=1, shown=True)
     nodes: int | None = setting(None, minimum=1)
-    strategy: str = setting("auto", choices=("auto", "ddp", "fsdp"))
+    strategy: Literal["auto", "ddp", "fsdp"] = setting("auto")
     workers: int = setting(0, minimum=0)
     loggers: str | None = setting(None)
     export: bool = setting(True, shown=True)

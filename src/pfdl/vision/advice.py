@@ -12,7 +12,7 @@ from pfdl._internal.settings import write_options
 from pfdl.diagnosis.verdict import NO, YES
 from pfdl.vision.backbones import OURS
 from pfdl.vision.config import TrainingConfig
-from pfdl.vision.diagnosis import INFERRED, KNOWN, UNCONFIRMED, UNKNOWN, ImageDiagnosis
+from pfdl.vision.diagnosis import KNOWN, UNCONFIRMED, UNKNOWN, ImageDiagnosis
 
 
 class Advice(NamedTuple):
@@ -72,7 +72,7 @@ def _about_contexts(one: ImageDiagnosis, images: str) -> Advice:
         objective="erm",
         objective_settings={},
         sampler="shuffle",
-        contexts=KNOWN if one.contexts_are == KNOWN else INFERRED,
+        contexts="known" if one.contexts_are == KNOWN else "inferred",
         infer_by="auto" if confirmed else "pooled",  # as they were found here
         confirm=confirmed,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pfdl._internal.settings import check_settings, setting
 from pfdl._internal.text import did_you_mean
@@ -79,7 +79,7 @@ class TrainingConfig:
 
     backbone: str = setting("resnet18", shown=True, short="-b")
     objective: str = setting("erm", shown=True, short="-O")
-    contexts: str = setting("hidden", choices=("hidden", "known", "inferred"), shown=True)
+    contexts: Literal["hidden", "known", "inferred"] = setting("hidden", shown=True)
     infer_by: str = setting("auto")
     infer_epochs: int = setting(1, minimum=1)
     infer_upweight: int = setting(20, minimum=0)
@@ -91,18 +91,18 @@ class TrainingConfig:
     weights: str | None = setting(None)
     epochs: int = setting(40, minimum=1, shown=True)
     batch_size: int = setting(64, minimum=2, shown=True)
-    sampler: str = setting("shuffle", choices=("shuffle", "groups", "classes"), shown=True)
-    optimizer: str = setting("sgd", choices=("sgd", "adamw"))
+    sampler: Literal["shuffle", "groups", "classes"] = setting("shuffle", shown=True)
+    optimizer: Literal["sgd", "adamw"] = setting("sgd")
     learning_rate: float = setting(0.01, shown=True)
     momentum: float = setting(0.9)
     weight_decay: float = setting(1e-4)
-    schedule: str = setting("step", choices=("step", "cosine"))
+    schedule: Literal["step", "cosine"] = setting("step")
     decay_every: int | None = setting(None, minimum=1)
-    augment: str = setting("flip-shift", choices=("none", "flip-shift", "randaugment"))
+    augment: Literal["none", "flip-shift", "randaugment"] = setting("flip-shift")
     label_smoothing: float = setting(0.0)
-    select: str = setting("accuracy", choices=(*SELECTIONS, "last"))
+    select: Literal["accuracy", "worst-class", "worst-group", "last"] = setting("accuracy")
     patience: int | None = setting(None, minimum=1, shown=True)
-    precision: str = setting("32", choices=tuple(PRECISIONS))
+    precision: Literal["32", "bf16"] = setting("32")
     seed: int = setting(0, minimum=0, shown=True)
 
     def __post_init__(self) -> None:
@@ -169,7 +169,7 @@ class DataOptions:
     layout: str | None = setting(None, shown=True)
     image_root: str | None = setting(None)
     superclass: str | None = setting(None)
-    on_bad_image: str = setting("error", choices=("error", "skip"))
+    on_bad_image: Literal["error", "skip"] = setting("error")
 
     def __post_init__(self) -> None:
         check_settings(self)

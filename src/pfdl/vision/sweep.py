@@ -122,8 +122,8 @@ class SweepConfig:
             if len(self.space[name]) > 1:
                 varied.append(f"{name}={value if isinstance(value, str) else json.dumps(value)}")
         label = ", ".join(varied) or "as given"
-        select = "accuracy" if self.select == LEAVE_OUT else self.select
-        return label, TrainingConfig(**plain, objective_settings=of_parts, select=select, seed=self.first_seed)
+        plain["select"] = "accuracy" if self.select == LEAVE_OUT else self.select
+        return label, TrainingConfig(**plain, objective_settings=of_parts, seed=self.first_seed)
 
 
 @dataclass(frozen=True)
