@@ -28,8 +28,13 @@ ENDPOINTS = {"early": EARLY, "all": tuple(map(str, range(5, 161, 5))), "last": (
 """The epochs over which phase by phase averages the accuracy of a seed."""
 
 TESTS = {"1:5": ("1:5",), "5:1": ("5:1",), "mean of the seven ratios": RATIOS}
-LEVEL_PAIRS: tuple[Pair, ...] = (("covariance", "level-matched"), ("pfdl", "level-matched"))
-PHASES: tuple[Pair, ...] = (("pfdl", "erm"), ("covariance", "erm"), ("level-matched", "erm"), *LEVEL_PAIRS)
+PHASES: tuple[Pair, ...] = (
+    ("pfdl", "erm"),
+    ("covariance", "erm"),
+    ("level-matched", "erm"),
+    ("covariance", "level-matched"),
+    ("pfdl", "level-matched"),
+)
 NOISE_FLOOR = ("placebo", "erm")
 TABLE_II: tuple[Pair, ...] = (*((row, "erm") for row in PAPER if row != "erm"), ("cn-cnbb", "cn"))
 BUDGET = re.compile(r".+-(\d+)-epochs(-confirmation)?")
