@@ -113,9 +113,7 @@ def make_config(settings: argparse.Namespace) -> TrainingConfig:
 
 
 def make_data(settings: argparse.Namespace, source: ContextSource, manifest: Manifest) -> TrainingData:
-    data = TrainingData(make_config(settings), source, manifest, num_workers=settings.workers)
-    data.setup("fit")
-    return data
+    return TrainingData(make_config(settings), source, manifest, num_workers=settings.workers)
 
 
 def bare_loop(settings: argparse.Namespace, source: ContextSource, manifest: Manifest, clock: Clock) -> None:
@@ -126,7 +124,7 @@ def bare_loop(settings: argparse.Namespace, source: ContextSource, manifest: Man
     model = make_backbone(settings.backbone, CLASSES, image_size=settings.size)
     model.to(device).to(memory_format=torch.channels_last if device == "cuda" else torch.contiguous_format)
     optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9, weight_decay=1e-4)
-    loader = data.train_dataloader()
+    loader = data.train_loader()
     with attach(model) as tap:
         objective = make_objective(settings.objective, tap.num_features, num_classes=CLASSES).to(device)
         for epoch in range(settings.epochs):

@@ -14,8 +14,8 @@ import pfdl.tabular
 from pfdl._internal.runs import LOCK, claim, set_aside
 from pfdl._internal.state import save_state
 from pfdl.data.manifest import Manifest, ManifestRow
-from pfdl.lightning import ImageClassifier, PFDLCallback
-from pfdl.vision import TrainingConfig
+from pfdl.lightning import PFDLCallback
+from pfdl.vision import Classifier, TrainingConfig
 from tests.hostile.tampering import full_disk
 from tests.states import StateTester, each
 from tests.vision.tiny_images import tiny_data
@@ -35,23 +35,23 @@ class TestStatesOfClassifiers(StateTester):
 
     def make(self, name, seed=0):
         torch.manual_seed(seed)
-        return ImageClassifier(TrainingConfig("mlp", name, image_size=8, augment="none"), 2)
+        return Classifier(TrainingConfig("mlp", name, image_size=8, augment="none"), 2)
 
     def use(self, thing, seed=0):
         pictures = torch.randint(256, (8, 3, 8, 8), generator=torch.Generator().manual_seed(seed)).byte()
-        return thing.training_step([pictures, torch.arange(8) % 2, torch.arange(8) // 2 % 2], 0).detach()
+        return thing.loss_of([pictures, torch.arange(8) % 2, torch.arange(8) // 2 % 2]).detach()
 
 
 class TestStatesOfCallbacks(StateTester):
-    name = each(["mlp"])
+    name = each(["linear"])
 
     def make(self, name, seed=0):
-        from lightning.pytorch import Trainer
+        from lightning.pytorch import LightningModule, Trainer
 
         torch.manual_seed(seed)
-        callback = PFDLCallback(hidden=4)
-        classifier = ImageClassifier(TrainingConfig(name, "erm", image_size=8), 2)
-        callback.setup(Trainer(accelerator="cpu", logger=False, enable_checkpointing=False), classifier, "fit")
+        callback, module = PFDLCallback(hidden=4), LightningModule()
+        module.head = torch.nn.Linear(8, 2)
+        callback.setup(Trainer(accelerator="cpu", logger=False, enable_checkpointing=False), module, "fit")
         return callback
 
     def use(self, thing, seed=0):

@@ -22,8 +22,7 @@ def test_the_steps_are_those_of_a_plain_loop_in_double_precision(optimizer, tmp_
     config = replace(CONFIG, optimizer=optimizer, learning_rate=1e-3)
     found = load_file(train(config, source, manifest, tmp_path / "run", device="cpu") / WEIGHTS)
     data = TrainingData(config, source, manifest)
-    data.setup("fit")
-    loader = data.train_dataloader()
+    loader = data.train_loader()
     torch.manual_seed(3)
     network = Classifier(config, 2).backbone.double()
     plain = {"weight_decay": 1e-4, "foreach": False}
@@ -48,7 +47,6 @@ def test_a_training_in_memory_is_the_one_with_a_run_folder_to_the_bit(how, tmp_p
     config = replace(CONFIG, augment="flip-shift", contexts="known", **how)
     found = load_file(train(config, source, manifest, tmp_path / "run", device="cpu") / WEIGHTS)
     data = TrainingData(config, source, manifest)
-    data.setup("fit")
     torch.manual_seed(config.seed)
     model, seen = Classifier(config, 2), []
     images = data.train_set

@@ -154,11 +154,11 @@ def test_a_stop_while_a_resumed_epoch_is_skipped_to_loses_nothing(uninterrupted,
 def test_a_signal_before_the_first_step_stops_at_once(number, tmp_path, monkeypatch):
     before = signal.getsignal(number)
 
-    def setup(self, stage):
+    def read_images(*_, **__):
         os.kill(os.getpid(), number)
         time.sleep(60)
 
-    monkeypatch.setattr("pfdl.vision.training.TrainingData.setup", setup)
+    monkeypatch.setattr("pfdl.vision.training.TrainingData", read_images)
     with pytest.raises(TrainingStoppedError, match="before the first step"):
         run(tmp_path / "run")
     assert signal.getsignal(number) is before

@@ -2,7 +2,6 @@ import json
 import re
 import sys
 from dataclasses import replace
-from functools import partial
 
 import pandas as pd
 import pytest
@@ -10,7 +9,6 @@ import torch
 
 import pfdl
 from pfdl._internal.runs import INFERRED_CONTEXTS, read_run
-from pfdl.contexts.network import NETWORK_METHODS
 from pfdl.data import make_split
 from pfdl.data.context_images import ContextImages
 from pfdl.objectives.penalties import Penalty
@@ -20,9 +18,8 @@ from pfdl.vision.backbones import make_backbone
 from pfdl.vision.checkpoint import WEIGHTS, ModelConfig, load_model
 from pfdl.vision.classifier import Classifier
 from pfdl.vision.features import embed
-from pfdl.vision.pixels import normalise
-from pfdl.vision.resume import STATE, RunKeeper
-from pfdl.vision.training import TrainingConfig, TrainingStoppedError, train
+from pfdl.vision.resume import STATE
+from pfdl.vision.training import TrainingConfig, train
 from tests.vision.interrupted import run, stop_at
 from tests.vision.tiny_images import TinySource, tiny_data
 
@@ -132,7 +129,7 @@ def test_loggers_are_named(tmp_path, monkeypatch):
     monkeypatch.setattr(training, "find_spec", lambda name: None)
     train(TINY, *tiny_data(), tmp_path / "run", device="cpu")
     assert not (tmp_path / "run" / "tensorboard").exists()
-    for name in ("tensorboard", "wandb", "mlflow"):
+    for name in ("tensorboard", "wandb"):
         with pytest.raises(ModuleNotFoundError, match=f"the logger '{name}' needs the package {name}"):
             train(TINY, *tiny_data(), tmp_path / "other", device="cpu", loggers=[name])
 
@@ -140,9 +137,7 @@ def test_loggers_are_named(tmp_path, monkeypatch):
 def test_loggers_go_through_lightning(tmp_path, monkeypatch):
     monkeypatch.setattr(training, "find_spec", lambda name: True)
     monkeypatch.setattr(training, "WandbLogger", lambda **settings: ("wandb", settings["name"]))
-    monkeypatch.setattr(training, "MLFlowLogger", lambda **settings: ("mlflow", settings["run_name"]))
-    made = training.make_loggers(["csv", "wandb", "mlflow", "wandb"], tmp_path / "run")
-    assert made == [("wandb", "run"), ("mlflow", "run")]
+    assert training.make_loggers(["csv", "wandb", "wandb"], tmp_path / "run") == [("wandb", "run")]
     assert training.make_loggers(["csv"], tmp_path / "run") == []
 
 
@@ -153,17 +148,6 @@ def test_wandb_itself_gets_a_run_for_each_training(tmp_path, monkeypatch):
     for name in ("first", "second"):
         train(TINY, *tiny_data(), tmp_path / name, device="cpu", loggers=["wandb"])
         assert len(list((tmp_path / name / "wandb").glob("offline-run-*/run-*.wandb"))) == 1
-
-
-def test_mlflow_itself_keeps_figures_in_the_run_folder(tmp_path, monkeypatch):
-    tracking = pytest.importorskip("mlflow.tracking", reason="MLflow is not installed")
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    folder = train(TINY, *tiny_data(), tmp_path / "a run", device="cpu", loggers=["mlflow"])
-    client = tracking.MlflowClient(f"sqlite:///{folder / 'mlflow.db'}")
-    (run,) = client.search_runs([client.get_experiment_by_name("pfdl").experiment_id])
-    logged = pd.read_csv(folder / "metrics.csv")["val_accuracy"].tolist()
-    assert [one.value for one in client.get_metric_history(run.info.run_id, "val_accuracy")] == logged
-    assert run.info.run_name == "a run"
 
 
 def test_the_epoch_is_the_x_axis_of_loggers(tmp_path):
@@ -297,50 +281,6 @@ def test_where_no_contexts_are_confirmed_the_caller_may_stop(tmp_path, capsys):
     with pytest.raises(InterruptedError):
         train(config, *tiny_data(), tmp_path / "two", device="cpu", on_unconfirmed=refuse)
     assert not (tmp_path / "two" / WEIGHTS).exists()
-
-
-@pytest.mark.parametrize("method", ["jtt", "spare", "eiil"])
-def test_contexts_follow_from_the_logits_of_a_first_network_that_is_trained_before(tmp_path, method, monkeypatch):
-    short = {name: partial(find, **({"steps": 20} if name == "eiil" else {})) for name, find in NETWORK_METHODS.items()}
-    monkeypatch.setattr("pfdl.vision.training_data.NETWORK_METHODS", short)
-    source, manifest = tiny_data()
-    config = replace(TINY, epochs=2, contexts="inferred", infer_by=method, infer_epochs=2, infer_upweight=7)
-    train(config, source, manifest, tmp_path / "run", device="cpu")
-
-    plain = replace(TINY, epochs=2, decay_every=1, select="last")
-    train(plain, source, manifest, tmp_path / "plain", device="cpu")
-    first, own = (load_model(tmp_path / name).model for name in ("run/first-network", "plain"))
-    assert all(torch.equal(value, own.state_dict()[name]) for name, value in first.state_dict().items())
-    images = ContextImages(source, manifest, "train", size=8)
-    with torch.no_grad():
-        logits = first(normalise(images.images))
-    settings = {"upweight": 7} if method == "jtt" else {"seed": 0}
-    expected = short[method](logits, images.labels, **settings)
-    table = pd.read_csv(tmp_path / "run" / INFERRED_CONTEXTS)
-    assert table["context"].tolist() == expected.contexts.tolist()
-    assert table["draws"].to_numpy() == pytest.approx(expected.draws)
-
-
-def test_the_second_training_draws_by_the_methods_own_rule_and_resumes_with_it(tmp_path, monkeypatch):
-    config = replace(TINY, epochs=3, contexts="inferred", infer_by="jtt", infer_upweight=1000, learning_rate=1e-5)
-    whole = train(config, *tiny_data(), tmp_path / "whole", device="cpu")
-    after_epoch, drawn = RunKeeper.after_epoch, []
-
-    def stop(keeper, row):
-        after_epoch(keeper, row)
-        if keeper.folder.name == "parts" and len(keeper.history) == 1:
-            drawn.extend(keeper.loop.batches.order)
-            keeper.stop.requested = True
-
-    monkeypatch.setattr(RunKeeper, "after_epoch", stop)
-    with pytest.raises(TrainingStoppedError):
-        train(config, *tiny_data(), tmp_path / "parts", device="cpu")
-    wrong = pd.read_csv(tmp_path / "parts" / INFERRED_CONTEXTS)["context"].to_numpy() == 1
-    assert 0 < wrong.mean() < 1
-    assert wrong[drawn].mean() > 0.9  # each is drawn 1,001 times as often as a right one
-    monkeypatch.setattr(RunKeeper, "after_epoch", after_epoch)
-    parts = train(config, *tiny_data(), tmp_path / "parts", device="cpu")
-    assert (parts / WEIGHTS).read_bytes() == (whole / WEIGHTS).read_bytes()
 
 
 def test_published_dwr_learns_a_weight_for_every_image_before_each_epoch_and_resumes(tmp_path, monkeypatch):

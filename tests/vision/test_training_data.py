@@ -5,6 +5,7 @@ import torch
 from pfdl import context_sampler, infer_contexts
 from pfdl._internal.settings import write_options
 from pfdl.contexts import InferredContexts, find_contexts
+from pfdl.data import context_images
 from pfdl.data.context_images import HIDDEN_CONTEXT
 from pfdl.vision import training_data
 from pfdl.vision.config import TrainingConfig
@@ -13,27 +14,27 @@ from pfdl.vision.training_data import TrainingData
 from tests.vision.tiny_images import tiny_data
 
 
-def make(*, cache=None, num_workers=0, describe=None, **settings):
+def make(*, num_workers=0, describe=None, **settings):
     config = TrainingConfig(image_size=8, batch_size=8, **settings)
-    data = TrainingData(config, *tiny_data(), cache=cache, num_workers=num_workers, describe=describe)
-    data.setup("fit")
-    return data
+    return TrainingData(config, *tiny_data(), num_workers=num_workers, describe=describe)
 
 
 def drawn(data, epoch):
-    return torch.cat([images for images, *_ in data.train_dataloader().read(epoch)])
+    return torch.cat([images for images, *_ in data.train_loader().read(epoch)])
 
 
 def test_batches_are_bytes_of_one_size_with_contexts_hidden():
-    batches = list(make().train_dataloader())
+    batches = list(make().train_loader())
     assert all(images.shape == (8, 3, 8, 8) and images.dtype == torch.uint8 for images, *_ in batches)
     assert all((contexts == HIDDEN_CONTEXT).all() for _, _, contexts in batches)
-    revealed = torch.cat([contexts for *_, contexts in make(contexts="known").train_dataloader()])
+    revealed = torch.cat([contexts for *_, contexts in make(contexts="known").train_loader()])
     assert set(revealed.tolist()) == {0, 1}
 
 
-def test_batches_of_images_in_memory_are_those_that_are_read_one_by_one():
-    kept, read = (list(make(contexts="known", cache=cache).train_dataloader()) for cache in (True, False))
+def test_batches_of_images_in_memory_are_those_that_are_read_one_by_one(monkeypatch):
+    kept = list(make(contexts="known").train_loader())
+    monkeypatch.setattr(context_images, "CACHE_LIMIT", 0)
+    read = list(make(contexts="known").train_loader())
     samples = {image.numpy().tobytes(): numbers for image, *numbers in make(contexts="known").train_set}
     for one, other in zip(kept, read, strict=True):
         assert all(torch.equal(part, same) for part, same in zip(one, other, strict=True))
@@ -41,23 +42,14 @@ def test_batches_of_images_in_memory_are_those_that_are_read_one_by_one():
             assert [int(number) for number in numbers] == samples[image.numpy().tobytes()]
 
 
-def test_contexts_are_inferred_once_from_what_describes_the_images():
-    described = []
-
-    def describe(images):
-        described.append(len(images))
-        return images.flatten(1).float()
-
-    data = make(contexts="inferred", describe=describe)
-    calls = len(described)
-    data.setup("fit")
-    assert len(described) == calls > 0
+def test_contexts_are_inferred_from_what_describes_the_images():
+    data = make(contexts="inferred", describe=lambda images: images.flatten(1).float())
     images = data.train_set
     expected = find_contexts(images.images.flatten(1).float(), images.labels, seed=0)
     assert data.train_contexts.tolist() == expected.contexts.tolist()
     assert data.inferred.sentence == expected.sentence
     assert (images.contexts == HIDDEN_CONTEXT).all()  # the data set itself is left as it was
-    assert all((contexts == HIDDEN_CONTEXT).all() for *_, contexts in data.val_dataloader())
+    assert all((contexts == HIDDEN_CONTEXT).all() for *_, contexts in data.validation_loader())
     assert make().inferred is None
     with pytest.raises(ValueError, match="contexts is 'guessed'"):
         make(contexts="guessed")
@@ -94,17 +86,15 @@ def test_settings_are_written_as_what_a_user_types():
 
 def test_contexts_of_validation_images_are_inferred_together_with_those_of_training():
     data = make(contexts="inferred", select="worst-group")
-    contexts = torch.cat([data.train_contexts, *(contexts for *_, contexts in data.val_dataloader())])
+    contexts = torch.cat([data.train_contexts, *(contexts for *_, contexts in data.validation_loader())])
     sets = [data.train_set, data._sets["validation"]]
     images, labels = (torch.cat([getattr(one, name) for one in sets]) for name in ("images", "labels"))
     assert contexts.tolist() == infer_contexts(images, labels, seed=0).tolist()
 
 
 def test_the_sampler_of_groups_is_that_of_the_library():
-    with pytest.raises(ValueError, match="sampler is 'groups', which needs contexts"):
-        make(sampler="groups")
     data = make(sampler="groups", contexts="known", seed=2)
-    loader = data.train_dataloader()
+    loader = data.train_loader()
     loader.sampler.set_epoch(3)
     expected = context_sampler(data.train_set.labels, data.train_contexts, seed=2)
     expected.set_epoch(3)
@@ -114,7 +104,7 @@ def test_the_sampler_of_groups_is_that_of_the_library():
 
 
 def test_an_epoch_can_begin_in_its_middle():
-    loader = make(seed=1).train_dataloader()
+    loader = make(seed=1).train_loader()
     expected, found = list(loader.read(2)), list(loader.read(2, first=3))
     assert len(found) == len(expected) - 3
     for here, there in zip(found, expected[3:], strict=True):
@@ -143,7 +133,7 @@ def test_the_batches_of_processes_together_are_those_of_one(sampler, monkeypatch
         data = make(seed=1, sampler=sampler, contexts="known")
         monkeypatch.setattr(training_data, "world_size", lambda: processes)
         monkeypatch.setattr(training_data, "rank", lambda: rank)
-        return [sorted(images.sum((1, 2, 3)).tolist()) for images, *_ in data.train_dataloader()]
+        return [sorted(images.sum((1, 2, 3)).tolist()) for images, *_ in data.train_loader()]
 
     alone, *parts = batches(1, 0), batches(2, 0), batches(2, 1)
     assert [sorted(here + there) for here, there in zip(*parts, strict=True)] == alone
@@ -167,10 +157,9 @@ def test_workers_give_the_same_batches_and_loading_draws_no_chance():
 
 def test_the_validation_set_is_held_out_of_training_and_may_be_absent():
     data = make()
-    validation = {image.numpy().tobytes() for images, *_ in data.val_dataloader() for image in images}
+    validation = {image.numpy().tobytes() for images, *_ in data.validation_loader() for image in images}
     training = {image.numpy().tobytes() for image in data._sets["train"].images}
     assert validation
     assert not validation & training
     bare = TrainingData(TrainingConfig(image_size=8), *tiny_data(validation_fraction=0))
-    bare.setup("fit")
-    assert bare.val_dataloader() == []
+    assert bare.validation_loader() is None

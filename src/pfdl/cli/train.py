@@ -40,7 +40,7 @@ class RunOptions:
         strategy: How several devices share the model: ddp, a whole one on each; fsdp, a part on each; auto is ddp.
         workers: Processes that load images, for each device; 0 is best for data kept in memory (up to 2 GiB).
         loggers: Where to log in addition to metrics.csv, with commas between: tensorboard (the default where
-            installed), wandb, mlflow; csv for nothing else.
+            installed), wandb; csv for nothing else.
         export: Whether to write an ONNX file too, where onnxruntime is installed.
     """
 

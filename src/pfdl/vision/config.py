@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from pfdl._internal.settings import check_settings, setting
@@ -43,11 +43,7 @@ class TrainingConfig:
             images). Some objectives need one of the latter two. Where the data has them for validation images alone,
             known serves to select by worst-group.
         infer_by: How contexts are inferred: auto tries all of pooled, within (clusters), early (as SPARE does) and
-            errors (as JTT does: what a short training gets wrong). jtt, spare and eiil are the published methods: a
-            first network is trained by plain risk minimisation, contexts follow from its logits, unchecked, and with
-            the sampler shuffle the second training draws images by the method's own rule.
-        infer_epochs: Epochs of that first network.
-        infer_upweight: With jtt, how often each image that the first network gets wrong is added to the others.
+            errors (as JTT does: what a short training gets wrong).
         confirm: Whether inferred contexts are used only if balancing them helps on held-out training images; otherwise
             the most stable ones are used as they are.
         objective_settings: Settings of the objective's parts, by their names; typed as PART.NAME, such as pfdl.weight.
@@ -80,9 +76,7 @@ class TrainingConfig:
     backbone: str = setting("resnet18", shown=True, short="-b")
     objective: str = setting("erm", shown=True, short="-O")
     contexts: Literal["hidden", "known", "inferred"] = setting("hidden", shown=True)
-    infer_by: str = setting("auto")
-    infer_epochs: int = setting(1, minimum=1)
-    infer_upweight: int = setting(20, minimum=0)
+    infer_by: Literal["auto", "pooled", "within", "early", "errors"] = setting("auto")
     confirm: bool = setting(True)
     objective_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     image_size: int = setting(64, minimum=1, shown=True)
@@ -106,43 +100,16 @@ class TrainingConfig:
     seed: int = setting(0, minimum=0, shown=True)
 
     def __post_init__(self) -> None:
-        from pfdl._internal.validation import check_choice
-        from pfdl.contexts.inference import METHODS
-        from pfdl.contexts.network import NETWORK_METHODS
         from pfdl.vision.backbones import check_backbone_name
 
         check_settings(self)
         check_backbone_name(self.backbone)
-        check_choice("infer_by", self.infer_by, (*METHODS, *NETWORK_METHODS))
         if self.infer_by != "auto" and self.contexts != "inferred":
             raise ValueError(
                 f"infer_by is {self.infer_by!r}, but contexts is {self.contexts!r}; set contexts to 'inferred'."
             )
         if not self.confirm and self.contexts != "inferred":
             raise ValueError(f"confirm is False, but contexts is {self.contexts!r}; set contexts to 'inferred'.")
-
-    @property
-    def infers_by_network(self) -> bool:
-        """Whether contexts are inferred from the logits of a first network."""
-        from pfdl.contexts.network import NETWORK_METHODS
-
-        return self.infer_by in NETWORK_METHODS
-
-    def for_first_network(self) -> TrainingConfig:
-        """Return how that network is trained: as this config says, but plainly, for fewer epochs, the last one kept."""
-        return replace(
-            self,
-            objective="erm",
-            objective_settings={},
-            contexts="hidden",
-            infer_by="auto",
-            confirm=True,
-            epochs=self.infer_epochs,
-            decay_every=self.decay_every or max(1, self.epochs // 2),
-            sampler="shuffle",
-            select="last",
-            patience=None,
-        )
 
 
 @dataclass(frozen=True)

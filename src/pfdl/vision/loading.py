@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -125,34 +124,17 @@ class TensorBatches:
 
 
 def make_sampler(
-    config: TrainingConfig,
-    labels: Tensor,
-    contexts: Tensor,
-    draws: Tensor | None = None,
-    *,
-    processes: int = 1,
-    rank: int = 0,
+    config: TrainingConfig, labels: Tensor, contexts: Tensor, *, processes: int = 1, rank: int = 0
 ) -> EpochSampler:
-    """Return the sampler that a config asks for; what does not fill a last step is left for another epoch.
-
-    With the sampler shuffle ``draws`` says how often each sample is drawn; by default every sample comes once.
-    """
+    """Return the sampler that a config asks for; what does not fill a last step is left for another epoch."""
     order = None
     if config.sampler == "groups":
         order = balanced_order(labels, contexts, config.seed)
     elif config.sampler == "classes":  # classes take the place of contexts: one context would not be balanced
         order = balanced_order(torch.zeros_like(labels), labels, config.seed)
-    elif draws is not None:
-        order = partial(_draw, draws, config.seed)
     images: Any = labels  # of which the sampler takes no more than the length
     length = len(labels) // config.batch_size * config.batch_size or None
     return EpochSampler(images, processes, rank, seed=config.seed, order=order, length=length)
-
-
-def _draw(draws: Tensor, seed: int, epoch: int) -> Sequence[int]:
-    generator = torch.Generator().manual_seed(seed * SEED_STRIDE + epoch)
-    drawn: list[int] = torch.multinomial(draws, len(draws), replacement=True, generator=generator).tolist()
-    return drawn
 
 
 def balanced_order(labels: Tensor, contexts: Tensor, seed: int) -> Callable[[int], Sequence[int]] | None:

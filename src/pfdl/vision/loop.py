@@ -10,12 +10,14 @@ import torch
 from lightning.fabric import Fabric
 from lightning.fabric.strategies.model_parallel import ModelParallelStrategy
 from torch import Tensor
+from torch.nn import functional as F
+from torch.utils.data import DataLoader
 
 from pfdl._internal.processes import rank, world_size
 from pfdl.vision.classifier import Classifier
 from pfdl.vision.launching import Devices, make_fabric
 from pfdl.vision.loading import EpochLoader, TensorBatches, make_sampler
-from pfdl.vision.metrics import judge, validation_metrics
+from pfdl.vision.metrics import validation_metrics
 from pfdl.vision.sharding import share_buffers
 
 
@@ -90,18 +92,21 @@ class Loop:
             torch.cuda.manual_seed(number)
 
     @torch.no_grad()
-    def validate(self, loader: Any) -> dict[str, float]:
+    def validate(self, loader: DataLoader[Any] | None) -> dict[str, float]:
         """Return plain loss and accuracies on validation images; nothing if there are none."""
+        if loader is None:
+            return {}
         if world_size() > 1:  # not every way to train leaves processes with equal buffers
             share_buffers(self.model.backbone)
         self.model.eval()
         judged = []
         for batch in loader:
-            parts = [part.to(self.fabric.device, non_blocking=True) for part in batch]
+            images, labels, contexts = (part.to(self.fabric.device, non_blocking=True) for part in batch)
             with self.fabric.autocast():
-                logits = self.model(parts[0])
-            judged.append(judge(logits, parts))
-        return validation_metrics(torch.cat(judged, 1), loader) if judged else {}
+                logits = self.model(images).float()
+            losses = F.cross_entropy(logits, labels, reduction="none")
+            judged.append(torch.stack([logits.argmax(1).float(), labels.float(), contexts.float(), losses]))
+        return validation_metrics(torch.cat(judged, 1), len(loader.dataset))  # type: ignore[arg-type]
 
     def end_epoch(self) -> dict[str, float]:
         """Go on to the next epoch, and return the means of the one that ended."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
-from torch.utils.data.distributed import DistributedSampler
 
-from pfdl._internal.processes import gather_objects, world_size
+from pfdl._internal.processes import gather_objects
 from pfdl.contexts import group_accuracy, worst_group_accuracy
 from pfdl.vision.config import ACCURACY, GROUP_AVERAGE, WORST_CLASS, WORST_GROUP
 
@@ -70,21 +68,17 @@ class RunningMeans:
         self._samples = {name: entry["samples"] for name, entry in state.items()}
 
 
-def judge(logits: Tensor, batch: Sequence[Tensor]) -> Tensor:
-    """Return of each image the prediction, the label, the context (−1 if unknown) and the loss, shape (4, n)."""
-    labels = batch[1]
-    contexts = batch[2] if len(batch) > 2 else torch.full_like(labels, -1)
-    losses = F.cross_entropy(logits.float(), labels, reduction="none")
-    return torch.stack([logits.argmax(1).float(), labels.float(), contexts.float(), losses])
-
-
-def validation_metrics(judged: Tensor, loader: object) -> dict[str, float]:
+def validation_metrics(judged: Tensor, images: int) -> dict[str, float]:
     """Return plain loss and accuracies on the validation images of all processes, whatever the objective.
 
-    ``judged`` is what :func:`judge` returned of this process's images. Accuracy of the worst group and the average over
-    groups are there where all contexts are known.
+    Accuracy of the worst group and the average over groups are there where all contexts are known.
+
+    Args:
+        judged: Of each image of this process the prediction, the label, the context (−1 if unknown) and the loss, shape
+            (4, n). The images are given to the processes in turns, and the first ones again to give all as many.
+        images: How many there are.
     """
-    judged = _of_all_processes(judged, loader).cpu()
+    judged = torch.stack(gather_objects(judged.cpu()), -1).flatten(-2)[:, :images]
     (predictions, labels, contexts), losses = judged[:3].long(), judged[3]
     found = {
         "val_loss": float(losses.mean()),
@@ -95,15 +89,3 @@ def validation_metrics(judged: Tensor, loader: object) -> dict[str, float]:
         groups = group_accuracy(predictions, labels, contexts)
         found |= {WORST_GROUP: groups.worst_group.accuracy, GROUP_AVERAGE: groups.average_over_groups}
     return found
-
-
-def _of_all_processes(mine: Tensor, loader: object) -> Tensor:
-    """Return the columns of all processes, without the images that a sampler repeats to give all as many."""
-    if world_size() == 1:
-        return mine
-    parts = gather_objects(mine.cpu())
-    sampler = getattr(loader, "sampler", None)
-    if not isinstance(sampler, DistributedSampler) or len({part.shape for part in parts}) > 1:
-        return torch.cat(parts, -1)
-    in_order = torch.stack(parts, -1).flatten(-2)  # such a sampler gives images to processes in turns
-    return in_order[..., : len(sampler.dataset)]  # type: ignore[arg-type]

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.pytorch.loggers import Logger, MLFlowLogger, TensorBoardLogger, WandbLogger
+from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
 from rich.console import Console
 from torch import Tensor
 
+from pfdl._internal.devices import resolve_device
 from pfdl._internal.processes import gather_objects, rank, report_lost_process, run_on_first
 from pfdl._internal.progress import progress_bar
 from pfdl._internal.runs import MANIFEST, claim
@@ -26,18 +25,14 @@ from pfdl._internal.validation import check_choice
 from pfdl.data.images import hash_bytes
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
-from pfdl.vision.checkpoint import ModelConfig, load_model
+from pfdl.vision.checkpoint import ModelConfig
 from pfdl.vision.classifier import Classifier
 from pfdl.vision.config import SELECTIONS, TrainingConfig, check_contexts, check_sets
 from pfdl.vision.features import embed
 from pfdl.vision.launching import choose_devices, make_fabric
 from pfdl.vision.loop import Loop
-from pfdl.vision.pixels import normalise
 from pfdl.vision.resume import RunKeeper, StopRequest, TrainingStoppedError, check_folder, read_state, write_metrics
-from pfdl.vision.training_data import TrainingData, check_share
-
-FIRST = "first-network"
-"""In the run folder of a training that infers contexts from a first network: that network's run folder."""
+from pfdl.vision.training_data import TrainingData
 
 ESTIMATE_AFTER, LONG = 5.0, 600.0
 """Seconds, or the first epoch if that is shorter, after which the time of a training is told; and when it is long."""
@@ -84,8 +79,8 @@ def train(
             both given, this process trains by itself, whatever started it.
         strategy: How processes share the model: ``"ddp"``, ``"fsdp"``, or ``"auto"`` for the first.
         num_workers: Processes that load images, for each device.
-        loggers: Where to log beside ``metrics.csv``: ``"tensorboard"``, ``"wandb"``, ``"mlflow"``; by default
-            TensorBoard where it is installed.
+        loggers: Where to log beside ``metrics.csv``: ``"tensorboard"``, ``"wandb"``; by default TensorBoard
+            where it is installed.
         progress: Whether to show progress on standard error: a bar on a terminal, elsewhere one line per epoch.
         on_unconfirmed: Called before the first step where contexts are to be inferred and none is confirmed, so that
             training would be without contexts; what it raises stops the training.
@@ -104,39 +99,26 @@ def train(
     check_loggers(loggers or ())
     place = choose_devices(device, devices, nodes, strategy)
     check_sets(config, manifest)
-    check_share(config.batch_size, place.processes)
+    if config.batch_size % place.processes:
+        raise ValueError(
+            f"batch_size is {config.batch_size}, the images of a step over all {place.processes} processes; give a "
+            f"multiple of {place.processes}."
+        )
     fabric = make_fabric(place, config.precision)
     shows = progress and rank() == 0
     with report_lost_process(), _report_dead_loader(), StopRequest() as stop, ExitStack() as held:
         torch.manual_seed(config.seed)
         model = Classifier(config, len(manifest.classes))
         check_contexts(config, model.objective, manifest)
-        describe = _describe_images(config, model, device, folder)
-        data = TrainingData(config, source, manifest, num_workers=num_workers, describe=describe, folder=folder)
         settings = _settings(config, manifest, place.processes)
         everyone = gather_objects(settings)
         if other := [theirs for theirs in everyone if theirs != everyone[0]]:
             raise ValueError(f"the processes do not train alike: one has the settings {everyone[0]}, one {other[0]}.")
         if run_on_first(lambda: _open_folder(folder, settings, manifest, held)):
             return folder
-        if config.infers_by_network:
-            if shows:
-                _say(f"{config.infer_by}: training the first network, for {config.infer_epochs} epochs")
-            train(
-                config.for_first_network(),
-                source,
-                manifest,
-                folder / FIRST,
-                device=device,
-                devices=devices,
-                nodes=nodes,
-                strategy=strategy,
-                num_workers=num_workers,
-                loggers=(),
-                progress=progress,
-            )
-        data.setup("fit")
-        if shows and data.inferred is not None:
+        describe = _describe_images(config, model, device)
+        data = TrainingData(config, source, manifest, num_workers=num_workers, describe=describe, folder=folder)
+        if data.inferred is not None and shows:
             _say(data.inferred.sentence)
         if data.inferred is not None and data.inferred.number == 1:
             if shows:
@@ -145,11 +127,11 @@ def train(
                 on_unconfirmed()
         model.check_contexts(data.train_contexts)
         model.prepare(data.train_set.labels, data.train_contexts)
-        batches = data.train_dataloader(with_indices="indices" in model.objective.needs)
+        batches = data.train_loader(with_indices="indices" in model.objective.needs)
         monitor = SELECTIONS.get(config.select) if "validation" in manifest.set_names else None
         keeper = RunKeeper(Loop(model, batches, fabric), folder, monitor=monitor, stop=stop)
         keeper.restore()
-        _run(keeper, data.val_dataloader(), make_loggers(loggers, folder) if rank() == 0 else [], shows)
+        _run(keeper, data.validation_loader(), make_loggers(loggers, folder) if rank() == 0 else [], shows)
     return folder
 
 
@@ -251,20 +233,14 @@ def _open_folder(folder: Path, settings: Mapping[str, Any], manifest: Manifest, 
     return True
 
 
-def _describe_images(
-    config: TrainingConfig, model: Classifier, device: str, folder: Path
-) -> Callable[[Tensor], Tensor] | None:
-    """Return what gives the features or logits to infer contexts from; None if no network has learnt something."""
-    place = "cuda" if device == "auto" and torch.cuda.is_available() else device.replace("auto", "cpu")
-    if config.infers_by_network:
-        first = cache(lambda: load_model(folder / FIRST).model.to(place))
-        return torch.no_grad()(lambda images: first()(normalise(images.to(place))).float().cpu())
+def _describe_images(config: TrainingConfig, model: Classifier, device: str) -> Callable[[Tensor], Tensor] | None:
+    """Return what gives the features to infer contexts from; None if the network has learnt nothing yet."""
     if not config.pretrained and config.weights is None:
         return None
-    return lambda images: embed(model.backbone, images, device=place)
+    return lambda images: embed(model.backbone, images, device=resolve_device(device))
 
 
-LOGGERS = ("csv", "tensorboard", "wandb", "mlflow")
+LOGGERS = ("csv", "tensorboard", "wandb")
 """Names, and the packages that they need; ``csv`` is the table that every run folder has anyway."""
 
 
@@ -281,19 +257,13 @@ def check_loggers(names: Sequence[str]) -> None:
 def make_loggers(names: Sequence[str] | None, folder: Path) -> list[Logger]:
     """Return Lightning's loggers for a run folder; None for TensorBoard where it is installed.
 
-    MLflow logs to the server that ``MLFLOW_TRACKING_URI`` names, else to ``mlflow.db`` in the run folder (it refuses
-    plain folders since version 3). ``WANDB_MODE=offline`` keeps Weights & Biases on this machine.
+    ``WANDB_MODE=offline`` keeps Weights & Biases on this machine.
     """
     if names is None:
         names = ["tensorboard"] if find_spec("tensorboard") is not None else []
-    makers: dict[str, Callable[[], Logger]] = {
-        "tensorboard": lambda: TensorBoardLogger(folder, name="", version="tensorboard"),
-        "wandb": lambda: WandbLogger(name=folder.name, save_dir=folder, project="pfdl"),
-        "mlflow": lambda: MLFlowLogger(
-            experiment_name="pfdl",
-            run_name=folder.name,
-            tracking_uri=os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{folder.resolve() / 'mlflow.db'}",
-            artifact_location=None if "MLFLOW_TRACKING_URI" in os.environ else (folder.resolve() / "mlflow").as_uri(),
-        ),
-    }
-    return [makers[name]() for name in dict.fromkeys(names) if name in makers]
+    loggers: list[Logger] = []
+    if "tensorboard" in names:
+        loggers.append(TensorBoardLogger(folder, name="", version="tensorboard"))
+    if "wandb" in names:
+        loggers.append(WandbLogger(name=folder.name, save_dir=folder, project="pfdl"))
+    return loggers
