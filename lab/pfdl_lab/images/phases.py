@@ -1,7 +1,7 @@
 """Analyses that were declared before their runs: endpoints, comparisons and tests of pages under docs/results.
 
-Three pages declare one: phase by phase, the paper's Table II, and short budgets. All of them judge paired differences
-by Holm's method over all the tests that the page names.
+The pages are phase by phase, the paper's Table II, short budgets, and pretrained networks. All of them judge paired
+differences by Holm's method over all the tests that a declaration names.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from pfdl.report.blocks import Block
+from pfdl.report.blocks import Block, Heading
 from pfdl.report.plots import Plot, Series
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
-from pfdl_lab.images.rows import DECLARED, PAPER, RATIOS
+from pfdl_lab.images.rows import DECLARED, GRID, LISTS, PAPER, RATIOS, ROWS
 from pfdl_lab.images.tables import Measured, title_of
-from pfdl_lab.images.testing import CHOSEN, LAST
+from pfdl_lab.images.testing import CHOSEN, LAST, VALIDATION
 from pfdl_lab.pairing import PairedDifference, holm, paired
 from pfdl_lab.statistics import difference_cell, mean_cell, mean_series
 
@@ -28,6 +28,7 @@ ENDPOINTS = {"early": EARLY, "all": tuple(map(str, range(5, 161, 5))), "last": (
 """The epochs over which phase by phase averages the accuracy of a seed."""
 
 TESTS = {"1:5": ("1:5",), "5:1": ("5:1",), "mean of the seven ratios": RATIOS}
+SHIFT_AND_MEAN = {test: TESTS[test] for test in ("1:5", "mean of the seven ratios")}
 PHASES: tuple[Pair, ...] = (
     ("pfdl", "erm"),
     ("covariance", "erm"),
@@ -36,6 +37,23 @@ PHASES: tuple[Pair, ...] = (
     ("pfdl", "level-matched"),
 )
 NOISE_FLOOR = ("placebo", "erm")
+FORMS: tuple[Pair, ...] = (
+    ("pfdl-sgd", "erm"),
+    ("pfdl-sgd", "pfdl"),
+    ("covariance-indexed", "erm"),
+    ("covariance-indexed", "covariance"),
+    ("standardised-indexed", "erm"),
+)
+"""Other forms of g: trained by SGD, and one that knows which feature it predicts."""
+
+PUBLISHED_DWR: tuple[Pair, ...] = (("dwr-samples", "erm"),)
+PRACTICE: tuple[Pair, ...] = (
+    ("sampler-classes", "erm"),
+    ("sampler", "sampler-classes"),
+    ("sampler-known", "sampler-classes"),
+    ("dfr-held-out", "erm"),
+    ("dfr-held-out-known", "erm"),
+)
 TABLE_II: tuple[Pair, ...] = (*((row, "erm") for row in PAPER if row != "erm"), ("cn-cnbb", "cn"))
 BUDGET = re.compile(r".+-(\d+)-epochs(-confirmation)?")
 """How data is called in the results of trainings with a budget of epochs; the confirmation has seeds of its own."""
@@ -87,7 +105,7 @@ class Declared(NamedTuple):
         """Return for each test the accuracies and the comparisons; the noise floor is shown and not judged."""
         judged, shown = self.judge(), list[Block]()
         compared = {row for pair in (*self.comparisons, floor or ()) for row in pair}
-        rows = [row for row in dict.fromkeys([*DECLARED, *PAPER]) if row in compared]
+        rows = [row for row in dict.fromkeys([*DECLARED, *ROWS]) if row in compared]
         for test in self.tests:
             lines = []
             for row in rows:
@@ -108,12 +126,31 @@ class Declared(NamedTuple):
 
 
 def blocks(part: Measured) -> list[Block]:
-    """Return what was declared of one data set: phase by phase, or Table II; nothing of other rows."""
+    """Return what was declared of one data set; nothing of rows of which nothing was."""
     rows, epochs = set(part.rows), set(map(str, part.epochs))
     if set(DECLARED) <= rows and set(EARLY) <= epochs:
-        phases = phase_by_phase(part)
-        return [*phases.blocks(NOISE_FLOOR), _epochs_needed(part), *(_along(part, test) for test in TESTS)]
-    return table_ii(part).blocks() if set(PAPER) <= rows else []
+        shown = [
+            *phase_by_phase(part).blocks(NOISE_FLOOR),
+            _epochs_needed(part),
+            *(_along(part, test) for test in TESTS),
+        ]
+        return [*shown, *_if_there(rows, "Other forms of g", forms_of_g(part))]
+    if set(PAPER) <= rows:
+        published = Declared(PUBLISHED_DWR, {"last epoch": Place(part, (LAST,))})
+        return [*table_ii(part).blocks(), *_if_there(rows, "DWR as published", published)]
+    if set(GRID) <= rows:
+        return [
+            *same_sgd(part).blocks(),
+            Heading("Each at the setting that held-out images choose"),
+            *best_sgd(part).blocks(),
+        ]
+    return practice(part).blocks() if set(LISTS["practice"]) <= rows else []
+
+
+def _if_there(rows: set[str], heading: str, declared: Declared) -> list[Block]:
+    """Return the tables of a declaration under a heading, if its rows were trained."""
+    wanted = {row for pair in declared.comparisons for row in pair}
+    return [Heading(heading), *declared.blocks()] if wanted <= rows else []
 
 
 def phase_by_phase(part: Measured) -> Declared:
@@ -126,6 +163,35 @@ def table_ii(part: Measured) -> Declared:
     return Declared(TABLE_II, {"last epoch": Place(part, (LAST,))})
 
 
+def forms_of_g(part: Measured) -> Declared:
+    """Return what docs/results/phases.md declared of other forms of g."""
+    places = {when: Place(part, ENDPOINTS[when]) for when in ("early", "last")}
+    return Declared(FORMS, places, SHIFT_AND_MEAN)
+
+
+def same_sgd(part: Measured) -> Declared:
+    """Return what docs/results/budgets.md declared of settings of SGD: each row against ERM at the same."""
+    pairs = tuple((row, what.baseline) for row, what in GRID.items() if row != what.baseline)
+    return Declared(pairs, {"last epoch": Place(part, (LAST,))}, SHIFT_AND_MEAN)
+
+
+def best_sgd(part: Measured) -> Declared:
+    """Return the same of rows that each have the setting with the highest mean validation accuracy."""
+
+    def best(method: str) -> str:
+        settings = [row for row in GRID if row.startswith(f"{method}-wd")]
+        return max(settings, key=lambda row: float(part.of(row, CHOSEN, VALIDATION).mean()))
+
+    pairs = tuple((best(method), best("erm")) for method in ("pfdl", "covariance"))
+    return Declared(pairs, {"chosen epoch": Place(part, (CHOSEN,))}, SHIFT_AND_MEAN)
+
+
+def practice(part: Measured) -> Declared:
+    """Return the declaration of docs/results/practice.md."""
+    tests = {test: TESTS[test] for test in ("1:5", "5:1")}
+    return Declared(PRACTICE, {"last epoch": Place(part, (LAST,))}, tests)
+
+
 def budget_blocks(parts: Sequence[Measured]) -> list[Block]:
     """Return what docs/results/budgets.md declared of trainings with budgets, and of their confirmation."""
     first, fresh = dict[str, Place](), dict[str, Place]()
@@ -133,8 +199,7 @@ def budget_blocks(parts: Sequence[Measured]) -> list[Block]:
         if found := BUDGET.fullmatch(part.data):
             (fresh if found[2] else first)[f"{found[1]} epochs"] = Place(part, (LAST,))
     shown = Declared(PHASES, first).blocks() if first else []
-    tests = {test: TESTS[test] for test in ("1:5", "mean of the seven ratios")}
-    return [*shown, *(Declared(PHASES, fresh, tests).blocks() if fresh else [])]
+    return [*shown, *(Declared(PHASES, fresh, SHIFT_AND_MEAN).blocks() if fresh else [])]
 
 
 def _note(tests: int, floor: Pair | None) -> str:

@@ -36,7 +36,7 @@ from pfdl_lab.images.inferred import INFERRED, contexts_for, infer, kinds_needed
 from pfdl_lab.images.networks import FEATURES, FROZEN, make_network, write_features
 from pfdl_lab.images.rows import PAPER, PAPER_BACKBONE, find_row
 from pfdl_lab.images.testing import LAST, Tester
-from pfdl_lab.training import DivergedError, Progress, train
+from pfdl_lab.training import DivergedError, Progress, Samples, train
 
 KIND = "images"
 COLUMNS = ("data", "backbone", "row", "seed", "epoch", "test", "value")
@@ -266,7 +266,8 @@ def run_task(
     _choose_algorithms(device, how.deterministic)
     torch.manual_seed(seed)  # rows of one seed start from the same weights
     model = make_network(network, split.train.inputs, split.classes, width=what.width)
-    refit = partial(_refitted, split=split, contexts=environments, seed=seed, device=device)
+    refit_on, known = (split.train, environments) if what.refit == "train" else (split.validation, judged)
+    refit = partial(_refitted, on=refit_on, contexts=known, classes=split.classes, seed=seed, device=device)
 
     def after_epoch(progress: Progress) -> None:
         report(progress.epoch, how.epochs)
@@ -286,7 +287,8 @@ def run_task(
         )
         values = {ESS: metrics.get("effective_sample_size", 1.0)}
         # With one context there is nothing to balance, and the last layer stays.
-        tester.finish(model, refit if what.refit and has_several(environments) else lambda network: network)
+        refits = what.refit != "no" and has_several(known)
+        tester.finish(model, refit if refits else lambda network: network)
     except DivergedError:
         values = {DIVERGED: 1.0}
         tester.note(LAST, tester.accuracies(model))
@@ -299,10 +301,10 @@ def run_task(
     return [{"backbone": backbone, **line} for line in tester.lines]
 
 
-def _refitted(model: nn.Module, split: Split, contexts: Tensor, seed: int, device: str) -> nn.Module:
-    """Return the network with its last layer refitted on training samples in which all groups count equally."""
-    features = embed(model, split.train.inputs, device=device)
-    readout = refit_readout(features, split.train.labels, contexts, num_classes=split.classes, seed=seed)
+def _refitted(model: nn.Module, on: Samples, contexts: Tensor, classes: int, seed: int, device: str) -> nn.Module:
+    """Return the network with its last layer refitted on samples in which all groups count equally."""
+    features = embed(model, on.inputs, device=device)
+    readout = refit_readout(features, on.labels, contexts, num_classes=classes, seed=seed)
     return with_readout(model, readout).to(device)
 
 
