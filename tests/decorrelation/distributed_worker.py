@@ -149,8 +149,6 @@ def main():
     results = {name: run(options, rank) for name, options in OPTIONS.items()}
     results["fsdp"] = outside_fsdp(rank, world)
     results["errors"] = errors_are_shared(rank)
-    quiet = penalty({"synchronize": False}, seed=0)
-    results["not synchronised"] = quiet.fit_step(torch.full((2, P), float(rank), dtype=torch.float64))
     results["eval"] = penalty({}).eval()(torch.full((2 + rank, P), rank + 1.0, dtype=torch.float64))
     torch.save(results, f"{sys.argv[1]}/{rank}.pt")
     dist.destroy_process_group()

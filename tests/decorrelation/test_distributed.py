@@ -76,11 +76,8 @@ def test_a_batch_that_is_empty_everywhere_is_refused(processes):
         assert rank["errors"]["still works"] == ("nothing", False)
 
 
-def test_without_synchronising_and_in_eval_mode_each_process_is_by_itself(processes):
+def test_in_eval_mode_each_process_is_by_itself(processes):
     for number, rank in enumerate(processes):
-        torch.testing.assert_close(
-            rank["not synchronised"], penalty({}).fit_step(torch.full((2, P), float(number), dtype=torch.float64))
-        )
         expected = penalty({}).eval()(torch.full((2 + number, P), number + 1.0, dtype=torch.float64))
         torch.testing.assert_close(rank["eval"], expected)
 

@@ -1,7 +1,6 @@
 """Nothing poisons g: what cannot be used is refused before anything is updated."""
 
 import copy
-import threading
 from functools import partial
 
 import pytest
@@ -107,27 +106,6 @@ def test_a_call_in_inference_mode_does_not_poison_later_training(path):
     assert torch.equal(penalty(features), twin(batch(seed=3)))
 
 
-def test_threads_that_share_a_penalty_take_turns():
-    penalty = make(check_finite=False)
-    failures = []
-
-    def work(seed):
-        try:
-            for step in range(25):
-                penalty(batch(seed=100 * seed + step).requires_grad_()).backward()
-        except Exception as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
-    assert penalty.completed_fits == 100
-    assert penalty.optimizer.state_dict()["state"][0]["step"] == 100
-
-
 @pytest.mark.parametrize("path", PATHS)
 def test_the_gradient_does_not_reach_g_even_if_a_parent_asks_for_all_gradients(path):
     class Model(nn.Module):
@@ -164,26 +142,6 @@ def test_forward_mode_differentiation_is_refused():
     with forward_ad.dual_level(), pytest.raises(RuntimeError, match="no forward-mode derivative"):
         penalty(forward_ad.make_dual(batch(), torch.ones(12, 6)))
     assert penalty.completed_fits == 0
-
-
-def test_a_state_is_of_one_moment_while_another_thread_trains():
-    penalty = make()
-    penalty(batch())
-    go_on = threading.Event()
-
-    def train():
-        while not go_on.is_set():
-            penalty(batch())
-
-    thread = threading.Thread(target=train)
-    thread.start()
-    states = [penalty.state_dict() for _ in range(50)]
-    go_on.set()
-    thread.join()
-    for state in states:
-        extra = state["_extra_state"]
-        assert extra["optimizer"]["state"][0]["step"] == extra["completed_fits"]
-    assert not torch.equal(states[0]["decomposition.first_weight"], penalty.decomposition.first_weight)
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, 1e10, 1e20])

@@ -124,10 +124,6 @@ def test_bad_features_are_named_before_anything_is_updated(features, error, says
     assert not decorrelate.optimizer.state
 
 
-def test_finiteness_need_not_be_checked():
-    assert make(check_finite=False).penalty(non_finite(float("nan"))).isnan()
-
-
 @pytest.mark.parametrize(
     ("options", "error", "says"),
     [
@@ -135,11 +131,8 @@ def test_finiteness_need_not_be_checked():
         ({"weight": float("nan")}, ValueError, "weight is nan"),
         ({"weight": "big"}, TypeError, "weight is 'big'"),
         ({"center": "x"}, ValueError, "center is 'x'"),
-        ({"sharing": "x"}, ValueError, "sharing is 'x'"),
         ({"fit_steps": 0}, ValueError, "fit_steps is 0"),
         ({"warmup": -1}, ValueError, "warmup is -1"),
-        ({"p": 0}, ValueError, "num_features is 0"),
-        ({"p": 1}, ValueError, "num_features is 1"),
     ],
 )
 def test_bad_options_are_named(options, error, says):

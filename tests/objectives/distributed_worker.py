@@ -133,8 +133,7 @@ def main():
     except ValueError as error:
         results["all are empty"] = str(error)
     results["sampled features"] = sampled(slice(0, 3) if rank == 0 else slice(3, 5), slice(6 * rank, 6 * rank + 6))
-    single = make("irm")
-    single.synchronize = False
+    single = make("irm").eval()
     _, features, labels, environments = next(iter(batches()))
     part = slice(6 * rank, 6 * rank + 6)
     results["by itself"] = loss_and_gradients(single, features[part], labels[part], environments[part])

@@ -74,8 +74,8 @@ def test_a_process_may_show_the_features_of_some_samples_only(processes):
     torch.testing.assert_close(sum(results["sampled features"][1] for results in processes) / 2, gradient)
 
 
-def test_without_synchronising_each_process_is_by_itself(processes):
+def test_in_eval_mode_each_process_is_by_itself(processes):
     _, *batch = next(iter(batches()))
     for rank, results in enumerate(processes):
         part = [one[6 * rank : 6 * rank + 6] for one in batch]
-        torch.testing.assert_close(results["by itself"], loss_and_gradients(make("irm"), *part))
+        torch.testing.assert_close(results["by itself"], loss_and_gradients(make("irm").eval(), *part))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
@@ -47,10 +47,10 @@ class FeatureDecomposition(nn.Module):
             feature j it predicts. ``"indexed"``: g also gets j, through a learnt bias per feature in the first layer.
             Both cost the same. A strict g cannot distinguish features, so it explains much less of their variance
             (``docs/explanation/method.md`` has the comparison).
-        activation: Name of an activation or any elementwise callable; an ``nn.Module`` with parameters is fine.
+        activation: ``"relu"``, ``"gelu"``, ``"silu"``, ``"tanh"``, ``"elu"``, ``"leaky_relu"`` or ``"identity"``.
         kernel: ``"auto"`` (default): for one hidden layer with ReLU or GELU the closed form, as fused Triton kernels
             on a GPU, in PyTorch on a CPU; for anything else the plain path, chunked PyTorch with autograd. Both give
-            the same up to rounding. ``"fused"`` and ``"plain"`` insist on one of them.
+            the same up to rounding. ``"plain"`` insists on the latter.
 
     Raises:
         ValueError, TypeError: If an argument cannot be used; the message says what would be right.
@@ -68,7 +68,7 @@ class FeatureDecomposition(nn.Module):
         hidden: int | Sequence[int] = 256,
         *,
         sharing: str = "strict",
-        activation: str | Callable[[Tensor], Tensor] = "relu",
+        activation: str = "relu",
         kernel: str = "auto",
     ) -> None:
         super().__init__()
@@ -78,17 +78,13 @@ class FeatureDecomposition(nn.Module):
         widths = [hidden] if isinstance(hidden, int) else list(hidden)
         for width in widths:
             check_count("a width in hidden", width, 1)
-        if isinstance(activation, str):
-            check_choice("activation", activation, ACTIVATIONS)
-            activation = ACTIVATIONS[activation]()
-        elif not callable(activation):
-            raise TypeError(f"activation is {activation!r}; give a name or a callable of one tensor.")
+        check_choice("activation", activation, ACTIVATIONS)
 
         self.num_features = num_features
         self.hidden = tuple(widths)
         self.sharing = sharing
         self.kernel = kernel
-        self.activation = activation
+        self.activation = ACTIVATIONS[activation]()
 
         visible = num_features if sharing == "indexed" else num_features - 1
         outputs = [*widths, 1]
@@ -126,28 +122,13 @@ class FeatureDecomposition(nn.Module):
             if kernels is None:
                 layers = [(layer.weight, layer.bias) for layer in self.layers if isinstance(layer, nn.Linear)]
                 return leave_one_out_mlp(
-                    features.to(dtype), self.first_weight.T, self.first_bias, layers, self._activation()
+                    features.to(dtype), self.first_weight.T, self.first_bias, layers, self.activation
                 )
             u = features.to(dtype) if features.device.type == "cpu" else features  # Triton casts as it reads
             readout = self.layers[0]
             parameters = (self.first_weight, self.first_bias, readout.weight, readout.bias)
             correlated = LeaveOneOut.apply(u, *parameters, kernels, type(self.activation).__name__.lower())
             return correlated
-
-    def _activation(self) -> Callable[[Tensor], Tensor]:
-        """Return the activation with its parameters bound now, for recomputation may happen after they have changed."""
-        activation = self.activation
-        if not isinstance(activation, nn.Module):
-            return activation
-        state: dict[str, Tensor] = dict(activation.named_parameters())
-        if not state:
-            return activation
-
-        def bound(x: Tensor) -> Tensor:
-            result: Tensor = torch.func.functional_call(activation, state, (x,))
-            return result
-
-        return bound
 
     def extra_repr(self) -> str:
         """Show the settings that the sub-modules do not."""

@@ -57,6 +57,9 @@ class LateReport:
         self._on_host: Tensor | None = None
         self._has_warned = False
 
+    def __reduce__(self) -> tuple[type[LateReport], tuple[()]]:
+        return LateReport, ()  # a copy has seen nothing yet
+
     @staticmethod
     def serves(optimizer: Optimizer) -> bool:
         """Return whether the optimiser can skip an update by a flag on the device, as fused Adam can."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -17,6 +16,7 @@ from torch.autograd.forward_ad import unpack_dual
 from torch.func import functional_call
 from torch.optim import Optimizer
 
+from pfdl._internal.cuda_graphs import Captured
 from pfdl._internal.modules import AtomicModule
 from pfdl._internal.optimizer_state import copy_like, load_optimizer_state
 from pfdl._internal.validation import check_choice, check_count, check_features, check_matrix, check_number
@@ -31,7 +31,7 @@ from pfdl.decorrelation.functional import (
     decorrelation_parts,
     standardize,
 )
-from pfdl.decorrelation.kernels.both_steps import BothSteps
+from pfdl.decorrelation.kernels import both_steps
 
 Schedule = Callable[[int], float]
 OptimizerFactory = Callable[[Iterable[nn.Parameter]], Optimizer]
@@ -60,12 +60,11 @@ class PartialDecorrelation(AtomicModule):
     (``requires_grad`` is False, no ``.grad``): a model optimiser that happens to hold them leaves them alone, and
     ``DistributedDataParallel`` does not wait for them.
 
-    Under ``torch.distributed`` both steps are those of the union of all processes' batches, and g is the same in all
-    of them (``docs/how-to/distributed.md``).
+    While training under ``torch.distributed`` both steps are those of the union of all processes' batches, and g is the
+    same in all of them (``docs/how-to/distributed.md``); all processes must make the same calls.
 
     The optimiser of g and the count of steps are part of ``state_dict()``: resumed training equals uninterrupted
-    training. A state that does not fit is refused and changes nothing. Threads that share a penalty take turns, and so
-    does ``state_dict()``, which copies.
+    training. A state that does not fit is refused and changes nothing.
 
     Args:
         num_features: p, the width of the embedding.
@@ -82,13 +81,8 @@ class PartialDecorrelation(AtomicModule):
         warmup: Number of calls over which the weight rises linearly to its value.
         optimizer: Makes g's optimiser from its parameters. By default ``Adam(lr=1e-3, fused=True)``; the paper's
             Algorithm 1 says stochastic gradient descent: ``functools.partial(torch.optim.SGD, lr=0.01)``.
-        check_finite: Refuse features with NaN or infinity, or so large that L_decorr would overflow, before anything
-            is updated. On a GPU with a fused Adam, the default, the check is asynchronous: such a batch does not update
-            g, its loss is of no use, and one of the next calls raises.
-        kernel: ``"auto"``, ``"fused"`` or ``"plain"``, see :class:`pfdl.FeatureDecomposition`. On a GPU the fused
-            penalty can be differentiated once only.
-        synchronize: Under ``torch.distributed``, take all processes' batches for one while training. All processes
-            must then call alike.
+        kernel: ``"auto"`` or ``"plain"``, see :class:`pfdl.FeatureDecomposition`. On a GPU the fused penalty can be
+            differentiated once only.
 
     Attributes:
         decomposition: The network g.
@@ -98,7 +92,10 @@ class PartialDecorrelation(AtomicModule):
             feature.
 
     Raises:
-        ValueError, TypeError: If an argument or the features cannot be used; nothing has been updated then.
+        ValueError, TypeError: If an argument or the features cannot be used, as with a NaN, an infinity or values so
+            large that L_decorr would overflow; nothing has been updated then. On a GPU with a fused Adam, the default,
+            the look at the values is asynchronous: such a batch does not update g, its loss is of no use, and one of
+            the next calls raises.
 
     Example:
         >>> import torch, pfdl
@@ -123,15 +120,13 @@ class PartialDecorrelation(AtomicModule):
         *,
         hidden: int | Sequence[int] = 256,
         sharing: Literal["strict", "indexed"] = "strict",
-        activation: str | Callable[[Tensor], Tensor] = "relu",
+        activation: str = "relu",
         center: Literal["none", "batch"] = "none",
         standardize: bool = False,
         fit_steps: int = 1,
         warmup: int = 0,
         optimizer: OptimizerFactory | None = None,
-        check_finite: bool = True,
-        kernel: Literal["auto", "fused", "plain"] = "auto",
-        synchronize: bool = True,
+        kernel: Literal["auto", "plain"] = "auto",
     ) -> None:
         super().__init__()
         check_choice("center", center, CENTERINGS)
@@ -147,14 +142,13 @@ class PartialDecorrelation(AtomicModule):
         self.standardize = standardize
         self.fit_steps = fit_steps
         self.warmup = warmup
-        self.check_finite = check_finite
-        self.synchronize = synchronize
         self.completed_fits = 0
         self.last = Diagnostics()
         self._is_shared = False  # whether all processes of a distributed run have the same g
-        self._parameters_before: list[nn.Parameter] = []
-        self._start_afresh()
-        self.register_load_state_dict_post_hook(_let_optimizer_follow)  # type: ignore[no-untyped-call]
+        self._late_report = LateReport()
+        self._captured = Captured()
+        for part in g.modules():
+            part.register_load_state_dict_pre_hook(_never_assign)  # type: ignore[no-untyped-call]
 
     @classmethod
     def from_data(cls, shape: Any, **settings: Any) -> PartialDecorrelation:
@@ -172,8 +166,8 @@ class PartialDecorrelation(AtomicModule):
             weight × L_decorr, a scalar.
         """
         with self._mini_batch(features, fits=self.training) as (u, batch, weight):
-            if self.training and u.is_cuda and self._both_steps.serve(self, u, batch):
-                return self._both_steps.run(self, u, weight)  # the same numbers as below, in one CUDA graph
+            if self.training and u.is_cuda and both_steps.serve(self, u, batch):
+                return both_steps.run(self, u, weight)  # the same numbers as below, in one CUDA graph
             if self.training:
                 self._fit(u.detach(), batch)
             return self._penalise(u, batch, weight)
@@ -240,8 +234,8 @@ class PartialDecorrelation(AtomicModule):
                 gradients = batch.average(torch.autograd.grad(loss, list(leaves.values())))
             # Adam squares the gradient, so that has to be finite as well.
             total = loss.detach() + sum(gradient.square().sum() for gradient in gradients)
-            late = u.is_cuda and self.check_finite and LateReport.serves(self.optimizer)
-            if self.check_finite and not late and not bool(total.isfinite()):
+            late = u.is_cuda and LateReport.serves(self.optimizer)
+            if not late and not bool(total.isfinite()):
                 raise ValueError(describe_update(loss, parameters.values()))
             for parameter, gradient in zip(parameters.values(), gradients, strict=True):
                 parameter.grad = gradient.contiguous()  # the fused Adam reads memory in order, whatever the strides
@@ -273,8 +267,8 @@ class PartialDecorrelation(AtomicModule):
         """Check a batch before anything is updated; give the features in g's precision, whose they are, and λ."""
         g = self.decomposition
         dtype, device = g.first_weight.dtype, g.first_weight.device
-        joint = self.synchronize and self.training and dist.is_available() and dist.is_initialized()
-        with self._lock, ExitStack() as modes:
+        joint = self.training and dist.is_available() and dist.is_initialized()
+        with ExitStack() as modes:
             if torch.is_inference_mode_enabled():  # what it makes, such as moments, could never be changed again
                 modes.enter_context(torch.inference_mode(False))
                 modes.enter_context(torch.no_grad())
@@ -291,9 +285,9 @@ class PartialDecorrelation(AtomicModule):
                 if unpack_dual(features).tangent is not None:  # type: ignore[no-untyped-call]
                     raise RuntimeError("the penalty has no forward-mode derivative; use backward() or torch.autograd.")
                 weight = self.current_weight(self.completed_fits + fits)
-                if self.check_finite and device.type == "cuda" and LateReport.serves(self.optimizer):
+                if device.type == "cuda" and LateReport.serves(self.optimizer):
                     self._late_report.read()
-                elif self.check_finite and not bool((features.detach().to(dtype).abs() <= largest).all()):
+                elif not bool((features.detach().to(dtype).abs() <= largest).all()):
                     raise ValueError(describe_features(features, dtype))
             except Exception as error:
                 if not joint:
@@ -305,16 +299,6 @@ class PartialDecorrelation(AtomicModule):
                 self._is_shared = True
             u = (features.clone() if features.is_inference() else features).to(dtype)
             yield (standardize(u, batch=batch) if self.standardize else u), batch, weight
-
-    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Return copies of all that :meth:`load_state_dict` takes, as they were between two calls."""
-        with self._lock:
-            state = super().state_dict(*args, **kwargs)
-            prefix = kwargs.get("prefix", "")
-            for name, parameter in self.decomposition.named_parameters():
-                if state[f"{prefix}decomposition.{name}"] is not parameter:  # keep_vars asks for the parameters
-                    state[f"{prefix}decomposition.{name}"] = parameter.detach().clone()
-            return state
 
     def get_extra_state(self) -> dict[str, Any]:
         """Return the optimiser of g and the count of fits, for ``state_dict``."""
@@ -342,7 +326,6 @@ class PartialDecorrelation(AtomicModule):
             key = f"{prefix}decomposition.{name}"
             if key in state_dict:  # load_state_dict reports what is missing
                 copy_like(own, state_dict[key], f"{key} in the state")
-        self._parameters_before = list(self.decomposition.parameters())
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> PartialDecorrelation:
@@ -351,30 +334,7 @@ class PartialDecorrelation(AtomicModule):
         self.optimizer.load_state_dict(self.optimizer.state_dict())
         return self
 
-    def _start_afresh(self) -> None:
-        """Make what a copy does not inherit."""
-        self._lock = threading.RLock()
-        self._late_report = LateReport()
-        self._both_steps = BothSteps()
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy inherits."""
-        made = ("_lock", "_late_report", "_both_steps")
-        return {name: value for name, value in vars(self).items() if name not in made}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take up what ``__getstate__`` gave."""
-        super().__setstate__(state)  # type: ignore[no-untyped-call]
-        self._start_afresh()
-
-
-def _let_optimizer_follow(module: PartialDecorrelation, _: object) -> None:
-    """Give the optimiser of g the parameters that ``load_state_dict(..., assign=True)`` has put in place of the old."""
-    followers = dict(zip(module._parameters_before, module.decomposition.parameters(), strict=True))
-    module._parameters_before = []
-    if any(old is not new for old, new in followers.items()):
-        for group in module.optimizer.param_groups:
-            group["params"] = [followers[old] for old in group["params"]]
-        for old, new in followers.items():
-            if old in module.optimizer.state:
-                module.optimizer.state[new] = module.optimizer.state.pop(old)
+def _never_assign(part: nn.Module, state: object, prefix: str, metadata: dict[str, Any], *rest: object) -> None:
+    """Let ``load_state_dict(..., assign=True)`` copy into the parameters of g: its optimiser holds them."""
+    metadata.pop("assign_to_params_buffers", None)

@@ -28,15 +28,13 @@ class Objective(AtomicModule):
     If a penalty asks for it by its method ``divisor``, everything is divided by its weight,
     as in the published code of IRM: otherwise the gradient would jump when a large weight takes effect.
 
-    Under ``torch.distributed`` the loss and its gradient are those of the union of all processes' batches, whatever
-    the parts.
+    While training under ``torch.distributed`` the loss and its gradient are those of the union of all processes'
+    batches, whatever the parts; all processes must make the same calls.
 
     Args:
         penalties: What is added to the risk; each penalty carries its own weight.
         weighting: How much each sample counts in the risk; all the same by default.
         label_smoothing: Share of the target that is spread over all classes, from 0 to below 1.
-        synchronize: Under ``torch.distributed``, take all processes' batches for one while training. All processes
-            must then make the same calls.
 
     Raises:
         TypeError: If a penalty does not say what it ``needs``.
@@ -58,13 +56,11 @@ class Objective(AtomicModule):
         weighting: Weighting | None = None,
         *,
         label_smoothing: float = 0.0,
-        synchronize: bool = True,
     ) -> None:
         super().__init__()
         if not 0 <= label_smoothing < 1:
             raise ValueError(f"label_smoothing is {label_smoothing}; give a number from 0 to below 1.")
         self.label_smoothing = label_smoothing
-        self.synchronize = synchronize
         self.penalties = nn.ModuleList(penalties)
         self.weighting = weighting or Uniform()
         for penalty in self.penalties:
@@ -121,7 +117,7 @@ class Objective(AtomicModule):
 
     def _join(self, batch: dict[str, Tensor | None]) -> JointBatch:
         """Add the risks to a batch and join it with those of the other processes, after a look at all of them."""
-        if not (self.synchronize and self.training and world_size() > 1):
+        if not (self.training and world_size() > 1):
             self._complete(batch)
             return JointBatch(batch)
         rows, problem = 0, None

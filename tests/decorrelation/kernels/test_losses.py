@@ -115,7 +115,7 @@ def test_a_feature_far_larger_than_the_others_is_noticed_triton():
 
 @pytest.mark.parametrize(("sharing", "center", "fit_steps"), [("strict", "none", 1), ("indexed", "batch", 2)])
 def test_both_steps_at_once_are_the_two_steps_triton(sharing, center, fit_steps):
-    from pfdl.decorrelation.kernels.both_steps import BothSteps, both_steps
+    from pfdl.decorrelation.kernels.both_steps import both_steps, serve
 
     torch.manual_seed(0)
     together = pfdl.PartialDecorrelation(6, hidden=5, sharing=sharing, center=center, fit_steps=fit_steps).to(DEVICE)
@@ -123,9 +123,9 @@ def test_both_steps_at_once_are_the_two_steps_triton(sharing, center, fit_steps)
     for penalty in (together, apart):
         penalty.fit_step(torch.randn(9, 6, generator=torch.Generator().manual_seed(1)).to(DEVICE))
     u = torch.randn(9, 6, generator=torch.Generator().manual_seed(2)).to(DEVICE).requires_grad_()
-    assert BothSteps.serve(together, u, Batch(9))
-    assert not BothSteps.serve(together, u.detach(), Batch(9))
-    assert not BothSteps.serve(together, u, Batch(18, 2))
+    assert serve(together, u, Batch(9))
+    assert not serve(together, u.detach(), Batch(9))
+    assert not serve(together, u, Batch(18, 2))
     unexplained, variance, gradient, losses = both_steps(together, u.detach(), LateReport().flags(u.device))
     apart.fit_step(u)
     apart.penalty(u).backward()
@@ -139,12 +139,12 @@ def test_both_steps_at_once_are_the_two_steps_triton(sharing, center, fit_steps)
 
 
 def test_the_fused_penalty_is_differentiated_once_only_triton():
-    from pfdl.decorrelation.kernels.both_steps import BothSteps
+    from pfdl.decorrelation.kernels.both_steps import run
 
     penalty = pfdl.PartialDecorrelation(6, hidden=5).to(DEVICE)
     u = torch.randn(9, 6, device=DEVICE, requires_grad=True)
     penalty.fit_step(u)
-    loss = BothSteps().run(penalty, u, 2.0)
+    loss = run(penalty, u, 2.0)
     torch.testing.assert_close(loss, 2 * penalty.last.decorrelation_loss)
     assert penalty.completed_fits == 2
     with pytest.raises(RuntimeError, match="construct it with kernel='plain'"):
@@ -153,7 +153,7 @@ def test_the_fused_penalty_is_differentiated_once_only_triton():
 
 @pytest.mark.parametrize("value", [torch.nan, 1e10] if INTERPRETING else [torch.nan, -torch.inf, 1e10, 1e38])
 def test_hostile_features_leave_g_as_it_was_and_are_reported_triton(value, monkeypatch):
-    from pfdl.decorrelation.kernels.both_steps import BothSteps
+    from pfdl.decorrelation.kernels.both_steps import run
 
     if DEVICE == "cpu":
         monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
@@ -163,7 +163,7 @@ def test_hostile_features_leave_g_as_it_was_and_are_reported_triton(value, monke
     before = copy.deepcopy(dict(penalty.state_dict()))
     hostile = u.detach().clone()
     hostile[8, 5] = value
-    BothSteps().run(penalty, hostile.requires_grad_(), 1.0)
+    run(penalty, hostile.requires_grad_(), 1.0)
     after = dict(penalty.state_dict())
     for name in before.keys() - {"_extra_state"}:
         assert torch.equal(before[name], after[name]), name
@@ -171,7 +171,7 @@ def test_hostile_features_leave_g_as_it_was_and_are_reported_triton(value, monke
     assert all(torch.equal(moments[key][name], kept[key][name]) for key in kept for name in kept[key])
     with pytest.raises(ValueError, match="That batch did not update g"):
         penalty._late_report.read()
-    assert BothSteps().run(penalty, u, 1.0).isfinite()
+    assert run(penalty, u, 1.0).isfinite()
 
 
 @pytest.mark.parametrize("layout", [lambda u: u.T.contiguous().T, lambda u: u[:1].expand(9, 6), lambda u: u[::2]])

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from pfdl._internal.cuda_graphs import Captured
 from pfdl.decorrelation.kernels.function import OneHidden, choose_kernels
 
 if TYPE_CHECKING:
@@ -22,44 +21,37 @@ if TYPE_CHECKING:
     from pfdl.decorrelation.partial_decorrelation import PartialDecorrelation
 
 
-class BothSteps:
-    """Runs both steps of a penalty; records them after a few calls.
+def serve(penalty: PartialDecorrelation, u: Tensor, batch: Batch) -> bool:
+    """Return whether the kernels here can do what a call in training mode does."""
+    g = penalty.decomposition
+    kernels = choose_kernels(g.kernel, u, g.first_weight.dtype, g.hidden, g.activation)
+    if kernels is None or not (u.requires_grad and torch.is_grad_enabled()):
+        return False
+    if batch.processes > 1 or (u.is_cuda and torch.cuda.is_current_stream_capturing()):
+        return False
+    from pfdl.decorrelation.kernels.triton_adam import AdamStep
 
-    A record is made again when anything changed that it fixes: the shape, where g's parameters and their moments lie,
-    or a setting.
+    return AdamStep.of(penalty.optimizer, list(g.parameters())) is not None
+
+
+def run(penalty: PartialDecorrelation, u: Tensor, weight: float) -> Tensor:
+    """Fit g, note what the penalty saw, and return weight × L_decorr, which can be differentiated once.
+
+    Both steps are recorded after a few calls, and again when anything changed that a record fixes: the shape, where
+    g's parameters and their moments lie, or a setting.
     """
-
-    def __init__(self) -> None:
-        self.captured = Captured()
-
-    @staticmethod
-    def serve(penalty: PartialDecorrelation, u: Tensor, batch: Batch) -> bool:
-        """Return whether the kernels here can do what a call in training mode does."""
-        g = penalty.decomposition
-        kernels = choose_kernels(g.kernel, u, g.first_weight.dtype, g.hidden, g.activation)
-        if kernels is None or not (u.requires_grad and torch.is_grad_enabled() and penalty.check_finite):
-            return False
-        if batch.processes > 1 or (u.is_cuda and torch.cuda.is_current_stream_capturing()):
-            return False
-        from pfdl.decorrelation.kernels.triton_adam import AdamStep
-
-        return AdamStep.of(penalty.optimizer, list(g.parameters())) is not None
-
-    def run(self, penalty: PartialDecorrelation, u: Tensor, weight: float) -> Tensor:
-        """Fit g, note what the penalty saw, and return weight × L_decorr, which can be differentiated once."""
-        flags = penalty._late_report.flags(u.device)
-        settings = (penalty.fit_steps, penalty.center, penalty.decomposition.sharing, _state_of(penalty))
-        found = self.captured.run(lambda u: both_steps(penalty, u, flags), [u.detach()], settings)
-        penalty._late_report.send()
-        unexplained, variance, gradient, losses = found
-        loss, level, covariance = losses
-        penalty.completed_fits += 1
-        penalty.last = replace(
-            penalty.last, unexplained=unexplained, variance=variance, decorrelation_loss=loss, weight=weight,
-            level_part=level, covariance_part=covariance,
-        )  # fmt: skip
-        result: Tensor = _WithGradient.apply(u, loss, gradient, weight)
-        return result
+    flags = penalty._late_report.flags(u.device)
+    settings = (penalty.fit_steps, penalty.center, penalty.decomposition.sharing, _state_of(penalty))
+    found = penalty._captured.run(lambda u: both_steps(penalty, u, flags), [u.detach()], settings)
+    penalty._late_report.send()
+    unexplained, variance, gradient, (loss, level, covariance) = found
+    penalty.completed_fits += 1
+    penalty.last = replace(
+        penalty.last, unexplained=unexplained, variance=variance, decorrelation_loss=loss, weight=weight,
+        level_part=level, covariance_part=covariance,
+    )  # fmt: skip
+    result: Tensor = _WithGradient.apply(u, loss, gradient, weight)
+    return result
 
 
 def both_steps(penalty: PartialDecorrelation, u: Tensor, flags: Tensor) -> list[Tensor]:

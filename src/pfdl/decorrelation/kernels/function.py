@@ -15,8 +15,8 @@ from torch.nn import functional as F
 
 from pfdl.decorrelation.kernels.leave_one_out import leave_one_out_mlp
 
-KERNELS = ("auto", "fused", "plain")
-"""``"fused"``: the closed form, Triton on a GPU and PyTorch on a CPU. ``"plain"``: chunked PyTorch with autograd."""
+KERNELS = ("auto", "plain")
+"""``"auto"``: the closed form where there is one, Triton on a GPU and PyTorch on a CPU. ``"plain"``: with autograd."""
 
 
 @dataclass(frozen=True)
@@ -114,35 +114,23 @@ def _differentiable_gradients(ctx: Any, inputs: tuple[Tensor, ...], gradient: Te
 
 
 def choose_kernels(
-    kernel: str, features: Tensor, dtype: torch.dtype, hidden: tuple[int, ...], activation: object
+    kernel: str, features: Tensor, dtype: torch.dtype, hidden: tuple[int, ...], activation: nn.Module
 ) -> ModuleType | None:
-    """Return the module with the kernels of g's closed form, or None where the plain path has to run.
-
-    ``"auto"`` takes the closed form wherever there is one; ``"fused"`` raises ValueError, with the reason, if none is.
-    """
+    """Return the module with the kernels of g's closed form, or None where the plain path has to run."""
     device = features.device.type
-    on_triton = device == "cuda" or _interpreting()
-    reason = None
-    if len(hidden) != 1:
-        reason = f"g has {len(hidden)} hidden layers and the fused form is for one"
-    elif type(activation) not in (nn.ReLU, nn.GELU) or getattr(activation, "approximate", "none") != "none":
-        reason = "the fused form knows only the activations relu and gelu"
-    elif torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
-        reason = "it cannot be traced by torch.compile or torch.func"
-    elif on_triton and dtype != torch.float32:
-        reason = f"the Triton kernels compute in float32 and g's parameters are {dtype}"
-    elif on_triton and not _has_triton():
-        reason = "Triton is not installed"
-    elif device not in ("cpu", "cuda"):
-        reason = f"there is no fused form for the device {device!r}"
-    if reason is not None and kernel == "fused":
-        raise ValueError(f"kernel is 'fused', but {reason}; use kernel='auto'.")
-    if reason is not None or kernel == "plain":
+    if kernel == "plain" or len(hidden) != 1 or type(activation) not in (nn.ReLU, nn.GELU):
         return None
-    if on_triton and len(features):  # a process of several may have no rows, for which a GPU has no work
-        from pfdl.decorrelation.kernels import triton_closed_form  # late: Triton comes with PyTorch for CUDA only
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return None  # neither torch.compile nor torch.func can trace the closed form
+    if device == "cuda" or _interpreting():
+        if dtype != torch.float32 or not _has_triton():
+            return None
+        if len(features):  # a process of several may have no rows, for which a GPU has no work
+            from pfdl.decorrelation.kernels import triton_closed_form  # late: Triton comes with PyTorch for CUDA only
 
-        return triton_closed_form
+            return triton_closed_form
+    elif device != "cpu":
+        return None
     from pfdl.decorrelation.kernels import torch_closed_form
 
     return torch_closed_form
