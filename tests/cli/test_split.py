@@ -52,25 +52,10 @@ def test_a_table_is_split_by_its_columns(tmp_path):
     assert "--columns label=NAME" in typed(line, fails=True).output
 
 
-def test_groups_stay_together(folder, tmp_path):
-    groups = {path.relative_to(folder).as_posix(): f"g{int(path.stem) // 2}" for path in folder.rglob("*.png")}
-    table = "path,background\n" + "".join(f"{path},{group}\n" for path, group in groups.items())
-    (folder / "meta.csv").write_text(table)
-    typed(f"split {folder} -o {tmp_path / 'm.csv'} --group-by {folder}/meta.csv:background")
-    sides = {"train": set(), "test": set()}
-    for row in read_manifest(tmp_path / "m.csv").rows:
-        sides[row.side].add(groups[row.path])
-    assert sides["train"].isdisjoint(sides["test"])
-    assert sides["train"] | sides["test"] == set(groups.values())
-
-
-def test_notes_are_printed_and_a_superclass_is_taken(tmp_path):
-    make_folder(
-        tmp_path / "data", {f"Animal/{name}/{c}": 10 for name in ("cat", "dog") for c in ("on grass", "on snow")}
-    )
-    result = typed(f"split {tmp_path / 'data'} -o {tmp_path / 'm.csv'} --set superclass=Animal --ratio 5:1")
+def test_notes_are_printed(tmp_path):
+    make_folder(tmp_path / "data", {f"{name}/{c}": 10 for name in ("cat", "dog") for c in ("on grass", "on snow")})
+    result = typed(f"split {tmp_path / 'data'} -o {tmp_path / 'm.csv'} --ratio 5:1")
     assert "Note: There is no test set at 1:5" in result.output
-    assert read_manifest(tmp_path / "m.csv").parameters["source"]["superclass"] == "Animal"
 
 
 def test_two_readings_stop_a_script_and_are_asked_at_a_terminal(tmp_path, monkeypatch):
@@ -106,26 +91,11 @@ def test_the_built_in_data_set_can_be_split(tmp_path):
         ("--ratio five", "such as 5:1"),
         ("-o m.txt", "must end in .csv"),
         ("--validation 2", "validation_fraction is 2.0"),
-        ("--group-by meta.csv", "as meta.csv:background"),
-        ("--group-by absent.csv:x", "there is no file absent.csv"),
         ("--set on_bad_image=maybe", "choose one of"),
     ],
 )
 def test_mistakes_are_answered_with_a_sentence(folder, options, message):
     assert message in typed(f"split {folder} {options}", fails=True).output
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"path,other\n", "has no column 'background'; it has 'path', 'other'"),
-        (b"", "is not a table in UTF-8"),
-        (b"\xff\xfe", "is not a table in UTF-8"),
-    ],
-)
-def test_tables_of_groups_that_cannot_be_used_are_refused(folder, tmp_path, content, message):
-    (tmp_path / "meta.csv").write_bytes(content)
-    assert message in typed(f"split {folder} --group-by {tmp_path}/meta.csv:background", fails=True).output
 
 
 def test_names_of_folders_cannot_steer_the_terminal(tmp_path):

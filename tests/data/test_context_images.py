@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from pfdl.data import ContextFolder, ContextImages, context_images, make_split
+from pfdl.data import ContextImages, context_images, make_split, open_images
 from pfdl.data.context_images import HIDDEN_CONTEXT
 from tests.data.image_files import encoded, make_folder, noise
 
@@ -9,7 +9,7 @@ from tests.data.image_files import encoded, make_folder, noise
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     cells = {f"{name}/{context}": 20 for name in ("cat", "dog") for context in ("on grass", "on snow", "in town")}
-    return ContextFolder(make_folder(tmp_path_factory.mktemp("data"), cells))
+    return open_images(make_folder(tmp_path_factory.mktemp("data"), cells))
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_large_sets_are_not_kept_in_memory(folder, manifest, monkeypatch):
 
 
 def test_a_file_changed_since_the_split_stops_the_run_before_it_starts(tmp_path):
-    folder = ContextFolder(make_folder(tmp_path, {"cat": 10, "dog": 10}))
+    folder = open_images(make_folder(tmp_path, {"cat": 10, "dog": 10}))
     manifest = make_split(folder)
     path = manifest.rows_of("train")[-1].path
     (tmp_path / path).write_bytes(encoded(noise(999)))
@@ -87,8 +87,8 @@ def test_a_file_changed_since_the_split_stops_the_run_before_it_starts(tmp_path)
 
 
 def test_a_manifest_serves_without_another_look_at_the_folder(folder, manifest, monkeypatch):
-    fresh = ContextFolder(folder.root)
-    monkeypatch.setattr(ContextFolder, "list_files", lambda _: pytest.fail("the folder was scanned"))
+    monkeypatch.setattr("pfdl.data.opening.list_folder", lambda *_: pytest.fail("the folder was scanned"))
+    fresh = open_images(folder.root)
     assert len(ContextImages(fresh, manifest, "test", size=6)) == len(manifest.rows_of("test"))
 
 

@@ -65,7 +65,7 @@ def test_datasets_of_hugging_face_itself_are_opened():
     columns["place"] = ["grass" if number < 10 else "sand" for number in range(20)]
     features = datasets.Features({**named, "place": datasets.Value("string")})
     data = datasets.Dataset.from_dict(columns, features=features)
-    source = open_images(data, context_column="place")
+    source = open_images(data, columns={"context": "place"})
     assert describe_images(source).startswith("Images: 20, of 2 classes (cat, dog), in 2 contexts (grass, sand).")
     pixels = [sample.pixels for sample in source.samples]
     for form in ("numpy", "torch"):
@@ -75,7 +75,7 @@ def test_datasets_of_hugging_face_itself_are_opened():
 
 
 def test_sets_of_a_dataset_dictionary_are_its_own():
-    source = open_images({"train": HuggingFace(12), "test": HuggingFace(6, first=100)}, context_column="weather")
+    source = open_images({"train": HuggingFace(12), "test": HuggingFace(6, first=100)}, columns={"context": "weather"})
     assert {(sample.split, sample.class_name, sample.context) for sample in source.samples} == {
         (split, name, weather) for split in ("train", "test") for name in ("cat", "dog") for weather in ("sun", "rain")
     }

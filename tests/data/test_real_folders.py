@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pfdl.data import ContextFolder, ContextImages, make_split
-from pfdl.data.manifest import read_groups
+from pfdl.data import ContextImages, make_split, open_images
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 PER_CELL = 14
@@ -30,7 +29,7 @@ def unpack(name, target):
 
 @pytest.mark.parametrize(("name", "classes", "contexts"), [("pacs", 7, 4), ("petscapes", 8, 10)])
 def test_published_folders_are_taken_as_they_are(tmp_path, name, classes, contexts):
-    folder = ContextFolder(unpack(name, tmp_path), layout=None if name == "pacs" else "class/context")
+    folder = open_images(unpack(name, tmp_path), layout=None if name == "pacs" else "class/context")
     manifest = make_split(folder)
     assert (len(manifest.classes), len(manifest.contexts)) == (classes, contexts)
     assert folder.bad_images == ()
@@ -42,10 +41,9 @@ def test_published_folders_are_taken_as_they_are(tmp_path, name, classes, contex
 
 def test_backgrounds_of_petscapes_stay_on_one_side(tmp_path):
     root = unpack("petscapes", tmp_path)
-    groups = read_groups(f"{root / 'meta.csv'}:background")
-    manifest = make_split(ContextFolder(root, layout="class/context"), ratio="1:1", groups=groups)
     with (root / "meta.csv").open(newline="") as stream:
         background = {line["path"]: line["background"] for line in csv.DictReader(stream)}
+    manifest = make_split(open_images(root, layout="class/context"), ratio="1:1", groups=background)
     sides = {"train": set(), "test": set()}
     for row in manifest.rows:
         sides[row.side].add(background[row.path])

@@ -5,7 +5,7 @@ import sys
 import pytest
 import torch
 
-from pfdl.data import ContextFolder
+from pfdl.data import open_images
 from pfdl.data.images import hash_bytes
 from pfdl.data.paths import check_relative, path_inside
 from pfdl.data.sources import BadImagesError
@@ -19,7 +19,7 @@ def listed(folder):
 @pytest.mark.parametrize(("dog", "cat"), [("grass", "snow"), ("", "")])
 def test_folders_are_classes_and_contexts(tmp_path, dog, cat):
     make_folder(tmp_path, {f"dog/{dog}".rstrip("/"): 1, f"cat/{cat}".rstrip("/"): 2})
-    folder = ContextFolder(tmp_path)
+    folder = open_images(tmp_path)
     assert [(sample.class_name, sample.context) for sample in folder.samples] == [("cat", cat)] * 2 + [("dog", dog)]
     assert folder.samples[1].path == f"cat/{cat}/001.png".replace("//", "/")
     assert folder.samples[0].sha256 == hash_bytes((tmp_path / folder.samples[0].path).read_bytes())
@@ -45,12 +45,12 @@ def test_sets_of_the_data_are_never_taken_for_classes(tmp_path, names, splits):
         for name, split in zip(names, splits, strict=True)
         for label in ("cat", "dog")
     ]
-    assert sets_of(ContextFolder(tmp_path)) == sorted(expected)
+    assert sets_of(open_images(tmp_path)) == sorted(expected)
 
 
 def test_sets_may_have_contexts_and_one_of_them_may_have_none(tmp_path):
     make_folder(tmp_path, {"train/cat": 1, "train/dog": 1, "test/cat/snow": 1, "test/dog/grass": 1})
-    assert sets_of(ContextFolder(tmp_path)) == [
+    assert sets_of(open_images(tmp_path)) == [
         ("test/cat/snow/000.png", "cat", "snow", "test"),
         ("test/dog/grass/000.png", "dog", "grass", "test"),
         ("train/cat/000.png", "cat", "", "train"),
@@ -60,9 +60,9 @@ def test_sets_may_have_contexts_and_one_of_them_may_have_none(tmp_path):
 
 def test_a_class_may_be_called_train_beside_others(tmp_path):
     make_folder(tmp_path, {"train/snow": 1, "truck/snow": 1, "boat/snow": 1})
-    assert [name for _, name, *_ in listed(ContextFolder(tmp_path))] == ["boat", "train", "truck"]
+    assert [name for _, name, *_ in listed(open_images(tmp_path))] == ["boat", "train", "truck"]
     make_folder(tmp_path / "flat", {"test": 1, "exam": 1})
-    assert [name for _, name, *_ in listed(ContextFolder(tmp_path / "flat"))] == ["exam", "test"]
+    assert [name for _, name, *_ in listed(open_images(tmp_path / "flat"))] == ["exam", "test"]
 
 
 @pytest.mark.parametrize(
@@ -80,33 +80,24 @@ def test_a_class_may_be_called_train_beside_others(tmp_path):
 def test_sets_that_cannot_be_understood_are_refused(tmp_path, cells, message):
     make_folder(tmp_path, cells)
     with pytest.raises(ValueError, match=message):
-        _ = ContextFolder(tmp_path).samples
+        _ = open_images(tmp_path).samples
 
 
-def test_of_several_superclasses_one_is_chosen(tmp_path):
+def test_of_several_superclasses_one_is_to_be_given(tmp_path):
     make_folder(tmp_path, {"Animal/dog/grass": 1, "Animal/cat/snow": 1, "Vehicle/car/road": 1, "Vehicle/bus/road": 1})
-    assert listed(ContextFolder(tmp_path, superclass="Vehicle")) == [
-        ("Vehicle/bus/road/000.png", "bus", "road"),
-        ("Vehicle/car/road/000.png", "car", "road"),
+    with pytest.raises(ValueError, match=r"give one of its folders, such as .*Animal\.$"):
+        _ = open_images(tmp_path).samples
+    assert listed(open_images(tmp_path / "Vehicle")) == [
+        ("bus/road/000.png", "bus", "road"),
+        ("car/road/000.png", "car", "road"),
     ]
-    with pytest.raises(ValueError, match="choose one superclass of 'Animal', 'Vehicle'"):
-        _ = ContextFolder(tmp_path).samples
-    with pytest.raises(ValueError, match="holds 'Animal', 'Vehicle'"):
-        _ = ContextFolder(tmp_path, superclass="Plant").samples
-    with pytest.raises(ValueError, match="name of one folder"):
-        _ = ContextFolder(tmp_path, superclass="../elsewhere").samples
-
-
-def test_a_single_superclass_needs_no_choice(tmp_path):
-    make_folder(tmp_path, {"Animal/dog/grass": 1, "Animal/cat/snow": 1})
-    assert listed(ContextFolder(tmp_path))[0] == ("Animal/cat/snow/000.png", "cat", "snow")
 
 
 def test_read_me_files_hidden_files_and_litter_are_passed_over(tmp_path):
     make_folder(tmp_path, {"cat/snow": 1, "dog/snow": 1, "cat/.cache": 1, "__MACOSX/cat": 1})
     for name in ("README.txt", "meta.csv", "cat/snow/.DS_Store", "cat/snow/Thumbs.db"):
         (tmp_path / name).write_text("no image")
-    assert len(listed(ContextFolder(tmp_path))) == 2
+    assert len(listed(open_images(tmp_path))) == 2
 
 
 def spoil(root):
@@ -140,7 +131,7 @@ def spoil(root):
 def test_all_unusable_files_are_named_in_one_error(tmp_path):
     reasons = spoil(tmp_path / "data")
     with pytest.raises(BadImagesError, match="--set on_bad_image=skip") as raised:
-        _ = ContextFolder(tmp_path / "data").samples
+        _ = open_images(tmp_path / "data").samples
     assert [bad.path for bad in raised.value.bad_images] == list(reasons)
     for bad in raised.value.bad_images:
         assert reasons[bad.path] in bad.reason
@@ -149,7 +140,7 @@ def test_all_unusable_files_are_named_in_one_error(tmp_path):
 
 def test_unusable_files_are_left_out_if_so_wished(tmp_path):
     reasons = spoil(tmp_path / "data")
-    folder = ContextFolder(tmp_path / "data", on_bad_image="skip")
+    folder = open_images(tmp_path / "data", on_bad_image="skip")
     assert len(folder.samples) == 6
     assert [bad.path for bad in folder.bad_images] == list(reasons)
     assert [entry["path"] for entry in folder.description["left_out"]] == list(reasons)
@@ -160,7 +151,7 @@ def test_a_long_report_is_cut(tmp_path):
     for number in range(25):
         (tmp_path / "cat" / f"empty{number:02d}.jpg").touch()
     with pytest.raises(BadImagesError, match=r"25 file\(s\)") as raised:
-        _ = ContextFolder(tmp_path).samples
+        _ = open_images(tmp_path).samples
     assert "empty19" in str(raised.value)
     assert "empty20" not in str(raised.value)
     assert "and 5 more" in str(raised.value)
@@ -169,30 +160,30 @@ def test_a_long_report_is_cut(tmp_path):
 def test_a_link_inside_the_folder_is_read(tmp_path):
     make_folder(tmp_path, {"cat": 1, "dog": 1})
     (tmp_path / "dog/same.png").symlink_to(tmp_path / "dog/000.png")
-    first, second = [sample for sample in ContextFolder(tmp_path).samples if sample.class_name == "dog"]
+    first, second = [sample for sample in open_images(tmp_path).samples if sample.class_name == "dog"]
     assert first.sha256 == second.sha256
 
 
 def test_a_file_that_became_a_link_out_of_the_folder_is_not_read(tmp_path):
     root = make_folder(tmp_path / "data", {"cat/snow": 2, "dog/snow": 2})
-    sample = ContextFolder(root).samples[0]
+    sample = open_images(root).samples[0]
     (root / sample.path).rename(tmp_path / "elsewhere.png")
     (root / sample.path).symlink_to(tmp_path / "elsewhere.png")
     with pytest.raises(ValueError, match="a symbolic link to a place outside the data folder"):
-        ContextFolder(root).load(sample.path, 6, sample.sha256)
+        open_images(root).load(sample.path, 6, sample.sha256)
 
 
 def test_a_data_folder_that_is_itself_a_link_is_read(tmp_path):
     make_folder(tmp_path / "real", {"cat": 1, "dog": 1})
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    assert len(ContextFolder(tmp_path / "link").samples) == 2
+    assert len(open_images(tmp_path / "link").samples) == 2
 
 
 def test_names_of_other_scripts_and_of_great_length_are_read(tmp_path):
     name = "größe, «日本» \n" + "x" * 200 + ".png"
     make_folder(tmp_path, {"кот/снег": 1, "dog/snow": 1})
     (tmp_path / "кот/снег" / name).write_bytes(encoded(noise(50)))
-    assert ("кот/снег/" + name, "кот", "снег") in listed(ContextFolder(tmp_path))
+    assert ("кот/снег/" + name, "кот", "снег") in listed(open_images(tmp_path))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has file names of any bytes")
@@ -201,7 +192,7 @@ def test_names_that_are_no_unicode_are_reported(tmp_path):
     (tmp_path / "cat/snow" / os.fsdecode(b"\xff.png")).write_bytes(encoded(noise(50)))
     odd = tmp_path / os.fsdecode(b"\xfe")
     make_folder(odd, {"snow": 1})
-    bad = ContextFolder(tmp_path, on_bad_image="skip").bad_images
+    bad = open_images(tmp_path, on_bad_image="skip").bad_images
     assert [entry.reason for entry in bad] == ["has a name that is not valid Unicode; rename it"] * 2
     assert "\\xff" in bad[1].path or "udcff" in bad[1].path
 
@@ -216,7 +207,7 @@ def test_folders_that_may_not_be_listed_are_reported(tmp_path, monkeypatch):
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", refuse)
-    bad = ContextFolder(tmp_path, on_bad_image="skip").bad_images
+    bad = open_images(tmp_path, on_bad_image="skip").bad_images
     assert bad == (("dog/locked", "cannot be listed (Permission denied)"),)
 
 
@@ -224,7 +215,7 @@ def test_a_class_without_any_usable_image_is_an_error_even_when_skipping(tmp_pat
     make_folder(tmp_path, {"cat": 1, "dog": 1, "owl": 0})
     (tmp_path / "owl/empty.png").touch()
     with pytest.raises(ValueError, match="no usable image is left in 'owl'"):
-        _ = ContextFolder(tmp_path, on_bad_image="skip").samples
+        _ = open_images(tmp_path, on_bad_image="skip").samples
 
 
 @pytest.mark.parametrize(
@@ -238,28 +229,28 @@ def test_a_class_without_any_usable_image_is_an_error_even_when_skipping(tmp_pat
 def test_folders_in_no_known_layout_are_refused(tmp_path, cells, message):
     make_folder(tmp_path, cells)
     with pytest.raises(ValueError, match=message):
-        _ = ContextFolder(tmp_path).samples
+        _ = open_images(tmp_path).samples
 
 
 def test_wrong_arguments(tmp_path):
     with pytest.raises(FileNotFoundError, match="there is no folder"):
-        ContextFolder(tmp_path / "absent")
+        open_images(tmp_path / "absent")
     with pytest.raises(ValueError, match="'error', 'skip'"):
-        ContextFolder(tmp_path, on_bad_image="ignore")
+        open_images(tmp_path, on_bad_image="ignore")
 
 
 def test_progress_is_told_by_batches_of_files(tmp_path, monkeypatch):
     monkeypatch.setattr("pfdl.data.sources._FILES_PER_TASK", 2)
     make_folder(tmp_path, {"cat": 2, "dog": 1})
     calls = []
-    _ = ContextFolder(tmp_path, on_progress=lambda done, total: calls.append((done, total))).samples
+    _ = open_images(tmp_path, on_progress=lambda done, total: calls.append((done, total))).samples
     assert calls == [(2, 3), (3, 3)]
 
 
 def test_load_reads_what_the_manifest_named_and_nothing_else(tmp_path):
     make_folder(tmp_path / "data", {"cat": 1, "dog": 1})
     (tmp_path / "secret.png").write_bytes(encoded(noise(5)))
-    folder = ContextFolder(tmp_path / "data")
+    folder = open_images(tmp_path / "data")
     path, _, _, sha256, *_ = folder.samples[0]
     assert folder.load(path, 6, sha256).shape == (3, 6, 6)
     with pytest.raises(ValueError, match="not a path inside"):
@@ -280,7 +271,7 @@ def test_load_gives_the_picture(tmp_path):
     make_folder(tmp_path, {"cat": 1, "dog": 1})
     content = encoded(noise(6, (5, 5)))
     (tmp_path / "cat/000.png").write_bytes(content)
-    loaded = ContextFolder(tmp_path).load("cat/000.png", 5, hash_bytes(content))
+    loaded = open_images(tmp_path).load("cat/000.png", 5, hash_bytes(content))
     assert torch.equal(loaded[:, 2, 3], torch.tensor(noise(6, (5, 5)).getpixel((3, 2)), dtype=torch.uint8))
 
 
@@ -303,6 +294,6 @@ def test_a_source_that_shows_progress_can_be_sent_to_processes_that_load_images(
     """Where these are not forked, as on macOS, they get it by pickle, which refuses functions within functions."""
     make_folder(tmp_path, {"cat/snow": 1, "dog/snow": 1})
     told = []
-    source = ContextFolder(tmp_path, on_progress=lambda done, total: told.append(done))
+    source = open_images(tmp_path, on_progress=lambda done, total: told.append(done))
     assert pickle.loads(pickle.dumps(source)).samples == source.samples
     assert told == [2]

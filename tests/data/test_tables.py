@@ -2,7 +2,7 @@ import pandas as pd
 import pytest
 
 from pfdl.data import make_split, open_images
-from pfdl.data.tables import MetadataTable, list_paths
+from pfdl.data.tables import list_paths
 from tests.data.image_files import celeba, make_folder
 
 
@@ -43,7 +43,7 @@ def test_columns_are_named_by_the_user(photos):
         }
     )
     table.to_csv(photos / "birds.csv", index=False)
-    source = open_images(photos / "birds.csv", path_column="where", label_column="bird", group_column="patient")
+    source = open_images(photos / "birds.csv", columns={"path": "where", "label": "bird", "group": "patient"})
     assert {sample.class_name for sample in source.samples} == {"land", "water"}
     manifest = make_split(source)
     sides = {}
@@ -104,7 +104,7 @@ def test_other_sets_are_left_out_with_a_note(photos):
     [
         (["file,kind", "a.png,b"], {}, "say which of 'file', 'kind' is the label .*--columns label=NAME"),
         (["where,y", "a.png,b"], {}, "is the path .*--columns path=NAME"),
-        (["path,y", "a.png,b"], {"context_column": "sky"}, "has no column 'sky'; it has 'path', 'y'"),
+        (["path,y", "a.png,b"], {"columns": {"context": "sky"}}, "has no column 'sky'; it has 'path', 'y'"),
         (["path,y", "images/000.png,b"], {}, "one class 'b' under 'y'"),
         (["path,y,split", "images/000.png,b,dev2"], {}, "its sets are 'dev2' instead of"),
         (["path,y"], {}, "names no image"),
@@ -120,14 +120,13 @@ def test_what_is_no_table_is_refused(photos):
     with pytest.raises(ValueError, match=r"not a table in UTF-8|say which of"):
         _ = open_images(photos / "meta.csv").samples
     with pytest.raises(FileNotFoundError, match="there is no file"):
-        MetadataTable(photos / "none.csv")
+        open_images(photos / "none.csv")
     with pytest.raises(ValueError, match=r"columns or an image root are named, but .* is no table"):
-        open_images(photos, label_column="y")
-    for named in ({"layout": "class/context"}, {"superclass": "Animal"}):
-        with pytest.raises(ValueError, match="in no folders; leave it out"):
-            open_images(waterbirds(photos), **named)
+        open_images(photos, columns={"label": "y"})
+    with pytest.raises(ValueError, match="in no folders; leave it out"):
+        open_images(waterbirds(photos), layout="class/context")
     with pytest.raises(ValueError, match="'lable'; choose one of 'context', 'group', 'label', 'path', 'split'"):
-        _ = MetadataTable(waterbirds(photos), columns={"lable": "y"}).samples
+        _ = open_images(waterbirds(photos), columns={"lable": "y"}).samples
     (photos / "notes.txt").write_text("some words\nand some more of them\n")
     with pytest.raises(ValueError, match="is not a table of CelebA"):
         _ = open_images(photos / "notes.txt").samples
@@ -136,7 +135,7 @@ def test_what_is_no_table_is_refused(photos):
 @pytest.mark.parametrize("kind", ["txt", "csv"])
 def test_the_images_of_a_table_are_found_below_it_or_where_one_says(tmp_path, kind):
     celeba(tmp_path)
-    table, named = tmp_path / f"list_attr_celeba.{kind}", {"label_column": "Blond_Hair", "context_column": "Male"}
+    table, named = tmp_path / f"list_attr_celeba.{kind}", {"columns": {"label": "Blond_Hair", "context": "Male"}}
     source = open_images(table, **named)
     assert source.samples[0][:3] == ("img_align_celeba/000.png", "not Blond_Hair", "Male")
     assert "were found in 'img_align_celeba/'" in " ".join(make_split(source).notes)

@@ -21,17 +21,18 @@ from safetensors.torch import load, save
 from pfdl._internal.runs import CONFIG, Run, claim, read_run
 from pfdl._internal.state import load_state
 from pfdl.cli.images import open_source
-from pfdl.data import open_images
 from pfdl.data.digits import _read_file
 from pfdl.data.images import BadImageError, decoded, hash_bytes, to_tensor
-from pfdl.data.layout import find_files
-from pfdl.data.manifest import COLUMNS, FORMAT, read_groups, read_manifest
+from pfdl.data.layout import list_folder
+from pfdl.data.manifest import COLUMNS, FORMAT, read_manifest
+from pfdl.data.tables import list_table
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.checkpoint import WEIGHTS, check_weights, load_model, read_model_config
 from pfdl.vision.config import DataOptions
 from pfdl.vision.evaluation import read_evaluations
 from pfdl.vision.resume import STATE, read_state
 from pfdl_lab.grid import _path, stored_rows
+from pfdl_lab.images.data import read_groups
 from pfdl_lab.report.reading import METRICS, RESULTS, find_runs, read_metrics, read_results
 from tests.data.image_files import image_bombs
 from tests.hostile.registry import answered, check_sentence, target
@@ -130,7 +131,7 @@ def tables_of_images(folder: Path, separator: str, rows: Sequence[Sequence[str]]
     (folder / name).write_bytes(b"2\n" * name.endswith(".txt") + content)
     if "celeba" in name:
         (folder / name.replace("attr_celeba", "eval_partition")).write_bytes(partition)
-    listed = answered(open_images(folder / name).list_files)
+    listed = answered(list_table, folder, folder / name, None, None, True)
     if listed is not None:
         assert not any(".." in file.path.split("/") or file.path.startswith("/") for file in listed[0])
         assert len({file.class_name for file in listed[0]}) > 1
@@ -154,7 +155,7 @@ def folders_of_any_nesting(folder: Path, paths: Sequence[Sequence[str]], layout:
         place = folder.joinpath(*parts)
         place.mkdir(parents=True, exist_ok=True)
         (place / f"{number}.png").touch()
-    listed = answered(find_files, folder, None, layout)
+    listed = answered(list_folder, folder, layout)
     if listed is not None:
         found, bad, _ = listed
         assert len(found) + len(bad) == len(paths)

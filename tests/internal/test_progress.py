@@ -5,7 +5,7 @@ from rich.console import Console
 
 from pfdl._internal import progress as _progress
 from pfdl._internal.progress import progress_bar
-from pfdl.data import ContextFolder
+from pfdl.data import open_images
 from tests.data.image_files import make_folder
 
 
@@ -14,7 +14,7 @@ def drawn(tmp_path, **options):
     stream = io.StringIO()
     make_folder(tmp_path, {"cat/snow": 3, "dog/grass": 4})
     with progress_bar("checking images", Console(file=stream, **options)) as show:
-        assert len(ContextFolder(tmp_path, on_progress=show).samples) == 7
+        assert len(open_images(tmp_path, on_progress=show).samples) == 7
     return stream.getvalue()
 
 

@@ -114,7 +114,7 @@ def nico(
 
     An interrupted run resumes when started again with the same output folder; finished trainings are kept.
 
-        pfdl reproduce nico NICO --superclass Animal --on-bad-image skip --jobs 12
+        pfdl reproduce nico NICO/Animal --on-bad-image skip --jobs 12
 
         pfdl reproduce nico PACS --rows declared --seeds 12 --first-seed 200 --validation 0.1 --test-every 5
     """
@@ -136,7 +136,6 @@ def nico(
     )
     place = ImageData(
         data,
-        superclass=options.superclass,
         on_bad_image=options.on_bad_image,
         group_by=group_by,
         columns=tuple(options.named_columns().items()),

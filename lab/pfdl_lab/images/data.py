@@ -13,10 +13,11 @@ import torch
 from sklearn.model_selection import train_test_split
 from torch import Tensor
 
+from pfdl._internal.files import read_table
 from pfdl.contexts.statistics import image_statistics
 from pfdl.data import Shapes, make_split, open_images
 from pfdl.data.layout import CONTEXT_FIRST
-from pfdl.data.manifest import Manifest, read_groups
+from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
 from pfdl.data.spuco_mnist import COLORS, MAGNITUDES, SpuCoMNIST
 from pfdl.data.stored import PIXELS, StoredImages
@@ -68,16 +69,14 @@ class ImageData:
             ``"spuco-mnist-small-0.995"`` (size and strength of its colour; by default large and 0.95), or images in any
             form that :func:`pfdl.data.open_images` takes. Images in contexts are trained on at 5:1 and tested at seven
             dominant ratios and on the whole test side; others, and those with a test set of their own, on that.
-        superclass: Top folder to use, as in NICO.
         on_bad_image: ``"error"`` or ``"skip"``, see :func:`pfdl.data.open_images`.
-        group_by: See :func:`pfdl.data.manifest.read_groups`; for folders.
+        group_by: See :func:`read_groups`; for folders.
         mnist: Folder of the MNIST files; without it scikit-learn's digits are coloured.
-        columns: For a table of images, the columns that :func:`pfdl.data.open_images` is told, as pairs.
+        columns: For a table of images, what its columns hold and their names, as pairs.
         layout: For a folder, ``"class/context"`` or ``"context/class"`` where it can be read in both ways.
     """
 
     data: str
-    superclass: str | None = None
     on_bad_image: str = "skip"
     group_by: str | None = None
     mnist: str | None = None
@@ -115,14 +114,12 @@ class ImageData:
         if self.is_generated:
             strength = self.data.removeprefix(SHAPES).removeprefix("-")
             return Shapes(100, strength=float(strength or 1.0))
-        columns: dict[str, Any] = dict(self.columns)
         return open_images(
             self.data,
-            superclass=self.superclass,
             layout=self.layout,
             on_bad_image=self.on_bad_image,
             on_progress=on_progress,
-            **columns,
+            columns=dict(self.columns),
         )
 
     def make_manifest(self, source: ContextSource, seed: int, validation: float) -> Manifest:
@@ -171,6 +168,24 @@ class ImageData:
 
         tests[WHOLE] = torch.arange(len(rows))
         return Split(train, held_out, test, tests, len(manifest.classes), manifest.has_contexts, context_features)
+
+
+def read_groups(source: str) -> dict[str, str]:
+    """Read which path belongs to which group, for :func:`pfdl.data.make_split`.
+
+    Args:
+        source: ``"table.csv:column"``: a CSV file with a column ``path`` and the column that names the groups.
+    """
+    name, _, column = source.rpartition(":")
+    if not name or not column:
+        raise ValueError(f"the groups are {source!r}; give a CSV file and one of its columns, as meta.csv:background.")
+    if not Path(name).is_file():
+        raise FileNotFoundError(f"there is no file {name}; give a CSV file of groups.")
+    table = read_table(Path(name), dtype=str, keep_default_na=False)
+    for wanted in ("path", column):
+        if wanted not in table.columns:
+            raise ValueError(f"{name} has no column {wanted!r}; it has {', '.join(map(repr, table.columns))}.")
+    return {path: group for path, group in zip(table["path"], table[column], strict=True) if path and group}
 
 
 def fingerprint(source: ContextSource | None) -> str | None:

@@ -9,7 +9,7 @@ from pfdl.contexts import image_statistics
 from pfdl.data.stored import store_images
 from pfdl.vision.config import DataOptions
 from pfdl_lab.cli.study import make_datasets
-from pfdl_lab.images.data import SAME, SHIFTED, WHOLE, ImageData, fingerprint
+from pfdl_lab.images.data import SAME, SHIFTED, WHOLE, ImageData, fingerprint, read_groups
 from pfdl_lab.images.networks import make_network
 from pfdl_lab.images.rows import RATIOS
 
@@ -79,3 +79,15 @@ def test_a_folder_is_grouped_by_its_path_or_its_name():
         grouped("birds=a:b")
     with pytest.raises(ValueError, match="--group-by pets=m:a names several folders of the study"):
         make_datasets(["a/pets", "b/pets"], ["pets=m:a"], None)
+
+
+def test_groups_are_read_from_a_column_of_a_table(tmp_path):
+    table = tmp_path / "meta.csv"
+    table.write_text("path,background\ncat/1.png,beach\ncat/2.png,\n")
+    assert read_groups(f"{table}:background") == {"cat/1.png": "beach"}
+    with pytest.raises(ValueError, match="has no column 'place'; it has 'path', 'background'"):
+        read_groups(f"{table}:place")
+    with pytest.raises(ValueError, match=r"as meta\.csv:background"):
+        read_groups("meta.csv")
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        read_groups("absent.csv:x")

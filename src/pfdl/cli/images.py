@@ -32,7 +32,7 @@ def open_source(data: str, options: DataOptions, split: Manifest | None) -> Cont
     from pfdl._internal.progress import progress_bar
     from pfdl.data import open_images
     from pfdl.data.layout import AmbiguousLayoutError
-    from pfdl.data.sources import FileSource, describe_bad_images
+    from pfdl.data.sources import ImageFiles, describe_bad_images
 
     try:
         with progress_bar("checking images", None if rank() else Console(stderr=True)) as show:
@@ -41,7 +41,7 @@ def open_source(data: str, options: DataOptions, split: Manifest | None) -> Cont
                 _ = source.samples  # reads every image
     except AmbiguousLayoutError as error:
         return open_source(data, replace(options, layout=ask_layout(error)), split)
-    if split is None and isinstance(source, FileSource) and source.bad_images and rank() == 0:
+    if split is None and isinstance(source, ImageFiles) and source.bad_images and rank() == 0:
         typer.echo(describe_bad_images(source.root, source.bad_images) + "\nThey are left out.", err=True)
     return source
 

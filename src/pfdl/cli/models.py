@@ -50,7 +50,7 @@ def evaluate(
     typer.echo(path)
 
 
-@takes_settings(without=("test", "superclass", "layout"), example="on_bad_image=skip")
+@takes_settings(without=("test", "layout"))
 def predict(
     run: Run,
     images: Annotated[
@@ -84,7 +84,7 @@ def predict(
     found = classify(
         trained,
         images,
-        path_column=options.named_columns().get("path_column"),
+        path_column=options.named_columns().get("path"),
         image_root=options.image_root,
         on_bad_image=options.on_bad_image,
         device=place,

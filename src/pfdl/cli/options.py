@@ -67,7 +67,7 @@ class Parallel:
 def takes_settings(
     *,
     without: Collection[str] = (),
-    example: str = "superclass=Animal",
+    example: str = "on_bad_image=skip",
     all_shown: bool = False,
     defaults: Mapping[str, Any] | None = None,
 ) -> Callable[..., Any]:

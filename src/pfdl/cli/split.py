@@ -30,12 +30,6 @@ def split(
     ] = "natural",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the split: sides and dominant contexts.")] = 0,
     validation: Annotated[float, typer.Option(help="Share of the training set that is held out.")] = 0.1,
-    group_by: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CSV:COLUMN", help="Keep images with the same entry, such as one background, on one side."
-        ),
-    ] = None,
 ) -> None:
     """Split images into a manifest that others can repeat.
 
@@ -46,11 +40,9 @@ def split(
         pfdl split photos/ -o manifest.csv --ratio 5:1 --seed 0
     """
     from pfdl.data import make_split
-    from pfdl.data.manifest import read_groups
 
-    groups = None if group_by is None else read_groups(group_by)
     source = open_source(data, options, None)
-    manifest = make_split(source, ratio=ratio, seed=seed, validation_fraction=validation, groups=groups)
+    manifest = make_split(source, ratio=ratio, seed=seed, validation_fraction=validation)
     written = manifest.save(output)
     print_understood(source, manifest)
     kind = "most frequent" if manifest.parameters["ratio"] is None else "dominant"

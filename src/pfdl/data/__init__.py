@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from pfdl.data.opening import describe_images as describe_images
     from pfdl.data.opening import open_images as open_images
     from pfdl.data.shapes import Shapes as Shapes
-    from pfdl.data.sources import ContextFolder as ContextFolder
     from pfdl.data.splits import make_split as make_split
     from pfdl.data.splits import make_test_set as make_test_set
     from pfdl.data.spuco_mnist import SpuCoMNIST as SpuCoMNIST
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 #: Loaded when first asked for: tables need no packages for images.
 _HOME = {
     "SpuCoMNIST": "pfdl.data.spuco_mnist",
-    "ContextFolder": "pfdl.data.sources",
     "ContextImages": "pfdl.data.context_images",
     "MMADS": "pfdl.data.mmads",
     "Manifest": "pfdl.data.manifest",

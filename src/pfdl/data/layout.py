@@ -6,13 +6,13 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import NamedTuple
 
 from pfdl._internal.text import printable
 from pfdl._internal.validation import check_choice
 from pfdl.data.paths import BadImage, list_paths_below
+from pfdl.data.sources import Listing, Sample
 
 CLASS_FIRST, CONTEXT_FIRST = LAYOUTS = ("class/context", "context/class")
 """How classes and contexts may be nested in each other."""
@@ -48,15 +48,16 @@ _SHARE_OF_COMBINATIONS = 0.9
 _MOST_NAMED = 5
 """So many folders are named in a message; of more, the first ones."""
 
+_TABLES = ("metadata.csv", "metadata.parquet", "list_attr_celeba.csv", "list_attr_celeba.txt")
+"""Tables that lie beside the images of published data sets."""
 
-class FoundFile(NamedTuple):
-    """A file where an image should be; ``split`` is the data's own set for it, or ``""``."""
+
+class _File(NamedTuple):
+    """A file, the set it is in (``""`` if there are none), and the folders below that set with the file's name."""
 
     path: str
-    class_name: str
-    context: str
-    split: str = ""
-    group: str = ""
+    split: str
+    names: Sequence[str]
 
 
 class AmbiguousLayoutError(ValueError):
@@ -72,36 +73,14 @@ class AmbiguousLayoutError(ValueError):
             CLASS_FIRST: f"the classes are {first}, in the contexts {second}",
             CONTEXT_FIRST: f"the classes are {second}, in the contexts {first}",
         }
-        lines = [f"  {layout}: {reading}" for layout, reading in self.readings.items()]
         super().__init__(
-            "\n".join(
-                [
-                    f"{printable(place)} can be read in two ways, as its folders all have the same folders in them:",
-                    *lines,
-                    "Say which with --layout class/context or --layout context/class (in Python: layout=...).",
-                ]
-            )
+            f"{printable(place)} can be read in two ways, as its folders all have the same folders in them:\n"
+            f"  {CLASS_FIRST}: {self.readings[CLASS_FIRST]}\n  {CONTEXT_FIRST}: {self.readings[CONTEXT_FIRST]}\n"
+            "Say which with --layout class/context or --layout context/class (in Python: layout=...)."
         )
 
 
-@dataclass
-class _Part:
-    """One set of the data, or all of it: its files, how many folders precede the class, and how deep images lie."""
-
-    place: Path
-    paths: list[str]
-    offset: int
-    split: str = ""
-    depth: int = 0
-
-    def levels(self, path: str) -> list[str]:
-        """Return the folders of a file that say what it shows, and its name."""
-        return path.split("/")[self.offset :]
-
-
-def find_files(
-    root: Path, superclass: str | None = None, layout: str | None = None, known_classes: Collection[str] = ()
-) -> tuple[list[FoundFile], list[BadImage], str]:
+def list_folder(root: Path, layout: str | None = None, known_classes: Collection[str] = ()) -> Listing:
     """List the files of a folder by set, class and context.
 
     Images lie as deep as most files do; a file at another depth is reported. Where the folders at the top are called
@@ -109,76 +88,85 @@ def find_files(
     hidden files and what file managers leave behind are ignored. Without a layout the known classes decide, where they
     are on one level only, or else the names and the nesting of the folders.
 
-    Returns:
-        The files in the order of their paths, what cannot be used, and the layout, such as ``class/context/image``.
-
     Raises:
         AmbiguousLayoutError: If classes and contexts could be exchanged, and nothing says which are which.
-        ValueError: If no layout is recognised, or it has superclasses and none is chosen, or there is one class only.
+        ValueError: If no layout is recognised, or there is one class only.
     """
     if layout is not None:
         check_choice("layout", layout, LAYOUTS)
-    top = root if superclass is None else root / _single_part(superclass)
-    if not top.is_dir():
-        folders = ", ".join(repr(entry.name) for entry in sorted(root.iterdir()) if entry.is_dir())
-        raise ValueError(f"superclass is {superclass!r} but {root} holds {folders or 'no folders'}; name one of them.")
+    tables = sorted(path.name for path in root.iterdir() if path.name in _TABLES)
+    try:
+        samples, bad, order = _read_folders(root, layout, known_classes)
+    except AmbiguousLayoutError:
+        raise
+    except ValueError as error:
+        if tables:
+            raise ValueError(f"{error} There is a table in the folder; try {root / tables[0]}.") from None
+        raise
+    notes = [
+        f"{name} in the folder was not read: classes are the folders. Give the table itself to use it."
+        for name in tables
+    ]
+    return Listing(sorted(samples), bad, {"kind": "folder", "layout": f"{order}/image", "notes": notes})
+
+
+def _read_folders(
+    root: Path, layout: str | None, known_classes: Collection[str]
+) -> tuple[list[Sample], list[BadImage], str]:
+    """Return the images, what cannot be used, and how classes and contexts are nested."""
     bad: list[BadImage] = []
-    offset = 0 if superclass is None else 1
-    paths = sorted(path for path in list_paths_below(root, top, bad) if path.count("/") > offset)
-    parts = [
-        _Part(top / folder, [path for path in paths if path.split("/")[offset] == folder], offset + 1, split)
-        for folder, split in _find_sets(top, paths, offset).items()
-    ] or [_Part(top, paths, offset)]
-    for part in parts:
-        _measure(part, may_have_superclass=superclass is None and not part.split)
-    pairs = {(levels[0], levels[1]) for part in parts if part.depth == 3 for levels in _images(part)}
-    order = _choose_layout(top, pairs, layout, known_classes) if pairs else "class"
-    found = [file for part in parts for file in _arrange(part, order, bad)]
-    found.sort()
-    _check_classes(top, found)
-    return found, bad, f"{order}/image"
+    paths = sorted(path for path in list_paths_below(root, bad) if "/" in path)
+    sets = _find_sets(root, {path.partition("/")[0] for path in paths})
+    files = [_File(path, sets.get(path.partition("/")[0], ""), path.split("/")[bool(sets) :]) for path in paths]
+    depths = {
+        split: _find_depth(root, [file for file in files if file.split == split]) for split in sets.values() or [""]
+    }
+    pairs = {(file.names[0], file.names[1]) for file in files if len(file.names) == depths[file.split] == 3}
+    order = _choose_layout(root, pairs, layout, known_classes) if pairs else "class"
+    samples = []
+    for file in files:
+        if len(file.names) == depths[file.split]:
+            samples.append(Sample(file.path, *_name_image(file.names, order), split=file.split))
+        else:
+            expected = f"{order if depths[file.split] == 3 else 'class'}/image"
+            bad.append(BadImage(file.path, f"does not lie where this folder has its images, in {expected!r}"))
+    _check_classes(root, samples)
+    return samples, bad, order
 
 
-def _find_sets(top: Path, paths: Sequence[str], offset: int) -> dict[str, str]:
+def _find_sets(root: Path, folders: Iterable[str]) -> dict[str, str]:
     """Map folders at the top to the sets they are; empty if the folders at the top are classes."""
-    folders = sorted({path.split("/")[offset] for path in paths})
-    sets = {name: SPLIT_NAMES[name.lower()] for name in folders if name.lower() in SPLIT_NAMES}
-    others = [name for name in folders if name not in sets]
+    sets = {name: SPLIT_NAMES[name.lower()] for name in sorted(folders) if name.lower() in SPLIT_NAMES}
+    others = [name for name in sorted(folders) if name not in sets]
     if not sets or (others and len(set(sets.values())) < 2):
         return {}  # beside others, a class may well be called train, as among vehicles
     if others:
         raise ValueError(
-            f"{top} has {_listed(sets)}, which look like the sets of the data, beside {_listed(others)}, which do not. "
-            "Keep only the sets in it, or say which image is in which set in a table (CSV with columns path, label and "
-            "split)."
+            f"{root} has {_listed(sets)}, which look like the sets of the data, beside {_listed(others)}, which do "
+            "not. Keep only the sets in it, or say which image is in which set in a table (CSV with columns path, "
+            "label and split)."
         )
     if len(set(sets.values())) < len(sets):
-        raise ValueError(f"{top} has {_listed(sets)}, of which two mean the same set; keep one of them.")
+        raise ValueError(f"{root} has {_listed(sets)}, of which two mean the same set; keep one of them.")
     return sets
 
 
-def _measure(part: _Part, may_have_superclass: bool) -> None:
-    """Find how deep the images of a part lie; a single superclass is passed over."""
-    depths = Counter(len(part.levels(path)) for path in part.paths)
-    part.depth = max(depths, key=lambda parts: (depths[parts], parts), default=0)
-    if part.depth == 4 and may_have_superclass:
-        superclasses = sorted({path.split("/")[0] for path in part.paths if path.count("/") == 3})
-        if len(superclasses) > 1:
-            raise ValueError(
-                f"{part.place} has images as 'superclass/class/context/image'; choose one superclass of "
-                f"{', '.join(map(repr, superclasses))} (on the command line: --set superclass=NAME)."
-            )
-        part.offset, part.depth = 1, 3
-    if part.depth not in (2, 3):
+def _find_depth(root: Path, files: Sequence[_File]) -> int:
+    """Return how many names most files of a set have: 2 for class/image, 3 where there are contexts."""
+    depths = Counter(len(file.names) for file in files)
+    depth = max(depths, key=lambda parts: (depths[parts], parts), default=0)
+    if depth == 4 and not files[0].split:
+        first = next(file.names[0] for file in files if len(file.names) == 4)
         raise ValueError(
-            f"{part.place} holds no images in a known layout; arrange them as 'class/image' or 'class/context/image', "
+            f"{root} has images as 'superclass/class/context/image'; give one of its folders, such as {root / first}."
+        )
+    if depth not in (2, 3):
+        raise ValueError(
+            f"{root} holds no images in a known layout; arrange them as 'class/image' or 'class/context/image', "
             "in folders train, val and test if the data has such sets; or list them in a table and give that: a CSV "
             "file with the columns path and label and, where there are such, context and split."
         )
-
-
-def _images(part: _Part) -> Iterable[list[str]]:
-    return (levels for levels in map(part.levels, part.paths) if len(levels) == part.depth)
+    return depth
 
 
 def _choose_layout(place: Path, pairs: set[tuple[str, str]], layout: str | None, known_classes: Collection[str]) -> str:
@@ -204,34 +192,26 @@ def _name_contexts(names: set[str]) -> bool:
     return len(plain) > 1 and any(plain <= set(known.split()) for known in PUBLISHED_CONTEXTS.values())
 
 
-def _arrange(part: _Part, order: str, bad: list[BadImage]) -> list[FoundFile]:
-    """Read class and context off the paths of a part; what lies at another depth goes to ``bad``."""
-    found = []
-    for path in part.paths:
-        levels = [unicodedata.normalize("NFC", name) for name in part.levels(path)]
-        if len(levels) != part.depth:
-            expected = f"{order if part.depth == 3 else 'class'}/image"
-            bad.append(BadImage(path, f"does not lie where this folder has its images, in {expected!r}"))
-            continue
-        class_name, context = (*levels[:-1], "")[:2]
-        if order == CONTEXT_FIRST and part.depth == 3:
-            class_name, context = context, class_name
-        elif context.startswith(f"{class_name}(") and context.endswith(")"):  # cat/cat(sofa), as MetaShift has it
-            context = context[len(class_name) + 1 : -1]
-        found.append(FoundFile(path, class_name, context, part.split))
-    return found
+def _name_image(names: Sequence[str], order: str) -> tuple[str, str]:
+    """Return the class and the context, or ``""``, that the folders of an image say, in Unicode's composed form."""
+    class_name, context, *_ = (*(unicodedata.normalize("NFC", name) for name in names[:-1]), "")
+    if context and order == CONTEXT_FIRST:
+        return context, class_name
+    if context.startswith(f"{class_name}(") and context.endswith(")"):  # cat/cat(sofa), as MetaShift has it
+        return class_name, context[len(class_name) + 1 : -1]
+    return class_name, context
 
 
-def _check_classes(top: Path, found: Sequence[FoundFile]) -> None:
-    classes = sorted({file.class_name for file in found})
+def _check_classes(root: Path, samples: Sequence[Sample]) -> None:
+    classes = sorted({sample.class_name for sample in samples})
     if len(classes) < 2:
-        raise ValueError(f"{top} has the one class {classes[0]!r}; give images of at least two classes.")
-    trained = {file.class_name for file in found if file.split == "train"}
+        raise ValueError(f"{root} has the one class {classes[0]!r}; give images of at least two classes.")
+    trained = {sample.class_name for sample in samples if sample.split == "train"}
     for split in ("validation", "test"):
-        unknown = sorted({file.class_name for file in found if file.split == split} - trained)
+        unknown = sorted({sample.class_name for sample in samples if sample.split == split} - trained)
         if trained and unknown:
             raise ValueError(
-                f"the {split} set of {top} has images of {_listed(unknown)}, which the training set does not have; "
+                f"the {split} set of {root} has images of {_listed(unknown)}, which the training set does not have; "
                 "both must have the same class folders."
             )
 
@@ -239,9 +219,3 @@ def _check_classes(top: Path, found: Sequence[FoundFile]) -> None:
 def _listed(names: Iterable[str]) -> str:
     shown = list(map(repr, names))
     return ", ".join(shown if len(shown) <= _MOST_NAMED else [*shown[:_MOST_NAMED], "…"])
-
-
-def _single_part(name: str) -> str:
-    if len(PurePosixPath(name).parts) != 1 or name in (".", ".."):
-        raise ValueError(f"superclass is {name!r}; give the name of one folder, without '/'.")
-    return name

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pfdl._internal.files import format_json, parse_json, read_bytes_file, read_table, write_together
+from pfdl._internal.files import format_json, parse_json, read_bytes_file, write_together
 from pfdl.data.images import BadImageError, hash_bytes
 from pfdl.data.paths import check_relative
 
@@ -181,24 +181,6 @@ def read_manifest(path: str | Path) -> Manifest:
         return Manifest(tuple(rows), parameters)
     except ValueError as error:
         raise ValueError(f"{csv_path}: {error}") from error
-
-
-def read_groups(source: str) -> dict[str, str]:
-    """Read which path belongs to which group, for :func:`pfdl.data.make_split`.
-
-    Args:
-        source: ``"table.csv:column"``: a CSV file with a column ``path`` and the column that names the groups.
-    """
-    name, _, column = source.rpartition(":")
-    if not name or not column:
-        raise ValueError(f"the groups are {source!r}; give a CSV file and one of its columns, as meta.csv:background.")
-    if not Path(name).is_file():
-        raise FileNotFoundError(f"there is no file {name}; give a CSV file of groups.")
-    table = read_table(Path(name), dtype=str, keep_default_na=False)
-    for wanted in ("path", column):
-        if wanted not in table.columns:
-            raise ValueError(f"{name} has no column {wanted!r}; it has {', '.join(map(repr, table.columns))}.")
-    return {path: group for path, group in zip(table["path"], table[column], strict=True) if path and group}
 
 
 def _check_row(row: ManifestRow) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,11 @@ from torch import Tensor
 
 from pfdl._internal.text import printable
 from pfdl.data.datasets import DatasetSource
+from pfdl.data.layout import list_folder
 from pfdl.data.manifest import Manifest
 from pfdl.data.shapes import Shapes
-from pfdl.data.sources import ContextFolder, ContextSource, Sample
-from pfdl.data.tables import TABLES, MetadataTable
+from pfdl.data.sources import ContextSource, ImageFiles, Sample
+from pfdl.data.tables import TABLES, list_table
 
 SHAPES = "shapes"
 """The word that stands for the built-in data set."""
@@ -27,13 +28,8 @@ _MOST_NAMED = 8
 def open_images(
     data: Any,
     *,
-    path_column: str | None = None,
-    label_column: str | None = None,
-    context_column: str | None = None,
-    split_column: str | None = None,
-    group_column: str | None = None,
+    columns: Mapping[str, str] | None = None,
     image_root: str | Path | None = None,
-    superclass: str | None = None,
     layout: str | None = None,
     on_bad_image: str = "error",
     on_progress: Callable[[int, int], None] | None = None,
@@ -45,24 +41,20 @@ def open_images(
     Args:
         data: One of
 
-            - a folder ``class/image``, ``class/context/image``, ``context/class/image`` or
-              ``superclass/class/context/image``;
+            - a folder ``class/image``, ``class/context/image`` or ``context/class/image``;
             - a folder with ``train``, ``val`` and ``test`` in it (or ``training``, ``validation``, ``valid``,
-              ``testing``), each of them in one of the first three layouts;
+              ``testing``), each of them in one of these layouts;
             - a table (``.csv``, ``.tsv``, ``.parquet``, or the ``.txt`` of CelebA) with a line per image;
             - the word ``"shapes"`` for the built-in data set;
             - in Python also a map-style dataset of PyTorch or Hugging Face that gives image and label, or a mapping
               from names of sets to such datasets;
             - a source, which is returned as it is.
-        path_column: Column of a table that has the path of the image; entry of a dataset that is the image. For this
-            and the following columns, the usual names are looked for if none is given.
-        label_column: Column with the class.
-        context_column: Column with the context, if any.
-        split_column: Column with the set: train, val, test or, as WILDS has it, 0, 1, 2.
-        group_column: Column of what must stay on one side of a split, such as a patient. Never guessed.
+        columns: Which column of a table, or entry of a dataset's items, holds what: ``path`` (of the image; in a
+            dataset, the image itself), ``label``, ``context``, ``split`` (train, val, test or, as WILDS has it, 0, 1,
+            2) and ``group`` (what must stay on one side of a split, such as a patient). The usual names are looked for
+            where none is given, except for groups.
         image_root: Folder that the paths of a table are relative to; by default that of the table, or the one below it
             in which the first image is.
-        superclass: Which folder of the top level to use, where there is such a level (NICO).
         layout: ``"class/context"`` or ``"context/class"``, where folders can be read in both ways.
         on_bad_image: ``"error"`` to refuse data with unusable files, ``"skip"`` to leave them out.
         on_progress: Called with the number of images checked so far and the number of all images.
@@ -86,58 +78,54 @@ def open_images(
         Images: 40, of 2 classes (0, 1), without contexts.
         Sets: none of their own; a split will be made.
     """
-    named = {
-        "path": path_column,
-        "label": label_column,
-        "context": context_column,
-        "split": split_column,
-        "group": group_column,
-    }
-    columns = {role: name for role, name in named.items() if name is not None}
     described = {} if like is None else like.parameters.get("source", {})
 
     def open_one(data: Any, described: Mapping[str, Any]) -> ContextSource:
         """Open one place; what a manifest says of it helps."""
-        if not isinstance(data, (str, Path)):
-            if all(hasattr(data, name) for name in ("samples", "description", "load")):
-                source: ContextSource = data
-                return source
+        kind = _kind_of(data)
+        if kind == "source":
+            source: ContextSource = data
+            return source
+        if kind == "dataset":
             return DatasetSource(data, columns=columns, on_progress=on_progress)
-        if str(data) == SHAPES:
+        if kind == SHAPES:
             return _open_shapes(described)
         path = Path(data)
-        if path.suffix.lower() in TABLES and not path.is_dir():
-            return MetadataTable(
-                path,
-                columns=columns,
-                hints=described.get("columns") if isinstance(described.get("columns"), dict) else None,
-                image_root=image_root,
-                on_bad_image=on_bad_image,
-                on_progress=on_progress,
-            )
-        return ContextFolder(
-            path,
-            superclass=superclass,
-            layout=layout,
-            known_classes=() if like is None else like.classes,
-            on_bad_image=on_bad_image,
-            on_progress=on_progress,
-        )
+        root = path
+        if kind == "table":
+            if not path.is_file():
+                raise FileNotFoundError(f"there is no file {path}; name a table of images (CSV or Parquet).")
+            root = Path(image_root or path.parent)
+            hints = described.get("columns") if isinstance(described.get("columns"), dict) else None
+            list_files = partial(list_table, table=path, columns=columns, hints=hints, searches=image_root is None)
+        else:
+            known_classes = () if like is None else like.classes
+            list_files = partial(list_folder, layout=layout, known_classes=known_classes)
+        if not root.is_dir():
+            raise FileNotFoundError(f"there is no folder {root}; name the one that the images are in.")
+        return ImageFiles(root, list_files, on_bad_image=on_bad_image, on_progress=on_progress)
 
-    if test is None:
-        parts = [open_one(data, described)]
-    else:
-        parts = [open_one(place, described.get(name, {})) for name, place in (("train", data), ("test", test))]
-    if (columns or image_root is not None) and all(isinstance(part, (ContextFolder, Shapes)) for part in parts):
+    kinds = {_kind_of(place) for place in ((data,) if test is None else (data, test))}
+    if (columns or image_root is not None) and kinds <= {"folder", SHAPES}:
         raise ValueError(
             f"columns or an image root are named, but {data} is no table; give one ending in {', '.join(TABLES)}."
         )
-    if (layout or superclass) and not any(isinstance(part, ContextFolder) for part in parts):
+    if layout and "folder" not in kinds:
         raise ValueError(
-            "a layout or a superclass is named, but these images are in no folders; leave it out. Of a table, columns "
-            "say what is the class (on the command line: --columns label=NAME)."
+            "a layout is named, but these images are in no folders; leave it out. Of a table, columns say what is the "
+            "class (on the command line: --columns label=NAME)."
         )
-    return parts[0] if test is None else JoinedSource(*parts)
+    if test is None:
+        return open_one(data, described)
+    return JoinedSource(open_one(data, described.get("train", {})), open_one(test, described.get("test", {})))
+
+
+def _kind_of(data: Any) -> str:
+    if not isinstance(data, (str, Path)):
+        return "source" if all(hasattr(data, name) for name in ("samples", "description", "load")) else "dataset"
+    if str(data) == SHAPES:
+        return SHAPES
+    return "table" if Path(data).suffix.lower() in TABLES and not Path(data).is_dir() else "folder"
 
 
 class JoinedSource:

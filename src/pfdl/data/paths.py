@@ -36,8 +36,8 @@ def check_relative(path: str) -> None:
         raise BadImageError("is not a path inside the data folder (it is empty, absolute, or has '..' in it)")
 
 
-def list_paths_below(root: Path, top: Path, bad: list[BadImage]) -> Iterator[str]:
-    """Yield the files below ``top``, relative to ``root``; hidden ones and file managers' own are left out.
+def list_paths_below(root: Path, bad: list[BadImage]) -> Iterator[str]:
+    """Yield the files below a folder, relative to it; hidden ones and file managers' own are left out.
 
     What cannot be listed (a link to a folder, a name that is not valid Unicode, a locked folder) goes to ``bad``. A
     file may be a link: open it by :func:`path_inside`.
@@ -47,7 +47,7 @@ def list_paths_below(root: Path, top: Path, bad: list[BadImage]) -> Iterator[str
         folder = Path(error.filename).relative_to(root).as_posix()
         bad.append(BadImage(folder, f"cannot be listed ({error.strerror})"))
 
-    for folder, subfolders, files in os.walk(top, onerror=unreadable):
+    for folder, subfolders, files in os.walk(root, onerror=unreadable):
         here = Path(folder).relative_to(root).as_posix()
         prefix = "" if here == "." else f"{here}/"
         subfolders[:], shown = (sorted(filter(_is_shown, names)) for names in (subfolders, files))

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pfdl._internal.files import read_table, read_text_file
 from pfdl._internal.validation import check_choice
 from pfdl.data.images import BadImageError
-from pfdl.data.layout import SPLIT_NAMES, FoundFile
+from pfdl.data.layout import SPLIT_NAMES
 from pfdl.data.paths import BadImage, check_relative, path_inside
-from pfdl.data.sources import FileSource
+from pfdl.data.sources import Listing, Sample
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,103 +78,66 @@ def is_table(path: Path) -> bool:
     return ending in TABLES and (ending != CELEBA_TEXT or path.stem in (_CELEBA_ATTRIBUTES, _CELEBA_SPLITS))
 
 
-class MetadataTable(FileSource):
-    """Images listed in a table with a line for each: CSV (any of ``, ; tab |`` between the cells), Parquet, or CelebA.
+def list_table(
+    root: Path,
+    table: Path,
+    columns: Mapping[str, str] | None = None,
+    hints: Mapping[str, str] | None = None,
+    searches: bool = False,
+) -> Listing:
+    """List the images that a table names.
 
-    A label or context of −1 and 1, as CelebA's attributes have, is named after its column: "not Male" and "Male".
+    The table has a line for each: CSV (any of ``, ; tab |`` between the cells), Parquet, or CelebA. A label or context
+    of −1 and 1, as CelebA's attributes have, is named after its column: "not Male" and "Male".
 
     Args:
+        root: The folder that paths are relative to.
         table: The file.
         columns: Which column holds the ``path``, ``label``, ``context``, ``split`` (train, val, test or, as WILDS has
             it, 0, 1, 2) and ``group`` (what must stay on one side of a split). The usual names are looked for where
             none is given, except for groups.
         hints: Likewise, names of columns to look for before the usual ones.
-        image_root: The folder that paths are relative to. By default that of the table or, if the first image is not
-            there, the one folder in it (or in one of its folders) that has the image.
-        on_bad_image: ``"error"`` to refuse a table with unusable files, ``"skip"`` to leave them out.
-        on_progress: Called with the number of files checked so far and the number of all files.
+        searches: Whether to look for the images in the folders below ``root`` if the first one is not in it.
 
     Raises:
-        FileNotFoundError: If there is no such table, or no such folder.
-
-    Attributes:
-        table: The file.
-        columns: The columns as found; as given before ``samples`` is asked for.
+        ValueError: If a column is missing, or no images of at least two classes are named.
     """
-
-    def __init__(
-        self,
-        table: str | Path,
-        *,
-        columns: Mapping[str, str] | None = None,
-        hints: Mapping[str, str] | None = None,
-        image_root: str | Path | None = None,
-        on_bad_image: str = "error",
-        on_progress: Callable[[int, int], None] | None = None,
-    ) -> None:
-        self.table = Path(table)
-        if not self.table.is_file():
-            raise FileNotFoundError(f"there is no file {table}; name a table of images (CSV or Parquet).")
-        if image_root is not None and not Path(image_root).is_dir():
-            raise FileNotFoundError(
-                f"there is no folder {image_root}; name the folder that the table's paths start in."
-            )
-        super().__init__(image_root or self.table.parent, on_bad_image=on_bad_image, on_progress=on_progress)
-        self._finds_images = image_root is None
-        self._prefix = ""
-        self.columns = dict(columns or {})
-        self._hints = hints
-        self._other_sets: Counter[str] = Counter()
-
-    @property
-    def description(self) -> Mapping[str, Any]:
-        """Return what these images are, for the manifest: among others, which columns were read."""
-        left_out = self.left_out()  # reads the table, and so finds the columns
-        notes = [
-            f"Left out: {count} images whose entry under {self.columns['split']!r} is {name!r}, which is none of "
-            "train, val, test."
-            for name, count in self._other_sets.items()
-        ]
-        if self._prefix:
-            notes.append(f"The images of {self.table.name} were found in {self._prefix!r}.")
-        return {"kind": "table", "columns": self.columns, "left_out": left_out, "notes": notes}
-
-    def list_files(self) -> tuple[list[FoundFile], list[BadImage]]:
-        """List the files that the table names."""
-        cells = _read_cells(self.table)
-        self.columns = columns = find_columns(self.table, list(cells.columns), self.columns, self._hints)
-        self._prefix = _find_prefix(self.root, cells[columns["path"]]) if self._finds_images else ""
-        blank = [""] * len(cells)
-        lists = {role: cells[columns[role]].tolist() if role in columns else blank for role in _USUAL_NAMES}
-        lists |= {role: _name_cells(lists[role], columns.get(role, "")) for role in ("label", "context")}
-        self._other_sets.clear()
-        found: list[FoundFile] = []
-        bad: list[BadImage] = []
-        seen: set[str] = set()
-        for entry, label, context, split, group in zip(*lists.values(), strict=True):
-            path = self._prefix + _to_posix(entry)
-            part = SPLIT_NAMES.get(split.lower()) or WILDS_SPLITS.get(split, "")
-            if "split" in columns and not part:
-                self._other_sets[split] += 1
-            elif reason := _why_unusable(path if entry else "", label, seen):
-                bad.append(BadImage(path if entry else "(an empty path)", reason))
-            else:
-                seen.add(path)
-                found.append(FoundFile(path, label, context, part, group))
-        if not found:
-            raise ValueError(f"{self.table} names no image that could be used{_reasons(bad, self._other_sets)}.")
-        classes = sorted({file.class_name for file in found})
-        if len(classes) < 2:
-            raise ValueError(
-                f"{self.table} has the one class {classes[0]!r} under {columns['label']!r}; at least two are needed."
-            )
-        return sorted(found), bad
+    cells = _read_cells(table)
+    found = find_columns(table, list(cells.columns), columns or {}, hints)
+    prefix = _find_prefix(root, cells[found["path"]]) if searches else ""
+    blank = [""] * len(cells)
+    lists = {role: cells[found[role]].tolist() if role in found else blank for role in _USUAL_NAMES}
+    lists |= {role: _name_cells(lists[role], found.get(role, "")) for role in ("label", "context")}
+    other_sets: Counter[str] = Counter()
+    samples: dict[str, Sample] = {}
+    bad: list[BadImage] = []
+    for entry, label, context, split, group in zip(*lists.values(), strict=True):
+        path = prefix + _to_posix(entry)
+        part = SPLIT_NAMES.get(split.lower()) or WILDS_SPLITS.get(split, "")
+        if "split" in found and not part:
+            other_sets[split] += 1
+        elif reason := _why_unusable(path if entry else "", label, samples):
+            bad.append(BadImage(path if entry else "(an empty path)", reason))
+        else:
+            samples[path] = Sample(path, label, context, split=part, group=group)
+    classes = sorted({sample.class_name for sample in samples.values()})
+    if not classes:
+        raise ValueError(f"{table} names no image that could be used{_reasons(bad, other_sets)}.")
+    if len(classes) < 2:
+        raise ValueError(f"{table} has the one class {classes[0]!r} under {found['label']!r}; at least two are needed.")
+    notes = [
+        f"Left out: {count} images whose entry under {found['split']!r} is {name!r}, which is none of train, val, test."
+        for name, count in other_sets.items()
+    ]
+    if prefix:
+        notes.append(f"The images of {table.name} were found in {prefix!r}.")
+    return Listing(sorted(samples.values()), bad, {"kind": "table", "columns": found, "notes": notes})
 
 
 def list_paths(table: Path, path_column: str | None = None, image_root: str | Path | None = None) -> list[Path]:
     """List the images that a table names, in its order, whatever else it says of them.
 
-    Column and folder are found as :class:`MetadataTable` does. ValueError if a path leads out of the folder.
+    Column and folder are found as :func:`list_table` does. ValueError if a path leads out of the folder.
     """
     cells = _read_cells(table)
     given = {} if path_column is None else {"path": path_column}
@@ -207,7 +170,7 @@ def _find_prefix(root: Path, paths: Iterable[str]) -> str:
     return f"{having[0].relative_to(root).as_posix()}/" if len(having) == 1 else ""
 
 
-def _why_unusable(path: str, label: str, seen: set[str]) -> str:
+def _why_unusable(path: str, label: str, seen: Collection[str]) -> str:
     try:
         check_relative(path)
     except BadImageError as error:
@@ -247,10 +210,12 @@ def _read_cells(path: Path) -> pd.DataFrame:
     if path.suffix.lower() == CELEBA_TEXT:
         cells = _read_celeba_text(path)
     elif path.suffix.lower() == ".parquet":
-        cells = _as_text(read_table(path, limit=MAX_BYTES))
+        cells = read_table(path, limit=MAX_BYTES).convert_dtypes().astype(object)  # 1 for a whole number of any type
     else:
         cells = read_table(path, limit=MAX_BYTES, dtype=str, keep_default_na=False)
-    cells = pd.DataFrame({str(name): cells[name].str.strip() for name in cells.columns})
+    cells = pd.DataFrame(
+        {str(name): cells[name].map(str, na_action="ignore").fillna("").str.strip() for name in cells.columns}
+    )
     partition = path.with_stem(path.stem.replace(_CELEBA_ATTRIBUTES, _CELEBA_SPLITS))
     if path.stem.startswith(_CELEBA_ATTRIBUTES) and "partition" not in cells.columns and partition.is_file():
         sets = dict(_read_cells(partition).iloc[:, :2].itertuples(index=False, name=None))
@@ -274,15 +239,3 @@ def _read_celeba_text(path: Path) -> pd.DataFrame:
             f"image); other tables are read from files ending in .csv, .tsv or .parquet."
         )
     return pd.DataFrame(rows, columns=names, dtype=str)
-
-
-def _as_text(table: pd.DataFrame) -> pd.DataFrame:
-    """Write numbers as people do: 1 for a whole number, whatever its type."""
-    import pandas as pd
-
-    def write(value: Any) -> str:
-        if pd.isna(value):
-            return ""
-        return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-    return pd.DataFrame({str(name): [write(value) for value in table[name].tolist()] for name in table.columns})

@@ -124,7 +124,6 @@ class DataOptions:
         layout: Which folders are the classes, where both readings are possible: class/context or context/class.
         image_root: Folder that the paths of a table start in; by default the table's own, or one below it with the
             images.
-        superclass: The top folder to use, where classes lie one level deeper (NICO).
         on_bad_image: error: name unusable files and stop; skip: leave them out.
 
     Raises:
@@ -135,7 +134,6 @@ class DataOptions:
     columns: str | None = setting(None, shown=True)
     layout: str | None = setting(None, shown=True)
     image_root: str | None = setting(None)
-    superclass: str | None = setting(None)
     on_bad_image: Literal["error", "skip"] = setting("error")
 
     def __post_init__(self) -> None:
@@ -143,11 +141,11 @@ class DataOptions:
         self.named_columns()
 
     def named_columns(self) -> dict[str, str]:
-        """Return the columns under the names by which :func:`pfdl.data.open_images` takes them.
+        """Return the columns by what they hold.
 
         Example:
             >>> DataOptions(columns="path=file,label=animal").named_columns()
-            {'path_column': 'file', 'label_column': 'animal'}
+            {'path': 'file', 'label': 'animal'}
         """
         known = ("path", "label", "context", "split", "group")
         named: dict[str, str] = {}
@@ -158,13 +156,12 @@ class DataOptions:
                     f"columns has {pair!r}; give NAME=COLUMN with commas between, of {', '.join(known)}"
                     f"{did_you_mean(name, known) or '.'}"
                 )
-            named[f"{name}_column"] = column
+            named[name] = column
         return named
 
     def arguments(self) -> dict[str, Any]:
         """Return what :func:`pfdl.data.open_images` takes."""
-        plain = {name: value for name, value in asdict(self).items() if name != "columns"}
-        return {**self.named_columns(), **plain}
+        return {**asdict(self), "columns": self.named_columns()}
 
 
 def find_best_epoch(history: Sequence[Mapping[str, float]], monitor: str) -> int | None:

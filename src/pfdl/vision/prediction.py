@@ -154,7 +154,7 @@ def _readers(
         yield str(place), partial(_read, place, size)
     elif place.is_dir():
         bad: list[BadImage] = []
-        for name in list_paths_below(place, place, bad):
+        for name in list_paths_below(place, bad):
             yield str(place / name), partial(_read, name, size, place.resolve())
         for one in bad:
             yield str(place / one.path), partial(_refuse, one.reason)
