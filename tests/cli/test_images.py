@@ -57,7 +57,6 @@ def test_export_writes_where_it_is_told(trained, tmp_path, monkeypatch):
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "model.onnx",
         "preprocessing.json",
-        "weights.safetensors",
     }
 
 

@@ -149,9 +149,9 @@ def export(
         Path | None, typer.Option("--output", "-o", help="Where the files go; by default RUN/export.")
     ] = None,
 ) -> None:
-    """Write a trained model as ONNX, checked against PyTorch, and as plain weights for the bare backbone.
+    """Write a trained model as ONNX, checked against PyTorch.
 
-    preprocessing.json says what to do to an image before it enters, and how to load the plain weights.
+    preprocessing.json says what to do to an image before it enters.
     """
     from pfdl.vision import export as write
     from pfdl.vision import load_model

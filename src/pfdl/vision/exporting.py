@@ -1,34 +1,31 @@
-"""A trained model for use elsewhere: ONNX, plain weights, and what must be done to an image before it enters."""
+"""A trained model for use elsewhere: ONNX, and what must be done to an image before it enters."""
 
 from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from pfdl._internal.files import write_bytes_atomically, write_json
-from pfdl.vision.backbones import OURS, TIMM
-from pfdl.vision.checkpoint import ModelConfig, TrainedModel, save_weights
+from pfdl.vision.checkpoint import TrainedModel
 from pfdl.vision.pixels import MEAN, STD
 
 ONNX = "model.onnx"
 PREPROCESSING = "preprocessing.json"
-PLAIN_WEIGHTS = "weights.safetensors"
 TOLERANCE = 1e-3
 """How far the logits of ONNX Runtime may be from PyTorch's, relative to the largest of them."""
 
 
 def export(trained: TrainedModel, folder: Path) -> list[Path]:
-    """Write the model as ONNX and as plain weights.
+    """Write the model as ONNX, and what to do to an image before it enters.
 
     The ONNX file is run by ONNX Runtime on images of noise, in batches of other sizes than it was traced with, and must
     agree with PyTorch before it is written.
 
     Args:
         trained: The model.
-        folder: Where ``model.onnx``, ``preprocessing.json`` and ``weights.safetensors`` go; made if missing.
+        folder: Where ``model.onnx`` and ``preprocessing.json`` go; made if missing.
 
     Returns:
         The files.
@@ -37,18 +34,8 @@ def export(trained: TrainedModel, folder: Path) -> list[Path]:
         ImportError: If ONNX or ONNX Runtime is not installed.
         ValueError: If the two disagree.
     """
-    content = _to_onnx(trained)
-    paths = [folder / ONNX, folder / PREPROCESSING, folder / PLAIN_WEIGHTS]
-    write_bytes_atomically(paths[0], content)
-    write_json(paths[1], describe_preprocessing(trained.config))
-    save_weights(paths[2], trained.model.state_dict())
-    return paths
-
-
-def describe_preprocessing(config: ModelConfig) -> dict[str, Any]:
-    """Say what to do to an image, what comes out, and how to load the plain weights."""
-    size = config.image_size
-    return {
+    content, size = _to_onnx(trained), trained.config.image_size
+    preprocessing = {
         "input": {"name": "images", "dtype": "float32", "shape": ["batch", 3, size, size], "channels": "RGB"},
         "steps": [
             "decode to 8-bit RGB, upright, transparent parts white",
@@ -60,31 +47,12 @@ def describe_preprocessing(config: ModelConfig) -> dict[str, Any]:
         "size": size,
         "mean": list(MEAN),
         "std": list(STD),
-        "output": {"name": "logits", "shape": ["batch", len(config.classes)]},
-        "classes": list(config.classes),
-        "load_plain_weights": _loading_code(config),
+        "output": {"name": "logits", "shape": ["batch", len(trained.config.classes)]},
+        "classes": list(trained.config.classes),
     }
-
-
-def _loading_code(config: ModelConfig) -> list[str]:
-    classes, size = len(config.classes), config.image_size
-    if config.backbone in OURS or config.backbone.startswith(TIMM):
-        lines = [
-            "from pfdl.vision.backbones import make_backbone",
-            f"model = make_backbone({config.backbone!r}, {classes}, image_size={size}, small_stem={config.small_stem})",
-        ]
-    else:
-        lines = [
-            "import torchvision",
-            f"model = torchvision.models.get_model({config.backbone!r}, weights=None, num_classes={classes})",
-        ]
-        if config.small_stem:
-            lines += [
-                "from torch import nn",
-                "model.conv1 = nn.Conv2d(3, model.conv1.out_channels, 3, padding=1, bias=False)",
-                "model.maxpool = nn.Identity()",
-            ]
-    return [*lines, "from safetensors.torch import load_file", f"model.load_state_dict(load_file({PLAIN_WEIGHTS!r}))"]
+    write_bytes_atomically(folder / ONNX, content)
+    write_json(folder / PREPROCESSING, preprocessing)
+    return [folder / ONNX, folder / PREPROCESSING]
 
 
 def _to_onnx(trained: TrainedModel) -> bytes:
