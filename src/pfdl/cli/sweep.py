@@ -43,7 +43,7 @@ def sweep(
     ],
     select: Annotated[
         str,
-        typer.Option(help="Which accuracy chooses: accuracy, worst-class, worst-group or leave-one-context-out."),
+        typer.Option(help="Which accuracy chooses: accuracy, worst-class or worst-group."),
     ] = "accuracy",
     trials: Annotated[
         int | None, typer.Option(min=1, help="Candidates that Optuna proposes; without it every combination is tried.")
@@ -60,23 +60,22 @@ def sweep(
     """Try declared settings, and choose one candidate by a declared score on validation images.
 
     Only the chosen candidate is tested, so that test images choose nothing. An interrupted sweep resumes when started
-    again with the same output folder; machines that share the folder may work on it together.
+    again with the same output folder.
 
         pfdl sweep photos/ --set objective=erm,pfdl --set learning-rate=0.1,0.01 --set epochs=20
 
         pfdl sweep photos/ --set learning-rate=0.001..0.1 --set weight-decay=0.00001..0.01 --trials 20 --jobs 4
     """
     from pfdl.data import describe_images
-    from pfdl.vision.sweep import LEAVE_OUT, SweepConfig
+    from pfdl.vision.sweep import SweepConfig
     from pfdl.vision.sweep import sweep as run
 
     config = SweepConfig(parse_space(setting), select, seeds, first_seed, trials, prune)
     device = parallel.find_device(device)
     source = open_source(data, options, None)
     typer.echo(describe_images(source), err=True)
-    each = " for every context that is left out" if select == LEAVE_OUT else ""
     number = config.number * seeds
-    typer.echo(f"Candidates: {config.number}; seeds: {seeds}; trainings: {number} at most{each}.", err=True)
+    typer.echo(f"Candidates: {config.number}; seeds: {seeds}; trainings: {number} at most.", err=True)
     execution = parallel.execution(device, share_cores=True)
     with answering_stops():
         results, choice = run(config, source, output, ratio=ratio, execution=execution)

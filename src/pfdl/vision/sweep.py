@@ -7,7 +7,6 @@ import json
 import shutil
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
@@ -16,7 +15,6 @@ from typing import Any, NamedTuple
 
 import optuna
 import pandas as pd
-from filelock import FileLock, Timeout
 from optuna.exceptions import ExperimentalWarning
 from optuna.pruners import NopPruner, WilcoxonPruner
 from optuna.samplers import TPESampler
@@ -39,10 +37,6 @@ from pfdl.vision.evaluation import evaluate, read_kept_epoch, save_evaluation
 from pfdl.vision.training import train
 
 STUDY, SPLIT, CHOSEN, FAILED = "study.log", "splits/seed-{}.csv", "chosen.json", "failed"
-LEAVE_OUT = "leave-one-context-out"
-"""The selection by the accuracy on images of a context that was not trained on, mean over all known contexts."""
-PATIENCE = 5.0
-"""Seconds between two looks at whether the process that trains a candidate is still there."""
 COLUMNS = ("candidate", "seed", "score", "value", "reason")
 """Of ``results.csv``: validation accuracies in percent at the epoch that was kept, and that epoch."""
 
@@ -63,9 +57,7 @@ class SweepConfig:
             :class:`pfdl.vision.config.TrainingConfig`, or a setting of a part of the objective such as
             ``"pfdl.weight"``, which counts where the objective has that part. Other settings have their defaults.
         select: Which accuracy on validation images chooses, both the epoch of a training and the candidate:
-            ``"accuracy"``, ``"worst-class"`` or ``"worst-group"``. ``"leave-one-context-out"`` trains a candidate once
-            for each context of the training images, without it, and chooses by the mean accuracy on the context left
-            out; plain accuracy on the others chooses the epoch. The chosen candidate is then trained on all contexts.
+            ``"accuracy"``, ``"worst-class"`` or ``"worst-group"``.
         seeds: Trainings of each candidate, on paired seeds.
         first_seed: The first of them.
         trials: How many candidates Optuna's TPE sampler proposes; None tries every combination, which ranges forbid.
@@ -84,7 +76,7 @@ class SweepConfig:
     prune: bool = True
 
     def __post_init__(self) -> None:
-        check_choice("select", self.select, (*SELECTIONS, LEAVE_OUT))
+        check_choice("select", self.select, SELECTIONS)
         check_count("seeds", self.seeds, 1)
         check_count("first_seed", self.first_seed, 0)
         ranges = [name for name, values in self.space.items() if isinstance(values, Range)]
@@ -111,7 +103,7 @@ class SweepConfig:
     def candidate(self, values: Mapping[str, Any]) -> tuple[str, TrainingConfig]:
         """Return what tells a candidate from the others, such as ``"objective=pfdl, epochs=5"``, and its config."""
         parts = str(values.get("objective", TrainingConfig.objective)).split("+")
-        plain: dict[str, Any] = {}
+        plain: dict[str, Any] = {"select": self.select}
         of_parts: dict[str, dict[str, Any]] = {}
         varied = []
         for name, value in values.items():
@@ -122,7 +114,6 @@ class SweepConfig:
             if len(self.space[name]) > 1:
                 varied.append(f"{name}={value if isinstance(value, str) else json.dumps(value)}")
         label = ", ".join(varied) or "as given"
-        plain["select"] = "accuracy" if self.select == LEAVE_OUT else self.select
         return label, TrainingConfig(**plain, objective_settings=of_parts, seed=self.first_seed)
 
 
@@ -158,7 +149,7 @@ def sweep(
     """Train what is missing, write ``results.csv``, choose, test the chosen candidate, and write ``chosen.json``.
 
     Test images play no part before the choice, and only the chosen candidate is tested. An interrupted sweep resumes,
-    in the middle of a training too; several machines that share the folder may run the same sweep at once.
+    in the middle of a training too.
 
     Args:
         config: What is tried, and how one candidate is chosen.
@@ -180,8 +171,6 @@ def sweep(
     combinations = config.combinations()
     for values in combinations.values():
         _check(config.candidate(values)[1], splits[config.first_seed])
-    if config.select == LEAVE_OUT and len(_contexts(splits[config.first_seed])) < 2:
-        raise ValueError(f"select is {LEAVE_OUT!r}, and the training images are not of several known contexts.")
     settings = {**asdict(config), "ratio": ratio, **execution.settings}
     with claim(output, "sweep", settings, may_change=("trials", *execution.settings)):
         for seed, split in splits.items():
@@ -190,20 +179,19 @@ def sweep(
         if not study.get_trials(deepcopy=False):
             for values in combinations.values():
                 study.enqueue_trial({name: json.dumps(value) for name, value in values.items()})
-    if _is_waiting(study, config) or study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-        for size in map(int, config.space.get("image_size", (TrainingConfig.image_size,))):
-            with (
-                FileLock(output / ".images.lock"),
-                progress_bar(f"decoding images, {size} pixels", execution.console) as show,
-            ):
-                store_images(source, output / "images" / str(size), size, on_progress=show)
+        _put_back(study)
+        if _is_waiting(study, config):
+            for size in map(int, config.space.get("image_size", (TrainingConfig.image_size,))):
+                with progress_bar(f"decoding images, {size} pixels", execution.console) as show:
+                    store_images(source, output / "images" / str(size), size, on_progress=show)
         shows = execution.console is not None
         work = partial(_work, output=output, config=config, device=execution.device, shows=shows)
         tasks = [{"worker": number} for number in range(execution.workers.at_once(config.number))]
-        with training_bars(execution.console) as watched:
-            for _ in execution.workers.run(watched(work), tasks):
-                pass
-    with claim(output, "sweep", settings, may_change=("trials", *execution.settings)):
+        while _is_waiting(study, config):
+            with training_bars(execution.console) as watched:
+                for _ in execution.workers.run(watched(work), tasks):
+                    pass
+            _put_back(study)  # a cluster starts a lost worker again, but not what it was training
         done = _finish(study, config, splits, source, output, execution)
         shutil.rmtree(output / "images", ignore_errors=True)
     return done
@@ -223,22 +211,19 @@ def _open_study(output: Path, config: SweepConfig) -> optuna.Study:
     )
 
 
+def _put_back(study: optuna.Study) -> None:
+    """Let the candidates whose process was killed be trained by another; what was trained of them is kept."""
+    for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+        study._storage.set_trial_state_values(trial._trial_id, TrialState.WAITING)
+
+
 def _work(worker: int, *, output: Path, config: SweepConfig, device: str, shows: bool) -> None:
-    """Train candidates until none is left, and take over those whose process was killed."""
+    """Train candidates until none is left."""
     study = _open_study(output, config)
     # One that was started again, or beside others, must not propose what was proposed already.
     study.sampler = TPESampler(seed=config.first_seed + 1000 * worker + len(study.get_trials(deepcopy=False)))
-
-    def train_alone(trial: Trial, patience: float = 0.0) -> None:
-        """Train a trial unless another process is still at it after so many seconds."""
-        with suppress(Timeout), FileLock(output / f".trial-{trial.number}.lock", timeout=patience):
-            if not study.get_trials(deepcopy=False)[trial.number].state.is_finished():
-                _train_trial(study, config, output, device, trial, shows)
-
     while _is_waiting(study, config):
-        train_alone(study.ask())
-    while begun := study.get_trials(states=(TrialState.RUNNING,)):
-        train_alone(Trial(study, begun[0]._trial_id), PATIENCE)
+        _train_trial(study, config, output, device, study.ask(), shows)
 
 
 def _is_waiting(study: optuna.Study, config: SweepConfig) -> bool:
@@ -259,7 +244,7 @@ def _train_trial(
     for seed in range(config.first_seed, config.first_seed + config.seeds):
         report(0, 1, f"candidate {trial.number + 1} of {config.number}, seed {seed}, steps")
         try:
-            found = _validated(replace(training, seed=seed), config.select, output, device)
+            found = _validated(replace(training, seed=seed), output, device)
         except ValueError as error:
             trial.set_user_attr("reason", str(error))
             study.tell(trial, state=TrialState.FAIL)
@@ -276,38 +261,20 @@ def _train_trial(
     study.tell(trial, sum(one[config.select] for one in scores) / len(scores))
 
 
-def _validated(config: TrainingConfig, select: str, output: Path, device: str) -> dict[str, float]:
+def _validated(config: TrainingConfig, output: Path, device: str) -> dict[str, float]:
     """Train, and return the accuracies in percent that may choose, those at the epoch that was kept, and that epoch."""
     split = read_manifest(output / SPLIT.format(config.seed))
     source = StoredImages(output / "images" / str(config.image_size))
-    if select == LEAVE_OUT:
-        found: dict[str, float] = {}
-        for context in _contexts(split):
-            part = _leave_out(split, context)
-            folder = train(config, source, part, output / run_folder(config, part), device=device, devices=1, nodes=1)
-            found[f"without {context}"] = 100 * evaluate(load_model(folder), source, part, device=device).overall
-        return {LEAVE_OUT: sum(found.values()) / len(found), **found}
-    folder = train(config, source, split, output / run_folder(config, split), device=device, devices=1, nodes=1)
+    folder = train(config, source, split, output / run_folder(config), device=device, devices=1, nodes=1)
     kept = read_kept_epoch(folder, config.select)
     scores = {score: 100 * kept[name] for score, name in SELECTIONS.items() if name in kept}
     return {**scores, "epoch": kept["epoch"] + 1.0}
 
 
-def _contexts(split: Manifest) -> list[str]:
-    return sorted({row.context for row in split.rows_of("train") if row.context})
-
-
-def _leave_out(split: Manifest, context: str) -> Manifest:
-    """Return a split that tests on a context that it does not train on; the test images of the whole are not in it."""
-    seen = [row for row in split.rows if {"train", "validation"} & set(row.sets)]
-    rows = [row._replace(side="test", sets=("test",)) if row.context == context else row for row in seen]
-    return Manifest(tuple(rows), split.parameters)
-
-
-def run_folder(config: TrainingConfig, split: Manifest) -> Path:
+def run_folder(config: TrainingConfig) -> Path:
     """Return where a training lies in the folder of a sweep."""
     digest = hashlib.sha256(json.dumps(_as_settings(config), sort_keys=True).encode()).hexdigest()
-    return Path("runs") / digest[:12] / f"seed-{config.seed}-{split.sha256[:8]}"
+    return Path("runs") / digest[:12] / f"seed-{config.seed}"
 
 
 def _finish(
@@ -327,12 +294,9 @@ def _finish(
         raise ValueError(f"every candidate of the sweep failed; the first one because {reasons[0]}")
     best = max(completed, key=lambda trial: float(trial.value or 0.0))  # of equals the first
     training = TrainingConfig(**best.user_attrs["settings"])
-    folders = {seed: run_folder(replace(training, seed=seed), split) for seed, split in splits.items()}
+    folders = {seed: run_folder(replace(training, seed=seed)) for seed in splits}
     tests = []
     for seed, split in splits.items():
-        if config.select == LEAVE_OUT:  # until now each training was without one of the contexts
-            where: dict[str, Any] = {"device": execution.device, "devices": 1, "nodes": 1}
-            train(replace(training, seed=seed), source, split, output / folders[seed], **where)
         if "test" in split.set_names:
             model = load_model(output / folders[seed])
             result = evaluate(model, source, split, device=execution.device)
