@@ -41,7 +41,7 @@ def path(tmp_path_factory):
         usual = {"bright": "blue", "dark": HOSTILE}
         training = {(label, place): 90 if usual[label] == place else 10 for label in usual for place in usual.values()}
         found = pfdl.diagnose(features, labels, contexts, predictions=answers, training=training)
-        config, places = TrainingConfig("cn", image_size=8), tuple(contexts.tolist())
+        config, places = TrainingConfig("small", image_size=8), tuple(contexts.tolist())
         one = ImageDiagnosis(
             folder / name, config, found, rows, places, "known", usual, tuple(answers.tolist()), images
         )

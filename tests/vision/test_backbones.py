@@ -8,42 +8,16 @@ from torch import nn
 from torchvision import models
 
 import pfdl
-from pfdl.vision.backbones import OURS, ConvNet, list_backbones, make_backbone
+from pfdl.vision.backbones import OURS, list_backbones, make_backbone
 
 
-@pytest.mark.parametrize("name", ["cn", "cn-bn", "mlp", "small", "resnet18", "mobilenet_v3_small", "timm/resnet10t"])
+@pytest.mark.parametrize("name", ["mlp", "small", "resnet18", "mobilenet_v3_small", "timm/resnet10t"])
 def test_every_family_gives_logits_and_its_features_are_reachable(name):
     model = make_backbone(name, num_classes=5, image_size=64).eval()
     with pfdl.attach(model) as tap, torch.no_grad():
         logits = model(torch.randn(2, 3, 64, 64))
         assert logits.shape == (2, 5)
         assert tap.features.shape == (2, tap.num_features)
-
-
-def test_cn_is_the_published_network():
-    model = ConvNet(num_classes=10)
-    convolutions = [layer for layer in model.modules() if isinstance(layer, nn.Conv2d)]
-    assert [(c.out_channels, c.kernel_size, c.stride, c.padding) for c in convolutions] == [
-        (width, (5, 5), (1, 1), (2, 2)) for width in (64, 128, 256, 512, 1024)
-    ]
-    assert all(
-        (pool.kernel_size, pool.stride, pool.padding) == (4, 2, 1)
-        for pool in model.modules()
-        if isinstance(pool, nn.MaxPool2d)
-    )
-    assert [(f.in_features, f.out_features) for f in model.modules() if isinstance(f, nn.Linear)] == [
-        (4096, 512),
-        (512, 512),
-        (512, 10),
-    ]
-    with pfdl.attach(model) as tap, torch.no_grad():
-        model(3 * torch.randn(2, 3, 64, 64))
-        assert tap.features.abs().max() <= 1
-        assert tap.features.min() < 0  # signed, as CNBB reads them
-    normalised = [
-        sum(isinstance(one, nn.BatchNorm2d) for one in make_backbone(n, 2).modules()) for n in ("cn", "cn-bn")
-    ]
-    assert normalised == [0, 5]
 
 
 @pytest.mark.parametrize("name", ["resnet18", "timm/resnet18"])
@@ -55,7 +29,7 @@ def test_the_small_stem_keeps_the_resolution(name):
     assert seen == [(32, 32)]
 
 
-@pytest.mark.parametrize("name", ["cn", "vgg11", "timm/resnet10t"])
+@pytest.mark.parametrize("name", ["mlp", "vgg11", "timm/resnet10t"])
 def test_the_small_stem_says_where_it_does_not_apply(name):
     with pytest.raises(ValueError, match="small-image stem"):
         make_backbone(name, num_classes=2, small_stem=True)
@@ -106,18 +80,16 @@ def test_an_unknown_name_is_answered_with_a_near_one(name, hint):
 
 
 def test_wrong_arguments_are_sentences():
-    with pytest.raises(ValueError, match="no pretrained weights of 'cn'"):
-        make_backbone("cn", 2, pretrained=True)
-    with pytest.raises(ValueError, match="at least 32"):
-        make_backbone("cn", 2, image_size=16)
+    with pytest.raises(ValueError, match="no pretrained weights of 'mlp'"):
+        make_backbone("mlp", 2, pretrained=True)
     with pytest.raises(ValueError, match="num_classes is 1"):
-        make_backbone("cn", 1)
+        make_backbone("mlp", 1)
 
 
 def test_without_the_libraries_our_own_networks_remain(monkeypatch):
     monkeypatch.setitem(sys.modules, "timm", None)
     monkeypatch.setitem(sys.modules, "torchvision", None)
-    assert list_backbones() == ["cn", "cn-bn", "mlp", "small"]
+    assert list_backbones() == ["mlp", "small"]
     for name, library in {"timm/resnet18": "timm", "resnet18": "torchvision"}.items():
         with pytest.raises(ImportError, match=rf"model of {library}.*install pfdl\[images\]"):
             make_backbone(name, 2)

@@ -77,9 +77,9 @@ def test_the_way_of_inferring_can_be_chosen(monkeypatch):
 def test_settings_are_written_as_what_a_user_types():
     assert write_options(TrainingConfig()) == []
     settings = {"pfdl": {"weight": 0.1, "sharing": "indexed"}}
-    config = TrainingConfig("cn", contexts="inferred", confirm=False, pretrained=True, objective_settings=settings)
+    config = TrainingConfig("small", contexts="inferred", confirm=False, pretrained=True, objective_settings=settings)
     assert " ".join(write_options(config)) == (
-        "--backbone cn --contexts inferred --set confirm=false --set pfdl.weight=0.1 --set pfdl.sharing=indexed "
+        "--backbone small --contexts inferred --set confirm=false --set pfdl.weight=0.1 --set pfdl.sharing=indexed "
         "--set pretrained=true"
     )
 

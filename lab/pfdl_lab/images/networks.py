@@ -1,4 +1,4 @@
-"""The networks of the experiment: backbones from scratch, small ones for digits, and a pretrained EfficientNet-lite0.
+"""The networks of the experiment: CN and other backbones from scratch, small ones for digits, and EfficientNet-lite0.
 
 EfficientNet-lite0 comes with its weights inside a package, so nothing is fetched at run time. Its file of weights is
 read as tensors only, which cannot run code.
@@ -23,6 +23,10 @@ PRETRAINED, FROZEN = "efficientnet-lite0", "efficientnet-lite0-features"
 """The pretrained network, fine-tuned; and its features, on top of which a small network is trained."""
 
 PERCEPTRON, LENET = "perceptron", "lenet"
+CN, CN_BN = "cn", "cn-bn"
+CHANNELS = (64, 128, 256, 512, 1024)
+"""Of the convolutions of CN and CN+BN, the networks of the NICO paper."""
+
 HIDDEN_WIDTH = 256
 SIZE, BATCH = 224, 64
 FEATURES = "features.npy"
@@ -42,6 +46,8 @@ def make_network(name: str, inputs: Tensor, classes: int, *, width: int | None =
         return _perceptron(inputs.shape[1], classes, width, layers=1 if name == FROZEN else 2)
     if name == LENET:
         model = lenet(_square(inputs), classes)
+    elif name in (CN, CN_BN):
+        model = ConvNet(classes, inputs.shape[-1], batch_norm=name == CN_BN)
     elif name == PRETRAINED:
         model = fine_tuned(classes)
     else:
@@ -52,6 +58,60 @@ def make_network(name: str, inputs: Tensor, classes: int, *, width: int | None =
         head = nn.Sequential(nn.Linear(last.in_features, width), nn.ReLU(), nn.Linear(width, classes))
         setattr(model.get_submodule(parent), child, head)
     return model
+
+
+class ConvNet(nn.Module):
+    """Five convolutions, two layers, tanh, and a linear classifier (He et al., 2021).
+
+    Each block is a 5×5 convolution, ReLU and a 4×4 max-pooling of stride 2, which halves the image. Then comes a layer
+    of 512 with ReLU, then the features, which tanh bounds to ±1 (CNBB reads their sign). How many features there are
+    is not published; here 512.
+
+    Args:
+        num_classes: Number of logits.
+        image_size: Height and width of the images; 64 in the paper.
+        batch_norm: Normalise after each convolution: CN+BN.
+
+    Raises:
+        ValueError: If the image is too small for five halvings.
+
+    Example:
+        >>> ConvNet(num_classes=10, image_size=32)(torch.zeros(2, 3, 32, 32)).shape
+        torch.Size([2, 10])
+    """
+
+    def __init__(self, num_classes: int, image_size: int = 64, *, batch_norm: bool = False) -> None:
+        super().__init__()
+        smallest = 2 ** len(CHANNELS)
+        if image_size < smallest:
+            raise ValueError(
+                f"image_size is {image_size}; CN halves the image five times, so give at least {smallest}."
+            )
+        blocks: list[nn.Module] = []
+        side, width = image_size, 3
+        for channels in CHANNELS:
+            blocks.append(nn.Conv2d(width, channels, kernel_size=5, padding=2, bias=not batch_norm))
+            if batch_norm:
+                blocks.append(nn.BatchNorm2d(channels))
+            blocks += [nn.ReLU(), nn.MaxPool2d(kernel_size=4, stride=2, padding=1)]
+            side, width = side // 2, channels
+        self.convolutions = nn.Sequential(*blocks)
+        self.embedding = nn.Sequential(
+            nn.Flatten(), nn.Linear(width * side**2, 512), nn.ReLU(), nn.Linear(512, 512), nn.Tanh()
+        )
+        self.classifier = nn.Linear(512, num_classes)
+        # PyTorch's default shrinks the signal at every layer, until without batch norm nothing is left to learn from;
+        # He's doubles it, because pooling keeps the largest of 16, until tanh saturates. Either way CN stays at chance.
+        for layer in (*self.convolutions, *self.embedding):
+            if isinstance(layer, (nn.Conv2d, nn.Linear)):
+                nn.init.kaiming_normal_(layer.weight, nonlinearity="linear")
+                if layer.bias is not None:
+                    nn.init.zeros_(layer.bias)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the logits, shape (n, num_classes), of images, shape (n, 3, image_size, image_size)."""
+        logits: Tensor = self.classifier(self.embedding(self.convolutions(images)))
+        return logits
 
 
 def _perceptron(inputs: int, classes: int, width: int | None, *, layers: int) -> nn.Module:

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 import torch
 from tests.vision.tiny_images import TinySource
+from torch import nn
 
 from pfdl.data.stored import store_images
 from pfdl.vision.features import attach
 from pfdl.vision.pixels import normalise
 from pfdl_lab.images import networks
 from pfdl_lab.images.data import ImageData
-from pfdl_lab.images.networks import FEATURES, FROZEN, PRETRAINED, embed, load_network, make_network
+from pfdl_lab.images.networks import FEATURES, FROZEN, PRETRAINED, ConvNet, embed, load_network, make_network
 
 
 def test_every_image_is_embedded_and_trained_on_standardised(tmp_path, monkeypatch):
@@ -61,3 +62,30 @@ def test_without_the_package_a_sentence_says_what_to_install(monkeypatch):
     monkeypatch.setattr(networks, "ITS_WEIGHTS", "no_such_package")
     with pytest.raises(ModuleNotFoundError, match=r"install pfdl\[pretrained\]"):
         load_network()
+
+
+def test_cn_is_the_published_network():
+    model = ConvNet(num_classes=10)
+    convolutions = [layer for layer in model.modules() if isinstance(layer, nn.Conv2d)]
+    assert [(c.out_channels, c.kernel_size, c.stride, c.padding) for c in convolutions] == [
+        (width, (5, 5), (1, 1), (2, 2)) for width in (64, 128, 256, 512, 1024)
+    ]
+    assert all(
+        (pool.kernel_size, pool.stride, pool.padding) == (4, 2, 1)
+        for pool in model.modules()
+        if isinstance(pool, nn.MaxPool2d)
+    )
+    assert [(f.in_features, f.out_features) for f in model.modules() if isinstance(f, nn.Linear)] == [
+        (4096, 512),
+        (512, 512),
+        (512, 10),
+    ]
+    with attach(model) as tap, torch.no_grad():
+        model(3 * torch.randn(2, 3, 64, 64))
+        assert tap.features.abs().max() <= 1
+        assert tap.features.min() < 0  # signed, as CNBB reads them
+    made = [make_network(name, torch.zeros(1, 3, 32, 32), 2) for name in ("cn", "cn-bn")]
+    normalised = [sum(isinstance(one, nn.BatchNorm2d) for one in network.modules()) for network in made]
+    assert normalised == [0, 5]
+    with pytest.raises(ValueError, match="image_size is 16; CN halves"):
+        ConvNet(2, 16)

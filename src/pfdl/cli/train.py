@@ -69,7 +69,7 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
     After Ctrl-C or a crash the same command resumes the training.
     With --devices, or under torchrun or srun, several processes train together in one run folder.
 
-        pfdl train shapes --backbone cn --epochs 5
+        pfdl train shapes --backbone small --epochs 5
 
         pfdl train photos/ --backbone resnet50 --objective pfdl --patience 20
 

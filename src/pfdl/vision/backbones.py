@@ -22,68 +22,8 @@ from pfdl.vision.features import attach
 TIMM = "timm/"
 """What the names of timm's models start with here, because torchvision has many of the same names."""
 
-CHANNELS = (64, 128, 256, 512, 1024)
-"""Of the convolutions of CN and CN+BN, the networks of the NICO paper."""
-
-
-class ConvNet(nn.Module):
-    """Five convolutions, two layers, tanh, and a linear classifier (He et al., 2021).
-
-    Each block is a 5×5 convolution, ReLU and a 4×4 max-pooling of stride 2, which halves the image. Then comes a layer
-    of 512 with ReLU, then the features, which tanh bounds to ±1 (CNBB reads their sign). How many features there are
-    is not published; here 512.
-
-    Args:
-        num_classes: Number of logits.
-        image_size: Height and width of the images; 64 in the paper.
-        batch_norm: Normalise after each convolution: CN+BN.
-
-    Raises:
-        ValueError: If the image is too small for five halvings.
-
-    Example:
-        >>> import torch
-        >>> ConvNet(num_classes=10, image_size=32)(torch.zeros(2, 3, 32, 32)).shape
-        torch.Size([2, 10])
-    """
-
-    def __init__(self, num_classes: int, image_size: int = 64, *, batch_norm: bool = False) -> None:
-        super().__init__()
-        smallest = 2 ** len(CHANNELS)
-        if image_size < smallest:
-            raise ValueError(
-                f"image_size is {image_size}; CN halves the image five times, so give at least {smallest}."
-            )
-        blocks: list[nn.Module] = []
-        side, width = image_size, 3
-        for channels in CHANNELS:
-            blocks.append(nn.Conv2d(width, channels, kernel_size=5, padding=2, bias=not batch_norm))
-            if batch_norm:
-                blocks.append(nn.BatchNorm2d(channels))
-            blocks += [nn.ReLU(), nn.MaxPool2d(kernel_size=4, stride=2, padding=1)]
-            side, width = side // 2, channels
-        self.convolutions = nn.Sequential(*blocks)
-        self.embedding = nn.Sequential(
-            nn.Flatten(), nn.Linear(width * side**2, 512), nn.ReLU(), nn.Linear(512, 512), nn.Tanh()
-        )
-        self.classifier = nn.Linear(512, num_classes)
-        # PyTorch's default shrinks the signal at every layer, until without batch norm nothing is left to learn from;
-        # He's doubles it, because pooling keeps the largest of 16, until tanh saturates. Either way CN stays at chance.
-        for layer in (*self.convolutions, *self.embedding):
-            if isinstance(layer, (nn.Conv2d, nn.Linear)):
-                nn.init.kaiming_normal_(layer.weight, nonlinearity="linear")
-                if layer.bias is not None:
-                    nn.init.zeros_(layer.bias)
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Return the logits, shape (n, num_classes), of images, shape (n, 3, image_size, image_size)."""
-        logits: Tensor = self.classifier(self.embedding(self.convolutions(images)))
-        return logits
-
 
 OURS: dict[str, Callable[[int, int], nn.Module]] = {
-    "cn": lambda num_classes, image_size: ConvNet(num_classes, image_size),
-    "cn-bn": lambda num_classes, image_size: ConvNet(num_classes, image_size, batch_norm=True),
     "mlp": lambda num_classes, image_size: nn.Sequential(
         nn.Flatten(),
         nn.Linear(3 * image_size**2, 256),
@@ -147,8 +87,8 @@ def list_backbones(pattern: str = "*") -> list[str]:
         Our own networks first, then torchvision's and timm's, as far as these are installed.
 
     Example:
-        >>> list_backbones("cn*")
-        ['cn', 'cn-bn']
+        >>> list_backbones("resnet1*")
+        ['resnet101', 'resnet152', 'resnet18']
     """
     import_own_files()
     names = [*OURS, *_names_of(""), *_names_of(TIMM)]
@@ -183,8 +123,8 @@ def make_backbone(
     """Build a classifier by name.
 
     Args:
-        name: ``cn``, ``cn-bn``, ``mlp``, a classification model of torchvision such as ``resnet50``, or one of timm
-            such as ``timm/vit_tiny_patch16_224``.
+        name: ``mlp``, ``small``, a classification model of torchvision such as ``resnet50``, or one of timm such as
+            ``timm/vit_tiny_patch16_224``.
         num_classes: Number of logits.
         image_size: Height and width of the images. Networks that take any size do not care; a model made for one size
             alone raises at the first batch of another.
@@ -204,8 +144,8 @@ def make_backbone(
         OSError: If weights cannot be downloaded or read.
 
     Example:
-        >>> make_backbone("cn", num_classes=3, image_size=32).classifier
-        Linear(in_features=512, out_features=3, bias=True)
+        >>> make_backbone("mlp", num_classes=3, image_size=32)[-1]
+        Linear(in_features=256, out_features=3, bias=True)
     """
     check_count("num_classes", num_classes, 2)
     check_count("image_size", image_size, 1)

@@ -37,7 +37,7 @@ class TrainingConfig:
     weight decay; the defaults are those of the ResNet paper.
 
     Args:
-        backbone: The network, such as resnet18, cn or timm/NAME; see ``pfdl list backbones``.
+        backbone: The network, such as resnet18, small or timm/NAME; see ``pfdl list backbones``.
         objective: What is minimised, such as erm, pfdl or irm+pfdl; see ``pfdl list objectives``.
         contexts: What training may know of contexts: hidden, known (from the data) or inferred (found in the training
             images). Some objectives need one of the latter two. Where the data has them for validation images alone,
