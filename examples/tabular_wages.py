@@ -62,12 +62,12 @@ def compare(X: pd.DataFrame, y: pd.Series, environment: pd.Series, train: list) 
     for name, method in METHODS.items():
         # Standardised, so that penalties and networks treat all columns the same.
         model = make_pipeline(StandardScaler(), method).fit(X[seen], y[seen])
-        report = stability_report(model, X[~seen], y[~seen], environment[~seen])
+        errors = stability_report(model, X[~seen], y[~seen], environment[~seen])["rmse"]
         rows[name] = {
-            "AE": report.average_error,
-            "SE": report.stability_error,
-            "worst": report.worst,
-            "worst environment": str(report.worst_group),
+            "AE": errors.mean(),
+            "SE": errors.std(ddof=0),
+            "worst": errors.max(),
+            "worst environment": str(errors.idxmax()),
         }
         if name == "screened OLS":
             print(f"Screen: {model[-1].verdict_}")

@@ -11,7 +11,6 @@ from sklearn.linear_model import LinearRegression
 from pfdl.data import make_mmads
 from pfdl.objectives.weightings.dwr import decorrelating_weights
 from pfdl.tabular import DWRRegressor
-from pfdl.tabular.metrics import beta_error
 from pfdl.tabular.moments import effective_rows
 from pfdl.tabular.weights import EffectiveSampleSizeWarning
 from tests.tabular.reference import dwr_loss_with_copies
@@ -113,7 +112,7 @@ def test_reproduces_the_paper_better_than_ordinary_least_squares():
     for seed in range(3):
         data = make_mmads(1000, 10, 1.7, seed=seed)
         for method, found in errors.items():
-            found.append(beta_error(np.zeros(5), method().fit(data.X, data.y).coef_[data.unstable]))
+            found.append(np.abs(method().fit(data.X, data.y).coef_[data.unstable]).mean())
     assert np.mean(errors[DWRRegressor]) == pytest.approx(0.070, abs=0.025)
     assert np.mean(errors[LinearRegression]) == pytest.approx(0.101, abs=0.015)
 

@@ -24,7 +24,6 @@ from pfdl.tabular import (
     PFDLRegressor,
     ScreenedRegressor,
     SelectionScreen,
-    SRDORegressor,
     SVIRegressor,
 )
 from pfdl.tabular.metrics import rmse
@@ -47,7 +46,6 @@ def one_thread():
         ScreenedRegressor(),
         ScreenedRegressor(Ridge()),
         DWRRegressor(max_iter=20),
-        SRDORegressor(classifier=LogisticRegression()),
         SVIRegressor(rounds=1, gate_steps=20),
         ScreenedRegressor(HistGradientBoostingRegressor(max_iter=30)),
     ],

@@ -11,13 +11,11 @@ if TYPE_CHECKING:
     from pfdl.tabular.screened import ScreenedRegressor as ScreenedRegressor
     from pfdl.tabular.selector import SelectionScreen as SelectionScreen
     from pfdl.tabular.selector import SelectionWarning as SelectionWarning
-    from pfdl.tabular.srdo import SRDORegressor as SRDORegressor
     from pfdl.tabular.svi import SVIRegressor as SVIRegressor
 
 #: Loaded when first asked for: only DWR and PFDL need PyTorch, which takes seconds to import.
 _HOME = {
     "SVIRegressor": "pfdl.tabular.svi",
-    "SRDORegressor": "pfdl.tabular.srdo",
     "DWRRegressor": "pfdl.tabular.dwr",
     "PFDLRegressor": "pfdl.tabular.pfdl",
     "ScreenedRegressor": "pfdl.tabular.screened",

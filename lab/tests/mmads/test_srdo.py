@@ -7,8 +7,9 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
+from sklearn.utils.estimator_checks import check_estimator
 
-from pfdl.tabular.srdo import SRDORegressor
+from pfdl_lab.mmads.srdo import SRDORegressor
 
 
 def test_srdo_weights_are_the_density_ratio():
@@ -32,3 +33,9 @@ def test_srdo_decorrelates_with_its_own_classifier():
     weighted = np.cov(X.T, aweights=model.sample_weight_)
     assert abs(weighted[0, 1]) / np.sqrt(weighted[0, 0] * weighted[1, 1]) < 0.4
     assert model.effective_sample_size_ == pytest.approx(2000**2 / (model.sample_weight_**2).sum())
+
+
+@pytest.mark.filterwarnings("ignore::pfdl.tabular.weights.EffectiveSampleSizeWarning")
+def test_scikit_learn_compatibility():
+    results = check_estimator(SRDORegressor(classifier=LogisticRegression()), on_skip=None, on_fail=None)
+    assert [result["check_name"] for result in results if result["status"] == "failed"] == []
