@@ -14,7 +14,7 @@ def main() -> None:
     table = train.frame().drop(columns="y")
     plain, stable = LinearRegression().fit(table, train.y), ScreenedRegressor().fit(table, train.y)
 
-    print(stable.explain().drop(columns="why").round(2).to_string())
+    print(stable.explain().round(2).to_string())
     print("\nV1:", stable.screen_.suspects_.loc["V1", "reason"])
     print(f"\nVerdict: {stable.verdict_}\n\nRMSE where the bias has another strength or direction:")
     for r in (1.7, 1.3, -1.3, -1.7):
@@ -23,7 +23,7 @@ def main() -> None:
         print(f"  r = {r:4}: OLS {errors[0]:.3f}, screened {errors[1]:.3f}")
 
     picture = Path("tabular_explanation.png")
-    stable.plot().figure.savefig(picture, dpi=120)
+    stable.screen_.plot().figure.savefig(picture, dpi=120)
     print(f"\nThe reasons as a picture: {picture}")
 
 

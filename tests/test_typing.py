@@ -27,7 +27,7 @@ table, y = np.zeros((8, 4)), np.zeros(8)
 screen = SelectionScreen(drop="strong", keep=["age"], target="number").fit(table, y)
 assert_type(screen.verdict_, str)
 assert_type(screen.transform(table), NDArray[np.float64])
-for model in (ScreenedRegressor(screen=screen), PFDLRegressor(optimizer="sgd"), DWRRegressor(solver="lbfgs")):
+for model in (ScreenedRegressor(screen=screen), PFDLRegressor(batch_size=None), DWRRegressor(solver="lbfgs")):
     assert_type(model.predict(table), NDArray[np.float64])
 TrainingConfig(objective="pfdl", epochs=3, sampler="groups", precision="bf16")
 """
@@ -47,7 +47,7 @@ SelectionScreen(drop="all")
 SelectionScreen(target="label")
 SelectionScreen(keep=3.5)
 DWRRegressor(solver="adamm")
-PFDLRegressor(optimizer="lbfgs")
+PFDLRegressor(batch_size="all")
 CNBB(solver="sgd")
 make_objective("pfdl", "4")
 TrainingConfig(epochs="three")

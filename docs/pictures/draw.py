@@ -16,6 +16,7 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from pfdl.data import make_mmads
 from pfdl.tabular import SelectionScreen
+from pfdl.tabular.screening import RATIO_THRESHOLD
 
 HERE = Path(__file__).parent
 PHASES = HERE.parent / "results" / "phases" / "results.csv"
@@ -84,14 +85,11 @@ def parts() -> plt.Figure:
 def m_and_k() -> plt.Figure:
     """What the label-conditional decomposition sees on MMADS."""
     table = make_mmads(n=2000, p=20, r=1.7, seed=0).frame()
-    model = SelectionScreen().fit(table.drop(columns="y"), table["y"])
-    found = model.explain()
+    found = SelectionScreen().fit(table.drop(columns="y"), table["y"]).explain()
     figure, axis = plt.subplots(figsize=(5.6, 4.0), layout="constrained")
     end = found["m"].max() * 1.05
     axis.plot([0, end], [0, end], color=GREY, linewidth=1, linestyle=":", label="k = m")
-    axis.plot(
-        [0, end], [0, model.ratio_threshold * end], color=GREY, linewidth=1, label=f"k = {model.ratio_threshold} m"
-    )
+    axis.plot([0, end], [0, RATIO_THRESHOLD * end], color=GREY, linewidth=1, label=f"k = {RATIO_THRESHOLD} m")
     for decision, colour, name in (
         ("kept", BLUE, "kept (all are causes of y)"),
         ("follows the label", RED, "follows y: dropped"),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
 from sklearn.linear_model import LinearRegression
 
-from pfdl.tabular.moments import Moments, number_functions
-from pfdl.tabular.screening import Rules, Screening, screen_table
+from pfdl.tabular import SelectionScreen
+from pfdl.tabular.moments import Moments
+from pfdl.tabular.screening import Screening
 
 
 def dwr_loss_with_copies(X: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -30,18 +30,9 @@ def moments_of(X: np.ndarray, label: np.ndarray) -> Moments:
     return Moments.of(X, label, np.ones(len(X)))
 
 
-def screen(X: np.ndarray, y: np.ndarray, **rules: Any) -> Screening:
-    """The screening of a table of numbers as it is by default."""
-    p = X.shape[1]
-    return screen_table(
-        X,
-        number_functions(y),
-        np.ones(len(X)),
-        Rules(**rules),
-        drop="sure",
-        protected=np.zeros(p, dtype=bool),
-        unjudged=np.full(p, "", dtype=object),
-    )
+def screen(X: np.ndarray, y: np.ndarray) -> Screening:
+    """The screening of a table of numbers, whatever its columns are called."""
+    return SelectionScreen(target="number").fit(X, y).screening_
 
 
 def residual_variance(target: np.ndarray, inputs: np.ndarray) -> float:

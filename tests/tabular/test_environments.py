@@ -66,7 +66,6 @@ def test_a_column_that_does_not_carry_over_goes_and_the_causes_stay():
         model = ScreenedRegressor().fit(X, y, groups=groups)
         assert model.kept_.tolist() == [True, True, False]
         assert model.explain().loc["x2", "decision"] == CHANGES
-        assert model.explain().loc["x2", "why"] == "its slope differs between groups"
         assert "every column is kept" not in model.verdict_.lower()
         assert "relating to the label differently in different environments: x2." in model.verdict_
         new_X, new_y, _ = changing_table(seed + 50, slopes=(-1.5,))

@@ -80,18 +80,15 @@ def test_others_add_to_the_label_as_an_f_test_says():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((100, 4))
     y = X[:, 0] + rng.standard_normal(100)
-    label = number_functions(y)
-    moments = moments_of(X, label)
-    evidence = Evidence(moments, alpha=0.01)
-    assert not evidence.adds_to_label(np.array([0]), goal=1)
-    assert evidence.adds_to_label(np.array([1, 2]), goal=1)
-    assert not evidence.adds_to_label(np.arange(4), goal=1)
+    evidence = Evidence(moments_of(X, number_functions(y)))
+    assert not evidence.adds_to_label(np.array([0]))
+    assert evidence.adds_to_label(np.array([1, 2]))
+    assert not evidence.adds_to_label(np.arange(4))
 
 
 def test_an_explanation_can_be_read_when_it_is_printed():
     data = make_mmads(600, 10, 1.7, seed=0).frame()
     table = SelectionScreen().fit(data.drop(columns="y"), data["y"]).explain()
-    assert table["why"].str.len().max() <= 40
     assert "..." not in table.drop(columns=["relevance", "survival"]).round(2).to_string()
 
 
@@ -111,13 +108,13 @@ def test_pfdl_says_how_long_it_will_take(capsys, monkeypatch):
     clock = iter(np.arange(0.0, 1000.0, 0.7))
     monkeypatch.setattr(pfdl_module.time, "monotonic", lambda: next(clock))
     X = np.random.default_rng(0).standard_normal((50, 3))
-    PFDLRegressor(max_iter=6, random_state=0, verbose=True).fit(X, X[:, 0])
+    PFDLRegressor(max_iter=6, random_state=0).fit(X, X[:, 0])  # no terminal
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    PFDLRegressor(max_iter=6, random_state=0).fit(X, X[:, 0])
     shown = capsys.readouterr().err
     assert "PFDLRegressor: 2 of 6 iterations" in shown
     assert "s left" in shown
-    PFDLRegressor(max_iter=6, random_state=0, verbose=False).fit(X, X[:, 0])
-    PFDLRegressor(max_iter=6, random_state=0).fit(X, X[:, 0])  # no terminal
-    assert capsys.readouterr().err == ""
 
 
 def test_the_guide_has_the_table_that_the_results_make(monkeypatch):

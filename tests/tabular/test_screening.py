@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from pfdl.data import make_mmads
-from pfdl.tabular.moments import Evidence, class_functions, independent_columns, number_functions
+from pfdl.tabular.moments import Evidence, class_functions, f_test, independent_columns, number_functions
 from pfdl.tabular.screening import CONSTANT, FOLLOWS_LABEL, KEPT, Outcome
 from tests.tabular.reference import evidence, moments_of, residual_variance, screen
 
@@ -20,17 +20,13 @@ def correlated_table(seed: int, n: int = 80, p: int = 5) -> tuple[np.ndarray, np
     return X, X @ rng.standard_normal(p) + rng.standard_normal(n)
 
 
-def table_of_evidence(X: np.ndarray, label: np.ndarray) -> Evidence:
-    return Evidence(moments_of(X, label), alpha=0.01)
-
-
 @settings(max_examples=25)
 @given(st.integers(0, 10_000), st.lists(st.integers(0, 4), unique=True, max_size=3))
 @example(seed=565, dropped=[0, 2, 3])  # there is nothing to explain of the columns left
 def test_m_k_and_share_equal_explicit_regressions(seed, dropped):
     X, y = correlated_table(seed)
     label = number_functions(y)
-    found = table_of_evidence(X, label).given(dropped)
+    found = Evidence(moments_of(X, label)).given(dropped)
     for j in set(range(5)) - set(dropped):
         m, k, share = evidence(X, label, j, dropped)
         assert found.m[j] == pytest.approx(m, abs=1e-6)
@@ -41,7 +37,7 @@ def test_m_k_and_share_equal_explicit_regressions(seed, dropped):
 def test_relevance_is_the_t_test_of_ordinary_least_squares():
     """With y itself as the label, 'column and label tell each other nothing' is the test of a coefficient."""
     X, y = correlated_table(1)
-    table = table_of_evidence(X, y[:, None])
+    table = Evidence(moments_of(X, y[:, None]))
     design = np.column_stack([X, np.ones(len(X))])
     beta, *_ = np.linalg.lstsq(design, y, rcond=None)
     rest = y - design @ beta
@@ -55,10 +51,10 @@ def test_correlation_test_is_the_f_test_of_a_regression():
     X = rng.standard_normal((80, 4))  # the last column is one that the others do not explain
     X[:, :3] += rng.standard_normal((80, 1))
     label = rng.standard_normal((80, 1))
-    table = table_of_evidence(X, label)
+    table = Evidence(moments_of(X, label))
     found = table.given([])
     total, rest = table.moments.residual_variance(np.array([], dtype=int)), table._rest
-    ours = table._p_value(total, rest, 3, inputs_of_label=False)
+    ours = f_test(total, rest, 3, freedom=80 - 4)
     for j in range(4):
         n, inputs = len(X), 3
         r2 = 1 - residual_variance(X[:, j], np.delete(X, j, axis=1)) * (n - inputs - 1) / (n * X[:, j].var())

@@ -10,7 +10,7 @@ from pfdl.report.blocks import Block, Listing, Page, Section, Text
 from pfdl.report.plots import Plot
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
 from pfdl.tabular import SelectionScreen
-from pfdl.tabular.screening import AS_ASKED, SUSPICIOUS
+from pfdl.tabular.screening import AS_ASKED, RATIO_THRESHOLD, SHARE_THRESHOLD, SUSPICIOUS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +30,7 @@ def build_page(screen: SelectionScreen, name: str, target: str, notes: Sequence[
     ]
     plot = Plot(
         "m against k",
-        f"Each point is a column. Below the line k = {screen.ratio_threshold:g} m a column loses what it shares with "
+        f"Each point is a column. Below the line k = {RATIO_THRESHOLD} m a column loses what it shares with "
         f"the others once {target} is known; above k = m it gains, as causes of {target} do.",
         "m: share of the column that the others explain",
         f"k: the same once {target} is known",
@@ -45,7 +45,7 @@ def build_page(screen: SelectionScreen, name: str, target: str, notes: Sequence[
         blocks.insert(0, Text(screen.verdict_, "warning"))
     sections = [
         Section("Verdict", blocks, "" if doubtful else screen.verdict_),
-        Section("How to read this page", [Text(words) for words in _reading(screen, target)]),
+        Section("How to read this page", [Text(words) for words in _reading(target)]),
     ]
     return Page(f"Diagnosis of {name}", introduction, sections)
 
@@ -57,7 +57,6 @@ def _table(table: pd.DataFrame, target: str) -> Table:
             (
                 line["decision"],
                 line["grade"] or "none",
-                line["why"],
                 _number(line["m"]),
                 _number(line["k"]),
                 _number(line["k"] / line["m"] if line["m"] > _RATIO_FROM else math.nan),
@@ -66,7 +65,7 @@ def _table(table: pd.DataFrame, target: str) -> Table:
         )
         for column, line in table.iterrows()
     ]
-    headers = ["decision", "suspicion", "why", "m", "k", "k/m", "share"]
+    headers = ["decision", "suspicion", "m", "k", "k/m", "share"]
     return Table(f"The columns and what was decided for {target}", "column", headers, rows)
 
 
@@ -74,12 +73,12 @@ def _number(value: float) -> Cell:
     return Missing("cannot be judged") if math.isnan(value) else Number(value, digits=3)
 
 
-def _reading(screen: SelectionScreen, target: str) -> tuple[str, ...]:
+def _reading(target: str) -> tuple[str, ...]:
     return (
         f"m: how much of a column the other columns explain. k: how much they explain of what {target} leaves of it. "
         f"share: of all that can be explained of the column, how much {target} explains alone.",
         f"A column is a suspect if the others predict it, it matters to {target} even so, k/m is below "
-        f"{screen.ratio_threshold:g} and its share is above {screen.share_threshold:g}; a strong one if k/m is below "
+        f"{RATIO_THRESHOLD} and its share is above {SHARE_THRESHOLD}; a strong one if k/m is below "
         f"0.1 and its share above 0.9. It surely follows {target}, and is left out, if besides the columns that stay "
         "behave like causes and halves of the rows agree. Points are drawn as they are before any column is dropped.",
         f"This is an extension of this project, not part of the PFDL paper. A genuine effect of {target} would be "

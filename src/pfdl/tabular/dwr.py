@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from pfdl._internal.fitting import all_or_nothing
 from pfdl.tabular.moments import standardised
@@ -67,6 +69,13 @@ class DWRRegressor(WeightedLeastSquares):
         True
     """
 
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "solver": [StrOptions(set(_MOST_STEPS))],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left"), None],
+        "tol": [Interval(Real, 0, None, closed="left")],
+    }
+
     def __init__(
         self,
         *,
@@ -87,7 +96,7 @@ class DWRRegressor(WeightedLeastSquares):
     @all_or_nothing
     def fit(self, X: Any, y: Any) -> DWRRegressor:
         """Fit to columns X of shape (n, p) and a numeric label y of shape (n,)."""
-        self._check_parameters()
+        self._validate_params()
         X, y = check_table(self, X, y, numeric_y=True)
         learnt = self._learn_weights(X)
         self.loss_, self.n_iter_ = learnt.loss, learnt.steps
@@ -112,13 +121,3 @@ class DWRRegressor(WeightedLeastSquares):
         if self.solver == "lbfgs":
             return decorrelating_weights_by_lbfgs(columns, steps=steps, tol=self.tol)
         return decorrelating_weights(columns, steps=steps, learning_rate=self.learning_rate, tol=self.tol)
-
-    def _check_parameters(self) -> None:
-        if self.solver not in _MOST_STEPS:
-            raise ValueError(f"solver is {self.solver!r}; choose {', '.join(map(repr, _MOST_STEPS))}.")
-        if not self.learning_rate > 0:
-            raise ValueError(f"learning_rate is {self.learning_rate}; it must be positive.")
-        if self.max_iter is not None and self.max_iter < 1:
-            raise ValueError(f"max_iter is {self.max_iter}; it must be at least 1.")
-        if not self.tol >= 0:
-            raise ValueError(f"tol is {self.tol}; it must not be negative.")

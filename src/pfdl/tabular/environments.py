@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtrc
 
-from pfdl.tabular.moments import standardised
+from pfdl.tabular.moments import ALPHA, standardised
 from pfdl.tabular.screening import CHANGES, CONSTANT, IDENTIFIER, MISSING, Screening
 
 FloatArray = NDArray[np.float64]
@@ -31,7 +31,6 @@ class Environments:
 
     Attributes:
         changes: p-value, per column, of "its slope is the same in all environments", when it was last looked at.
-        dropped: mask of the columns to leave out.
         error: root mean squared error of least squares on all columns in environments left out of its fit, in standard
             deviations of the label, one per environment.
         error_of_kept: the same on the kept columns.
@@ -39,7 +38,6 @@ class Environments:
     """
 
     changes: FloatArray
-    dropped: NDArray[np.bool_]
     error: FloatArray
     error_of_kept: FloatArray
     names: NDArray[np.str_]
@@ -52,12 +50,11 @@ def compare_environments(
     groups: NDArray[np.str_],
     weight: FloatArray,
     protected: NDArray[np.bool_],
-    alpha: float,
 ) -> Screening:
     """Leave out further columns without which least squares predicts unseen environments better.
 
     Columns that one sample gave no reason to drop are left out one by one: of those whose slope differs between
-    environments (F-test at ``alpha``, divided by their number), the one without which the mean squared error in
+    environments (F-test at 1 %, divided by their number), the one without which the mean squared error in
     left-out environments falls most; as long as it falls by 2 % at least, in most environments, and does not rise in
     the worst. The columns of the label have mean 0 and variance 1.
 
@@ -66,7 +63,7 @@ def compare_environments(
     """
     moments = _Moments(X, label, groups, weight)
     kept = np.flatnonzero(found.kept & ~np.isin(found.decision.astype(str), (CONSTANT, IDENTIFIER, MISSING)))
-    level, changes, decision = alpha / max(len(kept), 1), np.full(X.shape[1], np.nan), found.decision.copy()
+    level, changes, decision = ALPHA / max(len(kept), 1), np.full(X.shape[1], np.nan), found.decision.copy()
     before = now = moments.errors(kept)
     while len(kept) > 1:
         changes[kept] = moments.slope_tests(kept)
@@ -80,7 +77,7 @@ def compare_environments(
             break
         kept, now = np.setdiff1d(kept, [best]), trial
         decision[best] = CHANGES
-    seen = Environments(changes, decision == CHANGES, np.sqrt(before), np.sqrt(now), moments.names)
+    seen = Environments(changes, np.sqrt(before), np.sqrt(now), moments.names)
     return replace(found, decision=decision, environments=seen)
 
 

@@ -25,6 +25,8 @@ FloatArray = NDArray[np.float64]
 IndexArray = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
+# Level of the significance tests of all columns together.
+ALPHA = 0.01
 _ROWS_AT_A_TIME = 65_536
 _COLLINEAR = 1e-8
 # Added to the variance of every scaled column: where y is an exact linear function of the columns, they are collinear
@@ -123,24 +125,21 @@ class ColumnShares:
 class Evidence:
     """What the least squares of each column on the others say about it, for all at once from an inverse covariance.
 
-    Args:
-        moments: Moments of the columns and the label.
-        alpha: Level of the tests, divided by the number of columns.
-
     Attributes:
         relevance: p-value, per column, of "given all other columns, this one and the label have nothing in common".
         relevant: Mask of the columns for which that is rejected.
     """
 
-    def __init__(self, moments: Moments, alpha: float) -> None:
+    def __init__(self, moments: Moments) -> None:
         self.moments = moments
-        self.level = alpha / moments.num_columns
+        self.level = ALPHA / moments.num_columns
         columns, label = np.arange(moments.num_columns), moments.label
         alone, known = moments.covariance(columns), moments.covariance(columns, given=label)
         self._others = len(columns) - 1
+        self._freedom = moments.rows - 1 - self._others
         self._rest = moments.unbias(self._others) / precision_diagonal(alone)
         self._rest_with_label = moments.unbias(self._others + len(label)) / precision_diagonal(known)
-        self.relevance = self._p_value(self._rest, self._rest_with_label, len(label), inputs_of_label=True)
+        self.relevance = f_test(self._rest, self._rest_with_label, len(label), self._freedom - len(label))
         self.relevant = self.relevance < self.level
 
     def given(self, dropped: list[int]) -> ColumnShares:
@@ -155,27 +154,20 @@ class Evidence:
             m=1.0 - v_rest / v_f,
             k=1.0 - v_rest_y / v_fy,
             share=np.clip((v_f - v_fy) / told, 0.0, 1.0),
-            correlated=self._p_value(v_f, v_rest, others, inputs_of_label=False) < self.level,
-            collides=self._p_value(v_fy, v_rest_y, others, inputs_of_label=True) < self.level,
+            correlated=f_test(v_f, v_rest, others, self._freedom) < self.level,
+            collides=f_test(v_fy, v_rest_y, others, self._freedom - len(label)) < self.level,
         )
 
-    def adds_to_label(self, known: IndexArray, goal: int | None) -> bool:
-        """Test by F whether all columns explain more of the first ``goal`` functions of the label than the known do."""
+    def adds_to_label(self, known: IndexArray) -> bool:
+        """Test by F whether all columns explain more of the first function of the label than the known do."""
         moments, p = self.moments, self.moments.num_columns
-        alone, both = (1.0 - moments.explained_share(columns, goal) for columns in (known, np.arange(p)))
+        alone, both = (1.0 - moments.explained_share(columns, 1) for columns in (known, np.arange(p)))
         added = p - len(known)
-        return bool(added and _f_test(alone, both, added, moments.rows - 1 - p) < self.level * p)
-
-    def _p_value(
-        self, smaller: FloatArray, larger: FloatArray, added_inputs: int, *, inputs_of_label: bool
-    ) -> FloatArray:
-        freedom = self.moments.rows - 1 - self._others - (len(self.moments.label) if inputs_of_label else 0)
-        p_value: FloatArray = _f_test(smaller, larger, added_inputs, freedom)
-        return p_value
+        return bool(added and f_test(alone, both, added, moments.rows - 1 - p) < ALPHA)
 
 
-def _f_test(smaller: Any, larger: Any, added_inputs: int, freedom: float) -> Any:
-    """Test by F that a larger model explains no more than a smaller; both as unbiased residual variances."""
+def f_test(smaller: Any, larger: Any, added_inputs: int, freedom: float) -> Any:
+    """Return the p-value, by F, of "a larger model explains no more"; both as unbiased residual variances."""
     gain = smaller * (freedom + added_inputs) - larger * freedom
     floor = np.finfo(float).tiny
     return fdtrc(added_inputs, freedom, np.maximum(gain, 0.0) / added_inputs / np.maximum(larger, floor))
@@ -247,14 +239,11 @@ def class_functions(codes: NDArray[np.intp], num_classes: int) -> FloatArray:
 
 def _orthonormal(functions: FloatArray) -> FloatArray:
     """Make functions centred, uncorrelated and of variance 1, one after the other; leave out those that add nothing."""
-    found: list[FloatArray] = []
+    found = np.empty((len(functions), 0))
     for function in functions.T:
-        rest = function - function.mean()
-        length = np.sqrt(rest @ rest)
+        rest = centred = function - function.mean()
         for _ in range(2):  # once more, against rounding
-            for other in found:
-                rest = rest - (rest @ other) / len(rest) * other
-        remaining = np.sqrt(rest @ rest)
-        if remaining > _RANK_TOLERANCE * length:
-            found.append(rest * (np.sqrt(len(rest)) / remaining))
-    return np.column_stack(found) if found else np.empty((len(functions), 0))
+            rest = rest - found @ (found.T @ rest) / len(rest)
+        if rest.std() > _RANK_TOLERANCE * centred.std():
+            found = np.column_stack([found, rest / rest.std()])
+    return found

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils import get_tags
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from pfdl._internal.fitting import all_or_nothing
-from pfdl.tabular.explaining import ExplainedScreening
 from pfdl.tabular.selector import SelectionScreen
 from pfdl.tabular.validation import check_rows, check_table
 from pfdl.tabular.weights import LinearRegressorBase, least_squares
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FloatArray = NDArray[np.float64]
 
@@ -30,7 +32,7 @@ class LeastSquares(LinearRegressorBase):
         return self
 
 
-class ScreenedRegressor(ExplainedScreening, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class ScreenedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Regressor on the columns that `SelectionScreen` keeps.
 
     Where nothing points to a selection of the rows, all columns are kept and the result is that of the estimator alone.
@@ -43,11 +45,7 @@ class ScreenedRegressor(ExplainedScreening, RegressorMixin, BaseEstimator):  # t
 
     Attributes:
         estimator_: The estimator, fitted to the kept columns.
-        screen_: The screen; `explain` and `plot` show its evidence.
-        kept_: Mask of the columns in use.
-        verdict_: The outcome of the screening in a sentence.
-        coef_: Coefficients, 0 for dropped columns, if the estimator has any.
-        intercept_: Intercept, if the estimator has one.
+        screen_: The screen, with its ``suspects_`` and ``plot()``.
         n_features_in_: Number of columns seen in ``fit``.
         feature_names_in_: Their names, if X had any.
 
@@ -56,7 +54,7 @@ class ScreenedRegressor(ExplainedScreening, RegressorMixin, BaseEstimator):  # t
         >>> from pfdl.tabular import ScreenedRegressor
         >>> table = make_mmads(1000, 10, 1.7, seed=0).frame()
         >>> model = ScreenedRegressor().fit(table.drop(columns="y"), table["y"])
-        >>> model.get_feature_names_out().tolist()
+        >>> model.screen_.get_feature_names_out().tolist()
         ['S1', 'S2', 'S3', 'S4', 'S5']
     """
 
@@ -75,18 +73,12 @@ class ScreenedRegressor(ExplainedScreening, RegressorMixin, BaseEstimator):  # t
             groups: Environment of each row, for the screen; see `SelectionScreen.fit`.
         """
         table, label = check_table(self, X, y, numeric_y=True, allow_nan=self._allows_nan())
-        estimator = self._base()
-        if sample_weight is not None and not has_fit_parameter(estimator, "sample_weight"):
-            raise TypeError(
-                f"{type(estimator).__name__} takes no sample_weight; fit without, or choose another estimator. (In "
-                "make_pipeline(SelectionScreen(), ...) weights reach the steps by scikit-learn's metadata routing.)"
-            )
         screen = SelectionScreen() if self.screen is None else clone(self.screen)
         if screen.target == "auto":
             screen.set_params(target="number")
         self.screen_ = screen.fit(X, label, sample_weight=sample_weight, groups=groups)
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
-        self.estimator_ = estimator.fit(table[:, self.kept_], label, **weights)
+        self.estimator_ = self._base().fit(table[:, self.kept_], label, **weights)
         return self
 
     def predict(self, X: Any) -> FloatArray:
@@ -96,36 +88,37 @@ class ScreenedRegressor(ExplainedScreening, RegressorMixin, BaseEstimator):  # t
         predicted: FloatArray = self.estimator_.predict(kept)
         return predicted
 
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """Return the names of the columns that were kept."""
-        names: NDArray[np.object_] = self._fitted_screen().get_feature_names_out(input_features)
-        return names
+    def explain(self) -> pd.DataFrame:
+        """Return what the screen found of each column, the most suspicious first; see `SelectionScreen.explain`."""
+        check_is_fitted(self)
+        return self.screen_.explain()
+
+    @property
+    def verdict_(self) -> str:
+        """The outcome of the screening in a few sentences that name the columns and say what to do."""
+        return self.screen_.verdict_
 
     @property
     def kept_(self) -> NDArray[np.bool_]:
         """Mask of the columns in use."""
-        return self._fitted_screen().screening_.kept
+        return self.screen_.screening_.kept
 
     @property
     def coef_(self) -> FloatArray:
-        """Coefficients of shape (n_features,), 0 for dropped columns."""
+        """Coefficients of shape (n_features,), 0 for dropped columns; of an estimator that has some."""
         full = np.zeros(self.n_features_in_)
         full[self.kept_] = np.ravel(self.estimator_.coef_)
         return full
 
     @property
     def intercept_(self) -> float:
-        """Intercept."""
+        """Intercept, of an estimator that has one."""
         intercept: float = self.estimator_.intercept_
         return intercept
 
     def _base(self) -> Any:
         """Return the estimator that is to be fitted."""
         return LeastSquares() if self.estimator is None else clone(self.estimator)
-
-    def _fitted_screen(self) -> SelectionScreen:
-        check_is_fitted(self, "screen_")
-        return self.screen_
 
     def _allows_nan(self) -> bool:
         return bool(get_tags(self._base()).input_tags.allow_nan)

@@ -16,13 +16,13 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pfdl.tabular.moments import Evidence, FloatArray, Mask, Moments, independent_columns
+from pfdl.tabular.moments import ALPHA, Evidence, FloatArray, Mask, Moments, independent_columns
 
 if TYPE_CHECKING:
     from pfdl.tabular.environments import Environments
@@ -36,6 +36,9 @@ KEPT, SUSPICIOUS, AS_ASKED = "kept", "kept, suspicious", "kept as asked"
 FOLLOWS_LABEL, ISOLATED, CHANGES = "follows the label", "isolated", "changes between environments"
 CONSTANT, NEAR_COPY, IDENTIFIER, MISSING = "constant", "near copy of the label", "identifies the rows", "mostly missing"
 
+# A column is a suspect where the label alone explains more than this share of what can be explained of it, and k/m lies
+# below the second.
+SHARE_THRESHOLD, RATIO_THRESHOLD = 0.5, 0.6
 # A mere suspect is judged only if the others explain at least this share of it: of a column that they hardly explain,
 # the label tells most whatever it is.
 _LEAST_M = 0.15
@@ -53,7 +56,8 @@ _COPY, _EXACT, _LEAST_SURVIVAL = 0.97, 0.999, 0.9
 # Not one half: without a column that was injected into CPS 1988 the true ones explain 0.49 to 0.51 (r = 1.7) and 0.44
 # (r = 2) of what all explain, and it has to go. On MMADS that share is 0.51 or more in every table.
 _LEAST_EXPLAINED = 0.4
-_MOST_ROWS_OF_A_HALF = 50_000
+# Halves of the rows that are screened as well before a suspicion is sure.
+_HALVES, _MOST_ROWS_OF_A_HALF = 20, 50_000
 _WEIGHT_THAT_COUNTS = 1e-6
 
 
@@ -69,29 +73,6 @@ class Outcome(enum.Enum):
     FEW_LEFT = "columns follow the label, but too few would be left"
     COSTLY = "columns follow the label, but without them too little is explained"
     UNSTABLE = "columns follow the label, but not in every half of the rows"
-
-
-@dataclass(frozen=True)
-class Rules:
-    """When a column is suspected, and when that is sure; the first four are those of `SelectionScreen`.
-
-    Attributes:
-        seed: seed of the halves.
-        label_is_number: whether the label is a number, not a class. Only then suspicion may be strong: what makes it so
-            was measured with numbers, and columns are effects of a class more often than of a number.
-    """
-
-    alpha: float = 0.01
-    share_threshold: float = 0.5
-    ratio_threshold: float = 0.6
-    resamples: int = 20
-    seed: int = 0
-    label_is_number: bool = True
-
-    @property
-    def goal(self) -> int | None:
-        """How many of the label's functions, from the first on, are to be explained; None for all of them."""
-        return 1 if self.label_is_number else None
 
 
 @dataclass(frozen=True)
@@ -124,8 +105,8 @@ class Screening:
     survival: FloatArray
     outcome: Outcome
     rows: float
-    explained: float
-    explained_without: float
+    explained: float = math.nan
+    explained_without: float = math.nan
     environments: Environments | None = None
 
     @property
@@ -145,8 +126,9 @@ def screen_table(
     X: FloatArray,
     label: FloatArray,
     weight: FloatArray,
-    rules: Rules,
     *,
+    number: bool,
+    seed: int,
     drop: Drop,
     protected: Mask,
     unjudged: NDArray[np.object_],
@@ -158,15 +140,23 @@ def screen_table(
     or the label from it, the table cannot tell. A column that can be computed from others is judged with them: it
     shares the strongest suspicion on a column that goes into it.
 
-    The label comes as functions of it with full column rank, of shape (n, d). ``unjudged`` is the decision on columns
-    that are not to be judged, empty for the others.
+    Args:
+        X: The columns, of shape (n, p).
+        label: Functions of the label with full column rank, of shape (n, d).
+        weight: Weight of each row.
+        number: Whether the label is a number, not a class. Only then suspicion may be strong: what makes it so was
+            measured with numbers, and columns are effects of a class more often than of a number.
+        seed: Seed of the halves.
+        drop: The weakest suspicion on which a column is left out.
+        protected: Mask of the columns that stay whatever is found.
+        unjudged: The decision on columns that are not to be judged, empty for the others.
     """
     aside = (unjudged != "").astype(bool)
     moments = Moments.of(X, label, weight)
     copies = _near_copies(moments) & ~aside
     independent, combination = independent_columns(moments, copies | aside)
     core = X if len(independent) == X.shape[1] else X[:, independent]
-    found = _Grading(core, label, weight, moments.subset(independent), rules)
+    found = _grade(core, label, weight, moments.subset(independent), number, seed)
     uses = np.abs(combination) > _WEIGHT_THAT_COUNTS
     grade = np.max(uses * found.grade[:, None], axis=0, initial=0).astype(np.int8)
     decision = np.where(grade > 0, SUSPICIOUS, KEPT).astype(object)
@@ -177,27 +167,13 @@ def screen_table(
     goes = grade >= LEVELS[drop]
     decision[goes] = np.where(protected[goes], AS_ASKED, FOLLOWS_LABEL)
     if (decision == FOLLOWS_LABEL).any():
-        alone = independent[found.isolated]
+        alone = independent[found.decision == ISOLATED]
         decision[alone[~protected[alone]]] = ISOLATED
-
-    def spread(values: FloatArray) -> FloatArray:
-        full = np.full(X.shape[1], np.nan)
-        full[independent] = values
-        return full
-
-    return Screening(
-        m=spread(found.m),
-        k=spread(found.k),
-        share=spread(found.share),
-        relevance=spread(found.relevance),
-        grade=grade,
-        decision=decision,
-        survival=spread(found.survival),
-        outcome=found.outcome,
-        rows=moments.rows,
-        explained=found.explained,
-        explained_without=found.explained_without,
-    )
+    figures: dict[str, Any] = {}
+    for name in ("m", "k", "share", "relevance", "survival"):
+        figures[name] = np.full(X.shape[1], np.nan)
+        figures[name][independent] = getattr(found, name)
+    return replace(found, grade=grade, decision=decision, **figures)
 
 
 def _near_copies(moments: Moments) -> Mask:
@@ -214,41 +190,44 @@ def _are_enough(moments: Moments) -> bool:
     return moments.rows >= 2 * len(moments.mean) + 10
 
 
-class _Grading:
+def _grade(
+    X: FloatArray, label: FloatArray, weight: FloatArray, moments: Moments, number: bool, seed: int
+) -> Screening:
     """Grade independent columns: what one sample says, what halves of it say, and what it would cost to believe it.
 
-    Attributes:
-        isolated: Mask of the columns that add nothing once the sure followers go.
+    The decision is ``ISOLATED`` on columns that add nothing once the sure followers go, ``KEPT`` on the others.
     """
-
-    def __init__(self, X: FloatArray, label: FloatArray, weight: FloatArray, moments: Moments, rules: Rules) -> None:
-        p, self.explained, self.explained_without = X.shape[1], math.nan, math.nan
-        self.m = self.k = self.share = self.relevance = self.survival = np.full(p, np.nan)
-        self.grade, self.isolated = np.zeros(p, dtype=np.int8), np.zeros(p, dtype=bool)
-        self.outcome = Outcome.TOO_SMALL if label.shape[1] or not len(X) else Outcome.CONSTANT_LABEL
-        if not label.shape[1] or p < 2 or not _are_enough(moments):
-            return
-        sample = Sample(X, moments, rules)
-        self.m, self.k, self.share = sample.first.m, sample.first.k, sample.share
-        self.relevance, self.outcome = sample.evidence.relevance, sample.outcome
-        self.grade = np.where(sample.strong, STRONG, np.where(sample.suspect, SUSPECT, 0)).astype(np.int8)
-        if not self.grade.any():
-            return
-        self.explained = sample.explained(np.ones(p, dtype=bool))
-        if self.explained > _EXACT:  # the label was computed from the columns: nothing follows it
-            self.grade, self.outcome = np.minimum(self.grade, SUSPECT), Outcome.EXACT
-        elif sample.sure.any():
-            self.survival = _survival(X, label, weight, rules)
-            stable = sample.sure & (self.survival >= _LEAST_SURVIVAL)
-            self.outcome = Outcome.UNSTABLE
-            if stable.any():
-                collision = _COLLISION_BESIDE_STRONG if (sample.strong | ~stable).all() else _COLLISION
-                self.outcome, isolated = sample.confirm(stable, collision)
-                if self.outcome is Outcome.SELECTION and sample.explained(~stable) < _LEAST_EXPLAINED * self.explained:
-                    self.outcome = Outcome.COSTLY
-                if self.outcome is Outcome.SELECTION:
-                    self.grade, self.isolated = np.where(stable, SURE, self.grade).astype(np.int8), isolated
-        self.explained_without = sample.explained(self.grade < self.grade.max())
+    p = X.shape[1]
+    unknown: FloatArray = np.full(p, np.nan)
+    grade, kept = np.zeros(p, dtype=np.int8), np.full(p, KEPT, dtype=object)
+    if not label.shape[1] or p < 2 or not _are_enough(moments):
+        outcome = Outcome.TOO_SMALL if label.shape[1] or not len(X) else Outcome.CONSTANT_LABEL
+        return Screening(unknown, unknown, unknown, unknown, grade, kept, unknown, outcome, moments.rows)
+    sample = Sample(X, moments, number)
+    grade = np.where(sample.strong, STRONG, np.where(sample.suspect, SUSPECT, 0)).astype(np.int8)
+    m, k, relevance = sample.first.m, sample.first.k, sample.evidence.relevance
+    found = Screening(m, k, sample.share, relevance, grade, kept, unknown, sample.outcome, moments.rows)
+    if not grade.any():
+        return found
+    explained = sample.explained(np.ones(p, dtype=bool))
+    outcome, survival = sample.outcome, unknown
+    if explained > _EXACT:  # the label was computed from the columns: nothing follows it
+        grade, outcome = np.minimum(grade, SUSPECT), Outcome.EXACT
+    elif sample.sure.any():
+        survival = _survival(X, label, weight, number, seed)
+        stable = sample.sure & (survival >= _LEAST_SURVIVAL)
+        outcome = Outcome.UNSTABLE
+        if stable.any():
+            collision = _COLLISION_BESIDE_STRONG if (sample.strong | ~stable).all() else _COLLISION
+            outcome, isolated = sample.confirm(stable, collision)
+            if outcome is Outcome.SELECTION and sample.explained(~stable) < _LEAST_EXPLAINED * explained:
+                outcome = Outcome.COSTLY
+            if outcome is Outcome.SELECTION:
+                grade[stable], kept[isolated] = SURE, ISOLATED
+    without = sample.explained(grade < grade.max())
+    return replace(
+        found, grade=grade, survival=survival, outcome=outcome, explained=explained, explained_without=without
+    )
 
 
 class Sample:
@@ -264,9 +243,9 @@ class Sample:
         outcome: Why some are sure, or none.
     """
 
-    def __init__(self, X: FloatArray, moments: Moments, rules: Rules) -> None:
-        self.X, self.moments, self.rules = X, moments, rules
-        self.evidence = Evidence(moments, rules.alpha)
+    def __init__(self, X: FloatArray, moments: Moments, number: bool) -> None:
+        self.X, self.moments, self.number = X, moments, number
+        self.evidence = Evidence(moments)
         self.first = self.evidence.given([])
         # An indicator cannot lie close to a label and is never dropped.
         self.quantity = ~((X.min(axis=0) == X) | (X.max(axis=0) == X)).all(axis=0)
@@ -277,7 +256,7 @@ class Sample:
         self.sure, self.outcome = np.zeros(X.shape[1], dtype=bool), Outcome.NO_SELECTION
         if self.suspect.any():
             self.outcome = Outcome.AMBIGUOUS
-        others = self._judged & (self.share > rules.share_threshold) & self.quantity & ~followers
+        others = self._judged & (self.share > SHARE_THRESHOLD) & self.quantity & ~followers
         if followers.any() and not others.any():
             self._believe(followers, _COLLISION)
         clear = self.strong & (self.first.m >= _LEAST_M)
@@ -286,7 +265,7 @@ class Sample:
 
     def explained(self, columns: Mask) -> float:
         """Return the share of the label that a regression on some columns explains."""
-        return self.moments.explained_share(np.flatnonzero(columns), self.rules.goal)
+        return self.moments.explained_share(np.flatnonzero(columns), 1 if self.number else None)
 
     def confirm(self, followers: Mask, collision: float) -> tuple[Outcome, Mask]:
         """Ask whether enough columns would be left, and whether these behave like causes of the label.
@@ -297,13 +276,13 @@ class Sample:
         kept, isolated = np.flatnonzero(~followers), np.zeros(len(followers), dtype=bool)
         if len(kept) < _LEAST_LEFT:
             return Outcome.FEW_LEFT, isolated
-        table = Evidence(self.moments.subset(kept), self.rules.alpha)
+        table = Evidence(self.moments.subset(kept))
         rest, causes = table.given([]), table.relevant
         # Causes collide in the label, at least two that are quantities: they keep in common what they had, or gain.
         if (causes & self.quantity[kept]).sum() < 2 or rest.k[causes].sum() <= collision * rest.m[causes].sum():
             return Outcome.AMBIGUOUS, isolated
         # Undivided: to fail a strict test is no proof.
-        isolated[kept] = (table.relevance > self.rules.alpha) & ~rest.collides
+        isolated[kept] = (table.relevance > ALPHA) & ~rest.collides
         return Outcome.SELECTION, isolated
 
     def _believe(self, followers: Mask, collision: float) -> None:
@@ -319,11 +298,11 @@ class Sample:
         """
         taken: list[int] = []
         now, share = self.first, self.first.share.copy()
-        eligible = self._judged & (self.first.k < self.rules.ratio_threshold * self.first.m) & self.quantity
+        eligible = self._judged & (self.first.k < RATIO_THRESHOLD * self.first.m) & self.quantity
         while True:
             left = np.setdiff1d(np.arange(len(share)), taken)
             share[left] = now.share[left]
-            candidates = left[(eligible & (share > self.rules.share_threshold))[left]]
+            candidates = left[(eligible & (share > SHARE_THRESHOLD))[left]]
             if not len(candidates) or len(left) == 1:
                 return np.isin(np.arange(len(share)), taken), share
             taken.append(int(candidates[np.argmax(share[candidates])]))
@@ -336,32 +315,32 @@ class Sample:
         prediction of the label, given the suspects; else there is nothing to collide with.
         """
         first, moments, nobody = self.first, self.moments, np.zeros(self.X.shape[1], dtype=bool)
-        if not self.rules.label_is_number:
+        if not self.number:
             return nobody
         strong = first.correlated & (first.m >= _STRONG_M) & self.evidence.relevant & self.quantity
         strong &= (first.k < _STRONG_RATIO * first.m) & (first.share > _STRONG_SHARE)
         strong &= moments.residual_variance(moments.label) <= 1.0 - _STRONG_LABEL_SHARE
         for j in np.flatnonzero(strong):
             strong[j] = len(np.unique(self.X[:, j])) >= _STRONG_VALUES
-        told = self.evidence.adds_to_label(np.flatnonzero(strong), self.rules.goal)
+        told = self.evidence.adds_to_label(np.flatnonzero(strong))
         return strong if told and (~strong).sum() >= _LEAST_LEFT else nobody
 
 
-def _survival(X: FloatArray, label: FloatArray, weight: FloatArray, rules: Rules) -> FloatArray:
+def _survival(X: FloatArray, label: FloatArray, weight: FloatArray, number: bool, seed: int) -> FloatArray:
     """Return the share of the halves of the rows in which each column surely follows the label."""
     counts = np.zeros(X.shape[1])
-    for rows in _halves(len(X), rules):
+    for rows in _halves(len(X), seed):
         half = Moments.of(X[rows], label[rows], weight[rows])
         if _are_enough(half):
-            counts += Sample(X[rows], half, rules).sure
-    return counts / rules.resamples
+            counts += Sample(X[rows], half, number).sure
+    return counts / _HALVES
 
 
-def _halves(n: int, rules: Rules) -> Iterator[NDArray[np.intp]]:
+def _halves(n: int, seed: int) -> Iterator[NDArray[np.intp]]:
     """Yield the rows of each half, in complementary pairs."""
-    rng = np.random.default_rng(rules.seed)
+    rng = np.random.default_rng(seed)
     size = min(n // 2, _MOST_ROWS_OF_A_HALF)
-    for number in range(rules.resamples):
-        if number % 2 == 0:
-            order = rng.permutation(n)
-        yield np.sort(order[:size] if number % 2 == 0 else order[-size:])
+    for _ in range(_HALVES // 2):
+        order = rng.permutation(n)
+        yield np.sort(order[:size])
+        yield np.sort(order[-size:])

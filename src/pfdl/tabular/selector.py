@@ -2,37 +2,65 @@
 
 from __future__ import annotations
 
+import textwrap
 import warnings
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.random import RandomState
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
-from sklearn.preprocessing import LabelEncoder
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, column_or_1d
 
 from pfdl._internal.fitting import all_or_nothing
+from pfdl._internal.text import printable
 from pfdl.tabular.environments import compare_environments
-from pfdl.tabular.explaining import ExplainedScreening, strong_suspects_kept
+from pfdl.tabular.explaining import reason, strong_suspects_kept, verdict
 from pfdl.tabular.moments import class_functions, number_functions
-from pfdl.tabular.screening import IDENTIFIER, LEVELS, MISSING, Drop, Rules, screen_table
+from pfdl.tabular.screening import (
+    AS_ASKED,
+    CHANGES,
+    FOLLOWS_LABEL,
+    GRADES,
+    IDENTIFIER,
+    ISOLATED,
+    KEPT,
+    LEVELS,
+    MISSING,
+    RATIO_THRESHOLD,
+    SUSPICIOUS,
+    Drop,
+    screen_table,
+)
 from pfdl.tabular.validation import check_rows, check_table, column_names, identifies_rows
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FloatArray = NDArray[np.float64]
 
-_MOST_MISSING = 0.2
+_MOST_MISSING, _POINTS_NAMED = 0.2, 40
+# Colours of the library's pages, which exchange them in the dark.
+_COLOURS = {
+    KEPT: "#0b6bb5",
+    SUSPICIOUS: "#a8781a",
+    AS_ASKED: "#a8781a",
+    FOLLOWS_LABEL: "#b8501a",
+    CHANGES: "#8a3fa0",
+    ISOLATED: "#5f6670",
+}
 
 
 class SelectionWarning(UserWarning):
     """A column stays in that the selection of the rows seems to have tied to the label."""
 
 
-class SelectionScreen(ExplainedScreening, SelectorMixin, BaseEstimator):  # type: ignore[misc]
+class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     """Leave out columns that follow y only because of how the rows were selected.
 
     It helps only if rows were *selected* by something near y. Selection that favours rows where a column V lies close
@@ -53,18 +81,11 @@ class SelectionScreen(ExplainedScreening, SelectorMixin, BaseEstimator):  # type
             selection ties to y, with a wrong one in about one of a hundred tables.
         keep: Columns that are never dropped, by name (if X has names) or by position; one of them, or several.
         target: ``"number"``, ``"class"``, or ``"auto"``: a class if y is not numeric, or has two values only.
-        alpha: Level of the significance tests, divided by the number of columns.
-        share_threshold: A column is a suspect where y alone explains more than this share of what can be explained of
-            it,
-        ratio_threshold: and k/m lies below this.
-        resamples: Halves of the rows that are screened as well before a suspicion is sure.
-        random_state: Seed of the resampling. A number by default, so that the same table gets the same verdict.
+        random_state: Seed of the halves of the rows. A number by default, so that the same table gets the same verdict.
 
     Attributes:
         screening_: The evidence; `explain` shows it as a table, `plot` as a plot.
-        suspects_: The columns under suspicion, as a frame: ``grade``, ``decision`` and ``reason``.
         target_: What y was taken for, ``"number"`` or ``"class"``.
-        verdict_: The outcome in a sentence.
         n_features_in_: Number of columns seen in ``fit``.
         feature_names_in_: Their names, if X had any.
 
@@ -79,25 +100,22 @@ class SelectionScreen(ExplainedScreening, SelectorMixin, BaseEstimator):  # type
         'follows the label'
     """
 
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "drop": [StrOptions(set(LEVELS))],
+        "target": [StrOptions({"auto", "number", "class"})],
+    }
+
     def __init__(
         self,
         *,
         drop: Drop = "sure",
         keep: str | int | Sequence[str | int] | None = None,
         target: Literal["auto", "number", "class"] = "auto",
-        alpha: float = 0.01,
-        share_threshold: float = 0.5,
-        ratio_threshold: float = 0.6,
-        resamples: int = 20,
         random_state: int | RandomState | None = 0,
     ) -> None:
         self.drop = drop
         self.keep = keep
         self.target = target
-        self.alpha = alpha
-        self.share_threshold = share_threshold
-        self.ratio_threshold = ratio_threshold
-        self.resamples = resamples
         self.random_state = random_state
 
     @all_or_nothing
@@ -113,35 +131,28 @@ class SelectionScreen(ExplainedScreening, SelectorMixin, BaseEstimator):  # type
                 column goes as well if its relation to y differs between environments and least squares predicts
                 environments that it has not seen better without it.
         """
-        self._check_parameters()
+        self._validate_params()
         X, y = check_table(self, X, y, allow_nan=True)
         weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         has_groups = groups is not None
         groups = column_or_1d(np.asarray(groups) if has_groups else np.zeros(len(X))).astype(str)
         check_consistent_length(X, groups)
-        self.target_ = self._kind(y)
+        label, number = self._label_functions(y)
         names, protected = column_names(self), self._protected()
-        unjudged = np.array(
-            [IDENTIFIER if identifies_rows(*one) else "" for one in zip(X.T, names, strict=True)], object
-        )
+        identifiers = [identifies_rows(column, name) for column, name in zip(X.T, names, strict=True)]
+        unjudged = np.where(identifiers, IDENTIFIER, "").astype(object)
         holes = np.isnan(X)
         mostly = holes.mean(axis=0) > _MOST_MISSING
         unjudged[mostly] = MISSING
         rows = (weight > 0) & ~holes[:, ~mostly].any(axis=1)
-        label = self._label(y)
         if mostly.any() or not rows.all():
             X, label, weight, groups = np.where(mostly, 0.0, X)[rows], label[rows], weight[rows], groups[rows]
-        rules = Rules(
-            alpha=self.alpha,
-            share_threshold=self.share_threshold,
-            ratio_threshold=self.ratio_threshold,
-            resamples=self.resamples,
-            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
-            label_is_number=self.target_ == "number",
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        found = screen_table(
+            X, label, weight, number=number, seed=seed, drop=self.drop, protected=protected, unjudged=unjudged
         )
-        found = screen_table(X, label, weight, rules, drop=self.drop, protected=protected, unjudged=unjudged)
         if has_groups and label.shape[1]:
-            found = compare_environments(found, X, label[:, : rules.goal], groups, weight, protected, self.alpha)
+            found = compare_environments(found, X, label[:, :1] if number else label, groups, weight, protected)
         self.screening_ = found
         if message := strong_suspects_kept(found, names):
             warnings.warn(message, SelectionWarning, stacklevel=3)  # the caller of fit, which is wrapped
@@ -154,51 +165,112 @@ class SelectionScreen(ExplainedScreening, SelectorMixin, BaseEstimator):  # type
         kept: FloatArray = super().transform(X)
         return kept
 
-    def _fitted_screen(self) -> SelectionScreen:
+    def explain(self) -> pd.DataFrame:
+        """Return what was found of each column, the most suspicious first.
+
+        Returns:
+            One row per column: ``decision``; ``grade``, how strong the suspicion is; then the figures: ``m``, the share
+            of the column that the other columns explain; ``k``, the same once y is known; ``ratio`` = k/m; ``share``,
+            how much of all that can be explained of the column y explains alone; ``relevance``, p-value of "it adds
+            nothing to the other columns"; ``survival``, in which share of the halves of the rows it surely follows y as
+            well; with environments, ``changes``, p-value of "its slope is the same in all environments".
+        """
+        import pandas as pd
+
         check_is_fitted(self)
-        return self
+        found = self.screening_
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = found.k / found.m
+        table = pd.DataFrame(
+            {
+                "decision": found.decision.astype(str),
+                "grade": [GRADES[grade] for grade in found.grade],
+                "m": found.m,
+                "k": found.k,
+                "ratio": ratio,
+                "share": found.share,
+                "relevance": found.relevance,
+                "survival": found.survival,
+                **({} if found.environments is None else {"changes": found.environments.changes}),
+            },
+            index=pd.Index(column_names(self), name="column"),
+        )
+        return table.iloc[self._by_suspicion()]
+
+    @property
+    def suspects_(self) -> pd.DataFrame:
+        """The columns under suspicion, the strongest first: ``grade``, ``decision`` and ``reason``, in sentences."""
+        table = self.explain()
+        reasons = [reason(self.screening_, j) for j in self._by_suspicion() if self.screening_.grade[j]]
+        return table.loc[(table["grade"] != "").to_numpy(), ["grade", "decision"]].assign(reason=reasons)
+
+    @property
+    def verdict_(self) -> str:
+        """The outcome in a few sentences that name the columns and say what to do."""
+        check_is_fitted(self)
+        return verdict(self.screening_, column_names(self))
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw m against k for every column that could be judged, in the colour of its decision, and name the first 40.
+
+        Args:
+            ax: Matplotlib axes to draw on; new ones by default.
+
+        Returns:
+            The axes.
+        """
+        import matplotlib.pyplot as plt
+
+        table = self.explain()
+        table = table[table["m"].notna()]
+        if ax is None:
+            _, ax = plt.subplots(figsize=(6.8, 4.8), layout="constrained")
+            ax.set_title(textwrap.fill(self.verdict_, 72), fontsize="medium", loc="left")
+        for decision, colour in _COLOURS.items():
+            if len(chosen := table[table["decision"] == decision]):
+                ax.plot(chosen["m"], chosen["k"], "o", color=colour, markersize=5, label=decision)
+        beside: Any = {"xytext": (4, 3), "textcoords": "offset points", "fontsize": 7.5, "parse_math": False}
+        for name, row in table.head(_POINTS_NAMED).iterrows():
+            words = f"{name} ({row['grade']})" if row["grade"] else str(name)
+            ax.annotate(printable(words), (row["m"], row["k"]), **beside)
+        for slope, words, dash in ((1.0, "k = m", "--"), (RATIO_THRESHOLD, f"k = {RATIO_THRESHOLD} m", ":")):
+            ax.axline((0.0, 0.0), slope=slope, color=_COLOURS[ISOLATED], linestyle=dash, linewidth=1.2, label=words)
+        ax.set_xlabel("m: share of the column that the others explain")
+        ax.set_ylabel("k: the same once the label is known")
+        ax.legend(fontsize="small", loc="best")
+        return ax
+
+    def _by_suspicion(self) -> NDArray[np.intp]:
+        """Return the columns in the order of suspicion."""
+        grade = self.screening_.grade
+        return np.lexsort([-np.where(grade > 0, np.nan_to_num(self.screening_.share), 0.0), -grade])
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
-        return self._fitted_screen().screening_.kept
+        check_is_fitted(self)
+        return self.screening_.kept
 
-    def _check_parameters(self) -> None:
-        for name, choices in {"drop": tuple(LEVELS), "target": ("auto", "number", "class")}.items():
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} is {getattr(self, name)!r}; choose {', '.join(map(repr, choices))}.")
-        for name in ("alpha", "share_threshold", "ratio_threshold"):
-            value = getattr(self, name)
-            if not 0 < value < 1:
-                raise ValueError(f"{name} is {value}; it must lie strictly between 0 and 1.")
-        if self.resamples < 1:
-            raise ValueError(f"resamples is {self.resamples}; it must be at least 1.")
-
-    def _label(self, y: Any) -> FloatArray:
-        """Return functions of the label."""
-        if self.target_ == "number":
-            return number_functions(y)
+    def _label_functions(self, y: NDArray[Any]) -> tuple[FloatArray, bool]:
+        """Return functions of the label, and whether it is a number; keep what it was taken for."""
+        number = y.dtype.kind in "iuf" and len(np.unique(y)) > 2 if self.target == "auto" else self.target == "number"
+        self.target_ = "number" if number else "class"
+        if number:
+            return number_functions(y), True
         check_classification_targets(y)
-        encoder = LabelEncoder().fit(y)
-        return class_functions(encoder.transform(y), len(encoder.classes_))
-
-    def _kind(self, y: Any) -> str:
-        if self.target != "auto":
-            return self.target
-        values = np.asarray(y)
-        return "number" if values.dtype.kind in "iuf" and len(np.unique(values)) > 2 else "class"
+        classes, codes = np.unique(y, return_inverse=True)
+        return class_functions(codes, len(classes)), False
 
     def _protected(self) -> NDArray[np.bool_]:
-        protected = np.zeros(self.n_features_in_, dtype=bool)
+        """Return the mask of the columns to keep."""
         names = column_names(self)
-        keep = [] if self.keep is None else [self.keep] if isinstance(self.keep, (str, int, np.integer)) else self.keep
-        for column in keep:
-            if isinstance(column, str):
-                if column not in names:
-                    raise ValueError(f"keep names the column {column!r}, which X does not have; it has {names}.")
-                protected[names.index(column)] = True
-            elif isinstance(column, (int, np.integer)) and -len(names) <= column < len(names):
-                protected[column] = True
-            else:
-                raise ValueError(f"keep holds {column!r}; give names of columns, or positions below {len(names)}.")
+        protected = np.zeros(len(names), dtype=bool)
+        for column in [] if self.keep is None else np.atleast_1d(np.asarray(self.keep, dtype=object)):
+            place = names.index(column) if column in names else column
+            if not isinstance(place, (int, np.integer)) or not -len(names) <= place < len(names):
+                raise ValueError(
+                    f"keep holds {column!r}; give names of columns of X ({', '.join(names)}), or positions below "
+                    f"{len(names)}."
+                )
+            protected[place] = True
         return protected
 
     def __sklearn_tags__(self) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from numbers import Integral, Real
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.random import RandomState
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import ndtr
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval
 
 from pfdl._internal.fitting import all_or_nothing
 from pfdl.tabular.moments import effective_rows, standardised
@@ -67,6 +69,12 @@ class SVIRegressor(LinearRegressorBase):
         True
     """
 
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "penalty": [Interval(Real, 0, None, closed="left")],
+        "rounds": [Interval(Integral, 1, None, closed="left")],
+        "gate_steps": [Interval(Integral, 1, None, closed="left")],
+    }
+
     def __init__(
         self,
         *,
@@ -85,11 +93,7 @@ class SVIRegressor(LinearRegressorBase):
     @all_or_nothing
     def fit(self, X: Any, y: Any) -> SVIRegressor:
         """Fit to columns X of shape (n, p) and a numeric label y of shape (n,)."""
-        for name in ("rounds", "gate_steps"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1.")
-        if not self.penalty >= 0:
-            raise ValueError(f"penalty is {self.penalty}; it must not be negative.")
+        self._validate_params()
         X, y = check_table(self, X, y, numeric_y=True)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         columns, label = standardised(X), standardised(y)
