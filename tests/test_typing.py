@@ -34,7 +34,6 @@ TrainingConfig(objective="pfdl", epochs=3, sampler="groups", precision="bf16")
 WRONG = """
 import pfdl
 from pfdl.objectives import make_objective
-from pfdl.objectives.weightings import CNBB
 from pfdl.tabular import DWRRegressor, PFDLRegressor, SelectionScreen
 from pfdl.vision import TrainingConfig
 
@@ -48,7 +47,6 @@ SelectionScreen(target="label")
 SelectionScreen(keep=3.5)
 DWRRegressor(solver="adamm")
 PFDLRegressor(batch_size="all")
-CNBB(solver="sgd")
 make_objective("pfdl", "4")
 TrainingConfig(epochs="three")
 TrainingConfig(objektive="pfdl")

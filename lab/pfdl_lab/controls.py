@@ -6,14 +6,16 @@ from abc import ABC, abstractmethod
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pfdl import register_objective
 from pfdl._internal.validation import check_features, check_number
 from pfdl.decorrelation import PartialDecorrelation
 from pfdl.decorrelation.functional import decorrelation_loss, mean_of_others
 from pfdl.objectives import DataShape
-from pfdl.objectives.penalties import Penalty
+from pfdl.objectives.penalties import Penalty, Quantization
+from pfdl.objectives.weightings import CNBB
+from pfdl.objectives.weightings.cnbb import balance_gradient
 from pfdl_lab.gradients import GradientParts, gradient_parts, level_loss
 
 
@@ -149,7 +151,33 @@ class MatchedLevel(MatchedPenalty):
         return gradient
 
 
+class AdamCNBB(CNBB):
+    """Learn the weights of CNBB by Adam on their logarithms, which is not the solver of its public reimplementation.
+
+    λ is for weights of mean 1. At the default learning rate Adam leaves the weights equal; 0.1 moves them.
+    """
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Learn the weights of a batch of features, shape (n, p)."""
+        f, n = features.detach().float(), len(features)
+        logits = f.new_zeros(n).requires_grad_()
+        optimizer = torch.optim.Adam([logits], self.learning_rate)
+        for _ in range(self.steps):
+            weights = n * logits.detach().softmax(0)
+            gradient = balance_gradient(f, weights) + 2 * self.size_weight * weights
+            logits.grad = weights * (gradient - weights @ gradient / n)  # through the softmax
+            optimizer.step()
+        return self.finish(logits.detach().softmax(0))
+
+
+def _adam_cnbb(shape: DataShape, **settings: Any) -> tuple[nn.Module, ...]:
+    return AdamCNBB(**settings), Quantization()
+
+
+_adam_cnbb.__wrapped__ = AdamCNBB  # type: ignore[attr-defined]  # its settings are those of the weighting
+
 COVARIANCE, LEVEL_MATCHED, MEAN = "matched-covariance", "matched-level", "mean-decorrelation"
+register_objective("cnbb-adam", _adam_cnbb)
 register_objective("level", Level)
 register_objective(COVARIANCE, MatchedCovariance)
 register_objective(LEVEL_MATCHED, MatchedLevel)

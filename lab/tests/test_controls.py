@@ -3,9 +3,11 @@
 import pytest
 import torch
 from tests.decorrelation.reference import naive_decorrelation_loss
+from tests.objectives.weightings.test_weightings import features as signed_features
+from tests.objectives.weightings.test_weightings import naive_balance
 
 import pfdl
-from pfdl_lab.controls import Level, MatchedCovariance, MatchedLevel, MeanDecorrelation
+from pfdl_lab.controls import AdamCNBB, Level, MatchedCovariance, MatchedLevel, MeanDecorrelation
 from pfdl_lab.gradients import gradient_parts
 
 
@@ -58,3 +60,16 @@ def test_the_mean_of_the_others_in_place_of_g_is_that_of_the_loop():
     fast, slow = MeanDecorrelation(weight=3.0)(u), 3 * naive_decorrelation_loss(u, others, "none")
     torch.testing.assert_close(fast, slow)
     torch.testing.assert_close(torch.autograd.grad(fast, u), torch.autograd.grad(slow, u))
+
+
+def test_cnbb_by_adam_is_adam_on_its_loss():
+    f = signed_features(20, 5)
+    logits = torch.zeros(20, requires_grad=True)
+    optimizer = torch.optim.Adam([logits], lr=0.05)
+    for _ in range(7):
+        weights = 20 * logits.softmax(0)
+        optimizer.zero_grad()
+        (naive_balance(f, weights) + 0.01 * weights.square().sum()).backward()
+        optimizer.step()
+    found = AdamCNBB(steps=7, learning_rate=0.05, size_weight=0.01)(f)
+    torch.testing.assert_close(found, 20 * logits.detach().softmax(0), atol=1e-5, rtol=1e-4)

@@ -235,11 +235,7 @@ def test_what_is_missing_is_named(name, missing, batch):
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
-        (
-            "irm+nothing",
-            {},
-            "'nothing' in the objective 'irm\\+nothing' is unknown; choose from balance, cnbb, coral, cvar, dwr,",
-        ),
+        ("irm+nothing", {}, r"'nothing' in the objective 'irm\+nothing' is unknown; choose from balance, cnbb,"),
         ("", {}, "'' in the objective '' is unknown"),
         ("irm+irm", {}, "names a part twice"),
         ("irm", {"pfdl": {"weight": 1.0}}, "settings for pfdl were given but the objective is 'irm'"),

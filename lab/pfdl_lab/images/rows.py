@@ -184,8 +184,8 @@ FACTORS: dict[str, Row] = {
 
 def _cnbb_by_adam(steps: int) -> Row:
     """Return CNBB by Adam on logits, which is not the solver of its public reimplementation."""
-    settings = {"cnbb": {"steps": steps, "learning_rate": 0.1, "solver": "adam"}}
-    return Row(f"CNBB by Adam, {steps} steps, learning rate 0.1", "cnbb", settings)
+    settings = {"cnbb-adam": {"steps": steps, "learning_rate": 0.1}}
+    return Row(f"CNBB by Adam, {steps} steps, learning rate 0.1", "cnbb-adam", settings)
 
 
 # With their default settings DWR on a batch and StableNet leave the weights of 64 samples equal. The settings with
@@ -196,7 +196,7 @@ RIVALS: dict[str, Row] = {
     "stablenet": Row("StableNet", "stablenet"),
     "dwr-0.05": Row("DWR, learning rate 0.05", "dwr", {"dwr": {"learning_rate": 0.05}}),
     "dwr-0.1": Row("DWR, learning rate 0.1", "dwr", {"dwr": {"learning_rate": 0.1}}),
-    "cnbb-adam": Row("CNBB by Adam", "cnbb", {"cnbb": {"solver": "adam"}}),
+    "cnbb-adam": Row("CNBB by Adam", "cnbb-adam"),
     "cnbb-4": _cnbb_by_adam(steps=4),
     "cnbb-20": _cnbb_by_adam(steps=20),
     "stablenet-0.7": Row(

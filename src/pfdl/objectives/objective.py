@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from pfdl._internal.modules import AtomicModule
 from pfdl._internal.processes import gather_numbers, rank, world_size
 from pfdl.decorrelation.distributed import Batch, gather_rows, join_batches
-from pfdl.objectives.base import Part
+from pfdl.objectives.base import Part, Uniform, Weighting
 from pfdl.objectives.risk import sample_risks
-from pfdl.objectives.weightings import Uniform, Weighting
 
 Tensors = Mapping[str, Tensor | None]
 
@@ -130,7 +129,7 @@ class Objective(AtomicModule):
         join_batches(rows, problem, least=1)
         everyone = gather_numbers(rows, rows_of_features, int(torch.randint(2**31, ())))
         counts, counts_of_features, seeds = (list(column) for column in zip(*everyone, strict=True))
-        wanted = {name for part in self._parts() if not _sums_over_processes(part) for name in part.needs}
+        wanted = {name for part in self._parts() if not part.sums_over_processes for name in part.needs}
         return JointBatch(batch, wanted, counts, counts_of_features, seeds[0])
 
     def _complete(self, batch: dict[str, Tensor | None]) -> int:
@@ -168,13 +167,9 @@ class Objective(AtomicModule):
         return [self.weighting, *self._penalties()]
 
 
-def _sums_over_processes(part: Part) -> bool:
-    return bool(getattr(part, "sums_over_processes", False))
-
-
 def _needed(part: Part, joint: JointBatch) -> list[Tensor]:
     """Return the tensors that a penalty or weighting reads."""
-    tensors = joint.here if _sums_over_processes(part) else joint.everywhere
+    tensors = joint.here if part.sums_over_processes else joint.everywhere
     return [cast(Tensor, tensors[name]) for name in part.needs]
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 import torch
 
-from pfdl.objectives.weightings import CVaR, GroupDRO
+from pfdl.objectives.weightings import GroupDRO
 from tests.states import equal
 
 
@@ -53,19 +53,17 @@ def batch(seed, n=30):
 
 
 @pytest.mark.parametrize("adjustment", [0.0, 2.0])
-@pytest.mark.parametrize("renormalize", [True, False])
-def test_shares_and_loss_are_those_of_the_authors(adjustment, renormalize):
+def test_shares_and_loss_are_those_of_the_authors(adjustment):
     _, labels, environments = batch(0, 200)
     naive = Naive(count(labels, environments), 0.5, adjustment)
-    weighting = GroupDRO(step_size=0.5, adjustment=adjustment, renormalize=renormalize)
+    weighting = GroupDRO(step_size=0.5, adjustment=adjustment)
     weighting.prepare(labels, environments)
     for seed in range(1, 6):
         risks, labels, environments = batch(seed, 5 if seed == 3 else 30)  # some groups are missing from the short one
         weights = weighting(risks, labels, environments)
         loss, present = naive.loss(risks, labels, environments)
-        expected = loss / present if renormalize else loss
-        torch.testing.assert_close((weights * risks).mean(), expected, rtol=1e-4, atol=1e-6)
-        torch.testing.assert_close(weights.mean(), torch.tensor(1.0 if renormalize else present))
+        torch.testing.assert_close((weights * risks).mean(), loss / present, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(weights.mean(), torch.tensor(1.0))
         for (label, environment), share in naive.log_shares.items():
             assert weighting.shares[label, environment].item() == pytest.approx(math.exp(share), rel=1e-4)
 
@@ -90,22 +88,6 @@ def test_the_adjustment_needs_the_sizes_of_the_groups():
     with pytest.raises(ValueError, match=r"adjustment is 1.0, which needs the sizes of the groups; call prepare"):
         weighting(*batch(0))
     assert weighting.table.numel() == 0
-
-
-@pytest.mark.parametrize(
-    ("share", "expected"),
-    [(1.0, [1, 1, 1, 1]), (0.5, [0, 2, 0, 2]), (0.3, [0, 4 * (1 - 1 / 1.2), 0, 1 / 0.3])],
-)
-def test_cvar_is_the_mean_of_the_worst_samples(share, expected):
-    """As RobustLoss(geometry="cvar") of Levy et al.: 1/(αn) for ⌊αn⌋ samples, what is left of 1 for the next."""
-    weights = CVaR(share=share)(torch.tensor([0.1, 2.0, 0.2, 3.0]))
-    torch.testing.assert_close(weights, torch.tensor(expected, dtype=torch.float32))
-
-
-@pytest.mark.parametrize("share", [0.0, 1.5])
-def test_cvar_needs_a_share(share):
-    with pytest.raises(ValueError, match=f"share is {share}"):
-        CVaR(share=share)
 
 
 def test_by_hand():

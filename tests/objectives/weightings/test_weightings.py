@@ -144,19 +144,6 @@ def test_cnbb_gives_the_weights_of_its_public_reimplementation(shape, rank, scal
     assert cnbb.effective_share.item() == pytest.approx(share, abs=6e-4)
 
 
-def test_cnbb_by_adam_is_adam_on_its_loss():
-    f = features(20, 5)
-    logits = torch.zeros(20, requires_grad=True)
-    optimizer = torch.optim.Adam([logits], lr=0.05)
-    for _ in range(7):
-        weights = 20 * logits.softmax(0)
-        optimizer.zero_grad()
-        (naive_balance(f, weights) + 0.01 * weights.square().sum()).backward()
-        optimizer.step()
-    found = CNBB(steps=7, learning_rate=0.05, size_weight=0.01, solver="adam")(f)
-    torch.testing.assert_close(found, 20 * logits.detach().softmax(0), atol=1e-5, rtol=1e-4)
-
-
 def test_dwr_learns_a_weight_for_every_training_sample_and_acts():
     x = features(300, 4)
     x = (x - x.mean(0)) / x.std(0, correction=0)
@@ -218,7 +205,6 @@ def test_random_fourier_features_by_definition():
     ("weighting", "loss"),
     [
         (BatchDWR(steps=100, learning_rate=0.01), naive_dwr),
-        (CNBB(steps=200, learning_rate=0.02, size_weight=0.0, solver="adam"), naive_balance),
         (CNBB(steps=50, learning_rate=1e-4, size_weight=0.0), naive_balance),
     ],
 )

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 
-from pfdl._internal.validation import check_choice, check_count, check_matrix, check_number
-from pfdl.objectives.weightings.base import Weighting
-
-_MOMENTUM, _DECAY, _EPSILON = 0.9, 0.999, 1e-8  # Adam's
+from pfdl._internal.validation import check_count, check_matrix, check_number
+from pfdl.objectives.base import Weighting
 
 
 class CNBB(Weighting):
@@ -36,40 +32,28 @@ class CNBB(Weighting):
         steps: Gradient steps on the weights for each batch.
         learning_rate: The size of these steps.
         size_weight: λ.
-        solver: ``"projected"``, as above; or ``"adam"``, ours: Adam on the logarithms of the weights, with λ for
-            weights of mean 1. At the default learning rate Adam leaves the weights equal; 0.1 moves them.
     """
 
     reference = "He et al., 2021"
 
-    def __init__(
-        self,
-        *,
-        steps: int = 4,
-        learning_rate: float = 1e-3,
-        size_weight: float = 1e-4,
-        solver: Literal["projected", "adam"] = "projected",
-    ) -> None:
+    def __init__(self, *, steps: int = 4, learning_rate: float = 1e-3, size_weight: float = 1e-4) -> None:
         super().__init__()
         check_count("steps", steps, 0)
         check_number("learning_rate", learning_rate)
         check_number("size_weight", size_weight)
-        check_choice("solver", solver, ("projected", "adam"))
         self.steps = steps
         self.learning_rate = learning_rate
         self.size_weight = size_weight
-        self.solver = solver
 
     def forward(self, features: Tensor) -> Tensor:
         """Learn the weights of a batch of features, shape (n, p)."""
         check_matrix("features", features)
-        settings = (self.steps, self.learning_rate, self.size_weight, self.solver)
-        learn = self._descend if self.solver == "projected" else self._run_adam
-        (weights,) = self.captured.run(learn, [features.detach().float()], settings)
+        settings = (self.steps, self.learning_rate, self.size_weight)
+        (weights,) = self.captured.run(self._learn, [features.detach().float()], settings)
         return self.finish(weights)
 
     @torch.no_grad()
-    def _descend(self, f: Tensor) -> list[Tensor]:
+    def _learn(self, f: Tensor) -> list[Tensor]:
         """Take gradient steps among weights that sum to 1, with the gradient in closed form."""
         weights = torch.full_like(f[:, 0], 1 / len(f))
         for _ in range(self.steps):
@@ -77,22 +61,6 @@ class CNBB(Weighting):
             weights = (weights - self.learning_rate * (gradient - gradient.mean())).abs()
             weights = weights / weights.sum()
         return [weights]
-
-    @torch.no_grad()
-    def _run_adam(self, f: Tensor) -> list[Tensor]:
-        """Run Adam on the logits, with the gradient in closed form."""
-        n = len(f)
-        logits = f.new_zeros(n)
-        momentum, mean_square = torch.zeros_like(logits), torch.zeros_like(logits)
-        for step in range(1, self.steps + 1):
-            weights = n * logits.softmax(0)
-            gradient = balance_gradient(f, weights) + 2 * self.size_weight * weights
-            gradient = weights * (gradient - weights @ gradient / n)  # through the softmax
-            momentum.lerp_(gradient, 1 - _MOMENTUM)
-            mean_square.lerp_(gradient.square(), 1 - _DECAY)
-            size = (mean_square / (1 - _DECAY**step)).sqrt() + _EPSILON
-            logits.addcdiv_(momentum, size, value=-self.learning_rate / (1 - _MOMENTUM**step))
-        return [logits.softmax(0)]
 
 
 def balance_gradient(f: Tensor, weights: Tensor) -> Tensor:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from pfdl._internal.validation import check_count, check_matrix, check_number, describe_non_finite
-from pfdl.objectives.weightings.base import Weighting, check_state
+from pfdl.objectives.base import Weighting
 
 # The constants of the published code.
 _BALANCE, _SUM, _SIZE = 2000.0, 0.0005, 0.00005
@@ -50,6 +50,7 @@ class DWR(Weighting):
 
     needs = ("indices",)
     reference = "Kuang et al., 2020"
+    sized_by_data = ("sample_weights",)
     sample_weights: Tensor
 
     def __init__(self, *, steps: int = 500, tol: float = 1e-8) -> None:
@@ -91,13 +92,6 @@ class DWR(Weighting):
         weights = self.sample_weights[indices]
         self.finish(weights)  # notes the effective sample size
         return weights
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        # There is a weight for each training sample, so a fresh module must take their number from the checkpoint.
-        saved = state_dict.get(prefix + "sample_weights", self.sample_weights)
-        check_state(prefix + "sample_weights", saved, 1)
-        self.sample_weights = self.sample_weights.new_empty(saved.shape)
-        super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
 class BatchDWR(Weighting):
@@ -226,7 +220,9 @@ def _by_features(x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """Return the lengths of C's rows and (x_i − m)ᵀ D (x_i − m) from p × p matrices, without a copy of x."""
     p = x.shape[1]
     mean = x.T @ weights / weights.sum()
-    covariance = _covariance(x, weights)
+    weighted = x * weights[:, None]
+    covariance = x.T @ weighted / len(x) - torch.outer(mean, weighted.mean(0))
+    covariance = covariance - covariance.diagonal().diag_embed()
     lengths = covariance.square().sum(1).clamp(min=torch.finfo(x.dtype).tiny).sqrt()
     direction = covariance * (_BALANCE / p / lengths)[:, None]
     quadratic = torch.einsum("ij,ij->i", x @ direction, x)
@@ -245,11 +241,3 @@ def _by_samples(x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     scaled = centred * (_BALANCE / p / lengths)
     quadratic = (products * (scaled @ centred.T)) @ weights / n
     return lengths, quadratic - (scaled * centred) @ diagonal
-
-
-def _covariance(x: Tensor, weights: Tensor) -> Tensor:
-    """Return the weighted covariance of x, as DWR normalises it, with zeros on the diagonal."""
-    weighted = x * weights[:, None]
-    first = weighted.sum(0)
-    covariance = x.T @ weighted / len(x) - torch.outer(first / weights.sum(), first / len(x))
-    return covariance - covariance.diagonal().diag_embed()

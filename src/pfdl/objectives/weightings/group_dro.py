@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from pfdl._internal.validation import check_number
-from pfdl.objectives.weightings.base import check_state
 from pfdl.objectives.weightings.groups import GroupWeighting, check_groups, group_counts, grown
 
 
@@ -18,9 +15,8 @@ class GroupDRO(GroupWeighting):
     Each group g has a share :math:`q_g`, all equal at the start. Each batch multiplies it by
     :math:`\exp(\eta (R_g + C/\sqrt{n_g}))`, with the group's risk in the batch (0 if it is not in it) and its number of
     training samples, and normalises. The loss is :math:`\sum_g q_g R_g` over the groups of the batch, divided by the
-    sum of their shares: a batch that lacks groups counts as much as any other. The authors' code does not divide, so
-    that such a batch counts less; ``renormalize=False`` is that. Shares are kept as logarithms, so that none is lost
-    to underflow.
+    sum of their shares: a batch that lacks groups counts as much as any other (the authors' code does not divide, so
+    that such a batch counts less). Shares are kept as logarithms, so that none is lost to underflow.
 
     The groups are those of :meth:`prepare`; others join with an average share when they are first seen. As long as all
     samples are in one context, shares and weights stay equal: there is no context to be robust to. To be robust to
@@ -31,21 +27,19 @@ class GroupDRO(GroupWeighting):
         adjustment: C, which makes the smaller groups count more, because a network fits them too well; the authors try
             0 to 5. It needs :meth:`prepare` for :math:`n_g`. The authors' code adds :math:`\sum_g q_g C/\sqrt{n_g}` to
             the loss it returns, which has no gradient and is left out here.
-        renormalize: Whether the weights of every batch have mean 1. With False their mean is the sum of the shares of
-            the groups that the batch has, as in the authors' code.
     """
 
     needs = ("risks", "labels", "environments")
+    sized_by_data = ("table", "log_shares")
     reference = "Sagawa et al., 2020"
     log_shares: Tensor
 
-    def __init__(self, *, step_size: float = 0.01, adjustment: float = 0.0, renormalize: bool = True) -> None:
+    def __init__(self, *, step_size: float = 0.01, adjustment: float = 0.0) -> None:
         super().__init__()
         check_number("step_size", step_size)
         check_number("adjustment", adjustment)
         self.step_size = step_size
         self.adjustment = adjustment
-        self.renormalize = renormalize
         self._prepared = False
         self.register_buffer("log_shares", torch.zeros(0, 0))  # of groups that have samples in the table
 
@@ -99,18 +93,15 @@ class GroupDRO(GroupWeighting):
             self.table, self.log_shares = torch.where(seen, counts.clamp(min=1), 0.0), log_shares
         present = torch.where(sizes > 0, log_shares, -torch.inf).flatten().logsumexp(0)
         weights = ((log_shares - present).exp() / sizes.clamp(min=1))[labels, environments].to(risks.dtype)
-        weights = self.finish(torch.where(several, weights, torch.ones_like(weights)))
-        return weights if self.renormalize else weights * torch.where(several, present.exp(), 1.0).to(risks.dtype)
+        return self.finish(torch.where(several, weights, torch.ones_like(weights)))
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        saved = state_dict.get(prefix + "log_shares", self.log_shares)
-        check_state(prefix + "log_shares", saved, 2)
-        if saved.shape != state_dict.get(prefix + "table", self.table).shape or bool((saved > 1e-3).any()):
+    def check_loaded(self) -> None:
+        """Refuse shares that are none of the groups in the table."""
+        super().check_loaded()
+        if self.log_shares.shape != self.table.shape or bool((self.log_shares > 1e-3).any()):
             raise ValueError(
-                f"{prefix}log_shares in the state do not fit its table: one logarithm of a share, at most 0, per group."
+                "log_shares in the state do not fit its table: one logarithm of a share, at most 0, per group."
             )
-        self.log_shares = self.log_shares.new_empty(saved.shape)
-        super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
 def _join(log_shares: Tensor, seen: Tensor, found: Tensor) -> Tensor:

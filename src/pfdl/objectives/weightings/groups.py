@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pfdl.objectives.weightings.base import Weighting, check_state
+from pfdl.objectives.base import Weighting
 
 MOST_GROUPS = 10**7
 """Groups a table may have: class and context numbers are its indices, so they should be small and without gaps."""
@@ -22,22 +22,17 @@ class GroupWeighting(Weighting):
     """
 
     needs: tuple[str, ...] = ("labels", "environments")
+    sized_by_data: ClassVar[tuple[str, ...]] = ("table",)
     table: Tensor
 
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("table", torch.zeros(0, 0))
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        # The table grows with what is seen, so a fresh module must take its size from the checkpoint.
-        saved = state_dict.get(prefix + "table", self.table)
-        check_state(prefix + "table", saved, 2)
-        if saved.numel() > MOST_GROUPS or bool((saved < 0).any()):
-            raise ValueError(
-                f"{prefix}table in the state has negative numbers or too many; it is one number per group."
-            )
-        self.table = self.table.new_empty(saved.shape)
-        super()._load_from_state_dict(state_dict, prefix, *rest)
+    def check_loaded(self) -> None:
+        """Refuse counts that are none."""
+        if self.table.numel() > MOST_GROUPS or bool((self.table < 0).any()):
+            raise ValueError("table in the state has negative numbers or too many; it is one number per group.")
 
 
 def grown(table: Tensor, labels: Tensor, contexts: Tensor) -> Tensor:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from pfdl._internal.validation import check_count, check_matrix, check_number, describe_non_finite, is_plain_tensor
-from pfdl.objectives.weightings.base import Weighting, check_state
+from pfdl._internal.validation import check_count, check_matrix, check_number, describe_non_finite
+from pfdl.objectives.base import Weighting
 
 WARM_BATCHES = 10
 """Batches over which the memory is a plain mean, before it becomes a moving average."""
@@ -42,6 +41,7 @@ class StableNet(Weighting):
     batches_seen: Tensor
 
     reference = "Zhang et al., 2021"
+    sized_by_data = ("memory_features", "memory_weights")
 
     def __init__(
         self,
@@ -112,20 +112,14 @@ class StableNet(Weighting):
                 f"{self.memory_features.shape[1]}; give features of one width."
             )
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        # The memory takes its size from the first batch, so a fresh module must take it from the checkpoint.
-        names = ("memory_features", "memory_weights", "batches_seen")
-        features, weights, seen = (state_dict.get(prefix + name, getattr(self, name)) for name in names)
-        check_state(prefix + "memory_features", features, 2)
-        check_state(prefix + "memory_weights", weights, 1)
-        if not is_plain_tensor(seen) or seen.shape != () or seen.dtype != torch.long or seen < 0:
-            raise ValueError(f"{prefix}batches_seen in the state is no count; it must be a whole number.")
-        if len(features) != len(weights):
-            raise ValueError(f"the state has {len(features)} remembered samples and {len(weights)} weights for them.")
-        device = self.batches_seen.device
-        self.memory_features = torch.empty_like(features, dtype=torch.float32, device=device)
-        self.memory_weights = torch.empty_like(weights, dtype=torch.float32, device=device)
-        super()._load_from_state_dict(state_dict, prefix, *rest)
+    def check_loaded(self) -> None:
+        """Refuse a memory without a weight for each sample, or a count that is none."""
+        if len(self.memory_features) != len(self.memory_weights):
+            raise ValueError(
+                f"the state has {len(self.memory_features)} remembered samples and {len(self.memory_weights)} weights."
+            )
+        if self.batches_seen < 0:
+            raise ValueError(f"batches_seen in the state is {int(self.batches_seen)}; it must not be negative.")
 
     def _remember(self, u: Tensor, logits: Tensor) -> None:
         """Blend the batch into the memory; a shorter one (the last of an epoch) into its first rows."""
