@@ -8,7 +8,6 @@ from pathlib import Path
 import joblib
 from rich.console import Console
 
-from pfdl._internal.workers import Execution, Workers
 from pfdl.data.mmads import SETTINGS
 from pfdl_lab.colored_mnist import run as colored_mnist
 from pfdl_lab.colored_mnist.rows import CHOOSING
@@ -16,6 +15,7 @@ from pfdl_lab.images import run as images
 from pfdl_lab.images.data import ImageData
 from pfdl_lab.mmads import run as mmads
 from pfdl_lab.reporting import Written, write_report
+from pfdl_lab.workers import Execution, Workers
 
 TITLE = "PFDL where correlations break"
 PREFACE = (

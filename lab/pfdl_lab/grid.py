@@ -14,10 +14,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from pfdl._internal.files import write_json
-from pfdl._internal.progress import task_bars
 from pfdl._internal.runs import set_aside
-from pfdl._internal.workers import IN_SEQUENCE, Execution, Function, Task
+from pfdl._internal.workers import Function, Task
+from pfdl_lab.progress import task_bars
 from pfdl_lab.report.reading import read_task
+from pfdl_lab.workers import IN_SEQUENCE, Execution
 
 ResultRow = Mapping[str, Any]
 
@@ -38,7 +39,7 @@ def run_grid(
         tasks: Keyword arguments of each call, of what JSON can hold.
         folder: Where the results are kept; made if missing.
         execution: Where the tasks run, and how many at a time. Its console shows progress: on a terminal a bar, and
-            one for each task at work that calls :func:`pfdl._internal.progress.report`; elsewhere a line for each
+            one for each task at work that calls :func:`pfdl_lab.progress.report`; elsewhere a line for each
             finished task.
 
     Returns:

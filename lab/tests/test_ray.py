@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 from lab.tests.ray_tasks import dies, dies_once, fails
 
-from pfdl._internal import workers
-from pfdl._internal.workers import Execution, WorkerLostError, Workers
+from pfdl._internal.workers import WorkerLostError
+from pfdl_lab import workers
 from pfdl_lab.grid import run_grid
+from pfdl_lab.workers import Execution, Workers
 
 ray = pytest.importorskip("ray")
 

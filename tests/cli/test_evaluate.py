@@ -5,9 +5,7 @@ import itertools
 import json
 
 import pytest
-from typer.testing import CliRunner
 
-from pfdl.cli.main import app
 from pfdl.data import read_manifest
 from pfdl.vision.evaluation import read_evaluations
 from tests.cli.typing_commands import FAST, draw, typed
@@ -116,15 +114,3 @@ def test_the_gap_between_validation_and_test_is_said_by_train_and_evaluate(train
     held_out = len(read_manifest(output / "manifest.csv").rows_of("validation"))
     assert f"{100 * best:.1f} % of {held_out} validation images, {100 * tested:.1f} % of 60 test images." in shown
     assert ("points below validation accuracy" in shown) == (best - tested > 0.5)
-
-
-def test_a_terminal_is_asked_before_a_training_without_contexts_and_a_script_goes_on(photos, tmp_path, monkeypatch):
-    line = f"train {photos} {FAST} --contexts inferred --sampler groups -o"
-    script = typed(f"{line} {tmp_path / 'script'}")
-    assert "With one context there is nothing to balance" in script.output
-    monkeypatch.setattr("pfdl.cli.images._is_interactive", lambda: True)
-    stopped = CliRunner().invoke(app, f"{line} {tmp_path / 'asked'}", input="n\n")
-    assert stopped.exit_code == 1
-    assert "Train without contexts?" in stopped.output
-    assert not (tmp_path / "asked" / "model.safetensors").exists()
-    typed(f"{line} {tmp_path / 'asked'}", input="y\n")

@@ -6,7 +6,6 @@ import signal
 import sys
 from dataclasses import fields
 
-import joblib
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
@@ -117,7 +116,6 @@ def test_ctrl_c_is_answered_with_how_to_go_on(photos, tmp_path, monkeypatch):
         ("train shapes -b cn --set small_stem=true", "small-image stem"),
         ("train shapes --seeds 0", "seeds is 0; it must be at least 1."),
         ("sweep shapes --set epoch=3", "--set names 'epoch'"),
-        ("train shapes --device cpu --devices 2 --set jobs=2", "each in one process, but there are 2 for one training"),
         ("train shapes --device tpu", "the device 'tpu' is not available"),
         ("export nowhere", "there is no run nowhere"),
         ("list friends", "choose one of 'backbones', 'objectives', 'settings'"),
@@ -216,8 +214,7 @@ def test_a_test_set_of_its_own_is_named(photos, tmp_path):
 
 
 def test_several_seeds_and_their_table(photos, tmp_path):
-    line = f"train {photos} {FAST} --ratio 2:1 --seed 4 --seeds 2"
-    result = typed(f"{line} -o {tmp_path / 'runs'}")
+    result = typed(f"train {photos} {FAST} --ratio 2:1 --seed 4 --seeds 2 -o {tmp_path / 'runs'}")
     table = pd.read_csv(tmp_path / "runs" / "seeds.csv")
     assert set(table["seed"]) == {4, 5}
     for seed in (4, 5):
@@ -229,10 +226,6 @@ def test_several_seeds_and_their_table(photos, tmp_path):
     values = table.query("test == 'all'")["accuracy"]
     assert "Accuracy (%) over 2 seeds, mean ± standard error:" in result.output
     assert f"all          {values.mean():5.1f} ± {values.sem():.1f}" in result.output
-    with joblib.parallel_config(backend="sequential"):  # as processes of their own they would only take longer
-        beside = typed(f"{line} --set jobs=2 -o {tmp_path / 'beside'}")
-    assert "2 of 2 trainings done: seed 5" in beside.output
-    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "beside" / "seeds.csv"), table)
 
 
 STRANGER = """

@@ -1,8 +1,8 @@
 """Objectives and backbones of a user's own, from a file that --import or PFDL_IMPORT names."""
 
 import os
-import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -35,7 +35,10 @@ pfdl.register_backbone("tiny", tiny)
 def run_in_folder():
     """Run pfdl with the arguments that follow the name of a folder, in that folder."""
     os.chdir(sys.argv.pop(1))
-    main()
+    try:
+        main()
+    finally:
+        Path("inherited").write_text(os.environ.get("PFDL_IMPORT", ""))
 
 
 @pytest.fixture
@@ -50,24 +53,22 @@ def pfdl(tmp_path):
     return run
 
 
-def test_what_a_file_registers_is_trained_in_workers_too_and_loaded_again(pfdl, tmp_path):
+def test_what_a_file_registers_is_trained_and_loaded_again(pfdl, tmp_path):
     small = ["--image-size", "8", "--epochs", "1", "--device", "cpu", "--no-export", "-o", "run"]
     own = ["--backbone", "tiny", "--objective", "size+pfdl", "--import", "own.py"]
-    train = [sys.executable, "-m", "pfdl.cli.main", "train", "shapes", *own, *small, "--seeds", "2", "--set", "jobs=2"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    # Not a fork: what starts workers must be a Python of its own.
-    result = subprocess.run(train, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
-    assert "tiny, objective size+pfdl, 1 epochs on cpu" in result.stderr.splitlines()[0]
-    refused = pfdl("evaluate", "run/seed-0", "shapes", "--device", "cpu")
+    trained = pfdl("train", "shapes", *own, *small)
+    assert trained.returncode == 0, trained.stderr
+    assert "tiny, objective size+pfdl, 1 epochs on cpu" in trained.stderr.splitlines()[0]
+    refused = pfdl("evaluate", "run", "shapes", "--device", "cpu")
     assert refused.returncode == 2
     assert "--import FILE.py brings one of your own" in refused.stderr
-    tested = pfdl("evaluate", "run/seed-0", "shapes", "--device", "cpu", PFDL_IMPORT=str(tmp_path / "own.py"))
+    tested = pfdl("evaluate", "run", "shapes", "--device", "cpu", PFDL_IMPORT=str(tmp_path / "own.py"))
     assert tested.returncode == 0, tested.stderr
 
 
-def test_what_a_file_registers_is_listed(pfdl):
+def test_what_a_file_registers_is_listed_here_and_in_processes_that_are_started(pfdl, tmp_path):
     assert pfdl("list", "backbones", "tin*", "--import", "own.py").stdout == "tiny\n"
+    assert (tmp_path / "inherited").read_text() == str(tmp_path / "own.py")
     assert "size Penalise the mean squared feature." in pfdl("list", "objectives", "size", PFDL_IMPORT="own.py").stdout
 
 

@@ -58,17 +58,15 @@ def test_notes_are_printed(tmp_path):
     assert "Note: There is no test set at 1:5" in result.output
 
 
-def test_two_readings_stop_a_script_and_are_asked_at_a_terminal(tmp_path, monkeypatch):
+def test_two_readings_stop_it_until_one_is_named(tmp_path):
     make_folder(tmp_path / "data", {f"{one}/{two}": 5 for one in ("a", "b") for two in ("x", "y", "z")})
     line = f"split {tmp_path / 'data'} -o {tmp_path / 'm.csv'}"
     stopped = typed(line, fails=True)
     assert "--layout class/context or --layout context/class" in stopped.output
     assert "context/class: the classes are 'x', 'y', 'z', in the contexts 'a', 'b'" in stopped.output
     assert not (tmp_path / "m.csv").exists()
-    monkeypatch.setattr("pfdl.cli.images._is_interactive", lambda: True)
-    asked = typed(line, input="3\n2\n")
-    assert "Read as context/class; --layout context/class says so beforehand." in asked.output
-    assert "3 classes (x, y, z), in 2 contexts (a, b); folders read as context/class/image." in asked.output
+    named = typed(f"{line} --layout context/class")
+    assert "3 classes (x, y, z), in 2 contexts (a, b); folders read as context/class/image." in named.output
     typed(f"{line} --layout class/context")
     assert read_manifest(tmp_path / "m.csv").classes == ("a", "b")
 

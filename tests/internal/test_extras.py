@@ -57,8 +57,6 @@ found["objective"] = attempt(lambda: type(pfdl.make_objective("pfdl", 4)).__name
 found["lightning"] = attempt(lambda: importlib.import_module("pfdl.lightning"))
 found["train"] = run("train", "nowhere")
 found["list"] = run("list", "objectives")
-from pfdl._internal.workers import Workers
-found["ray"] = attempt(lambda: list(Workers(backend="ray").run(dict, [{{"a": 1}}])))
 print(json.dumps(found))
 """
     return with_blocked(EXTRAS, body)
@@ -66,7 +64,7 @@ print(json.dumps(found))
 
 def test_everything_but_images_works_without_extras(without_extras):
     failed = {name: text for name, text in without_extras.items() if "Error" in text}
-    assert failed.keys() <= {"lightning", "train", "ray"}, failed
+    assert failed.keys() <= {"lightning", "train"}, failed
     assert without_extras["attach"] == "3"
     assert without_extras["objective"] == "'Objective'"
     assert "pfdl" in without_extras["list"]
@@ -77,9 +75,6 @@ def test_what_needs_an_extra_names_it(without_extras):
     assert "pip install 'pfdl[images]'" in without_extras["lightning"]
     assert "pfdl[images]" in without_extras["train"]
     assert "Traceback" not in without_extras["train"]
-    assert without_extras["ray"] == (
-        "ModuleNotFoundError: The ray backend needs Ray: install pfdl[cluster], or use the joblib backend."
-    )
 
 
 def test_the_command_line_without_what_pages_need():

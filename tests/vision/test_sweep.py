@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from pfdl._internal.workers import Execution
 from pfdl.vision import TrainingStoppedError, sweep
 from pfdl.vision.config import SELECTIONS
 from pfdl.vision.sweep import Range, SweepConfig
@@ -29,9 +28,7 @@ CONFIG = SweepConfig(GRID, "worst-class", seeds=2)
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sweep") / "run"
-    return folder, *sweep.sweep(
-        CONFIG, TinySource(), folder, ratio="2:1", execution=Execution(command="pfdl sweep tiny")
-    )
+    return folder, *sweep.sweep(CONFIG, TinySource(), folder, ratio="2:1", command="pfdl sweep tiny")
 
 
 def test_the_highest_validation_score_is_chosen(swept):
@@ -79,7 +76,7 @@ def test_only_the_chosen_candidate_is_tested(swept):
 def test_a_finished_sweep_trains_nothing_again(swept, monkeypatch):
     folder, results, choice = swept
     monkeypatch.setattr(sweep, "train", None)
-    again, same = sweep.sweep(CONFIG, TinySource(), folder, ratio="2:1", execution=Execution(command="pfdl sweep tiny"))
+    again, same = sweep.sweep(CONFIG, TinySource(), folder, ratio="2:1", command="pfdl sweep tiny")
     pd.testing.assert_frame_equal(again, results)
     assert same == choice
 

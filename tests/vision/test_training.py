@@ -268,19 +268,10 @@ def test_the_time_is_told_once_before_the_first_epoch_ends_with_remedies_if_long
     assert capsys.readouterr().err.count("This training takes about 0 minutes more. Shorter: a GPU") == 1
 
 
-def test_where_no_contexts_are_confirmed_the_caller_may_stop(tmp_path, capsys):
-    asked = []
+def test_where_no_contexts_are_confirmed_it_is_said(tmp_path, capsys):
     config = replace(TINY, contexts="inferred", sampler="groups")
-    train(config, *tiny_data(), tmp_path / "one", device="cpu", progress=True, on_unconfirmed=lambda: asked.append(1))
-    assert asked == [1]
+    train(config, *tiny_data(), tmp_path / "one", device="cpu", progress=True)
     assert "this is plain training. To find contexts, start from a pretrained network" in capsys.readouterr().err
-
-    def refuse():
-        raise InterruptedError
-
-    with pytest.raises(InterruptedError):
-        train(config, *tiny_data(), tmp_path / "two", device="cpu", on_unconfirmed=refuse)
-    assert not (tmp_path / "two" / WEIGHTS).exists()
 
 
 def test_published_dwr_learns_a_weight_for_every_image_before_each_epoch_and_resumes(tmp_path, monkeypatch):

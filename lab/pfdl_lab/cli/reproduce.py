@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from pfdl.cli.common import Device, add_command
-from pfdl.cli.options import Parallel, takes_settings
+from pfdl.cli.options import takes_settings
 from pfdl.vision.config import DataOptions
-from pfdl_lab.cli.common import FirstSeed, Mnist, Output, Precision, TestEvery, Validation, print_tables
+from pfdl_lab.cli.common import FirstSeed, Mnist, Output, Parallel, Precision, TestEvery, Validation, print_tables
 
 Quick = Annotated[bool, typer.Option("--quick", help="A small version: minutes on two cores.")]
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pfdl.cli.common import Device
-from pfdl.cli.options import Parallel, takes_settings
+from pfdl.cli.options import takes_settings
 from pfdl.vision.config import DataOptions
-from pfdl_lab.cli.common import FirstSeed, Mnist, Output, Precision, TestEvery, Validation, print_tables
+from pfdl_lab.cli.common import FirstSeed, Mnist, Output, Parallel, Precision, TestEvery, Validation, print_tables
 
 if TYPE_CHECKING:
     from pfdl_lab.images.data import ImageData

@@ -19,10 +19,8 @@ import torch
 from torch import Tensor
 
 from pfdl._internal.files import write_atomically, write_bytes_atomically
-from pfdl._internal.progress import report
 from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice
-from pfdl._internal.workers import IN_SEQUENCE, Execution
 from pfdl.contexts.quality import worst_group_accuracy
 from pfdl.data.digits import DigitSource, find_digits
 from pfdl.objectives import make_objective
@@ -32,6 +30,8 @@ from pfdl_lab.colored_mnist.perceptron import MLP
 from pfdl_lab.colored_mnist.rows import PENALTY, ROWS, ColoredMNISTRow
 from pfdl_lab.colored_mnist.stacked import StackedMLPs, measure, train_restarts
 from pfdl_lab.grid import run_grid
+from pfdl_lab.progress import report
+from pfdl_lab.workers import IN_SEQUENCE, Execution
 
 PICTURE = "environments.png"
 WORST_GROUP = "held_out_worst_group"

@@ -19,10 +19,9 @@ from sklearn.metrics import normalized_mutual_info_score
 from torch import Tensor, nn
 
 from pfdl._internal.files import write_atomically
-from pfdl._internal.progress import progress_bar, report
+from pfdl._internal.progress import progress_bar
 from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice, check_count
-from pfdl._internal.workers import IN_SEQUENCE, Execution
 from pfdl.contexts import refit_readout
 from pfdl.contexts.balancing import has_several
 from pfdl.data.sources import ContextSource
@@ -36,7 +35,9 @@ from pfdl_lab.images.inferred import INFERRED, contexts_for, infer, kinds_needed
 from pfdl_lab.images.networks import FEATURES, FROZEN, make_network, write_features
 from pfdl_lab.images.rows import PAPER, PAPER_BACKBONE, find_row
 from pfdl_lab.images.testing import LAST, Tester
+from pfdl_lab.progress import report
 from pfdl_lab.training import DivergedError, Progress, Samples, train
+from pfdl_lab.workers import IN_SEQUENCE, Execution
 
 KIND = "images"
 COLUMNS = ("data", "backbone", "row", "seed", "epoch", "test", "value")

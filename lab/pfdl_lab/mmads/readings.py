@@ -21,13 +21,13 @@ from torch import Tensor, nn
 
 from pfdl._internal.files import write_atomically
 from pfdl._internal.runs import claim
-from pfdl._internal.workers import IN_SEQUENCE, Execution
 from pfdl.data.mmads import make_mmads
 from pfdl.decorrelation import FeatureDecomposition
 from pfdl.tabular.metrics import rmse
 from pfdl_lab.grid import run_grid
 from pfdl_lab.mmads.paper import CELLS, METRICS, PAPER
 from pfdl_lab.mmads.run import TEST_RATES, judge
+from pfdl_lab.workers import IN_SEQUENCE, Execution
 
 FloatArray = NDArray[np.float64]
 ITERATIONS, LEARNING_RATE, BATCH = 5000, 0.001, 128

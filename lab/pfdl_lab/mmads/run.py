@@ -19,7 +19,6 @@ from sklearn.linear_model import Lasso, LinearRegression, Ridge
 
 from pfdl._internal.files import write_atomically
 from pfdl._internal.runs import claim
-from pfdl._internal.workers import IN_SEQUENCE, Execution
 from pfdl.data.mmads import MMADS, SETTINGS, Setting, make_mmads
 from pfdl.tabular import DWRRegressor, PFDLRegressor, ScreenedRegressor
 from pfdl.tabular.metrics import rmse
@@ -29,6 +28,7 @@ from pfdl_lab.grid import run_grid
 from pfdl_lab.mmads.auxiliary import AuxiliaryRegressor
 from pfdl_lab.mmads.paper import CELLS
 from pfdl_lab.mmads.srdo import SRDORegressor
+from pfdl_lab.workers import IN_SEQUENCE, Execution
 
 TEST_RATES = (-3.0, -2.0, -1.7, -1.5, -1.3, 1.3, 1.5, 1.7, 2.0, 3.0)
 #: The cell the paper draws in its figure.

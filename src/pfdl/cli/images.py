@@ -13,7 +13,6 @@ import typer
 from pfdl._internal.text import printable
 
 if TYPE_CHECKING:
-    from pfdl.data.layout import AmbiguousLayoutError
     from pfdl.data.manifest import Manifest
     from pfdl.data.sources import ContextSource
     from pfdl.vision.checkpoint import TrainedModel
@@ -31,16 +30,12 @@ def open_source(data: str, options: DataOptions, split: Manifest | None) -> Cont
     from pfdl._internal.processes import rank
     from pfdl._internal.progress import progress_bar
     from pfdl.data import open_images
-    from pfdl.data.layout import AmbiguousLayoutError
     from pfdl.data.sources import ImageFiles, describe_bad_images
 
-    try:
-        with progress_bar("checking images", None if rank() else Console(stderr=True)) as show:
-            source = open_images(data, **options.arguments(), on_progress=show, like=split)
-            if split is None:
-                _ = source.samples  # reads every image
-    except AmbiguousLayoutError as error:
-        return open_source(data, replace(options, layout=ask_layout(error)), split)
+    with progress_bar("checking images", None if rank() else Console(stderr=True)) as show:
+        source = open_images(data, **options.arguments(), on_progress=show, like=split)
+        if split is None:
+            _ = source.samples  # reads every image
     if split is None and isinstance(source, ImageFiles) and source.bad_images and rank() == 0:
         typer.echo(describe_bad_images(source.root, source.bad_images) + "\nThey are left out.", err=True)
     return source
@@ -60,33 +55,6 @@ def open_run(
     trained = load_model(run)
     own = read_manifest(trained.folder / MANIFEST)
     return trained, own, open_source(data, replace(options, on_bad_image="skip"), given or own)
-
-
-def ask_layout(error: AmbiguousLayoutError) -> str:
-    """Let a user at a terminal choose how to read a folder; anywhere else, raise the error."""
-    if not _is_interactive():
-        raise error
-    layouts = {str(number): layout for number, layout in enumerate(error.readings, start=1)}
-    for number, layout in layouts.items():
-        typer.echo(f"  {number}  {layout}: {printable(error.readings[layout])}", err=True)
-    while (answer := typer.prompt("Which of the two is right? 1 or 2", err=True)) not in layouts:
-        pass
-    chosen = layouts[answer]
-    typer.echo(f"Read as {chosen}; --layout {chosen} says so beforehand.", err=True)
-    return chosen
-
-
-def ask_to_go_on() -> None:
-    """Ask a user at a terminal whether to train without contexts; anywhere else, go on."""
-    question = "Train without contexts? No stops here"
-    if _is_interactive() and not typer.confirm(question, default=False, err=True):
-        raise typer.Exit(1)
-
-
-def _is_interactive() -> bool:
-    from pfdl._internal.processes import world_size
-
-    return world_size() == 1 and sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def print_understood(source: ContextSource, split: Manifest) -> None:

@@ -64,12 +64,11 @@ def _describe_settings() -> dict[str, str]:
     from dataclasses import fields
 
     from pfdl._internal.settings import describe_settings
-    from pfdl.cli.options import Parallel
     from pfdl.cli.train import RunOptions
     from pfdl.vision.config import DataOptions, TrainingConfig
 
     described = {}
-    for kind in (TrainingConfig, DataOptions, RunOptions, Parallel):
+    for kind in (TrainingConfig, DataOptions, RunOptions):
         words = describe_settings(kind)
         for one in fields(kind):
             if one.metadata:

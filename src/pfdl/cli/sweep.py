@@ -13,9 +13,9 @@ import typer
 
 from pfdl._internal.settings import read_setting
 from pfdl._internal.text import did_you_mean, json_or_text
-from pfdl.cli.common import Data, Device, answering_stops
+from pfdl.cli.common import Data, Device, answering_stops, this_command
 from pfdl.cli.images import open_source
-from pfdl.cli.options import Parallel, takes_settings
+from pfdl.cli.options import takes_settings
 from pfdl.vision.config import DataOptions
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ RESERVED = {"seed": "--seeds", "select": "--select", "objective_settings": "PART
 def sweep(
     data: Data,
     options: DataOptions,
-    parallel: Parallel,
     setting: Annotated[
         list[str],
         typer.Option(
@@ -54,6 +53,7 @@ def sweep(
     seeds: Annotated[int, typer.Option(min=1, help="Trainings of every candidate, on the same seeds.")] = 3,
     first_seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
     ratio: Annotated[str, typer.Option(help="As in 'pfdl train'.")] = "natural",
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Candidates at a time; -1 for one on each core.")] = 1,
     output: Annotated[Path, typer.Option("--output", "-o", help="Run folder.")] = Path("runs/sweep"),
     device: Device = "auto",
 ) -> None:
@@ -66,19 +66,30 @@ def sweep(
 
         pfdl sweep photos/ --set learning-rate=0.001..0.1 --set weight-decay=0.00001..0.01 --trials 20 --jobs 4
     """
+    from rich.console import Console
+
+    from pfdl._internal.devices import resolve_device
     from pfdl.data import describe_images
     from pfdl.vision.sweep import SweepConfig
     from pfdl.vision.sweep import sweep as run
 
     config = SweepConfig(parse_space(setting), select, seeds, first_seed, trials, prune)
-    device = parallel.find_device(device)
+    device = resolve_device(device)
     source = open_source(data, options, None)
     typer.echo(describe_images(source), err=True)
     number = config.number * seeds
     typer.echo(f"Candidates: {config.number}; seeds: {seeds}; trainings: {number} at most.", err=True)
-    execution = parallel.execution(device, share_cores=True)
     with answering_stops():
-        results, choice = run(config, source, output, ratio=ratio, execution=execution)
+        results, choice = run(
+            config,
+            source,
+            output,
+            ratio=ratio,
+            device=device,
+            jobs=jobs,
+            console=Console(stderr=True),
+            command=this_command(),
+        )
     _print(results, choice)
     typer.echo(output / "chosen.json")
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -12,14 +11,12 @@ import typer
 
 from pfdl._internal.settings import check_settings, setting
 from pfdl.cli.common import Data, answering_stops
-from pfdl.cli.images import ask_to_go_on, evaluate_and_print, open_source, print_evaluation, print_understood
-from pfdl.cli.options import Parallel, takes_settings
+from pfdl.cli.images import evaluate_and_print, open_source, print_understood
+from pfdl.cli.options import takes_settings
 from pfdl.vision.config import DataOptions, TrainingConfig
 
 if TYPE_CHECKING:
-    from pfdl._internal.workers import Workers
     from pfdl.data.manifest import Manifest
-    from pfdl.data.sources import ContextSource
 
 SEEDS = "seeds.csv"
 
@@ -61,7 +58,7 @@ class RunOptions:
 
 
 @takes_settings(example="pfdl.weight=0.1 or precision=bf16")
-def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOptions, parallel: Parallel) -> None:
+def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOptions) -> None:
     """Train a classifier, then test it by class and context, and at dominant ratios where the split has them.
 
     Data with a test set of its own keeps it, and --test names one; other data is split. The model that is kept is the
@@ -77,11 +74,16 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
 
         pfdl train photos/ --devices 4 --set precision=bf16
     """
+    from pfdl._internal.devices import resolve_device
     from pfdl._internal.processes import rank
     from pfdl.data import make_split, read_manifest
+    from pfdl.vision import load_model
+    from pfdl.vision import train as train_network
+    from pfdl.vision.launching import choose_devices, make_fabric
 
-    device = parallel.find_device(run.device)
-    _start_processes(parallel, device, run)  # before images are read, which each does
+    device = resolve_device(run.device)
+    # Start the processes that train together before images are read, which each does.
+    make_fabric(choose_devices(device, run.devices, run.nodes, run.strategy))
     is_first = rank() == 0
     if is_first:
         typer.echo(_describe(config, device), err=True)
@@ -97,19 +99,21 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
         )
         for seed in range(config.seed, config.seed + run.seeds)
     ]
-    how = {
+    how: dict[str, Any] = {
         "device": device,
+        "devices": run.devices,
+        "nodes": run.nodes,
+        "strategy": run.strategy,
         "num_workers": run.workers,
         "loggers": None if run.loggers is None else run.loggers.split(","),
     }
     with answering_stops():
-        if parallel == Parallel():
-            how |= {"devices": run.devices, "nodes": run.nodes, "strategy": run.strategy}
-            for one in trainings:
-                _train_here(one, source, is_first, how)
-        else:
-            workers = parallel.execution(device, share_cores=True).workers
-            _train_side_by_side(trainings, source, workers, {"data": data, **options.arguments()}, how)
+        for one in trainings:
+            if is_first:
+                print_understood(source, one.split)
+            train_network(one.config, source, one.split, one.folder, progress=True, **how)
+            if is_first:
+                evaluate_and_print(load_model(one.folder), source, one.split, device)
     if is_first:
         _print_models(trainings, export=run.export)
     if is_first and len(trainings) > 1:
@@ -122,47 +126,6 @@ class Training(NamedTuple):
     config: TrainingConfig
     split: Manifest
     folder: Path
-
-
-def _train_here(one: Training, source: ContextSource, is_first: bool, how: Mapping[str, Any]) -> None:
-    """Train and test with one seed; of several processes only the first prints."""
-    from pfdl.vision import load_model, train
-
-    if is_first:
-        print_understood(source, one.split)
-    train(one.config, source, one.split, one.folder, progress=True, on_unconfirmed=ask_to_go_on, **how)
-    if is_first:
-        evaluate_and_print(load_model(one.folder), source, one.split, how["device"])
-
-
-def _train_side_by_side(
-    trainings: Sequence[Training],
-    source: ContextSource,
-    workers: Workers,
-    images: Mapping[str, Any],
-    how: Mapping[str, Any],
-) -> None:
-    """Train and test with several seeds at a time, each of which opens the images for itself."""
-    from pfdl.vision.evaluation import OWN, read_evaluations
-
-    for one in trainings:
-        print_understood(source, one.split)
-    tasks = [{"one": one} for one in trainings]
-    for done, (task, _) in enumerate(workers.run(partial(_train_and_test, images=images, how=how), tasks), start=1):
-        typer.echo(f"{done} of {len(tasks)} trainings done: seed {task['one'].config.seed}", err=True)
-    for one in trainings:
-        print_evaluation(one.folder, read_evaluations(one.folder)[OWN])
-
-
-def _train_and_test(one: Training, images: Mapping[str, Any], how: Mapping[str, Any]) -> None:
-    """Train with one seed in a process of its own, then test; all results are in the run folder."""
-    from pfdl.data import open_images
-    from pfdl.vision import evaluate, load_model, train
-    from pfdl.vision.evaluation import save_evaluation
-
-    source = open_images(**images, like=one.split)
-    train(one.config, source, one.split, one.folder, devices=1, nodes=1, **how)
-    save_evaluation(one.folder, evaluate(load_model(one.folder), source, one.split, device=how["device"]))
 
 
 def _print_models(trainings: Sequence[Training], *, export: bool) -> None:
@@ -209,16 +172,3 @@ def _describe(config: TrainingConfig, device: str) -> str:
         f"{config.backbone}, {', '.join(how)}, {config.epochs} epochs on {device}: images of {config.image_size}×"
         f"{config.image_size} pixels, batches of {config.batch_size}. 'pfdl train --help' says how to change it."
     )
-
-
-def _start_processes(parallel: Parallel, device: str, run: RunOptions) -> None:
-    """Start the processes that train together; trainings side by side have one each."""
-    from pfdl.vision.launching import choose_devices, make_fabric
-
-    if parallel == Parallel():
-        make_fabric(choose_devices(device, run.devices, run.nodes, run.strategy))
-    elif (processes := choose_devices("cpu", run.devices, run.nodes, run.strategy).processes) > 1:
-        raise ValueError(
-            f"jobs, backend and gpus_per_task run trainings side by side, each in one process, but there are "
-            f"{processes} for one training; leave those settings out, or --devices, nodes, torchrun and srun."
-        )

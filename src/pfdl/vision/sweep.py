@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -13,6 +14,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import joblib
 import optuna
 import pandas as pd
 from optuna.exceptions import ExperimentalWarning
@@ -20,12 +22,13 @@ from optuna.pruners import NopPruner, WilcoxonPruner
 from optuna.samplers import TPESampler
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import Trial, TrialState
+from rich.console import Console
 
 from pfdl._internal.files import write_atomically, write_json
-from pfdl._internal.progress import progress_bar, report, say, training_bars
+from pfdl._internal.progress import progress_bar
 from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice, check_count
-from pfdl._internal.workers import IN_SEQUENCE, Execution
+from pfdl._internal.workers import run_tasks
 from pfdl.data import make_split, read_manifest
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
@@ -144,7 +147,10 @@ def sweep(
     output: Path,
     *,
     ratio: str = "natural",
-    execution: Execution = IN_SEQUENCE,
+    device: str = "cpu",
+    jobs: int = 1,
+    console: Console | None = None,
+    command: str | None = None,
 ) -> tuple[pd.DataFrame, Choice]:
     """Train what is missing, write ``results.csv``, choose, test the chosen candidate, and write ``chosen.json``.
 
@@ -157,7 +163,11 @@ def sweep(
         output: The run folder, with ``study.log`` (Optuna's journal), ``splits`` (a manifest per seed) and ``runs`` (a
             run folder per candidate and seed).
         ratio: Proportion of the training set, as in :func:`pfdl.data.make_split`.
-        execution: Where the trainings run, and how many at a time.
+        device: Where to compute.
+        jobs: How many candidates are trained at a time, in processes that share the cores of this machine; −1 for one
+            on each core.
+        console: Where to show progress; None for nowhere.
+        command: What a user typed to start this, for the record.
 
     Returns:
         One line per candidate, seed and score; and what was chosen.
@@ -171,8 +181,8 @@ def sweep(
     combinations = config.combinations()
     for values in combinations.values():
         _check(config.candidate(values)[1], splits[config.first_seed])
-    settings = {**asdict(config), "ratio": ratio, **execution.settings}
-    with claim(output, "sweep", settings, may_change=("trials", *execution.settings)):
+    settings = {**asdict(config), "ratio": ratio, "device": device, "command": command}
+    with claim(output, "sweep", settings, may_change=("trials", "device", "command")):
         for seed, split in splits.items():
             split.save(output / SPLIT.format(seed))
         study = _open_study(output, config)
@@ -182,17 +192,14 @@ def sweep(
         _put_back(study)
         if _is_waiting(study, config):
             for size in map(int, config.space.get("image_size", (TrainingConfig.image_size,))):
-                with progress_bar(f"decoding images, {size} pixels", execution.console) as show:
+                with progress_bar(f"decoding images, {size} pixels", console) as show:
                     store_images(source, output / "images" / str(size), size, on_progress=show)
-        shows = execution.console is not None
-        work = partial(_work, output=output, config=config, device=execution.device, shows=shows)
-        tasks = [{"worker": number} for number in range(execution.workers.at_once(config.number))]
-        while _is_waiting(study, config):
-            with training_bars(execution.console) as watched:
-                for _ in execution.workers.run(watched(work), tasks):
-                    pass
-            _put_back(study)  # a cluster starts a lost worker again, but not what it was training
-        done = _finish(study, config, splits, source, output, execution)
+            work = partial(_work, output=output, config=config, device=device, shows=console is not None)
+            at_once = min(config.number, joblib.effective_n_jobs(jobs))
+            tasks = [{"worker": number} for number in range(at_once)]
+            for _ in run_tasks(work, tasks, at_once, threads=max(1, joblib.cpu_count() // at_once)):
+                pass
+        done = _finish(study, config, splits, source, output, device)
         shutil.rmtree(output / "images", ignore_errors=True)
     return done
 
@@ -242,7 +249,6 @@ def _train_trial(
     trial.set_user_attr("settings", _as_settings(training))
     scores: list[dict[str, float]] = []
     for seed in range(config.first_seed, config.first_seed + config.seeds):
-        report(0, 1, f"candidate {trial.number + 1} of {config.number}, seed {seed}, steps")
         try:
             found = _validated(replace(training, seed=seed), output, device)
         except ValueError as error:
@@ -252,7 +258,8 @@ def _train_trial(
         scores.append(found)
         if shows:
             done = f"candidate {trial.number + 1} of {config.number}, seed {seed}"
-            say(f"{done}: {config.select} {found[config.select]:.1f} % ({label})")
+            score = f"{config.select} {found[config.select]:.1f} %"
+            print(f"{done}: {score} ({label})", file=sys.stderr, flush=True)
         trial.set_user_attr("scores", scores)
         trial.report(found[config.select], seed)
         if len(scores) < config.seeds and trial.should_prune():
@@ -283,7 +290,7 @@ def _finish(
     splits: Mapping[int, Manifest],
     source: ContextSource,
     output: Path,
-    execution: Execution,
+    device: str,
 ) -> tuple[pd.DataFrame, Choice]:
     """Write the results, choose, test what was chosen, and write the choice."""
     results = _results(study, config)
@@ -299,7 +306,7 @@ def _finish(
     for seed, split in splits.items():
         if "test" in split.set_names:
             model = load_model(output / folders[seed])
-            result = evaluate(model, source, split, device=execution.device)
+            result = evaluate(model, source, split, device=device)
             save_evaluation(output / folders[seed], result)
             tests += result.lines()
     by_test = pd.DataFrame(tests, columns=["test", "accuracy"]).groupby("test", sort=False)["accuracy"]

@@ -60,7 +60,6 @@ def train(
     num_workers: int = 0,
     loggers: Sequence[str] | None = None,
     progress: bool = False,
-    on_unconfirmed: Callable[[], None] | None = None,
 ) -> Path:
     """Train, or resume a training that was stopped.
 
@@ -82,8 +81,6 @@ def train(
         loggers: Where to log beside ``metrics.csv``: ``"tensorboard"``, ``"wandb"``; by default TensorBoard
             where it is installed.
         progress: Whether to show progress on standard error: a bar on a terminal, elsewhere one line per epoch.
-        on_unconfirmed: Called before the first step where contexts are to be inferred and none is confirmed, so that
-            training would be without contexts; what it raises stops the training.
 
     Returns:
         The run folder.
@@ -120,11 +117,8 @@ def train(
         data = TrainingData(config, source, manifest, num_workers=num_workers, describe=describe, folder=folder)
         if data.inferred is not None and shows:
             _say(data.inferred.sentence)
-        if data.inferred is not None and data.inferred.number == 1:
-            if shows:
+            if data.inferred.number == 1:
                 _say(WITHOUT_CONTEXTS)
-            if on_unconfirmed is not None:
-                on_unconfirmed()
         model.check_contexts(data.train_contexts)
         model.prepare(data.train_set.labels, data.train_contexts)
         batches = data.train_loader(with_indices="indices" in model.objective.needs)

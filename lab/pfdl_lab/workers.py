@@ -1,0 +1,136 @@
+"""Where the tasks of an experiment run: in processes of this machine (joblib), or on a Ray cluster."""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import joblib
+
+from pfdl._internal.validation import check_choice
+from pfdl._internal.workers import Function, Task, WorkerLostError, call_on_threads, run_tasks
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+BACKENDS = ("joblib", "ray")
+RETRIES = 3
+"""So often Ray runs a task again whose worker or machine was lost."""
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Where tasks run, each on one thread, and how many at a time.
+
+    Args:
+        n_jobs: Tasks at a time (joblib's counting: −1 is one for each core). A Ray cluster decides that itself.
+        backend: ``"joblib"``, processes of this machine; or ``"ray"``, the cluster that the environment variable
+            ``RAY_ADDRESS`` names, else a local Ray for ``n_jobs`` tasks.
+        gpus_per_task: On Ray, how much of a GPU each task asks for: 0.1 puts ten tasks on one GPU.
+
+    Raises:
+        ValueError: If a value cannot be used.
+    """
+
+    n_jobs: int = 1
+    backend: str = "joblib"
+    gpus_per_task: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_choice("backend", self.backend, BACKENDS)
+        if self.n_jobs == 0:
+            raise ValueError("n_jobs is 0; give the number of tasks at a time, or -1 for all cores.")
+        if self.gpus_per_task < 0 or (self.gpus_per_task > 1 and self.gpus_per_task % 1):
+            raise ValueError(
+                f"gpus_per_task is {self.gpus_per_task}; give a part of one GPU, such as 0.1, or a whole number."
+            )
+
+    def run(self, function: Function, tasks: Sequence[Task]) -> Iterator[tuple[Task, Any]]:
+        """Call ``function(**task)`` for every task, as :func:`pfdl._internal.workers.run_tasks` does.
+
+        Raises:
+            WorkerLostError: If a worker was killed; on Ray, if that happened again and again.
+            ModuleNotFoundError: If Ray is asked for and not installed.
+        """
+        yield from self._on_ray(function, tasks) if self.backend == "ray" else run_tasks(function, tasks, self.n_jobs)
+
+    def _on_ray(self, function: Function, tasks: Sequence[Task]) -> Iterator[tuple[Task, Any]]:
+        try:
+            import ray
+        except ImportError:
+            raise ModuleNotFoundError(
+                "The ray backend needs Ray: install pfdl[cluster], or use the joblib backend."
+            ) from None
+        started_here = not ray.is_initialized()
+        if started_here:
+            has_cluster = bool(os.environ.get("RAY_ADDRESS"))
+            cores = joblib.effective_n_jobs(self.n_jobs)
+            local = {} if has_cluster else {"address": "local", "num_cpus": cores, "include_dashboard": False}
+            ray.init(log_to_driver=False, logging_level=logging.ERROR, **local)
+        running: list[Any] = []
+        try:
+            remote = ray.remote(num_cpus=1, num_gpus=self.gpus_per_task, max_retries=RETRIES)(_call_in)
+            running += [remote.remote(str(Path.cwd()), function, task) for task in tasks]
+            while running:
+                (done,), running[:] = ray.wait(running, num_returns=1)
+                yield ray.get(done)
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from None  # as if it had been raised here
+        except ray.exceptions.RayError as error:
+            raise WorkerLostError(
+                f"a task was lost on the cluster {RETRIES + 1} times ({str(error).partition(chr(10))[0]}); what was "
+                "finished is kept. Start the command again."
+            ) from error
+        finally:
+            for task in running:
+                ray.cancel(task, force=True)
+            if started_here:
+                ray.shutdown()
+
+
+@dataclass(frozen=True)
+class Execution:
+    """Where an experiment runs and what is seen of it; its results do not depend on this.
+
+    Args:
+        device: Where to compute.
+        workers: Where the tasks run, and how many at a time; by default one after the other.
+        console: Where to show progress; None for nowhere.
+        command: What a user typed to start this, for the record.
+    """
+
+    device: str = "cpu"
+    workers: Workers = Workers()
+    console: Console | None = None
+    command: str | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What a run folder keeps of it; the names of these settings may differ when a run is resumed."""
+        return {"device": self.device, "command": self.command}
+
+
+IN_SEQUENCE = Execution()
+"""In this process, one task after the other, in silence."""
+
+
+def _call_in(folder: str, function: Function, task: Task) -> tuple[Task, Any]:
+    """Run one task in a folder of the file system that all machines share, so that relative paths hold.
+
+    Where srun started Ray, its variables say that there are many tasks; a trainer would wait for the others.
+    """
+    for name in [name for name in os.environ if name.startswith("SLURM_")]:
+        del os.environ[name]
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        raise FileNotFoundError(
+            f"the machine {platform.node()} of the cluster has no folder {folder} ({error.strerror}); start the "
+            "command in a folder that all machines of the cluster share."
+        ) from error
+    return call_on_threads(function, task, threads=1)
