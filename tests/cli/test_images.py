@@ -113,7 +113,7 @@ def test_ctrl_c_is_answered_with_how_to_go_on(photos, tmp_path, monkeypatch):
         ("train shapes -O pfdl --set pfdl.sharing=round", "sharing is 'round'"),
         ("train shapes -O pfdl --set pfdl.weight=heavy", "weight is 'heavy'; give a number"),
         ("train shapes --set precision=8", "precision is '8'"),
-        ("train shapes -b cn --set small_stem=true", "small-image stem"),
+        ("train shapes -b mlp --set small_stem=true", "small-image stem"),
         ("train shapes --seeds 0", "seeds is 0; it must be at least 1."),
         ("sweep shapes --set epoch=3", "--set names 'epoch'"),
         ("train shapes --device tpu", "the device 'tpu' is not available"),
