@@ -167,7 +167,7 @@ def contestants(p, hidden):
 
 def compare_adam(p, hidden):
     """Time the step of g's Adam with the check before it: ours, and PyTorch's fused step with its flag."""
-    from pfdl.decorrelation.kernels.triton_adam import AdamStep
+    from pfdl.decorrelation.kernels.triton_adam import take_step
 
     decorrelate = pfdl.PartialDecorrelation(p, hidden=hidden).cuda()
     decorrelate.fit_step(torch.randn(128, p, device="cuda"))
@@ -183,7 +183,7 @@ def compare_adam(p, hidden):
         optimizer.step()
 
     steps = {
-        "ours": lambda: AdamStep.of(optimizer, parameters).take(gradients, unexplained, flags),
+        "ours": lambda: take_step(optimizer, parameters, gradients, unexplained, flags),
         "PyTorch's, with found_inf": of_pytorch,
     }
     print(

@@ -89,10 +89,8 @@ class WithinClusters:
     name = "within"
 
     def __init__(self, standardised: FloatArray, y: IndexArray) -> None:
-        left_out = predict_left_out(standardised[:: -(-len(y) // FITTED)], y[:: -(-len(y) // FITTED)])
-        predict = np.zeros((standardised.shape[1], int(left_out.varies.sum())))
-        predict[left_out.varies] = left_out.coefficients / left_out.scale[:, None]
-        if not left_out.varies.any():  # within classes nothing varies: all samples at one point
+        predict = predict_left_out(standardised[:: -(-len(y) // FITTED)], y[:: -(-len(y) // FITTED)]).coefficients
+        if not predict.size:  # within classes nothing varies: all samples at one point
             predict = np.zeros((standardised.shape[1], 1))
         self._projection = predict @ _principal(standardised @ predict)
         z = standardised @ self._projection

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import cast
 
@@ -15,7 +15,7 @@ from pfdl.decorrelation.distributed import Batch, gather_rows, join_batches
 from pfdl.objectives.base import Part, Uniform, Weighting
 from pfdl.objectives.risk import sample_risks
 
-Tensors = Mapping[str, Tensor | None]
+Tensors = dict[str, Tensor | None]
 
 
 class Objective(AtomicModule):
@@ -36,7 +36,7 @@ class Objective(AtomicModule):
         label_smoothing: Share of the target that is spread over all classes, from 0 to below 1.
 
     Raises:
-        TypeError: If a penalty does not say what it ``needs``.
+        TypeError: If a penalty is none.
         ValueError: If the label smoothing is out of its range.
 
     Example:
@@ -63,10 +63,9 @@ class Objective(AtomicModule):
         self.penalties = nn.ModuleList(penalties)
         self.weighting = weighting or Uniform()
         for penalty in self.penalties:
-            if not hasattr(penalty, "needs"):
+            if not hasattr(penalty, "sums_over_processes"):  # as every Penalty has, and PartialDecorrelation
                 raise TypeError(
-                    f"{type(penalty).__name__} is no penalty: it has no attribute 'needs'; derive it from "
-                    "pfdl.objectives.penalties.Penalty."
+                    f"{type(penalty).__name__} is no penalty; derive it from pfdl.objectives.penalties.Penalty."
                 )
 
     def forward(
@@ -98,49 +97,74 @@ class Objective(AtomicModule):
                 then; those before it may have learnt from the batch.
         """
         divisor = self.divisor()
-        batch: dict[str, Tensor | None] = {
+        batch: Tensors = {
             "logits": logits,
             "labels": labels,
             "features": features,
             "environments": environments,
             "indices": indices,
         }
-        joint = self._join(batch)
-        with joint.same_draws():
-            weights = self.weighting(*(tensor.detach() for tensor in _needed(self.weighting, joint)))
-            penalties = [penalty(*_needed(penalty, joint)) for penalty in self._penalties()]
-        loss = joint.mean(joint.own(weights) * cast(Tensor, joint.here["risks"]))
+        if not (self.training and world_size() > 1):
+            risks = self._complete(batch)
+            weights, penalties = self._call_parts(batch, batch)
+            loss = (weights * risks).mean()
+        else:
+            everywhere, counts, seed = self._gather(batch)
+            with _same_draws(seed, logits.device):
+                weights, penalties = self._call_parts(batch, everywhere)
+            own_weights = torch.split(weights, counts)[rank()]
+            loss = Batch(sum(counts), len(counts)).mean(own_weights * cast(Tensor, batch["risks"]))
         for penalty in penalties:
             loss = loss + penalty
         return loss / divisor
 
-    def _join(self, batch: dict[str, Tensor | None]) -> JointBatch:
-        """Add the risks to a batch and join it with those of the other processes, after a look at all of them."""
-        if not (self.training and world_size() > 1):
-            self._complete(batch)
-            return JointBatch(batch)
+    def _call_parts(self, here: Tensors, everywhere: Tensors) -> tuple[Tensor, list[Tensor]]:
+        """Return the weights of all samples and the penalties; ``here`` is what this process has of them."""
+
+        def needed(part: Part) -> list[Tensor]:
+            tensors = here if part.sums_over_processes else everywhere
+            return [cast(Tensor, tensors[name]) for name in part.needs]
+
+        weights = self.weighting(*(tensor.detach() for tensor in needed(self.weighting)))
+        return weights, [penalty(*needed(penalty)) for penalty in self._penalties()]
+
+    def _gather(self, batch: Tensors) -> tuple[Tensors, list[int], int]:
+        """Join the batches of all processes, after a look at each of them.
+
+        Few parts of an objective are a mean over samples, so their average over processes is not their value on all
+        samples. So every process gets the rows of all, and computes the same from them.
+
+        Returns:
+            The tensors of all processes, whose gradients reach the rows of this one; how many samples each has; and a
+            number that all of them draw from.
+        """
         rows, problem = 0, None
         try:
-            rows = self._complete(batch)
+            rows = len(self._complete(batch))
         except Exception as error:
             problem = error  # a process that raised alone would leave the others waiting for it
-        features = batch["features"]
+        features = batch["features"]  # which may be those of some samples only
         rows_of_features = len(features) if isinstance(features, Tensor) and features.ndim else 0
         join_batches(rows, problem, least=1)
         everyone = gather_numbers(rows, rows_of_features, int(torch.randint(2**31, ())))
         counts, counts_of_features, seeds = (list(column) for column in zip(*everyone, strict=True))
         wanted = {name for part in self._parts() if not part.sums_over_processes for name in part.needs}
-        return JointBatch(batch, wanted, counts, counts_of_features, seeds[0])
+        everywhere: Tensors = {
+            name: gather_rows(tensor, counts_of_features if name == "features" else counts)
+            for name, tensor in batch.items()
+            if name in wanted and tensor is not None
+        }
+        return everywhere, counts, seeds[0]
 
-    def _complete(self, batch: dict[str, Tensor | None]) -> int:
-        """Add the risks to a batch, raise unless it has what all parts need, and return the number of its samples."""
+    def _complete(self, batch: Tensors) -> Tensor:
+        """Add the risks to a batch, raise unless it has what all parts need, and return the risks."""
         logits, labels = cast(tuple[Tensor, Tensor], (batch["logits"], batch["labels"]))
-        batch["risks"] = sample_risks(logits, labels, self.label_smoothing)
+        batch["risks"] = risks = sample_risks(logits, labels, self.label_smoothing)
         for part in self._parts():
             for name in part.needs:
                 if batch[name] is None:
                     raise ValueError(f"{type(part).__name__} needs {name}; pass {name}=... to the objective.")
-        return len(labels)
+        return risks
 
     def divisor(self) -> float:
         """Return what the next call divides its loss by; divide a regulariser that is added outside by it, too."""
@@ -167,67 +191,13 @@ class Objective(AtomicModule):
         return [self.weighting, *self._penalties()]
 
 
-def _needed(part: Part, joint: JointBatch) -> list[Tensor]:
-    """Return the tensors that a penalty or weighting reads."""
-    tensors = joint.here if part.sums_over_processes else joint.everywhere
-    return [cast(Tensor, tensors[name]) for name in part.needs]
-
-
-class JointBatch:
-    """The batches of all processes as one batch; without counts, the batch of this process alone.
-
-    Few parts of an objective are a mean over samples, so their average over processes is not their value on all
-    samples. Here every process gets the rows of all, computes the same from them, and keeps of the result what belongs
-    to its own rows.
-
-    Args:
-        here: The tensors of this process by name, one row per sample.
-        wanted: Names of the tensors that are gathered.
-        counts: How many rows every process has; empty for this process alone.
-        counts_of_features: How many rows of features, which may be a sample of the rows.
-        seed: A number that all of them draw from.
-
-    Attributes:
-        here: The tensors of this process.
-        everywhere: The tensors of all processes; gradients reach the rows of this one.
-    """
-
-    def __init__(
-        self,
-        here: Tensors,
-        wanted: Collection[str] = (),
-        counts: Sequence[int] = (),
-        counts_of_features: Sequence[int] = (),
-        seed: int = 0,
-    ) -> None:
-        self.here = self.everywhere = here
-        self._counts, self._seed = list(counts), seed
-        if counts:
-            self.everywhere = {
-                name: gather_rows(tensor, list(counts_of_features if name == "features" else counts))
-                for name, tensor in here.items()
-                if name in wanted and tensor is not None
-            }
-
-    def own(self, values: Tensor) -> Tensor:
-        """Return of one value per sample of all processes those of this one."""
-        return torch.split(values, self._counts)[rank()] if self._counts else values
-
-    def mean(self, values: Tensor) -> Tensor:
-        """Return the mean of one value per sample of this process over the samples of all, with a gradient."""
-        return Batch(sum(self._counts), len(self._counts)).mean(values) if self._counts else values.mean()
-
-    @contextmanager
-    def same_draws(self) -> Iterator[None]:
-        """Let all processes draw the same random numbers, and leave their own sequences as they were."""
-        if not self._counts:
-            yield
-            return
-        devices = {tensor.device for tensor in self.here.values() if tensor is not None and tensor.is_cuda}
-        with torch.random.fork_rng(devices):
-            # torch.manual_seed would visit every kind of device
-            torch.default_generator.manual_seed(self._seed)
-            for device in devices:
-                with torch.cuda.device(device):
-                    torch.cuda.manual_seed(self._seed)
-            yield
+@contextmanager
+def _same_draws(seed: int, device: torch.device) -> Iterator[None]:
+    """Let all processes draw the same random numbers, and leave their own sequences as they were."""
+    on_gpu = device.type == "cuda"
+    with torch.random.fork_rng([device] if on_gpu else []):
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would visit every kind of device
+        if on_gpu:
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
+        yield

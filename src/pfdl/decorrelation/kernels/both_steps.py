@@ -29,9 +29,9 @@ def serve(penalty: PartialDecorrelation, u: Tensor, batch: Batch) -> bool:
         return False
     if batch.processes > 1 or (u.is_cuda and torch.cuda.is_current_stream_capturing()):
         return False
-    from pfdl.decorrelation.kernels.triton_adam import AdamStep
+    from pfdl.decorrelation.kernels.triton_adam import can_step
 
-    return AdamStep.of(penalty.optimizer, list(g.parameters())) is not None
+    return can_step(penalty.optimizer, list(g.parameters()))
 
 
 def run(penalty: PartialDecorrelation, u: Tensor, weight: float) -> Tensor:
@@ -64,7 +64,7 @@ def both_steps(penalty: PartialDecorrelation, u: Tensor, flags: Tensor) -> list[
     """
     from pfdl.decorrelation.kernels import triton_closed_form as kernels
     from pfdl.decorrelation.kernels import triton_losses as losses
-    from pfdl.decorrelation.kernels.triton_adam import AdamStep
+    from pfdl.decorrelation.kernels.triton_adam import take_step
 
     parameters = list(penalty.decomposition.parameters())
     unexplained = variance = means = u
@@ -72,10 +72,8 @@ def both_steps(penalty: PartialDecorrelation, u: Tensor, flags: Tensor) -> list[
         net = _lay_out(penalty, u)
         correlated, base = kernels.predict(net)
         of_correlated, unexplained, variance, means = losses.fit_errors(net.u, correlated)
-        gradients = kernels.parameter_gradients(net, base, of_correlated)
-        step = AdamStep.of(penalty.optimizer, parameters)
-        assert step is not None  # serve() has looked
-        step.take([gradient.contiguous() for gradient in gradients], unexplained, flags)
+        gradients = [one.contiguous() for one in kernels.parameter_gradients(net, base, of_correlated)]
+        take_step(penalty.optimizer, parameters, gradients, unexplained, flags)
     net = _lay_out(penalty, u)
     correlated, base = kernels.predict(net)
     found, of_correlated, direct = losses.penalty(net.u, correlated, means, penalty.center == "batch", flags)

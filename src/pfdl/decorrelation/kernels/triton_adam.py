@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 import triton
@@ -28,83 +27,64 @@ PARAMETERS = 4
 """Of a g with one hidden layer: weight, offset, readout and constant."""
 
 
-@dataclass(frozen=True)
-class AdamStep:
-    """Adam or AdamW on some parameters, with PyTorch's state of it.
+def can_step(optimizer: Optimizer, parameters: Sequence[Parameter]) -> bool:
+    """Return whether :func:`take_step` does what the next step of an optimiser would: of a fused Adam or AdamW."""
+    if type(optimizer) not in (Adam, AdamW) or len(optimizer.param_groups) != 1 or len(parameters) != PARAMETERS:
+        return False
+    (group,) = optimizer.param_groups
+    if not group["fused"] or group["amsgrad"] or group["maximize"] or not isinstance(group["lr"], (int, float)):
+        return False
+    if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
+        return False
+    states = [optimizer.state.get(parameter, {}) for parameter in parameters]  # empty before the first step
+    if not all(state.keys() >= {"step", "exp_avg", "exp_avg_sq"} for state in states):
+        return False
+    device = parameters[0].device
+    tensors = [*parameters, *(state[name] for state in states for name in ("step", "exp_avg", "exp_avg_sq"))]
+    return all(
+        tensor.device == device and tensor.dtype == torch.float32 and tensor.is_contiguous() for tensor in tensors
+    )
 
-    Attributes:
+
+def take_step(
+    optimizer: Optimizer,
+    parameters: Sequence[Parameter],
+    gradients: Sequence[Tensor],
+    unexplained: Tensor,
+    seen: Tensor,
+) -> None:
+    """Take a step of an optimiser that :func:`can_step`, unless L_g or the gradients' squares are not finite.
+
+    Args:
+        optimizer: Whose settings and moments are used.
         parameters: What is updated.
-        first: The first moment of each.
-        second: The second moment of each.
-        steps: The number of steps of each, a scalar on the device.
-        lr: The learning rate.
-        betas: How much of the two moments is kept.
-        eps: What is added to the root of the second moment.
-        weight_decay: Its factor.
-        decoupled: Whether the decay acts on the parameters (AdamW) or on the gradient (Adam).
+        gradients: Of each parameter; contiguous.
+        unexplained: L_g of each feature.
+        seen: Numbers on the device, of which the first becomes 1.0 if the update is skipped.
     """
-
-    parameters: Sequence[Tensor]
-    first: Sequence[Tensor]
-    second: Sequence[Tensor]
-    steps: Sequence[Tensor]
-    lr: float
-    betas: tuple[float, float]
-    eps: float
-    weight_decay: float
-    decoupled: bool
-
-    @classmethod
-    def of(cls, optimizer: Optimizer, parameters: Sequence[Parameter]) -> AdamStep | None:
-        """Return the next step of an optimiser; None if it has to take that step itself."""
-        if type(optimizer) not in (Adam, AdamW) or len(optimizer.param_groups) != 1 or len(parameters) != PARAMETERS:
-            return None
-        (group,) = optimizer.param_groups
-        if not group["fused"]:
-            return None
-        hooks = optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
-        if hooks or group["amsgrad"] or group["maximize"] or not isinstance(group["lr"], (int, float)):
-            return None
-        states = [optimizer.state.get(parameter, {}) for parameter in parameters]  # empty before the first step
-        if not all(state.keys() >= {"step", "exp_avg", "exp_avg_sq"} for state in states):
-            return None
-        first, second, steps = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step"))
-        device = parameters[0].device
-        if not all(_serves(tensor, device) for tensor in (*parameters, *first, *second, *steps)):
-            return None
-        decoupled = type(optimizer) is AdamW or bool(group.get("decoupled_weight_decay", False))
-        values = [parameter.detach() for parameter in parameters]
-        lr, eps, decay = (float(group[name]) for name in ("lr", "eps", "weight_decay"))
-        return cls(values, first, second, steps, lr, group["betas"], eps, decay, decoupled)
-
-    def take(self, gradients: Sequence[Tensor], unexplained: Tensor, seen: Tensor) -> None:
-        """Update the parameters unless L_g or the sum of the gradients' squares is not finite.
-
-        Args:
-            gradients: Of each parameter; contiguous.
-            unexplained: L_g of each feature.
-            seen: Numbers on the device, of which the first becomes 1.0 if the update is skipped.
-        """
-        sizes = [gradient.numel() for gradient in gradients]
-        programs = sum(-(-size // LENGTH) for size in sizes)
-        partial, verdict = unexplained.new_empty(programs), unexplained.new_empty(1 + 2 * len(sizes))
-        logarithms = [math.log(beta) if beta > 0 else -math.inf for beta in self.betas]
-        _square_sums[(programs,)](*gradients, *sizes[:3], partial, LENGTH=LENGTH, num_warps=4)
-        _judge[(1,)](
-            partial, programs, unexplained, len(unexplained), *self.steps, seen, verdict, self.lr, *logarithms,
-            LENGTH=LENGTH, num_warps=4,
-        )  # fmt: skip
-        tensors = [x for each in zip(self.parameters, gradients, self.first, self.second, strict=True) for x in each]
-        beta1, beta2 = self.betas
-        _update[(programs,)](
-            *tensors, *sizes[:3], verdict, 1 - beta1, beta2, 1 - beta2, self.eps,
-            0.0 if self.decoupled else self.weight_decay, self.lr * self.weight_decay if self.decoupled else 0.0,
-            LENGTH=LENGTH, num_warps=4,
-        )  # fmt: skip
-
-
-def _serves(tensor: Tensor, device: torch.device) -> bool:
-    return tensor.device == device and tensor.dtype == torch.float32 and tensor.is_contiguous()
+    (group,) = optimizer.param_groups
+    lr, eps, decay = (float(group[name]) for name in ("lr", "eps", "weight_decay"))
+    decoupled = type(optimizer) is AdamW or bool(group.get("decoupled_weight_decay", False))
+    states = [optimizer.state[parameter] for parameter in parameters]
+    sizes = [gradient.numel() for gradient in gradients]
+    programs = sum(-(-size // LENGTH) for size in sizes)
+    partial, verdict = unexplained.new_empty(programs), unexplained.new_empty(1 + 2 * len(sizes))
+    beta1, beta2 = group["betas"]
+    logarithms = [math.log(beta) if beta > 0 else -math.inf for beta in (beta1, beta2)]
+    _square_sums[(programs,)](*gradients, *sizes[:3], partial, LENGTH=LENGTH, num_warps=4)
+    _judge[(1,)](
+        partial, programs, unexplained, len(unexplained), *(state["step"] for state in states), seen, verdict, lr,
+        *logarithms, LENGTH=LENGTH, num_warps=4,
+    )  # fmt: skip
+    tensors = [
+        tensor
+        for parameter, gradient, state in zip(parameters, gradients, states, strict=True)
+        for tensor in (parameter.detach(), gradient, state["exp_avg"], state["exp_avg_sq"])
+    ]
+    _update[(programs,)](
+        *tensors, *sizes[:3], verdict, 1 - beta1, beta2, 1 - beta2, eps,
+        0.0 if decoupled else decay, lr * decay if decoupled else 0.0, LENGTH=LENGTH, num_warps=4,
+    )  # fmt: skip
 
 
 @triton.jit
