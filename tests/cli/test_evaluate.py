@@ -39,7 +39,7 @@ def test_train_understands_the_sets_and_says_so_first(trained):
     found = read_evaluations(output)
     assert list(found) == ["test"]
     assert found["test"].images == 24
-    assert set(found["test"].by_class) == {"cat", "dog"}
+    assert set(found["test"].by_label) == {"cat", "dog"}
     assert found["test"].by_ratio == {}
 
 

@@ -266,11 +266,11 @@ def results(folder: Path, table: bytes, task: Any) -> None:
         rows_of_cells.map(lambda rows: as_table(("epoch", "train_loss"), rows)) | st.binary(max_size=60),
         records(
             **{
-                name: st.dictionaries(words, st.floats(), max_size=2) for name in ("by_ratio", "by_class", "by_context")
+                name: st.dictionaries(words, st.floats(), max_size=2) for name in ("by_ratio", "by_label", "by_context")
             },
             overall=st.floats(),
             calibration_error=st.floats(),
-            worst_group=records(accuracy=st.floats(), class_name=words, context=words, images=st.integers()),
+            worst_group=records(accuracy=st.floats(), label=words, context=words, samples=st.integers()),
         )
         | values,
     ),

@@ -67,14 +67,14 @@ def test_accuracies_are_counts_over_the_sets_of_the_manifest(tested):
     for ratio, accuracy in result.by_ratio.items():
         assert accuracy == share(manifest.rows_of(f"test-{ratio}"))
     assert result.overall == share(test)
-    assert result.by_class["dark"] == pytest.approx(share(row for row in test if row.class_name == "dark"))
+    assert result.by_label["dark"] == pytest.approx(share(row for row in test if row.class_name == "dark"))
     assert result.by_context["red"] == pytest.approx(share(row for row in test if row.context == "red"))
     worst = [row for row in test if (row.class_name, row.context) == ("dark", "red")]
-    assert (result.worst_group.class_name, result.worst_group.context) == ("dark", "red")
-    assert (result.worst_group.accuracy, result.worst_group.images) == (0, len(worst))
+    assert (result.worst_group.label, result.worst_group.context) == ("dark", "red")
+    assert (result.worst_group.accuracy, result.worst_group.samples) == (0, len(worst))
     confidence = float(torch.tensor([2.0, 0.0]).softmax(0)[0])
     assert result.calibration_error == pytest.approx(abs(confidence - result.overall), abs=1e-6)
-    assert result.scores["balanced_accuracy"] == pytest.approx(sum(result.by_class.values()) / len(result.by_class))
+    assert result.scores["balanced_accuracy"] == pytest.approx(sum(result.by_label.values()) / len(result.by_label))
     assert set(result.scores) == {"balanced_accuracy", "macro_f1", "auroc", "worst_group_precision"}
 
 
@@ -98,7 +98,7 @@ def test_without_contexts_there_are_no_ratios(tmp_path):
     model = nn.Sequential(nn.Flatten(), nn.Linear(192, 2))
     result = evaluate(TrainedModel(model, ModelConfig("own", manifest.classes, 8), tmp_path), source, manifest)
     assert result.by_ratio == result.by_context == {}
-    assert [group.class_name for group in result.groups] == ["bright", "dark"]
+    assert [group.label for group in result.groups] == ["bright", "dark"]
     assert result.average_in_training_mixture is not None
     assert "Worst class: " in " ".join(describe_evaluation(result))
 
@@ -177,8 +177,8 @@ def test_the_hash_depends_on_images_and_labels_not_on_names(tested):
     [
         {"overall": "high"},
         {"overall": float("nan")},
-        {"by_class": {"dark": 2.0}},
-        {"by_class": [0.5]},
+        {"by_label": {"dark": 2.0}},
+        {"by_label": [0.5]},
         {"worst_group": {}},
         {"groups": None},
         {"name": 3},

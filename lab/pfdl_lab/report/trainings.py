@@ -114,7 +114,7 @@ def _tested(evaluations: Mapping[str, Evaluation]) -> list[Block]:
     blocks: list[Block] = [Heading(f"Tested on {names}: {first.images} images"), table]
     if (plot := _ratio_plot(evaluations)) is not None:
         blocks.append(plot)
-    shares = {"context": "by_context", "class": "by_class"}
+    shares = {"context": "by_context", "class": "by_label"}
     tables = [
         _group_table({run: getattr(one, field) for run, one in evaluations.items()}, what)
         for what, field in shares.items()

@@ -5,8 +5,9 @@ import json
 import pandas as pd
 from tests.report.browsing import HOSTILE
 
+from pfdl.contexts import GroupAccuracy
 from pfdl.data.mmads import true_coefficients
-from pfdl.vision.evaluation import Evaluation, Group, save_evaluation
+from pfdl.vision.evaluation import Evaluation, save_evaluation
 from pfdl_lab.mmads.run import FIGURE_CELL, METHODS, TEST_RATES
 
 MADE_WITH = {
@@ -59,17 +60,16 @@ def make_training(folder, objective="pfdl", epochs=3, evaluated=True, contexts=(
         )
     curve.to_csv(folder / "metrics.csv", index=False)
     if evaluated:
-        groups = [Group("cat", contexts[-1], 0.1, 9), Group("dog", contexts[0], 0.6, 30)]
+        groups = [GroupAccuracy("cat", contexts[-1], 0.1, 9), GroupAccuracy("dog", contexts[0], 0.6, 30)]
         evaluation = Evaluation(
             name="test",
             data_sha256=images,
             images=80,
             overall=0.45,
-            average_over_groups=0.35,
             average_in_training_mixture=None,
             worst_group=groups[0],
             groups=tuple(groups),
-            by_class={"cat": 0.4, "dog": 0.5},
+            by_label={"cat": 0.4, "dog": 0.5},
             by_context={name: 0.3 + 0.1 * number for number, name in enumerate(contexts)},
             by_ratio=dict(zip(RATIOS, (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8), strict=True)),
             calibration_error=0.0512,

@@ -106,7 +106,7 @@ def print_evaluation(folder: Path, result: Evaluation) -> None:
     console = Console(width=None if sys.stdout.isatty() else 200)
     if result.by_ratio:
         show("Accuracy (%) by dominant ratio of the test set", result.by_ratio)
-    show("Accuracy (%) by class", result.by_class)
+    show("Accuracy (%) by class", result.by_label)
     if result.by_context:
         show("Accuracy (%) by context", result.by_context)
     gap = measure_gap(folder, result)

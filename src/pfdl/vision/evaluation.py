@@ -15,7 +15,7 @@ import torch
 
 from pfdl._internal.files import read_json, read_table, write_json
 from pfdl._internal.runs import MANIFEST, METRICS, read_run
-from pfdl.contexts.groups import GroupAccuracy, count_groups, measure_accuracy
+from pfdl.contexts.groups import Accuracies, GroupAccuracy, count_groups, measure_accuracy
 from pfdl.contexts.scores import measure_scores
 from pfdl.data.context_images import ContextImages
 from pfdl.data.manifest import Manifest, ManifestRow, read_manifest
@@ -44,52 +44,31 @@ _SCORES = {
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 
-@dataclass(frozen=True)
-class Group:
-    """The images of one class in one context, and the share of them that is recognised."""
-
-    class_name: str
-    context: str
-    accuracy: float
-    images: int
-
-
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, kw_only=True)
+class Evaluation(Accuracies):
     """Shares of test images that are recognised, from 0 to 1.
 
     Three averages are kept apart: ``overall`` counts every image equally, ``average_over_groups`` counts every group
     (one class in one context) equally, and ``average_in_training_mixture`` weights the groups as in the training set.
+    Beside what follows it has all that :class:`pfdl.contexts.Accuracies` has.
 
     Args:
         name: What the evaluation is called.
         data_sha256: Hash of the test images and their labels: evaluations with the same hash can be compared.
         images: Number of test images.
-        overall: Accuracy on all test images; the fields below use the same images.
-        average_over_groups: Mean of the groups' accuracies.
         average_in_training_mixture: Accuracy to expect if the groups had the training set's proportions; None if a
             group of the training set is not among the test images.
-        worst_group: The class and context with the lowest accuracy.
-        groups: Every class in every context.
-        by_class: For each class.
-        by_context: For each context; empty if the data has no contexts.
         by_ratio: For each test set of a dominant ratio, in ascending order; empty if there are none.
         calibration_error: Expected calibration error: the mean distance of confidence and accuracy over 15 bins of
             confidence, weighted by their sizes.
         scores: Further scores by name: ``balanced_accuracy``, ``macro_f1``, ``auroc`` (if there are two classes) and
-            ``worst_group_precision``, see :class:`pfdl.contexts.Scores`; empty in evaluations of an earlier version.
+            ``worst_group_precision``, see :class:`pfdl.contexts.Scores`.
     """
 
     name: str
     data_sha256: str
     images: int
-    overall: float
-    average_over_groups: float
     average_in_training_mixture: float | None
-    worst_group: Group
-    groups: tuple[Group, ...]
-    by_class: dict[str, float]
-    by_context: dict[str, float]
     by_ratio: dict[str, float]
     calibration_error: float
     scores: dict[str, float] = field(default_factory=dict)
@@ -136,20 +115,14 @@ def evaluate(
     right = (logits.argmax(1) == numbers).numpy()
     labels, contexts = split_names(rows)
     found = measure_accuracy(right, labels, contexts)
-    groups = tuple(Group(str(g.label), str(g.context), g.accuracy, g.samples) for g in found.groups)
     mixture = found.average_in(training_mixture(trained_on or manifest))
     scores = asdict(measure_scores(logits.softmax(1), numbers, contexts))
     return Evaluation(
+        **vars(found),
         name=name,
         data_sha256=hash_images(rows),
         images=len(rows),
-        overall=found.overall,
-        average_over_groups=found.average_over_groups,
         average_in_training_mixture=None if math.isnan(mixture) else mixture,
-        worst_group=groups[found.groups.index(found.worst_group)],
-        groups=groups,
-        by_class=found.by_label,
-        by_context=found.by_context,
         by_ratio={
             set_name.removeprefix("test-"): float(right[[set_name in row.sets for row in rows]].mean())
             for set_name in manifest.set_names
@@ -206,13 +179,12 @@ def save_evaluation(folder: Path, evaluation: Evaluation) -> Path:
     if not _NAME.fullmatch(evaluation.name):
         raise ValueError(f"the name is {evaluation.name!r}; use letters, digits, '.', '_' and '-' only.")
     path = folder / EVALUATIONS / f"{evaluation.name}.json"
-    if path.exists():
-        before = _read(path)
-        if before.data_sha256 != evaluation.data_sha256:
-            raise ValueError(
-                f"{path} is about other images ({before.images} of them); choose another name for these "
-                "(on the command line: --name)."
-            )
+    before = read_evaluations(folder, problems=[]).get(evaluation.name)  # a damaged one is replaced
+    if before is not None and before.data_sha256 != evaluation.data_sha256:
+        raise ValueError(
+            f"{path} is about other images ({before.images} of them); choose another name for these "
+            "(on the command line: --name)."
+        )
     path.parent.mkdir(exist_ok=True)  # without parents: a run folder that was deleted is not made again
     write_json(path, asdict(evaluation))
     return path
@@ -221,8 +193,8 @@ def save_evaluation(folder: Path, evaluation: Evaluation) -> Path:
 def name_evaluation(folder: Path, wanted: str, data_sha256: str) -> str:
     """Make a name for an evaluation from that of its data, with a part of its hash where the name is taken."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", wanted).strip("-.")[:80] or "data"
-    path = folder / EVALUATIONS / f"{name}.json"
-    if name != OWN and (not path.exists() or _read(path).data_sha256 == data_sha256):
+    before = read_evaluations(folder, problems=[]).get(name)
+    if name != OWN and (before is None or before.data_sha256 == data_sha256):
         return name
     return f"{name}-{data_sha256[:8]}"
 
@@ -272,13 +244,12 @@ def measure_gap(folder: Path, evaluation: Evaluation) -> Gap | None:
 def describe_evaluation(evaluation: Evaluation) -> list[str]:
     """Say the averages in sentences that keep them apart."""
     worst = evaluation.worst_group
-    where = GroupAccuracy(worst.class_name, worst.context, worst.accuracy, worst.images).name
     mixture, scores = evaluation.average_in_training_mixture, evaluation.scores
     one_of, all_of = ("group", "groups") if evaluation.by_context else ("class", "classes")
     what = "groups (a class in a context)" if evaluation.by_context else all_of
     return [
         f"Accuracy on all {evaluation.images} images: {_percent(evaluation.overall)}.",
-        f"Worst {one_of}: {where}, {_percent(worst.accuracy)} of {worst.images} images.",
+        f"Worst {one_of}: {worst.name}, {_percent(worst.accuracy)} of {worst.samples} images.",
         f"Average over the {len(evaluation.groups)} {what}, each counted equally: "
         f"{_percent(evaluation.average_over_groups)}.",
         f"Average in the training set's mixture of {all_of}: "
@@ -296,16 +267,14 @@ def _read(path: Path) -> Evaluation:
     """Read an evaluation; ValueError if the file is damaged, for a page shows what is in it."""
     try:
         content = read_json(path)
-        worst, *groups = (Group(**group) for group in (content["worst_group"], *content["groups"]))
+        worst, *groups = (GroupAccuracy(**group) for group in (content["worst_group"], *content["groups"]))
         found = Evaluation(**{**content, "worst_group": worst, "groups": tuple(groups)})
-        shares = [found.overall, found.average_over_groups, found.calibration_error]
+        shares = [found.overall, found.calibration_error, *(group.accuracy for group in (worst, *groups))]
         shares += [share for share in (found.average_in_training_mixture,) if share is not None]
-        for part in (found.by_class, found.by_context, found.by_ratio, found.scores):
+        for part in (found.by_label, found.by_context, found.by_ratio, found.scores):
             shares += part.values()
         words = [found.name, found.data_sha256]
-        for group in (worst, *groups):
-            shares.append(group.accuracy)
-            words += [group.class_name, group.context]
+        words += [word for group in (worst, *groups) for word in (group.label, group.context)]
         if not all(0 <= share <= 1 for share in shares) or not all(isinstance(word, str) for word in words):
             raise ValueError("a share in it is not a number from 0 to 1, or a name is not a text")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
