@@ -6,8 +6,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 import pfdl
-import pfdl.contexts
-from pfdl.lightning import ContextCallback, PFDLCallback
+from pfdl.lightning import PFDLCallback
 from tests.vision.tiny_images import quiet_trainer
 
 
@@ -120,67 +119,3 @@ def test_a_batch_of_one_keeps_its_loss():
     with pytest.warns(UserWarning, match="a batch of one sample is trained without the penalty"):
         trainer(callback).fit(Own(), data)
     assert callback.decorrelate.completed_fits == 1
-
-
-class Pictures(LightningModule):
-    def __init__(self):
-        super().__init__()
-        self.head = nn.Linear(3 * 8 * 8, 2)
-        self.seen = []
-
-    def training_step(self, batch, batch_idx):
-        self.seen += batch[2].tolist()
-        return F.cross_entropy(self.head(batch[0].flatten(1)), batch[1])
-
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), lr=0.01)
-
-
-def pictures(count=80):
-    """Two classes in two colours; three quarters of each class in a colour of its own. The index comes third."""
-    generator = torch.Generator().manual_seed(0)
-    numbers = torch.arange(count)
-    labels = numbers % 2
-    colours = torch.where(numbers % 8 < 6, labels, 1 - labels)
-    images = torch.rand(count, 3, 8, 8, generator=generator)
-    images[numbers, 2 * colours] += 3
-    images[:, 1] += 0.05 * labels[:, None, None]  # without which there would be nothing to learn but the colour
-    return TensorDataset(images, labels, numbers), labels, colours
-
-
-def test_contexts_are_inferred_then_drawn_by_the_sampler():
-    data, labels, _ = pictures(800)
-    callback = ContextCallback(data, seed=4)
-    model = Pictures()
-    trainer(callback, epochs=2).fit(model, DataLoader(data, batch_size=20, sampler=callback.sampler))
-    expected = pfdl.contexts.find_contexts(data, labels, seed=4)
-    assert expected.number == 2
-    assert callback.contexts.tolist() == expected.contexts.tolist()
-    assert callback.inferred.sentence == expected.sentence
-    sampler = pfdl.context_sampler(labels, expected.contexts, seed=4)
-    assert model.seen == [*sampler, *sampler]  # another order in each epoch
-
-
-def test_where_one_context_is_found_every_image_is_drawn_once():
-    data, *_ = pictures()
-    callback = ContextCallback(data)
-    model = Pictures()
-    trainer(callback).fit(model, DataLoader(data, batch_size=20, sampler=callback.sampler))
-    assert callback.inferred.number == 1
-    assert sorted(model.seen) == list(range(80))
-
-
-def test_known_contexts_are_taken_and_kept_in_checkpoints(tmp_path):
-    data, _, colours = pictures()
-    first = ContextCallback(data, contexts=colours, seed=1)
-    run = trainer(first)
-    run.fit(Pictures(), DataLoader(data, batch_size=40, sampler=first.sampler))
-    assert first.inferred is None
-    run.save_checkpoint(tmp_path / "last.ckpt")
-    second = ContextCallback(data, contexts=1 - colours)
-    loader = DataLoader(data, batch_size=40, sampler=second.sampler)
-    trainer(second, epochs=2).fit(Pictures(), loader, ckpt_path=tmp_path / "last.ckpt", weights_only=True)
-    assert torch.equal(second.contexts, colours)
-    wrong = ContextCallback(data, contexts=colours[:3])
-    with pytest.raises(ValueError, match=r"contexts have shape \(3,\) for 80 images"):
-        trainer(wrong).fit(Pictures(), DataLoader(data, sampler=wrong.sampler))

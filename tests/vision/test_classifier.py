@@ -7,7 +7,7 @@ import pfdl
 from pfdl.objectives.objective import Objective
 from pfdl.vision import Classifier, TrainingConfig, fit
 from pfdl.vision.launching import Devices, make_fabric
-from pfdl.vision.loading import TensorBatches, make_sampler
+from pfdl.vision.loading import EpochSampler, TensorBatches
 from pfdl.vision.loop import Loop
 from pfdl.vision.pixels import normalise
 
@@ -52,7 +52,7 @@ def test_weightings_train_and_tell_their_effective_sample_size(objective):
 
 def rates(model, epochs):
     """The learning rate of each epoch, as the loop has it."""
-    sampler = make_sampler(model.config, LABELS, CONTEXTS)
+    sampler = EpochSampler(model.config, LABELS, CONTEXTS)
     loop = Loop(model, TensorBatches([IMAGES, LABELS, CONTEXTS], 8, sampler), make_fabric(Devices("cpu")))
     found = []
     for _ in range(epochs):

@@ -1,4 +1,4 @@
-"""PFDL and balanced contexts in Lightning modules of your own, by callbacks."""
+"""PFDL in a Lightning module of your own, by a callback."""
 
 from __future__ import annotations
 
@@ -6,26 +6,22 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
 from torch import Tensor
-from torch.utils.data import Dataset
 
-from pfdl._internal.processes import run_on_first, world_size
-from pfdl.contexts import InferredContexts, find_contexts
+from pfdl._internal.processes import world_size
 from pfdl.decorrelation import PartialDecorrelation
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
 
     from pfdl.vision.features import FeatureTap, attach
-    from pfdl.vision.loading import EpochSampler, balanced_order
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         f"pfdl.lightning needs the package {error.name}, which is not installed: pip install 'pfdl[images]' brings all "
         "that images need."
     ) from error
 
-__all__ = ["ContextCallback", "PFDLCallback"]
+__all__ = ["PFDLCallback"]
 
 
 class PFDLCallback(Callback):
@@ -117,76 +113,3 @@ class PFDLCallback(Callback):
         for name, value in self.decorrelate.metrics().items():
             pl_module.log(name, value, on_step=False, on_epoch=True, batch_size=len(features))
         return penalty
-
-
-class ContextCallback(Callback):
-    """Infer the contexts of your training images when a fit starts, then draw them balanced.
-
-    ::
-
-        contexts = ContextCallback(train_set)
-        loader = DataLoader(train_set, batch_size=64, sampler=contexts.sampler)
-        Trainer(callbacks=[contexts]).fit(your_module, loader)
-
-    The sampler draws all groups (one class in one context) equally often, so that the context says nothing about the
-    class; where one context is found, it draws every image once an epoch. Your module and its loss stay as they are.
-    The contexts are part of Lightning's checkpoints.
-
-    Args:
-        dataset: The training images: a map-style data set of (image, label, …), images as tensors of one shape.
-        contexts: The context of each image, shape (n,), where they are known; by default they are inferred.
-        describe: From a batch of images, shape (n, channels, h, w), to features, shape (n, p), to infer contexts from;
-            by default :func:`pfdl.image_statistics`. A pretrained network's features see more.
-        seed: Of inferring and of the order.
-
-    Attributes:
-        sampler: For the loader of the training images.
-        contexts: The context of each image, once a fit has begun.
-        inferred: How they were inferred and why they are believed; None if they were known.
-    """
-
-    def __init__(
-        self,
-        dataset: Dataset[Any],
-        *,
-        contexts: Tensor | None = None,
-        describe: Callable[[Tensor], Tensor] | None = None,
-        seed: int = 0,
-    ) -> None:
-        self.dataset = dataset
-        self.contexts = contexts
-        self.describe = describe
-        self.seed = seed
-        self.inferred: InferredContexts | None = None
-        self.sampler = EpochSampler(dataset, seed=seed)
-        self._labels: Tensor | None = None
-
-    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Infer the contexts, unless they are known, and balance the sampler."""
-        if stage != "fit" or self._labels is not None:
-            return
-        samples: Any = self.dataset
-        self._labels = torch.tensor([int(samples[index][1]) for index in range(self.sampler.size)])
-        if self.contexts is None:
-            labels = self._labels
-            self.inferred = run_on_first(
-                lambda: find_contexts(self.dataset, labels, describe=self.describe, seed=self.seed)
-            )
-            self.contexts = torch.tensor(self.inferred.contexts).long()
-        elif self.contexts.shape != self._labels.shape:
-            raise ValueError(
-                f"contexts have shape {tuple(self.contexts.shape)} for {len(self._labels)} images; give one per image."
-            )
-        self.sampler.share(trainer.world_size, trainer.global_rank)
-        self.sampler.order = balanced_order(self._labels, self.contexts, self.seed)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the contexts, for Lightning's checkpoints."""
-        return {} if self.contexts is None else {"contexts": self.contexts}
-
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take what :meth:`state_dict` returned."""
-        contexts = state_dict.get("contexts")
-        if isinstance(contexts, Tensor) and self._labels is not None and contexts.shape == self._labels.shape:
-            self.contexts = contexts
-            self.sampler.order = balanced_order(self._labels, contexts, self.seed)

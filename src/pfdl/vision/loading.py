@@ -2,69 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
-from torch.utils.data.distributed import DistributedSampler
+from torch.utils.data import DataLoader, Dataset, Sampler
 
-from pfdl.contexts import context_sampler
-from pfdl.contexts.balancing import has_several
+from pfdl.contexts.balancing import ContextSampler, has_several
 from pfdl.vision.config import TrainingConfig
 
 SEED_STRIDE = 1_000_003
 """Seeds 0, 1, … of paired runs plus the number of an epoch must not meet, hence the factor."""
 
 
-class EpochSampler(DistributedSampler[Any]):
-    """Sample the indices of an epoch in an order that only the seed and the epoch decide.
+class EpochSampler(Sampler[int]):
+    """Sample the indices of an epoch as a config asks for, in an order that only the seed and the epoch decide.
 
-    A subclass of PyTorch's sampler for processes, because Lightning leaves that one as it is.
+    What does not fill a last step is left for another epoch. Each of several processes gets as many indices: where they
+    do not come out even, the first ones come once more.
 
     Args:
-        dataset: What is sampled.
+        config: Of which the sampler, the size of batches and the seed count.
+        labels: The classes of all samples, shape (n,).
+        contexts: Their contexts, shape (n,).
         processes: Number of training processes.
         rank: Which of them this is.
-        seed: Of the order.
-        order: From the number of an epoch to its indices; by default a random permutation of all.
-        length: How many indices an epoch has over all processes; by default all. Each process gets as many: where they
-            do not come out even, the first indices come once more.
 
     Attributes:
-        size: Number of samples in the data set.
-        skipped: How many indices at the start of the next pass are left out.
+        epoch: The epoch whose indices the next pass has.
+        skipped: How many of them at its start are left out.
     """
 
     def __init__(
-        self,
-        dataset: Dataset[Any],
-        processes: int = 1,
-        rank: int = 0,
-        *,
-        seed: int = 0,
-        order: Callable[[int], Sequence[int]] | None = None,
-        length: int | None = None,
+        self, config: TrainingConfig, labels: Tensor, contexts: Tensor, *, processes: int = 1, rank: int = 0
     ) -> None:
-        super().__init__(dataset, processes, rank, seed=seed * SEED_STRIDE)
-        self.size = len(dataset)  # type: ignore[arg-type]
-        self.order, self.length = order, length
-        self.skipped = 0
-        self.share(processes, rank)
+        self.size, self.seed, self.processes, self.rank = len(labels), config.seed, processes, rank
+        length = self.size // config.batch_size * config.batch_size or self.size
+        self.num_samples = -(-length // processes)
+        self.epoch = self.skipped = 0
+        self._balanced: ContextSampler | None = None  # with one context there is nothing to balance
+        if config.sampler == "groups" and has_several(contexts):
+            self._balanced = ContextSampler(labels, contexts, seed=config.seed)
+        elif config.sampler == "classes" and has_several(labels):  # classes take the place of contexts
+            self._balanced = ContextSampler(torch.zeros_like(labels), labels, seed=config.seed)
 
-    def share(self, processes: int, rank: int) -> None:
-        """Give each of several processes its own part of an epoch."""
-        self.num_replicas, self.rank = processes, rank
-        self.num_samples = -(-(self.length or self.size) // processes)
-        self.total_size = self.num_samples * processes
+    def __len__(self) -> int:
+        return self.num_samples
+
+    def draw(self) -> list[int]:
+        """Return the indices of this epoch, of which the first ones are trained on."""
+        if self._balanced is not None:
+            self._balanced.set_epoch(self.epoch)
+            return list(self._balanced)
+        generator = torch.Generator().manual_seed(self.seed * SEED_STRIDE + self.epoch)
+        drawn: list[int] = torch.randperm(self.size, generator=generator).tolist()
+        return drawn
 
     def __iter__(self) -> Iterator[int]:
         """Return the rest of this epoch's indices for this process."""
-        generator = torch.Generator().manual_seed(self.seed + self.epoch)
-        drawn = self.order(self.epoch) if self.order else torch.randperm(self.size, generator=generator).tolist()
+        drawn = self.draw()
         # The processes take turns, so that their batches together are the batch that one process would have.
-        mine = range(self.rank, self.total_size, self.num_replicas)
+        mine = range(self.rank, self.num_samples * self.processes, self.processes)
         return iter([drawn[index % len(drawn)] for index in mine][self.skipped :])
 
 
@@ -85,7 +84,7 @@ class EpochLoader(DataLoader[Any]):
 
     def read(self, epoch: int, first: int = 0) -> Iterator[Any]:
         """Yield the batches of an epoch, from its batch ``first`` on; nothing is loaded for those before."""
-        self.order.set_epoch(epoch)
+        self.order.epoch = epoch
         self.order.skipped = first * (self.batch_size or 1)
         return iter(self)
 
@@ -113,7 +112,7 @@ class TensorBatches:
 
     def read(self, epoch: int, first: int = 0) -> Iterator[Sequence[Tensor]]:
         """Yield the batches of an epoch, from its batch ``first`` on."""
-        self.sampler.set_epoch(epoch)
+        self.sampler.epoch = epoch
         order = torch.tensor(list(self.sampler)).to(self.parts[0].device)
         for rows in torch.split(order, self.batch_size)[first:]:
             yield [part[rows] for part in self.parts]
@@ -121,30 +120,3 @@ class TensorBatches:
     def all_samples(self) -> Iterator[Sequence[Tensor]]:
         """Yield all samples once, in batches, in the order of their indices."""
         return zip(*(torch.split(part, self.batch_size) for part in self.parts), strict=True)
-
-
-def make_sampler(
-    config: TrainingConfig, labels: Tensor, contexts: Tensor, *, processes: int = 1, rank: int = 0
-) -> EpochSampler:
-    """Return the sampler that a config asks for; what does not fill a last step is left for another epoch."""
-    order = None
-    if config.sampler == "groups":
-        order = balanced_order(labels, contexts, config.seed)
-    elif config.sampler == "classes":  # classes take the place of contexts: one context would not be balanced
-        order = balanced_order(torch.zeros_like(labels), labels, config.seed)
-    images: Any = labels  # of which the sampler takes no more than the length
-    length = len(labels) // config.batch_size * config.batch_size or None
-    return EpochSampler(images, processes, rank, seed=config.seed, order=order, length=length)
-
-
-def balanced_order(labels: Tensor, contexts: Tensor, seed: int) -> Callable[[int], Sequence[int]] | None:
-    """Return what draws the indices of an epoch so that all groups are equally frequent; None with one context."""
-    if not has_several(contexts):
-        return None
-    sampler = context_sampler(labels, contexts, seed=seed)
-
-    def order(epoch: int) -> list[int]:
-        sampler.set_epoch(epoch)
-        return list(sampler)
-
-    return order

@@ -21,7 +21,7 @@ from pfdl.data.context_images import ContextImages
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
 from pfdl.vision.config import TrainingConfig
-from pfdl.vision.loading import EpochLoader, make_sampler
+from pfdl.vision.loading import EpochLoader, EpochSampler
 
 TRAIN, VALIDATION = "train", "validation"
 
@@ -87,9 +87,8 @@ class TrainingData:
             with_indices: Whether batches end with the numbers of their images in the training set.
         """
         images = _Labelled(self.train_set, self.train_contexts, with_indices)
-        sampler = make_sampler(
-            self.config, self.train_set.labels, self.train_contexts, processes=world_size(), rank=rank()
-        )
+        labels, contexts = self.train_set.labels, self.train_contexts
+        sampler = EpochSampler(self.config, labels, contexts, processes=world_size(), rank=rank())
         return EpochLoader(images, sampler=sampler, **self._settings())
 
     def validation_loader(self) -> DataLoader[Any] | None:
