@@ -26,8 +26,8 @@ def naive(images, seed=0):
 
 @pytest.mark.parametrize("channels", [2, 3])
 def test_it_is_its_definition_whatever_the_batch(channels, monkeypatch):
-    for name in ("BATCH", "BATCH_ON_CPU"):
-        monkeypatch.setattr(f"pfdl.contexts.statistics.{name}", 3)
+    monkeypatch.setattr("pfdl.contexts.statistics.BATCH", 3)
+    monkeypatch.setattr("pfdl.contexts.statistics.PIXELS_ON_CPU", 3 * 9 * 8)
     images = torch.randint(256, (7, channels, 9, 8), generator=torch.Generator().manual_seed(0)).byte()
     found = image_statistics(images)
     assert found.shape == (7, 384)

@@ -63,13 +63,13 @@ def test_the_way_of_inferring_can_be_chosen(monkeypatch):
         return InferredContexts(np.zeros(len(labels), dtype=np.intp), method, "One context.", ())
 
     monkeypatch.setattr(training_data, "find_contexts", find)
-    make(contexts="inferred", infer_by="errors")
+    make(contexts="inferred", infer_by="early")
     make(contexts="inferred", infer_by="pooled", confirm=False)
-    assert asked == [("errors", 0.8), ("pooled", 0.0)]
+    assert asked == [("early", 0.8), ("pooled", 0.0)]
     with pytest.raises(ValueError, match="infer_by"):
         make(infer_by="guess")
     with pytest.raises(ValueError, match="set contexts to 'inferred'"):
-        TrainingConfig(infer_by="errors")
+        TrainingConfig(infer_by="early")
     with pytest.raises(ValueError, match=r"confirm is False.* set contexts to 'inferred'"):
         TrainingConfig(confirm=False)
 

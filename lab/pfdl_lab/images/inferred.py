@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pfdl.contexts import find_contexts
+from pfdl.contexts import find_by_jtt, find_contexts
 from pfdl.data.context_images import HIDDEN_CONTEXT
 from pfdl_lab.grid import stored_rows
 from pfdl_lab.images.data import Split
@@ -17,7 +17,7 @@ from pfdl_lab.images.rows import find_row
 
 INFERRED: dict[str, dict[str, Any]] = {
     "inferred": {"method": "auto"},
-    "errors": {"method": "errors", "confirmation": 0.0},  # unchecked, as JTT takes them
+    "errors": {"method": "early", "confirmation": 0.0},  # the classes that a linear probe predicts, unchecked
 }
 """How contexts are inferred, by what a row says of them."""
 
@@ -43,6 +43,8 @@ def infer(split: Split, kind: str, seed: int) -> list[dict[str, Any]]:
     """
     labels = torch.cat([split.train.labels, split.validation.labels])
     found = find_contexts(split.context_features(), labels, seed=seed, **INFERRED[kind])
+    if kind == "errors":
+        found = find_by_jtt(found.contexts, labels)
     return [{**found.to_dict(), "contexts": found.contexts.tolist()}]
 
 

@@ -19,7 +19,9 @@ EQUALLY_STABLE = 0.02
 EQUALLY_CLEAR = 0.01
 """Of equally good numbers the one with the clearest clusters is taken; within this the smaller."""
 
-OTHER_STARTS = 1000
+STARTS, OTHER_STARTS = 8, 1000
+"""How often k-means starts, and how far the seeds of the two halves are apart."""
+
 CLUSTERED = 4000
 """Clusters are sought in so many samples; all others are assigned to them."""
 
@@ -27,28 +29,13 @@ LEAST_FEATURES = 4
 """With fewer, halves of the features cannot confirm each other."""
 
 
-ClusterKind: TypeAlias = type[PooledClusters] | type[WithinClusters]
+NUMBERS = range(2, 13)
+"""Numbers of clusters that are tried."""
 
+HALVINGS = 2
+"""How often the features are halved to see whether both halves find the same."""
 
-@dataclass(frozen=True)
-class SearchDepth:
-    """How long contexts are sought.
-
-    Attributes:
-        numbers: Numbers of clusters that are tried.
-        halvings: How often the features are halved to see whether both halves find the same.
-        starts: Starts of k-means over all samples; clusters within classes have two at most, for each beginning.
-    """
-
-    numbers: tuple[int, ...]
-    halvings: int
-    starts: int
-
-
-SEARCHES = {
-    "full": SearchDepth(numbers=tuple(range(2, 13)), halvings=2, starts=8),
-    "quick": SearchDepth(numbers=(2, 4), halvings=1, starts=4),
-}
+Clustering: TypeAlias = PooledClusters | WithinClusters
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,10 +44,9 @@ class Candidate:
 
     Attributes:
         method: The way in which they were found: ``"pooled"`` and ``"within"``, clusters; ``"early"``, the class that a
-            short training predicts is the context, for what is learnt first goes by the context; ``"errors"``, right or
-            wrong is the context, after JTT, which takes a network's errors.
+            short training predicts is the context, for what is learnt first goes by the context.
         stability: How well contexts by halves of the features agree.
-        assign: From standardised features, shape (n, p), and classes, shape (n,), to clusters or predicted classes.
+        assign: From standardised features, shape (n, p), and classes, shape (n,), to contexts.
         held_out: Of the samples that a short training was fitted to, the prediction by the fit to the others.
     """
 
@@ -69,13 +55,8 @@ class Candidate:
     assign: Callable[[FloatArray, IndexArray], IndexArray]
     held_out: IndexArray | None = None
 
-    def contexts_of(self, assigned: IndexArray, y: IndexArray) -> IndexArray:
-        """Return the contexts that follow from what was assigned, numbered from 0, shape (n,)."""
-        contexts = assigned != y if self.method == "errors" else assigned
-        return np.unique(contexts, return_inverse=True)[1].reshape(-1).astype(np.intp)
 
-
-def train_shortly(z: FloatArray, y: IndexArray, depth: SearchDepth, seed: int) -> Candidate:
+def train_shortly(z: FloatArray, y: IndexArray, seed: int) -> Candidate:
     """Train linear classifiers and take the ridge at which halves of the features agree best on what is wrong.
 
     The agreement is the share, of the samples on which either half errs, on which both give the same wrong class. A
@@ -88,11 +69,11 @@ def train_shortly(z: FloatArray, y: IndexArray, depth: SearchDepth, seed: int) -
     fold = spread(y, rng)
     predicted, fits = held_out_predictions(z, y, fold, weight, classes)
     agreement = np.zeros(len(RIDGES))
-    for _ in range(depth.halvings):
+    for _ in range(HALVINGS):
         halves = np.array_split(rng.permutation(z.shape[1]), 2)
         one, other = (held_out_predictions(z[:, half], y, fold, weight, classes)[0] for half in halves)
         same = ((one == other) & (one != y)).sum(axis=1)
-        agreement += same / ((one != y) | (other != y)).sum(axis=1).clip(min=1) / depth.halvings
+        agreement += same / ((one != y) | (other != y)).sum(axis=1).clip(min=1) / HALVINGS
     best = max(row for row in range(len(RIDGES)) if agreement[row] >= agreement.max() - EQUALLY_STABLE)
 
     def assign(z: FloatArray, y: IndexArray) -> IndexArray:
@@ -103,14 +84,7 @@ def train_shortly(z: FloatArray, y: IndexArray, depth: SearchDepth, seed: int) -
 
 
 def find_clusters(
-    kind: ClusterKind,
-    z: FloatArray,
-    y: IndexArray,
-    *,
-    number: int | None,
-    depth: SearchDepth,
-    least: float,
-    seed: int,
+    kind: type[Clustering], z: FloatArray, y: IndexArray, *, number: int | None, least: float, seed: int
 ) -> Candidate:
     """Find the number of clusters on which halves of the features agree best.
 
@@ -119,21 +93,19 @@ def find_clusters(
         z: Standardised features, shape (n, p).
         y: The classes, shape (n,).
         number: The number of clusters, if it is known.
-        depth: How long to search.
         least: Agreement below which clusters are of no use; a number that cannot reach it is given up early.
         seed: Seed of the halves and of k-means.
     """
     rng = np.random.default_rng(seed)
     random_state = int(rng.integers(2**31))
     distinct = len(np.unique(z, axis=0))
-    numbers = [number] if number is not None else [one for one in depth.numbers if one <= distinct]
-    halves = [np.array_split(rng.permutation(z.shape[1]), 2) for _ in range(depth.halvings)]
-    parts = [[(half, kind(z[:, half], y)) for half in pair] for pair in halves]
+    numbers = [number] if number is not None else [one for one in NUMBERS if one <= distinct]
+    halves = [np.array_split(rng.permutation(z.shape[1]), 2) for _ in range(HALVINGS)]
+    parts = [[kind(z[:, half], y) for half in pair] for pair in halves]
 
-    def agreement(pair: list[tuple[IndexArray, PooledClusters | WithinClusters]], candidate: int, starts: int) -> float:
+    def agreement(pair: list[Clustering], candidate: int, starts: int) -> float:
         found = [  # from starts of their own, or both halves would end in the same poor optimum and agree on it
-            model.fit(candidate, random_state + OTHER_STARTS * side, starts).assign(z[:, half], y)
-            for side, (half, model) in enumerate(pair)
+            model.fit(candidate, random_state + OTHER_STARTS * side, starts).own for side, model in enumerate(pair)
         ]
         return float(adjusted_rand_score(*found))
 
@@ -143,7 +115,7 @@ def find_clusters(
             return glance  # a poor optimum costs less than that: more starts would not help
         agreed: list[float] = []
         for pair in parts:
-            agreed.append(agreement(pair, candidate, depth.starts))
+            agreed.append(agreement(pair, candidate, STARTS))
             if (sum(agreed) + len(parts) - len(agreed)) / len(parts) < needed - EQUALLY_STABLE:
                 break  # even if all further halves agree fully
         return float(np.mean(agreed))
@@ -154,7 +126,7 @@ def find_clusters(
     best = max(stable.values())
     model = kind(z, y)
     fits = {
-        candidate: model.fit(candidate, random_state, depth.starts)
+        candidate: model.fit(candidate, random_state, STARTS)
         for candidate, value in stable.items()
         if value >= best - EQUALLY_STABLE
     }

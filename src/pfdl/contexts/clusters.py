@@ -18,7 +18,7 @@ from pfdl.decorrelation.linear import group_means, predict_left_out
 PRINCIPAL = 64
 """Clusters are sought in so many main coordinates; distances in more cost more and say the same."""
 
-STARTS, MOST_TURNS, SWEEPS = 2, 30, 20
+STARTS, MOST_TURNS = 2, 30
 
 SETTLED = 1e-3
 """Turns end when no more than this share of the samples changes its context."""
@@ -38,6 +38,7 @@ class Clusters:
         projection: From standardised features to the coordinates z, shape (p, q).
         of_class: a, shape (classes, q); zero where clusters are sought over all samples.
         of_context: b, shape (contexts, q).
+        own: The context of each sample that they were fitted to, shape (n,).
         separation: How clearly the clusters are apart, −1 to 1: the mean of (other − own) / max(own, other), of the
             distances to the own and to the nearest other centre.
     """
@@ -45,6 +46,7 @@ class Clusters:
     projection: FloatArray
     of_class: SingleArray
     of_context: SingleArray
+    own: IndexArray
     separation: float
 
     def assign(self, standardised: FloatArray, y: IndexArray) -> IndexArray:
@@ -69,9 +71,10 @@ class PooledClusters:
 
     def fit(self, number: int, seed: int, starts: int) -> Clusters:
         """Return the best of several runs of k-means."""
-        centers = _k_means(self._z, number, seed, starts, 50).cluster_centers_
+        found = _k_means(self._z, number, seed, starts, 50)
         zero = np.zeros((self._classes, self._z.shape[1]), dtype=np.float32)
-        return Clusters(self._projection, zero, centers, _separation(self._z, centers))
+        separation = _separation(self._z, found.cluster_centers_)
+        return Clusters(self._projection, zero, found.cluster_centers_, found.labels_, separation)
 
 
 class WithinClusters:
@@ -105,19 +108,22 @@ class WithinClusters:
             for start in range(min(STARTS, starts))
             for beginning in self._beginnings
         ]
-        _, a, b = min(fits, key=lambda fit: fit[0])
-        return Clusters(self._projection, a, b, _separation(self._z - a[self._y], b))
+        _, a, b, own = min(fits, key=lambda fit: fit[0])
+        return Clusters(self._projection, a, b, own, _separation(self._z - a[self._y], b))
 
 
-def two_way(z: SingleArray, y: IndexArray, group: IndexArray, number: int) -> tuple[float, SingleArray, SingleArray]:
+def two_way(
+    z: SingleArray, y: IndexArray, group: IndexArray, number: int
+) -> tuple[float, SingleArray, SingleArray, IndexArray]:
     """Minimise Σ ‖z_i − a_y(i) − b_g(i)‖² over a, b and g by turns, from a first g.
 
     The means a and b follow from sums over classes, over contexts and the counts of both, which are small; so a turn
     passes over the samples twice, for the sums and for the distances.
 
     Returns:
-        The sum, a of shape (classes, q) and b of shape (number, q).
+        The sum, a of shape (classes, q), b of shape (number, q) and g of shape (n,).
     """
+    rows = np.arange(len(y))
     of_class = np.eye(int(y.max()) + 1, dtype=z.dtype)[y]
     class_sizes, class_sums = of_class.sum(axis=0).clip(min=1)[:, None], of_class.T @ z
     squared = float((z**2).sum(dtype=np.float64))
@@ -126,17 +132,17 @@ def two_way(z: SingleArray, y: IndexArray, group: IndexArray, number: int) -> tu
     for _ in range(MOST_TURNS):
         of_group = np.eye(number, dtype=z.dtype)[group]
         group_sums, counts = of_group.T @ z, of_class.T @ of_group
-        group_sizes = counts.sum(axis=0).clip(min=1)[:, None]
-        for _ in range(SWEEPS):
-            b = (group_sums - counts.T @ a) / group_sizes
-            a = (class_sums - counts @ b) / class_sizes
+        # Least squares for b, with a as it follows from b; only differences between contexts are determined.
+        within = np.diag(counts.sum(axis=0)) - counts.T @ (counts / class_sizes)
+        b = np.linalg.lstsq(within, group_sums - counts.T @ (class_sums / class_sizes), rcond=1e-5)[0]
+        a = (class_sums - counts @ b) / class_sizes
         distance = z @ (-2 * b.T) + (2 * a @ b.T + (b**2).sum(axis=1))[y]  # less what is the same for all contexts
         before, group = group, distance.argmin(axis=1)
         constant = squared + float((class_sizes * a**2 - 2 * class_sums * a).sum())
-        missed = constant + float(distance.min(axis=1).sum(dtype=np.float64))
+        missed = constant + float(distance[rows, group].sum(dtype=np.float64))
         if np.count_nonzero(group != before) <= SETTLED * len(y):
             break
-    return missed, a, b
+    return missed, a, b, group
 
 
 def _k_means(z: SingleArray, number: int, seed: int, starts: int, most_turns: int) -> KMeans:

@@ -24,10 +24,6 @@ be that a short training is as good in unusual groups as in usual ones: by chanc
 matters was chosen on five splits of PACS with features of a pretrained network (gains less three errors: 3.9 to 6.4
 points) and on its single styles and on clothes, which have no contexts (at most 1.4 points)."""
 
-TRAINED = ("early", "errors")
-"""Contexts by what a short training predicts. All that it gets wrong counts as one group: that a longer training is
-better in each of these groups follows from how they were made, and says nothing of contexts."""
-
 CHANCE = 1e-3
 """Contexts are associated with the class if independent ones would look so with a smaller probability."""
 
@@ -43,7 +39,7 @@ class Trial:
     """What was found in one way, and whether it is believed.
 
     Attributes:
-        method: The way: ``"pooled"``, ``"within"``, ``"early"`` or ``"errors"``.
+        method: The way: ``"pooled"``, ``"within"`` or ``"early"``.
         number: How many contexts it found.
         stability: How well contexts by two random halves of the features agree, 1 if fully.
         association: Cramér's V of context and class: 0 if independent, 1 if one follows from the other.
@@ -79,7 +75,6 @@ def confirm(
     context: IndexArray,
     *,
     counts: NDArray[np.int64] | None = None,
-    associated: NDArray[np.int64] | None = None,
     seed: int = 0,
 ) -> Trial:
     """Check contexts that are stable; the first check that fails is the reason.
@@ -91,25 +86,23 @@ def confirm(
         y: Their classes, shape (m,).
         context: Their contexts, shape (m,).
         counts: Samples of each class in each context, of all data, shape (classes, contexts); by default these are all.
-        associated: The same for what must be associated with the class: by default the contexts; the classes that a
-            short training predicts where a context is only whether these are right.
         seed: Seed of the halvings.
     """
     counts = group_table(y, context) if counts is None else counts
     trial = Trial(method, int((counts.sum(axis=0) > 0).sum()), stability)
     if trial.number < 2:
         return replace(trial, reason="they are all one")
-    association, chance = cramers_v(counts if associated is None else associated)
+    association, chance = cramers_v(counts)
     trial = replace(trial, association=association)
     if chance > CHANCE:
         return replace(trial, reason=f"they do not go with the class (Cramér's V {association:.2f})")
     usual = usual_groups(counts)
-    if method == "errors":
-        usual[:] = np.arange(counts.shape[1]) == 0
     unusual = ~usual[y, context]
     if min(int(unusual.sum()), int((~unusual).sum())) < LEAST_UNUSUAL:
         return replace(trial, reason=f"only {int(unusual.sum())} samples are in unusual groups, too few to judge by")
-    share = average_shares(unusual.astype(np.intp) if method in TRAINED else y * counts.shape[1] + context)
+    # All that a short training gets wrong counts as one group: that a longer training is better in each of these groups
+    # follows from how they were made, and says nothing of contexts.
+    share = average_shares(unusual.astype(np.intp) if method == "early" else y * counts.shape[1] + context)
     plain, balanced = _short_trainings(z, y, context, counts, share, seed)
     best = int(np.argmax(((balanced - plain) @ share)[:-1]))  # the shortest is too short: there anything seems to help
     before, after = plain[best], balanced[best]
@@ -124,7 +117,7 @@ def confirm(
     )
     misled_error = float(np.sqrt(sum(before[part].var() / part.sum() for part in (unusual, ~unusual))))
     needed = LEAST_GAIN + ERRORS_SURE * trial.gain_error
-    averaged = f"averaged over {'usual and unusual ' if method in TRAINED else ''}groups"
+    averaged = f"averaged over {'usual and unusual ' if method == 'early' else ''}groups"
     if trial.usual - trial.unusual < ERRORS_SURE * misled_error:
         reason = (
             f"a short training is not misled by them: it gets {trial.unusual:.0%} right in unusual groups and "

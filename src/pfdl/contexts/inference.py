@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from pfdl._internal.validation import check_choice, check_count
 from pfdl.contexts._arrays import FloatArray, IndexArray, group_table
 from pfdl.contexts.candidates import (
     LEAST_FEATURES,
-    SEARCHES,
     Candidate,
-    SearchDepth,
     find_clusters,
     rows_to_cluster,
     stratified_rows,
@@ -24,7 +23,7 @@ from pfdl.contexts.clusters import PooledClusters, WithinClusters
 from pfdl.contexts.confirmation import Trial, confirm
 from pfdl.contexts.sources import Describe, Features, open_features
 
-METHODS = ("auto", "pooled", "within", "early", "errors")
+METHODS = ("auto", "pooled", "within", "early")
 
 MOST_SAMPLES = 20_000
 """Contexts are found and judged by so many samples; what is held in memory does not grow beyond them."""
@@ -47,7 +46,6 @@ _NAMES = {
     "pooled": "clusters over all classes",
     "within": "clusters within classes",
     "early": "the classes that a short training predicts",
-    "errors": "what a short training gets wrong",
 }
 
 
@@ -84,10 +82,9 @@ def infer_contexts(
     features: Any,
     labels: Any = None,
     *,
-    method: Literal["auto", "pooled", "within", "early", "errors"] = "auto",
+    method: Literal["auto", "pooled", "within", "early"] = "auto",
     contexts: int | None = None,
     confirmation: float = 0.8,
-    search: Literal["full", "quick"] = "full",
     describe: Describe | None = None,
     seed: int = 0,
 ) -> IndexArray:
@@ -108,14 +105,13 @@ def infer_contexts(
             order of its dataset.
         labels: The classes, shape (n,), numbers or names, or one-hot rows; not needed if the dataset gives them.
         method: ``"pooled"``, clusters over all samples; ``"within"``, groups within classes of what features predict
-            of each other; ``"early"``, the class that a short training predicts; ``"errors"``, whether it is right; or
-            ``"auto"``: clusters if they are confirmed, otherwise ``"early"``, otherwise ``"errors"``.
+            of each other; ``"early"``, the class that a short training predicts; or ``"auto"``: clusters if they are
+            confirmed, otherwise ``"early"``.
         contexts: Number of clusters; by default that of 2 to 12 on which halves of the features agree best. Only
             clusters are tried if it is given.
         confirmation: How well halves of the features must agree, 0 to 1: the adjusted Rand index of clusters, or of
             what a short training gets wrong the share on which both halves give the same wrong class. With 0 nothing
             is checked and the most stable contexts are returned.
-        search: ``"full"``; or ``"quick"``, which tries two and four clusters only, from fewer starts, for a first look.
         describe: From a batch of images to features, shape (n, p), for instance a pretrained network.
         seed: Seed of samples, halves and clusters.
 
@@ -142,7 +138,6 @@ def infer_contexts(
         method=method,
         contexts=contexts,
         confirmation=confirmation,
-        search=search,
         describe=describe,
         seed=seed,
     ).contexts
@@ -155,7 +150,6 @@ def find_contexts(
     method: str = "auto",
     contexts: int | None = None,
     confirmation: float = 0.8,
-    search: str = "full",
     describe: Describe | None = None,
     seed: int = 0,
 ) -> InferredContexts:
@@ -167,7 +161,6 @@ def find_contexts(
         The contexts with a sentence and one record for each way that was tried.
     """
     check_choice("method", method, METHODS)
-    check_choice("search", search, SEARCHES)
     check_count("seed", seed, 0)
     if not (math.isfinite(confirmation) and 0 <= confirmation <= 1):
         raise ValueError(f"confirmation is {confirmation}; give a number from 0 (check nothing) to 1.")
@@ -176,12 +169,12 @@ def find_contexts(
         check_count("contexts", contexts, 1)
         if contexts > len(source):
             raise ValueError(f"contexts is {contexts}, but there are only {len(source)} samples.")
-        if method in ("early", "errors"):
-            raise ValueError(f"contexts is {contexts}, but method {method!r} finds its own number; leave it out.")
+        if method == "early":
+            raise ValueError(f"contexts is {contexts}, but method 'early' finds its own number; leave it out.")
     search_in = _Search.of(source, contexts, confirmation, seed)
     if isinstance(search_in, str):
         return _one_context(source, search_in)
-    outcomes = search_in.try_all(method, contexts, SEARCHES[search])
+    outcomes = search_in.try_all(method, contexts)
     trials = tuple(trial for trial, _ in outcomes)
     rejected = "; ".join(f"{_NAMES[trial.method]}: {trial.reason}" for trial in trials if not trial.accepted)
     believed = [outcome for outcome in outcomes if outcome[0].accepted]
@@ -230,28 +223,21 @@ class _Search:
             return f"fewer than {LEAST_FEATURES} features vary, so that halves of them cannot confirm each other"
         return cls(source, rows, scale, scale(drawn), labels[rows], confirmation, seed)
 
-    def try_all(self, method: str, number: int | None, depth: SearchDepth) -> list[tuple[Trial, IndexArray]]:
+    def try_all(self, method: str, number: int | None) -> list[tuple[Trial, IndexArray]]:
         """Try the ways that a method asks for: clusters, and where none is believed what a short training predicts."""
-        trained = train_shortly(self.z, self.y, depth, self.seed)
+        trained = train_shortly(self.z, self.y, self.seed)
         outcomes: list[tuple[Trial, IndexArray]] = []
         for kind in (PooledClusters, WithinClusters):
             settled = any(trial.accepted and trial.stability >= SETTLED for trial, _ in outcomes)
             if method in ("auto", kind.name) and not settled:
                 rows = rows_to_cluster(self.y, np.flatnonzero(trained.held_out != self.y), self.seed)
-                candidate = find_clusters(
-                    kind,
-                    self.z[rows],
-                    self.y[rows],
-                    number=number,
-                    depth=depth,
-                    least=self.confirmation,
-                    seed=self.seed,
-                )
-                outcomes.append(self.judge(candidate))
-        for name in ("early", "errors"):
-            asked = method == name or (method == "auto" and number is None)
-            if asked and not any(trial.accepted for trial, _ in outcomes):
-                outcomes.append(self.judge(replace(trained, method=name)))
+                z, y = self.z[rows], self.y[rows]
+                with threadpool_limits(1):  # the matrices are small: threads would mostly wait for each other
+                    found = find_clusters(kind, z, y, number=number, least=self.confirmation, seed=self.seed)
+                outcomes.append(self.judge(found))
+        believed = any(trial.accepted for trial, _ in outcomes)
+        if method == "early" or (method == "auto" and number is None and not believed):
+            outcomes.append(self.judge(trained))
         return outcomes
 
     def judge(self, candidate: Candidate) -> tuple[Trial, IndexArray]:
@@ -260,8 +246,7 @@ class _Search:
         if self.confirmation and stability < self.confirmation:
             reason = f"halves of the features disagree on them ({stability:.2f})"
             return Trial(method, 0, stability, reason=reason), np.zeros(len(labels), dtype=np.intp)
-        assigned = self._assign(candidate)
-        contexts = candidate.contexts_of(assigned, labels)
+        contexts = self._assign(candidate)
         counts = group_table(labels, contexts)
         if not self.confirmation:
             return Trial(method, counts.shape[1], stability, accepted=True, reason=UNCHECKED), contexts
@@ -270,24 +255,20 @@ class _Search:
             rng = np.random.default_rng((self.seed, 1))
             rows = stratified_rows(labels * counts.shape[1] + contexts, MOST_SAMPLES, rng)
             z = self.scale(self.source.take(rows))
-        associated = group_table(labels, assigned)
-        trial = confirm(
-            method, stability, z, labels[rows], contexts[rows], counts=counts, associated=associated, seed=self.seed
-        )
-        return trial, contexts
+        return confirm(method, stability, z, labels[rows], contexts[rows], counts=counts, seed=self.seed), contexts
 
     def _assign(self, candidate: Candidate) -> IndexArray:
-        """Return what a candidate assigns to all samples, by a pass over the data if the sample is not all of them."""
+        """Return the contexts of all samples, by a pass over the data if the sample is not all of them."""
         own = candidate.assign(self.z, self.y) if candidate.held_out is None else candidate.held_out
-        if len(self.rows) == len(self.source):
-            return own
-        parts, start = [], 0
-        for block in self.source.blocks():
-            parts.append(candidate.assign(self.scale(block), self.source.labels[start : start + len(block)]))
-            start += len(block)
-        assigned = np.concatenate(parts)
-        assigned[self.rows] = own
-        return assigned
+        assigned = own
+        if len(self.rows) < len(self.source):
+            parts, start = [], 0
+            for block in self.source.blocks():
+                parts.append(candidate.assign(self.scale(block), self.source.labels[start : start + len(block)]))
+                start += len(block)
+            assigned = np.concatenate(parts)
+            assigned[self.rows] = own
+        return np.unique(assigned, return_inverse=True)[1].reshape(-1).astype(np.intp)
 
 
 class _Standardisation:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from pfdl.contexts._arrays import FloatArray, IndexArray, group_table
 
@@ -79,8 +80,9 @@ def held_out_predictions(
     """
     predicted = np.empty((len(RIDGES), len(y)), dtype=np.intp)
     fits = []
-    for number in range(FOLDS):
-        held = fold == number
-        fits.append(RidgePath(z[~held], y[~held], weight[~held], classes))
-        predicted[:, held] = fits[-1].scores(z[held]).argmax(axis=2)
+    with threadpool_limits(1):  # the matrices are small: threads would mostly wait for each other
+        for number in range(FOLDS):
+            held = fold == number
+            fits.append(RidgePath(z[~held], y[~held], weight[~held], classes))
+            predicted[:, held] = fits[-1].scores(z[held]).argmax(axis=2)
     return predicted, fits

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,11 +16,59 @@ from pfdl.contexts._arrays import FloatArray, IndexArray, as_array, as_numbers
 from pfdl.contexts.statistics import ImageStatistics
 
 BLOCK = 4096
+
+SCALED_BY = 2048
+"""Channels of images are scaled by their mean and deviation in so many."""
+
 Describe = Callable[[Tensor], Tensor]
 
 
-class ArrayFeatures:
-    """Features that are an array or a tensor; its blocks are views, converted one at a time."""
+class Features(ABC):
+    """Features that are read block by block, and the class of each sample.
+
+    Args:
+        labels: The classes, shape (n,), of any kind.
+        samples: How many there must be.
+    """
+
+    def __init__(self, labels: Any, samples: int) -> None:
+        self.labels: IndexArray = as_numbers("labels", labels).astype(np.intp)
+        if len(self.labels) != samples:
+            raise ValueError(f"there are {samples} samples and {len(self.labels)} labels; give one label per sample.")
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @abstractmethod
+    def _read(self, rows: IndexArray) -> Iterator[Any]:
+        """Yield the features of some samples, in this order, as blocks of shape (rows, p)."""
+
+    def blocks(self, rows: IndexArray | None = None) -> Iterator[FloatArray]:
+        """Yield the features of some samples, or of all of them, in order."""
+        rows = np.arange(len(self)) if rows is None else rows
+        start = 0
+        for features in self._read(rows):
+            block: NDArray[Any] = as_array(features)
+            if block.dtype.kind not in "biuf":
+                raise TypeError(f"features have dtype {block.dtype}; give numbers.")
+            block = block.astype(np.float64)
+            finite = np.isfinite(block)
+            if not finite.all():
+                row, column = np.argwhere(~finite)[0]
+                raise ValueError(
+                    f"features are not finite: row {rows[start + row]}, column {column} is {block[row, column]}; give "
+                    "numbers only."
+                )
+            yield block
+            start += len(block)
+
+    def take(self, rows: IndexArray) -> FloatArray:
+        """Return the features of some samples, shape (rows, p)."""
+        return np.concatenate(list(self.blocks(rows)))
+
+
+class ArrayFeatures(Features):
+    """Features that are an array or a tensor, shape (n, p)."""
 
     def __init__(self, features: Any, labels: Any) -> None:
         if labels is None:
@@ -31,25 +80,14 @@ class ArrayFeatures:
                 f"features have shape {tuple(self._features.shape)}; give (n, p), or images of shape (n, channels, "
                 "height, width)."
             )
-        self.labels = _checked_labels(labels, len(self._features))
+        super().__init__(labels, len(self._features))
 
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def blocks(self) -> Iterator[FloatArray]:
-        """Yield the features of all samples in order."""
-        for start in range(0, len(self), BLOCK):
-            yield _block(self._features[start : start + BLOCK], start)
-
-    def take(self, rows: IndexArray) -> FloatArray:
-        """Return the features of some samples, shape (rows, p)."""
-        parts = [
-            _block(self._features[some], int(some[0])) for some in np.array_split(rows, max(1, len(rows) // BLOCK))
-        ]
-        return np.concatenate(parts)
+    def _read(self, rows: IndexArray) -> Iterator[Any]:
+        for some in np.array_split(rows, max(1, len(rows) // BLOCK)):
+            yield self._features[some]
 
 
-class DatasetFeatures:
+class DatasetFeatures(Features):
     """Images or features that a dataset or a loader gives.
 
     Args:
@@ -62,41 +100,22 @@ class DatasetFeatures:
     def __init__(self, data: Any, labels: Any, describe: Describe | None, seed: int) -> None:
         self._loader = data if isinstance(data, DataLoader) else DataLoader(data, batch_size=256)
         dataset: Any = self._loader.dataset
-        self._dataset = dataset
-        self._streams = isinstance(self._dataset, IterableDataset)
-        given = labels if labels is not None else _stored_labels(self._dataset)
-        if given is None:
-            given = np.concatenate([as_array(batch[1]) for batch in self._batches(None)] or [np.zeros(0)])
-        self.labels = _checked_labels(given, len(given) if self._streams else len(self._dataset))
-        self._describe = describe
-        self._seed = seed
+        if isinstance(dataset, IterableDataset):
+            raise TypeError("the dataset is a stream, of which no sample can be drawn; give one with numbered samples.")
+        if labels is None:
+            labels = _stored_labels(dataset)
+        if labels is None:
+            every = np.arange(len(dataset))
+            labels = np.concatenate([as_array(batch[1]) for batch in self._batches(every)] or [np.zeros(0)])
+        super().__init__(labels, len(dataset))
+        self._describe, self._seed = describe, seed
 
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def blocks(self) -> Iterator[FloatArray]:
-        """Yield the features of all samples in order."""
-        yield from self._described(None)
-
-    def take(self, rows: IndexArray) -> FloatArray:
-        """Return the features of some samples, shape (rows, p)."""
-        if not self._streams:
-            return np.concatenate(list(self._described(rows)))
-        parts, start = [], 0
-        for block in self._described(None):
-            inside = rows[(rows >= start) & (rows < start + len(block))] - start
-            parts.append(block[inside])
-            start += len(block)
-        return np.concatenate(parts)
-
-    def _described(self, rows: IndexArray | None) -> Iterator[FloatArray]:
-        start = 0
-        for batch in self._batches(rows):
-            inputs = batch[0] if isinstance(batch, (tuple, list)) else batch
-            inputs = torch.as_tensor(inputs)
+    def _read(self, rows: IndexArray) -> Iterator[Any]:
+        for inputs in self._inputs(rows):
             if inputs.dim() == 4:
-                if self._describe is None:
-                    self._describe = ImageStatistics.fit(self._some_images(), seed=self._seed)
+                if self._describe is None:  # scaled by images from all over the dataset: the first may be of one kind
+                    some = np.unique(np.linspace(0, len(self) - 1, min(len(self), SCALED_BY)).astype(np.intp))
+                    self._describe = ImageStatistics.fit(self._inputs(some), seed=self._seed)
                 with torch.no_grad():
                     inputs = self._describe(inputs)
             if inputs.dim() != 2:
@@ -104,30 +123,21 @@ class DatasetFeatures:
                     f"a batch of the dataset has shape {tuple(inputs.shape)}; give images, (n, channels, height, "
                     "width), or features, (n, p)."
                 )
-            yield _block(inputs, start)
-            start += len(inputs)
+            yield inputs
 
-    def _some_images(self) -> Iterator[Tensor]:
-        """Yield images from all over the dataset, to scale channels by; the first ones may be all of one kind."""
-        some = np.unique(np.linspace(0, len(self) - 1, min(len(self), 2048)).astype(np.intp))
-        for number, batch in enumerate(self._batches(None if self._streams else some)):
-            if number * 256 >= 2048:
-                break
+    def _inputs(self, rows: IndexArray) -> Iterator[Tensor]:
+        for batch in self._batches(rows):
             yield torch.as_tensor(batch[0] if isinstance(batch, (tuple, list)) else batch)
 
-    def _batches(self, rows: IndexArray | None) -> Iterator[Any]:
+    def _batches(self, rows: IndexArray) -> Iterator[Any]:
         """Yield batches in the order of the dataset, whatever order the loader has."""
-        dataset: Dataset[Any] = self._dataset if rows is None else Subset(self._dataset, rows.tolist())
         yield from DataLoader(
-            dataset,
+            Subset(self._loader.dataset, rows.tolist()),
             batch_size=self._loader.batch_size or 256,
             num_workers=self._loader.num_workers,
             collate_fn=self._loader.collate_fn,
             generator=torch.Generator(),  # its own, so that nothing is drawn from the chance of training
         )
-
-
-Features: TypeAlias = ArrayFeatures | DatasetFeatures
 
 
 def open_features(data: Any, labels: Any, describe: Describe | None, seed: int) -> Features:
@@ -154,24 +164,3 @@ def _stored_labels(dataset: Any) -> Any:
         if isinstance(kept, (Tensor, np.ndarray, list)) and len(kept) == len(dataset):
             return kept
     return None
-
-
-def _checked_labels(labels: Any, samples: int) -> IndexArray:
-    y = as_numbers("labels", labels)
-    if len(y) != samples:
-        raise ValueError(f"there are {samples} samples and {len(y)} labels; give one label per sample.")
-    return y.astype(np.intp)
-
-
-def _block(features: Any, start: int) -> FloatArray:
-    block: NDArray[Any] = as_array(features)
-    if block.dtype.kind not in "biuf":
-        raise TypeError(f"features have dtype {block.dtype}; give numbers.")
-    block = block.astype(np.float64)
-    finite = np.isfinite(block)
-    if not finite.all():
-        row, column = np.argwhere(~finite)[0]
-        raise ValueError(
-            f"features are not finite: row {start + row}, column {column} is {block[row, column]}; give numbers only."
-        )
-    return block

@@ -19,11 +19,9 @@ LARGEST = 256
 """Larger images are shrunk by averaging until the shorter side is at most twice this: textures of single pixels in
 millions of them take long and tell little about the context."""
 
-BATCH_PIXELS = 256 * 128 * 128
-"""Most pixels that pass through the filters at once."""
-
-BATCH_ON_CPU = 16
-"""Most images at once on a CPU: the maps of more do not fit in its cache and take longer, with the same result."""
+PIXELS, PIXELS_ON_CPU = 2**22, 2**15
+"""Most pixels that pass through the filters at once. On a CPU the maps of more do not fit in its cache: that takes up
+to three times as long."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +67,8 @@ class ImageStatistics:
         _check(images)
         if images.shape[1] != self.mean.shape[1]:
             raise ValueError(f"images have {images.shape[1]} channels; the filters are for {self.mean.shape[1]}.")
-        most = BATCH_ON_CPU if images.device.type == "cpu" else BATCH
-        at_once = max(1, min(most, BATCH_PIXELS // (images.shape[2] * images.shape[3])))
+        most = PIXELS_ON_CPU if images.device.type == "cpu" else PIXELS
+        at_once = max(1, most // (images.shape[2] * images.shape[3]))
         return torch.cat([self._describe(batch) for batch in torch.split(images, at_once)])
 
     def _describe(self, images: Tensor) -> Tensor:

@@ -76,7 +76,7 @@ class TrainingConfig:
     backbone: str = setting("resnet18", shown=True, short="-b")
     objective: str = setting("erm", shown=True, short="-O")
     contexts: Literal["hidden", "known", "inferred"] = setting("hidden", shown=True)
-    infer_by: Literal["auto", "pooled", "within", "early", "errors"] = setting("auto")
+    infer_by: Literal["auto", "pooled", "within", "early"] = setting("auto")
     confirm: bool = setting(True)
     objective_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     image_size: int = setting(64, minimum=1, shown=True)
