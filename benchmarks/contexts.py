@@ -27,7 +27,7 @@ from markdown_table import markdown_table
 from pfdl.contexts import find_contexts, image_statistics
 from pfdl.contexts.confirmation import confirm
 from pfdl.contexts.inference import METHODS
-from pfdl.data.stored import image_store
+from pfdl.data.stored import store_images
 from pfdl.vision.config import DataOptions
 from pfdl_lab.cli.study import make_datasets
 
@@ -44,10 +44,10 @@ def study_samples(arguments: argparse.Namespace) -> Iterator[Sample]:
     """Yield the training sides of the study's splits."""
     options = DataOptions(layout=arguments.layout)
     datasets = make_datasets(arguments.data, arguments.group_by, arguments.mnist, options)
-    with tempfile.TemporaryDirectory() as folder, image_store(Path(folder) / "images") as store:
+    with tempfile.TemporaryDirectory() as folder:
         for number, dataset in enumerate(datasets):
             source = dataset.open()
-            images = None if source is None else store(source, IMAGE_SIZE, str(number))
+            images = None if source is None else store_images(source, Path(folder) / str(number), IMAGE_SIZE)
             for seed in arguments.seeds:
                 split = dataset.split(seed, network=arguments.backbone, images=images)
                 truth = split.train.contexts.numpy() if split.has_contexts else None

@@ -1,7 +1,6 @@
 import json
 import os
 import re
-import shutil
 import signal
 import sys
 from dataclasses import fields
@@ -196,21 +195,6 @@ def test_all_settings_of_training_reach_the_run(photos, tmp_path):
     assert json.loads((tmp_path / "run" / "contexts.json").read_text())["sentence"] in result.output
     assert "epoch 1/1: loss" in result.output
     assert not (tmp_path / "run" / "tensorboard").exists()
-
-
-def test_a_test_set_of_its_own_is_named(photos, tmp_path):
-    train, test = tmp_path / "train photos", tmp_path / "test photos"
-    shutil.copytree(photos, train)
-    for name in ("cat", "[bold]dog"):
-        for picture in sorted((train / name / "in the garden").iterdir())[:5]:
-            (test / name / "in the garden").mkdir(parents=True, exist_ok=True)
-            shutil.move(picture, test / name / "in the garden" / picture.name)
-    result = typed(f"train '{train}' --test '{test}' {FAST} -o {tmp_path / 'run'}")
-    assert "test 10" in result.output
-    evaluation = json.loads((tmp_path / "run" / "evaluations" / "test.json").read_text())
-    assert sum(group["images"] for group in evaluation["groups"]) == 10
-    typed(f"evaluate {tmp_path / 'run'} '{train}' --test '{test}' --device cpu")
-    assert json.loads((tmp_path / "run" / "evaluations" / "test.json").read_text()) == evaluation
 
 
 def test_several_seeds_and_their_table(photos, tmp_path):

@@ -36,15 +36,6 @@ def test_contexts_are_hidden_from_training_unless_asked_for(folder, manifest, na
     assert [manifest.contexts[index] for index in shown.contexts] == [row.context for row in manifest.rows_of(name)]
 
 
-def test_the_transform_is_applied_each_time(folder, manifest):
-    calls = []
-    dataset = ContextImages(folder, manifest, "train", size=6, transform=lambda x: calls.append(x) or x.float() / 255)
-    assert dataset[0][0].dtype == torch.float32
-    _ = dataset[0]
-    assert len(calls) == 2
-    assert dataset.images.dtype == torch.uint8
-
-
 def test_all_images_at_once_are_the_same_with_and_without_a_cache(folder, manifest):
     kept, read = (ContextImages(folder, manifest, "train", size=6, cache=cache) for cache in (True, False))
     assert torch.equal(kept.images, read.images)

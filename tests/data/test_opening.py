@@ -168,26 +168,6 @@ def test_what_was_understood_is_told_in_two_lines(tmp_path):
     assert describe_images(source, manifest).splitlines()[1] == "Sets: train 20."
 
 
-def test_a_test_set_from_elsewhere_is_joined(tmp_path):
-    make_folder(tmp_path / "one", {"train/cat": 6, "train/dog": 6, "test/cat": 2, "test/dog": 2})
-    make_folder(tmp_path / "two", {"owl": 1, "cat/x": 3, "dog/x": 3})
-    (tmp_path / "two/owl/000.png").unlink()
-    for number, path in enumerate(sorted((tmp_path / "two").rglob("*.png"))):
-        noise(500 + number).save(path)
-    source = open_images(tmp_path / "one", test=tmp_path / "two")
-    manifest = make_split(source, validation_fraction=0)
-    assert {row.path.partition("/")[0] for row in manifest.rows_of("train")} == {"train"}
-    assert manifest.rows_of("test")[0].path == "test/cat/x/000.png"
-    assert manifest.parameters["images"] == {"train": 12, "test": 6}
-    assert "the 4 images of the training data's own test set" in manifest.notes[0]
-    assert ContextImages(source, manifest, "test", size=6)[0][0].shape == (3, 6, 6)
-    with pytest.raises(ValueError, match="neither among"):
-        source.load("other/cat.png", 6, "0")
-    make_folder(tmp_path / "three", {"owl": 1, "cat": 1})
-    with pytest.raises(ValueError, match="also of 'owl', which the training images do not show"):
-        _ = open_images(tmp_path / "one", test=tmp_path / "three").samples
-
-
 def test_a_table_in_the_folder_is_not_passed_over_silently(tmp_path):
     make_folder(tmp_path, {"cat": 5, "dog": 5})
     assert make_split(open_images(tmp_path)).notes == []

@@ -1,9 +1,9 @@
 """Real images as they are published; skipped where they are not at hand."""
 
-import csv
 import tarfile
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from pfdl.data import ContextImages, make_split, open_images
@@ -41,9 +41,12 @@ def test_published_folders_are_taken_as_they_are(tmp_path, name, classes, contex
 
 def test_backgrounds_of_petscapes_stay_on_one_side(tmp_path):
     root = unpack("petscapes", tmp_path)
-    with (root / "meta.csv").open(newline="") as stream:
-        background = {line["path"]: line["background"] for line in csv.DictReader(stream)}
-    manifest = make_split(open_images(root, layout="class/context"), ratio="1:1", groups=background)
+    meta = pd.read_csv(root / "meta.csv")
+    meta[["label", "context", "name"]] = meta["path"].str.split("/", expand=True)
+    meta = meta[[(root / path).is_file() for path in meta["path"]]]
+    meta.to_csv(root / "grouped.csv", index=False)
+    manifest = make_split(open_images(root / "grouped.csv", columns={"group": "background"}), ratio="1:1")
+    background = dict(zip(meta["path"], meta["background"], strict=True))
     sides = {"train": set(), "test": set()}
     for row in manifest.rows:
         sides[row.side].add(background[row.path])

@@ -1,14 +1,12 @@
 """Images that are decoded once and shared by memory map."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
 
 from pfdl.data import make_split
 from pfdl.data.context_images import ContextImages
-from pfdl.data.stored import INDEX, PIXELS, StoredImages, image_store, store_images
+from pfdl.data.stored import INDEX, PIXELS, StoredImages, store_images
 from tests.vision.tiny_images import TinySource
 
 
@@ -25,11 +23,8 @@ def test_stored_images_are_a_source_with_the_same_images(source, tmp_path):
         assert torch.equal(stored.load(sample.path, 8, sample.sha256), source.pictures[sample.path])
     split = make_split(source, ratio="2:1", seed=3)
     assert make_split(stored, ratio="2:1", seed=3) == split
-    images, labels, contexts = stored.part(split, "test")
-    expected = ContextImages(source, split, "test", size=8)
-    assert torch.equal(images, expected.images)
-    assert torch.equal(labels, expected.labels)
-    assert torch.equal(contexts, expected.contexts)
+    images = stored.take([row.path for row in split.rows_of("test")])
+    assert torch.equal(images, ContextImages(source, split, "test", size=8).images)
 
 
 def test_the_pixels_are_mapped_and_not_copied_by_a_dataset(source, tmp_path):
@@ -66,25 +61,3 @@ def test_an_image_of_another_size_or_content_is_refused(source, tmp_path):
     for asked in ((first.path, 16, first.sha256), (first.path, 8, "0"), ("elsewhere", 8, first.sha256)):
         with pytest.raises(ValueError, match="is not stored in the size"):
             stored.load(*asked)
-
-
-def test_without_a_size_only_the_list_is_stored(source, tmp_path):
-    folder = store_images(source, tmp_path / "images", None)
-    assert [path.name for path in folder.iterdir()] == [INDEX]
-    assert len(json.loads((folder / INDEX).read_text())["samples"]) == len(source.samples)
-    with pytest.raises(ValueError, match="without their pixels"):
-        StoredImages(folder).take([source.samples[0].path])
-
-
-def test_the_store_outlives_an_interruption_but_not_the_end(source, tmp_path):
-    def interrupted():
-        with image_store(tmp_path / "images") as store:
-            store(source, 8, "all")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert (tmp_path / "images" / "all" / PIXELS).exists()
-    with image_store(tmp_path / "images"):
-        pass
-    assert not (tmp_path / "images").exists()

@@ -51,7 +51,6 @@ def readings(
 def colored_mnist(
     parallel: Parallel,
     mnist: Mnist = None,
-    download: Annotated[bool, typer.Option("--download", help="Let torchvision fetch MNIST into that folder.")] = False,
     output: Output = Path("runs/colored-mnist"),
     quick: Quick = False,
     rows: Annotated[str | None, typer.Option(help="Keys of rows, with commas; all where left out.")] = None,
@@ -71,7 +70,7 @@ def colored_mnist(
     from pfdl_lab.colored_mnist import run as experiment
 
     console = Console(stderr=True)
-    source = find_digits(mnist, download=download)
+    source = find_digits(mnist)
     config = experiment.QUICK if quick else experiment.FULL
     config = replace(config, restarts=restarts or config.restarts, rows=tuple(rows.split(",")) if rows else config.rows)
     place = parallel.find_device(device)
@@ -83,7 +82,7 @@ def colored_mnist(
     print_tables(output)
 
 
-@takes_settings(all_shown=True, without=("test", "image_root"))
+@takes_settings(all_shown=True, without=("image_root",))
 def nico(
     data: Annotated[
         str, typer.Argument(metavar="DIR|TABLE|shapes", help="NICO, or other images in contexts: a folder or a table.")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pfdl_lab.images.data import ImageData
 
 
-@takes_settings(all_shown=True, without=("test", "image_root", "on_bad_image"))
+@takes_settings(all_shown=True, without=("image_root", "on_bad_image"))
 def study(
     data: Annotated[
         list[str],

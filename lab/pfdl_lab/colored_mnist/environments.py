@@ -51,7 +51,6 @@ class ColoredMNIST:
             MNIST (``source.is_mnist`` and ``source.name`` say so).
         seed: Shuffling, label noise and colours follow from it.
         max_train: Use no more than this many rows for the two training environments together.
-        download: Let torchvision fetch MNIST into the folder if it is not there.
 
     Attributes:
         source: The grey digits.
@@ -76,9 +75,8 @@ class ColoredMNIST:
         *,
         seed: int = 0,
         max_train: int | None = None,
-        download: bool = False,
     ) -> None:
-        self.source = digits if isinstance(digits, DigitSource) else find_digits(digits, download=download)
+        self.source = digits if isinstance(digits, DigitSource) else find_digits(digits)
         if max_train is not None:
             check_count("max_train", max_train, 2)
         generator = torch.Generator().manual_seed(seed)

@@ -130,8 +130,9 @@ class ImageData:
             seed: The seed.
             validation: Share of the training images to hold out.
         """
-        groups = None if self.group_by is None else read_groups(self.group_by)
-        return make_split(source, ratio=TRAINING_RATIO, seed=seed, groups=groups, validation_fraction=validation)
+        if self.group_by is not None:
+            source = _Grouped(source, read_groups(self.group_by))
+        return make_split(source, ratio=TRAINING_RATIO, seed=seed, validation_fraction=validation)
 
     def split(self, seed: int, *, network: str, validation: float = 0.0, images: Path | None = None) -> Split:
         """Return the split of a seed.
@@ -146,8 +147,13 @@ class ImageData:
             return _digits(self, seed, validation)
         source = StoredImages(images, FEATURES if network == FROZEN else PIXELS)
         manifest = self.make_manifest(source, seed, validation)
-        train, test = (Samples(*source.part(manifest, name)) for name in ("train", "test"))
-        held_out = Samples(*source.part(manifest, "validation")) if validation else Samples(*(one[:0] for one in train))
+
+        def part(name: str) -> Samples:
+            labels, contexts = map(torch.tensor, manifest.numbers_of(name))
+            return Samples(source.take([row.path for row in manifest.rows_of(name)]), labels, contexts)
+
+        train, test = part("train"), part("test")
+        held_out = part("validation") if validation else Samples(*(one[:0] for one in train))
         if network == FROZEN:
             mean, deviation = train.inputs.float().mean(0), train.inputs.float().std(0).clamp(min=1e-6)
             train, held_out, test = (
@@ -170,8 +176,16 @@ class ImageData:
         return Split(train, held_out, test, tests, len(manifest.classes), manifest.has_contexts, context_features)
 
 
+class _Grouped:
+    """A source whose images are in the groups that a table names."""
+
+    def __init__(self, source: ContextSource, groups: Mapping[str, str]) -> None:
+        self.samples = [sample._replace(group=groups.get(sample.path, "")) for sample in source.samples]
+        self.description, self.load = source.description, source.load
+
+
 def read_groups(source: str) -> dict[str, str]:
-    """Read which path belongs to which group, for :func:`pfdl.data.make_split`.
+    """Read which path belongs to which group, which must not be on both sides of a split.
 
     Args:
         source: ``"table.csv:column"``: a CSV file with a column ``path`` and the column that names the groups.

@@ -14,7 +14,7 @@ from pfdl.data.proportions import TEST_RATIOS
 from pfdl.objectives import list_objectives, make_objective
 from pfdl_lab.controls import COVARIANCE, LEVEL_MATCHED, MEAN
 
-RATIOS = tuple(map(str, TEST_RATIOS))
+RATIOS = TEST_RATIOS
 PAPER_BACKBONE = "resnet50"
 WEIGHT_DECAY = 1e-4
 

@@ -6,6 +6,7 @@ All rows of a seed share the split, the first weights, the order of the samples 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -25,7 +26,7 @@ from pfdl._internal.validation import check_choice, check_count
 from pfdl.contexts import refit_readout
 from pfdl.contexts.balancing import has_several
 from pfdl.data.sources import ContextSource
-from pfdl.data.stored import image_store
+from pfdl.data.stored import store_images
 from pfdl.vision.config import PRECISIONS, TrainingConfig
 from pfdl.vision.features import embed
 from pfdl.vision.refitting import with_readout
@@ -142,13 +143,13 @@ def run(
     settings = {**asdict(config), "datasets": [asdict(dataset) for dataset in datasets], **execution.settings}
     may_change = ("rows", "seeds", "first_seed", "datasets", *execution.settings)
     folder = output / "images"
-    with claim(output, KIND, settings, may_change=may_change), image_store(folder) as store:
+    with claim(output, KIND, settings, may_change=may_change):
         share: dict[str, Any] = {"datasets": places, "folder": folder}
         if unfinished(tasks, output / "cells"):
             for name, source in sources.items():
                 if source is not None:
                     for size in {find_row(row).image_size or config.image_size for row in rows[name]}:
-                        place = store(source, size, f"{name}-{size}")
+                        place = store_images(source, folder / f"{name}-{size}", size)
                         if config.backbone == FROZEN and not (place / FEATURES).exists():
                             write_features(place, execution.device)
             inferences = [
@@ -162,6 +163,7 @@ def run(
         function = partial(run_task, **share, contexts=output / "contexts", device=execution.device)
         results = run_grid(function, tasks, output / "cells", execution)
         write_atomically(output / "results.csv", results[list(COLUMNS)].to_csv(index=False))
+        shutil.rmtree(folder, ignore_errors=True)  # an interrupted run finds the images again
     return results
 
 

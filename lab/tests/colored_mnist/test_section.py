@@ -106,7 +106,6 @@ class TestCommandLine:
         ("arguments", "message"),
         [
             (["--mnist", "nowhere"], "nowhere has no file train-images-idx3-ubyte"),
-            (["--download"], "a download needs a folder"),
             (["--device", "abacus"], "the device 'abacus' is not available"),
             (["--rows", "magic"], "the row is 'magic'"),
         ],

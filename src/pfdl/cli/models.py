@@ -50,7 +50,7 @@ def evaluate(
     typer.echo(path)
 
 
-@takes_settings(without=("test", "layout"))
+@takes_settings(without=("layout",))
 def predict(
     run: Run,
     images: Annotated[

@@ -14,7 +14,7 @@ from pfdl.cli.options import takes_settings
 from pfdl.vision.config import DataOptions
 
 
-@takes_settings(without=("test",))
+@takes_settings()
 def split(
     data: Data,
     options: DataOptions,

@@ -61,8 +61,8 @@ class RunOptions:
 def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOptions) -> None:
     """Train a classifier, then test it by class and context, and at dominant ratios where the split has them.
 
-    Data with a test set of its own keeps it, and --test names one; other data is split. The model that is kept is the
-    best on validation images of the training distribution; test images play no part.
+    Data with a test set of its own keeps it; other data is split. The model that is kept is the best on validation
+    images of the training distribution; test images play no part.
     After Ctrl-C or a crash the same command resumes the training.
     With --devices, or under torchrun or srun, several processes train together in one run folder.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
@@ -23,9 +23,9 @@ CACHE_LIMIT = 2 << 30
 class ContextImages(Dataset[tuple[Tensor, int, int]]):
     """Images of one set: (image, label, context), in the order of the paths.
 
-    An image is a tensor of bytes, shape (3, size, size), unless a transform makes something else of it. The label is
-    a position in ``manifest.classes``, the context one in ``manifest.contexts``; but in the sets ``train`` and
-    ``validation`` the context is ``HIDDEN_CONTEXT``, because the protocol hides it from training.
+    An image is a tensor of bytes, shape (3, size, size). The label is a position in ``manifest.classes``, the context
+    one in ``manifest.contexts``; but in the sets ``train`` and ``validation`` it is ``HIDDEN_CONTEXT``, because the
+    protocol hides it from training.
 
     Args:
         source: Where the images come from.
@@ -35,7 +35,6 @@ class ContextImages(Dataset[tuple[Tensor, int, int]]):
         cache: Whether to keep the decoded images in memory; by default up to ``CACHE_LIMIT``. With a cache every image
             is read right here, so a file that has gone bad since the split stops the run before it starts.
         reveal_contexts: Give the contexts in training too, for methods that need to know environments.
-        transform: Applied to the tensor of bytes each time an image is asked for.
 
     Raises:
         ValueError: If there is no such set, or (with a cache) an image is missing or not the one of the manifest.
@@ -55,11 +54,9 @@ class ContextImages(Dataset[tuple[Tensor, int, int]]):
         size: int = 64,
         cache: bool | None = None,
         reveal_contexts: bool = False,
-        transform: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         check_count("size", size, 1)
         self._source, self._rows, self._size = source, manifest.rows_of(set_name), size
-        self.transform = transform
         self.labels, self.contexts = (torch.tensor(numbers) for numbers in manifest.numbers_of(set_name))
         if not reveal_contexts and set_name in ("train", "validation"):
             self.contexts.fill_(HIDDEN_CONTEXT)
@@ -74,19 +71,17 @@ class ContextImages(Dataset[tuple[Tensor, int, int]]):
 
     def __getitem__(self, index: int) -> tuple[Tensor, int, int]:
         image = self._load(index) if self._cache is None else self._cache[index]
-        if self.transform is not None:
-            image = self.transform(image)
         return image, int(self.labels[index]), int(self.contexts[index])
 
     def batch(self, indices: Tensor) -> Tensor:
         """Return the images of a batch, stacked: at once if they are in memory, else one by one."""
-        if self._cache is None or self.transform is not None:
-            return torch.stack([self[index][0] for index in indices.tolist()])
+        if self._cache is None:
+            return torch.stack([self._load(index) for index in indices.tolist()])
         return self._cache.index_select(0, indices)
 
     @property
     def images(self) -> Tensor:
-        """Return all images as bytes, shape (n, 3, size, size), without the transform."""
+        """Return all images as bytes, shape (n, 3, size, size)."""
         return self._load_all() if self._cache is None else self._cache
 
     def _load(self, index: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Grey digits to be coloured: MNIST from its files or torchvision, or the small digits that scikit-learn brings."""
+"""Grey digits to be coloured: MNIST from its files, or the small digits that scikit-learn brings."""
 
 from __future__ import annotations
 
@@ -72,38 +72,18 @@ class DigitSource:
     is_mnist: bool
 
 
-def find_digits(folder: str | Path | None = None, *, download: bool = False) -> DigitSource:
-    """Return MNIST if it can be had, otherwise scikit-learn's digits.
+def find_digits(folder: str | Path | None = None) -> DigitSource:
+    """Return MNIST if a folder is named, otherwise scikit-learn's digits, whose ``is_mnist`` is false.
 
     Args:
         folder: Where the four MNIST files are; by default what the environment variable ``PFDL_MNIST`` says.
-        download: Let torchvision fetch the files into the folder if they are not there.
-
-    Returns:
-        MNIST if a folder is named, otherwise the bundled digits, whose ``is_mnist`` is false.
 
     Raises:
-        FileNotFoundError: If a folder is named but does not hold the files, and nothing is to be downloaded.
-        ModuleNotFoundError: If torchvision is needed for the download but not installed.
-        ValueError: If a file is not what it should be, or ``download`` is asked for without a folder.
+        FileNotFoundError: If the folder does not hold the files.
+        ValueError: If a file is not what it should be.
     """
-    if folder is None:
-        folder = os.environ.get(MNIST_VARIABLE) or None
-    if folder is None:
-        if download:
-            raise ValueError("a download needs a folder to go to; name one.")
-        return bundled_digits()
-    try:
-        return read_mnist(Path(folder))
-    except FileNotFoundError:
-        if not download:
-            raise
-    try:
-        from torchvision.datasets import MNIST  # type: ignore[import-untyped,unused-ignore]
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("the download of MNIST goes through torchvision: pip install torchvision.") from error
-    MNIST(str(folder), download=True)
-    return read_mnist(Path(folder))
+    folder = folder or os.environ.get(MNIST_VARIABLE)
+    return read_mnist(Path(folder)) if folder else bundled_digits()
 
 
 def read_mnist(folder: Path) -> DigitSource:
@@ -160,6 +140,6 @@ def _find_file(folder: Path, name: str) -> Path:
             if candidate.is_file():
                 return candidate
     raise FileNotFoundError(
-        f"{folder} has no file {name} or {name}.gz; name the folder with the four MNIST files "
-        f"(or set {MNIST_VARIABLE}), or allow the download."
+        f"{folder} has no file {name} or {name}.gz; name the folder with the four MNIST files (or set "
+        f"{MNIST_VARIABLE}). torchvision.datasets.MNIST({str(folder)!r}, download=True) fetches them."
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from pfdl._internal.validation import check_count
 from pfdl.data.manifest import Manifest, ManifestRow
-from pfdl.data.proportions import TRAIN_FRACTION, Ratio, assign_parts, split_by_proportion
+from pfdl.data.proportions import TRAIN_FRACTION, assign_parts, parse_ratio, split_by_proportion
 from pfdl.data.sources import ContextSource, Sample
 
 NATURAL = "natural"
@@ -24,7 +24,6 @@ def make_split(
     ratio: str = NATURAL,
     seed: int = 0,
     validation_fraction: float = 0.1,
-    groups: Mapping[str, str] | None = None,
 ) -> Manifest:
     """Split images into training, validation and test sets.
 
@@ -41,21 +40,21 @@ def make_split(
       training set has the given ratio, and the validation set, taken out of it, has it too; the test sets have the
       ``TEST_RATIOS``, and the set ``test`` is the whole test side.
 
-    All chance comes from hashes of the seed with contents and names: the same images give the same split on every
-    machine, whatever their file names, and a further class leaves the split of the others as it is.
+    Images of one group, such as those of one patient, are never on both sides; the 60:40 proportion then holds as
+    nearly as the groups allow. All chance comes from hashes of the seed with contents and names: the same images give
+    the same split on every machine, whatever their file names, and a further class leaves the split of the others as it
+    is.
 
     A picture that occurs twice is used once, so that no content can be on both sides; a picture that occurs under two
     classes is not used. In sets of the data's own, only a picture of the test set that is trained on is left out, of
-    training. All this is told in ``parameters["notes"]``, as are images that a ratio leaves out, a test set for which
-    the images do not suffice, and names that differ in nothing but case.
+    training. All this is told in ``parameters["notes"]``, as are images that a ratio leaves out and test sets for which
+    the images do not suffice.
 
     Args:
         source: The images.
         ratio: Proportion of the training set, as ``"dominant:minor"``; ``"natural"`` leaves it as it is.
         seed: Another seed is another draw of sides and dominant contexts.
         validation_fraction: Share of the training set that is held out, below 1.
-        groups: For some or all paths, the name of a group that must not be on both sides, such as images with the same
-            background; by default as the source says. The 60/40 proportion then holds as nearly as the groups allow.
 
     Returns:
         The manifest.
@@ -63,49 +62,40 @@ def make_split(
     Raises:
         ValueError: If the source refuses, an argument is out of range, or the images do not suffice for training.
     """
-    wanted = None if ratio == NATURAL else Ratio.parse(ratio)
+    if ratio != NATURAL:
+        parse_ratio(ratio)
     check_count("seed", seed, 0)
     if not 0 <= validation_fraction < 1:
         raise ValueError(f"validation_fraction is {validation_fraction}; it must be at least 0 and below 1.")
-    given = source.samples
-    together = {sample.path: sample.group for sample in given if sample.group} if groups is None else groups
-    used: str | None = None
-    if _has_own_sets(given):
-        protocol = "own"
-        samples, sets, notes = _keep_own_sets(given)
-        if not sets["validation"]:
-            sets |= _hold_out(samples, sets["train"], seed, together, validation_fraction)
-        sides = {path: "test" if name == "test" else "train" for name, paths in sets.items() for path in paths}
-        dominant = _most_frequent(samples, sets["train"])
+    if has_own_sets := _has_own_sets(source.samples):
+        samples, sets, notes = _keep_own_sets(source.samples)
     else:
-        samples, notes = _without_repetitions(given)
-        if wanted is not None and any(sample.context for sample in samples):
-            protocol, used = "proportional", str(wanted)
-            sides, sets, dominant, more = split_by_proportion(
-                samples, wanted, seed=seed, validation_fraction=validation_fraction, groups=together
-            )
-            notes += more
-        else:
-            protocol = "plain"
-            sides = assign_parts(samples, seed, together, TRAIN_FRACTION)
-            train = {path for path, side in sides.items() if side == "train"}
-            sets = {"train": train, "validation": set(), "test": set(sides) - train}
-            sets |= _hold_out(samples, train, seed, together, validation_fraction)
-            dominant = _most_frequent(samples, sets["train"])
+        samples, notes = _without_repetitions(source.samples)
+    if is_proportional := not has_own_sets and ratio != NATURAL and any(sample.context for sample in samples):
+        sets, dominant, more = split_by_proportion(samples, ratio, seed=seed, validation_fraction=validation_fraction)
+        notes += more
+    else:
+        if not has_own_sets:
+            train, test = _divide(samples, seed, TRAIN_FRACTION, "side")
+            sets = {"train": train, "validation": set(), "test": test}
+        if not sets["validation"] and validation_fraction:
+            inside = [sample for sample in samples if sample.path in sets["train"]]
+            sets["train"], sets["validation"] = _divide(inside, seed, 1 - validation_fraction, "validation")
+        dominant = _most_frequent(samples, sets["train"])
     description = dict(source.description)
     parameters: dict[str, Any] = {
         "seed": seed,
-        "protocol": protocol,
-        "ratio": used,
-        "train_fraction": None if protocol == "own" else TRAIN_FRACTION,
+        "protocol": "own" if has_own_sets else "proportional" if is_proportional else "plain",
+        "ratio": ratio if is_proportional else None,
+        "train_fraction": None if has_own_sets else TRAIN_FRACTION,
         "validation_fraction": validation_fraction,
-        "grouped": bool(together),
+        "grouped": any(sample.group for sample in samples),
         "source": description,
         "dominant": dominant,
         "images": {name: len(paths) for name, paths in sets.items() if paths},
-        "notes": [*description.get("notes", ()), *_describe_case(samples), *notes],
+        "notes": [*description.get("notes", ()), *notes],
     }
-    return Manifest(_make_rows(samples, sides, sets), parameters)
+    return Manifest(_make_rows(samples, sets), parameters)
 
 
 def make_test_set(source: ContextSource, trained_on: Manifest | None = None) -> Manifest:
@@ -121,16 +111,11 @@ def make_test_set(source: ContextSource, trained_on: Manifest | None = None) -> 
     Raises:
         ValueError: If no image is left.
     """
-    samples: Sequence[Sample] = source.samples
-    notes: list[str] = []
-    for own in ("test", "validation"):
-        if any(sample.split == own for sample in samples):
-            samples = [sample for sample in samples if sample.split == own]
-            break
+    by_split = {name: [sample for sample in source.samples if sample.split == name] for name in ("test", "validation")}
+    samples = by_split["test"] or by_split["validation"] or source.samples
     seen = set() if trained_on is None else {row.sha256 for row in trained_on.rows if row.side == "train"}
     kept = [sample for sample in samples if sample.sha256 not in seen]
-    if len(kept) < len(samples):
-        notes.append(f"Left out: {len(samples) - len(kept)} of {len(samples)} images, which the model was trained on.")
+    left_out = f"Left out: {len(samples) - len(kept)} of {len(samples)} images, which the model was trained on."
     if not kept:
         raise ValueError("the model was trained on all of these images; give images that it has not seen.")
     names = sorted({sample.class_name for sample in kept})
@@ -139,10 +124,9 @@ def make_test_set(source: ContextSource, trained_on: Manifest | None = None) -> 
         "source": dict(source.description),
         "dominant": dict.fromkeys(names, ""),
         "images": {"test": len(kept)},
-        "notes": notes,
+        "notes": [left_out] if len(kept) < len(samples) else [],
     }
-    everything = {sample.path: "test" for sample in kept}
-    return Manifest(_make_rows(sorted(kept), everything, {"test": set(everything)}), parameters)
+    return Manifest(_make_rows(sorted(kept), {"test": {sample.path for sample in kept}}), parameters)
 
 
 def _has_own_sets(samples: Sequence[Sample]) -> bool:
@@ -186,31 +170,11 @@ def _keep_own_sets(samples: Sequence[Sample]) -> tuple[list[Sample], dict[str, s
     return sorted(kept), sets, notes
 
 
-def _hold_out(
-    samples: Sequence[Sample], train: set[str], seed: int, groups: Mapping[str, str], fraction: float
-) -> dict[str, set[str]]:
-    """Take a share of every class and context out of the training set; a class and context of one image stays whole."""
-    if not fraction:
-        return {"train": train, "validation": set()}
-    inside = [sample for sample in samples if sample.path in train]
-    parts = assign_parts(inside, seed, groups, 1 - fraction, "validation")
-    kept = {path for path, part in parts.items() if part == "train"}
-    return {"train": kept, "validation": train - kept}
-
-
-def _describe_case(samples: Sequence[Sample]) -> list[str]:
-    """Name the classes and the contexts that a person could take for each other."""
-    notes = []
-    for what, names in (("classes", {s.class_name for s in samples}), ("contexts", {s.context for s in samples})):
-        same: dict[str, list[str]] = defaultdict(list)
-        for name in sorted(names):
-            same[name.casefold()].append(name)
-        for alike in same.values():
-            if len(alike) > 1:
-                notes.append(
-                    f"The {what} {', '.join(map(repr, alike))} differ only by case; rename them if they are the same."
-                )
-    return notes
+def _divide(samples: Sequence[Sample], seed: int, fraction: float, purpose: str) -> tuple[set[str], set[str]]:
+    """Return the paths of a fraction of every class and context, of which one image stays whole, and the others."""
+    parts = assign_parts(samples, seed, fraction, purpose)
+    first = {path for path, part in parts.items() if part == "train"}
+    return first, set(parts) - first
 
 
 def _without_repetitions(samples: Sequence[Sample]) -> tuple[list[Sample], list[str]]:
@@ -239,13 +203,12 @@ def _describe_copies(what: str, pictures: Sequence[Sequence[Sample]]) -> list[st
     return [f"{what}: {len(pictures)} pictures in {files} files, such as {_name_some([c.path for c in pictures[0]])}."]
 
 
-def _make_rows(
-    samples: Sequence[Sample], sides: Mapping[str, str], sets: Mapping[str, set[str]]
-) -> tuple[ManifestRow, ...]:
-    return tuple(
-        ManifestRow(*sample[:4], sides[sample.path], tuple(name for name in sets if sample.path in sets[name]))
-        for sample in samples
-    )
+def _make_rows(samples: Sequence[Sample], sets: Mapping[str, set[str]]) -> tuple[ManifestRow, ...]:
+    def make_row(sample: Sample) -> ManifestRow:
+        side = "test" if sample.path in sets["test"] else "train"
+        return ManifestRow(*sample[:4], side, tuple(name for name in sets if sample.path in sets[name]))
+
+    return tuple(map(make_row, samples))
 
 
 def _name_some(paths: Sequence[str]) -> str:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ from torch import Tensor
 
 from pfdl._internal.files import TEMPORARY, parse_json, write_json
 from pfdl.data.context_images import load_in_threads
-from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource, Sample
 
 INDEX, PIXELS = "index.json", "pixels.npy"
@@ -33,7 +30,7 @@ class StoredImages:
     Attributes:
         samples: As those of the source that was stored.
         description: As that of the source that was stored.
-        size: Height and width of the images; None if the pixels were not stored.
+        size: Height and width of the images.
         is_decoded: Tells a dataset that a copy of the images in its own memory would gain nothing.
     """
 
@@ -43,9 +40,9 @@ class StoredImages:
         index = parse_json(folder / INDEX, (folder / INDEX).read_bytes())
         self.samples: Sequence[Sample] = tuple(Sample(*sample) for sample in index["samples"])
         self.description: Mapping[str, Any] = index["description"]
-        self.size: int | None = index["size"]
+        self.size: int = index["size"]
         self._place = {sample.path: row for row, sample in enumerate(self.samples)}
-        self._pixels = None if self.size is None else np.load(folder / array, mmap_mode="r", allow_pickle=False)
+        self._pixels = np.load(folder / array, mmap_mode="r", allow_pickle=False)
 
     def load(self, path: str, size: int, sha256: str) -> Tensor:
         """Return one image as bytes of shape (3, size, size); ValueError unless stored with this hash and size."""
@@ -56,25 +53,18 @@ class StoredImages:
 
     def take(self, paths: Sequence[str]) -> Tensor:
         """Return images as bytes, shape (n, 3, size, size), in the order of the paths."""
-        if self._pixels is None:
-            raise ValueError("only the list of these images is stored, without their pixels.")
         return torch.from_numpy(np.asarray(self._pixels[[self._place[path] for path in paths]]))
-
-    def part(self, manifest: Manifest, set_name: str) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the images, labels and contexts of a set of a manifest."""
-        labels, contexts = (torch.tensor(numbers) for numbers in manifest.numbers_of(set_name))
-        return self.take([row.path for row in manifest.rows_of(set_name)]), labels, contexts
 
 
 def store_images(
     source: ContextSource,
     folder: Path,
-    size: int | None,
+    size: int,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Path:
     """Decode all images of a source into a folder, unless it holds them already, and return it.
 
-    What the folder holds of other images is replaced. Without a size, the list is stored and no pixels.
+    What the folder holds of other images is replaced.
     """
     samples = source.samples
     index = json.loads(
@@ -84,33 +74,22 @@ def store_images(
         return folder
     folder.mkdir(parents=True, exist_ok=True)
     (folder / INDEX).unlink(missing_ok=True)
-    if size is not None:
-        partial = folder / f"{TEMPORARY}{PIXELS}"
-        pixels = np.lib.format.open_memmap(partial, mode="w+", dtype=np.uint8, shape=(len(samples), 3, size, size))
-        for row, image in enumerate(load_in_threads(source, samples, size)):
-            pixels[row] = image.numpy()
-            on_progress(row + 1, len(samples))
-        pixels.flush()
-        partial.replace(folder / PIXELS)
+    partial = folder / f"{TEMPORARY}{PIXELS}"
+    pixels = np.lib.format.open_memmap(partial, mode="w+", dtype=np.uint8, shape=(len(samples), 3, size, size))
+    for row, image in enumerate(load_in_threads(source, samples, size)):
+        pixels[row] = image.numpy()
+        on_progress(row + 1, len(samples))
+    pixels.flush()
+    partial.replace(folder / PIXELS)
     write_json(folder / INDEX, index)  # last: with it both are complete
     return folder
-
-
-@contextmanager
-def image_store(folder: Path) -> Iterator[Callable[[ContextSource, int | None, str], Path]]:
-    """Keep decoded images while a grid runs: an interrupted run finds them again, a finished one removes them.
-
-    Yields what to call with a source, the size of its images and a name for them; see :func:`store_images`.
-    """
-    yield lambda source, size, name: store_images(source, folder / name, size)
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _holds(folder: Path, index: Mapping[str, Any]) -> bool:
     try:
         if parse_json(folder / INDEX, (folder / INDEX).read_bytes()) != index:
             return False
-        pixels = None if index["size"] is None else np.load(folder / PIXELS, mmap_mode="r", allow_pickle=False)
+        pixels = np.load(folder / PIXELS, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError):
         return False
-    return pixels is None or pixels.shape == (len(index["samples"]), 3, index["size"], index["size"])
+    return bool(pixels.shape == (len(index["samples"]), 3, index["size"], index["size"]))

@@ -117,8 +117,6 @@ class DataOptions:
     """How to read images, besides where they are.
 
     Args:
-        test: Further images that are the test set; then all of DATA is trained on. Give it again when the model is
-            evaluated, diagnosed or refitted.
         columns: Columns of a table of images, such as path=file,label=animal: path, label, context, split (train, val,
             test or 0, 1, 2) and group (what must stay on one side of a split, such as a patient).
         layout: Which folders are the classes, where both readings are possible: class/context or context/class.
@@ -130,7 +128,6 @@ class DataOptions:
         ValueError: If a value cannot be used.
     """
 
-    test: str | None = setting(None, shown=True)
     columns: str | None = setting(None, shown=True)
     layout: str | None = setting(None, shown=True)
     image_root: str | None = setting(None)
