@@ -11,7 +11,6 @@ from typing import NamedTuple
 from pfdl._internal.files import write_atomically
 from pfdl._internal.provenance import version_of
 from pfdl._internal.runs import Run, read_run
-from pfdl.report import provenance
 from pfdl.report.blocks import Block, Page, Section, Text
 from pfdl.report.page import render
 from pfdl.report.tables import Row, Table
@@ -19,7 +18,7 @@ from pfdl_lab.colored_mnist import section as colored_mnist
 from pfdl_lab.images import section as images
 from pfdl_lab.mmads import readings_section as readings
 from pfdl_lab.mmads import section as mmads
-from pfdl_lab.report import markdown, trainings
+from pfdl_lab.report import markdown, provenance, trainings
 from pfdl_lab.report.reading import RESULTS, find_runs, read_results
 
 Builder = Callable[[Run, list[str]], Section]

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pfdl.report.plots import Series
 from pfdl.report.tables import Cell, Missing, Number
 from pfdl_lab.pairing import PairedDifference, standard_error
+from pfdl_lab.report.lines import Series
 
 Values = Sequence[float] | pd.Series
 ACTS_BELOW = 0.999

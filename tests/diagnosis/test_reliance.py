@@ -85,16 +85,6 @@ def test_contexts_of_one_class_each_are_compared_plainly_and_with_caution():
     assert "may be the cause" in " ".join(found.sentences())
 
 
-def test_wrong_answers_are_counted_where_the_context_is_usual_for_another_class():
-    found = measure_reliance(*draw(follow=0.6), USUAL)
-    assert found.misled == 1.0
-    assert found.misled_by_chance == 0.5
-    labels, _, answers = draw(follow=0.6)
-    assert found.wrong_answers == np.sum(labels != answers)
-    by_chance = measure_reliance(*draw(n=5000, hard=1.0), USUAL)
-    assert by_chance.misled == pytest.approx(0.5, abs=0.05)
-
-
 def test_the_sentences_name_figures_and_classes():
     labels, contexts, answers = draw(n=3000, follow=0.6)
     answers = np.where(labels == "gull", labels, answers)  # gulls are recognised everywhere

@@ -1,6 +1,5 @@
 """The pages of ``pfdl diagnose`` in a real browser. Skipped where there is no Chromium."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -31,23 +30,25 @@ def path(tmp_path_factory):
     rows = tuple(row._replace(context=HOSTILE) if row.context == "red" else row for row in manifest.rows_of("test"))
     labels, contexts = np.array([row.class_name for row in rows]), np.array([row.context for row in rows])
     generator = np.random.default_rng(0)
-    both = []
+    both = {}
     for name in ("first", "second"):
-        (folder / name).mkdir()
-        config = {"format": "pfdl-run-2", "kind": "training", "settings": {}, "made_with": {}}
-        (folder / name / "config.json").write_text(json.dumps(config), encoding="utf-8")
         features = generator.normal(size=(len(rows), 12)) + 2 * (contexts == HOSTILE)[:, None]
         answers = np.where(generator.random(len(rows)) < 0.5, generator.permutation(labels), labels)
         usual = {"bright": "blue", "dark": HOSTILE}
         training = {(label, place): 90 if usual[label] == place else 10 for label in usual for place in usual.values()}
         found = pfdl.diagnose(features, labels, contexts, predictions=answers, training=training)
-        config, places = TrainingConfig("small", image_size=8), tuple(contexts.tolist())
-        one = ImageDiagnosis(
-            folder / name, config, found, rows, places, "known", usual, tuple(answers.tolist()), images
+        found = replace(found, gap=Gap(1.0, len(rows), found.accuracies.overall, len(rows), in_training_mixture=1.0))
+        both[name] = ImageDiagnosis(
+            folder=folder / name,
+            training=TrainingConfig("small", image_size=8),
+            found=found,
+            rows=rows,
+            contexts=tuple(contexts.tolist()),
+            contexts_are="known",
+            predictions=tuple(answers.tolist()),
+            images=images,
+            validation=measure_accuracy(np.ones(len(rows), dtype=bool), labels, contexts),
         )
-        validation = measure_accuracy(np.ones(len(rows), dtype=bool), labels, contexts)
-        gap = Gap(1.0, len(rows), found.accuracies.overall, len(rows), in_training_mixture=1.0)
-        both.append(replace(one, validation=validation, gap=gap))
     page = folder / "diagnosis.html"
     page.write_text(render(diagnosis_page.build_page(both, HOSTILE)), encoding="utf-8")
     return page
@@ -87,6 +88,8 @@ def test_validation_stands_beside_test_and_the_gap_in_words(visit, path):  # noq
         "class",
         "validation",
         "test",
+        "in its usual context",
+        "elsewhere",
     ]
     assert table.locator("tbody tr").first.locator("td").first.text_content() == "100.0"
 

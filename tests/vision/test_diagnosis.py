@@ -9,7 +9,6 @@ from torch import nn
 from pfdl.data import make_split
 from pfdl.data.images import hash_bytes
 from pfdl.data.sources import Sample
-from pfdl.vision import diagnosis
 from pfdl.vision.advice import advise
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.checkpoint import ModelConfig, TrainedModel
@@ -43,7 +42,7 @@ def test_features_are_those_of_the_test_images_in_their_order(tmp_path):
     again = diagnose_images(trained, source, manifest, batch_size=100)
     np.testing.assert_allclose(again.found.r2, found.found.r2, atol=1e-4)
     assert found.contexts_are == "known"
-    assert found.usual == manifest.dominant
+    assert found.usual_contexts == manifest.dominant
     assert not trained.model._modules["5"]._forward_pre_hooks
 
 
@@ -130,46 +129,19 @@ def test_a_model_that_looks_at_the_colour_is_found_out_with_known_and_with_infer
 def test_the_gap_to_validation_is_said_and_what_the_contexts_explain_of_it(tmp_path):
     source = Colours(named=True)
     found = diagnose_images(colour_model(1.0, tmp_path), source, make_split(source))
-    assert found.gap.validation == found.validation.overall == pytest.approx(0.9, abs=0.05)
-    assert found.gap.test == pytest.approx(0.5)
+    assert found.found.gap.validation == found.validation.overall == pytest.approx(0.9, abs=0.05)
+    assert found.found.gap.test == pytest.approx(0.5)
     words = " ".join(found.verdict())
     assert "points below validation accuracy" in words
-    assert found.explains_gap
+    assert found.found.explains_gap
     assert "If the contexts shift, expect 90" in words
-    missed = replace(found, gap=replace(found.gap, test=0.2, in_training_mixture=1.0))
-    assert not missed.explains_gap
+    gap = replace(found.found.gap, test=0.2, in_training_mixture=1.0)
+    missed = replace(found, found=replace(found.found, gap=gap))
+    assert not missed.found.explains_gap
     words = " ".join(missed.verdict())
     assert "The contexts explain only part of the gap" in words
     assert "If the contexts shift" not in words
     assert [one.command.split()[1] for one in advise(missed, "photos")] == ["train", "diagnose", "train"]
-
-
-def test_inferred_contexts_are_kept_for_the_same_images_only(tmp_path, monkeypatch):
-    source = Colours(named=False)
-    manifest, cache, said = make_split(source), tmp_path / "contexts.json", []
-    model = colour_model(0.8, tmp_path)
-    infer, found = diagnosis.find_contexts, {}
-
-    def infer_once(*what, **how):
-        key = tuple(how.items())
-        found[key] = found.get(key) or infer(*what, **how)
-        return found[key]
-
-    with monkeypatch.context() as patch:
-        patch.setattr(diagnosis, "find_contexts", infer_once)
-        first = diagnose_images(model, source, manifest, cache=cache, say=said.append)
-        assert any(words.startswith("Inferring contexts from ") for words in said)
-        content = cache.read_bytes()
-        for damaged in (b"{", b"[]", content.replace(b"0", b'"0"', 1), content[:-20]):
-            cache.write_bytes(damaged)
-            assert diagnose_images(model, source, manifest, cache=cache).contexts == first.contexts
-            assert cache.read_bytes() == content
-        patch.setattr(diagnosis, "find_contexts", None)  # not called again
-        again = diagnose_images(model, source, manifest, cache=cache)
-    assert (again.contexts, again.contexts_are, again.usual) == (first.contexts, first.contexts_are, first.usual)
-    other = Colours(named=False, seed=1)
-    diagnose_images(model, other, make_split(other), cache=cache)
-    assert cache.read_bytes() != content
 
 
 def test_contexts_that_were_not_confirmed_are_no_first_advice(tmp_path):
@@ -218,7 +190,7 @@ def test_other_data_than_that_of_the_training_is_judged_by_the_training_mixture(
     elsewhere = make_test_set(other, manifest)
     found = diagnose_images(colour_model(0.8, tmp_path), other, elsewhere, trained_on=manifest)
     assert found.answer == "yes"
-    assert found.usual == {"bright": "red", "dark": "blue"}
+    assert found.usual_contexts == {"bright": "red", "dark": "blue"}
     blind = diagnose_images(colour_model(0.8, tmp_path), other, elsewhere)
     assert blind.answer == "cannot tell"  # the test images are balanced, and nothing says what training was like
     assert np.isnan(compare_diagnoses(found, blind).difference)

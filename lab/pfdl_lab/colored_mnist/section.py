@@ -8,7 +8,7 @@ import pandas as pd
 
 from pfdl._internal.runs import Run
 from pfdl.report.blocks import Block, Gallery, Heading, Section, Text, Thumbnail
-from pfdl.report.plots import Plot, Series
+from pfdl.report.plots import Plot
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
 from pfdl_lab.colored_mnist.environments import TRAIN_COLOR_FLIPS
 from pfdl_lab.colored_mnist.rows import (
@@ -23,6 +23,7 @@ from pfdl_lab.colored_mnist.rows import (
 )
 from pfdl_lab.colored_mnist.run import FULL, PICTURE, WORST_GROUP
 from pfdl_lab.pairing import paired
+from pfdl_lab.report.lines import Series, plot_lines
 from pfdl_lab.report.reading import read_results
 from pfdl_lab.statistics import difference_cell, mean_cell
 
@@ -47,8 +48,7 @@ def build(run: Run, problems: list[str]) -> Section:
         alt = "Digits of the two training environments and, in the last row, of the test environment"
         title = "Colour follows the label in training and opposes it in the test"
         blocks.append(Gallery(title, [Thumbnail(picture.read_bytes(), alt)]))
-    if present:
-        blocks.append(_plane(ends))
+    blocks += _plane(ends)
     blocks.append(_main_table(ends, {*planned, *present}))
     blocks += [*_differences(ends), *_chosen(results, ends), *_risks(ends), *_extras(ends)]
     return Section(TITLE, blocks, _finding(results, ends))
@@ -142,14 +142,14 @@ def _chosen(results: pd.DataFrame, ends: pd.DataFrame) -> list[Block]:
     return [Heading("With l2 and stopping chosen"), Table(caption, "method", headers, lines)]
 
 
-def _plane(ends: pd.DataFrame) -> Plot:
+def _plane(ends: pd.DataFrame) -> list[Plot]:
     points = []
     for number, row in enumerate(MAIN_ROWS):
         train, test = (_accuracies(ends, row, split) for split in SPLITS)
         if len(train):
             points.append(Series(row.title, train.tolist(), test.tolist(), style="markers", colour=number))
     title = "Training against test accuracy"
-    return Plot(title, "A point is a restart.", "training accuracy, %", "test accuracy, %", points, with_table=False)
+    return plot_lines(title, "A point is a restart.", "training accuracy, %", "test accuracy, %", points, is_cloud=True)
 
 
 def _risks(ends: pd.DataFrame) -> list[Block]:

@@ -14,12 +14,13 @@ from typing import NamedTuple
 import pandas as pd
 
 from pfdl.report.blocks import Block, Heading
-from pfdl.report.plots import Plot, Series
+from pfdl.report.plots import Plot
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
 from pfdl_lab.images.rows import DECLARED, GRID, LISTS, PAPER, RATIOS, ROWS
 from pfdl_lab.images.tables import Measured, title_of
 from pfdl_lab.images.testing import CHOSEN, LAST, VALIDATION
 from pfdl_lab.pairing import PairedDifference, holm, paired
+from pfdl_lab.report.lines import plot_lines
 from pfdl_lab.statistics import difference_cell, mean_cell, mean_series
 
 Pair = tuple[str, str]
@@ -132,7 +133,7 @@ def blocks(part: Measured) -> list[Block]:
         shown = [
             *phase_by_phase(part).blocks(NOISE_FLOOR),
             _epochs_needed(part),
-            *(_along(part, test) for test in TESTS),
+            *(plot for test in TESTS for plot in _along(part, test)),
         ]
         return [*shown, *_if_there(rows, "Other forms of g", forms_of_g(part))]
     if set(PAPER) <= rows:
@@ -250,12 +251,11 @@ def _epochs_needed(part: Measured, test: str = "mean of the seven ratios") -> Ta
     return Table(f"Epoch from which on the mean accuracy stays at or above ERM's, {test}", "row", columns, lines)
 
 
-def _along(part: Measured, test: str) -> Plot:
+def _along(part: Measured, test: str) -> list[Plot]:
     """Draw the accuracy of the declared rows along the training."""
     series = [
         mean_series(title_of(row), _every_fifth(part, row, test), number, "lines")
         for number, row in enumerate(DECLARED)
     ]
-    drawn: list[Series] = [one for one in series if one is not None]
     summary = "Mean over the seeds, with standard errors, tested after every fifth epoch."
-    return Plot(f"Accuracy along the training, {test}", summary, "epoch", "accuracy, %", drawn)
+    return plot_lines(f"Accuracy along the training, {test}", summary, "epoch", "accuracy, %", series)

@@ -8,7 +8,7 @@ import pandas as pd
 
 from pfdl._internal.runs import Run
 from pfdl.report.blocks import Block, Heading, Section, Text
-from pfdl.report.plots import Plot, Series
+from pfdl.report.plots import Plot
 from pfdl_lab.images import phases
 from pfdl_lab.images.rows import DECLARED, RATIOS, find_row
 from pfdl_lab.images.run import KIND as KIND
@@ -25,6 +25,7 @@ from pfdl_lab.images.tables import (
     title_of,
 )
 from pfdl_lab.images.testing import LAST
+from pfdl_lab.report.lines import Series, plot_lines
 from pfdl_lab.report.reading import read_results
 from pfdl_lab.statistics import difference_cell, mean_series
 
@@ -86,23 +87,22 @@ def _blocks(part: Measured) -> list[Block]:
     if declared := phases.blocks(part):
         blocks = [*declared, *blocks]
     if part.epochs:
-        blocks += [plot for plot in (_curves(part, test) for test in ("1:5", "5:1")) if plot.series]
-        blocks += [plot for plot in [_cosines(part)] if plot.series]
+        blocks += [*_curves(part, "1:5"), *_curves(part, "5:1"), *_cosines(part)]
     elif set(RATIOS) <= set(part.tests):
-        blocks.append(_by_ratio(part))
+        blocks += _by_ratio(part)
     return [*blocks, *(table for table in (probes(part), matching_weights(part)) if table)]
 
 
-def _by_ratio(part: Measured) -> Plot:
+def _by_ratio(part: Measured) -> list[Plot]:
     """Draw accuracy against the dominant ratio of the test set."""
     values = {row: {ratio: part.of(row, LAST, ratio) for ratio in RATIOS} for row in part.rows}
     drawn = [mean_series(title_of(row), values[row], number) for number, row in enumerate(part.rows)]
     summary = "Mean over the seeds at the last epoch, with standard errors; training has 5:1."
     title = "Accuracy against the dominant ratio of the test set"
-    return Plot(title, summary, "dominant ratio", "accuracy, %", [line for line in drawn if line is not None])
+    return plot_lines(title, summary, "dominant ratio", "accuracy, %", drawn)
 
 
-def _curves(part: Measured, test: str) -> Plot:
+def _curves(part: Measured, test: str) -> list[Plot]:
     """Draw the paired differences to ERM along the training."""
     series = []
     for row in (row for row in part.rows if row in DRAWN):
@@ -112,10 +112,10 @@ def _curves(part: Measured, test: str) -> Plot:
         series += [Series(title_of(row), list(known), means, errors)] if known else []
     summary = "Paired over the seeds, at epochs of the training; above 0: more often right than ERM."
     title = f"Difference to ERM along the training, tested at {test}"
-    return Plot(title, summary, "epoch", "points ± standard error", series)
+    return plot_lines(title, summary, "epoch", "points ± standard error", series)
 
 
-def _cosines(part: Measured) -> Plot:
+def _cosines(part: Measured) -> list[Plot]:
     """Draw how the gradient of the penalty points along the training."""
     found = [
         mean_series(title_of(row), part.along(row, "cosine_level_penalty"), number)
@@ -125,8 +125,7 @@ def _cosines(part: Measured) -> Plot:
         "The cosine between the gradients of L_decorr and of the level penalty with respect to the features. 1: both "
         "ask the same of the features; 0: what one asks has nothing to do with the other."
     )
-    drawn = [line for line in found if line is not None]
-    return Plot("Direction of the penalty's gradient", summary, "epoch", "cosine", drawn, digits=2)
+    return plot_lines("Direction of the penalty's gradient", summary, "epoch", "cosine", found, digits=2)
 
 
 def _finding(part: Measured) -> str:

@@ -9,12 +9,13 @@ import pandas as pd
 from pfdl._internal.runs import Run
 from pfdl.data.mmads import SETTINGS, true_coefficients
 from pfdl.report.blocks import Block, Heading, Section, Text
-from pfdl.report.plots import Plot, Series
+from pfdl.report.plots import Plot
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
 from pfdl_lab.mmads.paper import CELLS, METRICS, PAPER, name_cell
 from pfdl_lab.mmads.paper import Cell as TableCell
 from pfdl_lab.mmads.run import FIGURE_CELL, METHODS, TEST_RATES
 from pfdl_lab.pairing import paired
+from pfdl_lab.report.lines import Series, plot_lines
 from pfdl_lab.report.reading import read_results
 from pfdl_lab.statistics import by_seed, difference_cell, mean_series
 
@@ -47,10 +48,10 @@ def build(run: Run, problems: list[str]) -> Section:
         blocks.append(Heading(SETTING_NAMES[setting]))
         cells = _cells(part)
         drawn = FIGURE_CELL if FIGURE_CELL in cells else cells[0]
-        blocks.append(_rmse_plot(_at(part, drawn), setting, drawn))
+        blocks += _rmse_plot(_at(part, drawn), setting, drawn)
         has_coefficients = part["metric"].str.startswith("beta[").any()
         if has_coefficients:
-            blocks.append(_coefficient_plot(_at(part, FIGURE_CELL), setting))
+            blocks += _coefficient_plot(_at(part, FIGURE_CELL), setting)
         blocks += [_metric_table(part, setting, metric, cells) for metric in METRICS]
         blocks += _stability(part, setting)
         if has_coefficients:
@@ -109,27 +110,26 @@ def _stability(part: pd.DataFrame, setting: str) -> list[Block]:
     return [Table(caption, "method", [METRIC_NAMES[metric] for metric in METRICS], rows, note=note)]
 
 
-def _rmse_plot(part: pd.DataFrame, setting: str, cell: TableCell) -> Plot:
-    found = []
+def _rmse_plot(part: pd.DataFrame, setting: str, cell: TableCell) -> list[Plot]:
+    lines = []
     for number, method in enumerate(METHODS):
         # As in the paper's figure, rates stand at even distances: to scale most of them would be crowded.
         values = {f"{rate:g}": by_seed(part, method=method, metric=f"rmse[{rate:g}]") for rate in TEST_RATES}
-        found.append(mean_series(method, values, number))
-    lines = [line for line in found if line is not None]
+        lines.append(mean_series(method, values, number))
     summary = f"Trained at {name_cell(cell)}. A flat line is a method that is as good under any selection."
-    return Plot(f"RMSE against r_test, {SETTING_NAMES[setting]}", summary, "r_test", "RMSE", lines, digits=3)
+    return plot_lines(f"RMSE against r_test, {SETTING_NAMES[setting]}", summary, "r_test", "RMSE", lines, digits=3)
 
 
-def _coefficient_plot(part: pd.DataFrame, setting: str) -> Plot:
+def _coefficient_plot(part: pd.DataFrame, setting: str) -> list[Plot]:
     columns = _column_names(part)
-    lines = [Series("true β", columns, true_coefficients(len(columns)).tolist(), style="markers", colour=len(METHODS))]
+    truth = true_coefficients(len(columns)).tolist()
+    lines: list[Series | None] = [Series("true β", columns, truth, style="markers", colour=len(METHODS))]
     for number, method in enumerate(METHODS):
         values = {column: by_seed(part, method=method, metric=f"beta[{column}]") for column in columns}
-        if (line := mean_series(method, values, number, "markers")) is not None:
-            lines.append(line)
+        lines.append(mean_series(method, values, number, "markers"))
     summary = f"Trained at {name_cell(FIGURE_CELL)}. The V columns have no effect: their coefficients should be 0."
     title = f"Coefficients, {SETTING_NAMES[setting]}"
-    return Plot(title, summary, "column", "mean coefficient", lines, digits=3, grouped=True)
+    return plot_lines(title, summary, "column", "mean coefficient", lines, digits=3, is_grouped=True)
 
 
 def _kept_table(part: pd.DataFrame, setting: str) -> Table:
@@ -153,7 +153,6 @@ def _kept_table(part: pd.DataFrame, setting: str) -> Table:
         [f"kept of {sizes[0]} causes S", f"kept of {sizes[1]} others V", "dropped in every seed", "kept in some seeds"],
         rows,
         note="A column is dropped where its coefficient is exactly 0. Right would be to keep all S and drop all V.",
-        wide=True,
     )
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markdown import Markdown as RichMarkdown
 
 from pfdl._internal.files import write_atomically, write_bytes_atomically
-from pfdl.report.blocks import Block, Facts, Gallery, Heading, Listing, Section, SideBySide, Text
+from pfdl.report.blocks import Block, Gallery, Heading, Listing, Section, SideBySide, Text
 from pfdl.report.plots import Plot
 from pfdl.report.tables import Cell, Number, Table
 
@@ -93,8 +93,6 @@ def _show(block: Block, level: int, prefix: str, pictures: dict[str, bytes]) -> 
             return [f"*{block.title}*", *shown]
         case Listing():
             return [f"**{block.title}**", f"```\n{block.text}\n```"]
-        case Facts():
-            return [f"**{block.title}**", "\n".join(f"- {name}: {value}" for name, value in block.facts)]
 
 
 def print_table(table: Table) -> None:

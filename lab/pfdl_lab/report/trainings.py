@@ -10,9 +10,10 @@ import pandas as pd
 from pfdl._internal.files import read_json
 from pfdl._internal.runs import WHY_CONTEXTS, Run, name_folders
 from pfdl.report.blocks import Block, Heading, Section, SideBySide, Text
-from pfdl.report.plots import Plot, Series
+from pfdl.report.plots import Plot
 from pfdl.report.tables import Cell, Missing, Number, Row, Table
 from pfdl.vision.evaluation import OWN, Evaluation, read_evaluations
+from pfdl_lab.report.lines import Series, plot_lines
 from pfdl_lab.report.reading import read_metrics
 
 KIND = "training"
@@ -46,12 +47,12 @@ def build(runs: Sequence[Run], problems: list[str]) -> Section:
         blocks += _tested(same_data)
     logged = {name: curve for name, curve in curves.items() if curve is not None and len(curve)}
     if logged:
-        plots = [_curves(column, logged) for column in CURVES]
-        blocks += [Heading("Training curves"), SideBySide([plot for plot in plots if plot.series])]
+        plots = [plot for column in CURVES for plot in _curves(column, logged)]
+        blocks += [Heading("Training curves"), SideBySide(plots)]
     return Section(TITLE, blocks, _headline(tested))
 
 
-def _curves(column: str, logged: Mapping[str, pd.DataFrame]) -> Plot:
+def _curves(column: str, logged: Mapping[str, pd.DataFrame]) -> list[Plot]:
     """Draw what the epochs of each training logged of one thing."""
     title, axis, factor, digits = CURVES[column]
     lines = []
@@ -61,7 +62,7 @@ def _curves(column: str, logged: Mapping[str, pd.DataFrame]) -> Plot:
             style = "lines" if len(known) > 20 else "lines+markers"
             y = (factor * known[column]).tolist()
             lines.append(Series(name, (known["epoch"] + 1).tolist(), y, style=style, colour=number))
-    return Plot(title, "Epoch by epoch.", "epoch", axis, lines, digits)
+    return plot_lines(title, "Epoch by epoch.", "epoch", axis, lines, digits)
 
 
 def _headline(tested: Mapping[str, Evaluation]) -> str:
@@ -111,9 +112,7 @@ def _tested(evaluations: Mapping[str, Evaluation]) -> list[Block]:
     rows = [Row(run, cells) for run, cells in zip(evaluations, zip(*columns.values(), strict=True), strict=True)]
     caption = f"Accuracies in percent on {first.images} images ({names})"
     table = Table(caption, "run", list(columns), rows)
-    blocks: list[Block] = [Heading(f"Tested on {names}: {first.images} images"), table]
-    if (plot := _ratio_plot(evaluations)) is not None:
-        blocks.append(plot)
+    blocks: list[Block] = [Heading(f"Tested on {names}: {first.images} images"), table, *_ratio_plot(evaluations)]
     shares = {"context": "by_context", "class": "by_label"}
     tables = [
         _group_table({run: getattr(one, field) for run, one in evaluations.items()}, what)
@@ -160,17 +159,15 @@ def _best(curve: pd.DataFrame | None) -> Cell:
     return Number(100 * float(curve["val_accuracy"].max()))
 
 
-def _ratio_plot(evaluations: Mapping[str, Evaluation]) -> Plot | None:
+def _ratio_plot(evaluations: Mapping[str, Evaluation]) -> list[Plot]:
     lines = [
         Series(run, list(one.by_ratio), [100 * share for share in one.by_ratio.values()], colour=number)
         for number, (run, one) in enumerate(evaluations.items())
         if len(one.by_ratio) > 1
     ]
-    if not lines:
-        return None
     summary = "From contexts that are reversed (left) to contexts as in training (right)."
     title = "Accuracy against the dominant ratio of the test set"
-    return Plot(title, summary, "dominant ratio", "accuracy, %", lines)
+    return plot_lines(title, summary, "dominant ratio", "accuracy, %", lines)
 
 
 def _group_table(shares: Mapping[str, Mapping[str, float]], what: str) -> Table | None:

@@ -115,9 +115,10 @@ def test_differences_and_probes_are_shown_along_the_training(built):
         parts += [made_up({"pfdl": (0.5, 0.5)}, epoch=epoch, test=name) for name in section_probes()]
     made = built(*parts)
     plots = {block.title: block for block in made.blocks if isinstance(block, Plot)}
-    (line,) = plots["Difference to ERM along the training, tested at 1:5"].series
-    assert (list(line.x), list(line.y)) == ([5, 10], [2.5, 2.5])
-    assert plots["Direction of the penalty's gradient"].series[0].y == [0.5, 0.5]
+    figures = plots["Difference to ERM along the training, tested at 1:5"].table
+    assert (figures.columns, [cell.value for cell in figures.rows[0].cells]) == (["5", "10"], [2.5, 2.5])
+    cosines = plots["Direction of the penalty's gradient"].table
+    assert [cell.value for cell in cosines.rows[0].cells] == [0.5, 0.5]
     assert "| PFDL, epoch 10 | 0.50000 |" in text_of(made)
     assert "| PFDL | 0 ± 0 | 0 ± 0 |" in text_of(made)  # λ that matches
 

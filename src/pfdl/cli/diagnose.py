@@ -35,10 +35,10 @@ def diagnose(
     """Does a model rely on context? Yes, no or cannot tell, and a page that shows why.
 
     A trained model is judged on images that it was not trained on: does it recognise a class less often outside the
-    context that goes with the class in training? Where the images have no contexts, contexts are inferred, and kept in
-    the run folder for the next time. The page shows images of each context, of the worst groups and of what is taken
-    for what, validation beside test accuracy, and what to expect if the contexts shift. A table is screened: which
-    columns follow the target only because of how the rows were selected?
+    context that goes with the class in training? Where the images have no contexts, contexts are inferred. The page
+    shows images of each context, of the worst groups and of what is taken for what, validation beside test accuracy,
+    and what to expect if the contexts shift. A table is screened: which columns follow the target only because of how
+    the rows were selected?
 
         pfdl diagnose runs/erm photos/ --compare runs/groupdro
 
@@ -62,10 +62,11 @@ def diagnose(
 def _diagnose_runs(runs: list[Path], data: str, options: DataOptions, device: str, output: Path) -> None:
     from pfdl._internal.devices import resolve_device
     from pfdl._internal.files import write_atomically
-    from pfdl.report.diagnosis_page import build_page, compare, name_runs
+    from pfdl._internal.runs import name_folders
+    from pfdl.report.diagnosis_page import build_page
     from pfdl.report.page import render
     from pfdl.vision.advice import advise
-    from pfdl.vision.diagnosis import CACHE, diagnose_images
+    from pfdl.vision.diagnosis import compare_diagnoses, diagnose_images
     from pfdl.vision.evaluation import find_test_set
 
     place = resolve_device(device)
@@ -75,12 +76,11 @@ def _diagnose_runs(runs: list[Path], data: str, options: DataOptions, device: st
         split = find_test_set(trained, source)
         if split != own:
             print_understood(source, split)
-        cache = runs[0] / CACHE
         say(f"Diagnosing {run} on {place}")
-        found.append(diagnose_images(trained, source, split, trained_on=own, device=place, cache=cache, say=say))
+        found.append(diagnose_images(trained, source, split, trained_on=own, device=place, say=say))
     words = write_options(options)
-    named = name_runs(found)
-    for name, one in named:
+    named = dict(zip(name_folders([one.folder for one in found]), found, strict=True))
+    for name, one in named.items():
         typer.echo(f"Does {printable(name)} rely on the context? ", nl=False)
         typer.secho(one.answer.upper(), fg=COLOURS[one.answer], bold=True)
         for line in one.verdict():
@@ -88,10 +88,10 @@ def _diagnose_runs(runs: list[Path], data: str, options: DataOptions, device: st
         typer.echo("What to try next:")
         for advice in advise(one, data, words):
             typer.echo(f"- {advice.sentence}\n  {printable(advice.command)}")
-    if len(named) > 1:
-        typer.echo(printable(compare(named)))
+    if len(found) > 1:
+        typer.echo(printable(compare_diagnoses(*found).sentence(*named)))
     output.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(output, render(build_page(found, data, words)))
+    write_atomically(output, render(build_page(named, data, words)))
 
 
 def _diagnose_table(path: Path, target: str | None, output: Path) -> None:

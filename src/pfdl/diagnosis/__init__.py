@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -42,7 +41,6 @@ def diagnose(
     *,
     predictions: Any = None,
     training: Mixture | None = None,
-    usual_contexts: Mapping[Any, Any] | None = None,
 ) -> Diagnosis:
     """Say whether a model relies on the context, and how far its features predict each other.
 
@@ -59,7 +57,6 @@ def diagnose(
         training: Number of training samples of each class in each context, by (class, context), as
             :func:`pfdl.diagnosis.count_groups` counts them. By default these samples are taken to be mixed as the
             training samples were, provided that classes and contexts go together in them.
-        usual_contexts: For each class, the context that goes with it in training; by default what ``training`` says.
 
     Returns:
         What was found.
@@ -90,11 +87,10 @@ def diagnose(
         accuracies = measure_accuracy(answers == names, names, where)
         if where is not None:
             counts = count_groups(names, where) if training is None else training
-            if training is None and usual_contexts is None and not goes_together(counts):
+            if training is None and not goes_together(counts):
                 unanswered = "classes and contexts do not go together in these images, nor is it known how in training"
             else:
-                usual = usual_contexts_of(counts) if usual_contexts is None else usual_contexts
-                reliance = measure_reliance(names, where, answers, usual)
+                reliance = measure_reliance(names, where, answers, usual_contexts_of(counts))
                 unanswered = "all images, or none, show their class in the context that is usual for it in training"
                 if set(accuracies.by_label) & {label for label, _ in counts}:
                     shift = accuracy_under_shift(accuracies.groups, counts)

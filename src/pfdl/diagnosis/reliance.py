@@ -79,7 +79,6 @@ def measure_reliance(
     if row is not None:
         effect = float(row @ [group.accuracy for group in found.groups])
         effect_error = float(np.sqrt(row**2 @ [group.variance for group in found.groups]))
-    misled, expected = _wrong_answers(labels, contexts, predictions, usual)
     return ContextReliance(
         in_usual=parts[0].accuracy,
         elsewhere=parts[1].accuracy,
@@ -88,9 +87,6 @@ def measure_reliance(
         effect_error=effect_error,
         separable=separable,
         by_class=_by_class(found, usual),
-        misled=float(np.mean(misled)) if misled else float("nan"),
-        misled_by_chance=float(np.mean(expected)) if misled else float("nan"),
-        wrong_answers=len(misled),
         samples_elsewhere=parts[1].samples,
     )
 
@@ -169,15 +165,3 @@ def _by_class(found: Accuracies, usual: Mapping[Any, Any]) -> tuple[ClassRelianc
         shares = [_pool(side).accuracy if side else float("nan") for side in sides]
         classes.append(ClassReliance(label, usual.get(label, ""), *shares))
     return tuple(sorted(classes, key=lambda one: -one.loss if one.loss == one.loss else np.inf))
-
-
-def _wrong_answers(
-    labels: NDArray[Any], contexts: NDArray[Any], predictions: NDArray[Any], usual: Mapping[Any, Any]
-) -> tuple[list[bool], list[float]]:
-    misled, expected = [], []
-    for label, context, answer in zip(labels.tolist(), contexts.tolist(), predictions.tolist(), strict=True):
-        named_here = {name for name, home in usual.items() if home == context and name != label}
-        if answer != label and named_here and usual.get(label) != context:
-            misled.append(answer in named_here)
-            expected.append(len(named_here) / (len(usual) - 1))
-    return misled, expected

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pfdl._internal.validation import check_count
 from pfdl.contexts.groups import GroupAccuracy, Mixture
 
 FloatArray = NDArray[np.float64]
+
+POINTS = 21
+"""Places on the curve; an odd number, so that one of them is in the middle."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +45,7 @@ class ShiftCurve:
         return f"{100 * self.accuracy[place]:.1f} ± {100 * self.standard_error[place]:.1f} %"
 
 
-def accuracy_under_shift(groups: Sequence[GroupAccuracy], training: Mixture, *, points: int = 21) -> ShiftCurve:
+def accuracy_under_shift(groups: Sequence[GroupAccuracy], training: Mixture) -> ShiftCurve:
     """Predict the accuracy of a model if contexts become more or less frequent.
 
     The accuracy in each group stays; only the groups' shares change. A context that has the share π in the training
@@ -54,13 +56,12 @@ def accuracy_under_shift(groups: Sequence[GroupAccuracy], training: Mixture, *, 
     Args:
         groups: Accuracy and number of test images of every group, as :func:`pfdl.diagnosis.measure_accuracy` gives.
         training: Number of training images of every group (not shares), as :func:`pfdl.diagnosis.count_groups` gives.
-        points: Number of places on the curve, an odd number from 3.
 
     Returns:
         The curve, with its standard error.
 
     Raises:
-        ValueError: If no class of the groups was trained on, or a number is out of range.
+        ValueError: If no class of the groups was trained on, or ``training`` does not hold numbers of images.
 
     Example:
         >>> groups = [
@@ -68,12 +69,9 @@ def accuracy_under_shift(groups: Sequence[GroupAccuracy], training: Mixture, *, 
         ...     GroupAccuracy("camel", "sand", 0.9, 100), GroupAccuracy("camel", "grass", 0.5, 100),
         ... ]
         >>> training = {("cow", "grass"): 90, ("cow", "sand"): 10, ("camel", "sand"): 90, ("camel", "grass"): 10}
-        >>> accuracy_under_shift(groups, training, points=3).accuracy.round(2)
+        >>> accuracy_under_shift(groups, training).accuracy[[0, 10, 20]].round(2)
         array([0.85, 0.65, 0.45])
     """
-    check_count("points", points, 3)
-    if points % 2 == 0:
-        raise ValueError(f"points is {points}; give an odd number, so that one of them is in the middle.")
     if any(not np.isfinite(count) or count < 0 for count in training.values()):
         raise ValueError("training holds a negative or infinite number of images.")
     if 0 < sum(training.values()) <= 1:
@@ -85,8 +83,8 @@ def accuracy_under_shift(groups: Sequence[GroupAccuracy], training: Mixture, *, 
     everything = sum(totals.values())
     if not everything:
         raise ValueError("none of the tested classes is among the training images; compare the names of the classes.")
-    exponent = np.linspace(1, -1, points)
-    accuracy, variance = np.zeros(points), np.zeros(points)
+    exponent = np.linspace(1, -1, POINTS)
+    accuracy, variance = np.zeros(POINTS), np.zeros(POINTS)
     for label, members in tested.items():
         weight = totals[label] / everything
         counts = np.array([max(training.get((label, group.context), 0.0), 1.0) for group in members])

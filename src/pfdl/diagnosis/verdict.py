@@ -50,10 +50,6 @@ class ContextReliance:
         effect_error: Its standard error.
         separable: Whether hard classes and contexts could be allowed for.
         by_class: Each class, the largest loss first.
-        misled: Of the wrong answers to images in a context that is usual for other classes: the share that names one of
-            those classes. NaN if there are none.
-        misled_by_chance: What that share would be if wrong answers fell on all wrong classes equally often.
-        wrong_answers: Number of those wrong answers.
         samples_elsewhere: Number of images outside the usual context.
     """
 
@@ -64,10 +60,12 @@ class ContextReliance:
     effect_error: float
     separable: bool
     by_class: tuple[ClassReliance, ...]
-    misled: float
-    misled_by_chance: float
-    wrong_answers: int
     samples_elsewhere: int
+
+    @property
+    def usual_contexts(self) -> dict[Any, Any]:
+        """Return the context that goes with each class in training."""
+        return {one.label: one.usual_context for one in self.by_class}
 
     @property
     def difference(self) -> float:
@@ -103,7 +101,7 @@ class ContextReliance:
                 said.append(
                     "Each context shows one class only, so contexts that are hard in themselves may be the cause."
                 )
-            return (*said, *self._who(), *self._misled())
+            return (*said, *self._who())
         if self.answer == NO:
             return (
                 f"No, the model does not rely on the context: {figures}{more}. Less than "
@@ -127,15 +125,6 @@ class ContextReliance:
             for one in worst
         )
         return (f"Most affected: {parts}.",)
-
-    def _misled(self) -> tuple[str, ...]:
-        if not self.wrong_answers or self.misled <= self.misled_by_chance:
-            return ()
-        return (
-            f"Wrong answers follow the context: in contexts that are usual for other classes, {100 * self.misled:.0f} "
-            f"% of {self.wrong_answers} wrong answers name one of these classes; by chance it would be "
-            f"{100 * self.misled_by_chance:.0f} %.",
-        )
 
 
 @dataclass(frozen=True)

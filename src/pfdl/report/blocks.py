@@ -40,14 +40,6 @@ class Listing:
 
 
 @dataclass(frozen=True)
-class Facts:
-    """Names and their values, folded away under a title."""
-
-    title: str
-    facts: Sequence[tuple[str, str]]
-
-
-@dataclass(frozen=True)
 class Thumbnail:
     """A small picture.
 
@@ -82,7 +74,7 @@ class SideBySide:
     blocks: Sequence[Block]
 
 
-Block = Text | Heading | Table | Plot | SideBySide | Listing | Facts | Gallery
+Block = Text | Heading | Table | Plot | SideBySide | Listing | Gallery
 
 
 @dataclass(frozen=True)

@@ -32,10 +32,7 @@ def build_page(screen: SelectionScreen, name: str, target: str, notes: Sequence[
         "m against k",
         f"Each point is a column. Below the line k = {RATIO_THRESHOLD} m a column loses what it shares with "
         f"the others once {target} is known; above k = m it gains, as causes of {target} do.",
-        "m: share of the column that the others explain",
-        f"k: the same once {target} is known",
-        draw=screen.plot,
-        with_table=False,
+        screen.plot,
     )
     blocks: list[Block] = [plot, _table(table, target)]
     if advice:

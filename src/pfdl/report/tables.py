@@ -80,7 +80,6 @@ class Table:
         rows: Lines.
         note: A remark below it.
         error_name: What follows a ±; it is said below the table.
-        wide: Whether cells that are not numbers are words that may wrap, rather than published figures.
 
     Raises:
         ValueError: If a row has more or fewer cells than there are columns.
@@ -92,16 +91,11 @@ class Table:
     rows: Sequence[Row]
     note: str = ""
     error_name: str = "standard error"
-    wide: bool = False
 
     def __post_init__(self) -> None:
         for row in self.rows:
             if len(row.cells) != len(self.columns):
                 raise ValueError(f"the row {row.header!r} has {len(row.cells)} cells for {len(self.columns)} columns.")
-
-    def has_words(self, place: int) -> bool:
-        """Return whether the cells of a column are words, which are set from the left and may wrap."""
-        return self.wide and any(isinstance(row.cells[place], str) for row in self.rows)
 
     @property
     def notes(self) -> list[str]:

@@ -41,7 +41,7 @@ def advise(one: ImageDiagnosis, data: str, options: Sequence[str] = ()) -> list[
         "matter.",
         f"pfdl diagnose {run} TABLE.csv --columns context=NAME",
     )
-    elsewhere = [] if one.explains_gap else [label, *_pretrained(one, images)]
+    elsewhere = [] if one.found.explains_gap else [label, *_pretrained(one, images)]
     if one.answer == YES and one.contexts_are != UNCONFIRMED:
         return [_about_contexts(one, images), *elsewhere]
     if one.answer == YES:

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pfdl._internal.files import read_json, write_json
-from pfdl._internal.provenance import version_of
 from pfdl._internal.runs import read_run
 from pfdl.contexts import find_contexts
-from pfdl.contexts.groups import Accuracies, measure_accuracy
+from pfdl.contexts.groups import Accuracies, Mixture, measure_accuracy
 from pfdl.contexts.statistics import image_statistics
 from pfdl.data.context_images import ContextImages
 from pfdl.data.manifest import Manifest, ManifestRow
 from pfdl.data.sources import ContextSource
 from pfdl.diagnosis import Comparison, Diagnosis, Gap, compare_reliance, count_groups, diagnose
-from pfdl.diagnosis.reliance import goes_together, usual_contexts_of
+from pfdl.diagnosis.reliance import goes_together
 from pfdl.vision.config import TrainingConfig
 from pfdl.vision.evaluation import check_classes, split_names, training_mixture
 from pfdl.vision.prediction import BATCH, run_model
@@ -34,9 +30,6 @@ if TYPE_CHECKING:
     from pfdl.vision.checkpoint import TrainedModel
 
 KNOWN, INFERRED, UNCONFIRMED, UNKNOWN = "known", "inferred", "inferred, not confirmed", "unknown"
-CACHE = "diagnosis-contexts.json"
-"""In a run folder, the contexts that a diagnosis inferred."""
-
 MOST_INFERRED, INFERRING_SIZE = 4000, 64
 """Training images at most that help to infer contexts, and height of the images: colours and textures need no more."""
 
@@ -54,11 +47,9 @@ class ImageDiagnosis:
         rows: The images, in the order of the samples.
         contexts: The context of each image, known or inferred; ``""`` if there are none.
         contexts_are: ``"known"``, ``"inferred"``, ``"inferred, not confirmed"`` or ``"unknown"``.
-        usual: The context that goes with each class in training.
         predictions: The class that the model gives to each image.
         images: The images themselves.
         validation: Accuracies on the run's validation images; None where they are not at hand.
-        gap: How far test accuracy lies below that.
     """
 
     folder: Path
@@ -67,11 +58,9 @@ class ImageDiagnosis:
     rows: tuple[ManifestRow, ...]
     contexts: tuple[str, ...]
     contexts_are: str
-    usual: Mapping[str, str]
     predictions: tuple[str, ...]
     images: ContextImages
     validation: Accuracies | None = None
-    gap: Gap | None = None
 
     @property
     def answer(self) -> str:
@@ -79,26 +68,18 @@ class ImageDiagnosis:
         return self.found.answer
 
     @property
-    def explains_gap(self) -> bool:
-        """Return whether the contexts explain what test accuracy lies below validation accuracy, if it does."""
-        shift = self.found.shift
-        return self.gap is None or not self.gap.matters or (shift is not None and self.gap.agrees_with(shift))
+    def usual_contexts(self) -> dict[str, str]:
+        """The context that goes with each class in training; empty where that is not known."""
+        return {} if self.found.reliance is None else self.found.reliance.usual_contexts
 
     def verdict(self) -> tuple[str, ...]:
         """Say what was found in sentences, the answer first."""
-        first, *rest = self.found.on_reliance()
-        if self.gap is not None:
-            rest.insert(0, self.gap.sentence())
+        first, *rest = self.found.verdict()
         if self.contexts_are in (INFERRED, UNCONFIRMED):
             words = f"The contexts are not known: {len(set(self.contexts))} were inferred from colours and textures"
             doubt = ", and not confirmed: they may be looks of the objects themselves"
             rest.insert(0, f"{words}{doubt if self.contexts_are == UNCONFIRMED else ''}.")
-        shift = self.found.shift
-        if self.gap is not None and shift is not None and self.found.reliance is not None:
-            rest.append(self.gap.forecast(shift))
-        else:
-            rest += self.found.on_shift()
-        return (first, *rest, *self.found.on_accuracy(), *self.found.on_features())
+        return (first, *rest)
 
     def samples_of(self, label: str | None, context: str, count: int) -> list[int]:
         """Return images of a group, those that are not recognised first.
@@ -136,7 +117,6 @@ def diagnose_images(
     trained_on: Manifest | None = None,
     device: str = "cpu",
     batch_size: int = BATCH,
-    cache: Path | None = None,
     say: Callable[[str], None] = lambda what: None,
 ) -> ImageDiagnosis:
     """Diagnose a trained model on all test images of a manifest.
@@ -153,7 +133,6 @@ def diagnose_images(
         trained_on: The split of the training, which says what contexts go with which class; by default ``manifest``.
         device: Where to compute the features.
         batch_size: Images at a time.
-        cache: A file in which inferred contexts are kept for the next diagnosis on the same images.
         say: Called with a few words before each part that takes a while.
 
     Returns:
@@ -170,26 +149,21 @@ def diagnose_images(
     logits, features = run_model(trained.model, images, device=device, batch_size=batch_size, with_features=True)
     predictions = np.array(trained.config.classes)[logits.argmax(1).numpy()]
     labels, contexts = split_names(rows)
-    usual: Mapping[str, str] | None = None
     contexts_are = KNOWN
     if contexts is not None:
-        training, usual = _training_of(trained_on or manifest)
+        training = _training_of(trained_on or manifest)
     else:
-        contexts, training, confirmed = _infer_test_contexts(source, manifest, trained.config.image_size, cache, say)
-        contexts_are = UNKNOWN if contexts is None else INFERRED if confirmed else UNCONFIRMED
-    if usual is None and training is None and contexts is not None and goes_together(count_groups(labels, contexts)):
-        training = count_groups(labels, contexts)
-    if usual is None and training is not None:
-        usual = usual_contexts_of(training)
-    found = diagnose(features, labels, contexts, predictions=predictions, training=training, usual_contexts=usual)
+        contexts, training, contexts_are = _infer_contexts(source, manifest, trained.config.image_size, say)
+    found = diagnose(features, labels, contexts, predictions=predictions, training=training)
     if contexts is None:
         found = replace(found, unanswered="the images have no contexts, and none could be inferred from them")
-    validation, gap = None, None
+    validation = None
     if "validation" in manifest.set_names and found.accuracies is not None:
-        say(f"Classifying {len(manifest.rows_of('validation'))} validation images")
-        validation, mixed = _validate(trained, source, manifest, device, batch_size)
         count = len(manifest.rows_of("validation"))
+        say(f"Classifying {count} validation images")
+        validation, mixed = _validate(trained, source, manifest, device, batch_size)
         gap = Gap(validation.overall, count, found.accuracies.overall, len(rows), mixed)
+        found = replace(found, gap=gap)
     return ImageDiagnosis(
         folder=trained.folder,
         training=_read_training(trained),
@@ -197,11 +171,9 @@ def diagnose_images(
         rows=rows,
         contexts=("",) * len(rows) if contexts is None else tuple(contexts.tolist()),
         contexts_are=contexts_are,
-        usual=usual or {},
         predictions=tuple(predictions.tolist()),
         images=images,
         validation=validation,
-        gap=gap,
     )
 
 
@@ -210,12 +182,12 @@ def compare_diagnoses(first: ImageDiagnosis, second: ImageDiagnosis) -> Comparis
     one, other = first.found.reliance, second.found.reliance
     if one is None or other is None:
         return Comparison(float("nan"), float("nan"))
-    same = first.rows == second.rows and first.contexts == second.contexts and first.usual == second.usual
-    if not same:
+    same_images = first.rows == second.rows and first.contexts == second.contexts
+    if not same_images or one.usual_contexts != other.usual_contexts:
         return Comparison(one.effect - other.effect, float(np.hypot(one.effect_error, other.effect_error)))
     labels: Names = np.array([row.class_name for row in first.rows])
     answers, others = np.array(first.predictions), np.array(second.predictions)
-    return compare_reliance(labels, np.array(first.contexts), answers, others, first.usual)
+    return compare_reliance(labels, np.array(first.contexts), answers, others, one.usual_contexts)
 
 
 def _read_training(trained: TrainedModel) -> TrainingConfig:
@@ -227,12 +199,11 @@ def _read_training(trained: TrainedModel) -> TrainingConfig:
         return TrainingConfig(backbone=model.backbone, image_size=model.image_size, small_stem=model.small_stem)
 
 
-def _training_of(manifest: Manifest) -> tuple[dict[tuple[Any, Any], float] | None, Mapping[str, str] | None]:
-    """Return how many training images each group has, and the usual contexts where the protocol fixed them."""
+def _training_of(manifest: Manifest) -> Mixture | None:
+    """Return how many training images each group has; None where their contexts are not known."""
     if "train" not in manifest.set_names or not any(row.context for row in manifest.rows_of("train")):
-        return None, None
-    usual = manifest.dominant if manifest.parameters.get("protocol") == "proportional" else None
-    return training_mixture(manifest), usual
+        return None
+    return training_mixture(manifest)
 
 
 def _validate(
@@ -255,54 +226,32 @@ def _validate(
     return found, mixed
 
 
-def _infer_test_contexts(
-    source: ContextSource, manifest: Manifest, size: int, cache: Path | None, say: Callable[[str], None]
-) -> tuple[Names | None, dict[tuple[Any, Any], float] | None, bool]:
+def _infer_contexts(
+    source: ContextSource, manifest: Manifest, size: int, say: Callable[[str], None]
+) -> tuple[Names | None, Mixture | None, str]:
     """Infer contexts of the test images together with training images, so that it is known which were usual there.
 
     Returns:
         The context of each test image, None if none were found; the number of training images of each (class,
-        context), None without them; and whether the contexts were confirmed as by :func:`pfdl.infer_contexts`.
+        context), None without them; and what the contexts are.
     """
     size = min(size, INFERRING_SIZE)
-    rows = list(manifest.rows_of("test"))
-    chosen: list[int] = []
+    rows, tested = list(manifest.rows_of("test")), len(manifest.rows_of("test"))
+    pixels = [ContextImages(source, manifest, "test", size=size).images]
     if "train" in manifest.set_names:
         train_rows = manifest.rows_of("train")
         chosen = torch.randperm(len(train_rows), generator=torch.Generator().manual_seed(0))[:MOST_INFERRED].tolist()
         rows += [train_rows[number] for number in chosen]
-    tested = len(rows) - len(chosen)
+        train = ContextImages(source, manifest, "train", size=size, cache=False)
+        pixels.append(torch.stack([train[number][0] for number in chosen]))
+    say(f"Inferring contexts from {len(rows)} images")
     names = np.array([row.class_name for row in rows])
-    content = [version_of("pfdl"), size, tested, [[row.sha256, row.class_name] for row in rows]]
-    key = hashlib.sha256(json.dumps(content).encode()).hexdigest()
-    groups, confirmed = _cached(cache, key, len(rows)) or (None, False)
-    if groups is None:
-        say(f"Inferring contexts from {len(rows)} images" + (", kept for the next time" if cache else ""))
-        pixels = [ContextImages(source, manifest, "test", size=size).images]
-        if chosen:
-            train = ContextImages(source, manifest, "train", size=size, cache=False)
-            pixels.append(torch.stack([train[number][0] for number in chosen]))
-        groups, confirmed = _cluster(image_statistics(torch.cat(pixels)), names, tested)
-        if cache is not None:
-            write_json(cache, {"key": key, "contexts": groups, "confirmed": confirmed})
+    groups, confirmed = _cluster(image_statistics(torch.cat(pixels)), names, tested)
     if not groups:
-        return None, None, False
+        return None, None, UNKNOWN
     contexts = np.array([f"context {group + 1}" for group in groups])
-    training = count_groups(names[tested:], contexts[tested:]) if chosen else None
-    return contexts[:tested], training, confirmed
-
-
-def _cached(cache: Path | None, key: str, samples: int) -> tuple[list[int], bool] | None:
-    """Return what the file has for these images: the group of each, or an empty list if there are no contexts."""
-    if cache is None or not cache.is_file():
-        return None
-    try:
-        stored = read_json(cache)
-        groups, confirmed = stored["contexts"], stored["confirmed"]
-        sound = stored["key"] == key and isinstance(confirmed, bool) and len(groups) in (0, samples)
-        return (groups, confirmed) if sound and all(type(group) is int for group in groups) else None
-    except (KeyError, OSError, TypeError, ValueError):
-        return None  # it is inferred and written again
+    training = count_groups(names[tested:], contexts[tested:]) if len(rows) > tested else None
+    return contexts[:tested], training, INFERRED if confirmed else UNCONFIRMED
 
 
 def _cluster(statistics: Tensor, names: Names, tested: int) -> tuple[list[int], bool]:

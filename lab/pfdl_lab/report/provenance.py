@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pfdl._internal.runs import Run
-from pfdl.report.blocks import Block, Facts, Heading, Listing, Section, Text
+from pfdl.report.blocks import Block, Heading, Listing, Section, Text
 
 TITLE = "How the runs were made"
 _FIRST = ("command", "started", "pfdl", "git_revision", "python", "torch")
@@ -20,18 +20,18 @@ def build(runs: Sequence[Run]) -> Section:
     for run in runs:
         blocks += [
             Heading(f"{run.folder} ({run.kind})"),
-            Facts("Seeds, versions, hardware", _facts(run)),
+            Listing("Seeds, versions, hardware", "\n".join(_facts(run))),
             Listing("Settings", json.dumps(run.settings, indent=2, ensure_ascii=False)),
         ]
     return Section(TITLE, blocks)
 
 
-def _facts(run: Run) -> list[tuple[str, str]]:
+def _facts(run: Run) -> list[str]:
     flat = {"command": run.settings.get("command"), "seeds": _seeds(run.settings)}
     for name, value in run.made_with.items():
         flat |= value if isinstance(value, Mapping) else {name: value}
     order = sorted(flat, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
-    return [(_NAMES.get(name, name), _words(flat[name])) for name in order]
+    return [f"{_NAMES.get(name, name)}: {_words(flat[name])}" for name in order]
 
 
 def _seeds(settings: Mapping[str, Any]) -> str:
