@@ -106,7 +106,6 @@ def test_ctrl_c_is_answered_with_how_to_go_on(photos, tmp_path, monkeypatch):
         ("train shapes --columns labels=animal", "did you mean 'label'?"),
         ("train shapes -O groupdro", "give --contexts known or --contexts inferred"),
         ("train shapes --contexts guessed", "contexts is 'guessed'"),
-        ("train shapes --set loggers=paper", "logger is 'paper'"),
         ("train shapes --set weights=nowhere.pth", "there is no file of weights nowhere.pth"),
         ("train shapes -b inception_v3", "cannot be trained on images of 64×64 pixels"),
         ("train shapes -O pfdl --set pfdl.sharing=round", "sharing is 'round'"),
@@ -183,14 +182,14 @@ def test_all_settings_of_training_reach_the_run(photos, tmp_path):
         "schedule": "cosine",
         "augment": "none",
         "label_smoothing": "0.1",
-        "loggers": "csv",
+        "tensorboard": "false",
     }
     flags = [f"--{name.replace('_', '-')} {value}" for name, value in options.items()]
     flags += [f"--set {name}={value}" for name, value in settings.items()]
     result = typed(f"train {photos} {FAST} --ratio 2:1 -O balance {' '.join(flags)} -o {tmp_path / 'run'}")
     training = json.loads((tmp_path / "run" / "config.json").read_text())["settings"]["training"]
     for name, value in {**options, **settings}.items():
-        if name != "loggers":
+        if name != "tensorboard":
             assert str(training[name.replace("-", "_")]) == value
     assert json.loads((tmp_path / "run" / "contexts.json").read_text())["sentence"] in result.output
     assert "epoch 1/1: loss" in result.output

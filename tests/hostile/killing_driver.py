@@ -157,8 +157,8 @@ def start(command: str, output: Path, data: Path, log: Path, kill_at: int = 0, e
             os.dup2(stream.fileno(), 2)
         logging.getLogger("pfdl").addHandler(logging.StreamHandler())
         count_writes(output.with_suffix(".writes"), kill_at)
-        if early:  # checked first of all
-            training.check_loggers = lambda _: os.kill(os.getpid(), signal.SIGTERM)
+        if early:  # before anything is written
+            training.check_sets = lambda *_: os.kill(os.getpid(), signal.SIGTERM)
         COMMANDS[command](output, data)
         status = 0
     except BaseException:

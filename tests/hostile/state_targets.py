@@ -231,7 +231,7 @@ def made_run() -> Path:
 
     resume.save_state = spy
     try:
-        train(TINY, *tiny_data(), folder / "run", device="cpu", loggers=[])
+        train(TINY, *tiny_data(), folder / "run", device="cpu", tensorboard=False)
     finally:
         resume.save_state = original
     (folder / "run" / STATE).write_bytes(saved[0])
@@ -277,7 +277,7 @@ def resumed_trainings(folder: Path, state: Any) -> None:
     except (TypeError, ValueError, OverflowError):
         return  # nothing that a file can hold
     source, manifest = tiny_data()
-    answered(lambda: train(TINY, source, manifest, folder, device="cpu", loggers=[]))
+    answered(lambda: train(TINY, source, manifest, folder, device="cpu", tensorboard=False))
 
 
 @target(
@@ -296,7 +296,7 @@ def run_folders_with_a_byte_changed(folder: Path, name: str, place: float, chang
     (folder / name).write_bytes(content)
     answered(load_model, folder)
     source, manifest = tiny_data()
-    if answered(lambda: train(TINY, source, manifest, folder, device="cpu", loggers=[])) is not None:
+    if answered(lambda: train(TINY, source, manifest, folder, device="cpu", tensorboard=False)) is not None:
         answered(load_model, folder)
     answered(read_manifest, folder / "manifest.csv")
     find_runs([folder])

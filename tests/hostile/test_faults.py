@@ -27,7 +27,7 @@ from tests.hostile.killing_driver import TRAINING, content, pictures
 from tests.processes import Forked
 from tests.vision.interrupted import assert_same_end, interrupt, interrupting, run
 
-QUIET = (*TRAINING, "--set", "loggers=csv")
+QUIET = (*TRAINING, "--set", "tensorboard=false")
 
 
 def train(data, output, *further):

@@ -41,7 +41,7 @@ PLAIN = replace(
 """With nothing that depends on the process, so that two give what one gives."""
 COMMAND = (
     "--backbone small --image-size 8 --epochs 3 --batch-size 16 --layout class/context --ratio natural "
-    "--device cpu --devices 2 --set loggers=csv --no-export"
+    "--device cpu --devices 2 --set tensorboard=false --no-export"
 )
 
 

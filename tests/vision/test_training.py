@@ -125,38 +125,15 @@ def test_a_made_up_objective_trains_by_name(tmp_path):
     assert "L_decorr" in table
 
 
-def test_loggers_are_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "find_spec", lambda name: None)
-    train(TINY, *tiny_data(), tmp_path / "run", device="cpu")
-    assert not (tmp_path / "run" / "tensorboard").exists()
-    for name in ("tensorboard", "wandb"):
-        with pytest.raises(ModuleNotFoundError, match=f"the logger '{name}' needs the package {name}"):
-            train(TINY, *tiny_data(), tmp_path / "other", device="cpu", loggers=[name])
-
-
-def test_loggers_go_through_lightning(tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "find_spec", lambda name: True)
-    monkeypatch.setattr(training, "WandbLogger", lambda **settings: ("wandb", settings["name"]))
-    assert training.make_loggers(["csv", "wandb", "wandb"], tmp_path / "run") == [("wandb", "run")]
-    assert training.make_loggers(["csv"], tmp_path / "run") == []
-
-
-def test_wandb_itself_gets_a_run_for_each_training(tmp_path, monkeypatch):
-    pytest.importorskip("wandb", reason="Weights & Biases is not installed")
-    for name, value in {"WANDB_MODE": "offline", "WANDB_SILENT": "true", "HOME": str(tmp_path)}.items():
-        monkeypatch.setenv(name, value)
-    for name in ("first", "second"):
-        train(TINY, *tiny_data(), tmp_path / name, device="cpu", loggers=["wandb"])
-        assert len(list((tmp_path / name / "wandb").glob("offline-run-*/run-*.wandb"))) == 1
-
-
-def test_the_epoch_is_the_x_axis_of_loggers(tmp_path):
+def test_the_epoch_is_the_x_axis_of_tensorboard_where_it_is_installed(tmp_path, monkeypatch):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    folder = train(replace(TINY, epochs=3), *tiny_data(), tmp_path / "run", device="cpu", loggers=["tensorboard"])
+    folder = train(replace(TINY, epochs=3), *tiny_data(), tmp_path / "run", device="cpu")
     events = EventAccumulator(str(folder / "tensorboard")).Reload()
     for name in ("train_loss", "val_accuracy"):
         assert [point.step for point in events.Scalars(name)] == [0, 1, 2]
+    monkeypatch.setattr(training, "find_spec", lambda name: None)
+    assert not (train(TINY, *tiny_data(), tmp_path / "other", device="cpu") / "tensorboard").exists()
 
 
 def test_without_a_terminal_progress_is_one_line_per_epoch(tmp_path, capsys, monkeypatch):

@@ -36,8 +36,7 @@ class RunOptions:
         nodes: Number of machines that train together.
         strategy: How several devices share the model: ddp, a whole one on each; fsdp, a part on each; auto is ddp.
         workers: Processes that load images, for each device; 0 is best for data kept in memory (up to 2 GiB).
-        loggers: Where to log in addition to metrics.csv, with commas between: tensorboard (the default where
-            installed), wandb; csv for nothing else.
+        tensorboard: Whether to log for TensorBoard, too, where it is installed.
         export: Whether to write an ONNX file too, where onnxruntime is installed.
     """
 
@@ -50,7 +49,7 @@ class RunOptions:
     nodes: int | None = setting(None, minimum=1)
     strategy: Literal["auto", "ddp", "fsdp"] = setting("auto")
     workers: int = setting(0, minimum=0)
-    loggers: str | None = setting(None)
+    tensorboard: bool = setting(True)
     export: bool = setting(True, shown=True)
 
     def __post_init__(self) -> None:
@@ -105,7 +104,7 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
         "nodes": run.nodes,
         "strategy": run.strategy,
         "num_workers": run.workers,
-        "loggers": None if run.loggers is None else run.loggers.split(","),
+        "tensorboard": run.tensorboard,
     }
     with answering_stops():
         for one in trainings:

@@ -5,23 +5,22 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
 from rich.console import Console
 from torch import Tensor
+from torch.utils.data import DataLoader
 
 from pfdl._internal.devices import resolve_device
 from pfdl._internal.processes import gather_objects, rank, report_lost_process, run_on_first
 from pfdl._internal.progress import progress_bar
 from pfdl._internal.runs import MANIFEST, claim
-from pfdl._internal.validation import check_choice
 from pfdl.data.images import hash_bytes
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
@@ -33,6 +32,9 @@ from pfdl.vision.launching import choose_devices, make_fabric
 from pfdl.vision.loop import Loop
 from pfdl.vision.resume import RunKeeper, StopRequest, TrainingStoppedError, check_folder, read_state, write_metrics
 from pfdl.vision.training_data import TrainingData
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
 
 ESTIMATE_AFTER, LONG = 5.0, 600.0
 """Seconds, or the first epoch if that is shorter, after which the time of a training is told; and when it is long."""
@@ -58,7 +60,7 @@ def train(
     nodes: int | None = None,
     strategy: str = "auto",
     num_workers: int = 0,
-    loggers: Sequence[str] | None = None,
+    tensorboard: bool = True,
     progress: bool = False,
 ) -> Path:
     """Train, or resume a training that was stopped.
@@ -78,8 +80,7 @@ def train(
             both given, this process trains by itself, whatever started it.
         strategy: How processes share the model: ``"ddp"``, ``"fsdp"``, or ``"auto"`` for the first.
         num_workers: Processes that load images, for each device.
-        loggers: Where to log beside ``metrics.csv``: ``"tensorboard"``, ``"wandb"``; by default TensorBoard
-            where it is installed.
+        tensorboard: Whether to log for TensorBoard, too, where it is installed.
         progress: Whether to show progress on standard error: a bar on a terminal, elsewhere one line per epoch.
 
     Returns:
@@ -93,7 +94,6 @@ def train(
         ImportError: If a package that the config asks for is not installed.
         TrainingStoppedError: After Ctrl-C or SIGTERM; everything is saved.
     """
-    check_loggers(loggers or ())
     place = choose_devices(device, devices, nodes, strategy)
     check_sets(config, manifest)
     if config.batch_size % place.processes:
@@ -125,7 +125,8 @@ def train(
         monitor = SELECTIONS.get(config.select) if "validation" in manifest.set_names else None
         keeper = RunKeeper(Loop(model, batches, fabric), folder, monitor=monitor, stop=stop)
         keeper.restore()
-        _run(keeper, data.validation_loader(), make_loggers(loggers, folder) if rank() == 0 else [], shows)
+        writer = _open_tensorboard(folder) if tensorboard and rank() == 0 else None
+        _run(keeper, data.validation_loader(), writer, shows)
     return folder
 
 
@@ -146,10 +147,10 @@ def _report_dead_loader() -> Iterator[None]:
         ) from error
 
 
-def _run(keeper: RunKeeper, validation: Any, loggers: Sequence[Logger], shows: bool) -> None:
+def _run(keeper: RunKeeper, validation: DataLoader[Any] | None, writer: SummaryWriter | None, shows: bool) -> None:
     """Train what is left of a run, and keep it in its folder."""
     loop, steps = keeper.loop, len(keeper.loop.batches)
-    config, status = loop.model.config, "failed"
+    config = loop.model.config
     began_all, done, is_told = time.monotonic(), 0, not shows
     try:
         with progress_bar("training", Console(stderr=True) if shows else None) as show:
@@ -167,20 +168,18 @@ def _run(keeper: RunKeeper, validation: Any, loggers: Sequence[Logger], shows: b
                 figures = loop.validate(validation)
                 row |= {**loop.end_epoch(), **figures}
                 keeper.after_epoch(row)
-                for logger in loggers:
-                    logger.log_metrics(row, step=loop.epoch - 1)
+                if writer is not None:
+                    for name, value in row.items():
+                        writer.add_scalar(name, value, loop.epoch - 1)
                 if shows:
                     _say(_describe_epoch(row, config.epochs, time.monotonic() - began))
             keeper.finish()
-        status = "success"
     except OSError:
-        check_folder(keeper.folder)  # without it a logger fails first, and less clearly
+        check_folder(keeper.folder)  # without it another file fails first, and less clearly
         raise
     finally:
-        for logger in loggers:
-            logger.finalize(status)
-            if isinstance(logger, WandbLogger):
-                logger.experiment.finish()  # it would take in the next training too
+        if writer is not None:
+            writer.close()
 
 
 def _describe_time(seconds: float, config: TrainingConfig) -> str:
@@ -234,30 +233,10 @@ def _describe_images(config: TrainingConfig, model: Classifier, device: str) -> 
     return lambda images: embed(model.backbone, images, device=resolve_device(device))
 
 
-LOGGERS = ("csv", "tensorboard", "wandb")
-"""Names, and the packages that they need; ``csv`` is the table that every run folder has anyway."""
+def _open_tensorboard(folder: Path) -> SummaryWriter | None:
+    """Return what writes TensorBoard files into a run folder; None where TensorBoard is not installed."""
+    if find_spec("tensorboard") is None:
+        return None
+    from torch.utils.tensorboard import SummaryWriter
 
-
-def check_loggers(names: Sequence[str]) -> None:
-    """Raise ValueError unless all loggers are known, and ImportError unless they are installed."""
-    for name in names:
-        check_choice("logger", name, LOGGERS)
-        if name != "csv" and find_spec(name) is None:
-            raise ModuleNotFoundError(
-                f"the logger {name!r} needs the package {name}, which is not installed: pip install {name}."
-            )
-
-
-def make_loggers(names: Sequence[str] | None, folder: Path) -> list[Logger]:
-    """Return Lightning's loggers for a run folder; None for TensorBoard where it is installed.
-
-    ``WANDB_MODE=offline`` keeps Weights & Biases on this machine.
-    """
-    if names is None:
-        names = ["tensorboard"] if find_spec("tensorboard") is not None else []
-    loggers: list[Logger] = []
-    if "tensorboard" in names:
-        loggers.append(TensorBoardLogger(folder, name="", version="tensorboard"))
-    if "wandb" in names:
-        loggers.append(WandbLogger(name=folder.name, save_dir=folder, project="pfdl"))
-    return loggers
+    return SummaryWriter(folder / "tensorboard")
