@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pfdl.report.tables import Cell, Missing, Number
+from pfdl.report.blocks import Cell, Missing, Number
 from pfdl_lab.pairing import PairedDifference, standard_error
 from pfdl_lab.report.lines import Series
 

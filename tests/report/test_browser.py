@@ -6,10 +6,22 @@ from itertools import pairwise
 import pytest
 from PIL import Image
 
-from pfdl.report.blocks import Gallery, Heading, Listing, Page, Section, SideBySide, Text, Thumbnail
+from pfdl.report.blocks import (
+    Gallery,
+    Heading,
+    Listing,
+    Missing,
+    Number,
+    Page,
+    Plot,
+    Row,
+    Section,
+    SideBySide,
+    Table,
+    Text,
+    Thumbnail,
+)
 from pfdl.report.page import render
-from pfdl.report.plots import Plot
-from pfdl.report.tables import Missing, Number, Row, Table
 
 from .browsing import HOSTILE, PHONE, browser, needs_browser, visit  # noqa: F401, as fixtures
 

@@ -122,8 +122,6 @@ def test_a_model_that_looks_at_the_colour_is_found_out_with_known_and_with_infer
     assert right == sorted(right)
     both = [relies.rows[number].class_name for number in relies.samples_of(None, worst.context, 8)]
     assert sorted(set(both)) == ["bright", "dark"]
-    (label, answer, samples), *_ = relies.confusions()
-    assert {(relies.rows[number].class_name, relies.predictions[number]) for number in samples} == {(label, answer)}
 
 
 def test_the_gap_to_validation_is_said_and_what_the_contexts_explain_of_it(tmp_path):
@@ -141,23 +139,18 @@ def test_the_gap_to_validation_is_said_and_what_the_contexts_explain_of_it(tmp_p
     words = " ".join(missed.verdict())
     assert "The contexts explain only part of the gap" in words
     assert "If the contexts shift" not in words
-    assert [one.command.split()[1] for one in advise(missed, "photos")] == ["train", "diagnose", "train"]
+    assert [one.command.split()[1] for one in advise(missed, "photos")] == ["train", "diagnose"]
 
 
 def test_contexts_that_were_not_confirmed_are_no_first_advice(tmp_path):
     source = Colours(named=True)
     found = diagnose_images(colour_model(0.8, tmp_path / "run"), source, make_split(source))
     steps = advise(replace(found, contexts_are="inferred, not confirmed"), "my photos")
-    assert [step.sentence.startswith("Unproven: ") for step in steps] == [False, True, True]
+    assert [step.sentence.startswith("Unproven: ") for step in steps] == [False, True]
     assert steps[0].command.endswith("TABLE.csv --columns context=NAME")
-    folder = tmp_path / "run-pretrained"
-    assert steps[1].command == f"pfdl train 'my photos' --image-size 8 --set pretrained=true -o {folder}"
-    assert steps[2].sentence.startswith("Unproven: Draw every class in every context equally often")
-    assert "--contexts inferred --set infer_by=pooled --set confirm=false" in steps[2].command
-    assert steps[2].command.endswith(f"-o {tmp_path / 'run-groups-unconfirmed'}")
-    pretrained = replace(found.training, backbone="resnet18", pretrained=True)
-    unproven = replace(found, contexts_are="inferred, not confirmed", training=pretrained)
-    assert len(advise(unproven, "photos")) == 2
+    assert steps[1].sentence.startswith("Unproven: Draw every class in every context equally often")
+    assert "--contexts inferred --set infer_by=pooled --set confirm=false" in steps[1].command
+    assert steps[1].command.endswith(f"-o {tmp_path / 'run-groups-unconfirmed'}")
 
 
 def test_what_to_try_next_is_the_same_training_but_for_the_contexts_and_is_not_what_was_tried(tmp_path):

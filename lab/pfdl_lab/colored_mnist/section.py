@@ -7,9 +7,20 @@ from collections.abc import Sequence
 import pandas as pd
 
 from pfdl._internal.runs import Run
-from pfdl.report.blocks import Block, Gallery, Heading, Section, Text, Thumbnail
-from pfdl.report.plots import Plot
-from pfdl.report.tables import Cell, Missing, Number, Row, Table
+from pfdl.report.blocks import (
+    Block,
+    Cell,
+    Gallery,
+    Heading,
+    Missing,
+    Number,
+    Plot,
+    Row,
+    Section,
+    Table,
+    Text,
+    Thumbnail,
+)
 from pfdl_lab.colored_mnist.environments import TRAIN_COLOR_FLIPS
 from pfdl_lab.colored_mnist.rows import (
     CHOOSING,

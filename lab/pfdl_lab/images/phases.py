@@ -13,9 +13,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from pfdl.report.blocks import Block, Heading
-from pfdl.report.plots import Plot
-from pfdl.report.tables import Cell, Missing, Number, Row, Table
+from pfdl.report.blocks import Block, Cell, Heading, Missing, Number, Plot, Row, Table
 from pfdl_lab.images.rows import DECLARED, GRID, LISTS, PAPER, RATIOS, ROWS
 from pfdl_lab.images.tables import Measured, title_of
 from pfdl_lab.images.testing import CHOSEN, LAST, VALIDATION

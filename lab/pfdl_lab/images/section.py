@@ -7,8 +7,7 @@ from typing import Any
 import pandas as pd
 
 from pfdl._internal.runs import Run
-from pfdl.report.blocks import Block, Heading, Section, Text
-from pfdl.report.plots import Plot
+from pfdl.report.blocks import Block, Heading, Plot, Section, Text
 from pfdl_lab.images import phases
 from pfdl_lab.images.rows import DECLARED, RATIOS, find_row
 from pfdl_lab.images.run import KIND as KIND

@@ -10,7 +10,7 @@ import pandas as pd
 
 from pfdl.objectives import make_objective
 from pfdl.objectives.weightings import Uniform
-from pfdl.report.tables import Cell, Missing, Number, Row, Table
+from pfdl.report.blocks import Cell, Missing, Number, Row, Table
 from pfdl_lab.images.data import SAME, SHIFTED, WHOLE
 from pfdl_lab.images.rows import ORACLE, PAPER_BACKBONE, RATIOS, ROWS, find_row
 from pfdl_lab.images.run import AGREEMENT, DIVERGED, ESS, NUMBER

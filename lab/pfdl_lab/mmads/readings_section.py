@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 
 from pfdl._internal.runs import Run
-from pfdl.report.blocks import Block, Section, Text
-from pfdl.report.tables import Cell, Number, Row, Table
+from pfdl.report.blocks import Block, Cell, Number, Row, Section, Table, Text
 from pfdl_lab.mmads.paper import CELLS, METRICS, PAPER, name_cell
 from pfdl_lab.mmads.readings import Network, distances
 from pfdl_lab.mmads.section import METRIC_NAMES

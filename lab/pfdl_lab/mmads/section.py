@@ -8,9 +8,7 @@ import pandas as pd
 
 from pfdl._internal.runs import Run
 from pfdl.data.mmads import SETTINGS, true_coefficients
-from pfdl.report.blocks import Block, Heading, Section, Text
-from pfdl.report.plots import Plot
-from pfdl.report.tables import Cell, Missing, Number, Row, Table
+from pfdl.report.blocks import Block, Cell, Heading, Missing, Number, Plot, Row, Section, Table, Text
 from pfdl_lab.mmads.paper import CELLS, METRICS, PAPER, name_cell
 from pfdl_lab.mmads.paper import Cell as TableCell
 from pfdl_lab.mmads.run import FIGURE_CELL, METHODS, TEST_RATES

@@ -9,8 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pfdl._internal.text import printable
-from pfdl.report.plots import PALETTE, Plot
-from pfdl.report.tables import Cell, Missing, Number, Row, Table
+from pfdl.report.blocks import PALETTE, Cell, Missing, Number, Plot, Row, Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,9 +11,7 @@ from rich.console import Console
 from rich.markdown import Markdown as RichMarkdown
 
 from pfdl._internal.files import write_atomically, write_bytes_atomically
-from pfdl.report.blocks import Block, Gallery, Heading, Listing, Section, SideBySide, Text
-from pfdl.report.plots import Plot
-from pfdl.report.tables import Cell, Number, Table
+from pfdl.report.blocks import Block, Cell, Gallery, Heading, Listing, Number, Plot, Section, SideBySide, Table, Text
 
 MARK = "<!-- All below is written by"
 """How the line begins below which a command owns a page."""

@@ -9,9 +9,7 @@ import pandas as pd
 
 from pfdl._internal.files import read_json
 from pfdl._internal.runs import WHY_CONTEXTS, Run, name_folders
-from pfdl.report.blocks import Block, Heading, Section, SideBySide, Text
-from pfdl.report.plots import Plot
-from pfdl.report.tables import Cell, Missing, Number, Row, Table
+from pfdl.report.blocks import Block, Cell, Heading, Missing, Number, Plot, Row, Section, SideBySide, Table, Text
 from pfdl.vision.evaluation import OWN, Evaluation, read_evaluations
 from pfdl_lab.report.lines import Series, plot_lines
 from pfdl_lab.report.reading import read_metrics

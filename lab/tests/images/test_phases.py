@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from pfdl.report.plots import Plot
-from pfdl.report.tables import Table
+from pfdl.report.blocks import Plot, Table
 from pfdl_lab.images import phases
 from pfdl_lab.images.rows import DECLARED, PAPER, RATIOS
 from pfdl_lab.images.tables import measure

@@ -4,9 +4,7 @@ import pandas as pd
 import pytest
 
 from pfdl._internal.runs import Run
-from pfdl.report.blocks import Text
-from pfdl.report.plots import Plot
-from pfdl.report.tables import Missing, Table
+from pfdl.report.blocks import Missing, Plot, Table, Text
 from pfdl_lab.images import run, section
 from pfdl_lab.images.rows import RATIOS
 from pfdl_lab.report.markdown import render

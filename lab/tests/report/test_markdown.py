@@ -1,8 +1,19 @@
 """The same blocks as Markdown, with plots as pictures."""
 
-from pfdl.report.blocks import Gallery, Heading, Listing, Section, SideBySide, Text, Thumbnail
-from pfdl.report.plots import Plot
-from pfdl.report.tables import Missing, Number, Row, Table
+from pfdl.report.blocks import (
+    Gallery,
+    Heading,
+    Listing,
+    Missing,
+    Number,
+    Plot,
+    Row,
+    Section,
+    SideBySide,
+    Table,
+    Text,
+    Thumbnail,
+)
 from pfdl_lab.report.markdown import MARK, render, replace_tables
 
 TABLE = Table(

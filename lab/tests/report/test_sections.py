@@ -4,9 +4,7 @@ import pandas as pd
 import pytest
 
 from pfdl._internal.runs import read_run
-from pfdl.report.blocks import Text
-from pfdl.report.plots import Plot
-from pfdl.report.tables import Missing, Number, Table
+from pfdl.report.blocks import Missing, Number, Plot, Table, Text
 from pfdl_lab import reporting
 from pfdl_lab.colored_mnist import section as colored_mnist
 from pfdl_lab.colored_mnist.run import ROWS as COLORED_ROWS

@@ -12,9 +12,22 @@ from PIL import Image
 from pfdl._internal.text import printable
 from pfdl.contexts.groups import GroupAccuracy, name_class, name_context
 from pfdl.diagnosis.verdict import CANNOT_TELL, NO, YES
-from pfdl.report.blocks import Block, Gallery, Page, Section, SideBySide, Text, Thumbnail
-from pfdl.report.plots import PALETTE, Plot
-from pfdl.report.tables import Cell, Missing, Number, Row, Table
+from pfdl.report.blocks import (
+    PALETTE,
+    Block,
+    Cell,
+    Gallery,
+    Missing,
+    Number,
+    Page,
+    Plot,
+    Row,
+    Section,
+    SideBySide,
+    Table,
+    Text,
+    Thumbnail,
+)
 from pfdl.vision.advice import advise
 from pfdl.vision.diagnosis import KNOWN, ImageDiagnosis, compare_diagnoses
 
@@ -26,7 +39,6 @@ Named = Mapping[str, ImageDiagnosis]
 WORST_GROUPS = 12
 SHOWN_CONTEXTS = 12
 SHOWN_GROUPS = 3
-SHOWN_CONFUSIONS = 4
 THUMBNAILS = 8  # in a row
 THUMBNAIL_SIZE = 96
 TONES = {YES: "yes", NO: "no", CANNOT_TELL: "unclear"}
@@ -93,7 +105,7 @@ def _contexts(diagnoses: Sequence[ImageDiagnosis]) -> list[Block]:
 
 
 def _wrong(name: str, one: ImageDiagnosis) -> list[Block]:
-    """Show images of the worst groups, and of the most frequent confusions."""
+    """Show images of the worst groups, those that are not recognised first."""
     if one.found.accuracies is None:
         return []
     blocks: list[Block] = []
@@ -102,11 +114,6 @@ def _wrong(name: str, one: ImageDiagnosis) -> list[Block]:
             continue
         title = f"{name}, worst groups: {group.name}, {100 * group.accuracy:.0f} % of {group.samples} images recognised"
         blocks.append(_gallery(title, one, one.samples_of(group.label, group.context, THUMBNAILS)))
-    for label, answer, samples in one.confusions()[:SHOWN_CONFUSIONS]:
-        total = sum(row.class_name == label for row in one.rows)
-        title = f"{name}: {name_class(label)} taken for {name_class(answer)}, {len(samples)} of {total} images"
-        step = max(len(samples) // THUMBNAILS, 1)  # not all of one context
-        blocks.append(_gallery(title, one, samples[::step][:THUMBNAILS]))
     return blocks
 
 

@@ -9,9 +9,7 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from pfdl.report.blocks import Block, Page
-from pfdl.report.plots import PALETTE, Plot
-from pfdl.report.tables import Missing, Number
+from pfdl.report.blocks import PALETTE, Block, Missing, Number, Page, Plot
 
 
 def render(page: Page) -> str:

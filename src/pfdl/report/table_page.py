@@ -6,9 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pfdl.report.blocks import Block, Listing, Page, Section, Text
-from pfdl.report.plots import Plot
-from pfdl.report.tables import Cell, Missing, Number, Row, Table
+from pfdl.report.blocks import Block, Cell, Listing, Missing, Number, Page, Plot, Row, Section, Table, Text
 from pfdl.tabular import SelectionScreen
 from pfdl.tabular.screening import AS_ASKED, RATIO_THRESHOLD, SHARE_THRESHOLD, SUSPICIOUS
 

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from pfdl._internal.settings import write_options
 from pfdl.diagnosis.verdict import NO, YES
-from pfdl.vision.backbones import OURS
 from pfdl.vision.config import TrainingConfig
 from pfdl.vision.diagnosis import KNOWN, UNCONFIRMED, UNKNOWN, ImageDiagnosis
 
@@ -41,27 +40,16 @@ def advise(one: ImageDiagnosis, data: str, options: Sequence[str] = ()) -> list[
         "matter.",
         f"pfdl diagnose {run} TABLE.csv --columns context=NAME",
     )
-    elsewhere = [] if one.found.explains_gap else [label, *_pretrained(one, images)]
+    more = [] if one.found.explains_gap else [label]
     if one.answer == YES and one.contexts_are != UNCONFIRMED:
-        return [_about_contexts(one, images), *elsewhere]
+        return [_about_contexts(one, images), *more]
     if one.answer == YES:
-        return [label, *_pretrained(one, images), _about_contexts(one, images)]
-    if elsewhere or one.contexts_are == UNKNOWN:
-        return elsewhere or [label]
+        return [label, _about_contexts(one, images)]
+    if more or one.contexts_are == UNKNOWN:
+        return [label]
     if one.answer == NO:
         return [Advice("No change is needed for these contexts. Test other data.", f"pfdl evaluate {run} OTHER_DATA")]
     return [Advice("Give more images that were not trained on, in all contexts.", f"pfdl diagnose {run} MORE_DATA")]
-
-
-def _pretrained(one: ImageDiagnosis, images: str) -> list[Advice]:
-    """Return the same training from pretrained weights, unless it was that."""
-    now = one.training
-    if now.pretrained or now.weights is not None:
-        return []
-    backbone = "resnet18" if now.backbone in OURS else now.backbone  # of our own there are no pretrained weights
-    better = replace(now, backbone=backbone, pretrained=True, small_stem=False)
-    sentence = "Unproven: Start from pretrained weights, so that less is learnt from these training images alone."
-    return [Advice(sentence, _train(images, better, one.folder.with_name(f"{one.folder.name}-pretrained")))]
 
 
 def _about_contexts(one: ImageDiagnosis, images: str) -> Advice:

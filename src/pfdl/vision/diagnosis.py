@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -98,15 +97,6 @@ class ImageDiagnosis:
             places = np.linspace(0, len(inside) - 1, min(count, len(inside))).round().astype(int)
             return [inside[place] for place in places]
         return sorted(inside, key=lambda number: self.predictions[number] == label)[:count]
-
-    def confusions(self) -> list[tuple[str, str, list[int]]]:
-        """Return which class is taken for which, and the images of it, the most frequent confusion first."""
-        pairs = [(row.class_name, answer) for row, answer in zip(self.rows, self.predictions, strict=True)]
-        counts = Counter(pair for pair in pairs if pair[0] != pair[1])
-        return [
-            (*pair, [number for number, other in enumerate(pairs) if other == pair])
-            for pair, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-        ]
 
 
 def diagnose_images(
@@ -236,21 +226,21 @@ def _infer_contexts(
         context), None without them; and what the contexts are.
     """
     size = min(size, INFERRING_SIZE)
-    rows, tested = list(manifest.rows_of("test")), len(manifest.rows_of("test"))
+    train_rows = manifest.rows_of("train") if "train" in manifest.set_names else ()
+    chosen = torch.randperm(len(train_rows), generator=torch.Generator().manual_seed(0))[:MOST_INFERRED].tolist()
+    rows = [*manifest.rows_of("test"), *(train_rows[number] for number in chosen)]
+    tested = len(rows) - len(chosen)
+    say(f"Inferring contexts from {len(rows)} images")
     pixels = [ContextImages(source, manifest, "test", size=size).images]
-    if "train" in manifest.set_names:
-        train_rows = manifest.rows_of("train")
-        chosen = torch.randperm(len(train_rows), generator=torch.Generator().manual_seed(0))[:MOST_INFERRED].tolist()
-        rows += [train_rows[number] for number in chosen]
+    if chosen:
         train = ContextImages(source, manifest, "train", size=size, cache=False)
         pixels.append(torch.stack([train[number][0] for number in chosen]))
-    say(f"Inferring contexts from {len(rows)} images")
     names = np.array([row.class_name for row in rows])
     groups, confirmed = _cluster(image_statistics(torch.cat(pixels)), names, tested)
     if not groups:
         return None, None, UNKNOWN
     contexts = np.array([f"context {group + 1}" for group in groups])
-    training = count_groups(names[tested:], contexts[tested:]) if len(rows) > tested else None
+    training = count_groups(names[tested:], contexts[tested:]) if chosen else None
     return contexts[:tested], training, INFERRED if confirmed else UNCONFIRMED
 
 
