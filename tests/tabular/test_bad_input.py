@@ -67,22 +67,13 @@ def test_what_cannot_be_judged_is_said():
 
 
 @pytest.mark.parametrize("model", REGRESSORS)
-@pytest.mark.parametrize(
-    ("scale", "sentence"), [(1e155, "column 'b' holds values up to"), (1e-310, "the values of column 'b' differ by no")]
-)
-def test_columns_out_of_range_are_named(model, scale, sentence):
-    rng = np.random.default_rng(0)
-    table = pd.DataFrame(rng.standard_normal((60, 3)), columns=list("abc"))
-    table["b"] = table["b"] * scale
-    with pytest.raises(ValueError, match=sentence):
-        model.fit(table, table["a"])
-
-
 @pytest.mark.parametrize("scale", [1e155, 1e-310])
-def test_a_label_out_of_range_is_named(scale):
-    X = np.random.default_rng(0).standard_normal((60, 3))
+def test_columns_and_labels_out_of_range_are_named(model, scale):
+    table = pd.DataFrame(np.random.default_rng(0).standard_normal((60, 3)), columns=list("abc"))
+    with pytest.raises(ValueError, match=r"column 'b' holds values up to .* squares leave the range"):
+        model.fit(table * [1.0, scale, 1.0], table["a"])
     with pytest.raises(ValueError, match="column 'y'"):
-        ScreenedRegressor().fit(X, X[:, 0] * scale)
+        model.fit(table, scale * table["a"])
 
 
 @pytest.mark.parametrize("scale", [1e90, 1e-90])
@@ -105,10 +96,11 @@ def test_two_columns_at_the_edge_of_the_range_give_finite_predictions_or_are_nam
     assert np.isfinite(fit_and_predict(model, table, y)).all()
 
 
-def test_dwr_in_its_published_form_names_columns_whose_loss_would_overflow():
-    table = pd.DataFrame(np.random.default_rng(0).standard_normal((60, 3)) * [1.0, 1e60, 1e60], columns=list("abc"))
-    with pytest.raises(ValueError, match=r"column 'b' holds values up to .* set it to True"):
-        DWRRegressor(standardize=False).fit(table, table["a"])
+@pytest.mark.parametrize("scale", [1e60, 1e99])
+def test_dwr_in_its_published_form_says_when_its_loss_overflows(scale):
+    X = np.random.default_rng(0).standard_normal((60, 3)) * [1.0, scale, scale]
+    with pytest.raises(ValueError, match=r"the weights of DWR diverged; with standardize=True"):
+        DWRRegressor(standardize=False).fit(X, X[:, 0])
 
 
 @pytest.mark.parametrize("model", REGRESSORS)
@@ -124,7 +116,7 @@ def test_missing_values_and_words_are_named(model):
             model.fit(table.assign(colour=column), y)
     with pytest.raises(ValueError, match=r"column 'day' holds dates or times .* days since the first one"):
         model.fit(table.assign(day=pd.date_range("2020", periods=30)), y)
-    with pytest.raises(TypeError, match=r"X is a sparse matrix.*sparse_output=False"):
+    with pytest.raises(TypeError, match=r"Sparse data was passed for X, but dense data is required"):
         model.fit(csr_array(table.to_numpy()), y)
     model.fit(table, y)
     with pytest.raises(ValueError, match="column 'age' contains NaN"):

@@ -227,7 +227,6 @@ def test_screening_beats_every_rival_where_the_bias_turns(data):
         (PFDLRegressor(batch_size=0), r"'batch_size' .* must be an int in the range \[1, inf\) or None"),
         (PFDLRegressor(max_iter=0), "'max_iter' .* Got 0 instead"),
         (DWRRegressor(solver="sgd"), "'solver' .* must be a str among"),
-        (DWRRegressor(learning_rate=0), "'learning_rate' .* Got 0 instead"),
         (DWRRegressor(max_iter=0), "'max_iter' .* Got 0 instead"),
         (DWRRegressor(tol=-1), "'tol' .* Got -1 instead"),
         (SVIRegressor(rounds=0), "'rounds' .* Got 0 instead"),

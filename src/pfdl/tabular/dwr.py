@@ -11,7 +11,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from pfdl._internal.fitting import all_or_nothing
 from pfdl.tabular.moments import standardised
-from pfdl.tabular.validation import check_table, column_names
+from pfdl.tabular.validation import check_table
 from pfdl.tabular.weights import WeightedLeastSquares
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 FloatArray = NDArray[np.float64]
 
 _MOST_STEPS = {"lbfgs": 500, "rmsprop": 5000}
-_LARGEST = 1e30
 _CELLS_IN_DOUBLE_PRECISION, _LARGEST_IN_SINGLE_PRECISION = 2_000_000, 1e6
 
 
@@ -44,7 +43,6 @@ class DWRRegressor(WeightedLeastSquares):
             synthetic tables, whose columns have one size.
         solver: ``"lbfgs"``, at most 500 steps, which mostly end near or below the loss of the published solver, not
             always; or ``"rmsprop"``, the published one.
-        learning_rate: Learning rate of stage one with ``"rmsprop"``; L-BFGS finds its own.
         max_iter: Most steps of stage one; by default 500 for L-BFGS, 5,000 for RMSProp.
         tol: Stage one stops when its loss changes by no more than this from one step to the next.
         fit_intercept: Whether to fit an intercept in stage two.
@@ -71,7 +69,6 @@ class DWRRegressor(WeightedLeastSquares):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "solver": [StrOptions(set(_MOST_STEPS))],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left"), None],
         "tol": [Interval(Real, 0, None, closed="left")],
     }
@@ -81,14 +78,12 @@ class DWRRegressor(WeightedLeastSquares):
         *,
         standardize: bool = True,
         solver: Literal["lbfgs", "rmsprop"] = "lbfgs",
-        learning_rate: float = 0.005,
         max_iter: int | None = None,
         tol: float = 1e-8,
         fit_intercept: bool = True,
     ) -> None:
         self.standardize = standardize
         self.solver = solver
-        self.learning_rate = learning_rate
         self.max_iter = max_iter
         self.tol = tol
         self.fit_intercept = fit_intercept
@@ -100,7 +95,10 @@ class DWRRegressor(WeightedLeastSquares):
         X, y = check_table(self, X, y, numeric_y=True)
         learnt = self._learn_weights(X)
         self.loss_, self.n_iter_ = learnt.loss, learnt.steps
-        self._fit_under(learnt.weights.double().numpy(), X, y)
+        weights = learnt.weights.double().numpy()
+        if not np.isfinite(learnt.loss) or not np.isfinite(weights).all():
+            raise ValueError("the weights of DWR diverged; with standardize=True columns of any size are fine.")
+        self._fit_under(weights, X, y)
         return self
 
     def _learn_weights(self, X: FloatArray) -> LearntWeights:
@@ -109,15 +107,9 @@ class DWRRegressor(WeightedLeastSquares):
         from pfdl.objectives.weightings.dwr import decorrelating_weights, decorrelating_weights_by_lbfgs
 
         X = standardised(X) if self.standardize else X - X.mean(axis=0)  # of centring, the loss sees rounding alone
-        largest = np.abs(X).max(axis=0)
-        for j in np.flatnonzero(largest > _LARGEST).tolist():
-            raise ValueError(
-                f"column {column_names(self)[j]!r} holds values up to {largest[j]:.3g}, and the loss of DWR, which "
-                "with standardize=False takes columns as they are, would exceed the range of floats; set it to True."
-            )
-        large = X.size > _CELLS_IN_DOUBLE_PRECISION and largest.max() < _LARGEST_IN_SINGLE_PRECISION
+        largest = np.abs(X).max()
+        large = X.size > _CELLS_IN_DOUBLE_PRECISION and largest < _LARGEST_IN_SINGLE_PRECISION
         columns = torch.from_numpy(np.ascontiguousarray(X, dtype=np.float32 if large else np.float64))
         steps = _MOST_STEPS[self.solver] if self.max_iter is None else self.max_iter
-        if self.solver == "lbfgs":
-            return decorrelating_weights_by_lbfgs(columns, steps=steps, tol=self.tol)
-        return decorrelating_weights(columns, steps=steps, learning_rate=self.learning_rate, tol=self.tol)
+        solve = decorrelating_weights_by_lbfgs if self.solver == "lbfgs" else decorrelating_weights
+        return solve(columns, steps=steps, tol=self.tol)

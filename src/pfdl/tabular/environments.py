@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import fdtrc
 
-from pfdl.tabular.moments import ALPHA, standardised
+from pfdl.tabular.moments import ALPHA, f_test, standardised
 from pfdl.tabular.screening import CHANGES, CONSTANT, IDENTIFIER, MISSING, Screening
 
 FloatArray = NDArray[np.float64]
@@ -109,17 +108,14 @@ class _Moments:
     def errors(self, columns: IndexArray) -> FloatArray:
         """Return the mean squared error in each environment of least squares fitted to all the others."""
         inputs = np.concatenate([[0], 1 + columns])
+        both = np.concatenate([inputs, self._labels])
         errors = []
-        for left_out in range(len(self.rows)):
-            rest = self.joint.sum(axis=0) - self.joint[left_out]
-            among = rest[np.ix_(inputs, inputs)]
-            among = among + _RIDGE * np.trace(among) / len(among) * np.eye(len(inputs))
-            slopes = np.linalg.solve(among, rest[np.ix_(inputs, self._labels)])
-            here = self.joint[left_out]
-            across = here[np.ix_(inputs, self._labels)]
-            squares = np.diag(here)[self._labels].sum() - 2.0 * (slopes * across).sum()
-            squares += (slopes * (here[np.ix_(inputs, inputs)] @ slopes)).sum()
-            errors.append(max(squares, 0.0) / self.rows[left_out] / self.num_labels)
+        for here, rows in zip(self.joint, self.rows, strict=True):
+            rest = self.joint.sum(axis=0) - here
+            slopes = _solve(rest[np.ix_(inputs, inputs)], rest[np.ix_(inputs, self._labels)])
+            residual = np.vstack([-slopes, np.eye(self.num_labels)])  # of the labels, as a combination of both
+            squares = (residual * (here[np.ix_(both, both)] @ residual)).sum()
+            errors.append(max(squares, 0.0) / rows / self.num_labels)
         return np.array(errors)
 
     def slope_tests(self, columns: IndexArray) -> FloatArray:
@@ -129,29 +125,29 @@ class _Moments:
         multiplied by their number.
         """
         pooled, inputs, others = self.centred.sum(axis=0), 1 + columns, len(self.rows) - 1
-        among = pooled[np.ix_(inputs, inputs)]
+        among, across = pooled[np.ix_(inputs, inputs)], pooled[np.ix_(inputs, self._labels)]
         freedom = sum(self.rows) - len(self.rows) - len(inputs) - others
         if freedom < 1:
             return np.ones(len(columns))
-        base = self._residual(among, pooled[np.ix_(inputs, self._labels)], pooled)
+        total = np.diag(pooled)[self._labels]
+        shared = _residual(among, across, total) / (freedom + others)
         p_values = []
-        for place, column in enumerate(inputs):
+        for column in inputs:
             # Design: the columns, and the column once more for every environment but the first.
             extra = self.centred[1:, column]
-            wide = np.zeros((len(inputs) + others, len(inputs) + others))
-            wide[: len(inputs), : len(inputs)] = among
-            wide[len(inputs) :, : len(inputs)] = extra[:, inputs]
-            wide[: len(inputs), len(inputs) :] = extra[:, inputs].T
-            wide[len(inputs) :, len(inputs) :] = np.diag(extra[:, inputs[place]])
-            across = np.vstack([pooled[np.ix_(inputs, self._labels)], extra[:, self._labels]])
-            rest = self._residual(wide, across, pooled)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                ratio = np.maximum(base - rest, 0.0) / others / (np.maximum(rest, 1e-12) / freedom)
-            p_values.append(min(1.0, self.num_labels * float(fdtrc(others, freedom, ratio).min())))
+            wide = np.block([[among, extra[:, inputs].T], [extra[:, inputs], np.diag(extra[:, column])]])
+            own = _residual(wide, np.vstack([across, extra[:, self._labels]]), total) / freedom
+            p_values.append(min(1.0, self.num_labels * float(f_test(shared, own, others, freedom).min())))
         return np.array(p_values)
 
-    def _residual(self, among: FloatArray, across: FloatArray, pooled: FloatArray) -> FloatArray:
-        among = among + _RIDGE * max(np.trace(among) / len(among), 1e-12) * np.eye(len(among))
-        told: FloatArray = (across * np.linalg.solve(among, across)).sum(axis=0)
-        rest: FloatArray = np.maximum(np.diag(pooled)[self._labels] - told, 0.0)
-        return rest
+
+def _solve(among: FloatArray, across: FloatArray) -> FloatArray:
+    """Return the slopes of least squares from the products among the inputs, and of the inputs with the labels."""
+    ridge = _RIDGE * max(np.trace(among) / len(among), 1e-12)
+    return np.linalg.solve(among + ridge * np.eye(len(among)), across)
+
+
+def _residual(among: FloatArray, across: FloatArray, total: FloatArray) -> FloatArray:
+    """Return the sum of squares that least squares leaves of each label."""
+    rest: FloatArray = np.maximum(total - (across * _solve(among, across)).sum(axis=0), 1e-12)
+    return rest

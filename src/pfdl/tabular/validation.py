@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
 from sklearn.utils.validation import validate_data
 
 FloatArray = NDArray[np.float64]
@@ -71,71 +70,46 @@ def identifies_rows(values: NDArray[Any], name: str) -> bool:
 
 
 def _refuse_what_is_no_number(X: Any) -> None:
-    if issparse(X):
-        raise TypeError(
-            "X is a sparse matrix, and the columns are needed as they are. Let the step before return a dense one, as "
-            "OneHotEncoder(sparse_output=False) does, or give X.toarray()."
-        )
+    """Raise a sentence that names the first column of a frame that holds dates or words."""
     if not hasattr(X, "columns") or not hasattr(X, "dtypes"):
         return
     for position, name in enumerate(X.columns):
         column = X.iloc[:, position] if hasattr(X, "iloc") else X[name]
-        if str(column.dtype).lower().startswith(("date", "duration", "time", "period")):
+        kind = getattr(column.dtype, "kind", None) or np.asarray(column[:0]).dtype.kind  # the types of polars have none
+        if kind in "mM" or str(column.dtype).startswith("period"):
             raise ValueError(
                 f"column {name!r} holds dates or times ({column.dtype}). Turn it into what may matter of it: the days "
                 "since the first one, the year or the month, as numbers."
             )
-        if not _is_numeric(column):
+        try:
+            if kind not in "biuf":
+                np.asarray(column, dtype=np.float64)  # categories or objects may be numbers
+        except (TypeError, ValueError):
             raise ValueError(
                 f"column {name!r} is of type {column.dtype}, not numeric. Encode it first "
                 "(sklearn.preprocessing.OneHotEncoder in a ColumnTransformer), or leave it out."
-            )
+            ) from None
 
 
 def _check_finite(X: FloatArray, names: Sequence[str], allow_nan: bool) -> None:
-    if np.isfinite(X.sum()) or np.isfinite(X).all():  # the sum is cheap, and finite unless a value is not
+    counts = (np.isinf(X) if allow_nan else ~np.isfinite(X)).sum(axis=0)
+    if not counts.any():
         return
-    kinds = {"infinity": np.isinf(X)} if allow_nan else {"NaN": np.isnan(X), "infinity": np.isinf(X)}
-    for words, bad in kinds.items():
-        counts = bad.sum(axis=0)
-        if counts.any():
-            worst = int(np.argmax(counts))
-            others = int((counts > 0).sum()) - 1
-            more = f" (and {others} more columns do)" if others else ""
-            raise ValueError(
-                f"column {names[worst]!r} contains {words} in {counts[worst]} of {len(X)} rows{more}. Impute the "
-                "missing values first (sklearn.impute.SimpleImputer), or leave out the rows or the column."
-            )
+    worst, others = int(np.argmax(counts)), int((counts > 0).sum()) - 1
+    kind = "infinity" if np.isinf(X[:, worst]).any() else "NaN"
+    more = f" (and {others} more columns do)" if others else ""
+    raise ValueError(
+        f"column {names[worst]!r} contains {kind} in {counts[worst]} of {len(X)} rows{more}. Impute the missing values "
+        "first (sklearn.impute.SimpleImputer), or leave out the rows or the column."
+    )
 
 
 def _check_range(X: FloatArray, names: Sequence[str]) -> None:
-    """Raise a sentence if the squares of a column would overflow or underflow."""
+    """Raise a sentence if the squares of a column, or of what its values differ by, would leave the range of floats."""
     largest = np.fmax.reduce(np.abs(X), axis=0)
-    for j in np.flatnonzero(largest > _LARGEST).tolist():
-        raise ValueError(
-            f"column {names[j]!r} holds values up to {largest[j]:.3g}, whose squares exceed the range of floats. "
-            "Divide it by a constant."
-        )
     spread = np.fmax.reduce(X, axis=0) - np.fmin.reduce(X, axis=0)
-    for j in np.flatnonzero((spread > 0) & (spread < _SMALLEST)).tolist():
+    for j in np.flatnonzero((largest > _LARGEST) | ((spread > 0) & (spread < _SMALLEST))).tolist():
         raise ValueError(
-            f"the values of column {names[j]!r} differ by no more than {spread[j]:.3g}, whose square is below the "
-            "range of floats. Multiply it by a constant, or leave it out."
+            f"column {names[j]!r} holds values up to {largest[j]:.3g} that differ by {spread[j]:.3g}, and their "
+            "squares leave the range of floats. Divide or multiply it by a constant."
         )
-
-
-def _is_numeric(column: Any) -> bool:
-    dtype = column.dtype
-    if hasattr(column, "iloc"):
-        from pandas.api.types import is_numeric_dtype
-
-        return bool(is_numeric_dtype(dtype)) or (dtype.kind == "O" and _converts(column))
-    return np.asarray(column[:0]).dtype.kind in "biuf"
-
-
-def _converts(column: Any) -> bool:
-    try:
-        np.asarray(column, dtype=np.float64)
-    except (TypeError, ValueError):
-        return False
-    return True
