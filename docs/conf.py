@@ -77,7 +77,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", r"(?!pfdl\.).*"),
     ("py:.*", r"pfdl\.decorrelation\.(kernels|distributed|partial_decorrelation)\..*"),
-    ("py:.*", r"pfdl\.tabular\.(findings\.Outcome|environments\.Environments|reading\.TableFile)"),
+    ("py:.*", r"pfdl\.tabular\.(screening\.Outcome|environments\.Environments)"),
     ("py:.*", r"pfdl\..*\.Self"),  # of typing, under the name of the module that imports it
     ("py:.*", r"pfdl\.contexts\.(sources|_arrays)\..*"),
 ]

@@ -110,7 +110,7 @@ def test_a_table(tmp_path):
     assert "Nearly a copy of the label: nearly y." in result.output
     assert "Note: left out, as they number or identify the rows: 'row'." in result.output
     lines = result.stdout.splitlines()
-    code = lines[lines.index("import pfdl.tabular, sklearn.linear_model") : lines.index("model.fit(table.X, table.y)")]
+    code = lines[lines.index("import pfdl.tabular, sklearn.linear_model") : lines.index("model.fit(X, y)")]
     found: dict[str, Any] = {}
     exec("\n".join(code), found)  # the advice runs as it stands
     assert "V1" not in found["model"].feature_names_in_
@@ -142,7 +142,7 @@ def test_a_table_with_a_suspect_that_stays(tmp_path):
     output = tmp_path / "page.html"
     result = typed(f"diagnose {tmp_path / 't.csv'} --target y -o {output}")
     assert "Strongly suspected of following" in result.output
-    assert "model.fit(table.X.drop(columns=['noise']), table.y)" in result.output
+    assert "model.fit(X.drop(columns=['noise']), y)" in result.output
     assert "noise (strong)" in output.read_text()
     assert '<p class="warning">Strongly suspected of following' in output.read_text()
 

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from scipy.sparse import csr_array
 from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.pipeline import make_pipeline
 
 from pfdl.data import make_mmads
 from pfdl.tabular import (
@@ -162,7 +163,8 @@ def test_missing_values_are_no_obstacle_where_the_estimator_takes_them():
     alone = SelectionScreen().fit(table[complete].drop(columns="rare"), data.y[complete])
     assert np.allclose(screen.explain().loc["S1":"S5", "m"], alone.explain().loc["S1":"S5", "m"])
     assert np.isnan(screen.transform(table)).any()
-    model = ScreenedRegressor(HistGradientBoostingRegressor(max_iter=5)).fit(table, data.y, groups=np.arange(2000) % 2)
+    assert SelectionScreen().fit(table, data.y, groups=np.arange(2000) % 2).get_support()[:5].all()
+    model = make_pipeline(SelectionScreen(), HistGradientBoostingRegressor(max_iter=5)).fit(table, data.y)
     assert np.isfinite(model.predict(table)).all()
     with pytest.raises(ValueError, match="column 'S2' contains infinity"):
         model.predict(table.assign(S2=np.inf))

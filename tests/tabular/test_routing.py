@@ -9,7 +9,7 @@ import pytest
 import sklearn
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.compose import make_column_transformer
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GroupKFold, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -45,37 +45,35 @@ def routing():
         yield
 
 
-def test_without_routing_weights_reach_screen_and_estimator_and_groups_the_screen(data, weight):
+def test_without_routing_weights_and_groups_reach_the_screen_and_weights_least_squares(data, weight):
     groups = np.arange(400) % 4
-    model = ScreenedRegressor(Witness()).fit(data.X, data.y, sample_weight=weight, groups=groups)
-    assert model.estimator_.seen_["sample_weight"] is weight
-    assert model.estimator_.seen_["groups"] is None
-    assert model.estimator_.seen_["columns"] == model.kept_.sum() < 10
+    model = ScreenedRegressor().fit(data.X, data.y, sample_weight=weight, groups=groups)
     assert model.screen_.screening_.environments.names.tolist() == ["0", "1", "2", "3"]
     alone = SelectionScreen(target="number").fit(data.X, data.y, sample_weight=weight)
     assert np.array_equal(model.explain()["m"], alone.explain()["m"])
+    plain = LinearRegression().fit(data.X[:, model.kept_], data.y, sample_weight=weight)
+    assert np.allclose(model.coef_[model.kept_], plain.coef_)
 
 
 @pytest.mark.usefixtures("routing")
 def test_cross_validation_cuts_groups_and_weights_to_the_rows_of_the_fold(data, weight):
-    groups = np.arange(400) % 4
-    model = ScreenedRegressor(Witness()).set_fit_request(groups=True, sample_weight=True)
-    model.set_score_request(sample_weight=True)
+    model = make_pipeline(
+        SelectionScreen().set_fit_request(groups=True, sample_weight=True),
+        Witness().set_fit_request(sample_weight=True, groups=False).set_score_request(sample_weight=True),
+    )
     found = cross_validate(
-        make_pipeline(StandardScaler().set_fit_request(sample_weight=False), model).set_score_request(
-            sample_weight=True
-        ),
+        model,
         data.X,
         data.y,
-        params={"groups": groups, "sample_weight": weight},
+        params={"groups": np.arange(400) % 4, "sample_weight": weight},
         cv=GroupKFold(4),
         return_estimator=True,
         return_indices=True,
     )
     assert np.isfinite(found["test_score"]).all()
     for fitted, rows in zip(found["estimator"], found["indices"]["train"], strict=True):
-        assert np.array_equal(fitted[-1].estimator_.seen_["sample_weight"], weight[rows])
-        assert len(fitted[-1].screen_.screening_.environments.names) == 3  # one environment is the test fold
+        assert np.array_equal(fitted[-1].seen_["sample_weight"], weight[rows])
+        assert len(fitted[0].screening_.environments.names) == 3  # one environment is the test fold
 
 
 @pytest.mark.usefixtures("routing")

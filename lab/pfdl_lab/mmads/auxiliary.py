@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.linear_model import LinearRegression
 from sklearn.neural_network import MLPRegressor
 from sklearn.preprocessing import StandardScaler
 
@@ -16,28 +16,23 @@ FloatArray = NDArray[np.float64]
 
 
 class AuxiliaryRegressor(ScreenedRegressor):
-    """Give the estimator also ĝ(kept columns) ≈ E[dropped | kept] from a small network.
+    """Give least squares also ĝ(kept columns) ≈ E[dropped | kept] from a small network.
 
-    It captures part of what is not linear in y; ``coef_`` remains that of the estimator on the kept columns alone.
+    It captures part of what is not linear in y; ``coef_`` remains that of the kept columns alone.
 
     Args:
-        estimator: What is fitted to the kept columns; ordinary least squares by default.
         screen: The screen; ``SelectionScreen()`` by default.
         random_state: Seed of the network.
     """
 
     def __init__(
-        self,
-        estimator: BaseEstimator | None = None,
-        *,
-        screen: SelectionScreen | None = None,
-        random_state: int | np.random.RandomState | None = None,
+        self, *, screen: SelectionScreen | None = None, random_state: int | np.random.RandomState | None = None
     ) -> None:
-        super().__init__(estimator, screen=screen)
+        super().__init__(screen=screen)
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> AuxiliaryRegressor:  # type: ignore[override]  # no weights in this experiment
-        """Screen the columns X of shape (n, p), fit the estimator, and the network if a column was dropped."""
+        """Screen the columns X of shape (n, p), fit the kept ones, and the network if a column was dropped."""
         super().fit(X, y)
         table, kept = np.asarray(X, dtype=np.float64), self.kept_
         followers = table[:, self.screen_.screening_.followers]
@@ -55,7 +50,7 @@ class AuxiliaryRegressor(ScreenedRegressor):
                 n_iter_no_change=20,
                 random_state=self.random_state,
             ).fit(self._scaler.transform(table[:, kept]), target.ravel() if target.shape[1] == 1 else target)
-            self.auxiliary_estimator_ = self._base().fit(self._with_auxiliary(table[:, kept]), y)
+            self.auxiliary_estimator_ = LinearRegression().fit(self._with_auxiliary(table[:, kept]), y)
         return self
 
     def predict(self, X: Any) -> FloatArray:

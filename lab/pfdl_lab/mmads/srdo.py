@@ -25,7 +25,6 @@ class SRDORegressor(WeightedLeastSquares):
     Args:
         classifier: Any classifier with ``predict_proba``; by default scikit-learn's multilayer perceptron with hidden
             layers (100, 5) on standardised columns. The paper leaves the classifier open.
-        fit_intercept: Whether to fit an intercept.
         random_state: Seed of the shuffling and of the default classifier.
 
     Attributes:
@@ -39,11 +38,8 @@ class SRDORegressor(WeightedLeastSquares):
         feature_names_in_: Their names, if X had any.
     """
 
-    def __init__(
-        self, *, classifier: BaseEstimator | None = None, fit_intercept: bool = True, random_state: Any = None
-    ) -> None:
+    def __init__(self, *, classifier: BaseEstimator | None = None, random_state: Any = None) -> None:
         self.classifier = classifier
-        self.fit_intercept = fit_intercept
         self.random_state = random_state
 
     @all_or_nothing

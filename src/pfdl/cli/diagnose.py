@@ -104,11 +104,11 @@ def _diagnose_table(path: Path, target: str | None, output: Path) -> None:
 
     if target is None:
         raise ValueError(f"say which column of {path} is to be predicted: --target NAME.")
-    table = read_table(path, target)
+    X, y, notes = read_table(path, target)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SelectionWarning)  # the verdict says it, and what to do
-        screen = SelectionScreen().fit(table.X, table.y)
-    for note in table.notes:
+        screen = SelectionScreen().fit(X, y)
+    for note in notes:
         typer.echo(f"Note: {printable(note)}", err=True)
     suspects = screen.suspects_
     colour = typer.colors.GREEN if suspects.empty else typer.colors.YELLOW
@@ -117,4 +117,4 @@ def _diagnose_table(path: Path, target: str | None, output: Path) -> None:
         typer.echo(printable(f"{column} ({found['grade']}): {found['reason']}"))
     code = advice(screen, path, target)
     typer.echo(printable_lines(code))
-    write_atomically(output, render(build_page(screen, path.name, target, table.notes, code)))
+    write_atomically(output, render(build_page(screen, path.name, target, notes, code)))

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from pfdl._internal.fitting import all_or_nothing
-from pfdl.tabular.moments import standardised
+from pfdl.objectives.weightings.dwr import LearntWeights, decorrelating_weights, decorrelating_weights_by_lbfgs
+from pfdl.tabular.moments import FloatArray, standardised
 from pfdl.tabular.validation import check_table
 from pfdl.tabular.weights import WeightedLeastSquares
-
-if TYPE_CHECKING:
-    from pfdl.objectives.weightings.dwr import LearntWeights
-
-FloatArray = NDArray[np.float64]
 
 _MOST_STEPS = {"lbfgs": 500, "rmsprop": 5000}
 _CELLS_IN_DOUBLE_PRECISION, _LARGEST_IN_SINGLE_PRECISION = 2_000_000, 1e6
@@ -45,7 +41,6 @@ class DWRRegressor(WeightedLeastSquares):
             always; or ``"rmsprop"``, the published one.
         max_iter: Most steps of stage one; by default 500 for L-BFGS, 5,000 for RMSProp.
         tol: Stage one stops when its loss changes by no more than this from one step to the next.
-        fit_intercept: Whether to fit an intercept in stage two.
 
     Attributes:
         coef_: Coefficients, of shape (n_features,).
@@ -80,13 +75,11 @@ class DWRRegressor(WeightedLeastSquares):
         solver: Literal["lbfgs", "rmsprop"] = "lbfgs",
         max_iter: int | None = None,
         tol: float = 1e-8,
-        fit_intercept: bool = True,
     ) -> None:
         self.standardize = standardize
         self.solver = solver
         self.max_iter = max_iter
         self.tol = tol
-        self.fit_intercept = fit_intercept
 
     @all_or_nothing
     def fit(self, X: Any, y: Any) -> DWRRegressor:
@@ -102,10 +95,6 @@ class DWRRegressor(WeightedLeastSquares):
         return self
 
     def _learn_weights(self, X: FloatArray) -> LearntWeights:
-        import torch
-
-        from pfdl.objectives.weightings.dwr import decorrelating_weights, decorrelating_weights_by_lbfgs
-
         X = standardised(X) if self.standardize else X - X.mean(axis=0)  # of centring, the loss sees rounding alone
         largest = np.abs(X).max()
         large = X.size > _CELLS_IN_DOUBLE_PRECISION and largest < _LARGEST_IN_SINGLE_PRECISION

@@ -12,11 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pfdl.tabular.moments import ALPHA, f_test, standardised
+from pfdl.tabular.moments import ALPHA, FloatArray, IndexArray, Mask, f_test, standardised
 from pfdl.tabular.screening import CHANGES, CONSTANT, IDENTIFIER, MISSING, Screening
-
-FloatArray = NDArray[np.float64]
-IndexArray = NDArray[np.intp]
 
 _RIDGE = 1e-9
 _LEAST_GAIN = 0.02
@@ -48,7 +45,7 @@ def compare_environments(
     label: FloatArray,
     groups: NDArray[np.str_],
     weight: FloatArray,
-    protected: NDArray[np.bool_],
+    protected: Mask,
 ) -> Screening:
     """Leave out further columns without which least squares predicts unseen environments better.
 
@@ -81,7 +78,7 @@ def compare_environments(
 
 
 class _Moments:
-    """Second moments of [1, columns, label] in every environment."""
+    """Second moments of [1, columns, label] in every environment, as they are and around its means."""
 
     def __init__(self, X: FloatArray, label: FloatArray, groups: NDArray[np.str_], weight: FloatArray) -> None:
         names, membership = np.unique(groups, return_inverse=True)
@@ -91,19 +88,13 @@ class _Moments:
                 f"groups names {len(names)} environments, {int(large.sum())} of them with ten rows or more; at least "
                 "two such are needed. Without groups, one sample is screened."
             )
-        self.num_columns, self.num_labels = X.shape[1], label.shape[1]
+        self.names, self.num_labels = names[large], label.shape[1]
         both = np.hstack([np.ones((len(X), 1)), standardised(X), label])
-        self.names = names[large]
-        self.rows, joint, centred = [], [], []
-        for number in np.flatnonzero(large):
-            chosen = membership == number
-            part, weights = both[chosen], weight[chosen]
-            middle = part - weights @ part / weights.sum()
-            self.rows.append(float(weights.sum()))
-            joint.append(part.T @ (part * weights[:, None]))
-            centred.append(middle.T @ (middle * weights[:, None]))
-        self.joint, self.centred = np.array(joint), np.array(centred)
-        self._labels = 1 + self.num_columns + np.arange(self.num_labels)
+        parts = [membership == number for number in np.flatnonzero(large)]
+        self.joint = np.array([both[part].T @ (both[part] * weight[part, None]) for part in parts])
+        self.rows, sums = self.joint[:, 0, 0], self.joint[:, :1]
+        self.centred = self.joint - sums.transpose(0, 2, 1) * sums / self.rows[:, None, None]
+        self._labels = 1 + X.shape[1] + np.arange(self.num_labels)
 
     def errors(self, columns: IndexArray) -> FloatArray:
         """Return the mean squared error in each environment of least squares fitted to all the others."""
@@ -126,7 +117,7 @@ class _Moments:
         """
         pooled, inputs, others = self.centred.sum(axis=0), 1 + columns, len(self.rows) - 1
         among, across = pooled[np.ix_(inputs, inputs)], pooled[np.ix_(inputs, self._labels)]
-        freedom = sum(self.rows) - len(self.rows) - len(inputs) - others
+        freedom = self.rows.sum() - len(self.rows) - len(inputs) - others
         if freedom < 1:
             return np.ones(len(columns))
         total = np.diag(pooled)[self._labels]

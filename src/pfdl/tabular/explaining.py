@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
+from pfdl.tabular.moments import Mask
 from pfdl.tabular.screening import (
     AS_ASKED,
     CHANGES,
@@ -27,27 +25,21 @@ if TYPE_CHECKING:
     from pfdl.tabular.selector import SelectionScreen
 
 _NAMES_SHOWN = 8
-_NOT_SURE = {
-    Outcome.AMBIGUOUS: "the other columns do not behave like causes of the label",
-    Outcome.FEW_LEFT: "fewer than three columns would be left",
-    Outcome.COSTLY: "the other columns explain little of the label",
-    Outcome.UNSTABLE: "halves of the rows do not agree on it",
-    Outcome.EXACT: "the columns determine the label exactly, so it was computed from them",
-}
 
 
 def verdict(found: Screening, names: Sequence[str]) -> str:
     """Return the outcome in a few sentences that name the columns and say what to do."""
     sentences: list[str] = []
 
-    def say(columns: NDArray[np.bool_], words: str) -> None:
+    def say(columns: Mask, words: str) -> None:
         if columns.any():
             sentences.append(words.format(_listed(_chosen(names, columns))))
 
     strong, doubt = _kept_though_strong(found), _doubt(found)
     suspected = "suspected of following the label only because of how the rows were selected: "
     if not found.grade.any():
-        sentences.append(_nothing_found(found, len(names)))
+        words = found.outcome.value.format(rows=found.rows, columns=len(names))
+        sentences.append(f"{words[0].upper()}{words[1:]}.")
     say(found.followers, "Left out, as behaving like an effect of the label: {}.")
     say(found.decision == AS_ASKED, "Kept as asked, though behaving like an effect of the label: {}.")
     say(strong, f"Strongly {suspected}{{}}. Kept, because {doubt}.")
@@ -103,28 +95,26 @@ def strong_suspects_kept(found: Screening, names: Sequence[str]) -> str:
 
 def advice(screen: SelectionScreen, path: Path, target: str) -> str:
     """Return lines of code that act on the verdict on a file, and run as they are, with what each costs."""
-    found, suspects = screen.screening_, [str(name) for name in screen.suspects_.index]
+    found = screen.screening_
     model = "LinearRegression()" if screen.target_ == "number" else "LogisticRegression(max_iter=1000)"
-    start = (
+    code = (
         "import pfdl.tabular, sklearn.linear_model\n"
-        f"table = pfdl.tabular.read_table({str(path)!r}, {target!r})\n"
-        f"model = sklearn.linear_model.{model}"
+        f"X, y, _ = pfdl.tabular.read_table({str(path)!r}, {target!r})\n"
+        f"model = sklearn.linear_model.{model}\n"
     )
-    if not suspects:
-        return f"{start}.fit(table.X, table.y)  # nothing is left out"
-    clearest = suspects[: int((found.grade == found.grade.max()).sum())]
-    return (
-        f"{start}\n"
-        f"# Without {_listed(clearest)}: {found.explained_without:.0%} of {target} is explained in this sample. Right "
-        "where rows will not be selected as here.\n"
-        f"model.fit(table.X.drop(columns={clearest!r}), table.y)\n"
-        f"# With every column: {found.explained:.0%}. Right where rows will be selected as here, or if you know that "
-        "they are no artefact.\n"
-        "model.fit(table.X, table.y)"
-    )
+    if found.grade.any():
+        clearest = [str(name) for name in screen.suspects_.index[: (found.grade == found.grade.max()).sum()]]
+        code += (
+            f"# Without {_listed(clearest)}: {found.explained_without:.0%} of {target} is explained in this sample. "
+            "Right where rows will not be selected as here.\n"
+            f"model.fit(X.drop(columns={clearest!r}), y)\n"
+            f"# With every column: {found.explained:.0%}. Right where rows will be selected as here, or if you know "
+            "that they are no artefact.\n"
+        )
+    return f"{code}model.fit(X, y)"
 
 
-def _chosen(names: Sequence[str], columns: NDArray[np.bool_]) -> list[str]:
+def _chosen(names: Sequence[str], columns: Mask) -> list[str]:
     return [name for name, chosen in zip(names, columns, strict=True) if chosen]
 
 
@@ -134,22 +124,15 @@ def _listed(names: Sequence[str]) -> str:
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
-def _kept_though_strong(found: Screening) -> NDArray[np.bool_]:
-    mask: NDArray[np.bool_] = (found.grade >= STRONG) & (found.decision == SUSPICIOUS)
+def _kept_though_strong(found: Screening) -> Mask:
+    mask: Mask = (found.grade >= STRONG) & (found.decision == SUSPICIOUS)
     return mask
 
 
 def _doubt(found: Screening) -> str:
     """Say why a suspect that is not sure is not; beside sure ones it was not found in enough halves."""
-    return _NOT_SURE.get(found.outcome, _NOT_SURE[Outcome.UNSTABLE])
-
-
-def _nothing_found(found: Screening, columns: int) -> str:
-    if found.outcome is Outcome.TOO_SMALL:
-        return f"{found.rows:.0f} rows of {columns} columns are too few to judge."
-    if found.outcome is Outcome.CONSTANT_LABEL:
-        return "The label is constant, so there is nothing to screen for."
-    return "No column follows the label as if selected by it."
+    doubt = Outcome.UNSTABLE if found.outcome is Outcome.SELECTION else found.outcome
+    return str(doubt.value)
 
 
 def _percent(value: float) -> str:

@@ -21,13 +21,12 @@ from sklearn.utils.validation import check_is_fitted
 from pfdl._internal.fitting import all_or_nothing
 from pfdl.decorrelation.decomposition import FeatureDecomposition
 from pfdl.decorrelation.functional import decomposition_loss
+from pfdl.tabular.moments import FloatArray
 from pfdl.tabular.validation import check_rows, check_table
 from pfdl.tabular.weights import LinearRegressorBase, least_squares
 
-FloatArray = NDArray[np.float64]
-
 _SMALL = 2**22
-_WORTH_A_WORD = 2.0
+_SECONDS_BETWEEN_WORDS = 2.0
 
 
 class PFDLRegressor(LinearRegressorBase):
@@ -52,7 +51,6 @@ class PFDLRegressor(LinearRegressorBase):
         learning_rate: Learning rate of g.
         max_iter: Iterations of g.
         batch_size: Rows per iteration; None for all of them.
-        fit_intercept: Whether to fit an intercept.
         random_state: Seed of g and of its batches.
 
     Attributes:
@@ -87,14 +85,12 @@ class PFDLRegressor(LinearRegressorBase):
         learning_rate: float = 0.001,
         max_iter: int = 5000,
         batch_size: int | None = 128,
-        fit_intercept: bool = True,
         random_state: int | RandomState | None = None,
     ) -> None:
         self.hidden = hidden
         self.learning_rate = learning_rate
         self.max_iter = max_iter
         self.batch_size = batch_size
-        self.fit_intercept = fit_intercept
         self.random_state = random_state
 
     @all_or_nothing
@@ -110,7 +106,7 @@ class PFDLRegressor(LinearRegressorBase):
             self._scaler = StandardScaler().fit(X)
             self.decomposition_, self.loss_ = self._train(self._scaler.transform(X).astype(np.float32))
             features = self._with_auxiliary(X)
-        coefficients, self.intercept_ = least_squares(features, y, fit_intercept=self.fit_intercept)
+        coefficients, self.intercept_ = least_squares(features, y)
         self.coef_, self.auxiliary_coef_ = coefficients[:p], coefficients[p:]
         return self
 
@@ -166,18 +162,14 @@ def _one_thread(*, small: bool) -> Iterator[None]:
 
 
 def _shown(iterations: int) -> Iterator[int]:
-    """Count iterations; on a terminal show about every second how many are done, and how long the rest will take."""
+    """Count iterations; on a terminal show every two seconds how many are done, and how long the rest will take."""
     start = last = time.monotonic()
-    shown = False
-    for done in range(iterations):
+    for done in range(1, iterations + 1):
         yield done
-        if not sys.stderr.isatty() or time.monotonic() - last < 1.0:
-            continue
-        last = time.monotonic()
-        left = (last - start) * (iterations - done - 1) / (done + 1)
-        if shown or left + last - start > _WORTH_A_WORD:
-            sys.stderr.write(f"\rPFDLRegressor: {done + 1:,} of {iterations:,} iterations, {left:.0f} s left  ")
+        now = time.monotonic()
+        if sys.stderr.isatty() and now - last > _SECONDS_BETWEEN_WORDS:
+            last, left = now, (now - start) * (iterations / done - 1)
+            sys.stderr.write(f"\rPFDLRegressor: {done:,} of {iterations:,} iterations, {left:.0f} s left  ")
             sys.stderr.flush()
-            shown = True
-    if shown:
+    if last > start:
         sys.stderr.write("\n")

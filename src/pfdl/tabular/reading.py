@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,22 +16,7 @@ if TYPE_CHECKING:
 _MOST_BYTES = 1 << 33
 
 
-@dataclass(frozen=True, eq=False)
-class TableFile:
-    """A table as read from a file.
-
-    Attributes:
-        X: The numeric columns to predict from, complete rows only.
-        y: The target.
-        notes: A sentence on everything that was left out.
-    """
-
-    X: pd.DataFrame
-    y: pd.Series
-    notes: tuple[str, ...]
-
-
-def read_table(path: str | Path, target: str) -> TableFile:
+def read_table(path: str | Path, target: str) -> tuple[pd.DataFrame, pd.Series, list[str]]:
     """Read a CSV file with a header, or a Parquet file, as a table that can be screened.
 
     Separators ``,`` ``;`` tab and ``|`` are recognised, with ``;`` also decimal commas.
@@ -42,18 +26,16 @@ def read_table(path: str | Path, target: str) -> TableFile:
         target: The column to be predicted.
 
     Returns:
-        The table without columns that are not numeric, identifiers of rows and rows that are not complete; and a
-        sentence on each such loss.
+        The columns to predict from, without those that are not numeric or identify the rows, and without rows that are
+        not complete; the target; and a sentence on everything that was left out.
 
     Raises:
-        FileNotFoundError: If there is no such file.
+        OSError: If it cannot be read.
         ValueError: If it is not such a table, has no such column, or too little is left of it.
     """
     import pandas as pd
 
     path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}; give a CSV file with a header, or a Parquet file.")
     table = files.read_table(path, limit=_MOST_BYTES)
     table.columns = [str(name) for name in table.columns]
     if target not in table.columns:
@@ -68,15 +50,10 @@ def read_table(path: str | Path, target: str) -> TableFile:
         notes.append(f"left out, as they number or identify the rows: {', '.join(map(repr, rows))}.")
     whole = numeric.drop(columns=rows).dropna()
     if len(whole) < len(table):
-        incomplete = numeric.drop(columns=rows).isna().sum()
-        worst = str(incomplete.idxmax())
-        notes.append(
-            f"left out, as a value is missing: {len(table) - len(whole)} of {len(table)} rows "
-            f"(most in {worst!r}, {incomplete[worst]})."
-        )
+        notes.append(f"left out, as a value is missing: {len(table) - len(whole)} of {len(table)} rows.")
     if whole.shape[1] < 2 or len(whole) < 2 or whole[target].nunique() < 2:
         raise ValueError(
             f"of {path}, {len(whole)} complete rows and {whole.shape[1] - 1} numeric columns besides {target!r} are "
             "left (or the target never changes); that is too little to judge."
         )
-    return TableFile(whole.drop(columns=target), whole[target], tuple(notes))
+    return whole.drop(columns=target), whole[target], notes

@@ -62,17 +62,17 @@ _WEIGHT_THAT_COUNTS = 1e-6
 
 
 class Outcome(enum.Enum):
-    """Why the suspicion of one sample is sure, or is not."""
+    """Why the suspicion of one sample is sure, or is not, in words that a sentence of the verdict is made of."""
 
     SELECTION = "columns surely follow the label"
-    NO_SELECTION = "no column follows the label"
-    TOO_SMALL = "too few rows or columns"
-    CONSTANT_LABEL = "the label is constant"
-    EXACT = "the columns determine the label exactly"
-    AMBIGUOUS = "columns follow the label, but the others do not behave like its causes"
-    FEW_LEFT = "columns follow the label, but too few would be left"
-    COSTLY = "columns follow the label, but without them too little is explained"
-    UNSTABLE = "columns follow the label, but not in every half of the rows"
+    NO_SELECTION = "no column follows the label as if selected by it"
+    TOO_SMALL = "{rows:.0f} rows of {columns} columns are too few to judge"
+    CONSTANT_LABEL = "the label is constant, so there is nothing to screen for"
+    EXACT = "the columns determine the label exactly, so it was computed from them"
+    AMBIGUOUS = "the other columns do not behave like causes of the label"
+    FEW_LEFT = "fewer than three columns would be left"
+    COSTLY = "the other columns explain little of the label"
+    UNSTABLE = "halves of the rows do not agree on it"
 
 
 @dataclass(frozen=True)
@@ -257,11 +257,12 @@ class Sample:
         if self.suspect.any():
             self.outcome = Outcome.AMBIGUOUS
         others = self._judged & (self.share > SHARE_THRESHOLD) & self.quantity & ~followers
-        if followers.any() and not others.any():
-            self._believe(followers, _COLLISION)
         clear = self.strong & (self.first.m >= _LEAST_M)
-        if clear.any() and not self.sure.any():
-            self._believe(clear, _COLLISION_BESIDE_STRONG)
+        for columns, collision in ((followers & ~others.any(), _COLLISION), (clear, _COLLISION_BESIDE_STRONG)):
+            if columns.any() and not self.sure.any():
+                self.outcome, _ = self.confirm(columns, collision)
+                if self.outcome is Outcome.SELECTION:
+                    self.sure = columns
 
     def explained(self, columns: Mask) -> float:
         """Return the share of the label that a regression on some columns explains."""
@@ -284,11 +285,6 @@ class Sample:
         # Undivided: to fail a strict test is no proof.
         isolated[kept] = (table.relevance > ALPHA) & ~rest.collides
         return Outcome.SELECTION, isolated
-
-    def _believe(self, followers: Mask, collision: float) -> None:
-        self.outcome, _ = self.confirm(followers, collision)
-        if self.outcome is Outcome.SELECTION:
-            self.sure = followers
 
     def _followers(self) -> tuple[Mask, FloatArray]:
         """Take the clearest follower of the label, look again given what was taken, until none is left.

@@ -21,7 +21,7 @@ from pfdl._internal.fitting import all_or_nothing
 from pfdl._internal.text import printable
 from pfdl.tabular.environments import compare_environments
 from pfdl.tabular.explaining import reason, strong_suspects_kept, verdict
-from pfdl.tabular.moments import class_functions, number_functions
+from pfdl.tabular.moments import FloatArray, IndexArray, Mask, class_functions, number_functions
 from pfdl.tabular.screening import (
     AS_ASKED,
     CHANGES,
@@ -42,7 +42,6 @@ from pfdl.tabular.validation import check_rows, check_table, column_names, ident
 if TYPE_CHECKING:
     import pandas as pd
 
-FloatArray = NDArray[np.float64]
 
 _MOST_MISSING, _POINTS_NAMED = 0.2, 40
 # Colours of the library's pages, which exchange them in the dark.
@@ -240,12 +239,12 @@ class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         ax.legend(fontsize="small", loc="best")
         return ax
 
-    def _by_suspicion(self) -> NDArray[np.intp]:
+    def _by_suspicion(self) -> IndexArray:
         """Return the columns in the order of suspicion."""
         grade = self.screening_.grade
         return np.lexsort([-np.where(grade > 0, np.nan_to_num(self.screening_.share), 0.0), -grade])
 
-    def _get_support_mask(self) -> NDArray[np.bool_]:
+    def _get_support_mask(self) -> Mask:
         check_is_fitted(self)
         return self.screening_.kept
 
@@ -259,7 +258,7 @@ class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         classes, codes = np.unique(y, return_inverse=True)
         return class_functions(codes, len(classes)), False
 
-    def _protected(self) -> NDArray[np.bool_]:
+    def _protected(self) -> Mask:
         """Return the mask of the columns to keep."""
         names = column_names(self)
         protected = np.zeros(len(names), dtype=bool)

@@ -8,18 +8,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.random import RandomState
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import ndtr
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 
 from pfdl._internal.fitting import all_or_nothing
-from pfdl.tabular.moments import effective_rows, standardised
+from pfdl.tabular.moments import FloatArray, effective_rows, standardised
 from pfdl.tabular.validation import check_table
 from pfdl.tabular.weights import LinearRegressorBase, least_squares
-
-FloatArray = NDArray[np.float64]
 
 # The constants of the published code.
 _BALANCE, _SUM, _SIZE, _TINY = 2000.0, 0.5, 0.00005, 1e-10
@@ -47,7 +44,6 @@ class SVIRegressor(LinearRegressorBase):
             the variance of y on the paper's synthetic tables.
         rounds: Turns of weighting and choosing; 1 is the variant that the authors call SVI^d.
         gate_steps: Steps of Adam in which the gates are learnt, per round.
-        fit_intercept: Whether to fit an intercept.
         random_state: Seed of the noise of the gates.
 
     Attributes:
@@ -81,13 +77,11 @@ class SVIRegressor(LinearRegressorBase):
         penalty: float = 4.5,
         rounds: int = 10,
         gate_steps: int = 5000,
-        fit_intercept: bool = True,
         random_state: int | RandomState | None = None,
     ) -> None:
         self.penalty = penalty
         self.rounds = rounds
         self.gate_steps = gate_steps
-        self.fit_intercept = fit_intercept
         self.random_state = random_state
 
     @all_or_nothing
@@ -107,10 +101,9 @@ class SVIRegressor(LinearRegressorBase):
         self.sample_weight_ = weight / weight.mean()
         self.effective_sample_size_ = effective_rows(self.sample_weight_)
         self.kept_ = self.probability_ > _LEAST_PROBABILITY
-        self.coef_, self.intercept_ = np.zeros(X.shape[1]), float(y.mean()) if self.fit_intercept else 0.0
+        self.coef_, self.intercept_ = np.zeros(X.shape[1]), float(y.mean())
         if self.kept_.any():
-            chosen = X[:, self.kept_]
-            self.coef_[self.kept_], self.intercept_ = least_squares(chosen, y, fit_intercept=self.fit_intercept)
+            self.coef_[self.kept_], self.intercept_ = least_squares(X[:, self.kept_], y)
         return self
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
-FloatArray = NDArray[np.float64]
+from pfdl.tabular.moments import FloatArray
 
 _LARGEST, _SMALLEST = 1e100, 1e-100
 _KEYS = {"id", "index", "row", "rownames", "rownumber", "rownum", "unnamed:0", "key", "obs", "case", "no"}

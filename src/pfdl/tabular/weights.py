@@ -6,33 +6,29 @@ import warnings
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.linear_model import LinearRegression
 from sklearn.linear_model._base import LinearModel
+from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
-from pfdl.tabular.moments import effective_rows
+from pfdl.tabular.moments import FloatArray, effective_rows
 from pfdl.tabular.validation import check_rows
-
-FloatArray = NDArray[np.float64]
 
 _LEAST_SHARE = 0.1
 
 
-def least_squares(
-    X: FloatArray, y: FloatArray, weight: FloatArray | None = None, *, fit_intercept: bool = True
-) -> tuple[FloatArray, float]:
+def least_squares(X: FloatArray, y: FloatArray, weight: FloatArray | None = None) -> tuple[FloatArray, float]:
     """Return the coefficients and the intercept of (weighted) least squares.
 
     The columns are scaled first. scikit-learn's solver cuts singular values that are small next to the largest one:
     with one column in units 10⁷ times the others' it would predict the mean.
     """
-    middle = np.average(X, axis=0, weights=weight) if fit_intercept else np.zeros(X.shape[1])
+    middle = np.average(X, axis=0, weights=weight)
     scale = np.sqrt(np.average((X - middle) ** 2, axis=0, weights=weight))
     # Of a column whose spread is rounding error next to its size, the size counts.
     scale = np.where(scale > 10 * np.finfo(float).eps * np.abs(middle), scale, np.maximum(np.abs(middle), 1.0))
-    linear = LinearRegression(fit_intercept=fit_intercept).fit(X / scale, y, sample_weight=weight)
+    linear = LinearRegression().fit(X / scale, y, sample_weight=weight)
     return linear.coef_ / scale, float(linear.intercept_)
 
 
@@ -53,19 +49,16 @@ class EffectiveSampleSizeWarning(UserWarning):
 class WeightedLeastSquares(LinearRegressorBase):
     """What DWR and SRDO have in common: least squares under learnt weights, with a warning where these mislead it."""
 
-    fit_intercept: bool
-
     def _fit_under(self, weight: FloatArray, X: FloatArray, y: FloatArray) -> None:
         """Fit under the weights; warn if they are worth few rows, or the fit is worse than the mean of y."""
         self.sample_weight_ = weight / weight.mean()
         self.effective_sample_size_ = effective_rows(self.sample_weight_)
-        self.coef_, self.intercept_ = least_squares(X, y, self.sample_weight_, fit_intercept=self.fit_intercept)
+        self.coef_, self.intercept_ = least_squares(X, y, self.sample_weight_)
         name, rows = type(self).__name__.removesuffix("Regressor"), len(weight)
         worth = f"the weights of {name} are worth {self.effective_sample_size_:.0f} of {rows} rows"
-        rest, spread = y - X @ self.coef_ - self.intercept_, y - y.mean()
         if self.effective_sample_size_ < _LEAST_SHARE * rows:
             worth += " (effective sample size below a tenth)"
-        elif self.fit_intercept and np.ptp(y) > 0 and (r2 := 1 - float(rest @ rest) / float(spread @ spread)) < 0:
+        elif (r2 := r2_score(y, X @ self.coef_ + self.intercept_)) < 0:
             worth += f", and over all rows the fit is worse than the mean of y (R² {r2:.2f})"
         else:
             return
