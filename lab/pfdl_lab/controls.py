@@ -6,14 +6,14 @@ from abc import ABC, abstractmethod
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pfdl import register_objective
 from pfdl._internal.validation import check_features, check_number
 from pfdl.decorrelation import PartialDecorrelation
 from pfdl.decorrelation.functional import decorrelation_loss, mean_of_others
 from pfdl.objectives import DataShape
-from pfdl.objectives.penalties import Penalty, Quantization
+from pfdl.objectives.penalties import Penalty
 from pfdl.objectives.weightings import CNBB
 from pfdl.objectives.weightings.cnbb import balance_gradient
 from pfdl_lab.gradients import GradientParts, gradient_parts, level_loss
@@ -170,14 +170,8 @@ class AdamCNBB(CNBB):
         return self.finish(logits.detach().softmax(0))
 
 
-def _adam_cnbb(shape: DataShape, **settings: Any) -> tuple[nn.Module, ...]:
-    return AdamCNBB(**settings), Quantization()
-
-
-_adam_cnbb.__wrapped__ = AdamCNBB  # type: ignore[attr-defined]  # its settings are those of the weighting
-
 COVARIANCE, LEVEL_MATCHED, MEAN = "matched-covariance", "matched-level", "mean-decorrelation"
-register_objective("cnbb-adam", _adam_cnbb)
+register_objective("cnbb-adam", AdamCNBB)
 register_objective("level", Level)
 register_objective(COVARIANCE, MatchedCovariance)
 register_objective(LEVEL_MATCHED, MatchedLevel)

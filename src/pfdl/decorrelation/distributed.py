@@ -9,7 +9,7 @@ All processes must be built alike and make the same calls.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,13 +75,6 @@ def join_batches(rows: int, problem: Exception | None = None, least: int = 2) ->
     if total < least:
         raise ValueError(f"all processes together have a batch of {total}; give at least {least} samples.")
     return Batch(total, len(everyone))
-
-
-def share_from_first(tensors: Iterable[Tensor]) -> None:
-    """Give every process the values of the first one."""
-    with torch.no_grad():
-        for tensor in tensors:
-            dist.broadcast(tensor.data, 0)
 
 
 def gather_rows(values: Tensor, rows: Sequence[int]) -> Tensor:

@@ -22,7 +22,7 @@ from pfdl._internal.optimizer_state import copy_like, load_optimizer_state
 from pfdl._internal.validation import check_choice, check_count, check_features, check_matrix, check_number
 from pfdl.decorrelation.decomposition import FeatureDecomposition
 from pfdl.decorrelation.diagnostics import Diagnostics
-from pfdl.decorrelation.distributed import Batch, join_batches, share_from_first
+from pfdl.decorrelation.distributed import Batch, join_batches
 from pfdl.decorrelation.finiteness import LateReport, describe_features, describe_update
 from pfdl.decorrelation.functional import (
     CENTERINGS,
@@ -295,7 +295,8 @@ class PartialDecorrelation(AtomicModule):
                 problem = error  # a process that raised alone would leave the others waiting for it
             batch = join_batches(0 if problem else len(features), problem) if joint else Batch(len(features))
             if batch.processes > 1 and not self._is_shared:
-                share_from_first(g.parameters())
+                for parameter in g.parameters():
+                    dist.broadcast(parameter.data, 0)
                 self._is_shared = True
             u = (features.clone() if features.is_inference() else features).to(dtype)
             yield (standardize(u, batch=batch) if self.standardize else u), batch, weight

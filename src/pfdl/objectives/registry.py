@@ -17,7 +17,7 @@ from pfdl._internal.text import did_you_mean
 from pfdl.decorrelation import PartialDecorrelation
 from pfdl.objectives.base import DataShape
 from pfdl.objectives.objective import Objective
-from pfdl.objectives.penalties import CORAL, IRM, Quantization, VREx
+from pfdl.objectives.penalties import CORAL, IRM, VREx
 from pfdl.objectives.weightings import CNBB, DWR, Balance, BatchDWR, GroupDRO, Product, StableNet, Weighting
 
 ENTRY_POINTS = "pfdl.objectives"
@@ -50,16 +50,9 @@ def _erm(shape: DataShape) -> tuple[nn.Module, ...]:
     return ()
 
 
-def _cnbb(shape: DataShape, **settings: Any) -> tuple[nn.Module, ...]:
-    return CNBB(**settings), Quantization()
-
-
-_cnbb.__doc__ = CNBB.__doc__
-_cnbb.__wrapped__ = CNBB  # type: ignore[attr-defined]  # its settings and its paper are those of the weighting
-
 _factories: dict[str, Factory] = {
     "balance": Balance,
-    "cnbb": _cnbb,
+    "cnbb": CNBB,
     "coral": CORAL,
     "dwr": BatchDWR,
     "dwr-samples": DWR,
@@ -204,9 +197,8 @@ def _settings_of(factory: Factory) -> dict[str, Any]:
 
 
 def _describe(name: str, factory: Factory) -> ObjectiveInfo:
-    described = inspect.unwrap(factory)
-    summary = (inspect.getdoc(described) or "").partition("\n")[0]
-    needs = [{"environments": "contexts"}.get(need, need) for need in getattr(described, "needs", ())]
+    summary = (inspect.getdoc(factory) or "").partition("\n")[0]
+    needs = [{"environments": "contexts"}.get(need, need) for need in getattr(factory, "needs", ())]
     settings = tuple(f"{key}={value!r}" for key, value in _settings_of(factory).items())
     reads = tuple(need for need in needs if need in ("features", "contexts"))
-    return ObjectiveInfo(name, summary, reads, settings, getattr(described, "reference", ""))
+    return ObjectiveInfo(name, summary, reads, settings, getattr(factory, "reference", ""))

@@ -26,19 +26,15 @@ def sample_risks(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -
         >>> sample_risks(torch.tensor([[0.0], [0.0]]), torch.tensor([0, 1]))
         tensor([0.6931, 0.6931])
     """
-    check_logits(logits, labels)
-    if is_binary(logits):
-        scores = logits.reshape(len(labels))
-        targets = labels.to(scores.dtype) * (1 - label_smoothing) + label_smoothing / 2
-        return F.binary_cross_entropy_with_logits(scores, targets, reduction="none")
-    return F.cross_entropy(logits, labels, reduction="none", label_smoothing=label_smoothing)
+    scores, classes = _by_class(logits, labels)
+    return F.cross_entropy(scores, classes, reduction="none", label_smoothing=label_smoothing)
 
 
 def scale_gradients(logits: Tensor, labels: Tensor) -> Tensor:
     r"""Return how each sample's risk would change if its logits were scaled: :math:`\partial_s \ell(s z, y)` at s = 1.
 
-    In closed form it is :math:`\langle z, \nabla_z \ell(z, y) \rangle`, that is (σ(z) − y) z for two classes and
-    Σ_c (softmax(z)_c − 1[y = c]) z_c for more, so that no second pass of automatic differentiation is needed.
+    In closed form it is :math:`\langle z, \nabla_z \ell(z, y) \rangle`, that is Σ_c (softmax(z)_c − 1[y = c]) z_c, so
+    that no second pass of automatic differentiation is needed.
 
     Args:
         logits: As for :func:`sample_risks`.
@@ -50,21 +46,13 @@ def scale_gradients(logits: Tensor, labels: Tensor) -> Tensor:
     Raises:
         ValueError: If the shapes do not fit together.
     """
-    check_logits(logits, labels)
-    if is_binary(logits):
-        scores = logits.reshape(len(labels))
-        return (torch.sigmoid(scores) - labels.to(scores.dtype)) * scores
-    of_label = logits.gather(1, labels[:, None]).squeeze(1)
-    return (torch.softmax(logits, dim=1) * logits).sum(1) - of_label
+    scores, classes = _by_class(logits, labels)
+    of_label = scores.gather(1, classes[:, None]).squeeze(1)
+    return (torch.softmax(scores, dim=1) * scores).sum(1) - of_label
 
 
-def is_binary(logits: Tensor) -> bool:
-    """Return whether the logits are one score per sample."""
-    return logits.ndim == 1 or logits.shape[1] == 1
-
-
-def check_logits(logits: Tensor, labels: Tensor) -> None:
-    """Raise unless there is one row of logits for each label."""
+def _by_class(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return logits (n, classes) and integer labels (n,); one score per sample is that of class 1, class 0 has 0."""
     for name, value in {"logits": logits, "labels": labels}.items():
         if not isinstance(value, Tensor):
             raise TypeError(f"{name} are a {type(value).__name__}; give a torch.Tensor.")
@@ -73,3 +61,6 @@ def check_logits(logits: Tensor, labels: Tensor) -> None:
             f"logits have shape {tuple(logits.shape)} and labels {tuple(labels.shape)}; "
             "give logits (n,), (n, 1) or (n, classes) and labels (n,)."
         )
+    if logits.ndim == 2 and logits.shape[1] > 1:
+        return logits, labels
+    return F.pad(logits.reshape(-1, 1), (1, 0)), labels.long()

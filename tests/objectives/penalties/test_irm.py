@@ -61,10 +61,6 @@ def test_the_weight_is_one_until_the_annealing_ends_and_evaluation_does_not_coun
     assert factors == pytest.approx([1, 1, 50, 50])
 
 
-def test_its_settings_show():
-    assert repr(IRM(weight=2.0, anneal=3)) == "IRM(weight=2.0, anneal=3)"
-
-
 def test_environments_must_be_one_per_sample():
     logits, labels, environments = batch(2)
     with pytest.raises(ValueError, match=r"environments have shape \(3,\) for \(11,\) samples"):

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, replace
 from functools import cache
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -50,21 +50,13 @@ class OneHidden:
         return replace(self, u=self.u[some])
 
 
-class ParameterGradients(NamedTuple):
-    """Gradients in the shapes in which :class:`pfdl.FeatureDecomposition` keeps its parameters."""
-
-    weight: Tensor  # (h, p) or (h, p - 1)
-    offset: Tensor  # (p, h) or (h,)
-    readout: Tensor  # (1, h)
-    constant: Tensor  # (1,)
-
-
 class LeaveOneOut(torch.autograd.Function):
     """Ũ, shape (n, p), from u, the parameters of g, the module with the kernels and the name of the activation.
 
     The kernels are three functions: ``predict(net)`` returns Ũ and anything that the gradients can use again,
-    ``parameter_gradients(net, base, G)`` and ``feature_gradient(net, base, G)`` take that and G = ∂L/∂Ũ. In the
-    backward pass only those run whose result is asked for.
+    ``parameter_gradients(net, base, G)`` and ``feature_gradient(net, base, G)`` take that and G = ∂L/∂Ũ. Gradients have
+    the shapes in which :class:`pfdl.FeatureDecomposition` keeps weight, offset, readout and constant. In the backward
+    pass only those are computed that are asked for.
     """
 
     @staticmethod

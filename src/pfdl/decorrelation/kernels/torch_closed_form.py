@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pfdl.decorrelation.kernels.function import OneHidden, ParameterGradients
+from pfdl.decorrelation.kernels.function import OneHidden
 
 BLOCK = 16
 """Features per block: large enough to be a matrix product, small enough to waste little work inside it."""
@@ -64,8 +64,8 @@ def predict(net: OneHidden) -> tuple[Tensor, _Blocks | None]:
     return out.add_(net.constant), blocks if len(out) <= ROWS else None
 
 
-def parameter_gradients(net: OneHidden, base: _Blocks | None, gradient: Tensor) -> ParameterGradients:
-    """Return the gradients of g's parameters from G, shape (n, p)."""
+def parameter_gradients(net: OneHidden, base: _Blocks | None, gradient: Tensor) -> tuple[Tensor, ...]:
+    """Return the gradients of weight, offset, readout and constant from G, shape (n, p)."""
     (_, p), (visible, h) = net.u.shape, net.weight.shape
     of_weight, of_readout = torch.zeros_like(net.weight), torch.zeros_like(net.readout)
     of_offset = torch.zeros_like(net.offset)
@@ -86,12 +86,7 @@ def parameter_gradients(net: OneHidden, base: _Blocks | None, gradient: Tensor) 
         of_weight += of_before.baddbmm_(blocks.u.mT, _sums_beyond(sums, -1)).flatten(0, 1)[:visible]
         of_weight += of_after.baddbmm_(blocks.u.mT, _sums_beyond(sums, 1)).flatten(0, 1)[p - visible : p]
         of_offset += offsets.flatten(0, 1)[:p] if net.offset.ndim == 2 else sums.sum((0, 1))
-    return ParameterGradients(
-        weight=of_weight.mul_(net.readout).T,
-        offset=of_offset.mul_(net.readout),
-        readout=of_readout[None],
-        constant=gradient.sum().view(1),
-    )
+    return of_weight.mul_(net.readout).T, of_offset.mul_(net.readout), of_readout[None], gradient.sum().view(1)
 
 
 def feature_gradient(net: OneHidden, base: _Blocks | None, gradient: Tensor) -> Tensor:

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from pfdl.decorrelation.kernels import triton_kernels
-from pfdl.decorrelation.kernels.function import OneHidden, ParameterGradients
+from pfdl.decorrelation.kernels.function import OneHidden
 
 ROWS, UNITS = 4, 256
 """Tile of the kernels that walk along the features: rows × hidden units in registers."""
@@ -65,12 +65,12 @@ def predict(net: OneHidden) -> tuple[Tensor, Tensor | None]:
     return out, base if len(turns) == 1 else None
 
 
-def parameter_gradients(net: OneHidden, base: Tensor | None, gradient: Tensor) -> ParameterGradients:
-    """Return the gradients of g's parameters from G, shape (n, p)."""
+def parameter_gradients(net: OneHidden, base: Tensor | None, gradient: Tensor) -> tuple[Tensor, ...]:
+    """Return the gradients of weight, offset, readout and constant from G, shape (n, p)."""
     parts = [_parameter_gradients(net.rows(rows), base, gradient[rows]) for rows in _turns(net)]
     if len(parts) == 1:
         return parts[0]
-    return ParameterGradients(*(torch.stack(part).sum(0) for part in zip(*parts, strict=True)))
+    return tuple(torch.stack(part).sum(0) for part in zip(*parts, strict=True))
 
 
 def feature_gradient(net: OneHidden, base: Tensor | None, gradient: Tensor, onto: Tensor | None = None) -> Tensor:
@@ -109,14 +109,14 @@ def _feature_gradient(net: OneHidden, base: Tensor | None, gradient: Tensor, out
     )  # fmt: skip
 
 
-def _parameter_gradients(net: OneHidden, base: Tensor | None, gradient: Tensor) -> ParameterGradients:
+def _parameter_gradients(net: OneHidden, base: Tensor | None, gradient: Tensor) -> tuple[Tensor, ...]:
     base = _base(net) if base is None else base
     prefix, total = _delta(net, base, gradient)
     if net.strict:
         weight, readout, offset, constant = _strict_sums(net, base, prefix, total, gradient)
     else:
         weight, offset, readout, constant = _indexed_sums(net, base, total, gradient)
-    return ParameterGradients(weight, offset, readout[None], constant)
+    return weight, offset, readout[None], constant
 
 
 def _indexed_sums(net: OneHidden, base: Tensor, total: Tensor, gradient: Tensor) -> tuple[Tensor, ...]:

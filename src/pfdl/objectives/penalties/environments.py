@@ -1,16 +1,18 @@
-"""What penalties that compare training environments have in common."""
+"""Penalties on what differs between training environments: IRM, V-REx and CORAL."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import combinations
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pfdl._internal.validation import check_count, check_number
+from pfdl._internal.validation import check_count, check_matrix, check_number
 from pfdl.objectives.base import Penalty
+from pfdl.objectives.risk import sample_risks, scale_gradients
 
 
 class EnvironmentPenalty(Penalty):
@@ -77,9 +79,77 @@ class EnvironmentPenalty(Penalty):
             raise ValueError(f"completed_calls in the state is {calls!r}; it must be a whole number of at least 0.")
         self.completed_calls = calls
 
-    def extra_repr(self) -> str:
-        """Show the settings."""
-        return f"weight={self.weight}, anneal={self.anneal}"
+
+class IRM(EnvironmentPenalty):
+    r"""IRMv1, the practical form of Invariant Risk Minimization (Arjovsky et al., 2019).
+
+    .. math:: \frac1E \sum_e \Big( \partial_s R_e(s \cdot z) \Big|_{s=1} \Big)^2
+
+    with the risk :math:`R_e` of environment e and the logits z: the same classifier, here a mere scale s, should be
+    optimal in every environment at once. ``weight`` and ``anneal`` as in
+    :class:`EnvironmentPenalty`.
+
+    Example:
+        >>> import torch
+        >>> penalty = IRM(weight=2.0)
+        >>> logits, labels, environments = torch.tensor([1.0, -1.0]), torch.tensor([1, 1]), torch.tensor([0, 1])
+        >>> penalty(logits, labels, environments)
+        tensor(0.6068)
+    """
+
+    reference = "Arjovsky et al., 2019"
+
+    def compare(self, logits: Tensor, labels: Tensor, environments: Tensor) -> Tensor:
+        """Return the mean over environments of the squared derivative, without the weight."""
+        return environment_means(scale_gradients(logits, labels), environments).square().mean()
+
+
+class VREx(EnvironmentPenalty):
+    r"""V-REx, the variance form of Risk Extrapolation (Krueger et al., 2021).
+
+    .. math:: \frac1E \sum_e \Big( R_e - \frac1E \sum_{e'} R_{e'} \Big)^2
+
+    with the risk :math:`R_e` of environment e. ``weight`` and ``anneal`` as in
+    :class:`EnvironmentPenalty`.
+
+    Example:
+        >>> import torch
+        >>> penalty = VREx(weight=4.0)
+        >>> logits, labels, environments = torch.tensor([1.0, -1.0]), torch.tensor([1, 1]), torch.tensor([0, 1])
+        >>> penalty(logits, labels, environments)  # the two risks differ by exactly 1
+        tensor(1.0000)
+    """
+
+    reference = "Krueger et al., 2021"
+
+    def compare(self, logits: Tensor, labels: Tensor, environments: Tensor) -> Tensor:
+        """Return the population variance of the environments' risks, without the weight."""
+        return environment_means(sample_risks(logits, labels), environments).var(correction=0)
+
+
+class CORAL(EnvironmentPenalty):
+    r"""Deep CORAL (Sun and Saenko, 2016): the features' covariances should agree between environments.
+
+    .. math:: \operatorname*{mean}_{e < e'} \frac{1}{4p^2} \| C_e - C_{e'} \|_F^2
+
+    with the covariance matrix :math:`C_e` of the features in environment e. An environment with a single sample in the
+    batch has none and is left out; with fewer than two environments left the penalty is 0. ``weight`` and ``anneal``
+    as in :class:`EnvironmentPenalty`.
+    """
+
+    reference = "Sun and Saenko, 2016"
+    needs = ("features", "environments")
+
+    def compare(self, features: Tensor, environments: Tensor) -> Tensor:
+        """Return the mean squared distance of the covariances, without the weight."""
+        check_matrix("features", features)
+        check_environments(environments, features.shape[:1])
+        groups = [features[environments == environment] for environment in torch.unique(environments)]
+        covariances = [torch.cov(group.T) for group in groups if len(group) > 1]
+        distances = [(a - b).square().sum() for a, b in combinations(covariances, 2)]
+        if not distances:
+            return features.new_zeros(())
+        return torch.stack(distances).mean() / (4 * features.shape[1] ** 2)
 
 
 def check_environments(environments: Tensor, shape: tuple[int, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Weightings: how much each sample counts in the risk. One class a file."""
+"""Weightings: how much each sample counts in the risk."""
 
 from pfdl.objectives.base import Product, Uniform, Weighting
 from pfdl.objectives.weightings.balance import Balance

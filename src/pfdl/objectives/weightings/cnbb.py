@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from pfdl._internal.validation import check_count, check_matrix, check_number
-from pfdl.objectives.base import Weighting
+from pfdl.objectives.base import DataShape, Weighting
+from pfdl.objectives.penalties import Quantization
 
 
 class CNBB(Weighting):
@@ -44,6 +47,11 @@ class CNBB(Weighting):
         self.steps = steps
         self.learning_rate = learning_rate
         self.size_weight = size_weight
+
+    @classmethod
+    def from_data(cls, shape: DataShape, **settings: Any) -> tuple[CNBB, Quantization]:
+        """Build both terms of the method."""
+        return cls(**settings), Quantization()
 
     def forward(self, features: Tensor) -> Tensor:
         """Learn the weights of a batch of features, shape (n, p)."""
