@@ -1,15 +1,15 @@
-"""Run folders with made-up results, in the format of pfdl._internal.runs, for tests of the report."""
+"""Run folders for tests of the report: parts of the published ones, and trainings that are made up."""
 
 import json
+from pathlib import Path
 
 import pandas as pd
 from tests.report.browsing import HOSTILE
 
 from pfdl.contexts import GroupAccuracy
-from pfdl.data.mmads import true_coefficients
 from pfdl.vision.evaluation import Evaluation, save_evaluation
-from pfdl_lab.mmads.run import FIGURE_CELL, METHODS, TEST_RATES
 
+PUBLISHED = Path(__file__).parents[3] / "docs" / "results"
 MADE_WITH = {
     "pfdl": "0.1.0",
     "torch": "2.9.0",
@@ -28,25 +28,11 @@ def write_config(folder, kind, settings, made_with=MADE_WITH):
     return folder
 
 
-def make_images(folder, rows=("erm", "pfdl"), seeds=3, gain=1.0):
-    """PFDL is better than plain training by ``gain``, give or take a tenth from seed to seed."""
-    settings = {"epochs": 2, "seeds": seeds, "rows": list(rows), "command": "pfdl reproduce nico shapes"}
-    write_config(folder, "images", settings)
-    lines = [
-        {
-            "data": "shapes",
-            "backbone": "resnet18",
-            "row": row,
-            "seed": seed,
-            "epoch": "last",
-            "test": test,
-            "value": 30 + 3 * place + seed + (row == "pfdl") * (gain + seed / 10),
-        }
-        for row in rows
-        for seed in range(seeds)
-        for place, test in enumerate((*RATIOS, "whole", "worst group"))
-    ]
-    pd.DataFrame(lines).to_csv(folder / "results.csv", index=False)
+def copy_published(name, folder, lines, **settings):
+    """Copy a run whose results are published: the lines that a query chooses, with some other settings."""
+    published = json.loads((PUBLISHED / name / "config.json").read_text(encoding="utf-8"))
+    write_config(folder, published["kind"], {**published["settings"], **settings})
+    pd.read_csv(PUBLISHED / name / "results.csv").query(lines).to_csv(folder / "results.csv", index=False)
     return folder
 
 
@@ -78,68 +64,10 @@ def make_training(folder, objective="pfdl", epochs=3, evaluated=True, contexts=(
     return folder
 
 
-def mmads_rows(setting="independent", cell=FIGURE_CELL, seed=0):
-    """What one task would give: the error of screening is 0.4 everywhere, all others' grows with −r_test."""
-    n, p, r = cell
-    names = [f"S{i + 1}" for i in range(p // 2)] + [f"V{i + 1}" for i in range(p - p // 2)]
-    rows = []
-    for number, method in enumerate(METHODS):
-        stable = method.startswith("Screened")
-        errors = {
-            f"rmse[{rate:g}]": 0.4 if stable else 0.8 - 0.1 * rate + number / 100 + seed / 100 for rate in TEST_RATES
-        }
-        mean = sum(errors.values()) / len(errors)
-        values = {
-            "beta_s_error": 0.3,
-            "beta_v_error": 0.0 if stable else 0.07,
-            "ae": mean,
-            "se": 0.0 if stable else 0.3,
-            **errors,
-        }
-        if cell == FIGURE_CELL:
-            truth = dict(zip(names, true_coefficients(p), strict=True))
-            values |= {f"beta[{name}]": 0.0 if stable and name[0] == "V" else truth[name] + 0.1 for name in names}
-        rows += [{"method": method, "metric": metric, "value": float(value)} for metric, value in values.items()]
-    task = {"setting": setting, "n": n, "p": p, "r": r, "seed": seed}
-    return task, rows
-
-
-def make_mmads(folder, seeds=3, planned_seeds=None):
-    cells = [list(FIGURE_CELL), [1000, 10, 1.7]]
-    settings = {"cells": cells, "settings": ["independent"], "seeds": planned_seeds or seeds, "num_test": 100}
-    write_config(folder, "mmads", {**settings, "command": "pfdl reproduce mmads --quick"})
-    lines = []
-    for cell in cells:
-        for seed in range(seeds):
-            task, rows = mmads_rows(cell=tuple(cell), seed=seed)
-            lines += [{**task, **row} for row in rows]
-    pd.DataFrame(lines).to_csv(folder / "results.csv", index=False)
-    return folder
-
-
-def make_colored(folder, rows=("erm", "irm", "erm-pfdl", "irm-pfdl-1"), restarts=2, planned=()):
-    settings = {"digits": "scikit-learn's digits (not MNIST)", "restarts": restarts, "seed": 4, "max_train": 100}
-    write_config(folder, "colored-mnist", {**settings, "max_hidden": 8, "rows": [*rows, *planned], "command": None})
-    lines = [
-        {
-            "row": row,
-            "restart": restart,
-            "train_accuracy": 90 - number + restart,
-            "test_accuracy": 20 + 10 * number + restart,
-            "held_out_risk_0.2": 0.5,
-            "held_out_risk_0.1": 0.4,
-        }
-        for number, row in enumerate(rows)
-        for restart in range(restarts)
-    ]
-    pd.DataFrame(lines).to_csv(folder / "results.csv", index=False)
-    return folder
-
-
 def make_all(folder):
-    make_mmads(folder / "mmads")
-    make_colored(folder / "colored")
-    make_images(folder / "images")
+    copy_published("mmads", folder / "mmads", "n == 2000 and p == 20 and r == 1.7 and seed < 2")
+    copy_published("colored-mnist", folder / "colored", "restart < 2")
+    copy_published("nico", folder / "images", "seed < 3")
     make_training(folder / "trained-pfdl")
     make_training(folder / "trained-erm", objective="erm")
     return folder

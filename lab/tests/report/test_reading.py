@@ -5,7 +5,7 @@ import pytest
 from pfdl._internal.runs import read_run
 from pfdl_lab.report.reading import find_runs, read_metrics, read_results
 
-from .made_up import make_all, make_training, mmads_rows, write_config
+from .made_up import make_all, make_training, write_config
 
 
 def test_finds_runs_in_folders_of_folders_once_each_and_none_within_runs(tmp_path):
@@ -37,8 +37,12 @@ def test_what_cannot_be_read_is_named(tmp_path):
 
 
 def read(run, problems):
-    names, numbers = ["setting", "method", "metric"], ["n", "p", "r", "seed"]
-    return read_results(run, names, [*numbers, "value"], [*names, *numbers], problems)
+    return read_results(run, ["method"], ["seed", "value"], ["method", "seed"], problems)
+
+
+def write_task(path, seed=0):
+    rows = [{"method": method, "value": 1.0} for method in ("a", "b")]
+    path.write_text(json.dumps({"task": {"seed": seed}, "rows": rows}))
 
 
 def test_finished_tasks_fill_what_results_do_not_have_yet(tmp_path):
@@ -47,8 +51,7 @@ def test_finished_tasks_fill_what_results_do_not_have_yet(tmp_path):
     assert len(read(run, problems)) == 0
     (tmp_path / "tasks").mkdir()
     for seed in (0, 1):
-        task, rows = mmads_rows(seed=seed)
-        (tmp_path / "tasks" / f"{seed}.json").write_text(json.dumps({"task": task, "rows": rows}))
+        write_task(tmp_path / "tasks" / f"{seed}.json", seed)
     both = read(run, problems)
     assert set(both["seed"]) == {0, 1}
     both[both["seed"] == 0].assign(value=7.0).to_csv(tmp_path / "results.csv", index=False)
@@ -63,8 +66,8 @@ def test_finished_tasks_fill_what_results_do_not_have_yet(tmp_path):
     [
         b"",
         b"\xff\xfe\x00",
-        b"setting,method\na,b\n",
-        b"setting,n,p,r,method,seed,metric,value\na,1,1,1,b,0,c,not a number\n",
+        b"method,seed\na,1\n",
+        b"method,seed,value\na,1,not a number\n",
     ],
     ids=["empty", "bytes", "columns", "words"],
 )
@@ -72,12 +75,11 @@ def test_damaged_results_are_named_and_left_out(tmp_path, content):
     run = read_run(write_config(tmp_path, "mmads", {}))
     (tmp_path / "results.csv").write_bytes(content)
     (tmp_path / "tasks").mkdir()
-    task, rows = mmads_rows()
-    (tmp_path / "tasks" / "good.json").write_text(json.dumps({"task": task, "rows": rows}))
+    write_task(tmp_path / "tasks" / "good.json")
     for number, torn in enumerate(("[]", '{"task": {}}', '{"task": {}, "rows": [1]}', "{")):
         (tmp_path / "tasks" / f"torn-{number}.json").write_text(torn)
     problems = []
-    assert len(read(run, problems)) == len(rows)
+    assert len(read(run, problems)) == 2
     assert sum("results.csv was left out" in problem for problem in problems) == 1
     assert sum("torn-" in problem for problem in problems) == 4
 
