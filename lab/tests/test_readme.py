@@ -92,6 +92,7 @@ def test_the_page_of_the_paper_on_tables(method):
         )
         change, printed = large - small, paper[metric][2] - paper[metric][0]
         cells.append(f"{signed(change.mean(), change.sem(), 3)} / {printed:+.3f}".replace("-", "−"))
+        assert f" {signed(change.mean(), change.sem(), 3)} |" in (RESULTS / "mmads.md").read_text(encoding="utf-8")
     assert f"| {method} | {' | '.join(cells)} |" in REPRODUCED
 
 

@@ -41,23 +41,6 @@ def tiny(key, steps, width=4):
     return replace(row, config=replace(row.config, hidden=width), settings=settings)
 
 
-def test_every_row_is_trained_and_kept(short_rows, tmp_path):
-    results = run(replace(TINY, rows=tuple(ROWS)), tmp_path, folder=None)
-    assert results["row"].unique().tolist() == list(ROWS)
-    assert (results.groupby("row")["restart"].apply(list).map(tuple) == (0, 1)).all()
-    assert (results["step"] == 2).all()
-    assert (tmp_path / "environments.png").read_bytes().startswith(b"\x89PNG")
-    accuracies = results.filter(like="accuracy")
-    assert accuracies.columns.tolist() == [
-        "train_accuracy",
-        "test_accuracy",
-        "held_out_accuracy_0.2",
-        "held_out_accuracy_0.1",
-    ]
-    assert accuracies.stack().between(0, 100).all()
-    assert len(list((tmp_path / "cells").glob("*.json"))) == len(ROWS)
-
-
 def test_a_killed_run_goes_on_with_what_is_missing_and_ends_the_same(short_rows, tmp_path, monkeypatch):
     whole = run(TINY, tmp_path / "whole", folder=None)
     trained = []

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from pfdl._internal.runs import Run
-from pfdl.report.blocks import Missing, Plot, Table, Text
+from pfdl.report.blocks import Missing, Table, Text
 from pfdl_lab.images import run, section
 from pfdl_lab.images.rows import RATIOS
 from pfdl_lab.report.markdown import render
@@ -80,14 +80,6 @@ def test_a_training_that_diverged_is_counted(built):
     assert "3 of 3, 1 diverged |" in text
 
 
-def test_data_sets_of_a_family_have_an_overview(built):
-    text = text_of(built(made_up(), made_up(backbone="small"), made_up(data="sheep")))
-    assert "| row | pets, resnet18: 1:5 | pets, small: 1:5 |" in text
-    assert "| ERM | 51.0 | 51.0 |" in text
-    assert "| balance, inferred contexts | **+3.00 ± 0.58**, 3 of 3 | **+3.00 ± 0.58**, 3 of 3 |" in text
-    assert "sheep, resnet18: 1:5" not in text
-
-
 def test_inferred_contexts_are_measured_by_the_gain_of_the_oracle(built):
     values = {"erm": (50.0, 52.0, 51.0), "sampler": (53.0, 54.0, 55.0), "sampler-known": (54.0, 57.0, 54.0)}
     values |= {"dfr": (51.0, 52.0, 53.0), "dfr-known": (50.0, 51.0, 52.0)}  # here the truth gains nothing
@@ -95,34 +87,6 @@ def test_inferred_contexts_are_measured_by_the_gain_of_the_oracle(built):
     assert "| sampler, inferred contexts | −1.0 ± 1.2, 75 % of +4.0 ± 0.6 |" in text
     assert "| DFR: last layer refitted, inferred contexts | +1.0 ± 0.0, no gain to reach |" in text
     assert "share of its gain" not in text_of(built(made_up()))
-
-
-def test_the_chosen_epoch_has_tables_of_its_own(built):
-    chosen = made_up({**VALUES, "balance": (54.0, 55.0, 56.0)}, epoch="chosen")
-    judged = made_up(dict.fromkeys(VALUES, (60.0,) * 3), epoch="chosen", test="validation")
-    last, _, rest = text_of(built(made_up(), chosen, judged)).partition("epoch that held-out samples choose")
-    assert "validation" not in last
-    assert "| balance, inferred contexts | 3 | 55.0 ± 0.6 | 60.0 ± 0.0 |" in rest
-    assert "| balance, inferred contexts − ERM | **+4.00 ± 0.58**, 3 of 3 |" in rest
-
-
-def test_differences_and_probes_are_shown_along_the_training(built):
-    parts = [made_up()]
-    for epoch in ("5", "10"):
-        parts += [made_up({"erm": (1.0, 2.0), "pfdl": (3.0, 5.0)}, epoch=epoch, test=test) for test in ("1:5", "5:1")]
-        parts += [made_up({"pfdl": (0.5, 0.5)}, epoch=epoch, test=name) for name in section_probes()]
-    made = built(*parts)
-    plots = {block.title: block for block in made.blocks if isinstance(block, Plot)}
-    figures = plots["Difference to ERM along the training, tested at 1:5"].table
-    assert (figures.columns, [cell.value for cell in figures.rows[0].cells]) == (["5", "10"], [2.5, 2.5])
-    cosines = plots["Direction of the penalty's gradient"].table
-    assert [cell.value for cell in cosines.rows[0].cells] == [0.5, 0.5]
-    assert "| PFDL, epoch 10 | 0.50000 |" in text_of(made)
-    assert "| PFDL | 0 ± 0 | 0 ± 0 |" in text_of(made)  # λ that matches
-
-
-def section_probes():
-    return ("L_decorr", "cosine_level_penalty", "matched_weight")
 
 
 def test_the_sentence_of_the_demonstration_has_the_figures(built):
