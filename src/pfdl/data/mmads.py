@@ -9,7 +9,6 @@ Feature Decorrelation" and, first, in "Stable Prediction with Model Misspecifica
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -113,21 +112,23 @@ def make_mmads(
     stable, unstable = np.arange(half), np.arange(half, p)
     biased = unstable[: round(_BIASED_SHARE * p)]
     beta = true_coefficients(p)
-    conditional = _BiasedGivenRest.of(setting, p, biased)
-    rate = _EXPONENT * math.log(abs(r)) * conditional.scale
+    mixing = _mixing(setting, half)
+    others, slopes, scale, spread = _condition(mixing @ mixing.T, biased)
+    rate = _EXPONENT * math.log(abs(r)) * scale
 
     kept: list[tuple[FloatArray, FloatArray]] = []
     missing, chunk = n, 2 * n
     while missing > 0:
-        X = _DRAW[setting](rng, chunk, half)
+        first, second = (rng.standard_normal((chunk, columns)) for columns in (mixing.shape[1] - half, half))
+        X = np.hstack([first, second]) @ mixing.T
         signal = X[:, :half] @ beta[:half] + X[:, 0] * X[:, 1] * X[:, 2]
         y = signal + _NOISE * rng.standard_normal(chunk)
-        centre = conditional.draw_centre(rng, X)
-        distance = (math.copysign(1.0, r) * y[:, None] - centre) / conditional.scale
+        centre = X[:, others] @ slopes + rng.standard_normal((chunk, len(biased))) @ spread.T
+        distance = (math.copysign(1.0, r) * y[:, None] - centre) / scale
         log_acceptance = (_log_tilted_mass(distance, rate) - _log_tilted_mass(np.zeros(1), rate)).sum(axis=1)
         accepted = np.flatnonzero(np.log1p(-rng.random(chunk)) <= log_acceptance)[:missing]
         X = X[accepted]
-        X[:, biased] = centre[accepted] + conditional.scale * _draw_tilted(rng, distance[accepted], rate)
+        X[:, biased] = centre[accepted] + scale * _draw_tilted(rng, distance[accepted], rate)
         kept.append((X, y[accepted]))
         missing -= len(accepted)
         share = max(len(accepted), 1) / chunk
@@ -149,74 +150,34 @@ def true_coefficients(p: int) -> FloatArray:
     return np.concatenate([np.resize(_COEFFICIENT_CYCLE, p // 2), np.zeros(p // 2)])
 
 
-def _draw_stable_chain(rng: np.random.Generator, n: int, half: int) -> FloatArray:
-    z = rng.standard_normal((n, half + 1))
-    return 0.8 * z[:, :-1] + 0.2 * z[:, 1:]
-
-
-def _draw_independent(rng: np.random.Generator, n: int, half: int) -> FloatArray:
-    return np.hstack([_draw_stable_chain(rng, n, half), rng.standard_normal((n, half))])
-
-
-def _draw_s_to_v(rng: np.random.Generator, n: int, half: int) -> FloatArray:
-    s = _draw_stable_chain(rng, n, half)
-    return np.hstack([s, 0.8 * s + 0.2 * np.roll(s, -1, axis=1) + rng.standard_normal((n, half))])
-
-
-def _draw_v_to_s(rng: np.random.Generator, n: int, half: int) -> FloatArray:
-    v = rng.standard_normal((n, half))
-    return np.hstack([0.2 * v + 0.8 * np.roll(v, -1, axis=1) + rng.standard_normal((n, half)), v])
-
-
-_DRAW: dict[Setting, Callable[[np.random.Generator, int, int], FloatArray]] = {
-    "independent": _draw_independent,
-    "s_to_v": _draw_s_to_v,
-    "v_to_s": _draw_v_to_s,
-}
-
-
-def _covariance(setting: Setting, p: int) -> FloatArray:
-    """Return the covariance of (S, V) before the selection."""
-    half = p // 2
-    identity = np.eye(half)
-    following = np.roll(identity, 1, axis=1)  # V @ following.T is V shifted by one
+def _mixing(setting: Setting, half: int) -> FloatArray:
+    """Return A for which (S, V) = A e before the selection, where e is independent and standard normal."""
+    identity, zero = np.eye(half), np.zeros((half, half))
+    following = np.roll(identity, 1, axis=1)  # following @ v is v shifted by one
     if setting == "v_to_s":
-        mixing = 0.2 * identity + 0.8 * following
-        return np.block([[mixing @ mixing.T + identity, mixing], [mixing.T, identity]])
+        return np.block([[0.2 * identity + 0.8 * following, identity], [identity, zero]])
     chain = 0.8 * np.eye(half, half + 1) + 0.2 * np.eye(half, half + 1, 1)
-    s = chain @ chain.T
-    mixing = 0.8 * identity + 0.2 * following if setting == "s_to_v" else np.zeros((half, half))
-    return np.block([[s, s @ mixing.T], [mixing @ s, mixing @ s @ mixing.T + identity]])
+    onto_v = 0.8 * identity + 0.2 * following if setting == "s_to_v" else zero
+    return np.block([[chain, zero], [onto_v @ chain, identity]])
 
 
-@dataclass(frozen=True)
-class _BiasedGivenRest:
-    """V_b given the other columns: N(centre, scale² I), the centre itself random where V_b is correlated.
+def _condition(covariance: FloatArray, biased: IndexArray) -> tuple[IndexArray, FloatArray, float, FloatArray]:
+    """Return V_b given the other columns as N(centre, scale² I), the centre itself random where V_b is correlated.
 
     The conditional covariance Σ is split as scale² I + rest with scale² its smallest eigenvalue; the rest goes into the
     centre. Given the centre the columns of V_b are independent, so the selection factorises over them.
+
+    Returns:
+        The other columns, the slopes of the centre on them, the scale, and what spreads the centre by standard normal
+        noise.
     """
-
-    scale: float
-    slopes: FloatArray
-    others: IndexArray
-    spread: FloatArray
-
-    @classmethod
-    def of(cls, setting: Setting, p: int, biased: IndexArray) -> _BiasedGivenRest:
-        covariance = _covariance(setting, p)
-        others = np.setdiff1d(np.arange(p), biased)
-        among_others, towards_biased = covariance[np.ix_(others, others)], covariance[np.ix_(others, biased)]
-        slopes = np.linalg.solve(among_others, towards_biased).astype(np.float64)
-        conditional = covariance[np.ix_(biased, biased)] - covariance[np.ix_(biased, others)] @ slopes
-        eigenvalues, vectors = np.linalg.eigh(conditional)
-        spread = vectors * np.sqrt(np.maximum(eigenvalues - eigenvalues[0], 0.0))
-        return cls(scale=math.sqrt(eigenvalues[0]), slopes=slopes, others=others, spread=spread)
-
-    def draw_centre(self, rng: np.random.Generator, X: FloatArray) -> FloatArray:
-        noise = rng.standard_normal((len(X), self.spread.shape[1])) @ self.spread.T
-        centre: FloatArray = X[:, self.others] @ self.slopes + noise
-        return centre
+    others = np.setdiff1d(np.arange(len(covariance)), biased)
+    among_others, towards_biased = covariance[np.ix_(others, others)], covariance[np.ix_(others, biased)]
+    slopes = np.linalg.solve(among_others, towards_biased).astype(np.float64)
+    conditional = covariance[np.ix_(biased, biased)] - towards_biased.T @ slopes
+    eigenvalues, vectors = np.linalg.eigh(conditional)
+    spread = vectors * np.sqrt(np.maximum(eigenvalues - eigenvalues[0], 0.0))
+    return others, slopes, math.sqrt(eigenvalues[0]), spread
 
 
 def _log_halves(t: FloatArray, rate: float) -> tuple[FloatArray, FloatArray]:

@@ -54,11 +54,10 @@ def list_paths_below(root: Path, bad: list[BadImage]) -> Iterator[str]:
         for name in [*subfolders, *shown]:
             if not _is_unicode(name):
                 bad.append(BadImage(ascii(prefix + name), "has a name that is not valid Unicode; rename it"))
-        subfolders[:], shown = (list(filter(_is_unicode, names)) for names in (subfolders, shown))
-        for name in subfolders:
-            if Path(folder, name).is_symlink():
+            elif name in subfolders and Path(folder, name).is_symlink():
                 bad.append(BadImage(prefix + name, "is a symbolic link to a folder, which is not followed"))
-        yield from (prefix + name for name in shown)
+        subfolders[:] = filter(_is_unicode, subfolders)
+        yield from (prefix + name for name in shown if _is_unicode(name))
 
 
 def _is_shown(name: str) -> bool:

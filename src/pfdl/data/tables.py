@@ -43,16 +43,11 @@ _USUAL_NAMES = {
 
 
 def find_columns(
-    table: Path,
-    names: Sequence[str],
-    given: Mapping[str, str],
-    hints: Mapping[str, str] | None = None,
-    needed: Sequence[str] = ("path", "label"),
+    table: Path, names: Sequence[str], given: Mapping[str, str], needed: Sequence[str] = ("path", "label")
 ) -> dict[str, str]:
     """Return which of a table's columns holds what; ValueError if a named one is missing, or one that is needed.
 
-    ``given`` are the columns that the user named, by what they hold (path, label, context, split, group); ``hints``,
-    likewise, are names to look for before the usual ones.
+    ``given`` are the columns that the user named, by what they hold (path, label, context, split, group).
     """
     for role in given:
         check_choice("what a column holds", role, _USUAL_NAMES)
@@ -61,9 +56,8 @@ def find_columns(
         if role in given and given[role] not in names:
             raise ValueError(f"{table} has no column {given[role]!r}; it has {', '.join(map(repr, names))}.")
         guesses = [name for guess in usual for name in names if name.lower() == guess]
-        likely = [given.get(role), (hints or {}).get(role), *guesses]
-        if column := next((name for name in likely if name in names), None):
-            found[role] = column
+        if role in given or guesses:
+            found[role] = given[role] if role in given else guesses[0]
         elif role in needed:
             raise ValueError(
                 f"{table} has no column called {' or '.join(usual)}; say which of {', '.join(map(repr, names))} is "
@@ -103,7 +97,8 @@ def list_table(
         ValueError: If a column is missing, or no images of at least two classes are named.
     """
     cells = _read_cells(table)
-    found = find_columns(table, list(cells.columns), columns or {}, hints)
+    hinted = {role: name for role, name in (hints or {}).items() if name in cells.columns}
+    found = find_columns(table, list(cells.columns), {**hinted, **(columns or {})})
     prefix = _find_prefix(root, cells[found["path"]]) if searches else ""
     blank = [""] * len(cells)
     lists = {role: cells[found[role]].tolist() if role in found else blank for role in _USUAL_NAMES}
