@@ -77,9 +77,11 @@ def test_sixteen_bits_keep_their_upper_eight(kind):
     assert pixels(encoded(Image.fromarray(values), kind))[0, :, 0].tolist() == [0, 0, 1, 0x80, 0xFF]
 
 
-def test_32_bit_integers_within_a_byte_are_kept():
+def test_32_bit_integers_are_kept_within_a_byte_and_shifted_beyond():
     values = np.array([[0, 100, 255]], dtype=np.int32)
     assert pixels(encoded(Image.fromarray(values), "TIFF"))[0, :, 2].tolist() == [0, 100, 255]
+    wide = np.arange(40 * 30, dtype=np.int32).reshape(30, 40) * 50
+    assert np.array_equal(pixels(encoded(Image.fromarray(wide), "TIFF"))[..., 0], wide >> 8)
 
 
 def test_floating_point_values_are_refused():
@@ -201,11 +203,6 @@ def test_an_error_in_the_use_of_an_image_is_not_taken_for_a_damaged_image(monkey
     for _ in range(2):  # and gives the memory back
         with pytest.raises(ZeroDivisionError), decoded(grey_png(100)):
             1 / 0  # noqa: B018
-
-
-def test_32_bit_integers_beyond_a_byte_keep_their_upper_eight_of_sixteen():
-    wide = np.arange(40 * 30, dtype=np.int32).reshape(30, 40) * 50
-    assert np.array_equal(pixels(encoded(Image.fromarray(wide), "TIFF"))[..., 0], wide >> 8)
 
 
 @pytest.mark.parametrize("size", [(1, 2_000_000), (2_000_000, 1), (3, 400_000)])

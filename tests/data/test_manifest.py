@@ -28,14 +28,11 @@ def saved(tmp_path):
     return make_split(source_of(even(20)), ratio="5:1", seed=1).save(tmp_path / "new" / "manifest.csv")[0]
 
 
-def test_a_manifest_comes_back_as_it_was_saved(saved):
-    assert read_manifest(saved) == make_split(source_of(even(20)), ratio="5:1", seed=1)
-
-
-def test_the_same_split_is_the_same_bytes(saved, tmp_path):
-    again = make_split(source_of(even(20)), ratio="5:1", seed=1).save(tmp_path / "again.csv")
-    assert again[0].read_bytes() == saved.read_bytes()
-    assert again[1].read_bytes() == saved.with_suffix(".json").read_bytes()
+def test_a_manifest_comes_back_as_it_was_saved_and_the_same_split_is_the_same_bytes(saved, tmp_path):
+    again = make_split(source_of(even(20)), ratio="5:1", seed=1)
+    assert read_manifest(saved) == again
+    files = again.save(tmp_path / "again.csv")
+    assert [file.read_bytes() for file in files] == [saved.read_bytes(), saved.with_suffix(".json").read_bytes()]
 
 
 def test_names_with_commas_quotes_line_ends_and_other_scripts_survive(tmp_path):
@@ -53,20 +50,14 @@ def test_nothing_half_written_is_left(saved, monkeypatch):
     assert {path.name: path.read_bytes() for path in saved.parent.iterdir()} == before
 
 
-def test_sets_are_listed_in_their_order(saved):
-    tests = [f"test-{ratio}" for ratio in ("1:5", "1:3", "1:1", "2:1", "3:1", "4:1", "5:1")]
-    assert read_manifest(saved).set_names == ("train", "validation", "test", *tests)
-
-
-def test_an_unknown_set_is_refused_with_the_known_ones(saved):
-    with pytest.raises(ValueError, match="no set 'test-9:1'; it has 'train', 'validation'"):
-        read_manifest(saved).rows_of("test-9:1")
-
-
-def test_classes_and_contexts_are_sorted(saved):
+def test_classes_contexts_and_sets_are_in_order(saved):
     manifest = read_manifest(saved)
     assert manifest.classes == ("class0", "class1", "class2")
     assert manifest.contexts == ("context0", "context1", "context2", "context3")
+    tests = [f"test-{ratio}" for ratio in ("1:5", "1:3", "1:1", "2:1", "3:1", "4:1", "5:1")]
+    assert manifest.set_names == ("train", "validation", "test", *tests)
+    with pytest.raises(ValueError, match="no set 'test-9:1'; it has 'train', 'validation'"):
+        manifest.rows_of("test-9:1")
 
 
 @pytest.mark.parametrize(

@@ -58,22 +58,6 @@ def test_a_dataset_of_torchvision_can_be_split_and_read():
     np.testing.assert_array_equal(image.permute(1, 2, 0).numpy(), expected)
 
 
-def test_datasets_of_hugging_face_itself_are_opened():
-    datasets = pytest.importorskip("datasets", reason="Hugging Face's datasets is not installed")
-    named = {"image": datasets.Image(), "label": datasets.ClassLabel(names=["cat", "dog"])}
-    columns = {"image": [noise(number) for number in range(20)], "label": [n % 2 for n in range(20)]}
-    columns["place"] = ["grass" if number < 10 else "sand" for number in range(20)]
-    features = datasets.Features({**named, "place": datasets.Value("string")})
-    data = datasets.Dataset.from_dict(columns, features=features)
-    source = open_images(data, columns={"context": "place"})
-    assert describe_images(source).startswith("Images: 20, of 2 classes (cat, dog), in 2 contexts (grass, sand).")
-    pixels = [sample.pixels for sample in source.samples]
-    for form in ("numpy", "torch"):
-        assert [sample.pixels for sample in open_images(data.with_format(form)).samples] == pixels
-    both = open_images(data.train_test_split(0.25, shuffle=False))
-    assert make_split(both).parameters["images"] == {"train": 13, "validation": 2, "test": 5}
-
-
 def test_sets_of_a_dataset_dictionary_are_its_own():
     source = open_images({"train": HuggingFace(12), "test": HuggingFace(6, first=100)}, columns={"context": "weather"})
     assert {(sample.split, sample.class_name, sample.context) for sample in source.samples} == {

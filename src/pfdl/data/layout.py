@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pfdl._internal.text import printable
 from pfdl._internal.validation import check_choice
-from pfdl.data.paths import BadImage, list_paths_below
+from pfdl.data.images import BadImage, list_paths_below
 from pfdl.data.sources import Listing, Sample
 
 CLASS_FIRST, CONTEXT_FIRST = LAYOUTS = ("class/context", "context/class")

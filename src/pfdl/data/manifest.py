@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pfdl._internal.files import format_json, parse_json, read_bytes_file, write_together
-from pfdl.data.images import BadImageError, hash_bytes
-from pfdl.data.paths import check_relative
+from pfdl.data.images import BadImageError, check_relative, hash_bytes
 
 FORMAT = "pfdl-manifest-1"
 COLUMNS = ("path", "class", "context", "sha256", "side", "sets")

@@ -12,8 +12,16 @@ from typing import Any, NamedTuple, Protocol
 from torch import Tensor
 
 from pfdl._internal.validation import check_choice
-from pfdl.data.images import BadImageError, decoded, hash_bytes, hash_pixels, read_bytes, to_tensor
-from pfdl.data.paths import BadImage, path_inside
+from pfdl.data.images import (
+    BadImage,
+    BadImageError,
+    decoded,
+    hash_bytes,
+    hash_pixels,
+    path_inside,
+    read_bytes,
+    to_tensor,
+)
 
 ON_BAD_IMAGE = ("error", "skip")
 _MOST_LISTED = 20

@@ -195,12 +195,11 @@ def _without_repetitions(samples: Sequence[Sample]) -> tuple[list[Sample], list[
 
 
 def _describe_copies(what: str, pictures: Sequence[Sequence[Sample]]) -> list[str]:
-    """Name the files of each picture; of many pictures, count them and name the files of the first."""
-    named = [f"{what}: {_name_some([copy.path for copy in copies])}." for copies in pictures[:_MOST_NAMED]]
-    if len(pictures) <= _MOST_NAMED:
-        return named
-    files = sum(map(len, pictures))
-    return [f"{what}: {len(pictures)} pictures in {files} files, such as {_name_some([c.path for c in pictures[0]])}."]
+    """Name the files of a picture; of several pictures, count them and name the files of the first."""
+    if not pictures:
+        return []
+    several = f"{len(pictures)} pictures in {sum(map(len, pictures))} files, such as " if len(pictures) > 1 else ""
+    return [f"{what}: {several}{_name_some([copy.path for copy in pictures[0]])}."]
 
 
 def _make_rows(samples: Sequence[Sample], sets: Mapping[str, set[str]]) -> tuple[ManifestRow, ...]:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 from pfdl._internal.files import read_table, read_text_file
 from pfdl._internal.validation import check_choice
-from pfdl.data.images import BadImageError
+from pfdl.data.images import BadImage, BadImageError, check_relative, path_inside
 from pfdl.data.layout import SPLIT_NAMES
-from pfdl.data.paths import BadImage, check_relative, path_inside
 from pfdl.data.sources import Listing, Sample
 
 if TYPE_CHECKING:

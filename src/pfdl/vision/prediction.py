@@ -16,9 +16,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from pfdl._internal.text import spreadsheet_cell
 from pfdl._internal.validation import check_choice
-from pfdl.data.images import BadImageError, decoded, read_bytes, to_tensor
+from pfdl.data.images import BadImage, BadImageError, decoded, list_paths_below, path_inside, read_bytes, to_tensor
 from pfdl.data.opening import open_images
-from pfdl.data.paths import BadImage, list_paths_below, path_inside
 from pfdl.data.sources import ON_BAD_IMAGE, BadImagesError
 from pfdl.data.tables import is_table, list_paths
 from pfdl.vision.features import attach
