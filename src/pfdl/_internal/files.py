@@ -148,7 +148,7 @@ def read_table(path: Path, *, limit: int = MAX_TEXT, **options: Any) -> pd.DataF
         if path.suffix.lower() == ".parquet":
             table = pd.read_parquet(io.BytesIO(content))
         else:
-            separator = find_separator(content[:_SNIFFED_BYTES].decode("utf-8-sig", errors="replace"))
+            separator = _find_separator(content[:_SNIFFED_BYTES].decode("utf-8-sig", errors="replace"))
             if (columns := content.partition(b"\n")[0].count(separator.encode()) + 1) > MAX_COLUMNS:
                 raise ValueError(f"it has {columns} columns; more than {MAX_COLUMNS} are not read")
             options = {"sep": separator, "encoding": "utf-8-sig", **options}
@@ -162,21 +162,13 @@ def read_table(path: Path, *, limit: int = MAX_TEXT, **options: Any) -> pd.DataF
     return table
 
 
-def find_separator(start: str) -> str:
-    r"""Return what stands between the cells of a CSV file.
+def _find_separator(start: str) -> str:
+    """Return what stands between the cells of a CSV file that starts so; a last line that is cut off does no harm.
 
-    Args:
-        start: The first lines of the file; a last one that is cut off does no harm.
-
-    Returns:
-        The separator that splits these lines into most, and equally many, cells; if none does, the one that is most
-        frequent in the header, and a comma if there is none.
-
-    Example:
-        >>> find_separator("name;price\nsalt;1,50\n")
-        ';'
+    It splits the lines into most, and equally many, cells; if nothing does, it is what is most frequent in the header.
+    (``csv.Sniffer`` takes minutes for some texts.)
     """
-    lines = [line for line in start.splitlines()[:50] if line.strip()]
+    lines = [line for line in start.splitlines()[:50] if line.strip()] or [""]
 
     def count_cells(separator: str) -> int:
         try:
@@ -186,9 +178,7 @@ def find_separator(start: str) -> str:
         return counts.pop() if len(counts) == 1 else 0
 
     best = max(SEPARATORS, key=count_cells)
-    if lines and count_cells(best) < 2:
-        return max(SEPARATORS, key=lines[0].count)
-    return best
+    return best if count_cells(best) > 1 else max(SEPARATORS, key=lines[0].count)
 
 
 def read_json(path: Path) -> Any:

@@ -48,32 +48,30 @@ def checked_optimizer_state(optimizer: Optimizer, state: Mapping[str, Any]) -> d
     Raises:
         ValueError: If the state does not fit.
     """
-    if not isinstance(state, Mapping) or not {"state", "param_groups"} <= set(state):
+    saved, saved_groups = (
+        (state.get("state"), state.get("param_groups")) if isinstance(state, Mapping) else (None, None)
+    )
+    if not isinstance(saved, Mapping) or not isinstance(saved_groups, (list, tuple)):
         raise ValueError("the optimiser state is not a mapping with 'state' and 'param_groups'; give a state_dict().")
-    saved_groups, saved_state = state["param_groups"], state["state"]
-    if not isinstance(saved_groups, (list, tuple)) or not all(isinstance(group, Mapping) for group in saved_groups):
-        raise ValueError("'param_groups' of the optimiser state is not a list of mappings.")
-    if not isinstance(saved_state, Mapping):
-        raise ValueError(f"'state' of the optimiser state is a {type(saved_state).__name__}; it must be a mapping.")
-    own = optimizer.param_groups
-    if len(saved_groups) != len(own):
-        raise ValueError(f"the optimiser state has {len(saved_groups)} parameter groups; the optimiser has {len(own)}.")
-    groups = [_with_settings(group, saved) for group, saved in zip(own, saved_groups, strict=True)]
-    keys = [key for group, saved in zip(own, saved_groups, strict=True) for key in _keys(group, saved)]
-    if len(set(keys)) < len(keys):
-        raise ValueError("the optimiser state lists a parameter twice; each must occur once.")
-    if unknown := [key for key in saved_state if key not in set(keys)]:
-        raise ValueError(f"the optimiser state has values for the parameter {unknown[0]!r}, which is in no group.")
-    made = _made_by_a_step(optimizer, groups) if saved_state else {}
+    own = optimizer.state_dict()["param_groups"]  # with the numbers of parameters, not the parameters
+    numbers, saved_numbers = ([_numbers_in(group) for group in groups] for groups in (own, saved_groups))
+    if saved_numbers != numbers:
+        raise ValueError(
+            f"the groups of the optimiser state have the parameters {_shown(saved_numbers)}; the optimiser's have "
+            f"{_shown(numbers)}."
+        )
+    groups = [_with_settings(group, one) for group, one in zip(own, saved_groups, strict=True)]
+    known = [number for group in groups for number in group["params"]]
+    if unknown := saved.keys() - set(known):
+        raise ValueError(f"the optimiser state has values for the parameter {unknown.pop()!r}, which is in no group.")
+    made = _made_by_a_step(optimizer, groups) if saved else {}
     found: dict[int, Any] = {
-        number: copy_like(made.get(number, {}), saved_state[key], f"parameter {key} of the optimiser state")
-        for number, key in enumerate(keys)
-        if key in saved_state
+        number: copy_like(made.get(number, {}), saved[number], f"parameter {number} of the optimiser state")
+        for number in known
+        if number in saved
     }
     _check_usable(optimizer, groups, found)
-    numbers = iter(range(len(keys)))
-    numbered = [{**group, "params": [next(numbers) for _ in group["params"]]} for group in groups]
-    return {"state": found, "param_groups": numbered}
+    return {"state": found, "param_groups": groups}
 
 
 def copy_like(own: Any, saved: Any, name: str) -> Any:
@@ -128,28 +126,19 @@ def _with_settings(group: Group, saved: Mapping[str, Any]) -> Group:
     return taken
 
 
-def _keys(group: Group, saved: Mapping[str, Any]) -> list[Any]:
-    """Return the names under which the state has the parameters of a group."""
-    keys = saved.get("params")
-    if not isinstance(keys, (list, tuple)) or not all(isinstance(key, (int, str)) for key in keys):
-        raise ValueError("a group of the optimiser state has no list of parameters.")
-    if len(keys) != len(group["params"]):
-        raise ValueError(
-            f"a group of the optimiser state has {len(keys)} parameters; the optimiser has {len(group['params'])}."
-        )
-    return list(keys)
+def _numbers_in(group: Any) -> list[int] | None:
+    """Return the numbers of the parameters of a group; None if it has no list of numbers."""
+    numbers = group.get("params") if isinstance(group, Mapping) else None
+    if isinstance(numbers, (list, tuple)) and all(isinstance(number, int) for number in numbers):
+        return list(numbers)
+    return None
 
 
 def _made_by_a_step(optimizer: Optimizer, groups: list[Group]) -> States:
     """Return what the optimiser keeps for each parameter after a step."""
-    parameters = [parameter for group in groups for parameter in group["params"]]
     when_built = {
-        number: {
-            name: _zeros_like(value) if isinstance(value, Tensor) else value
-            for name, value in optimizer.state[parameter].items()
-        }
-        for number, parameter in enumerate(parameters)
-        if parameter in optimizer.state
+        number: {name: _zeros_like(value) if isinstance(value, Tensor) else value for name, value in moments.items()}
+        for number, moments in optimizer.state_dict()["state"].items()
     }
     reason: Exception | None = None
     for start in ({}, when_built):  # some optimisers make their state when they are built, and step from there
@@ -189,8 +178,8 @@ def _trial_step(
     vars(trial).update({name: getattr(optimizer, name) for name in others})
     trial.state = defaultdict(dict)
     trial.param_groups = [
-        {**group, "params": [_ramp_like(parameter, size).requires_grad_() for parameter in group["params"]]}
-        for group in groups
+        {**group, "params": [_ramp_like(parameter, size).requires_grad_() for parameter in own["params"]]}
+        for group, own in zip(groups, optimizer.param_groups, strict=True)
     ]
     copies = [parameter for group in trial.param_groups for parameter in group["params"]]
     for number, scratch in enumerate(copies):
@@ -219,4 +208,4 @@ def _is_number(value: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    return f"a {type(value).__name__}" if isinstance(value, (Tensor, Mapping, list, tuple)) else repr(value)[:80]
+    return f"a {type(value).__name__}" if isinstance(value, (Tensor, Mapping)) else repr(value)[:80]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,7 +13,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from pfdl._internal.files import TEMPORARY, read_json, read_text_file, write_atomically, write_json
+from pfdl._internal.files import TEMPORARY, read_json, write_json
 from pfdl._internal.provenance import describe_this_machine, version_of
 
 VERSION = 2
@@ -25,7 +23,6 @@ MANIFEST, METRICS = "manifest.csv", "metrics.csv"
 INFERRED_CONTEXTS, WHY_CONTEXTS = "contexts.csv", "contexts.json"
 """In the folder of a training: the split, what was logged; the inferred contexts, and why they are believed."""
 LOCK = ".pfdl-lock"
-HOLDER = ".pfdl-holder"
 PATIENCE = 10.0
 """Seconds to wait for the children of a killed process, such as those that load its images: they hold its lock."""
 
@@ -124,12 +121,10 @@ def claim(
     lock = FileLock(folder / LOCK)
     _acquire(lock, folder)
     try:
-        write_atomically(folder / HOLDER, str(os.getpid()))
         for unfinished in folder.rglob(f"{TEMPORARY}*"):
             unfinished.unlink(missing_ok=True)  # a killed process was about to write it
         yield _create_or_resume(wanted, may_change)
     finally:
-        (folder / HOLDER).unlink(missing_ok=True)
         lock.release()
 
 
@@ -169,46 +164,25 @@ def _refuse_foreign_folder(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file; name a folder for the run.")
     if folder.is_dir() and not (folder / CONFIG).exists():
-        ours = (LOCK, HOLDER, TEMPORARY)
+        ours = (LOCK, TEMPORARY)
         if any(not path.name.startswith(ours) for path in folder.iterdir()):
             raise ValueError(f"{folder} has files in it but no run of pfdl; choose another output folder.")
 
 
 def _acquire(lock: FileLock, folder: Path) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while True:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
             lock.acquire(timeout=0)
-            return
         except Timeout:
-            holder = _holder(folder)
-            if (holder is None or not _is_alive(holder)) and time.monotonic() < deadline:
-                time.sleep(0.1)
-                continue
-            who = "another process" if holder is None else f"process {holder}"
-            raise RunInUseError(f"{folder} is in use by {who}; wait for it, or choose another output folder.") from None
-        except OSError as error:
-            raise type(error)(f"{folder} cannot be written to ({error.strerror or error}).") from error
-
-
-def _holder(folder: Path) -> int | None:
-    try:
-        return int(read_text_file(folder / HOLDER, limit=20))
-    except (OSError, ValueError):
-        return None
-
-
-def _is_alive(pid: int) -> bool:
-    if os.name != "posix":  # elsewhere os.kill would end the process; there a lock never outlives its holder
-        return True
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):  # a number that no process can have is that of none
-        return False
-    except OSError:
-        return True
-    return True
+            _log.warning("%s is in use; waiting %.0f seconds for it.", folder, PATIENCE)
+            lock.acquire(timeout=PATIENCE)
+    except Timeout:
+        raise RunInUseError(
+            f"{folder} is in use by another process; wait for it, or choose another output folder."
+        ) from None
+    except OSError as error:
+        raise type(error)(f"{folder} cannot be written to ({error.strerror or error}).") from error
 
 
 def _create_or_resume(wanted: Run, may_change: Collection[str]) -> Run:
@@ -237,13 +211,8 @@ def _create_or_resume(wanted: Run, may_change: Collection[str]) -> Run:
 
 
 def _write(run: Run) -> None:
-    content = {
-        "format": FORMAT,
-        "kind": run.kind,
-        "settings": run.settings,
-        "made_with": run.made_with,
-    }
-    write_json(run.folder / CONFIG, content)
+    about = {"kind": run.kind, "settings": run.settings, "made_with": run.made_with}
+    write_json(run.folder / CONFIG, {"format": FORMAT, **about})
 
 
 def _differences(first: Mapping[str, Any], second: Mapping[str, Any], depth: int = 2) -> list[str]:
