@@ -35,9 +35,8 @@ from pfdl_lab.grid import _path, stored_rows
 from pfdl_lab.images.data import read_groups
 from pfdl_lab.report.reading import METRICS, RESULTS, find_runs, read_metrics, read_results
 from tests.data.image_files import image_bombs
-from tests.hostile.registry import answered, check_sentence, target
 from tests.hostile.state_targets import made_run
-from tests.hostile.tampering import records, tampered, values, words
+from tests.hostile.tampering import answered, check_sentence, records, tampered, target, values, words
 
 EVALUATION = "evaluations/test.json"
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 import copy
 import json
-import os
 import shutil
+import tempfile
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 from hypothesis import strategies as st
@@ -29,8 +31,7 @@ from pfdl.vision.resume import STATE, read_state
 from pfdl.vision.sharding import load_optimizer, shard
 from pfdl.vision.training import TrainingConfig, train
 from pfdl_lab.report.reading import find_runs
-from tests.hostile.registry import answered, target
-from tests.hostile.tampering import tampered, values, words
+from tests.hostile.tampering import answered, tampered, target, values, words
 from tests.objectives.parts import PARTS, WITHOUT_STATE, batch, call, used
 from tests.states import equal
 from tests.vision.tiny_images import tiny_data
@@ -221,21 +222,20 @@ TINY = TrainingConfig(backbone="mlp", objective="pfdl", image_size=8, epochs=2, 
 @cache
 def made_run() -> Path:
     """The folder of a training that was killed after its first epoch."""
-    folder = Path(os.environ["PFDL_HOSTILE_SCRATCH"]) / "made"
-    resume.SAVE_EVERY = 0.0
+    folder = Path(tempfile.mkdtemp()) / "run"
+    atexit.register(shutil.rmtree, folder.parent, ignore_errors=True)
     original, saved = resume.save_state, []
 
     def spy(path: Path, state: dict[str, Any]) -> None:
         original(path, state)
         saved.append(path.read_bytes())
 
-    resume.save_state = spy
-    try:
-        train(TINY, *tiny_data(), folder / "run", device="cpu", tensorboard=False)
-    finally:
-        resume.save_state = original
-    (folder / "run" / STATE).write_bytes(saved[0])
-    return folder / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resume, "SAVE_EVERY", 0.0)
+        patch.setattr(resume, "save_state", spy)
+        train(TINY, *tiny_data(), folder, device="cpu", tensorboard=False)
+    (folder / STATE).write_bytes(saved[0])
+    return folder
 
 
 @cache

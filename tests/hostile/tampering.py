@@ -1,17 +1,63 @@
-"""A full disk, and strategies that make hostile values: nonsense for JSON, real states with some parts exchanged."""
+"""Attacks on what reads files that others wrote: the list of them, hostile values to make them with, a full disk."""
 
 from __future__ import annotations
 
 import copy
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from hypothesis import strategies as st
+
+
+class Target(NamedTuple):
+    """A loader to attack, by a function that returns if the loader did, or said in a sentence what is wrong.
+
+    Attributes:
+        check: Called with a folder of its own and what was drawn.
+        strategies: One for each further argument, made when first needed.
+        examples: Arguments that are tried first, with which something else came out once.
+        share: How many of the cases asked for are run; slow targets get fewer.
+    """
+
+    check: Callable[..., None]
+    strategies: Callable[[], Sequence[st.SearchStrategy[Any]]]
+    examples: Callable[[], Sequence[tuple[Any, ...]]]
+    share: float
+
+
+TARGETS: dict[str, Target] = {}
+
+
+def target(
+    strategies: Callable[[], Sequence[st.SearchStrategy[Any]]],
+    examples: Callable[[], Sequence[tuple[Any, ...]]] = list,
+    share: float = 1.0,
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Enter a function in the list of targets."""
+
+    def register(check: Callable[..., None]) -> Callable[..., None]:
+        TARGETS[check.__name__] = Target(check, strategies, examples, share)
+        return check
+
+    return register
+
+
+def answered(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a loader returns, or None if it refused with a sentence."""
+    try:
+        return function(*arguments)
+    except (ValueError, OSError) as error:
+        return check_sentence(error)
+
+
+def check_sentence(error: Exception) -> None:
+    assert str(error).strip()
+
 
 words = st.text(max_size=8) | st.sampled_from(["", "train", "test", "cat", "/", "..", "0" * 64, "5:1", "test-1:0"])
 numbers = st.sampled_from([0, -1, 1, 0.5, 1e30, -1e30, 10**9, 2**31, 2**63, 2**200, float("nan"), float("inf"), True])

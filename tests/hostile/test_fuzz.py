@@ -3,30 +3,65 @@
 import ast
 import gzip
 import hashlib
-import json
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
+import torch.distributed as dist
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
 import pfdl
 from pfdl.data.digits import _read_file
-from tests.hostile import many
-from tests.hostile.registry import TARGETS
-from tests.processes import Forked
+from tests.hostile import file_targets, state_targets  # noqa: F401, they enter their targets in the list
+from tests.hostile.tampering import TARGETS
 
-CASES = 25
-"""For a target of share 1. With many more: python -m tests.hostile.many --cases 8000."""
+CASES = int(os.environ.get("PFDL_CASES", "25"))
+"""For a target of share 1. With many more: PFDL_CASES=8000 python -m pytest -o timeout=0 tests/hostile/test_fuzz.py."""
+MEMORY = 4 << 30
+"""Bytes that a case may take."""
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the targets are forked")
-def test_no_loader_crashes_hangs_or_raises_anything_but_a_sentence():
-    """All targets from one process, each in a fork of it, which a crash would end alone."""
-    done = Forked(many.main, "--cases", CASES)
-    done.finish()
-    reports = json.loads(done.stdout)
-    assert {name: reports[name]["findings"] for name in TARGETS} == {name: [] for name in TARGETS}
-    assert all(reports[name]["cases"] >= CASES * target.share // 2 for name, target in TARGETS.items())
+@pytest.fixture
+def bounded_memory():
+    """Let a bomb be a MemoryError instead of the end of the machine."""
+    resource = pytest.importorskip("resource")
+    pages = int(Path("/proc/self/statm").read_text().split()[0]) if Path("/proc/self/statm").exists() else 0
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    if pages:
+        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.fixture
+def no_process_group():
+    """Leave the group of one process in which parameters are sharded."""
+    yield
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+@pytest.mark.usefixtures("nothing_counted", "bounded_memory", "no_process_group")
+@pytest.mark.parametrize("name", TARGETS)
+def test_no_loader_crashes_hangs_or_raises_anything_but_a_sentence(name, tmp_path):
+    target = TARGETS[name]
+
+    def attack(drawn):
+        with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
+            target.check(Path(folder), *drawn)
+
+    for example in target.examples():
+        attack(example)
+    how = settings(
+        max_examples=max(1, round(CASES * target.share)),
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+    )
+    how(given(st.tuples(*target.strategies()))(attack))()
 
 
 def test_a_small_file_that_unpacks_to_a_huge_one_is_refused(tmp_path, monkeypatch):
