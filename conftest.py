@@ -11,7 +11,6 @@ import sys
 import pytest
 import typer.testing
 from hypothesis import settings
-from tests.counting import start_no_counting, uncounted
 from xdist.scheduler import LoadFileScheduling
 
 settings.register_profile("pfdl", deadline=None)  # tests never measure time
@@ -65,23 +64,6 @@ def one_command_line():
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
-def count_our_lines():
-    """Count lines here, not in what is slow and never calls us, and in new processes where a test asks for it."""
-    if sys.gettrace() is None:
-        yield
-        return
-    import torch.onnx
-    from matplotlib.figure import Figure
-    from sklearn.cluster import KMeans
-
-    with pytest.MonkeyPatch.context() as patch:
-        start_no_counting(patch)
-        for owner, name in ((KMeans, "fit"), (Figure, "savefig"), (torch.onnx, "export")):
-            patch.setattr(owner, name, uncounted(getattr(owner, name)))
-        yield
-
-
 @pytest.fixture
 def nothing_counted():
     """Count no lines in a test that runs what others test line by line."""
@@ -98,7 +80,6 @@ def pytest_configure(config):
         import_what_is_slow()
 
 
-@uncounted
 def import_what_is_slow():
     gc.disable()  # until all is imported and collected
     for name in ("lightning.pytorch", "matplotlib.pyplot", "sklearn.ensemble", "timm"):

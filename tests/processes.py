@@ -12,8 +12,6 @@ from pathlib import Path
 
 import coverage
 
-from tests.counting import COUNTED, MEASURED
-
 ROOT = Path(__file__).parents[1]
 
 
@@ -28,7 +26,7 @@ class Forked:
 
     def __init__(self, main, *arguments, **variables):
         self.folder = tempfile.TemporaryDirectory()
-        environment = {**os.environ, **COUNTED, "OMP_NUM_THREADS": "1", **variables}
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
         how = _forks()
         self.process = how.Process(target=_become, args=(main, arguments, environment, self.folder.name))
         self.process.start()
@@ -89,7 +87,6 @@ def _become(main, arguments, environment, folder):
     os.chdir(ROOT)
     sys.argv = [sys.modules[main.__module__].__file__, *map(str, arguments)]
     counter = coverage.process_startup(force=True)
-    os.environ.pop(MEASURED, None)  # Pythons that it starts in turn import all that is slow themselves
     try:
         sys.exit(main())
     finally:

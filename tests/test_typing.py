@@ -54,19 +54,16 @@ TrainingConfig(precision="fp16")
 """
 
 
-def check(code, folder):
-    api = pytest.importorskip("mypy.api")
-    path = folder / "user.py"
-    path.write_text(code, encoding="utf-8")
-    settings = ["--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", str(ROOT / ".mypy_cache")]
-    return api.run([*settings, str(path)])[0]
-
-
 @pytest.mark.timeout(600)  # without a cache all of PyTorch is read
 @pytest.mark.usefixtures("nothing_counted")
 def test_typos_are_found_and_tensors_come_out(tmp_path, monkeypatch):
+    api = pytest.importorskip("mypy.api")
     monkeypatch.chdir(ROOT)  # where the paths of the settings begin
-    assert check(RIGHT, tmp_path).startswith("Success")
-    found = {int(line) for line in re.findall(r"user\.py:(\d+): error:", check(WRONG, tmp_path))}
+    (tmp_path / "right.py").write_text(RIGHT, encoding="utf-8")
+    (tmp_path / "wrong.py").write_text(WRONG, encoding="utf-8")
+    settings = ["--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", str(ROOT / ".mypy_cache")]
+    told = api.run([*settings, *map(str, tmp_path.iterdir())])[0]
+    assert "right.py" not in told
+    found = {int(line) for line in re.findall(r"wrong\.py:(\d+): error:", told)}
     lines = WRONG.splitlines()
     assert [line for number, line in enumerate(lines, 1) if "(" in line and number not in found] == []

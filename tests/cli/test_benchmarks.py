@@ -1,4 +1,4 @@
-"""Every line of docs/how-to/benchmarks.md on a tiny fake of the data set: from the files as published to a verdict."""
+"""Every line of docs/how-to/benchmarks.md on a tiny fake of the data set: from the files as published to a test."""
 
 import re
 import shlex
@@ -98,7 +98,7 @@ def test_every_command_of_the_page_is_walked():
 
 
 @pytest.mark.parametrize(("data", "options"), [(data, shlex.join(options)) for data, *options in COMMANDS])
-def test_from_the_files_as_published_to_a_verdict(data, options, tmp_path, monkeypatch):
+def test_the_files_as_published_are_trained_and_tested_on(data, options, tmp_path, monkeypatch):
     make, understood = PUBLISHED[data]
     root = tmp_path / data.partition("/")[0]
     make(root)
@@ -109,12 +109,3 @@ def test_from_the_files_as_published_to_a_verdict(data, options, tmp_path, monke
     evaluated = typed(f"evaluate run {data} {how} --device cpu")
     assert evaluated.output.splitlines()[-1] == "run/evaluations/test.json"
     assert "Accuracy (%) by class" in evaluated.output
-    diagnosed = typed(f"diagnose run {data} {how} --device cpu")
-    assert "Does run rely on the context? " in diagnosed.output
-    assert "What to try next:" in diagnosed.output
-    assert (tmp_path / "diagnosis.html").is_file()
-    typed(f"predict run {data} --set on_bad_image=skip --device cpu")
-    answers = pd.read_csv(tmp_path / "predictions.csv", dtype=str)
-    given = tmp_path / data if (tmp_path / data).is_dir() else root
-    assert len(answers) == len(list(given.rglob("*.png")))
-    assert set(answers["prediction"]) <= set(understood.partition("(")[2].partition(")")[0].split(", "))

@@ -22,7 +22,6 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import redirect_stdout
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +38,7 @@ from pfdl.data.mmads import SETTINGS
 from pfdl.vision import resume as run_keeper
 from pfdl.vision import training
 from pfdl.vision.resume import STATE
-from pfdl_lab.colored_mnist import run as colored_mnist
 from pfdl_lab.images import data as image_data
-from pfdl_lab.images import networks
 from pfdl_lab.images import run as images
 from pfdl_lab.mmads import run as mmads
 from tests.vision.tiny_images import TinySource
@@ -78,9 +75,8 @@ def train(output: Path, data: Path) -> None:
 
 
 def train_on_inferred_contexts(output: Path, data: Path) -> None:
-    """Train with two seeds, each on contexts of its own."""
     statistics.WIDTH = 16
-    inferred = ("--objective", "groupdro", "--contexts", "inferred", "--set", "confirm=false", "--seeds", "2")
+    inferred = ("--objective", "groupdro", "--contexts", "inferred", "--set", "confirm=false")
     pfdl("train", data, *QUICK, "--no-export", *inferred, "-o", output)
 
 
@@ -101,17 +97,6 @@ def reproduce_mmads(output: Path, data: Path) -> None:
     mmads.run(config, output)
 
 
-def reproduce_colored_mnist(output: Path, data: Path) -> None:
-    rows = {key: colored_mnist.ROWS[key] for key in ("irm", "irm-pfdl-30", "erm")}
-    colored_mnist.ROWS = colored_mnist.ROWS | {
-        key: replace(row, config=replace(row.config, steps=3)) for key, row in rows.items()
-    }
-    scale = colored_mnist.ColoredMNISTConfig(
-        rows=tuple(rows), restarts=2, max_train=40, max_hidden=4, feature_rows=8, decomposition_width=4
-    )
-    colored_mnist.run(scale, output, folder=None)
-
-
 class TinyData(image_data.ImageData):
     """Images that are ready at once."""
 
@@ -124,21 +109,13 @@ def reproduce_nico(output: Path, data: Path) -> None:
     images.run(config, [TinyData("shapes")], output)
 
 
-def study(output: Path, data: Path) -> None:
-    image_data.COLORED_DIGITS, networks.HIDDEN_WIDTH = 40, 4
-    config = images.ImagesConfig(rows=("erm", "pfdl"), seeds=1, epochs=1)
-    images.run(config, [image_data.ImageData("colored-mnist")], output)
-
-
 COMMANDS: dict[str, Callable[[Path, Path], None]] = {
     "train": train,
     "train on inferred contexts": train_on_inferred_contexts,
     "refit": refit,
     "split": split,
     "mmads": reproduce_mmads,
-    "colored-mnist": reproduce_colored_mnist,
     "nico": reproduce_nico,
-    "study": study,
 }
 
 

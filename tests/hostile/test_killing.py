@@ -10,15 +10,11 @@ from tests.processes import Forked
 
 PRODUCTS = {
     "train": {"manifest.csv", "metrics.csv", "model.safetensors", "resume.safetensors", "evaluations/test.json"},
-    "train on inferred contexts": {
-        *("seeds.csv", "seed-0/contexts.csv", "seed-1/contexts.csv", "seed-0/model.safetensors"),
-    },
+    "train on inferred contexts": {"contexts.csv", "contexts.json", "model.safetensors"},
     "refit": {"model.safetensors", "config.json"},
     "split": {"manifest.csv", "manifest.json"},
     "mmads": {"results.csv", "config.json"},
-    "colored-mnist": {"results.csv", "config.json"},
     "nico": {"results.csv", "config.json"},
-    "study": {"results.csv", "config.json"},
 }
 
 

@@ -50,7 +50,7 @@ def run_tasks(function: Function, tasks: Sequence[Task], jobs: int = 1, threads:
 def call_on_threads(function: Function, task: Task, threads: int) -> tuple[Task, Any]:
     """Run one task on so many threads, and return it with its result."""
     import torch
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits
 
     before = torch.get_num_threads()
     torch.set_num_threads(threads)

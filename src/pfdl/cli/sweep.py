@@ -103,7 +103,6 @@ def parse_space(texts: Sequence[str]) -> dict[str, list[Any] | Range]:
         >>> parse_space(["learning-rate=0.001..0.1", "objective=pfdl", "pfdl.hidden=[64,64],128"])
         {'learning_rate': Range(low=0.001, high=0.1), 'objective': ['pfdl'], 'pfdl.hidden': [[64, 64], 128]}
     """
-    from pfdl.objectives import list_objectives
     from pfdl.vision.config import TrainingConfig
 
     raw: dict[str, str] = {}
@@ -118,20 +117,15 @@ def parse_space(texts: Sequence[str]) -> dict[str, list[Any] | Range]:
     objectives = raw.get("objective", TrainingConfig.objective)
     tried = objectives.replace("+", ",").split(",")
     known = {one.name for one in fields(TrainingConfig)} - set(RESERVED)
-    known |= {
-        f"{one.name}.{setting.partition('=')[0]}"
-        for one in list_objectives()
-        if one.name in tried
-        for setting in one.settings
-    }
     for name in raw:
+        part, dot, _ = name.partition(".")
         if name in RESERVED:
             raise ValueError(f"--set names {name}; for that use {RESERVED[name]}.")
-        if name not in known:
+        if dot and part not in tried:
+            raise ValueError(f"--set names {name!r}, but the objective is {objectives}.")
+        if not dot and name not in known:
             hint = did_you_mean(name, known) or "."
-            raise ValueError(
-                f"--set names {name!r}; with the objective {objectives} choose from {', '.join(sorted(known))}{hint}"
-            )
+            raise ValueError(f"--set names {name!r}; choose from {', '.join(sorted(known))}{hint}")
     return {name: _read_values(name, values) for name, values in raw.items()}
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Literal
 
 import typer
 
@@ -14,11 +13,6 @@ from pfdl.cli.common import Data, answering_stops
 from pfdl.cli.images import evaluate_and_print, open_source, print_understood
 from pfdl.cli.options import takes_settings
 from pfdl.vision.config import DataOptions, TrainingConfig
-
-if TYPE_CHECKING:
-    from pfdl.data.manifest import Manifest
-
-SEEDS = "seeds.csv"
 
 
 @dataclass(frozen=True)
@@ -30,7 +24,6 @@ class RunOptions:
             natural uses all images. For data with contexts and without sets of its own.
         manifest: A split by 'pfdl split' instead of one from ratio and seed.
         output: Run folder; by default runs/train-BACKBONE-OBJECTIVE-SEED.
-        seeds: Train with this many seeds, from the first on, and print a table of them.
         device: cpu or cuda; auto takes a GPU where there is one.
         devices: Devices on each node, with a process for each; under torchrun or srun, leave it out.
         nodes: Number of machines that train together.
@@ -43,7 +36,6 @@ class RunOptions:
     ratio: str = setting("natural", shown=True)
     manifest: str | None = setting(None)
     output: str | None = setting(None, shown=True, short="-o")
-    seeds: int = setting(1, minimum=1, shown=True)
     device: str = setting("auto", shown=True)
     devices: int | None = setting(None, minimum=1, shown=True)
     nodes: int | None = setting(None, minimum=1)
@@ -69,7 +61,7 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
 
         pfdl train photos/ --backbone resnet50 --objective pfdl --patience 20
 
-        pfdl train photos/ --contexts inferred --sampler groups --seeds 3
+        pfdl train photos/ --contexts inferred --sampler groups
 
         pfdl train photos/ --devices 4 --set precision=bf16
     """
@@ -87,78 +79,43 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
     if is_first:
         typer.echo(_describe(config, device), err=True)
     name = f"train-{config.backbone.replace('/', '-')}-{config.objective}-{config.seed}"
-    base = Path(run.output or Path("runs") / name)
+    folder = Path(run.output or Path("runs") / name)
     given = None if run.manifest is None else read_manifest(run.manifest)
     source = open_source(data, options, given)
-    trainings = [
-        Training(
-            replace(config, seed=seed),
-            given or make_split(source, ratio=run.ratio, seed=seed),
-            base if run.seeds == 1 else base / f"seed-{seed}",
-        )
-        for seed in range(config.seed, config.seed + run.seeds)
-    ]
-    how: dict[str, Any] = {
-        "device": device,
-        "devices": run.devices,
-        "nodes": run.nodes,
-        "strategy": run.strategy,
-        "num_workers": run.workers,
-        "tensorboard": run.tensorboard,
-    }
-    with answering_stops():
-        for one in trainings:
-            if is_first:
-                print_understood(source, one.split)
-            train_network(one.config, source, one.split, one.folder, progress=True, **how)
-            if is_first:
-                evaluate_and_print(load_model(one.folder), source, one.split, device)
+    split = given or make_split(source, ratio=run.ratio, seed=config.seed)
     if is_first:
-        _print_models(trainings, export=run.export)
-    if is_first and len(trainings) > 1:
-        _print_table(trainings, base / SEEDS)
+        print_understood(source, split)
+    with answering_stops():
+        train_network(
+            config,
+            source,
+            split,
+            folder,
+            device=device,
+            devices=run.devices,
+            nodes=run.nodes,
+            strategy=run.strategy,
+            num_workers=run.workers,
+            tensorboard=run.tensorboard,
+            progress=True,
+        )
+    if is_first:
+        evaluate_and_print(load_model(folder), source, split, device)
+        typer.echo(folder / "model.safetensors")
+        if run.export:
+            _export(folder)
 
 
-class Training(NamedTuple):
-    """One seed: how to train, on which images, and the run folder."""
+def _export(folder: Path) -> None:
+    """Export a trained model where that is possible."""
+    from pfdl.vision import load_model
+    from pfdl.vision.exporting import export
 
-    config: TrainingConfig
-    split: Manifest
-    folder: Path
-
-
-def _print_models(trainings: Sequence[Training], *, export: bool) -> None:
-    """Print where the trained models are, and export them where that is possible."""
-    from pfdl.vision.checkpoint import load_model
-    from pfdl.vision.exporting import export as write
-
-    for one in trainings:
-        typer.echo(one.folder / "model.safetensors")
-        try:
-            for path in write(load_model(one.folder), one.folder / "export") if export else ():
-                typer.echo(path)
-        except ImportError as error:
-            typer.echo(f"No ONNX file: {error}", err=True)
-
-
-def _print_table(trainings: Sequence[Training], output: Path) -> None:
-    """Print the mean and standard error of each accuracy over seeds, and write every figure to a table."""
-    import pandas as pd
-
-    from pfdl._internal.files import TEMPORARY, write_atomically
-    from pfdl.vision.evaluation import OWN, read_evaluations
-
-    lines = [
-        {"seed": one.config.seed, **line} for one in trainings for line in read_evaluations(one.folder)[OWN].lines()
-    ]
-    table = pd.DataFrame(lines)
-    for unfinished in output.parent.glob(f"{TEMPORARY}*"):
-        unfinished.unlink(missing_ok=True)  # a killed process was about to write it
-    write_atomically(output, table.to_csv(index=False, float_format="%.4f"))
-    typer.echo(f"Accuracy (%) over {len(trainings)} seeds, mean ± standard error:")
-    for test, row in table.groupby("test", sort=False)["accuracy"].agg(["mean", "sem"]).iterrows():
-        typer.echo(f"  {test:<12} {row['mean']:5.1f} ± {row['sem']:.1f}")
-    typer.echo(output)
+    try:
+        for path in export(load_model(folder), folder / "export"):
+            typer.echo(path)
+    except ImportError as error:
+        typer.echo(f"No ONNX file: {error}", err=True)
 
 
 def _describe(config: TrainingConfig, device: str) -> str:

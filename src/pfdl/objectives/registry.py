@@ -166,7 +166,8 @@ def _build(name: str, factory: Factory, shape: DataShape, settings: Mapping[str,
     valid = _settings_of(factory)
     if unknown := set(settings) - set(valid):
         choice = f"it has {', '.join(valid)}" if valid else "it has none"
-        raise ValueError(f"the objective {name!r} has no setting {', '.join(sorted(unknown))}; {choice}.")
+        hint = did_you_mean(min(unknown), valid) or "."
+        raise ValueError(f"the objective {name!r} has no setting {', '.join(sorted(unknown))}; {choice}{hint}")
     build = getattr(factory, "from_data", factory)
     try:
         parts = build(shape, **settings)

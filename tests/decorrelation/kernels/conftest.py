@@ -5,8 +5,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tests.counting import uncounted
-
 CANNOT_LOOP = "this Triton's interpreter cannot loop with this NumPy: github.com/triton-lang/triton/issues/9171"
 
 
@@ -39,7 +37,6 @@ def quick_interpreter():
     builder = interpreter.interpreter_builder
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(interpreter, "_patch_lang", patch_once)
-        patch.setattr(interpreter.GridExecutor, "__call__", uncounted(interpreter.GridExecutor.__call__))
         # A GPU does not check that 32 bits hold each index either.
         patch.setattr(builder, "options", replace(builder.options, sanitize_overflow=False))
         yield
