@@ -127,7 +127,7 @@ def test_ctrl_c_is_answered_with_how_to_go_on(photos, tmp_path, monkeypatch):
         ("diagnose nowhere.csv", "say which column of nowhere.csv is to be predicted"),
         ("diagnose nowhere.csv photos", "is a table: it takes --target and neither images nor --compare"),
         ("diagnose nowhere --target y", "--target is for a table"),
-        ("diagnose nowhere.csv --target y", "there is no file nowhere.csv"),
+        ("diagnose nowhere.csv --target y", "nowhere.csv: No such file or directory."),
     ],
 )
 def test_a_mistake_is_a_sentence(line, sentence):
