@@ -128,12 +128,11 @@ def errors_are_shared(rank):
     """The first process has something that cannot be used; all of them stop, and none has updated anything."""
     x = random_features(rank)
     first = rank == 0
-    with_nan, huge = x.clone(), x * 1e80
+    with_nan = x.clone()
     with_nan[1, 2] = torch.nan
     turns_nan = {"weight": lambda fits: float("nan") if first and fits else 1.0}
     return {
         "nan": asked(penalty({}), with_nan if first else x),
-        "huge": asked(penalty({}), huge if first else x),
         "shape": asked(penalty({}), x[:, :3] if first else x),
         "no tensor": asked(penalty({}), [1.0] if first else x),
         "schedule": asked(penalty(turns_nan), x),

@@ -155,19 +155,3 @@ def test_fresh_weights_differ_and_are_bounded_like_linear_layers():
 def test_bad_arguments_are_named(arguments, error, says):
     with pytest.raises(error, match=says):
         pfdl.FeatureDecomposition(**arguments)
-
-
-def test_bad_input_is_named():
-    g = pfdl.FeatureDecomposition(4, 3)
-    with pytest.raises(ValueError, match="5 columns but num_features is 4"):
-        g(torch.zeros(2, 5))
-    with pytest.raises(ValueError, match=r"shape \(2, 4, 1\)"):
-        g(torch.zeros(2, 4, 1))
-    with pytest.raises(TypeError, match="int64"):
-        g(torch.zeros(2, 4, dtype=torch.int64))
-    with pytest.raises(TypeError, match="is a list"):
-        g([[1.0, 2.0, 3.0, 4.0]])
-
-
-def test_shows_its_settings():
-    assert "4, hidden=(3,), sharing='strict'" in repr(pfdl.FeatureDecomposition(4, 3))

@@ -16,17 +16,6 @@ U = torch.tensor([[1.0, 2.0, -1.0], [0.0, 1.0, 3.0]])
 CORRELATED = torch.tensor([[1.0, 0.0, 2.0], [1.0, 1.0, 0.0]])
 
 
-def test_decomposition_loss_by_hand():
-    """Differences 0 2 −3 / −1 0 3: squares sum to 23, over 6 entries."""
-    torch.testing.assert_close(decomposition_loss(U, CORRELATED), torch.tensor(23 / 6))
-
-
-def test_paper_form_by_hand():
-    """Means of the others (0.5 0 1.5 / 2 1.5 0.5), times Ũ, averaged over rows: 1.25 0.75 1.5."""
-    expected = (1.25**2 + 0.75**2 + 1.5**2) / 3
-    torch.testing.assert_close(decorrelation_loss(U, CORRELATED), torch.tensor(expected))
-
-
 def test_batch_centring_by_hand():
     """Centred U is ±(0.5 0.5 −2), so C_jk = (Ũ_1j − Ũ_2j)/2 · (0.5 0.5 −2)_k with differences 0 −1 2."""
     # sums over the others −1.5·0, −1.5·(−0.5), 1·1, each over 2

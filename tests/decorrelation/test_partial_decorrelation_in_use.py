@@ -1,29 +1,12 @@
 """PFDL's term beside other things: saved, copied, moved, compiled, and given what it cannot use."""
 
 import io
-from functools import partial
 
 import pytest
 import torch
 from torch import nn
 
 from tests.objectives.penalties.small_batches import batch, make, same, snapshot
-
-SGD = partial(torch.optim.SGD, lr=0.05)
-
-
-def run(decorrelate, model, optimizer, seeds):
-    for seed in seeds:
-        optimizer.zero_grad()
-        decorrelate(model(batch(seed=seed))).backward()
-        optimizer.step()
-
-
-def saved(parts):
-    buffer = io.BytesIO()
-    torch.save([part.state_dict() for part in parts], buffer)
-    buffer.seek(0)
-    return buffer
 
 
 def test_resumed_training_is_bit_for_bit_the_uninterrupted_one():
@@ -32,12 +15,17 @@ def test_resumed_training_is_bit_for_bit_the_uninterrupted_one():
         model = nn.Linear(6, 6)
         return make(warmup=7), model, torch.optim.Adam(model.parameters(), 1e-2)
 
-    whole = fresh()
+    def run(decorrelate, model, optimizer, seeds):
+        for seed in seeds:
+            optimizer.zero_grad()
+            decorrelate(model(batch(seed=seed))).backward()
+            optimizer.step()
+
+    whole, first, second, checkpoint = fresh(), fresh(), fresh(), io.BytesIO()
     run(*whole, range(10))
-    first = fresh()
     run(*first, range(4))
-    checkpoint = saved(first)
-    second = fresh()
+    torch.save([part.state_dict() for part in first], checkpoint)
+    checkpoint.seek(0)
     second[0](batch(seed=99))  # a used module, so that loading has something to overwrite
     for part, state in zip(second, torch.load(checkpoint, weights_only=True), strict=True):
         part.load_state_dict(state)
@@ -60,14 +48,6 @@ def test_moving_takes_the_optimiser_along():
     stayed(batch(seed=2).double())
     for a, b in zip(moved.parameters(), stayed.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
-def test_on_the_gpu_as_on_the_cpu():
-    here, there = make(), make().cuda()
-    for seed in range(3):
-        u = batch(seed=seed)
-        torch.testing.assert_close(there(u.cuda()).cpu(), here(u), rtol=1e-4, atol=1e-6)
 
 
 def test_inside_a_compiled_training_step():

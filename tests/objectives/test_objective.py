@@ -216,13 +216,6 @@ def test_settings_that_make_no_sense_are_refused(name, settings, message):
         make_objective(name, 6, **{name: settings})
 
 
-def test_it_says_what_it_reads():
-    assert make_objective("erm", 6).needs == set()
-    assert make_objective("balance", 6).needs == {"labels", "environments"}
-    assert make_objective("pfdl", 6).needs == {"features"}
-    assert make_objective("irm", 6).needs == {"logits", "labels", "environments"}
-
-
 @pytest.mark.parametrize(
     ("name", "missing"), [("pfdl", "features"), ("balance", "environments"), ("irm", "environments")]
 )
@@ -244,10 +237,3 @@ def test_what_is_missing_is_named(name, missing, batch):
 def test_a_name_that_makes_no_sense_is_refused(name, settings, message):
     with pytest.raises(ValueError, match=message):
         make_objective(name, 6, **settings)
-
-
-def test_it_is_a_module_without_a_say_in_the_models_gradients(batch):
-    head = nn.Linear(6, 3)
-    objective = Objective([PartialDecorrelation(6)])
-    objective(head(batch["features"]), batch["labels"], features=batch["features"]).backward()
-    assert all(parameter.grad is None for parameter in objective.parameters())

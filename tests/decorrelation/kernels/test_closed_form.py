@@ -76,16 +76,6 @@ def assert_agrees(backend, g, u, dtype, device, tolerance):
         assert error < tolerance, f"relative error {error}"
 
 
-@pytest.mark.parametrize("group", [1, 200, 2**18])
-@both_sharings
-@both_activations
-def test_torch(group, sharing, activation, monkeypatch):
-    monkeypatch.setattr(cpu, "GROUP_ELEMENTS", group)
-    for n, p, h in [(1, 2, 1), (4, 3, 2), (5, 37, 7)]:
-        g = network(p, h, sharing, activation)
-        assert_agrees(cpu, g, torch.randn(n, p, dtype=torch.float64), torch.float64, "cpu", 1e-13)
-
-
 @needs_triton
 @pytest.mark.parametrize("shape", SMALL if INTERPRETING else SMALL + LARGE, ids=str)
 @both_sharings

@@ -201,28 +201,6 @@ def test_random_fourier_features_by_definition():
                 assert mapped[f, i, j].item() == pytest.approx(math.cos(angle) + math.sin(angle), abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("weighting", "loss"),
-    [
-        (BatchDWR(steps=100, learning_rate=0.01), naive_dwr),
-        (CNBB(steps=50, learning_rate=1e-4, size_weight=0.0), naive_balance),
-    ],
-)
-def test_learnt_weights_lower_the_loss(weighting, loss):
-    x = features(60)
-    weights = weighting(x)
-    assert loss(x, weights) < 0.9 * loss(x, torch.ones(60))
-
-
-def test_stablenet_lowers_dependence_with_the_same_maps():
-    u = features(60)
-    weighting = StableNet(balance=1e-3, learning_rate=30.0, functions=5)
-    torch.manual_seed(1)
-    weights = weighting(u)
-    mapped = fourier_features(u, *(drawn[0] for drawn in draw_maps(u, 20, 1)))
-    assert naive_dependence(mapped, weights / 60) < naive_dependence(mapped, torch.full((60,), 1 / 60))
-
-
 @pytest.mark.parametrize("weighting", [BatchDWR(), CNBB(), StableNet()])
 def test_weights_are_positive_with_mean_one_and_the_effective_size_is_theirs(weighting):
     x = features(20).requires_grad_()

@@ -1,8 +1,10 @@
+"""The penalties on what differs between environments, and CNBB's, against transcriptions of their definitions."""
+
 import pytest
 import torch
 from torch.nn import functional as F
 
-from pfdl.objectives.penalties import IRM
+from pfdl.objectives.penalties import CORAL, IRM, Quantization, VREx
 
 
 def published_penalty(logits, labels):
@@ -29,7 +31,7 @@ def batch(classes):
 
 
 @pytest.mark.parametrize("classes", [2, 4])
-def test_value_and_gradient_are_those_of_the_published_code(classes):
+def test_irm_is_that_of_the_published_code(classes):
     logits, labels, environments = batch(classes)
     expected = sum(published_penalty(logits[environments == e], labels[environments == e]) for e in range(3)) / 3
     penalty = IRM(weight=7.0)(logits, labels, environments)
@@ -43,7 +45,7 @@ def test_a_column_of_logits_is_the_same_as_a_vector():
     assert IRM()(logits[:, None], labels.long(), environments) == IRM()(logits, labels, environments)
 
 
-def test_it_vanishes_where_no_scale_would_do_better():
+def test_irm_vanishes_where_no_scale_would_do_better():
     """Logits at the log-odds of each environment's labels are optimal as they are."""
     labels = torch.tensor([1.0, 1.0, 1.0, 0.0] * 2)
     logits = torch.full((8,), 3.0, dtype=torch.float64).log()
@@ -71,3 +73,55 @@ def test_labels_must_be_one_per_row_of_logits():
     logits, labels, environments = batch(4)
     with pytest.raises(ValueError, match=r"logits have shape \(11, 4\) and labels \(10,\)"):
         IRM()(logits, labels[1:], environments)
+
+
+@pytest.mark.parametrize("num_environments", [2, 3])
+def test_vrex_is_the_variance_of_the_environments_risks(num_environments):
+    generator = torch.Generator().manual_seed(3)
+    logits = torch.randn(12, 5, generator=generator, dtype=torch.float64, requires_grad=True)
+    labels = torch.randint(5, (12,), generator=generator)
+    environments = torch.arange(12) % num_environments
+    risks = [F.cross_entropy(logits[environments == e], labels[environments == e]) for e in range(num_environments)]
+    mean = sum(risks) / num_environments
+    expected = 3 * sum((risk - mean) ** 2 for risk in risks) / num_environments
+    penalty = VREx(weight=3.0)(logits, labels, environments)
+    torch.testing.assert_close(penalty, expected)
+    ours, theirs = (torch.autograd.grad(loss, logits, retain_graph=True)[0] for loss in (penalty, expected))
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_vrex_of_one_environment_is_zero():
+    assert VREx()(torch.tensor([1.0, -2.0]), torch.tensor([0.0, 1.0]), torch.tensor([4, 4])) == 0
+
+
+def naive_coral(features, environments):
+    p = features.shape[1]
+    covariances = []
+    for environment in sorted(set(environments.tolist())):
+        rows = [features[i] for i in range(len(features)) if environments[i] == environment]
+        mean = sum(rows) / len(rows)
+        covariances.append(sum(torch.outer(row - mean, row - mean) for row in rows) / (len(rows) - 1))
+    distances = []
+    for a in range(len(covariances)):
+        for b in range(a + 1, len(covariances)):
+            distances.append(((covariances[a] - covariances[b]) ** 2).sum() / (4 * p**2))
+    return sum(distances) / len(distances)
+
+
+def test_coral_is_that_of_the_definition():
+    features = torch.randn(12, 3, dtype=torch.float64, requires_grad=True)
+    environments = torch.tensor([0, 0, 0, 4, 4, 4, 4, 2, 2, 2, 2, 2])
+    fast, slow = CORAL(weight=3.0)(features, environments), 3 * naive_coral(features, environments)
+    torch.testing.assert_close(fast, slow)
+    torch.testing.assert_close(torch.autograd.grad(fast, features), torch.autograd.grad(slow, features))
+
+
+def test_coral_of_one_environment_is_zero():
+    features = torch.randn(3, 2, requires_grad=True)
+    assert CORAL()(features, torch.zeros(3, dtype=torch.long)) == 0
+    assert CORAL()(features, torch.tensor([0, 0, 1])) == 0  # the second has a single sample
+
+
+def test_quantization_by_hand():
+    features = torch.tensor([[1.0, -1.0], [0.5, 0.0]])
+    assert Quantization(weight=2.0)(features).item() == pytest.approx(-2 * (1 + 1 + 0.25))
