@@ -36,12 +36,16 @@ def test_contexts_are_hidden_from_training_unless_asked_for(folder, manifest, na
     assert [manifest.contexts[index] for index in shown.contexts] == [row.context for row in manifest.rows_of(name)]
 
 
-def test_all_images_at_once_are_the_same_with_and_without_a_cache(folder, manifest):
+def test_all_images_are_the_same_with_a_cache_which_large_sets_do_not_have(folder, manifest, monkeypatch):
     kept, read = (ContextImages(folder, manifest, "train", size=6, cache=cache) for cache in (True, False))
     assert torch.equal(kept.images, read.images)
     assert kept.images.shape == (len(kept), 3, 6, 6)
     assert kept.images is kept.images
     assert read.images is not read.images
+    monkeypatch.setattr(context_images, "CACHE_LIMIT", len(kept) * 3 * 36)
+    small, large = (ContextImages(folder, manifest, "train", size=size) for size in (6, 7))
+    assert small.images is small.images
+    assert large.images is not large.images
 
 
 def test_a_source_is_asked_once_before_it_is_asked_by_many(folder, manifest):
@@ -58,14 +62,6 @@ def test_a_source_is_asked_once_before_it_is_asked_by_many(folder, manifest):
     first = manifest.rows_of("train")[0].path
     assert calls[:2] == [("starts", first), ("ends", first)]
     assert sorted(calls) == sorted((what, row.path) for row in manifest.rows_of("train") for what in ("starts", "ends"))
-
-
-def test_large_sets_are_not_kept_in_memory(folder, manifest, monkeypatch):
-    monkeypatch.setattr(context_images, "CACHE_LIMIT", len(manifest.rows_of("train")) * 3 * 36)
-    small = ContextImages(folder, manifest, "train", size=6)
-    large = ContextImages(folder, manifest, "train", size=7)
-    assert small.images is small.images
-    assert large.images is not large.images
 
 
 def test_a_file_changed_since_the_split_stops_the_run_before_it_starts(tmp_path):

@@ -5,7 +5,7 @@ import unicodedata
 import pytest
 
 from pfdl.data import describe_images, make_split, open_images
-from pfdl.data.layout import PUBLISHED_CONTEXTS, AmbiguousLayoutError
+from pfdl.data.layout import PUBLISHED_CONTEXTS
 from tests.data.image_files import make_folder
 
 
@@ -20,12 +20,10 @@ def classes_and_contexts(source):
 @pytest.mark.parametrize("layout", ["class/context", "context/class"])
 def test_a_grid_of_unknown_names_is_read_only_as_one_says(tmp_path, layout):
     make_folder(tmp_path, grid(("a", "b", "c"), ("x", "y")))
-    with pytest.raises(AmbiguousLayoutError, match="--layout class/context or --layout context/class") as raised:
+    with pytest.raises(ValueError, match="--layout class/context or --layout context/class") as raised:
         _ = open_images(tmp_path).samples
-    assert raised.value.readings == {
-        "class/context": "the classes are 'a', 'b', 'c', in the contexts 'x', 'y'",
-        "context/class": "the classes are 'x', 'y', in the contexts 'a', 'b', 'c'",
-    }
+    assert "class/context: the classes are 'a', 'b', 'c', in the contexts 'x', 'y'\n" in str(raised.value)
+    assert "context/class: the classes are 'x', 'y', in the contexts 'a', 'b', 'c'\n" in str(raised.value)
     source = open_images(tmp_path, layout=layout)
     expected = ["a", "b", "c"], ["x", "y"]
     assert classes_and_contexts(source) == (expected if layout == "class/context" else expected[::-1])
@@ -55,7 +53,7 @@ def test_spellings_of_contexts_do_not_matter(tmp_path, names):
 def test_a_grid_with_few_gaps_is_asked_about_and_one_with_many_is_classes_first(tmp_path):
     cells = grid("abcdef", "uvwxyz")
     make_folder(tmp_path / "few", dict(list(cells.items())[:-3]))
-    with pytest.raises(AmbiguousLayoutError):
+    with pytest.raises(ValueError, match="can be read in two ways"):
         _ = open_images(tmp_path / "few").samples
     make_folder(tmp_path / "many", dict(list(cells.items())[::2]) | {"a/v": 1})
     assert classes_and_contexts(open_images(tmp_path / "many"))[0] == list("abcdef")
@@ -63,7 +61,7 @@ def test_a_grid_with_few_gaps_is_asked_about_and_one_with_many_is_classes_first(
 
 def test_the_sets_of_the_data_are_read_alike(tmp_path):
     make_folder(tmp_path, {f"{part}/{cell}": 1 for part in ("train", "test") for cell in grid("ab", "xyz")})
-    with pytest.raises(AmbiguousLayoutError):
+    with pytest.raises(ValueError, match="can be read in two ways"):
         _ = open_images(tmp_path).samples
     source = open_images(tmp_path, layout="context/class")
     assert classes_and_contexts(source) == (list("xyz"), list("ab"))

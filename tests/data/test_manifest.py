@@ -80,12 +80,6 @@ def test_unsound_rows_are_refused(rows, message):
         Manifest(tuple(rows), {"dominant": {}})
 
 
-def test_a_path_out_of_the_folder_is_refused_on_reading(saved):
-    rewrite(saved, lambda text: text.replace("class0/context0/0,", "../../etc/passwd,"))
-    with pytest.raises(ValueError, match=r"manifest\.csv: the path '\.\./\.\./etc/passwd' is not a path inside"):
-        read_manifest(saved)
-
-
 def test_a_table_that_was_edited_is_noticed(saved):
     saved.write_text(saved.read_text().replace(",train,train", ",train,", 1))
     with pytest.raises(ValueError, match=r"is not the table that manifest\.json was written with"):
@@ -99,6 +93,10 @@ def test_a_table_that_was_edited_is_noticed(saved):
         (lambda text: text.replace("sha256", "md5", 1), "does not have the columns"),
         (lambda text: text + "one,two\n", "does not have the columns"),
         (lambda text: text + '"open quote', "not a CSV file"),
+        (
+            lambda text: text.replace("class0/context0/0,", "../passwd,"),
+            r"manifest\.csv: the path '\.\./passwd' is not",
+        ),
     ],
 )
 def test_damaged_tables_are_refused(saved, change, message):

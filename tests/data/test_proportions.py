@@ -138,22 +138,15 @@ def test_test_sets_share_images_as_far_as_they_can():
 
 
 def test_by_default_every_image_is_used_in_its_natural_proportion():
-    cells = {("cat", "snow"): 50, ("cat", "grass"): 10, ("dog", "grass"): 30}
-    manifest = make_split(source_of(cells))
-    assert len(manifest.rows) == sum(len(manifest.rows_of(name)) for name in manifest.set_names) == 90
-    assert counted(manifest, "train") == {("cat", "snow"): 27, ("cat", "grass"): 5, ("dog", "grass"): 16}
-    assert manifest.dominant == {"cat": "snow", "dog": "grass"}
-    assert manifest.notes == []
-
-
-def test_without_contexts_there_is_a_plain_split():
-    manifest = make_split(source_of({("cat", ""): 50, ("dog", ""): 30}), validation_fraction=0.1)
+    manifest = make_split(source_of({("cat", "snow"): 50, ("cat", "grass"): 10, ("dog", ""): 30}))
+    assert counted(manifest, "train") == {("cat", "snow"): 27, ("cat", "grass"): 5, ("dog", ""): 16}
+    assert counted(manifest, "validation") == {("cat", "snow"): 3, ("cat", "grass"): 1, ("dog", ""): 2}
+    assert counted(manifest, "test") == {("cat", "snow"): 20, ("cat", "grass"): 4, ("dog", ""): 12}
     assert manifest.set_names == ("train", "validation", "test")
-    assert manifest.parameters["protocol"] == "plain"
-    assert counted(manifest, "train") == {("cat", ""): 27, ("dog", ""): 16}
-    assert counted(manifest, "validation") == {("cat", ""): 3, ("dog", ""): 2}
-    assert counted(manifest, "test") == {("cat", ""): 20, ("dog", ""): 12}
-    assert manifest.parameters["ratio"] is None
+    assert (manifest.parameters["protocol"], manifest.parameters["ratio"]) == ("plain", None)
+    assert (manifest.dominant, manifest.notes) == ({"cat": "snow", "dog": ""}, [])
+    alike = make_split(source_of({("cat", ""): 50, ("dog", ""): 30}), ratio="5:1")  # without contexts there is no ratio
+    assert (alike.parameters["protocol"], alike.parameters["ratio"]) == ("plain", None)
 
 
 def test_a_class_with_one_context_only_takes_part_with_it():

@@ -3,13 +3,7 @@ import pytest
 from pfdl.data import make_split, make_test_set, read_manifest
 from pfdl.data.images import hash_bytes
 from pfdl.data.sources import Sample
-
-
-class Listed:
-    description = {"kind": "list"}  # noqa: RUF012, as the protocol has it
-
-    def __init__(self, samples):
-        self.samples = sorted(samples)
+from tests.data.test_proportions import Listed
 
 
 def sample(split, class_name, context, number, picture=None, group=""):

@@ -1,8 +1,5 @@
 """SpuCoMNIST is what its definition says."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -72,15 +69,6 @@ def test_the_draw_follows_from_the_seed(digits):
 def test_settings_out_of_range_are_refused(digits, settings, message):
     with pytest.raises(ValueError, match=message):
         SpuCoMNIST(digits, **settings)
-
-
-def test_mnist_itself_has_the_sizes_of_the_benchmark():
-    folder = os.environ.get("PFDL_MNIST")
-    if not folder or not Path(folder).is_dir():
-        pytest.skip("PFDL_MNIST does not name the folder of the MNIST files")
-    data = SpuCoMNIST(folder, strength=0.995)
-    assert (len(data.train), len(data.validation), len(data.test)) == (48_000, 12_000, 10_000)
-    assert int((data.train.labels != data.train.contexts).sum()) == pytest.approx(240, abs=5)
 
 
 @pytest.mark.parametrize(

@@ -60,26 +60,6 @@ class _File(NamedTuple):
     names: Sequence[str]
 
 
-class AmbiguousLayoutError(ValueError):
-    """A folder whose outer and inner folders could both be the classes; nothing was read.
-
-    Attributes:
-        readings: For each of the ``LAYOUTS``, what the folder would be by it, in words.
-    """
-
-    def __init__(self, place: Path, outer: Sequence[str], inner: Sequence[str]) -> None:
-        first, second = _listed(outer), _listed(inner)
-        self.readings = {
-            CLASS_FIRST: f"the classes are {first}, in the contexts {second}",
-            CONTEXT_FIRST: f"the classes are {second}, in the contexts {first}",
-        }
-        super().__init__(
-            f"{printable(place)} can be read in two ways, as its folders all have the same folders in them:\n"
-            f"  {CLASS_FIRST}: {self.readings[CLASS_FIRST]}\n  {CONTEXT_FIRST}: {self.readings[CONTEXT_FIRST]}\n"
-            "Say which with --layout class/context or --layout context/class (in Python: layout=...)."
-        )
-
-
 def list_folder(root: Path, layout: str | None = None, known_classes: Collection[str] = ()) -> Listing:
     """List the files of a folder by set, class and context.
 
@@ -89,16 +69,14 @@ def list_folder(root: Path, layout: str | None = None, known_classes: Collection
     are on one level only, or else the names and the nesting of the folders.
 
     Raises:
-        AmbiguousLayoutError: If classes and contexts could be exchanged, and nothing says which are which.
-        ValueError: If no layout is recognised, or there is one class only.
+        ValueError: If no layout is recognised, there is one class only, or classes and contexts could be exchanged and
+            nothing says which are which.
     """
     if layout is not None:
         check_choice("layout", layout, LAYOUTS)
     tables = sorted(path.name for path in root.iterdir() if path.name in _TABLES)
     try:
         samples, bad, order = _read_folders(root, layout, known_classes)
-    except AmbiguousLayoutError:
-        raise
     except ValueError as error:
         if tables:
             raise ValueError(f"{error} There is a table in the folder; try {root / tables[0]}.") from None
@@ -180,7 +158,13 @@ def _choose_layout(place: Path, pairs: set[tuple[str, str]], layout: str | None,
         return CONTEXT_FIRST if _name_contexts(outer) else CLASS_FIRST
     is_grid = len(pairs) >= _SHARE_OF_COMBINATIONS * len(outer) * len(inner)
     if is_grid and len(outer) > 1 and len(inner) > 1:
-        raise AmbiguousLayoutError(place, sorted(outer), sorted(inner))
+        first, second = _listed(sorted(outer)), _listed(sorted(inner))
+        raise ValueError(
+            f"{printable(place)} can be read in two ways, as its folders all have the same folders in them:\n"
+            f"  {CLASS_FIRST}: the classes are {first}, in the contexts {second}\n"
+            f"  {CONTEXT_FIRST}: the classes are {second}, in the contexts {first}\n"
+            "Say which with --layout class/context or --layout context/class (in Python: layout=...)."
+        )
     return CLASS_FIRST
 
 

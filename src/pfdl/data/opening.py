@@ -65,7 +65,7 @@ def open_images(
         FileNotFoundError: If there is no such folder or table.
         TypeError: If ``data`` is none of the above.
         ValueError: If an option does not fit the data. (Where a folder can be read in two ways, ``samples`` of the
-            source raises :class:`pfdl.data.layout.AmbiguousLayoutError`.)
+            source raises it.)
 
     Example:
         >>> import torch
