@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 from pfdl._internal.processes import anybody, gather_objects, rank, run_on_first, world_size
 from pfdl.cli.main import app
 from pfdl.vision import TrainingStoppedError, resume, training
-from pfdl.vision.launching import choose_devices, make_fabric
+from pfdl.vision.launching import make_fabric
 from pfdl.vision.resume import RunKeeper
 from pfdl.vision.training import TrainingConfig, train
 from tests.decorrelation.distributed_worker import model, penalty
@@ -114,7 +114,7 @@ def fail():
 def main():
     folder = Path(sys.argv[1])
     torch.set_num_threads(1)
-    make_fabric(choose_devices("cpu", devices=2))
+    make_fabric("cpu", devices=2)
     resume.SAVE_EVERY = 0.0
     said = {
         "processes": (rank(), world_size(), anybody(rank() == 1), gather_objects(rank()), run_on_first(lambda: "same")),

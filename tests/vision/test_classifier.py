@@ -6,7 +6,7 @@ from torch.nn import functional as F
 import pfdl
 from pfdl.objectives.objective import Objective
 from pfdl.vision import Classifier, TrainingConfig, fit
-from pfdl.vision.launching import Devices, make_fabric
+from pfdl.vision.launching import make_fabric
 from pfdl.vision.loading import EpochSampler, TensorBatches
 from pfdl.vision.loop import Loop
 from pfdl.vision.pixels import normalise
@@ -53,7 +53,7 @@ def test_weightings_train_and_tell_their_effective_sample_size(objective):
 def rates(model, epochs):
     """The learning rate of each epoch, as the loop has it."""
     sampler = EpochSampler(model.config, LABELS, CONTEXTS)
-    loop = Loop(model, TensorBatches([IMAGES, LABELS, CONTEXTS], 8, sampler), make_fabric(Devices("cpu")))
+    loop = Loop(model, TensorBatches([IMAGES, LABELS, CONTEXTS], 8, sampler), make_fabric("cpu"))
     found = []
     for _ in range(epochs):
         next(loop.train_epoch())

@@ -47,9 +47,6 @@ def sweep(
     trials: Annotated[
         int | None, typer.Option(min=1, help="Candidates that Optuna proposes; without it every combination is tried.")
     ] = None,
-    prune: Annotated[
-        bool, typer.Option(help="Stop candidates that are behind beyond chance on the first seeds.")
-    ] = True,
     seeds: Annotated[int, typer.Option(min=1, help="Trainings of every candidate, on the same seeds.")] = 3,
     first_seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
     ratio: Annotated[str, typer.Option(help="As in 'pfdl train'.")] = "natural",
@@ -73,7 +70,7 @@ def sweep(
     from pfdl.vision.sweep import SweepConfig
     from pfdl.vision.sweep import sweep as run
 
-    config = SweepConfig(parse_space(setting), select, seeds, first_seed, trials, prune)
+    config = SweepConfig(parse_space(setting), select, seeds, first_seed, trials)
     device = resolve_device(device)
     source = open_source(data, options, None)
     typer.echo(describe_images(source), err=True)

@@ -70,11 +70,11 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
     from pfdl.data import make_split, read_manifest
     from pfdl.vision import load_model
     from pfdl.vision import train as train_network
-    from pfdl.vision.launching import choose_devices, make_fabric
+    from pfdl.vision.launching import make_fabric
 
     device = resolve_device(run.device)
     # Start the processes that train together before images are read, which each does.
-    make_fabric(choose_devices(device, run.devices, run.nodes, run.strategy))
+    make_fabric(device, run.devices, run.nodes, run.strategy)
     is_first = rank() == 0
     if is_first:
         typer.echo(_describe(config, device), err=True)

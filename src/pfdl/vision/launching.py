@@ -7,7 +7,6 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import torch
 from lightning.fabric import Fabric
@@ -27,69 +26,55 @@ from pfdl.vision.sharding import shard
 TORCHRUN, SRUN, OURSELVES = "torchrun", "srun", "pfdl"
 
 
-@dataclass(frozen=True)
-class Devices:
-    """Where a training runs: by default in this process alone.
-
-    Args:
-        device: ``"cpu"``, ``"cuda"``, one GPU such as ``"cuda:1"``, or ``"auto"``.
-        per_node: Devices on each node, with one process for each.
-        nodes: Number of machines.
-        strategy: ``"ddp"`` or ``"fsdp"`` for several processes.
-        launcher: Who starts the processes.
-    """
-
-    device: str
-    per_node: int = 1
-    nodes: int = 1
-    strategy: str = "auto"
-    launcher: str = OURSELVES
-
-    @property
-    def processes(self) -> int:
-        """How many processes train together."""
-        return self.per_node * self.nodes
-
-
-def make_fabric(place: Devices, precision: str = "32") -> Fabric:
+def make_fabric(
+    device: str,
+    devices: int | None = 1,
+    nodes: int | None = 1,
+    strategy: str = "auto",
+    *,
+    precision: str = "32",
+) -> Fabric:
     """Return Lightning Fabric for a training, with its processes connected; ValueError if they cannot be.
 
-    Unless a launcher has started them, or they are connected already, the other processes are started: they run the
-    command of this one from its beginning to this call.
+    The arguments are those of :func:`pfdl.vision.train`; the device may also be one GPU, such as ``"cuda:1"``. Unless a
+    launcher has started them, or they are connected already, the other processes are started: they run the command of
+    this one from its beginning to this call.
     """
-    if world_size() > 1 and world_size() != place.processes:
+    kind, _, number = device.partition(":")
+    launcher, per_node, on_nodes = choose_devices(kind, devices, nodes, strategy)
+    processes = per_node * on_nodes
+    if world_size() > 1 and world_size() != processes:
         raise ValueError(
-            f"{world_size()} processes are connected already, and devices × nodes is {place.processes}; give the same."
+            f"{world_size()} processes are connected already, and devices × nodes is {processes}; give the same."
         )
-    kind, _, number = place.device.partition(":")
-    strategy: Strategy | str = "auto" if place.processes == 1 else "ddp"
-    if place.processes > 1 and place.strategy == "fsdp":
-        strategy = ModelParallelStrategy(
+    sharing: Strategy | str = "auto" if processes == 1 else "ddp"
+    if strategy == "fsdp":
+        sharing = ModelParallelStrategy(
             lambda backbone, mesh: shard(backbone, mesh["data_parallel"]),
-            data_parallel_size=place.processes,
+            data_parallel_size=processes,
             tensor_parallel_size=1,
         )
     environment: ClusterEnvironment = LightningEnvironment()  # else one process in a Slurm job is taken for one of many
-    if place.launcher == TORCHRUN:
+    if launcher == TORCHRUN:
         environment = TorchElasticEnvironment()
-    elif place.launcher == SRUN:
-        os.environ.setdefault("SLURM_NTASKS_PER_NODE", str(place.per_node))  # Lightning insists on it
+    elif launcher == SRUN:
+        os.environ.setdefault("SLURM_NTASKS_PER_NODE", str(per_node))  # Lightning insists on it
         environment = SLURMEnvironment(auto_requeue=False)  # a run folder resumes by itself
     try:
         with _quiet():
             fabric = Fabric(
                 accelerator="gpu" if kind == "cuda" else kind,
-                devices=[int(number)] if number else place.per_node,
-                num_nodes=place.nodes,
-                strategy=strategy,
+                devices=[int(number)] if number else per_node,
+                num_nodes=on_nodes,
+                strategy=sharing,
                 precision=PRECISIONS[precision],  # type: ignore[arg-type]
                 plugins=[environment],
             )
             fabric.launch()
     except (MisconfigurationException, RuntimeError) as error:
-        if place.processes == 1:
+        if processes == 1:
             raise
-        raise ValueError(f"{place.processes} processes cannot be started from here: {error}") from error
+        raise ValueError(f"{processes} processes cannot be started from here: {error}") from error
     return fabric
 
 
@@ -109,11 +94,13 @@ def _quiet() -> Iterator[None]:
 
 def choose_devices(
     device: str, devices: int | None = None, nodes: int | None = None, strategy: str = "auto"
-) -> Devices:
-    """Find out how many processes train together, and who starts them; ValueError if this does not fit together.
+) -> tuple[str, int, int]:
+    """Return who starts the processes that train together, how many on each node, and the number of nodes.
 
-    The arguments are those of :func:`pfdl.vision.train`. One device on one node is a process by itself, whatever
-    started it.
+    One device on one node is a process by itself, whatever started it.
+
+    Raises:
+        ValueError: If the arguments, those of :func:`pfdl.vision.train`, do not fit together.
     """
     check_choice("device", device, ("auto", "cpu", "cuda"))
     check_choice("strategy", strategy, ("auto", "ddp", "fsdp"))
@@ -140,7 +127,7 @@ def choose_devices(
             f"{per_node} processes on this machine need as many GPUs, and each sees {gpus}; give fewer devices, or let "
             "each process see all GPUs (srun --gpu-bind=none)."
         )
-    return Devices(device, per_node, on_nodes, strategy, launcher)
+    return launcher, per_node, on_nodes
 
 
 def _launched() -> tuple[str, int, int] | None:

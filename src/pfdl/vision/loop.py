@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 
 from pfdl._internal.processes import rank, world_size
 from pfdl.vision.classifier import Classifier
-from pfdl.vision.launching import Devices, make_fabric
+from pfdl.vision.launching import make_fabric
 from pfdl.vision.loading import EpochLoader, EpochSampler, TensorBatches
 from pfdl.vision.metrics import validation_metrics
 from pfdl.vision.sharding import share_buffers
@@ -155,7 +155,7 @@ def fit(
     if contexts is None:
         contexts = torch.full_like(labels, -1)
     model.check_contexts(contexts)
-    fabric = make_fabric(Devices(device), model.config.precision)
+    fabric = make_fabric(device, precision=model.config.precision)
     sampler = EpochSampler(model.config, labels.cpu(), contexts.cpu())
     indices = [torch.arange(len(labels))] if "indices" in model.objective.needs else []
     parts = [part.to(fabric.device) for part in (images, labels, contexts, *indices)]

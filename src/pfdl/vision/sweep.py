@@ -18,7 +18,7 @@ import joblib
 import optuna
 import pandas as pd
 from optuna.exceptions import ExperimentalWarning
-from optuna.pruners import NopPruner, WilcoxonPruner
+from optuna.pruners import WilcoxonPruner
 from optuna.samplers import TPESampler
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import Trial, TrialState
@@ -55,6 +55,9 @@ class Range(NamedTuple):
 class SweepConfig:
     """What is tried and how one candidate is chosen, all of it declared before anything is trained.
 
+    A candidate that is behind on the first seeds beyond chance (Wilcoxon's test on paired seeds, see
+    :class:`optuna.pruners.WilcoxonPruner`) is not trained on the others.
+
     Args:
         space: For each setting the values to try, or a :class:`Range`: a field of
             :class:`pfdl.vision.config.TrainingConfig`, or a setting of a part of the objective such as
@@ -64,8 +67,6 @@ class SweepConfig:
         seeds: Trainings of each candidate, on paired seeds.
         first_seed: The first of them.
         trials: How many candidates Optuna's TPE sampler proposes; None tries every combination, which ranges forbid.
-        prune: Whether a candidate that is behind on the first seeds beyond chance (Wilcoxon's test on paired seeds, see
-            :class:`optuna.pruners.WilcoxonPruner`) is not trained on the others.
 
     Raises:
         ValueError: If a value cannot be used.
@@ -76,7 +77,6 @@ class SweepConfig:
     seeds: int = 3
     first_seed: int = 0
     trials: int | None = None
-    prune: bool = True
 
     def __post_init__(self) -> None:
         check_choice("select", self.select, SELECTIONS)
@@ -185,7 +185,7 @@ def sweep(
     with claim(output, "sweep", settings, may_change=("trials", "device", "command")):
         for seed, split in splits.items():
             split.save(output / SPLIT.format(seed))
-        study = _open_study(output, config)
+        study = _open_study(output)
         if not study.get_trials(deepcopy=False):
             for values in combinations.values():
                 study.enqueue_trial({name: json.dumps(value) for name, value in values.items()})
@@ -204,11 +204,11 @@ def sweep(
     return done
 
 
-def _open_study(output: Path, config: SweepConfig) -> optuna.Study:
+def _open_study(output: Path) -> optuna.Study:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)  # the pruner's interface may change
-        pruner = WilcoxonPruner() if config.prune else NopPruner()
+        pruner = WilcoxonPruner()
     return optuna.create_study(
         storage=optuna.storages.JournalStorage(JournalFileBackend(str(output / STUDY))),
         study_name="sweep",
@@ -226,7 +226,7 @@ def _put_back(study: optuna.Study) -> None:
 
 def _work(worker: int, *, output: Path, config: SweepConfig, device: str, shows: bool) -> None:
     """Train candidates until none is left."""
-    study = _open_study(output, config)
+    study = _open_study(output)
     # One that was started again, or beside others, must not propose what was proposed already.
     study.sampler = TPESampler(seed=config.first_seed + 1000 * worker + len(study.get_trials(deepcopy=False)))
     while _is_waiting(study, config):

@@ -94,20 +94,20 @@ def train(
         ImportError: If a package that the config asks for is not installed.
         TrainingStoppedError: After Ctrl-C or SIGTERM; everything is saved.
     """
-    place = choose_devices(device, devices, nodes, strategy)
+    _, per_node, on_nodes = choose_devices(device, devices, nodes, strategy)
     check_sets(config, manifest)
-    if config.batch_size % place.processes:
+    if config.batch_size % (processes := per_node * on_nodes):
         raise ValueError(
-            f"batch_size is {config.batch_size}, the images of a step over all {place.processes} processes; give a "
-            f"multiple of {place.processes}."
+            f"batch_size is {config.batch_size}, the images of a step over all {processes} processes; give a multiple "
+            f"of {processes}."
         )
-    fabric = make_fabric(place, config.precision)
+    fabric = make_fabric(device, devices, nodes, strategy, precision=config.precision)
     shows = progress and rank() == 0
     with report_lost_process(), _report_dead_loader(), StopRequest() as stop, ExitStack() as held:
         torch.manual_seed(config.seed)
         model = Classifier(config, len(manifest.classes))
         check_contexts(config, model.objective, manifest)
-        settings = _settings(config, manifest, place.processes)
+        settings = _settings(config, manifest, processes)
         everyone = gather_objects(settings)
         if other := [theirs for theirs in everyone if theirs != everyone[0]]:
             raise ValueError(f"the processes do not train alike: one has the settings {everyone[0]}, one {other[0]}.")
