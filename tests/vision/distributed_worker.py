@@ -9,9 +9,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import lightning
 import torch
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from pfdl._internal.processes import anybody, gather_objects, rank, run_on_first, world_size
 from pfdl.cli.main import app
@@ -19,8 +17,7 @@ from pfdl.vision import TrainingStoppedError, resume, training
 from pfdl.vision.launching import make_fabric
 from pfdl.vision.resume import RunKeeper
 from pfdl.vision.training import TrainingConfig, train
-from tests.decorrelation.distributed_worker import model, penalty
-from tests.vision.tiny_images import quiet_trainer, tiny_data
+from tests.vision.tiny_images import tiny_data
 
 EVERYTHING = TrainingConfig(
     backbone="small",
@@ -43,31 +40,6 @@ COMMAND = (
     "--backbone small --image-size 8 --epochs 3 --batch-size 16 --layout class/context --ratio natural "
     "--device cpu --devices 2 --set tensorboard=false --no-export"
 )
-
-
-class Module(lightning.LightningModule):
-    """The user's own module: its training step knows nothing of processes."""
-
-    def __init__(self):
-        super().__init__()
-        self.model, self.penalty = model(), penalty({})
-
-    def training_step(self, batch, _):
-        return self.penalty(self.model(batch[0]))
-
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), lr=0.1)
-
-    def train_dataloader(self):
-        """Eight rows at a time, in order, whoever has them."""
-        x = torch.randn(24, 4, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-        world, rank = self.trainer.world_size, self.trainer.global_rank
-        sampler = DistributedSampler(x, world, rank, shuffle=False)
-        return DataLoader(TensorDataset(x), batch_size=8 // world, sampler=sampler)
-
-
-def trainer(**options):
-    return quiet_trainer(max_epochs=2, use_distributed_sampler=False, **options)
 
 
 def run(folder, config=EVERYTHING, **settings):
@@ -127,10 +99,8 @@ def main():
     said["one device"] = sentence(lambda: train(PLAIN, *tiny_data(), folder / "one", device="cpu"))
     said["another run"] = sentence(lambda: run(folder / "plain"))
     said["another seed"] = sentence(lambda: run(folder / "seeds", replace(PLAIN, seed=rank())))
-    module, fit = Module(), trainer(strategy="ddp", devices=2)
-    fit.fit(module)
     app(["train", str(folder / "images"), *COMMAND.split(), "-o", str(folder / "whole")], standalone_mode=False)
-    torch.save({**said, "module": module.state_dict()}, folder / f"{rank()}.pt")
+    torch.save(said, folder / f"{rank()}.pt")
     Interrupter.number = signal.SIGKILL
     training.RunKeeper = Interrupter
     app(["train", str(folder / "images"), *COMMAND.split(), "-o", str(folder / "killed")])

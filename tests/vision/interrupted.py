@@ -6,7 +6,6 @@ import signal
 import time
 
 import pytest
-import torch
 
 from pfdl._internal.state import load_state
 from pfdl.vision import training
@@ -14,6 +13,7 @@ from pfdl.vision.checkpoint import WEIGHTS
 from pfdl.vision.resume import METRICS, STATE, RunKeeper, TrainingStoppedError
 from pfdl.vision.training import TrainingConfig, train
 from tests.searching import describe_briefly
+from tests.states import equal
 from tests.vision.tiny_images import tiny_data
 
 LAST = "last-state.safetensors"
@@ -44,23 +44,9 @@ def finish(keeper, original=RunKeeper.finish):
     original(keeper)
 
 
-def flatten(value, path=()):
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield from flatten(item, (*path, key))
-    elif isinstance(value, (list, tuple)):
-        for number, item in enumerate(value):
-            yield from flatten(item, (*path, number))
-    else:
-        yield path, value
-
-
 def assert_same_end(folder, expected):
     """Bit for bit: the whole last state (network, g, memories, optimisers, schedules), the weights and the table."""
-    here, there = (dict(flatten(load_state(run / LAST))) for run in (folder, expected))
-    for path, value in there.items():
-        other = here[path]
-        assert torch.equal(other, value) if isinstance(value, torch.Tensor) else other == value, path
+    assert equal(load_state(folder / LAST), load_state(expected / LAST))
     for name in (WEIGHTS, METRICS):
         assert (folder / name).read_bytes() == (expected / name).read_bytes(), name
 

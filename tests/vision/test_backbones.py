@@ -29,12 +29,6 @@ def test_the_small_stem_keeps_the_resolution(name):
     assert seen == [(32, 32)]
 
 
-@pytest.mark.parametrize("name", ["mlp", "vgg11", "timm/resnet10t"])
-def test_the_small_stem_says_where_it_does_not_apply(name):
-    with pytest.raises(ValueError, match="small-image stem"):
-        make_backbone(name, num_classes=2, small_stem=True)
-
-
 def test_pretrained_weights_come_from_the_library_with_a_new_last_layer(monkeypatch):
     stock = models.resnet18()
 

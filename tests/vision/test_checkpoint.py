@@ -56,16 +56,6 @@ def test_a_damaged_configuration_is_a_sentence(text, message, tmp_path):
         load_model(run)
 
 
-def test_the_configuration_is_plain_json(tmp_path):
-    content = json.loads((write_run(tmp_path / "run") / CONFIG).read_text())
-    assert content["settings"]["model"] == {
-        "backbone": "mlp",
-        "classes": ["a", "b"],
-        "image_size": 8,
-        "small_stem": False,
-    }
-
-
 def test_reading_a_model_does_not_need_lightning(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "lightning", None)
     assert isinstance(load_model(write_run(tmp_path / "run"))[0], torch.nn.Module)

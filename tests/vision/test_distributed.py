@@ -18,7 +18,7 @@ from pfdl.vision.launching import choose_devices
 from pfdl.vision.resume import METRICS
 from pfdl.vision.training import train
 from tests.processes import ROOT, Forked
-from tests.vision.distributed_worker import COMMAND, PLAIN, Module, main, trainer
+from tests.vision.distributed_worker import COMMAND, PLAIN, main
 from tests.vision.tiny_images import TinySource, tiny_data
 
 needs_gloo = pytest.mark.skipif(not dist.is_gloo_available(), reason="gloo is not available")
@@ -81,15 +81,6 @@ def test_a_process_that_is_asked_to_stop_stops_all_and_the_run_resumes_exactly(t
         assert said[0][name] == said[1][name]
     assert same(folder / "stopped", folder / "uninterrupted")
     assert_close(folder / "fsdp", folder / "uninterrupted", rtol=1e-4, atol=1e-5)
-
-
-@needs_gloo
-def test_your_own_module_under_ddp(trained):
-    module = Module()
-    trainer().fit(module)
-    for key, value in module.state_dict().items():
-        if isinstance(value, torch.Tensor):
-            torch.testing.assert_close(trained[1][0]["module"][key], value, rtol=1e-6, atol=1e-9)
 
 
 @needs_gloo

@@ -58,23 +58,6 @@ def test_an_abrupt_end_at_any_instant_costs_only_work(place, at, uninterrupted, 
     assert_same_end(run(tmp_path / "run"), uninterrupted)
 
 
-@pytest.mark.parametrize(("writer", "at"), [("save_weights", 1), ("save_state", 2)])
-def test_a_kill_while_weights_and_state_are_saved_costs_only_work(writer, at, uninterrupted, tmp_path, monkeypatch):
-    calls, original = [], getattr(resume, writer)
-
-    def write(path, content):
-        calls.append(path)
-        if len(calls) == at:
-            die()
-        original(path, content)
-
-    monkeypatch.setattr(resume, writer, write)
-    with pytest.raises(Killed):
-        run(tmp_path / "run")
-    assert (tmp_path / "run" / STATE).exists() == (at > 1)
-    assert_same_end(run(tmp_path / "run"), uninterrupted)
-
-
 def test_weights_are_written_with_the_state_and_are_those_of_a_whole_epoch(tmp_path, monkeypatch):
     data, config = tiny_data(validation_fraction=0), TrainingConfig(**SETTINGS)
     expected = train(replace(config, epochs=1), *data, tmp_path / "one", device="cpu") / WEIGHTS
@@ -132,7 +115,7 @@ def test_a_finished_run_is_left_alone(uninterrupted, monkeypatch):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"optimizer": "adamw", "schedule": "cosine", "augment": "randaugment", "label_smoothing": 0.1},
+        {"optimizer": "adamw", "schedule": "cosine", "label_smoothing": 0.1},
         {"objective": "groupdro", "contexts": "known", "select": "worst-group"},
     ],
 )

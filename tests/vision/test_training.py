@@ -7,15 +7,13 @@ import pandas as pd
 import pytest
 import torch
 
-import pfdl
-from pfdl._internal.runs import INFERRED_CONTEXTS, read_run
+from pfdl._internal.runs import INFERRED_CONTEXTS
 from pfdl.data import make_split
 from pfdl.data.context_images import ContextImages
-from pfdl.objectives.penalties import Penalty
 from pfdl.objectives.weightings import DWR, Balance
 from pfdl.vision import training
 from pfdl.vision.backbones import make_backbone
-from pfdl.vision.checkpoint import WEIGHTS, ModelConfig, load_model
+from pfdl.vision.checkpoint import WEIGHTS, load_model
 from pfdl.vision.classifier import Classifier
 from pfdl.vision.features import embed
 from pfdl.vision.resume import STATE
@@ -26,17 +24,6 @@ from tests.vision.tiny_images import TinySource, tiny_data
 pytestmark = pytest.mark.usefixtures("few_filters")
 
 TINY = TrainingConfig(backbone="mlp", objective="erm", image_size=8, epochs=1, batch_size=8)
-
-
-def test_a_run_can_be_read_back_without_any_code_of_its_own(tmp_path):
-    source, manifest = tiny_data()
-    train(TINY, source, manifest, tmp_path / "run", device="cpu")
-    trained = load_model(tmp_path / "run" / WEIGHTS)
-    assert trained.config == ModelConfig("mlp", ("bright", "dark"), 8)
-    assert trained.folder == tmp_path / "run"
-    assert not trained.model.training
-    assert read_run(tmp_path / "run").settings["training"]["objective"] == "erm"
-    assert not (tmp_path / "run" / INFERRED_CONTEXTS).exists()  # contexts were hidden
 
 
 def test_a_folder_of_another_run_is_refused_with_what_differs(tmp_path):
@@ -101,28 +88,6 @@ def test_balance_is_shown_all_training_images_before_the_first_batch(tmp_path, m
     train(replace(TINY, objective="balance", contexts="known"), source, manifest, tmp_path / "run", device="cpu")
     (labels, contexts) = seen[0]
     assert [labels.tolist(), contexts.tolist()] == [list(numbers) for numbers in manifest.numbers_of("train")]
-
-
-def test_a_made_up_objective_trains_by_name(tmp_path):
-    class Size(Penalty):
-        """Penalise the mean squared feature."""
-
-        def __init__(self, *, weight=1.0):
-            super().__init__()
-            self.weight = weight
-
-        def forward(self, features):
-            return self.weight * features.square().mean()
-
-        def metrics(self):
-            return {"size_weight": torch.tensor(self.weight)}
-
-    pfdl.register_objective("made-up-size", Size)
-    config = replace(TINY, objective="made-up-size+pfdl", objective_settings={"made-up-size": {"weight": 0.5}})
-    folder = train(config, *tiny_data(), tmp_path / "run", device="cpu")
-    table = pd.read_csv(folder / "metrics.csv")
-    assert table["size_weight"].tolist() == [0.5]
-    assert "L_decorr" in table
 
 
 def test_the_epoch_is_the_x_axis_of_tensorboard_where_it_is_installed(tmp_path, monkeypatch):

@@ -18,7 +18,7 @@ from pfdl.vision.backbones import make_backbone
 from pfdl.vision.config import TrainingConfig
 from pfdl.vision.features import attach
 from pfdl.vision.metrics import RunningMeans
-from pfdl.vision.pixels import AUGMENTATIONS, normalise
+from pfdl.vision.pixels import mirror_and_shift, normalise
 from pfdl.vision.sharding import is_sharded
 
 
@@ -136,7 +136,9 @@ class Classifier(AtomicModule):
         if len(labels) < 2 and world_size() == 1:
             warnings.warn("a batch of one image is skipped; drop_last=True in the loader avoids it.", stacklevel=1)
             return None
-        logits = self(AUGMENTATIONS[self.config.augment](images), network)
+        if self.config.augment == "flip-shift":
+            images = mirror_and_shift(images)
+        logits = self(images, network)
         with full_precision(logits.device.type):
             features = self.tap.features.float()
             loss: Tensor = self.objective(

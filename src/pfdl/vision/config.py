@@ -61,7 +61,7 @@ class TrainingConfig:
         weight_decay: Weight decay of the optimiser.
         schedule: step, a tenth of the learning rate after every decay_every epochs; or cosine, down to 0 at the end.
         decay_every: Epochs per step of the schedule step; None for half of all epochs.
-        augment: What training images are subjected to: none, flip-shift or randaugment.
+        augment: flip-shift mirrors training images at random and shifts them by up to an eighth; none leaves them.
         label_smoothing: Share of the target that is spread over all classes, from 0 to below 1.
         select: Which validation accuracy decides the epoch that is kept, and early stopping: accuracy, worst-class or
             worst-group, which needs known or inferred contexts; or last, the last epoch whatever its accuracy.
@@ -92,7 +92,7 @@ class TrainingConfig:
     weight_decay: float = setting(1e-4)
     schedule: Literal["step", "cosine"] = setting("step")
     decay_every: int | None = setting(None, minimum=1)
-    augment: Literal["none", "flip-shift", "randaugment"] = setting("flip-shift")
+    augment: Literal["none", "flip-shift"] = setting("flip-shift")
     label_smoothing: float = setting(0.0)
     select: Literal["accuracy", "worst-class", "worst-group", "last"] = setting("accuracy")
     patience: int | None = setting(None, minimum=1, shown=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -47,34 +45,3 @@ def _shifted(count: int, size: int) -> Tensor:
 def _send(numbers: Tensor, device: torch.device) -> Tensor:
     """Copy a few numbers to a device; nothing waits for a GPU, which may still be at work on the step before."""
     return numbers.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else numbers.to(device)
-
-
-def mirror_shift_and_randaugment(images: Tensor) -> Tensor:
-    """Mirror and shift, then apply two random operations of RandAugment (Cubuk et al., 2020) to each image.
-
-    Args:
-        images: Bytes, shape (n, 3, h, w).
-
-    Returns:
-        The same shape.
-
-    Raises:
-        ValueError: If the images are not bytes.
-        ImportError: If torchvision is not installed.
-    """
-    from torchvision.transforms.v2 import RandAugment  # type: ignore[import-untyped]
-
-    if images.dtype != torch.uint8:
-        raise ValueError(
-            f"RandAugment works on bytes, but the images are {images.dtype}; choose 'flip-shift' or 'none'."
-        )
-    transform = RandAugment()
-    return torch.stack([transform(image) for image in mirror_and_shift(images)])
-
-
-AUGMENTATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "none": lambda images: images,
-    "flip-shift": mirror_and_shift,
-    "randaugment": mirror_shift_and_randaugment,
-}
-"""Random changes of training images, by name."""

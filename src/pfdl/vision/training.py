@@ -125,8 +125,8 @@ def train(
         monitor = SELECTIONS.get(config.select) if "validation" in manifest.set_names else None
         keeper = RunKeeper(Loop(model, batches, fabric), folder, monitor=monitor, stop=stop)
         keeper.restore()
-        writer = _open_tensorboard(folder) if tensorboard and rank() == 0 else None
-        _run(keeper, data.validation_loader(), writer, shows)
+        logs = tensorboard and rank() == 0 and find_spec("tensorboard") is not None
+        _run(keeper, data.validation_loader(), shows=shows, logs=logs)
     return folder
 
 
@@ -147,8 +147,9 @@ def _report_dead_loader() -> Iterator[None]:
         ) from error
 
 
-def _run(keeper: RunKeeper, validation: DataLoader[Any] | None, writer: SummaryWriter | None, shows: bool) -> None:
+def _run(keeper: RunKeeper, validation: DataLoader[Any] | None, *, shows: bool, logs: bool) -> None:
     """Train what is left of a run, and keep it in its folder."""
+    writer: SummaryWriter | None = None
     loop, steps = keeper.loop, len(keeper.loop.batches)
     config = loop.model.config
     began_all, done, is_told = time.monotonic(), 0, not shows
@@ -168,7 +169,8 @@ def _run(keeper: RunKeeper, validation: DataLoader[Any] | None, writer: SummaryW
                 figures = loop.validate(validation)
                 row |= {**loop.end_epoch(), **figures}
                 keeper.after_epoch(row)
-                if writer is not None:
+                if logs:
+                    writer = writer or _open_tensorboard(keeper.folder)
                     for name, value in row.items():
                         writer.add_scalar(name, value, loop.epoch - 1)
                 if shows:
@@ -178,7 +180,7 @@ def _run(keeper: RunKeeper, validation: DataLoader[Any] | None, writer: SummaryW
         check_folder(keeper.folder)  # without it another file fails first, and less clearly
         raise
     finally:
-        if writer is not None:
+        if writer is not None and keeper.folder.exists():
             writer.close()
 
 
@@ -233,10 +235,8 @@ def _describe_images(config: TrainingConfig, model: Classifier, device: str) -> 
     return lambda images: embed(model.backbone, images, device=resolve_device(device))
 
 
-def _open_tensorboard(folder: Path) -> SummaryWriter | None:
-    """Return what writes TensorBoard files into a run folder; None where TensorBoard is not installed."""
-    if find_spec("tensorboard") is None:
-        return None
+def _open_tensorboard(folder: Path) -> SummaryWriter:
+    """Return what writes TensorBoard files into a run folder."""
     from torch.utils.tensorboard import SummaryWriter
 
     return SummaryWriter(folder / "tensorboard")
