@@ -134,10 +134,10 @@ def test_features_that_follow_the_class_wholly():
 @pytest.mark.parametrize(
     ("features", "labels", "options", "sentence"),
     [
-        (np.zeros(4), np.zeros(4), {}, "give \\(samples, features\\)"),
-        (np.zeros((2, 5)), np.zeros(2), {}, "at least 3 samples and 2 features"),
-        (np.zeros((4, 2), dtype=str), np.zeros(4), {}, "give numbers"),
-        (np.full((4, 2), np.nan), np.zeros(4), {}, "features\\[0, 0\\] is nan"),
+        (np.zeros(4), np.zeros(4), {}, "Expected 2D array"),
+        (np.zeros((2, 5)), np.zeros(2), {}, "a minimum of 3 is required"),
+        (np.zeros((4, 2), dtype=str), np.zeros(4), {}, "could not convert string"),
+        (np.full((4, 2), np.nan), np.zeros(4), {}, "features contains NaN"),
         (np.zeros((4, 2)), np.zeros(3), {}, "labels have shape \\(3,\\), but there are 4 samples"),
         (np.zeros((4, 2)), np.full(4, 0.5), {}, "such as 0.5; give names or classes"),
         (np.zeros((4, 2)), np.zeros(4), {"contexts": "ab"}, "contexts have shape"),

@@ -80,7 +80,7 @@ def print_tables(output: Path) -> None:
     from pfdl_lab.reporting import write_tables
 
     section, files = write_tables(output)
-    for table in [block for block in section.flat() if isinstance(block, Table)][:MAX_TABLES]:
+    for table in [block for block in section.blocks if isinstance(block, Table)][:MAX_TABLES]:
         print_table(table)
     for path in files:
         typer.echo(path)

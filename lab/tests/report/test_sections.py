@@ -134,7 +134,7 @@ def test_trainings_say_what_contexts_were_inferred_and_why(tmp_path):
     (tmp_path / "torn" / "contexts.json").write_text("[]")
     problems = []
     section = trainings.build([read_run(tmp_path / name) for name in ("plain", "balanced", "torn")], problems)
-    texts = [block.text for block in section.flat() if isinstance(block, Text)]
+    texts = [block.text for block in section.blocks if isinstance(block, Text)]
     assert "Contexts of balanced. Found 2 contexts, because." in texts
     assert not any("Contexts of plain" in text for text in texts)
     assert [problem for problem in problems if "torn/contexts.json was left out" in problem] == problems

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import check_array
 
-from pfdl.contexts._arrays import FloatArray, as_array
+from pfdl.contexts._arrays import as_array
 from pfdl.contexts.groups import Accuracies, GroupAccuracy, Mixture, count_groups, measure_accuracy
 from pfdl.decorrelation.linear import predict_left_out
 from pfdl.diagnosis.gap import Gap
@@ -76,7 +77,9 @@ def diagnose(
         >>> found.answer, found.r2 > 0.4  # the fourth is not predictable from the others
         ('yes', array([ True,  True,  True, False]))
     """
-    u = _matrix(features)
+    u = check_array(
+        as_array(features), dtype=np.float64, ensure_min_samples=3, ensure_min_features=2, input_name="features"
+    )
     names = _column("labels", labels, len(u))
     where = None if contexts is None else _column("contexts", contexts, len(u))
     label_numbers = np.unique(names, return_inverse=True)[1].astype(np.intp)
@@ -102,21 +105,6 @@ def diagnose(
         r2=predict_left_out(u).r2,
         r2_within_class=predict_left_out(u, label_numbers).r2,
     )
-
-
-def _matrix(features: Any) -> FloatArray:
-    u = as_array(features)
-    if u.ndim != 2:
-        raise ValueError(f"features have shape {u.shape}; give (samples, features).")
-    if u.shape[0] < 3 or u.shape[1] < 2:
-        raise ValueError(f"features have shape {u.shape}; at least 3 samples and 2 features are needed.")
-    if u.dtype.kind not in "fiub":
-        raise ValueError(f"features have the type {u.dtype}; give numbers.")
-    u = u.astype(np.float64)
-    if not np.isfinite(u).all():
-        row, column = np.argwhere(~np.isfinite(u))[0]
-        raise ValueError(f"features[{row}, {column}] is {u[row, column]}; all values must be finite.")
-    return u
 
 
 def _column(name: str, values: Any, samples: int) -> NDArray[Any]:

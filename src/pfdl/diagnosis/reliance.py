@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfdl.contexts.confirmation import CHANCE, cramers_v
-from pfdl.contexts.groups import Accuracies, GroupAccuracy, Mixture, measure_accuracy
+from pfdl.contexts.groups import GroupAccuracy, Mixture, measure_accuracy
 from pfdl.diagnosis.verdict import ClassReliance, Comparison, ContextReliance
 
 FloatArray = NDArray[np.float64]
@@ -66,28 +66,34 @@ def measure_reliance(
     Returns:
         What was found; None if all images are in usual contexts, or none is.
     """
-    found = measure_accuracy(predictions == labels, labels, contexts)
-    at_home = np.array([usual.get(group.label) == group.context for group in found.groups])
+    right = predictions == labels
+    at_home = np.array([usual.get(label) == where for label, where in zip(labels, contexts, strict=True)])
     if at_home.all() or not at_home.any():
         return None
-    parts = [
-        _pool([g for g, here in zip(found.groups, at_home, strict=True) if here == side]) for side in (True, False)
-    ]
-    error = float(np.sqrt(parts[0].variance + parts[1].variance))
-    row, separable = _contrast(found.groups, at_home, usual)
+    sides = measure_accuracy(right, labels, at_home)
+    home, elsewhere = (
+        GroupAccuracy("", "", sides.by_context[side], int(np.sum(at_home == side))) for side in (True, False)
+    )
+    groups = measure_accuracy(right, labels, contexts).groups
+    row, separable = _contrast(groups, usual)
     effect = effect_error = float("nan")
     if row is not None:
-        effect = float(row @ [group.accuracy for group in found.groups])
-        effect_error = float(np.sqrt(row**2 @ [group.variance for group in found.groups]))
+        effect = float(row @ [group.accuracy for group in groups])
+        effect_error = float(np.sqrt(row**2 @ [group.variance for group in groups]))
+    shares = {(group.label, group.context): group.accuracy for group in sides.groups}
+    by_class = [
+        ClassReliance(label, usual.get(label, ""), *(shares.get((label, side), float("nan")) for side in (True, False)))
+        for label in sides.by_label
+    ]
     return ContextReliance(
-        in_usual=parts[0].accuracy,
-        elsewhere=parts[1].accuracy,
-        standard_error=error,
+        in_usual=home.accuracy,
+        elsewhere=elsewhere.accuracy,
+        standard_error=float(np.sqrt(home.variance + elsewhere.variance)),
         effect=effect,
         effect_error=effect_error,
         separable=separable,
-        by_class=_by_class(found, usual),
-        samples_elsewhere=parts[1].samples,
+        by_class=tuple(sorted(by_class, key=lambda one: np.inf if np.isnan(one.loss) else -one.loss)),
+        samples_elsewhere=elsewhere.samples,
     )
 
 
@@ -112,8 +118,7 @@ def compare_reliance(
     """
     better = (first == labels).astype(float) - (second == labels).astype(float)
     groups = measure_accuracy(first == labels, labels, contexts).groups
-    at_home = np.array([usual.get(group.label) == group.context for group in groups])
-    row, _ = _contrast(groups, at_home, usual)
+    row, _ = _contrast(groups, usual)
     if row is None:
         return Comparison(float("nan"), float("nan"))
     difference = variance = 0.0
@@ -126,19 +131,13 @@ def compare_reliance(
     return Comparison(difference, float(np.sqrt(variance)))
 
 
-def _pool(groups: Sequence[GroupAccuracy]) -> GroupAccuracy:
-    samples = sum(group.samples for group in groups)
-    return GroupAccuracy("", "", sum(g.accuracy * g.samples for g in groups) / samples, samples)
-
-
-def _contrast(
-    groups: Sequence[GroupAccuracy], at_home: NDArray[np.bool_], usual: Mapping[Any, Any]
-) -> tuple[FloatArray | None, bool]:
+def _contrast(groups: Sequence[GroupAccuracy], usual: Mapping[Any, Any]) -> tuple[FloatArray | None, bool]:
     """Return the weights of the groups' accuracies whose sum is the effect of the usual context, and if it is adjusted.
 
     They are the row of the least-squares solution of accuracy = class + context + effect · at_home, with every sample
     counted once; or those of the plain difference, where that is all there is.
     """
+    at_home = np.array([usual.get(group.label) == group.context for group in groups])
     labels = np.unique([str(group.label) for group in groups], return_inverse=True)[1]
     contexts = np.unique([str(group.context) for group in groups], return_inverse=True)[1]
     nuisance = np.hstack([np.eye(labels.max() + 1)[labels], np.eye(contexts.max() + 1)[contexts]])
@@ -155,13 +154,3 @@ def _contrast(
         return None, False
     sides = np.where(at_home, counts, 0.0), np.where(at_home, 0.0, counts)
     return np.asarray(sides[0] / sides[0].sum() - sides[1] / sides[1].sum()), False
-
-
-def _by_class(found: Accuracies, usual: Mapping[Any, Any]) -> tuple[ClassReliance, ...]:
-    classes = []
-    for label in found.by_label:
-        own = [group for group in found.groups if group.label == label]
-        sides = [[g for g in own if (g.context == usual.get(label)) == side] for side in (True, False)]
-        shares = [_pool(side).accuracy if side else float("nan") for side in sides]
-        classes.append(ClassReliance(label, usual.get(label, ""), *shares))
-    return tuple(sorted(classes, key=lambda one: -one.loss if one.loss == one.loss else np.inf))

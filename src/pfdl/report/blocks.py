@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -248,11 +248,6 @@ class Section:
     title: str
     blocks: Sequence[Block] = ()
     finding: str = ""
-
-    def flat(self) -> Iterator[Block]:
-        """Yield the blocks one by one, those that stand side by side too."""
-        for block in self.blocks:
-            yield from block.blocks if isinstance(block, SideBySide) else (block,)
 
 
 @dataclass(frozen=True)
