@@ -71,7 +71,8 @@ def test_the_page_shows_it_all_and_runs_nothing_of_it(page):
         "What the model gets wrong",
         "If the contexts shift",
         "accuracy (%) by class",
-        "in its usual context",
+        '<th scope="col">validation, ',
+        '<th scope="col">in its usual context',
         "The worst groups of first",
     ):
         assert words in html

@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 
 import pfdl
-from pfdl.data import make_mmads
 from pfdl.data.context_images import ContextImages
 from pfdl.diagnosis import Gap, measure_accuracy
-from pfdl.report import diagnosis_page, table_page
+from pfdl.report import diagnosis_page
 from pfdl.report.page import render
-from pfdl.tabular import SelectionScreen
 from pfdl.vision.config import TrainingConfig
 from pfdl.vision.diagnosis import ImageDiagnosis
 from tests.vision.tiny_images import tiny_data
@@ -79,20 +77,6 @@ def test_the_answer_comes_first_and_in_its_colour(visit, path):  # noqa: F811
     assert {"yes": red > 2 * green, "no": green > 1.5 * red, "unclear": abs(red - green) < 20}[tone]
 
 
-def test_validation_stands_beside_test_and_the_gap_in_words(visit, path):  # noqa: F811
-    page = visit(path).page
-    assert "points below validation accuracy" in page.locator("main").text_content()
-    table = page.locator("table", has_text="first: accuracy (%) by class")
-    assert [words.partition(",")[0] for words in table.locator("thead th").all_text_contents()] == [
-        "class",
-        "validation",
-        "test",
-        "in its usual context",
-        "elsewhere",
-    ]
-    assert table.locator("tbody tr").first.locator("td").first.text_content() == "100.0"
-
-
 def test_on_a_phone_the_answer_stands_before_the_contents_and_a_command_breaks_between_words(visit, path):  # noqa: F811
     page = visit(path, **PHONE).page
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
@@ -103,14 +87,3 @@ def test_on_a_phone_the_answer_stands_before_the_contents_and_a_command_breaks_b
     heights = page.locator(".command span").evaluate_all(short)
     assert heights
     assert max(heights) < 30  # one line
-
-
-def test_a_point_of_a_table_has_the_name_of_its_column(visit, tmp_path):  # noqa: F811
-    table = make_mmads(600, 10, 1.7, seed=0).frame().rename(columns={"S1": HOSTILE})
-    screen = SelectionScreen().fit(table.drop(columns="y"), table["y"])
-    page_path = tmp_path / "table.html"
-    page_path.write_text(render(table_page.build_page(screen, "table.csv", "y", ["a note."])), encoding="utf-8")
-    seen = visit(page_path)
-    assert HOSTILE in seen.page.locator(".plot text").all_text_contents()
-    assert seen.page.evaluate("window.hacked") is None
-    assert seen.complaints == []
