@@ -48,18 +48,48 @@ def test_g_is_left_alone_in_evaluation_and_where_a_control_is_switched_off(is_on
     assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
 
 
-@pytest.mark.parametrize("name", ["matched-covariance", "matched-level"])
-def test_the_controls_have_names_among_the_objectives(name):
-    objective = pfdl.make_objective(name, 6, **{name: {"sharing": "indexed"}})
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("matched-covariance", {"sharing": "indexed"}),
+        ("matched-level", {"sharing": "indexed"}),
+        ("level", {"weight": 2}),
+    ],
+)
+def test_the_controls_have_names_among_the_objectives(name, settings):
+    objective = pfdl.make_objective(name, 6, **{name: settings})
     assert objective.needs == {"features"}
 
 
-def test_the_mean_of_the_others_in_place_of_g_is_that_of_the_loop():
-    u = torch.randn(12, 6, dtype=torch.float64, requires_grad=True)
+def naive_level(u):
+    n, p = u.shape
+    means = [sum(u[i, j] for j in range(p)) / p for i in range(n)]
+    return (sum(mean**2 for mean in means) / n) ** 2
+
+
+def naive_mean(u):
     others = torch.stack([sum(u[:, k] for k in range(6) if k != j) / 5 for j in range(6)], dim=1)
-    fast, slow = MeanDecorrelation(weight=3.0)(u), 3 * naive_decorrelation_loss(u, others, "none")
+    return naive_decorrelation_loss(u, others, "none")
+
+
+@pytest.mark.parametrize(("make", "naive"), [(Level, naive_level), (MeanDecorrelation, naive_mean)])
+def test_a_penalty_without_g_is_that_of_the_loop_and_computed_in_single_precision(make, naive):
+    u = torch.randn(12, 6, dtype=torch.float64, requires_grad=True)
+    penalty = make(weight=3.0)
+    fast, slow = penalty(u), 3 * naive(u)
     torch.testing.assert_close(fast, slow)
+    torch.testing.assert_close(3 * next(iter(penalty.metrics().values())), fast)
     torch.testing.assert_close(torch.autograd.grad(fast, u), torch.autograd.grad(slow, u))
+    half = (100 * u).half()
+    assert torch.equal(penalty(half), penalty(half.float()))
+    assert penalty(half).isfinite()
+
+
+def test_what_makes_no_sense_is_refused():
+    with pytest.raises(ValueError, match="weight is -1"):
+        Level(weight=-1)
+    with pytest.raises(ValueError, match=r"shape \(3,\)"):
+        Level()(torch.zeros(3))
 
 
 def test_cnbb_by_adam_is_adam_on_its_loss():
