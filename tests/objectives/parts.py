@@ -6,7 +6,7 @@ import torch
 
 from pfdl import PartialDecorrelation
 from pfdl.objectives.penalties import CORAL, IRM, Quantization, VREx
-from pfdl.objectives.weightings import CNBB, Balance, BatchDWR, GroupDRO, Product, StableNet, Uniform
+from pfdl.objectives.weightings import CNBB, Balance, BatchDWR, CVaR, GroupDRO, Product, StableNet, Uniform
 
 SGD = partial(torch.optim.SGD, lr=0.01, momentum=0.9, fused=True)
 Adagrad = partial(torch.optim.Adagrad, lr=0.01)
@@ -23,12 +23,13 @@ PARTS = {
     "Uniform": Uniform,
     "Balance": Balance,
     "GroupDRO": GroupDRO,
+    "CVaR": CVaR,
     "BatchDWR": lambda: BatchDWR(steps=2),
     "CNBB": lambda: CNBB(steps=2),
     "StableNet": lambda: StableNet(steps=2),
     "Product": lambda: Product([Balance(), StableNet(steps=2)]),
 }
-WITHOUT_STATE = ("Quantization", "Uniform", "BatchDWR", "CNBB")
+WITHOUT_STATE = ("Quantization", "Uniform", "CVaR", "BatchDWR", "CNBB")
 
 
 def batch(seed=0, n=8):

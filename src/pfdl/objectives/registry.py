@@ -18,7 +18,7 @@ from pfdl.decorrelation import PartialDecorrelation
 from pfdl.objectives.base import DataShape
 from pfdl.objectives.objective import Objective
 from pfdl.objectives.penalties import CORAL, IRM, VREx
-from pfdl.objectives.weightings import CNBB, DWR, Balance, BatchDWR, GroupDRO, Product, StableNet, Weighting
+from pfdl.objectives.weightings import CNBB, DWR, Balance, BatchDWR, CVaR, GroupDRO, Product, StableNet, Weighting
 
 ENTRY_POINTS = "pfdl.objectives"
 """The group of entry points under which an installed package offers objectives."""
@@ -54,6 +54,7 @@ _factories: dict[str, Factory] = {
     "balance": Balance,
     "cnbb": CNBB,
     "coral": CORAL,
+    "cvar": CVaR,
     "dwr": BatchDWR,
     "dwr-samples": DWR,
     "erm": _erm,
