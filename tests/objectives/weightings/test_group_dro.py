@@ -53,17 +53,19 @@ def batch(seed, n=30):
 
 
 @pytest.mark.parametrize("adjustment", [0.0, 2.0])
-def test_shares_and_loss_are_those_of_the_authors(adjustment):
+@pytest.mark.parametrize("renormalize", [True, False])
+def test_shares_and_loss_are_those_of_the_authors(adjustment, renormalize):
     _, labels, environments = batch(0, 200)
     naive = Naive(count(labels, environments), 0.5, adjustment)
-    weighting = GroupDRO(step_size=0.5, adjustment=adjustment)
+    weighting = GroupDRO(step_size=0.5, adjustment=adjustment, renormalize=renormalize)
     weighting.prepare(labels, environments)
     for seed in range(1, 6):
         risks, labels, environments = batch(seed, 5 if seed == 3 else 30)  # some groups are missing from the short one
         weights = weighting(risks, labels, environments)
         loss, present = naive.loss(risks, labels, environments)
-        torch.testing.assert_close((weights * risks).mean(), loss / present, rtol=1e-4, atol=1e-6)
-        torch.testing.assert_close(weights.mean(), torch.tensor(1.0))
+        expected = loss / present if renormalize else loss
+        torch.testing.assert_close((weights * risks).mean(), expected, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(weights.mean(), torch.tensor(1.0 if renormalize else present))
         for (label, environment), share in naive.log_shares.items():
             assert weighting.shares[label, environment].item() == pytest.approx(math.exp(share), rel=1e-4)
 

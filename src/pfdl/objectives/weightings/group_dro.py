@@ -15,8 +15,9 @@ class GroupDRO(GroupWeighting):
     Each group g has a share :math:`q_g`, all equal at the start. Each batch multiplies it by
     :math:`\exp(\eta (R_g + C/\sqrt{n_g}))`, with the group's risk in the batch (0 if it is not in it) and its number of
     training samples, and normalises. The loss is :math:`\sum_g q_g R_g` over the groups of the batch, divided by the
-    sum of their shares: a batch that lacks groups counts as much as any other (the authors' code does not divide, so
-    that such a batch counts less). Shares are kept as logarithms, so that none is lost to underflow.
+    sum of their shares: a batch that lacks groups counts as much as any other. The authors' code does not divide, so
+    that such a batch counts less; ``renormalize=False`` is that. Shares are kept as logarithms, so that none is lost
+    to underflow.
 
     The groups are those of :meth:`prepare`; others join with an average share when they are first seen. As long as all
     samples are in one context, shares and weights stay equal: there is no context to be robust to. To be robust to
@@ -27,6 +28,9 @@ class GroupDRO(GroupWeighting):
         adjustment: C, which makes the smaller groups count more, because a network fits them too well; the authors try
             0 to 5. It needs :meth:`prepare` for :math:`n_g`. The authors' code adds :math:`\sum_g q_g C/\sqrt{n_g}` to
             the loss it returns, which has no gradient and is left out here.
+        renormalize: What a batch without a group does to the loss. By default nothing: the weights of every batch have
+            mean 1. With False the loss misses that group's share, as in the authors' code: the mean weight is the sum
+            of the shares of the groups that the batch has. Multiplied by another weighting, weights always have mean 1.
     """
 
     needs = ("risks", "labels", "environments")
@@ -34,12 +38,13 @@ class GroupDRO(GroupWeighting):
     reference = "Sagawa et al., 2020"
     log_shares: Tensor
 
-    def __init__(self, *, step_size: float = 0.01, adjustment: float = 0.0) -> None:
+    def __init__(self, *, step_size: float = 0.01, adjustment: float = 0.0, renormalize: bool = True) -> None:
         super().__init__()
         check_number("step_size", step_size)
         check_number("adjustment", adjustment)
         self.step_size = step_size
         self.adjustment = adjustment
+        self.renormalize = renormalize
         self._prepared = False
         self.register_buffer("log_shares", torch.zeros(0, 0))  # of groups that have samples in the table
 
@@ -93,7 +98,8 @@ class GroupDRO(GroupWeighting):
             self.table, self.log_shares = torch.where(seen, counts.clamp(min=1), 0.0), log_shares
         present = torch.where(sizes > 0, log_shares, -torch.inf).flatten().logsumexp(0)
         weights = ((log_shares - present).exp() / sizes.clamp(min=1))[labels, environments].to(risks.dtype)
-        return self.finish(torch.where(several, weights, torch.ones_like(weights)))
+        weights = self.finish(torch.where(several, weights, torch.ones_like(weights)))
+        return weights if self.renormalize else weights * torch.where(several, present.exp(), 1.0).to(weights)
 
     def check_loaded(self) -> None:
         """Refuse shares that are none of the groups in the table."""
