@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -29,22 +29,14 @@ class DatasetSource:
     Args:
         data: The dataset; or a mapping from ``"train"``, ``"validation"`` and ``"test"`` to datasets.
         columns: For items that are dictionaries: which entry is the image (``path``), the ``label``, the ``context``.
-        on_progress: Called with the number of images checked so far and the number of all images.
 
     Raises:
         TypeError: If the data has no length or cannot be indexed.
         ValueError: If the names of the sets are not known, or there are no images.
     """
 
-    def __init__(
-        self,
-        data: Any,
-        *,
-        columns: Mapping[str, str] | None = None,
-        on_progress: Callable[[int, int], None] | None = None,
-    ) -> None:
+    def __init__(self, data: Any, *, columns: Mapping[str, str] | None = None) -> None:
         self._columns = dict(columns or {})
-        self._on_progress = on_progress
         self._parts: dict[str, Any] = {}
         for name, part in data.items() if isinstance(data, Mapping) else [("", data)]:
             split = SPLIT_NAMES.get(str(name).lower(), "")
@@ -58,10 +50,6 @@ class DatasetSource:
         if not sum(map(len, self._parts.values())):
             raise ValueError("the dataset is empty; give one with images.")
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return all but who is told of progress, for processes that load images; most of them cannot be told."""
-        return {**vars(self), "_on_progress": None}
-
     @property
     def description(self) -> Mapping[str, Any]:
         """Return what these images are, for the manifest."""
@@ -74,7 +62,6 @@ class DatasetSource:
         Raises:
             ValueError: If an item is not what is described above.
         """
-        total = sum(map(len, self._parts.values()))
         samples: list[Sample] = []
         for split, part in self._parts.items():
             names = _class_names(part, self._columns.get("label"))
@@ -83,8 +70,6 @@ class DatasetSource:
                 digest = hash_pixels(image)
                 path = f"{split or 'all'}/{number:08d}"
                 samples.append(Sample(path, _class_name(names, label), context, digest, digest, split))
-                if self._on_progress is not None:
-                    self._on_progress(len(samples), total)
         return tuple(sorted(samples))
 
     def load(self, path: str, size: int, sha256: str) -> Tensor:

@@ -54,7 +54,7 @@ def open_images(
             in which the first image is.
         layout: ``"class/context"`` or ``"context/class"``, where folders can be read in both ways.
         on_bad_image: ``"error"`` to refuse data with unusable files, ``"skip"`` to leave them out.
-        on_progress: Called with the number of images checked so far and the number of all images.
+        on_progress: Called with the number of files checked so far and the number of all files.
         like: A manifest of the same data, or of data with the same classes: the columns it was made from, its classes
             and the settings of the built-in shapes are taken over.
 
@@ -94,7 +94,7 @@ def open_images(
         if all(hasattr(data, name) for name in ("samples", "description", "load")):
             source: ContextSource = data
             return source
-        return DatasetSource(data, columns=columns, on_progress=on_progress)
+        return DatasetSource(data, columns=columns)
     path = root = Path(data)
     list_files = partial(list_folder, layout=layout, known_classes=() if like is None else like.classes)
     if is_table:

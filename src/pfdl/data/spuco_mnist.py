@@ -23,14 +23,13 @@ COLORS = ((255, 0, 0), (209, 255, 0), (0, 255, 92), (0, 116, 255), (185, 0, 255)
 """The colour that each class mostly has in training, as bytes of red, green and blue: Matplotlib's map hsv at 0, 0.2,
 0.4, 0.6 and 0.8, as in the reference package."""
 
-MAGNITUDES = {"large": 28, "medium": 4, "small": 2}
+MAGNITUDES = {"large": 28, "medium": 4, "small": 2, "variance-low": 7, "variance-medium": 14, "variance-high": 28}
 """The side of the square at the top left whose black pixels take the colour."""
 
-VARIANCES = {"variance-low": 7, "variance-medium": 14, "variance-high": 28}
-"""The side of the square at the top left in which 49 pixels take the colour where they are black, drawn for each image;
-in the smallest these are all of it."""
+SCATTERED = ("variance-medium", "variance-high")
+"""Where only as many pixels of the square take it as the one of variance-low has, drawn for each image."""
 
-COLORED, KEPT_ABOVE = 49, 0.25
+KEPT_ABOVE = 0.25
 
 VALIDATION_SHARE = 0.2
 
@@ -109,7 +108,7 @@ class SpuCoMNIST:
         seed: int = 0,
         max_train: int | None = None,
     ) -> None:
-        check_choice("magnitude", magnitude, {**MAGNITUDES, **VARIANCES})
+        check_choice("magnitude", magnitude, MAGNITUDES)
         for name, share in {"label_noise": label_noise, "feature_noise": feature_noise}.items():
             if not 0 <= share <= 1:
                 raise ValueError(f"{name} is {share}; give a share of the training images, from 0 to 1.")
@@ -180,12 +179,10 @@ def _some(number: int, share: float, generator: torch.Generator) -> Tensor:
 
 def _colored_pixels(magnitude: str, generator: torch.Generator) -> Tensor:
     """Return which pixels of an image take the colour where they are black, shape (28, 28)."""
-    side = MAGNITUDES.get(magnitude) or VARIANCES[magnitude]
+    side = MAGNITUDES[magnitude]
+    square = torch.ones(side**2, dtype=torch.bool)
+    if magnitude in SCATTERED:
+        square[torch.randperm(side**2, generator=generator)[MAGNITUDES["variance-low"] ** 2 :]] = False
     where = torch.zeros(28, 28, dtype=torch.bool)
-    if magnitude in MAGNITUDES or side**2 == COLORED:
-        where[:side, :side] = True
-    else:
-        square = torch.zeros(side**2, dtype=torch.bool)
-        square[torch.randperm(side**2, generator=generator)[:COLORED]] = True
-        where[:side, :side] = square.view(side, side)
+    where[:side, :side] = square.view(side, side)
     return where
