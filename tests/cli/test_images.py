@@ -126,6 +126,7 @@ def test_ctrl_c_is_answered_with_how_to_go_on(photos, tmp_path, monkeypatch):
         ("diagnose nowhere", "say where the images of nowhere are"),
         ("diagnose nowhere.csv", "say which column of nowhere.csv is to be predicted"),
         ("diagnose nowhere.csv photos", "is a table: it takes --target and neither images nor --compare"),
+        ("diagnose run photos --compare ./run", "run would be compared with itself"),
         ("diagnose nowhere --target y", "--target is for a table"),
         ("diagnose nowhere.csv --target y", "nowhere.csv: No such file or directory."),
     ],

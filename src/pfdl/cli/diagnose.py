@@ -53,6 +53,8 @@ def diagnose(
         raise ValueError(f"--target is for a table, and {run} is none: give a file that ends in {endings}.")
     elif data is None:
         raise ValueError(f"say where the images of {run} are: pfdl diagnose {run} DIR (or the word shapes).")
+    elif compare is not None and compare.resolve() == run.resolve():
+        raise ValueError(f"{run} would be compared with itself; give --compare another run.")
     else:
         runs = [run] if compare is None else [run, compare]
         _diagnose_runs(runs, data, options, device, output)
