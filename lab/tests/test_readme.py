@@ -180,3 +180,17 @@ def test_the_finding_on_the_screen():
     assert "375 of 534 (70%) | 4 of 406 (1.0%)" in strong
     for figure in ("names 72 %", "acts on 70 %", "touches 1.0 %"):
         assert figure in README
+
+
+def test_the_finding_on_pretrained_networks():
+    found = pd.read_csv(RESULTS / "practice" / "results.csv", dtype={"epoch": str})
+    found = found[(found["data"] == "pacs") & (found["test"] == "1:5") & (found["epoch"] == "last")]
+    said = {}
+    for backbone, part in found.groupby("backbone"):
+        table = part.pivot(index="seed", columns="row", values="value")
+        beyond = {row: table[row] - table["sampler-classes"] for row in ("sampler", "sampler-known")}
+        assert all(len(one) == 10 for one in beyond.values())
+        said[backbone] = {row: signed(one.mean(), one.sem(), 1) for row, one in beyond.items()}
+    features, tuned = said["efficientnet-lite0-features"], said["efficientnet-lite0"]
+    assert f"({features['sampler']} and {tuned['sampler']} on other splits" in README
+    assert f"the true contexts {features['sampler-known']} and {tuned['sampler-known']}" in README

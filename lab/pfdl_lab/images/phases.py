@@ -36,14 +36,8 @@ PHASES: tuple[Pair, ...] = (
     ("pfdl", "level-matched"),
 )
 NOISE_FLOOR = ("placebo", "erm")
-FORMS: tuple[Pair, ...] = (
-    ("pfdl-sgd", "erm"),
-    ("pfdl-sgd", "pfdl"),
-    ("covariance-indexed", "erm"),
-    ("covariance-indexed", "covariance"),
-    ("standardised-indexed", "erm"),
-)
-"""Other forms of g: trained by SGD, and one that knows which feature it predicts."""
+FORMS: tuple[Pair, ...] = (("pfdl-sgd", "erm"), ("pfdl-sgd", "pfdl"))
+"""PFDL with g trained by SGD; the page declared other forms of g, too, which were not trained."""
 
 PUBLISHED_DWR: tuple[Pair, ...] = (("dwr-samples", "erm"),)
 PRACTICE: tuple[Pair, ...] = (

@@ -191,7 +191,7 @@ def _cnbb_by_adam(steps: int) -> Row:
 # With their default settings DWR on a batch and StableNet leave the weights of 64 samples equal. The settings with
 # numbers in their keys were found on made-up features by the effective sample size alone.
 RIVALS: dict[str, Row] = {
-    "dwr-samples": Row("DWR, one weight per training sample", "dwr-samples"),
+    "dwr-samples": Row("DWR, one weight per training sample", "dwr-samples", {"dwr-samples": {"steps": 50}}),
     "cnbb": Row("CNBB's weights", "cnbb"),
     "stablenet": Row("StableNet", "stablenet"),
     "dwr-0.05": Row("DWR, learning rate 0.05", "dwr", {"dwr": {"learning_rate": 0.05}}),
