@@ -7,7 +7,7 @@ from scipy import stats
 
 from pfdl.report.blocks import Plot, Table
 from pfdl_lab.images import phases
-from pfdl_lab.images.rows import DECLARED, PAPER, RATIOS
+from pfdl_lab.images.rows import DECLARED, GRID, PAPER, RATIOS
 from pfdl_lab.images.tables import measure
 from pfdl_lab.pairing import PairedDifference, holm
 
@@ -134,3 +134,20 @@ def test_equivalence_is_two_one_sided_tests():
     above = stats.ttest_1samp(differences, -1.0, alternative="greater").pvalue
     assert found == pytest.approx(max(below, above))
     assert PairedDifference(0.5, 0.0, 3).equivalence_p_value(1.0) == 0.0
+
+
+def test_each_method_is_compared_at_the_setting_that_validation_chooses():
+    validation = {"erm-wd-0.001-lr-0.01": 60.0, "pfdl-wd-0.0001-lr-0.03": 61.0, "covariance-wd-0.0005-lr-0.01": 62.0}
+    results = pd.DataFrame(
+        [
+            ("pacs-40-epochs-sgd", "resnet50", row, seed, "chosen", test, value)
+            for row in GRID
+            for seed in range(3)
+            for test, value in [("validation", validation.get(row, 50.0)), *((ratio, seed) for ratio in RATIOS)]
+        ],
+        columns=["data", "backbone", "row", "seed", "epoch", "test", "value"],
+    )
+    (part,) = measure(results)
+    erm, pfdl, covariance = validation
+    assert phases.best_sgd(part).comparisons == ((pfdl, erm), (covariance, erm))
+    assert len(phases.same_sgd(part).judge()) == 20
