@@ -1,7 +1,7 @@
 import pandas as pd
 import pytest
 
-from pfdl.data import make_split, open_images
+from pfdl.data import Manifest, make_split, open_images
 from pfdl.data.tables import list_paths
 from tests.data.image_files import celeba, make_folder
 
@@ -53,6 +53,10 @@ def test_columns_are_named_by_the_user(photos):
     assert {"train", "test"} == set.union(*sides.values())
     again = open_images(photos / "birds.csv", like=manifest)
     assert again.samples == source.samples
+    odd = {"columns": {"path": "where", "label": ["bird"], "colour": "bird"}}  # as a damaged manifest may say
+    assert (
+        open_images(photos / "birds.csv", like=Manifest((), {"source": odd})).description["columns"]["path"] == "where"
+    )
 
 
 def test_numbers_of_any_type_are_the_same_names(photos, monkeypatch):

@@ -96,8 +96,9 @@ def list_table(
         ValueError: If a column is missing, or no images of at least two classes are named.
     """
     cells = _read_cells(table)
-    hinted = {role: name for role, name in (hints or {}).items() if name in cells.columns}
-    found = find_columns(table, list(cells.columns), {**hinted, **(columns or {})})
+    names = list(cells.columns)
+    hinted = {role: name for role, name in (hints or {}).items() if role in _USUAL_NAMES and name in names}
+    found = find_columns(table, names, {**hinted, **(columns or {})})
     prefix = _find_prefix(root, cells[found["path"]]) if searches else ""
     blank = [""] * len(cells)
     lists = {role: cells[found[role]].tolist() if role in found else blank for role in _USUAL_NAMES}
