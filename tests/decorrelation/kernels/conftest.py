@@ -5,13 +5,17 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+INTERPRETING = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+HAS_TRITON = INTERPRETING or torch.cuda.is_available()
+needs_triton = pytest.mark.skipif(not HAS_TRITON, reason="no GPU and no interpreter: see test_interpreter.py")
 CANNOT_LOOP = "this Triton's interpreter cannot loop with this NumPy: github.com/triton-lang/triton/issues/9171"
 
 
 @pytest.fixture(scope="package", autouse=True)
 def quick_interpreter():
     """Spare Triton's interpreter what takes most of its time and tests nothing of ours."""
-    if os.environ.get("TRITON_INTERPRET") != "1":
+    if not INTERPRETING:
         yield
         return
     from triton.runtime import interpreter

@@ -1,19 +1,14 @@
 """The step of Adam that the GPU takes, against PyTorch's in float64; on a GPU or in Triton's interpreter."""
 
 import copy
-import os
 
 import pytest
 import torch
 
 pytest.importorskip("triton")
 from pfdl.decorrelation.kernels.triton_adam import can_step, take_step
+from tests.decorrelation.kernels.conftest import DEVICE, INTERPRETING, needs_triton
 
-INTERPRETING = os.environ.get("TRITON_INTERPRET") == "1"
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-needs_triton = pytest.mark.skipif(
-    not (INTERPRETING or torch.cuda.is_available()), reason="no GPU and no interpreter: see test_interpreter.py"
-)
 KINDS = {
     "adam": (torch.optim.Adam, {"lr": 0.01}),
     "adam with decay": (torch.optim.Adam, {"lr": 0.1, "betas": (0.0, 0.99), "weight_decay": 0.3}),

@@ -4,8 +4,6 @@ The Triton kernels run here on a GPU, or in Triton's interpreter if TRITON_INTER
 ``test_interpreter.py`` does the latter on machines without a GPU.
 """
 
-import os
-
 import pytest
 import torch
 
@@ -13,14 +11,11 @@ import pfdl
 from pfdl.decorrelation.kernels import choose_kernels
 from pfdl.decorrelation.kernels import torch_closed_form as cpu
 from pfdl.decorrelation.kernels.function import OneHidden
+from tests.decorrelation.kernels.conftest import DEVICE, HAS_TRITON, INTERPRETING, needs_triton
 from tests.decorrelation.reference import naive_decomposition
 
-INTERPRETING = os.environ.get("TRITON_INTERPRET") == "1"
-HAS_TRITON = INTERPRETING or torch.cuda.is_available()
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SMALL = [(1, 2, 1), (5, 5, 5)]
 LARGE = [(19, 33, 19), (128, 512, 256), (100, 1001, 300), (257, 130, 64), (70, 2100, 40)]
-needs_triton = pytest.mark.skipif(not HAS_TRITON, reason="no GPU and no interpreter: see test_interpreter.py")
 both_sharings = pytest.mark.parametrize("sharing", ["indexed", "strict"])
 both_activations = pytest.mark.parametrize("activation", ["relu", "gelu"])
 
@@ -153,24 +148,16 @@ class Recorder:
 def test_only_the_gradient_that_is_needed_is_computed(monkeypatch):
     recorder = Recorder(cpu)
     monkeypatch.setattr("pfdl.decorrelation.decomposition.choose_kernels", lambda *_: recorder)
-    decorrelate = pfdl.PartialDecorrelation(6, hidden=5)
-    u = torch.randn(4, 6, requires_grad=True)
-    decorrelate.fit_step(u)
-    assert recorder.asked == ["predict", "parameter_gradients"]
-    recorder.asked.clear()
-    decorrelate.penalty(u).backward()
-    assert recorder.asked == ["predict", "feature_gradient"]
-    recorder.asked.clear()
-    decorrelate.penalty(u.detach())
-    assert recorder.asked == ["predict"]
-    recorder.asked.clear()
-    g = decorrelate.decomposition
-    g(u).sum().backward()
-    assert recorder.asked == ["predict", "feature_gradient"]
-    recorder.asked.clear()
-    g.requires_grad_(True)
-    g(u.detach()).sum().backward()
-    assert recorder.asked == ["predict", "parameter_gradients"]
+    decorrelate, u = pfdl.PartialDecorrelation(6, hidden=5), torch.randn(4, 6, requires_grad=True)
+    for work, wanted in [
+        (lambda: decorrelate.fit_step(u), ["predict", "parameter_gradients"]),
+        (lambda: decorrelate.penalty(u).backward(), ["predict", "feature_gradient"]),
+        (lambda: decorrelate.penalty(u.detach()), ["predict"]),
+        (lambda: decorrelate.decomposition(u).sum().backward(), ["predict", "feature_gradient"]),
+    ]:
+        recorder.asked.clear()
+        work()
+        assert recorder.asked == wanted
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Both losses and their gradients by Triton kernels, against autograd on the equations as the paper writes them."""
 
 import copy
-import os
 
 import pytest
 import torch
@@ -9,13 +8,10 @@ import torch
 import pfdl
 from pfdl.decorrelation.distributed import Batch
 from pfdl.decorrelation.finiteness import LateReport
+from tests.decorrelation.kernels.conftest import DEVICE, INTERPRETING, needs_triton
 from tests.decorrelation.reference import naive_decomposition_loss, naive_decorrelation_loss, naive_parts
 
-INTERPRETING = os.environ.get("TRITON_INTERPRET") == "1"
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-pytestmark = pytest.mark.skipif(
-    not (INTERPRETING or torch.cuda.is_available()), reason="no GPU and no interpreter: see test_interpreter.py"
-)
+pytestmark = needs_triton
 SHAPES = [(3, 2), (5, 5)]
 LARGE = [(128, 2048), (300, 5000)]
 
