@@ -113,5 +113,6 @@ def sums_of_others(from_left: Tensor, from_right: Tensor) -> Tensor:
 
 def inside_blocks(before: Tensor, after: Tensor) -> Tensor:
     """Return the weights of a block's coordinates k for its features j, (blocks, k, j·h): zero where k is j."""
-    later = torch.triu(before.new_ones(before.shape[1], before.shape[1]), 1)[..., None]
-    return (before[:, :, None] * later).addcmul_(after[:, :, None], later.transpose(0, 1)).flatten(2)
+    ones = before.new_ones(before.shape[1], before.shape[1])
+    within = before[:, :, None] * torch.triu(ones, 1)[..., None] + after[:, :, None] * torch.tril(ones, -1)[..., None]
+    return within.flatten(2)
