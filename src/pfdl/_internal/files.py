@@ -105,10 +105,8 @@ def read_bytes_file(path: Path, limit: int = MAX_TEXT) -> bytes:
         if status.st_size > limit:
             raise ValueError(f"{path} has {status.st_size} bytes; more than {limit} are not read.")
         content = stream.read(status.st_size + 1)  # not the limit, for which memory would be set aside
-        if len(content) > status.st_size:  # it grew meanwhile, or is one of those in /proc that claim to be empty
-            content += stream.read(limit)
-    if len(content) > limit:
-        raise ValueError(f"{path} has more than {limit} bytes, and more are not read.")
+    if len(content) > status.st_size:  # it grew meanwhile, or is one of those in /proc that claim to be empty
+        raise ValueError(f"{path} has more than the {status.st_size} bytes that its size says.")
     return content
 
 

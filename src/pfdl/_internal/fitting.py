@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar, cast
 
-Estimator = TypeVar("Estimator")
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
+Fit = TypeVar("Fit", bound=Callable[..., Any])
 
 
-def all_or_nothing(
-    fit: Callable[Concatenate[Estimator, Arguments], Result],
-) -> Callable[Concatenate[Estimator, Arguments], Result]:
+def all_or_nothing(fit: Fit) -> Fit:
     """Let a ``fit`` that raises leave the estimator as it was, fitted to what it was fitted to before.
 
     Without this a fitted estimator that is shown a table it cannot use has the number of features of the new table and
@@ -21,7 +17,7 @@ def all_or_nothing(
     """
 
     @wraps(fit)
-    def wrapped(self: Estimator, /, *arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
+    def wrapped(self: Any, /, *arguments: Any, **options: Any) -> Any:
         before = dict(vars(self))
         try:
             return fit(self, *arguments, **options)
@@ -30,4 +26,4 @@ def all_or_nothing(
             vars(self).update(before)
             raise
 
-    return wrapped
+    return cast(Fit, wrapped)

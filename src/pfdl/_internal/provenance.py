@@ -22,7 +22,7 @@ def describe_this_machine() -> dict[str, Any]:
     return {
         **versions,
         "python": platform.python_version(),
-        "git_revision": _own_revision(),
+        "git_revision": git_revision(CHECKOUT),
         "hardware": {"cpu": _cpu(), "cpu_count": os.cpu_count(), "gpu": _gpus(), "platform": platform.platform()},
         "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
     }
@@ -38,10 +38,6 @@ def version_of(package: str) -> str | None:
 
 
 @cache  # the code that this process has loaded stays the same
-def _own_revision() -> str | None:
-    return git_revision(CHECKOUT)
-
-
 def git_revision(checkout: Path) -> str | None:
     """Return the commit of a checkout, with ``-dirty`` if tracked files have changed since; None if there is none."""
     if not (checkout / ".git").exists():  # an installed package may lie in a checkout of something else

@@ -40,19 +40,6 @@ def this_command() -> str:
     return shlex.join(["pfdl", *(Path(part).name if Path(part).is_absolute() else part for part in sys.argv[1:])])
 
 
-def _unfold(text: str) -> str:
-    r"""Join the lines of each paragraph of a docstring, so that help is broken at the terminal's width, not at ours.
-
-    What is indented is an example, and gets a prompt, because Typer strips its indentation.
-
-    Example:
-        >>> _unfold("Train.\n\nA long\nsentence.\n\n    pfdl train")
-        'Train.\n\nA long sentence.\n\n$ pfdl train'
-    """
-    paragraphs = inspect.cleandoc(text).split("\n\n")
-    return "\n\n".join(f"$ {one.strip()}" if one.startswith(" ") else one.replace("\n", " ") for one in paragraphs)
-
-
 class _Command(typer.core.TyperCommand):
     """A command that answers an option which does not exist with how settings are typed."""
 
@@ -73,7 +60,7 @@ def add_command(group: typer.Typer, name: str, command: Callable[..., None] | ty
     if isinstance(command, typer.Typer):
         group.add_typer(command, name=name)
     else:
-        group.command(name, cls=_Command, help=_unfold(command.__doc__ or ""))(_prepared(command))
+        group.command(name, cls=_Command)(_prepared(command))
 
 
 def _prepared(command: Callable[..., None]) -> Callable[..., None]:

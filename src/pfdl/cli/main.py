@@ -50,6 +50,7 @@ app = typer.Typer(
     name="pfdl",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",  # of docstrings: their paragraphs are broken at the width of the terminal
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 

@@ -13,13 +13,12 @@ import typer
 from pfdl._internal.settings import describe_settings, read_setting
 from pfdl._internal.text import did_you_mean, json_or_text
 
-SET = "A further setting, such as {example}; 'pfdl list settings' lists them. Can be given several times."
+SET = "A further setting; 'pfdl list settings' lists them. Can be given several times."
 
 
 def takes_settings(
     *,
     without: Collection[str] = (),
-    example: str = "on_bad_image=skip",
     all_shown: bool = False,
     defaults: Mapping[str, Any] | None = None,
 ) -> Callable[..., Any]:
@@ -29,7 +28,6 @@ def takes_settings(
 
     Args:
         without: Settings that the command does not have.
-        example: What the help of ``--set`` shows.
         all_shown: Whether all settings become options; the command then has no ``--set``, or one of its own.
         defaults: Of settings that have another default in this command; they must become options.
     """
@@ -44,7 +42,7 @@ def takes_settings(
             else:
                 parameters.append(one.replace(annotation=hints[one.name], kind=one.KEYWORD_ONLY))
         if not all_shown:
-            option = typer.Option("--set", metavar="NAME=VALUE", help=SET.format(example=example))
+            option = typer.Option("--set", metavar="NAME=VALUE", help=SET)
             parameters.append(_keyword("settings", list[str] | None, option, None))
 
         @functools.wraps(command)

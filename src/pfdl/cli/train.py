@@ -48,7 +48,7 @@ class RunOptions:
         check_settings(self)
 
 
-@takes_settings(example="pfdl.weight=0.1 or precision=bf16")
+@takes_settings()
 def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOptions) -> None:
     """Train a classifier, then test it by class and context, and at dominant ratios where the split has them.
 
@@ -59,7 +59,7 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
 
         pfdl train shapes --backbone small --epochs 5
 
-        pfdl train photos/ --backbone resnet50 --objective pfdl --patience 20
+        pfdl train photos/ --backbone resnet50 --objective pfdl --set pfdl.weight=0.1
 
         pfdl train photos/ --contexts inferred --sampler groups
 
