@@ -2,8 +2,6 @@ import re
 import shutil
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import pytest
 from sklearn.datasets import load_wine
 
@@ -130,22 +128,6 @@ def test_a_table_of_classes_that_nobody_selected(tmp_path):
     result = typed(f"diagnose {path} --target target -o {tmp_path / 'page.html'}")
     assert "Every column is kept" in result.output
     assert "LogisticRegression(" in result.output
-
-
-def test_a_table_with_a_suspect_that_stays(tmp_path):
-    """A column that the selection ties to y beside causes of one sign: named first, in amber, with both fits."""
-    rng = np.random.default_rng(0)
-    causes = rng.standard_normal((20_000, 4)) + 1.5 * rng.standard_normal((20_000, 1))
-    y = causes.sum(axis=1) / 6 + rng.standard_normal(20_000)
-    noise = rng.standard_normal(20_000)
-    kept = rng.random(20_000) < np.exp(-2 * np.abs(y / y.std() - noise))
-    pd.DataFrame(causes, columns=list("abcd")).assign(noise=noise, y=y)[kept].to_csv(tmp_path / "t.csv", index=False)
-    output = tmp_path / "page.html"
-    result = typed(f"diagnose {tmp_path / 't.csv'} --target y -o {output}")
-    assert "Strongly suspected of following" in result.output
-    assert "model.fit(X.drop(columns=['noise']), y)" in result.output
-    assert "noise (strong)" in output.read_text()
-    assert '<p class="warning">Strongly suspected of following' in output.read_text()
 
 
 def test_images_without_contexts_get_inferred_ones_or_no_answer(photos, tmp_path):

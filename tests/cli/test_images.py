@@ -12,7 +12,6 @@ import pfdl
 from pfdl.cli.main import app
 from pfdl.cli.options import read_objective_settings
 from pfdl.cli.train import RunOptions
-from pfdl.objectives import registry
 from pfdl.vision import DataOptions, TrainingConfig
 from pfdl.vision.resume import RunKeeper
 from tests.cli.typing_commands import FAST, draw, typed
@@ -195,43 +194,6 @@ def test_all_settings_of_training_reach_the_run(photos, tmp_path):
     assert json.loads((tmp_path / "run" / "contexts.json").read_text())["sentence"] in result.output
     assert "epoch 1/1: loss" in result.output
     assert not (tmp_path / "run" / "tensorboard").exists()
-
-
-STRANGER = """
-from pfdl.objectives.penalties import Penalty
-
-class Size(Penalty):
-    "Penalise the mean squared feature, as a stranger would."
-
-    reference = "A Stranger, 2026"
-
-    def __init__(self, *, weight: float = 0.25):
-        super().__init__()
-        self.weight = weight
-
-    def forward(self, features):
-        return self.weight * features.square().mean()
-"""
-
-
-def test_an_installed_package_brings_an_objective_by_an_entry_point(photos, tmp_path, monkeypatch, request):
-    package = tmp_path / "site"
-    facts = package / "stranger-1.0.dist-info"
-    facts.mkdir(parents=True)
-    (package / "stranger.py").write_text(STRANGER)
-    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
-    (facts / "entry_points.txt").write_text("[pfdl.objectives]\nstranger = stranger:Size\n")
-    monkeypatch.syspath_prepend(package)
-    registry._load_entry_points.cache_clear()  # as in a process that starts after the installation
-    request.addfinalizer(registry._load_entry_points.cache_clear)
-    listed = typed("list objectives stranger").output
-    assert "Penalise the mean squared feature" in listed
-    assert "weight=0.25" in listed
-    assert "A Stranger, 2026" in listed
-    how = f"{FAST} -O erm+stranger --set stranger.weight=2 --ratio 2:1"
-    typed(f"train {photos} {how} -o {tmp_path / 'run'}")
-    settings = json.loads((tmp_path / "run" / "config.json").read_text())["settings"]["training"]
-    assert settings["objective_settings"] == {"stranger": {"weight": 2}}
 
 
 def test_a_missing_package_is_named_with_what_to_install(monkeypatch):

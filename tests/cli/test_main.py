@@ -10,13 +10,6 @@ from pfdl.cli.main import app
 runner = CliRunner()
 
 
-def test_help_lists_the_commands():
-    result = runner.invoke(app, ["--help"])
-    assert result.exit_code == 0
-    assert "demo" in result.output
-    assert "reproduce" in result.output
-
-
 def test_help_is_broken_at_the_width_of_the_terminal():
     result = CliRunner().invoke(app, ["sweep", "--help"], env={"COLUMNS": "300"})
     assert "An interrupted sweep resumes when started again with the same output folder." in result.output

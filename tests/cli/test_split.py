@@ -71,12 +71,6 @@ def test_two_readings_stop_it_until_one_is_named(tmp_path):
     assert read_manifest(tmp_path / "m.csv").classes == ("a", "b")
 
 
-def test_what_a_ratio_leaves_out_is_said(folder, tmp_path):
-    result = typed(f"split {folder} -o {tmp_path / 'm.csv'} --ratio 5:1")
-    assert "Note: 24 of the 48 images on the training side are used, to reach 5:1" in result.output
-    assert "are used, to reach" not in typed(f"split {folder} -o {tmp_path / 'n.csv'}").output
-
-
 def test_the_built_in_data_set_can_be_split(tmp_path):
     result = typed(f"split shapes -o {tmp_path / 'm.csv'}")
     assert "disc: most frequent context" in result.output

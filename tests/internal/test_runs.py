@@ -272,17 +272,18 @@ def test_the_revision_is_that_of_the_checkout(tmp_path):
         command = ["git", "-C", str(tmp_path), *identity, *arguments]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
-    assert _provenance.git_revision(tmp_path) is None
+    find_revision = _provenance.git_revision.__wrapped__  # each time anew
+    assert find_revision(tmp_path) is None
     git("init")
-    assert _provenance.git_revision(tmp_path) is None  # no commit yet
+    assert find_revision(tmp_path) is None  # no commit yet
     (tmp_path / "file").write_text("a")
     git("add", "file")
     git("commit", "-m", "one")
     git("tag", "v1")
     revision = git("rev-parse", "HEAD")
-    assert _provenance.git_revision(tmp_path) == revision
+    assert find_revision(tmp_path) == revision
     (tmp_path / "file").write_text("b")
-    assert _provenance.git_revision(tmp_path) == f"{revision}-dirty"
+    assert find_revision(tmp_path) == f"{revision}-dirty"
 
 
 def test_the_revision_in_a_run_is_that_of_this_code():
