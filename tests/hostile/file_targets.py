@@ -31,7 +31,6 @@ from pfdl.vision.checkpoint import WEIGHTS, check_weights, load_model, read_mode
 from pfdl.vision.config import DataOptions
 from pfdl.vision.evaluation import read_evaluations
 from pfdl.vision.resume import STATE, read_state
-from pfdl_lab.grid import _path, stored_rows
 from pfdl_lab.images.data import read_groups
 from pfdl_lab.report.reading import METRICS, RESULTS, find_runs, read_metrics, read_results
 from tests.data.image_files import image_bombs
@@ -159,16 +158,6 @@ def folders_of_any_nesting(folder: Path, paths: Sequence[Sequence[str]], layout:
         found, bad, _ = listed
         assert len(found) + len(bad) == len(paths)
         assert len({file.class_name for file in found}) > 1
-
-
-@target(
-    lambda: (values,),
-    lambda: [({"task": {"seed": 1}},), ({"task": {"seed": 1}, "rows": {}},), ({"task": {"seed": 1}, "rows": [[]]},)],
-)
-def stored_tasks(folder: Path, content: Any) -> None:
-    path = _path(folder, {"seed": 1})
-    path.write_text(json.dumps(content))
-    assert stored_rows({"seed": 1}, folder) is None
 
 
 @target(lambda: (st.binary(max_size=200),), lambda: [(b"[" * 100_000,), (b"\x80\x04\x95",), (b"," * 100_000,)])
