@@ -24,12 +24,6 @@ def test_batch_centring_by_hand():
     )
 
 
-def test_correlations_of_opposite_sign_cancel():
-    u = torch.tensor([[0.0, 1.0, -1.0], [0.0, 1.0, -1.0]])
-    correlated = torch.tensor([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
-    assert decorrelation_loss(u, correlated) == 0
-
-
 @settings(max_examples=40)
 @given(
     n=st.integers(2, 7),
@@ -86,17 +80,6 @@ def test_the_parts_and_their_gradients_are_those_of_the_loops(n, p, seed):
         found = torch.autograd.grad(fast, (u, correlated), retain_graph=True)
         torch.testing.assert_close(found, wanted, rtol=1e-8, atol=1e-10)
     assert decorrelation_parts(u, correlated).covariance == decorrelation_loss(u, correlated, center="batch")
-
-
-def test_the_parts_add_up_where_one_of_them_vanishes():
-    same_in_all_samples = torch.tensor([[1.0, 2.0, 3.0]] * 4)
-    parts = decorrelation_parts(same_in_all_samples, same_in_all_samples + 1)
-    torch.testing.assert_close(parts.level, decorrelation_loss(same_in_all_samples, same_in_all_samples + 1))
-    assert parts.covariance == 0
-    centred = U - U.mean(0)
-    parts = decorrelation_parts(centred, CORRELATED)
-    torch.testing.assert_close(parts.covariance, decorrelation_loss(centred, CORRELATED))
-    assert parts.level == 0
 
 
 def test_standardised_features_have_mean_zero_and_variance_one_whatever_their_scale():

@@ -108,17 +108,6 @@ def test_cvar_needs_a_share(share):
         CVaR(share=share)
 
 
-def test_by_hand():
-    """Two classes in one context each: mean risks 2 and 0.5, η = log 2, so shares go as 4 to √2."""
-    weighting = GroupDRO(step_size=math.log(2))
-    labels, environments = torch.tensor([0, 0, 1, 1]), torch.tensor([1, 1, 0, 0])
-    weights = weighting(torch.tensor([1.0, 3.0, 1.0, 0.0]), labels, environments)
-    expected = torch.tensor([4.0, 4.0, math.sqrt(2), math.sqrt(2)])
-    torch.testing.assert_close(weights, expected / expected.mean())
-    assert weighting.table.shape == (2, 2)
-    assert weighting.shares[0, 0] == weighting.shares[1, 1] == 0  # groups without samples have no share
-
-
 @pytest.mark.parametrize("context", [0, 3])
 def test_with_one_context_there_is_nothing_to_be_robust_to(context):
     weighting = GroupDRO(step_size=1.0)
