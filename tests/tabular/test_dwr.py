@@ -11,7 +11,6 @@ from sklearn.linear_model import LinearRegression
 from pfdl.data import make_mmads
 from pfdl.objectives.weightings.dwr import decorrelating_weights
 from pfdl.tabular import DWRRegressor
-from pfdl.tabular.moments import effective_rows
 from pfdl.tabular.weights import EffectiveSampleSizeWarning
 from tests.tabular.reference import dwr_loss_with_copies
 
@@ -115,8 +114,3 @@ def test_reproduces_the_paper_better_than_ordinary_least_squares():
             found.append(np.abs(method().fit(data.X, data.y).coef_[data.unstable]).mean())
     assert np.mean(errors[DWRRegressor]) == pytest.approx(0.070, abs=0.025)
     assert np.mean(errors[LinearRegression]) == pytest.approx(0.101, abs=0.015)
-
-
-def test_effective_sample_size_counts_equal_rows():
-    assert effective_rows(np.ones(8)) == 8
-    assert effective_rows(np.array([1.0, 1.0, 0.0, 0.0])) == 2

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -18,13 +20,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 from pfdl.data import make_mmads
-from pfdl.tabular import (
-    DWRRegressor,
-    PFDLRegressor,
-    ScreenedRegressor,
-    SelectionScreen,
-    SVIRegressor,
-)
+from pfdl.tabular import DWRRegressor, PFDLRegressor, ScreenedRegressor, SelectionScreen, SVIRegressor
+from pfdl.tabular import pfdl as pfdl_module
 from pfdl.tabular.metrics import rmse
 from pfdl.tabular.screening import AS_ASKED, FOLLOWS_LABEL
 
@@ -62,8 +59,7 @@ def data():
     return make_mmads(1000, 10, 1.7, seed=0)
 
 
-def followers(model):
-    screen = model if isinstance(model, SelectionScreen) else model.screen_
+def followers(screen):
     return np.flatnonzero(screen.screening_.decision == FOLLOWS_LABEL).tolist()
 
 
@@ -201,31 +197,24 @@ def test_pfdl_with_one_column_is_least_squares(data):
 
 def test_screening_beats_every_rival_where_the_bias_turns(data):
     test = make_mmads(4000, 10, -1.7, seed=1)
-    rivals = [LinearRegression(), DWRRegressor()]
     ours = rmse(test.y, ScreenedRegressor().fit(data.X, data.y).predict(test.X))
-    for rival in rivals:
+    for rival in (LinearRegression(), DWRRegressor()):
         assert ours < rmse(test.y, rival.fit(data.X, data.y).predict(test.X)) - 0.05
 
 
 @pytest.mark.parametrize(
-    ("model", "message"),
+    ("estimator", "wrong"),
     [
-        (SelectionScreen(target="label"), "'target' .* must be a str among .* Got 'label' instead"),
-        (SelectionScreen(drop="all"), "'drop' .* must be a str among .* Got 'all' instead"),
-        (PFDLRegressor(learning_rate=0), r"'learning_rate' .* must be a float in the range \(0\.0, inf\)"),
-        (PFDLRegressor(batch_size=0), r"'batch_size' .* must be an int in the range \[1, inf\) or None"),
-        (PFDLRegressor(max_iter=0), "'max_iter' .* Got 0 instead"),
-        (DWRRegressor(solver="sgd"), "'solver' .* must be a str among"),
-        (DWRRegressor(max_iter=0), "'max_iter' .* Got 0 instead"),
-        (DWRRegressor(tol=-1), "'tol' .* Got -1 instead"),
-        (SVIRegressor(rounds=0), "'rounds' .* Got 0 instead"),
-        (SVIRegressor(gate_steps=0), "'gate_steps' .* Got 0 instead"),
-        (SVIRegressor(penalty=-1), "'penalty' .* Got -1 instead"),
+        (SelectionScreen, {"target": "label", "drop": "all"}),
+        (PFDLRegressor, {"learning_rate": 0, "batch_size": 0, "max_iter": 0}),
+        (DWRRegressor, {"solver": "sgd", "max_iter": 0, "tol": -1}),
+        (SVIRegressor, {"rounds": 0, "gate_steps": 0, "penalty": -1}),
     ],
 )
-def test_parameters_are_stored_as_given_and_checked_in_fit(model, message, data):
-    with pytest.raises(ValueError, match=message):
-        model.fit(data.X, data.y)
+def test_parameters_are_stored_as_given_and_checked_in_fit(estimator, wrong, data):
+    for name, value in wrong.items():
+        with pytest.raises(ValueError, match=rf"'{name}' parameter of .* must be .* Got {value!r} instead"):
+            estimator(**{name: value}).fit(data.X, data.y)
 
 
 def test_unfitted_models_say_so():
@@ -255,3 +244,27 @@ def test_a_classifier_behind_the_screen_does_without_the_column_that_follows_the
         assert LogisticRegression().fit(X, y).score(turned, y) < model.score(turned, y)
     X, y = biased_classes(0, 3000, follows=False)
     assert SelectionScreen().fit(X, y).get_support().all()
+
+
+def test_tables_do_without_torch():
+    code = (
+        "import sys, numpy as np\n"
+        "from pfdl.tabular import ScreenedRegressor, SelectionScreen, read_table\n"
+        "X = np.random.default_rng(0).standard_normal((60, 3))\n"
+        "ScreenedRegressor().fit(X, X[:, 0]); SelectionScreen().fit(X, X[:, 0]).explain()\n"
+        "print('torch' in sys.modules)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "False"
+
+
+def test_pfdl_says_how_long_it_will_take(capsys, monkeypatch):
+    clock = iter(np.arange(0.0, 1000.0, 0.7))
+    monkeypatch.setattr(pfdl_module.time, "monotonic", lambda: next(clock))
+    X = np.random.default_rng(0).standard_normal((50, 3))
+    PFDLRegressor(max_iter=6, random_state=0).fit(X, X[:, 0])  # no terminal
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    PFDLRegressor(max_iter=6, random_state=0).fit(X, X[:, 0])
+    shown = capsys.readouterr().err
+    assert "PFDLRegressor: 3 of 6 iterations, 2 s left" in shown

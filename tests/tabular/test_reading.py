@@ -12,11 +12,15 @@ from pfdl.tabular.validation import identifies_rows
 
 def test_reading_tells_what_it_left_out(tmp_path):
     path = tmp_path / "table.csv"
-    path.write_text("a,name,b,y\n1,x,2,3\n2,y,,4\n3,z,inf,5\n9,z,1,6\n")
+    path.write_text("row,a,name,b,y\n1,1,x,2,3\n2,2,y,,4\n3,3,z,inf,5\n4,9,z,1,6\n")
     X, y, notes = read_table(path, "y")
     assert X.to_dict("list") == {"a": [1, 9], "b": [2, 1]}
     assert y.tolist() == [3, 6]
-    assert notes == ["left out, as they are not numeric: 'name'.", "left out, as a value is missing: 2 of 4 rows."]
+    assert notes == [
+        "left out, as they are not numeric: 'name'.",
+        "left out, as they number or identify the rows: 'row'.",
+        "left out, as a value is missing: 2 of 4 rows.",
+    ]
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
@@ -61,14 +65,6 @@ def test_parquet_is_read_or_the_package_is_named(tmp_path):
 )
 def test_identifiers_are_recognised(name, values, expected):
     assert identifies_rows(np.array(values), name) is expected
-
-
-def test_identifiers_are_left_out_with_a_note(tmp_path):
-    path = tmp_path / "table.csv"
-    path.write_text("rownames,a,y\n1,5,3\n2,2,4\n3,9,5\n4,1,7\n")
-    X, _, notes = read_table(path, "y")
-    assert X.columns.tolist() == ["a"]
-    assert notes == ["left out, as they number or identify the rows: 'rownames'."]
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import pytest
 import sklearn
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.compose import make_column_transformer
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GroupKFold, cross_validate
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import OneHotEncoder
 
 from pfdl.data import make_mmads
 from pfdl.tabular import ScreenedRegressor, SelectionScreen
@@ -21,8 +21,8 @@ from pfdl.tabular import ScreenedRegressor, SelectionScreen
 class Witness(RegressorMixin, BaseEstimator):
     """A regressor that remembers what it was given."""
 
-    def fit(self, X, y, sample_weight=None, groups=None):
-        self.seen_ = {"columns": X.shape[1], "sample_weight": sample_weight, "groups": groups}
+    def fit(self, X, y, sample_weight=None):
+        self.weight_ = sample_weight
         return self
 
     def predict(self, X):
@@ -34,32 +34,17 @@ def data():
     return make_mmads(400, 10, 1.7, seed=0)
 
 
-@pytest.fixture(scope="module")
-def weight():
-    return np.random.default_rng(0).uniform(0.5, 1.5, size=400)
-
-
 @pytest.fixture
-def routing():
-    with sklearn.config_context(enable_metadata_routing=True):
-        yield
+def polars():
+    return pytest.importorskip("polars", reason="polars is not installed")
 
 
-def test_without_routing_weights_and_groups_reach_the_screen_and_weights_least_squares(data, weight):
-    groups = np.arange(400) % 4
-    model = ScreenedRegressor().fit(data.X, data.y, sample_weight=weight, groups=groups)
-    assert model.screen_.screening_.environments.names.tolist() == ["0", "1", "2", "3"]
-    alone = SelectionScreen(target="number").fit(data.X, data.y, sample_weight=weight)
-    assert np.array_equal(model.explain()["m"], alone.explain()["m"])
-    plain = LinearRegression().fit(data.X[:, model.kept_], data.y, sample_weight=weight)
-    assert np.allclose(model.coef_[model.kept_], plain.coef_)
-
-
-@pytest.mark.usefixtures("routing")
-def test_cross_validation_cuts_groups_and_weights_to_the_rows_of_the_fold(data, weight):
+@sklearn.config_context(enable_metadata_routing=True)
+def test_cross_validation_cuts_groups_and_weights_to_the_rows_of_the_fold(data):
+    weight = np.random.default_rng(0).uniform(0.5, 1.5, size=400)
     model = make_pipeline(
         SelectionScreen().set_fit_request(groups=True, sample_weight=True),
-        Witness().set_fit_request(sample_weight=True, groups=False).set_score_request(sample_weight=True),
+        Witness().set_fit_request(sample_weight=True).set_score_request(sample_weight=True),
     )
     found = cross_validate(
         model,
@@ -72,22 +57,8 @@ def test_cross_validation_cuts_groups_and_weights_to_the_rows_of_the_fold(data, 
     )
     assert np.isfinite(found["test_score"]).all()
     for fitted, rows in zip(found["estimator"], found["indices"]["train"], strict=True):
-        assert np.array_equal(fitted[-1].seen_["sample_weight"], weight[rows])
+        assert np.array_equal(fitted[-1].weight_, weight[rows])
         assert len(fitted[0].screening_.environments.names) == 3  # one environment is the test fold
-
-
-@pytest.mark.usefixtures("routing")
-def test_weights_and_groups_reach_the_screen_and_the_steps_behind_it(data, weight):
-    groups = np.arange(400) % 4
-    pipeline = make_pipeline(
-        SelectionScreen().set_fit_request(sample_weight=True, groups=True),
-        StandardScaler().set_fit_request(sample_weight=True),
-        Witness().set_fit_request(sample_weight=True, groups=True),
-    ).fit(data.X, data.y, sample_weight=weight, groups=groups)
-    assert pipeline[-1].seen_["groups"] is groups
-    assert pipeline[-1].seen_["sample_weight"] is weight
-    assert np.allclose(pipeline[1].mean_, np.average(pipeline[:1].transform(data.X), axis=0, weights=weight))
-    assert len(pipeline[0].screening_.environments.names) == 4
 
 
 def test_names_behind_a_column_transformer_are_those_of_the_user(data):
@@ -104,8 +75,7 @@ def test_names_behind_a_column_transformer_are_those_of_the_user(data):
     assert pipeline.predict(table).shape == (400,)
 
 
-def test_polars_in_and_out(data):
-    polars = pytest.importorskip("polars", reason="polars is not installed")
+def test_polars_in_and_out(polars, data):
     table = polars.from_dict({name: data.X[:, j] for j, name in enumerate(data.feature_names)})
     y, weight = polars.Series("y", data.y), polars.Series("w", np.full(400, 2.0))
     model = ScreenedRegressor().fit(table, y, sample_weight=weight, groups=polars.Series(["a", "b"] * 200))
@@ -127,15 +97,13 @@ def test_polars_in_and_out(data):
         ([float("inf"), 1.5] * 200, "column 'odd' contains infinity in 200 of 400 rows"),
     ],
 )
-def test_what_polars_frames_must_not_hold_is_named(data, values, sentence):
-    polars = pytest.importorskip("polars", reason="polars is not installed")
+def test_what_polars_frames_must_not_hold_is_named(polars, data, values, sentence):
     table = polars.DataFrame({"S1": data.X[:, 0], "odd": values})
     with pytest.raises(ValueError, match=sentence):
         ScreenedRegressor().fit(table, data.y)
 
 
-def test_polars_numbers_of_every_kind_are_numbers(data):
-    polars = pytest.importorskip("polars", reason="polars is not installed")
+def test_polars_numbers_of_every_kind_are_numbers(polars, data):
     rng = np.random.default_rng(0)
     table = polars.DataFrame(
         {

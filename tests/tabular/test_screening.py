@@ -139,3 +139,13 @@ def test_label_functions_are_uncorrelated_and_span_what_they_should():
     assert number_functions(np.repeat([0.0, 1.0], 10)).shape == (20, 1)
     codes = np.arange(30) % 3
     assert np.allclose(class_functions(codes, 3).T @ class_functions(codes, 3) / 30, np.eye(2), atol=1e-8)
+
+
+def test_others_add_to_the_label_as_an_f_test_says():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 4))
+    y = X[:, 0] + rng.standard_normal(100)
+    evidence = Evidence(moments_of(X, number_functions(y)))
+    assert not evidence.adds_to_label(np.array([0]))
+    assert evidence.adds_to_label(np.array([1, 2]))
+    assert not evidence.adds_to_label(np.arange(4))
