@@ -86,7 +86,7 @@ def table_one() -> Table:
             for seed in range(2000, 2010):
                 data = make_mmads(n, p, rate, setting, seed=seed)
                 screening = SelectionScreen().fit(data.X, data.y).screening_
-                exact = np.flatnonzero(screening.followers).tolist() == data.biased.tolist()
+                exact = np.flatnonzero(screening.decision == FOLLOWS_LABEL).tolist() == data.biased.tolist()
                 hits += exact and screening.kept[data.stable].all()
             found.append(f"{hits}/10")
         table.add_row(setting, *found)

@@ -71,7 +71,7 @@ def test_finds_exactly_the_biased_columns_of_mmads(setting, n, p, r):
     for seed in range(3):
         data = make_mmads(n, p, r, setting, seed=seed)
         found = screen(data.X, data.y)
-        assert np.flatnonzero(found.followers).tolist() == data.biased.tolist()
+        assert np.flatnonzero(found.decision == FOLLOWS_LABEL).tolist() == data.biased.tolist()
         assert found.kept[data.stable].all()
         assert (found.survival[data.biased] >= 0.9).all()
         assert found.explained > found.explained_without > 0.4 * found.explained

@@ -11,6 +11,7 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.preprocessing import StandardScaler
 
 from pfdl.tabular import ScreenedRegressor, SelectionScreen
+from pfdl.tabular.screening import FOLLOWS_LABEL
 
 FloatArray = NDArray[np.float64]
 
@@ -35,7 +36,7 @@ class AuxiliaryRegressor(ScreenedRegressor):
         """Screen the columns X of shape (n, p), fit the kept ones, and the network if a column was dropped."""
         super().fit(X, y)
         table, kept = np.asarray(X, dtype=np.float64), self.kept_
-        followers = table[:, self.screen_.screening_.followers]
+        followers = table[:, self.screen_.screening_.decision == FOLLOWS_LABEL]
         self.network_: MLPRegressor | None = None
         if followers.shape[1]:
             self._scaler = StandardScaler().fit(table[:, kept])

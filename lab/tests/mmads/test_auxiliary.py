@@ -24,7 +24,7 @@ def test_auxiliary_prediction_helps_where_y_is_not_linear_and_leaves_coefficient
 def test_two_followers_in_the_auxiliary_prediction():
     data = make_mmads(1000, 20, 1.7, seed=0)
     model = AuxiliaryRegressor(random_state=0).fit(data.X, data.y)
-    assert model.screen_.screening_.followers.sum() == 2
+    assert (model.explain()["decision"] == "follows the label").sum() == 2
     assert model.predict(data.X).shape == (1000,)
 
 

@@ -10,8 +10,8 @@ import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from pfdl._internal.fitting import all_or_nothing
-from pfdl.objectives.weightings.dwr import LearntWeights, decorrelating_weights, decorrelating_weights_by_lbfgs
-from pfdl.tabular.moments import FloatArray, standardised
+from pfdl.objectives.weightings.dwr import decorrelating_weights, decorrelating_weights_by_lbfgs
+from pfdl.tabular.moments import standardised
 from pfdl.tabular.validation import check_table
 from pfdl.tabular.weights import WeightedLeastSquares
 
@@ -86,19 +86,15 @@ class DWRRegressor(WeightedLeastSquares):
         """Fit to columns X of shape (n, p) and a numeric label y of shape (n,)."""
         self._validate_params()
         X, y = check_table(self, X, y, numeric_y=True)
-        learnt = self._learn_weights(X)
+        Z = standardised(X) if self.standardize else X - X.mean(axis=0)  # of centring, the loss sees rounding alone
+        large = Z.size > _CELLS_IN_DOUBLE_PRECISION and np.abs(Z).max() < _LARGEST_IN_SINGLE_PRECISION
+        columns = torch.from_numpy(np.ascontiguousarray(Z, dtype=np.float32 if large else np.float64))
+        steps = _MOST_STEPS[self.solver] if self.max_iter is None else self.max_iter
+        solve = decorrelating_weights_by_lbfgs if self.solver == "lbfgs" else decorrelating_weights
+        learnt = solve(columns, steps=steps, tol=self.tol)
         self.loss_, self.n_iter_ = learnt.loss, learnt.steps
         weights = learnt.weights.double().numpy()
         if not np.isfinite(learnt.loss) or not np.isfinite(weights).all():
             raise ValueError("the weights of DWR diverged; with standardize=True columns of any size are fine.")
         self._fit_under(weights, X, y)
         return self
-
-    def _learn_weights(self, X: FloatArray) -> LearntWeights:
-        X = standardised(X) if self.standardize else X - X.mean(axis=0)  # of centring, the loss sees rounding alone
-        largest = np.abs(X).max()
-        large = X.size > _CELLS_IN_DOUBLE_PRECISION and largest < _LARGEST_IN_SINGLE_PRECISION
-        columns = torch.from_numpy(np.ascontiguousarray(X, dtype=np.float32 if large else np.float64))
-        steps = _MOST_STEPS[self.solver] if self.max_iter is None else self.max_iter
-        solve = decorrelating_weights_by_lbfgs if self.solver == "lbfgs" else decorrelating_weights
-        return solve(columns, steps=steps, tol=self.tol)

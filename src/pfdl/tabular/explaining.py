@@ -11,6 +11,7 @@ from pfdl.tabular.moments import Mask
 from pfdl.tabular.screening import (
     AS_ASKED,
     CHANGES,
+    FOLLOWS_LABEL,
     IDENTIFIER,
     ISOLATED,
     NEAR_COPY,
@@ -40,7 +41,7 @@ def verdict(found: Screening, names: Sequence[str]) -> str:
     if not found.grade.any():
         words = found.outcome.value.format(rows=found.rows, columns=len(names))
         sentences.append(f"{words[0].upper()}{words[1:]}.")
-    say(found.followers, "Left out, as behaving like an effect of the label: {}.")
+    say(found.decision == FOLLOWS_LABEL, "Left out, as behaving like an effect of the label: {}.")
     say(found.decision == AS_ASKED, "Kept as asked, though behaving like an effect of the label: {}.")
     say(strong, f"Strongly {suspected}{{}}. Kept, because {doubt}.")
     say((found.decision == SUSPICIOUS) & ~strong, f"{suspected.capitalize()}{{}}. Kept, because {doubt}.")

@@ -92,7 +92,7 @@ class Screening:
         outcome: why the suspicion is sure, or is not.
         rows: rows of the table; with weights, how many they are worth.
         explained: share of the label that all columns explain linearly.
-        explained_without: the same without the columns under the strongest suspicion there is.
+        explained_without: the same without the columns under the strongest suspicion there is; NaN if there is none.
         environments: what known environments say, if there are any.
     """
 
@@ -113,12 +113,6 @@ class Screening:
     def kept(self) -> Mask:
         """Mask of the columns to use."""
         mask: Mask = ~np.isin(self.decision.astype(str), (FOLLOWS_LABEL, ISOLATED, CHANGES))
-        return mask
-
-    @property
-    def followers(self) -> Mask:
-        """Mask of the columns that were dropped because they follow the label."""
-        mask: Mask = self.decision == FOLLOWS_LABEL
         return mask
 
 
@@ -205,13 +199,8 @@ def _grade(
         return Screening(unknown, unknown, unknown, unknown, grade, kept, unknown, outcome, moments.rows)
     sample = Sample(X, moments, number)
     grade = np.where(sample.strong, STRONG, np.where(sample.suspect, SUSPECT, 0)).astype(np.int8)
-    m, k, relevance = sample.first.m, sample.first.k, sample.evidence.relevance
-    found = Screening(m, k, sample.share, relevance, grade, kept, unknown, sample.outcome, moments.rows)
-    if not grade.any():
-        return found
-    explained = sample.explained(np.ones(p, dtype=bool))
-    outcome, survival = sample.outcome, unknown
-    if explained > _EXACT:  # the label was computed from the columns: nothing follows it
+    explained, survival, outcome = sample.explained(np.ones(p, dtype=bool)), unknown, sample.outcome
+    if grade.any() and explained > _EXACT:  # the label was computed from the columns: nothing follows it
         grade, outcome = np.minimum(grade, SUSPECT), Outcome.EXACT
     elif sample.sure.any():
         survival = _survival(X, label, weight, number, seed)
@@ -224,10 +213,9 @@ def _grade(
                 outcome = Outcome.COSTLY
             if outcome is Outcome.SELECTION:
                 grade[stable], kept[isolated] = SURE, ISOLATED
-    without = sample.explained(grade < grade.max())
-    return replace(
-        found, grade=grade, survival=survival, outcome=outcome, explained=explained, explained_without=without
-    )
+    without = sample.explained(grade < grade.max()) if grade.any() else math.nan
+    m, k, relevance = sample.first.m, sample.first.k, sample.evidence.relevance
+    return Screening(m, k, sample.share, relevance, grade, kept, survival, outcome, moments.rows, explained, without)
 
 
 class Sample:
