@@ -1,1 +1,1 @@
-"""Tables and figures."""
+"""The pages of ``pfdl diagnose``, and what pages are made of."""
