@@ -93,10 +93,10 @@ def _contexts(diagnoses: Sequence[ImageDiagnosis]) -> list[Block]:
     blocks: list[Block] = []
     seen = []
     for one in diagnoses:
-        if (one.rows, one.contexts) in seen or one.found.accuracies is None:
+        if (one.rows, one.contexts) in seen:
             continue
         seen.append((one.rows, one.contexts))
-        for context in list(one.found.accuracies.by_context)[:SHOWN_CONTEXTS]:
+        for context in list(one.accuracies.by_context)[:SHOWN_CONTEXTS]:
             usual = [name_class(label) for label, where in one.usual_contexts.items() if where == context]
             usually = f"; usual in training for {', '.join(usual)}" if usual else ""
             title = f"{name_context(context)}: {one.contexts.count(context)} test images{usually}"
@@ -106,10 +106,8 @@ def _contexts(diagnoses: Sequence[ImageDiagnosis]) -> list[Block]:
 
 def _wrong(name: str, one: ImageDiagnosis) -> list[Block]:
     """Show images of the worst groups, those that are not recognised first."""
-    if one.found.accuracies is None:
-        return []
     blocks: list[Block] = []
-    for group in sorted(one.found.accuracies.groups, key=_worst_first)[:SHOWN_GROUPS]:
+    for group in sorted(one.accuracies.groups, key=_worst_first)[:SHOWN_GROUPS]:
         if group.accuracy == 1:
             continue
         title = f"{name}, worst groups: {group.name}, {100 * group.accuracy:.0f} % of {group.samples} images recognised"
@@ -153,13 +151,11 @@ def _accuracy(named: Named) -> list[Block]:
     blocks: list[Block] = []
     groups: dict[str, dict[str, GroupAccuracy]] = {}
     for name, one in named.items():
-        accuracies, reliance = one.found.accuracies, one.found.reliance
-        if accuracies is None:
-            return []
-        groups[name] = {group.name: group for group in accuracies.groups}
+        reliance = one.found.reliance
+        groups[name] = {group.name: group for group in one.accuracies.groups}
         sides = {
             f"{title}, {sum(group.samples for group in side.groups)}": side
-            for title, side in (("validation", one.validation), ("test", accuracies))
+            for title, side in (("validation", one.validation), ("test", one.accuracies))
             if side is not None
         }
         by_class = {title: {"all images": side.overall, **side.by_label} for title, side in sides.items()}

@@ -67,6 +67,12 @@ class ImageDiagnosis:
         return self.found.answer
 
     @property
+    def accuracies(self) -> Accuracies:
+        """The accuracies on the test images."""
+        assert self.found.accuracies is not None, "a diagnosis of images has predictions"
+        return self.found.accuracies
+
+    @property
     def usual_contexts(self) -> dict[str, str]:
         """The context that goes with each class in training; empty where that is not known."""
         return {} if self.found.reliance is None else self.found.reliance.usual_contexts
