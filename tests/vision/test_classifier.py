@@ -3,7 +3,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-import pfdl
 from pfdl.objectives.objective import Objective
 from pfdl.vision import Classifier, TrainingConfig, fit
 from pfdl.vision.launching import make_fabric
@@ -103,13 +102,6 @@ def test_a_batch_of_one_is_skipped_with_a_warning():
     with pytest.warns(UserWarning, match="a batch of one image is skipped"):
         assert model.loss_of((torch.zeros(1, 3, 8, 8), torch.zeros(1, dtype=torch.long))) is None
     assert model.objective.penalties[0].completed_fits == 0
-
-
-def test_a_module_and_an_objective_of_ones_own():
-    own = nn.Sequential(nn.Flatten(), nn.Linear(192, 4), nn.ReLU(), nn.Linear(4, 2))
-    objective = Objective([pfdl.PartialDecorrelation(4, hidden=8)])
-    fit(Classifier(TrainingConfig(epochs=1), backbone=own, objective=objective), IMAGES, LABELS)
-    assert objective.penalties[0].completed_fits == 1
 
 
 def test_bf16_keeps_the_objective_in_full_precision_and_contexts_from_those_that_do_not_ask():

@@ -3,7 +3,6 @@ import pytest
 import torch
 
 from pfdl import context_sampler, infer_contexts
-from pfdl._internal.settings import write_options
 from pfdl.contexts import InferredContexts, find_contexts
 from pfdl.data import context_images
 from pfdl.data.context_images import HIDDEN_CONTEXT
@@ -72,16 +71,6 @@ def test_the_way_of_inferring_can_be_chosen(monkeypatch):
         TrainingConfig(infer_by="early")
     with pytest.raises(ValueError, match=r"confirm is False.* set contexts to 'inferred'"):
         TrainingConfig(confirm=False)
-
-
-def test_settings_are_written_as_what_a_user_types():
-    assert write_options(TrainingConfig()) == []
-    settings = {"pfdl": {"weight": 0.1, "sharing": "indexed"}}
-    config = TrainingConfig("small", contexts="inferred", confirm=False, pretrained=True, objective_settings=settings)
-    assert " ".join(write_options(config)) == (
-        "--backbone small --contexts inferred --set confirm=false --set pfdl.weight=0.1 --set pfdl.sharing=indexed "
-        "--set pretrained=true"
-    )
 
 
 def test_contexts_of_validation_images_are_inferred_together_with_those_of_training():

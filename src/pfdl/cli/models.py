@@ -130,12 +130,12 @@ def refit(
     device = resolve_device(device)
     trained, manifest, source = open_run(run, data, options)
     folder = output or trained.folder.with_name(f"{trained.folder.name}-refit")
-    made = refit_run(trained, source, manifest, folder, on=on, contexts=contexts, device=device, seed=seed)
-    typer.echo(printable(made.sentence), err=True)
+    readout, sentence = refit_run(trained, source, manifest, folder, on=on, contexts=contexts, device=device, seed=seed)
+    typer.echo(printable(sentence), err=True)
     typer.echo(
-        f"Refitted on {made.readout.samples_per_group} {on} images of each group, 20 draws; penalty "
-        f"C = {made.readout.strength:g}, chosen by the worst group of held-out halves "
-        f"({100 * made.readout.held_out_worst:.1f} %).",
+        f"Refitted on {readout.samples_per_group} {on} images of each group, 20 draws; penalty "
+        f"C = {readout.strength:g}, chosen by the worst group of held-out halves "
+        f"({100 * readout.held_out_worst:.1f} %).",
         err=True,
     )
     if any(name.startswith("test") for name in manifest.set_names):

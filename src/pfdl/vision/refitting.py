@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,20 +26,6 @@ from pfdl.vision.prediction import run_model
 REFIT = "refit.json"
 
 
-class Refitted(NamedTuple):
-    """A run whose last layer was refitted.
-
-    Attributes:
-        folder: The new run folder, which :func:`pfdl.vision.load_model` reads as any other.
-        readout: The layer.
-        sentence: Which contexts were balanced, and why they are believed.
-    """
-
-    folder: Path
-    readout: Readout
-    sentence: str
-
-
 def refit(
     trained: TrainedModel,
     source: ContextSource,
@@ -50,7 +36,7 @@ def refit(
     contexts: str = "inferred",
     device: str = "cpu",
     seed: int = 0,
-) -> Refitted:
+) -> tuple[Readout, str]:
     """Refit the last layer of a trained network so that all groups count equally, and write it as a run of its own.
 
     The network stays as it is up to its last layer; see :func:`pfdl.contexts.refit_readout`. No test image is read.
@@ -59,7 +45,7 @@ def refit(
         trained: The network.
         source: Where its images come from.
         manifest: The split it was trained with.
-        folder: The new run folder.
+        folder: The new run folder, which :func:`pfdl.vision.load_model` reads as any other.
         on: Which images to refit on: ``"validation"``, which the network was not trained on, or ``"train"``.
         contexts: ``"known"``, those of the data, or ``"inferred"``, what :func:`pfdl.contexts.find_contexts` finds in
             the training and validation images.
@@ -67,7 +53,7 @@ def refit(
         seed: Of the draws, and of inferring.
 
     Returns:
-        What was made.
+        The layer; and a sentence on which contexts were balanced, and why they are believed.
 
     Raises:
         ValueError: If there is no such set, the data has no contexts or none are found, or a group is too small.
@@ -99,7 +85,7 @@ def refit(
         write_json(folder / REFIT, {**told, "sentence": sentence})
         if inferred:
             write_json(folder / WHY_CONTEXTS, inferred.to_dict())
-    return Refitted(folder, readout, sentence)
+    return readout, sentence
 
 
 def with_readout(model: nn.Module, readout: Readout) -> nn.Module:
