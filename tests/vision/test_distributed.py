@@ -55,7 +55,7 @@ def test_processes_agree_and_the_first_speaks_for_all(trained):
     folder, said, _ = trained
     for rank in range(2):
         assert said[rank]["processes"] == (rank, 2, True, [0, 1], "same")
-        assert "2 processes are connected already, and devices × nodes is 1" in said[rank]["one device"]
+        assert "2 processes are connected already, and 1 would train" in said[rank]["one device"]
     assert said[0]["fails"] == "OSError: the disk is full"
     assert said[1]["fails"] == "OtherProcessError: the first process stopped: the disk is full"
     assert "holds another run (it differs in" in said[0]["another run"]
@@ -109,12 +109,11 @@ SRUN = {"SLURM_STEP_NUM_TASKS": "6", "SLURM_STEP_NUM_NODES": "2", "SLURM_PROCID"
         ({}, {}, "pfdl", (1, 1)),
         ({}, {"devices": 3, "strategy": "fsdp"}, "pfdl", (3, 1)),
         (TORCHRUN, {}, "torchrun", (4, 2)),
-        (TORCHRUN, {"devices": 4, "nodes": 2}, "torchrun", (4, 2)),
+        (TORCHRUN, {"devices": 4}, "torchrun", (4, 2)),
         ({"RANK": "0", "WORLD_SIZE": "2"}, {}, "torchrun", (2, 1)),
         (SRUN, {}, "srun", (3, 2)),
-        (SRUN, {"devices": 1, "nodes": 1}, "pfdl", (1, 1)),  # one worker of many, which trains alone
+        (SRUN, {"devices": 1}, "pfdl", (1, 1)),  # one worker of many, which trains alone
         ({"SLURM_NTASKS": "8", "SLURM_PROCID": "0"}, {}, "pfdl", (1, 1)),  # a batch script without srun
-        ({"MASTER_ADDR": "a", "MASTER_PORT": "1", "NODE_RANK": "0"}, {"nodes": 2, "devices": 2}, "pfdl", (2, 2)),
     ],
 )
 def test_processes_are_those_of_the_launcher_or_of_the_user(variables, settings, launcher, wanted, monkeypatch):
@@ -127,10 +126,9 @@ def test_processes_are_those_of_the_launcher_or_of_the_user(variables, settings,
     ("variables", "device", "settings", "message"),
     [
         (TORCHRUN, "cpu", {"devices": 2}, "devices is 2, but torchrun started 4; give --devices 4 or leave"),
-        (SRUN, "cpu", {"nodes": 3}, "nodes is 3, but srun started 2"),
+        (SRUN, "cpu", {"devices": 2}, "devices is 2, but srun started 3"),
         ({**SRUN, "SLURM_STEP_NUM_TASKS": "5"}, "cpu", {}, "srun started 5 tasks on 2 nodes; give each node as many"),
         ({}, "cpu", {"strategy": "fsdp"}, "'fsdp', which shares a model among several devices, and there is one"),
-        ({}, "cpu", {"nodes": 2}, "nodes is 2: start the command on each node with srun or torchrun"),
         ({}, "cuda", {"devices": 99}, "99 processes on this machine need as many GPUs"),
         ({}, "cpu", {"strategy": "pipeline"}, "strategy is 'pipeline'"),
         ({}, "cpu", {"devices": 0}, "devices is 0"),

@@ -26,7 +26,6 @@ class RunOptions:
         output: Run folder; by default runs/train-BACKBONE-OBJECTIVE-SEED.
         device: cpu or cuda; auto takes a GPU where there is one.
         devices: Devices on each node, with a process for each; under torchrun or srun, leave it out.
-        nodes: Number of machines that train together.
         strategy: How several devices share the model: ddp, a whole one on each; fsdp, a part on each; auto is ddp.
         workers: Processes that load images, for each device; 0 is best for data kept in memory (up to 2 GiB).
         tensorboard: Whether to log for TensorBoard, too, where it is installed.
@@ -38,7 +37,6 @@ class RunOptions:
     output: str | None = setting(None, shown=True, short="-o")
     device: str = setting("auto", shown=True)
     devices: int | None = setting(None, minimum=1, shown=True)
-    nodes: int | None = setting(None, minimum=1)
     strategy: Literal["auto", "ddp", "fsdp"] = setting("auto")
     workers: int = setting(0, minimum=0)
     tensorboard: bool = setting(True)
@@ -74,7 +72,7 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
 
     device = resolve_device(run.device)
     # Start the processes that train together before images are read, which each does.
-    make_fabric(device, run.devices, run.nodes, run.strategy)
+    make_fabric(device, run.devices, run.strategy)
     is_first = rank() == 0
     if is_first:
         typer.echo(_describe(config, device), err=True)
@@ -93,7 +91,6 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
             folder,
             device=device,
             devices=run.devices,
-            nodes=run.nodes,
             strategy=run.strategy,
             num_workers=run.workers,
             tensorboard=run.tensorboard,

@@ -26,14 +26,7 @@ from pfdl.vision.sharding import shard
 TORCHRUN, SRUN, OURSELVES = "torchrun", "srun", "pfdl"
 
 
-def make_fabric(
-    device: str,
-    devices: int | None = 1,
-    nodes: int | None = 1,
-    strategy: str = "auto",
-    *,
-    precision: str = "32",
-) -> Fabric:
+def make_fabric(device: str, devices: int | None = 1, strategy: str = "auto", *, precision: str = "32") -> Fabric:
     """Return Lightning Fabric for a training, with its processes connected; ValueError if they cannot be.
 
     The arguments are those of :func:`pfdl.vision.train`; the device may also be one GPU, such as ``"cuda:1"``. Unless a
@@ -41,11 +34,11 @@ def make_fabric(
     this one from its beginning to this call.
     """
     kind, _, number = device.partition(":")
-    launcher, per_node, on_nodes = choose_devices(kind, devices, nodes, strategy)
+    launcher, per_node, on_nodes = choose_devices(kind, devices, strategy)
     processes = per_node * on_nodes
     if world_size() > 1 and world_size() != processes:
         raise ValueError(
-            f"{world_size()} processes are connected already, and devices × nodes is {processes}; give the same."
+            f"{world_size()} processes are connected already, and {processes} would train; give as many devices."
         )
     sharing: Strategy | str = "auto" if processes == 1 else "ddp"
     if strategy == "fsdp":
@@ -92,35 +85,25 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def choose_devices(
-    device: str, devices: int | None = None, nodes: int | None = None, strategy: str = "auto"
-) -> tuple[str, int, int]:
+def choose_devices(device: str, devices: int | None = None, strategy: str = "auto") -> tuple[str, int, int]:
     """Return who starts the processes that train together, how many on each node, and the number of nodes.
-
-    One device on one node is a process by itself, whatever started it.
 
     Raises:
         ValueError: If the arguments, those of :func:`pfdl.vision.train`, do not fit together.
     """
     check_choice("device", device, ("auto", "cpu", "cuda"))
     check_choice("strategy", strategy, ("auto", "ddp", "fsdp"))
-    launcher, per_node, on_nodes = OURSELVES, devices or 1, nodes or 1
-    if not devices == nodes == 1:  # a worker that trains alone may live in a job of many tasks, as those of Ray do
+    if devices is not None:
+        check_count("devices", devices, 1)
+    launcher, per_node, on_nodes = OURSELVES, devices or 1, 1
+    if devices != 1:  # a process that trains alone may live in a job of many tasks
         launcher, per_node, on_nodes = _launched() or (launcher, per_node, on_nodes)
-    for name, wanted, found in (("devices", devices, per_node), ("nodes", nodes, on_nodes)):
-        if wanted is not None:
-            check_count(name, wanted, 1)
-        if wanted not in (None, found):
-            raise ValueError(
-                f"{name} is {wanted}, but {launcher} started {found}; give --{name} {found} or leave it out."
-            )
+    if devices not in (None, per_node):
+        raise ValueError(
+            f"devices is {devices}, but {launcher} started {per_node}; give --devices {per_node} or leave it out."
+        )
     if per_node * on_nodes == 1 and strategy == "fsdp":
         raise ValueError("strategy is 'fsdp', which shares a model among several devices, and there is one; give more.")
-    if launcher == OURSELVES and on_nodes > 1 and not {"MASTER_ADDR", "MASTER_PORT", "NODE_RANK"} <= set(os.environ):
-        raise ValueError(
-            f"nodes is {on_nodes}: start the command on each node with srun or torchrun, or set MASTER_ADDR, "
-            "MASTER_PORT and NODE_RANK there."
-        )
     gpus = torch.cuda.device_count()
     if per_node > gpus and (device == "cuda" or (device == "auto" and gpus > 0)):
         raise ValueError(

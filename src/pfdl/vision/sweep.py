@@ -272,7 +272,7 @@ def _validated(config: TrainingConfig, output: Path, device: str) -> dict[str, f
     """Train, and return the accuracies in percent that may choose, those at the epoch that was kept, and that epoch."""
     split = read_manifest(output / SPLIT.format(config.seed))
     source = StoredImages(output / "images" / str(config.image_size))
-    folder = train(config, source, split, output / run_folder(config), device=device, devices=1, nodes=1)
+    folder = train(config, source, split, output / run_folder(config), device=device, devices=1)
     kept = read_kept_epoch(folder, config.select)
     scores = {score: 100 * kept[name] for score, name in SELECTIONS.items() if name in kept}
     return {**scores, "epoch": kept["epoch"] + 1.0}

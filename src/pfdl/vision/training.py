@@ -57,7 +57,6 @@ def train(
     *,
     device: str = "auto",
     devices: int | None = None,
-    nodes: int | None = None,
     strategy: str = "auto",
     num_workers: int = 0,
     tensorboard: bool = True,
@@ -75,9 +74,8 @@ def train(
         folder: The run folder; if it holds a stopped run of the same config and manifest, that run resumes.
         device: ``"cpu"``, ``"cuda"``, or ``"auto"`` for a GPU where there is one.
         devices: Devices on each node, with a process for each; by default one, or as many processes as torchrun
-            or srun started. The first process alone writes to the folder.
-        nodes: Number of machines; by default one, or as many as torchrun or srun uses. With one device on one node,
-            both given, this process trains by itself, whatever started it.
+            or srun started. The first process alone writes to the folder. With 1, this process trains by itself,
+            whatever started it.
         strategy: How processes share the model: ``"ddp"``, ``"fsdp"``, or ``"auto"`` for the first.
         num_workers: Processes that load images, for each device.
         tensorboard: Whether to log for TensorBoard, too, where it is installed.
@@ -94,14 +92,14 @@ def train(
         ImportError: If a package that the config asks for is not installed.
         TrainingStoppedError: After Ctrl-C or SIGTERM; everything is saved.
     """
-    _, per_node, on_nodes = choose_devices(device, devices, nodes, strategy)
+    _, per_node, on_nodes = choose_devices(device, devices, strategy)
     check_sets(config, manifest)
     if config.batch_size % (processes := per_node * on_nodes):
         raise ValueError(
             f"batch_size is {config.batch_size}, the images of a step over all {processes} processes; give a multiple "
             f"of {processes}."
         )
-    fabric = make_fabric(device, devices, nodes, strategy, precision=config.precision)
+    fabric = make_fabric(device, devices, strategy, precision=config.precision)
     shows = progress and rank() == 0
     with report_lost_process(), _report_dead_loader(), StopRequest() as stop, ExitStack() as held:
         torch.manual_seed(config.seed)
