@@ -2,12 +2,14 @@ import json
 import re
 import sys
 from dataclasses import replace
+from functools import partial
 
 import pandas as pd
 import pytest
 import torch
 
 from pfdl._internal.runs import INFERRED_CONTEXTS
+from pfdl.contexts.network import NETWORK_METHODS
 from pfdl.data import make_split
 from pfdl.data.context_images import ContextImages
 from pfdl.objectives.weightings import DWR, Balance
@@ -16,7 +18,8 @@ from pfdl.vision.backbones import make_backbone
 from pfdl.vision.checkpoint import WEIGHTS, load_model
 from pfdl.vision.classifier import Classifier
 from pfdl.vision.features import embed
-from pfdl.vision.resume import STATE
+from pfdl.vision.pixels import normalise
+from pfdl.vision.resume import STATE, RunKeeper, TrainingStoppedError
 from pfdl.vision.training import TrainingConfig, train
 from tests.vision.interrupted import run, stop_at
 from tests.vision.tiny_images import TinySource, tiny_data
@@ -198,6 +201,55 @@ def test_contexts_are_inferred_from_a_network_that_has_learnt_something(tmp_path
     config = replace(TINY, contexts="inferred", weights=str(tmp_path / "weights.pth"))
     train(config, *tiny_data(), tmp_path / "run", device="cpu")
     assert set(described) == {"cpu"}
+
+
+@pytest.mark.parametrize("method", ["jtt", "spare", "eiil"])
+def test_contexts_follow_from_the_logits_of_a_network_that_is_trained_plainly_before(tmp_path, method, monkeypatch):
+    short = {**NETWORK_METHODS, "eiil": partial(NETWORK_METHODS["eiil"], steps=20)}
+    monkeypatch.setattr("pfdl.vision.training_data.NETWORK_METHODS", short)
+    source, manifest = tiny_data()
+    config = replace(TINY, epochs=2, contexts="inferred", infer_by=method, infer_epochs=2, infer_upweight=7)
+    train(config, source, manifest, tmp_path / "run", device="cpu")
+
+    plain = replace(TINY, epochs=2, decay_every=1, select="last")
+    first = load_model(train(plain, source, manifest, tmp_path / "plain", device="cpu")).model
+    images = ContextImages(source, manifest, "train", size=8)
+    with torch.no_grad():
+        logits = first(normalise(images.images))
+    expected = short[method](logits, images.labels, **({"upweight": 7} if method == "jtt" else {"seed": 0}))
+    table = pd.read_csv(tmp_path / "run" / INFERRED_CONTEXTS)
+    assert table["context"].tolist() == expected.contexts.tolist()
+    assert table["draws"].to_numpy() == pytest.approx(expected.draws)
+
+
+def test_the_second_training_draws_by_the_methods_own_rule_and_resumes_with_it(tmp_path, monkeypatch):
+    config = replace(TINY, epochs=3, contexts="inferred", infer_by="jtt", infer_upweight=1000, learning_rate=1e-5)
+    whole = train(config, *tiny_data(), tmp_path / "whole", device="cpu")
+    drawn = []
+
+    def stop(keeper, row, original=RunKeeper.after_epoch):
+        original(keeper, row)
+        drawn.extend(keeper.loop.batches.order)
+        keeper.stop.requested = True
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunKeeper, "after_epoch", stop)
+        with pytest.raises(TrainingStoppedError):
+            train(config, *tiny_data(), tmp_path / "parts", device="cpu")
+    found = (tmp_path / "parts" / INFERRED_CONTEXTS).read_bytes()
+    wrong = pd.read_csv(tmp_path / "parts" / INFERRED_CONTEXTS)["context"].to_numpy() == 1
+    assert 0 < wrong.mean() < 1
+    assert wrong[drawn].mean() > 0.9  # each is drawn 1,001 times as often as a right one
+    monkeypatch.setattr(training, "_describe_by_first_network", lambda *_: None)  # a second one is not trained
+    parts = train(config, *tiny_data(), tmp_path / "parts", device="cpu")
+    assert (parts / INFERRED_CONTEXTS).read_bytes() == found == (whole / INFERRED_CONTEXTS).read_bytes()
+    assert (parts / WEIGHTS).read_bytes() == (whole / WEIGHTS).read_bytes()
+
+
+def test_a_first_network_that_diverges_is_a_sentence(tmp_path):
+    config = replace(TINY, contexts="inferred", infer_by="jtt", learning_rate=1e30)
+    with pytest.raises(ValueError, match="training of the first network diverged; try a smaller learning rate"):
+        train(config, *tiny_data(), tmp_path / "run", device="cpu")
 
 
 def test_the_time_is_told_once_before_the_first_epoch_ends_with_remedies_if_long(tmp_path, monkeypatch, capsys):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from pfdl._internal.settings import check_settings, setting
@@ -42,8 +42,12 @@ class TrainingConfig:
         contexts: What training may know of contexts: hidden, known (from the data) or inferred (found in the training
             images). Some objectives need one of the latter two. Where the data has them for validation images alone,
             known serves to select by worst-group.
-        infer_by: How contexts are inferred: auto tries all of pooled, within (clusters), early (as SPARE does) and
-            errors (as JTT does: what a short training gets wrong).
+        infer_by: How contexts are inferred: auto tries all of pooled, within (clusters) and early (as SPARE does).
+            jtt, spare and eiil are the published methods: a first network is trained by plain risk minimisation,
+            contexts follow from its logits, unchecked, and with the sampler shuffle the second training draws images by
+            the method's own rule.
+        infer_epochs: Epochs of that first network.
+        infer_upweight: With jtt, how often each image that the first network gets wrong is added to the others.
         confirm: Whether inferred contexts are used only if balancing them helps on held-out training images; otherwise
             the most stable ones are used as they are.
         objective_settings: Settings of the objective's parts, by their names; typed as PART.NAME, such as pfdl.weight.
@@ -76,7 +80,9 @@ class TrainingConfig:
     backbone: str = setting("resnet18", shown=True, short="-b")
     objective: str = setting("erm", shown=True, short="-O")
     contexts: Literal["hidden", "known", "inferred"] = setting("hidden", shown=True)
-    infer_by: Literal["auto", "pooled", "within", "early"] = setting("auto")
+    infer_by: Literal["auto", "pooled", "within", "early", "jtt", "spare", "eiil"] = setting("auto")
+    infer_epochs: int = setting(1, minimum=1)
+    infer_upweight: int = setting(20, minimum=0)
     confirm: bool = setting(True)
     objective_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     image_size: int = setting(64, minimum=1, shown=True)
@@ -110,6 +116,23 @@ class TrainingConfig:
             )
         if not self.confirm and self.contexts != "inferred":
             raise ValueError(f"confirm is False, but contexts is {self.contexts!r}; set contexts to 'inferred'.")
+
+    @property
+    def first_network(self) -> TrainingConfig | None:
+        """How the network is trained from whose logits contexts are inferred; None if they come from features."""
+        if self.infer_by not in ("jtt", "spare", "eiil"):
+            return None
+        return replace(
+            self,
+            objective="erm",
+            objective_settings={},
+            contexts="hidden",
+            infer_by="auto",
+            confirm=True,
+            epochs=self.infer_epochs,
+            decay_every=self.decay_every or max(1, self.epochs // 2),
+            sampler="shuffle",
+        )
 
 
 @dataclass(frozen=True)

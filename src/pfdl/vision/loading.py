@@ -26,6 +26,8 @@ class EpochSampler(Sampler[int]):
         config: Of which the sampler, the size of batches and the seed count.
         labels: The classes of all samples, shape (n,).
         contexts: Their contexts, shape (n,).
+        draws: How often the sampler ``"shuffle"`` draws each sample relative to the others, shape (n,); by default each
+            comes once an epoch.
         processes: Number of training processes.
         rank: Which of them this is.
 
@@ -35,12 +37,20 @@ class EpochSampler(Sampler[int]):
     """
 
     def __init__(
-        self, config: TrainingConfig, labels: Tensor, contexts: Tensor, *, processes: int = 1, rank: int = 0
+        self,
+        config: TrainingConfig,
+        labels: Tensor,
+        contexts: Tensor,
+        draws: Tensor | None = None,
+        *,
+        processes: int = 1,
+        rank: int = 0,
     ) -> None:
         self.size, self.seed, self.processes, self.rank = len(labels), config.seed, processes, rank
         length = self.size // config.batch_size * config.batch_size or self.size
         self.num_samples = -(-length // processes)
         self.epoch = self.skipped = 0
+        self.draws = draws if config.sampler == "shuffle" else None
         self._balanced: ContextSampler | None = None  # with one context there is nothing to balance
         if config.sampler == "groups" and has_several(contexts):
             self._balanced = ContextSampler(labels, contexts, seed=config.seed)
@@ -56,8 +66,9 @@ class EpochSampler(Sampler[int]):
             self._balanced.set_epoch(self.epoch)
             return list(self._balanced)
         generator = torch.Generator().manual_seed(self.seed * SEED_STRIDE + self.epoch)
-        drawn: list[int] = torch.randperm(self.size, generator=generator).tolist()
-        return drawn
+        if self.draws is not None:
+            return torch.multinomial(self.draws, self.size, replacement=True, generator=generator).tolist()
+        return torch.randperm(self.size, generator=generator).tolist()
 
     def __iter__(self) -> Iterator[int]:
         """Return the rest of this epoch's indices for this process."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from lightning.fabric import Fabric
 from rich.console import Console
 from torch import Tensor
 from torch.utils.data import DataLoader
@@ -112,7 +115,10 @@ def train(
         if run_on_first(lambda: _open_folder(folder, settings, manifest, held)):
             return folder
         describe = _describe_images(config, model, device)
+        if (first := config.first_network) is not None:
+            describe = _describe_by_first_network(first, source, manifest, fabric, num_workers, shows)
         data = TrainingData(config, source, manifest, num_workers=num_workers, describe=describe, folder=folder)
+        del describe  # and with it the first network
         if data.inferred is not None and shows:
             _say(data.inferred.sentence)
             if data.inferred.number == 1:
@@ -231,6 +237,36 @@ def _describe_images(config: TrainingConfig, model: Classifier, device: str) -> 
     if not config.pretrained and config.weights is None:
         return None
     return lambda images: embed(model.backbone, images, device=resolve_device(device))
+
+
+def _describe_by_first_network(
+    config: TrainingConfig, source: ContextSource, manifest: Manifest, fabric: Fabric, num_workers: int, shows: bool
+) -> Callable[[Tensor], Tensor]:
+    """Return what gives the logits of a network that is trained when it is first asked; all processes must ask."""
+
+    @cache
+    def first_network() -> Classifier:
+        if shows:
+            _say(f"Training the first network, {config.epochs} epochs.")
+        torch.manual_seed(config.seed)
+        data = TrainingData(config, source, manifest, num_workers=num_workers)
+        loop = Loop(Classifier(config, len(manifest.classes)), data.train_loader(), fabric)
+        steps = len(loop.batches)
+        with progress_bar("training the first network", Console(stderr=True) if shows else None) as show:
+            while loop.epoch < config.epochs:
+                for _ in loop.train_epoch():
+                    show(loop.epoch * steps + loop.step, config.epochs * steps)
+                if not math.isfinite(loop.end_epoch()["train_loss"]):
+                    raise ValueError("training of the first network diverged; try a smaller learning rate.")
+        return loop.model.eval()
+
+    def describe(images: Tensor) -> Tensor:
+        network = first_network()
+        with torch.no_grad(), fabric.autocast():
+            logits: Tensor = network(images.to(fabric.device))
+        return logits.float().cpu()
+
+    return describe
 
 
 def _open_tensorboard(folder: Path) -> SummaryWriter:

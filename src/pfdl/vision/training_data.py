@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from pfdl._internal.files import read_json, read_table, write_atomically, write_
 from pfdl._internal.processes import rank, run_on_first, world_size
 from pfdl._internal.runs import INFERRED_CONTEXTS, WHY_CONTEXTS, set_aside
 from pfdl.contexts import InferredContexts, find_contexts
+from pfdl.contexts.network import NETWORK_METHODS
 from pfdl.data.context_images import ContextImages
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
@@ -24,6 +26,8 @@ from pfdl.vision.config import TrainingConfig
 from pfdl.vision.loading import EpochLoader, EpochSampler
 
 TRAIN, VALIDATION = "train", "validation"
+BATCH = 256
+"""Images at a time that a first network looks at."""
 
 
 class TrainingData:
@@ -39,7 +43,8 @@ class TrainingData:
         manifest: Which image is in which set.
         num_workers: Processes that load images; 0 loads in the training process, which is fastest for a cached set.
         describe: With inferred contexts, from a batch of images as bytes, shape (n, 3, h, w), to features, shape
-            (n, p); by default :func:`pfdl.image_statistics`. A pretrained network's features see more.
+            (n, p); by default :func:`pfdl.image_statistics`. A pretrained network's features see more. For JTT, SPARE
+            and EIIL to the logits of a first network, which all processes ask for together.
         folder: The run folder that keeps inferred contexts: a training that resumes has the same ones.
 
     Attributes:
@@ -75,7 +80,8 @@ class TrainingData:
         if config.contexts == "inferred":
             names = [name for name in self._sets if name == TRAIN or config.select == "worst-group"]
             sets = [self._sets[name] for name in names]
-            self.inferred = run_on_first(lambda: _infer(config, sets, describe, folder))
+            kept = run_on_first(lambda: _read_contexts(folder, sets))
+            self.inferred = kept or _infer(config, sets, describe, folder)
             contexts = torch.tensor(self.inferred.contexts).long()
             self._contexts.update(zip(names, torch.split(contexts, [len(one) for one in sets]), strict=True))
         self.train_set, self.train_contexts = self._sets[TRAIN], self._contexts[TRAIN]
@@ -88,7 +94,10 @@ class TrainingData:
         """
         images = _Labelled(self.train_set, self.train_contexts, with_indices)
         labels, contexts = self.train_set.labels, self.train_contexts
-        sampler = EpochSampler(self.config, labels, contexts, processes=world_size(), rank=rank())
+        draws = None
+        if self.inferred is not None and self.inferred.draws is not None:
+            draws = torch.tensor(self.inferred.draws)[: len(labels)]
+        sampler = EpochSampler(self.config, labels, contexts, draws, processes=world_size(), rank=rank())
         return EpochLoader(images, sampler=sampler, **self._settings())
 
     def validation_loader(self) -> DataLoader[Any] | None:
@@ -115,29 +124,50 @@ def _infer(
     describe: Callable[[Tensor], Tensor] | None,
     folder: Path | None,
 ) -> InferredContexts:
-    """Infer the contexts of the images of some sets, in their order, unless the run folder has them."""
-    paths = [path for images in sets for path in images.paths]
-    if folder is not None and (kept := _read_contexts(folder, paths)):
-        return kept
+    """Infer the contexts of the images of some sets, in their order, and keep them in the run folder; all must call."""
     labels = torch.cat([images.labels for images in sets])
-    infer = find_contexts if config.confirm else partial(find_contexts, confirmation=0.0)
-    images = ConcatDataset[Any](sets)
-    found = infer(images, labels, method=config.infer_by, describe=describe, seed=config.seed)
-    if folder is not None:
-        write_json(folder / WHY_CONTEXTS, found.to_dict())
-        columns = {"path": paths, "context": found.contexts.tolist()}
-        write_atomically(folder / INFERRED_CONTEXTS, pd.DataFrame(columns).to_csv(index=False))
-    return found
+    logits = None
+    if config.first_network is not None:
+        if describe is None:
+            raise ValueError(f"infer_by is {config.infer_by!r}; describe=... must give the logits of a first network.")
+        rows = [(images, part) for images in sets for part in torch.split(torch.arange(len(images)), BATCH)]
+        logits = torch.cat([describe(images.batch(part)) for images, part in rows])
+
+    def work() -> InferredContexts:
+        if logits is not None:
+            settings = {"upweight": config.infer_upweight} if config.infer_by == "jtt" else {"seed": config.seed}
+            found = NETWORK_METHODS[config.infer_by](logits, labels, **settings)
+        else:
+            infer = find_contexts if config.confirm else partial(find_contexts, confirmation=0.0)
+            images = ConcatDataset[Any](sets)
+            found = infer(images, labels, method=config.infer_by, describe=describe, seed=config.seed)
+        if folder is not None:
+            columns = {"path": _paths(sets), "context": found.contexts}
+            columns |= {} if found.draws is None else {"draws": found.draws}
+            write_json(folder / WHY_CONTEXTS, found.to_dict())
+            write_atomically(folder / INFERRED_CONTEXTS, pd.DataFrame(columns).to_csv(index=False))
+        return found
+
+    return run_on_first(work)
 
 
-def _read_contexts(folder: Path, paths: Sequence[str]) -> InferredContexts | None:
+def _paths(sets: Sequence[ContextImages]) -> list[str]:
+    return [path for images in sets for path in images.paths]
+
+
+def _read_contexts(folder: Path | None, sets: Sequence[ContextImages]) -> InferredContexts | None:
     """Read what :func:`_infer` found, from a run folder; None if it has none, damage is set aside."""
+    if folder is None:
+        return None
     table = folder / INFERRED_CONTEXTS
     try:
-        kept, why = read_table(table), read_json(folder / WHY_CONTEXTS)
+        kept = read_table(table, dtype={"draws": str})  # to be read exactly, which pandas does not do by default
+        why = read_json(folder / WHY_CONTEXTS)
         contexts, sentence = kept["context"].to_numpy(dtype="int64"), why["sentence"]
-        if kept["path"].tolist() == paths and contexts.min() >= 0 and isinstance(sentence, str):
-            return InferredContexts(contexts, str(why["method"]), sentence, ())
+        draws = kept["draws"].to_numpy(dtype="float64") if "draws" in kept else None
+        is_sound = draws is None or bool((draws > 0).all() and (draws < math.inf).all())
+        if is_sound and kept["path"].tolist() == _paths(sets) and contexts.min() >= 0 and isinstance(sentence, str):
+            return InferredContexts(contexts, str(why["method"]), sentence, (), draws)
         raise ValueError(f"{table} is not about the training images.")
     except FileNotFoundError:
         return None
