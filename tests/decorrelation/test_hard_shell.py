@@ -10,7 +10,7 @@ from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
 
 from pfdl.decorrelation.finiteness import LateReport
-from tests.objectives.penalties.small_batches import batch, make, same, snapshot
+from tests.decorrelation.small_batches import batch, make, same, snapshot
 from tests.states import equal
 
 PATHS = {"fused": {}, "plain": {"kernel": "plain"}, "several steps": {"fit_steps": 3}}

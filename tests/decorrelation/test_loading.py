@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from pfdl import PartialDecorrelation
-from tests.objectives.penalties.small_batches import batch, make
+from tests.decorrelation.small_batches import batch, make
 from tests.states import StateTester, each
 
 

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from pfdl.decorrelation.functional import decomposition_loss, decorrelation_loss
 from pfdl.decorrelation.kernels import leave_one_out
 from tests.decorrelation.reference import Algorithm1, naive_decomposition, naive_decorrelation_loss
-from tests.objectives.penalties.small_batches import batch, make, same, snapshot
+from tests.decorrelation.small_batches import batch, make, same, snapshot
 
 SGD = partial(torch.optim.SGD, lr=0.05)
 

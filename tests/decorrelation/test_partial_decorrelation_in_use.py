@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.objectives.penalties.small_batches import batch, make, same, snapshot
+from tests.decorrelation.small_batches import batch, make, same, snapshot
 
 
 def test_resumed_training_is_bit_for_bit_the_uninterrupted_one():

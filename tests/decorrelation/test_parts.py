@@ -5,7 +5,7 @@ import torch
 
 from pfdl.decorrelation.functional import decorrelation_parts, standardize
 from tests.decorrelation.reference import naive_decomposition, naive_decorrelation_loss
-from tests.objectives.penalties.small_batches import batch, make
+from tests.decorrelation.small_batches import batch, make
 
 PATHS = {"fused": {}, "plain": {"kernel": "plain"}, "deep": {"hidden": (5, 4)}, "indexed": {"sharing": "indexed"}}
 

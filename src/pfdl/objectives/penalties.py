@@ -1,4 +1,4 @@
-"""Penalties on what differs between training environments: IRM, V-REx and CORAL."""
+"""Penalties, terms of a loss that read the features: IRM, V-REx and CORAL compare environments; CNBB's does not."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from torch.nn import functional as F
 from pfdl._internal.validation import check_count, check_matrix, check_number
 from pfdl.objectives.base import Penalty
 from pfdl.objectives.risk import sample_risks, scale_gradients
+
+__all__ = ["CORAL", "IRM", "EnvironmentPenalty", "Penalty", "Quantization", "VREx"]
 
 
 class EnvironmentPenalty(Penalty):
@@ -150,6 +152,32 @@ class CORAL(EnvironmentPenalty):
         if not distances:
             return features.new_zeros(())
         return torch.stack(distances).mean() / (4 * features.shape[1] ** 2)
+
+
+class Quantization(Penalty):
+    r"""Reward large features, which tanh bounds to ±1, so that they can be read as on or off (He et al., 2021).
+
+    .. math:: -\text{weight} \sum_i \|f_i\|^2
+
+    The sum is over batch and features, as in the public reimplementation of CNBB (changliu00/
+    causal-semantic-generative-model), so that the weight belongs to a batch size and a width.
+
+    Args:
+        weight: 3e-6 in that reimplementation.
+    """
+
+    reference = "He et al., 2021"
+    needs = ("features",)
+
+    def __init__(self, weight: float = 3e-6) -> None:
+        super().__init__()
+        check_number("weight", weight)
+        self.weight = weight
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return minus the weighted sum of squares of features, shape (n, p)."""
+        check_matrix("features", features)
+        return -self.weight * features.square().sum()
 
 
 def check_environments(environments: Tensor, shape: tuple[int, ...]) -> None:
