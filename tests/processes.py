@@ -11,6 +11,7 @@ from multiprocessing import forkserver
 from pathlib import Path
 
 import coverage
+import pytest
 
 ROOT = Path(__file__).parents[1]
 
@@ -66,15 +67,9 @@ def _forks():
         return multiprocessing.get_context("spawn")
     forks = multiprocessing.get_context("forkserver")
     forks.set_forkserver_preload(["tests.preloaded"])
-    threads = os.environ.get("OMP_NUM_THREADS")
-    os.environ["OMP_NUM_THREADS"] = "1"  # a fork has no threads but its own
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")  # a fork has no threads but its own
         forkserver.ensure_running()
-    finally:
-        if threads is None:
-            del os.environ["OMP_NUM_THREADS"]
-        else:
-            os.environ["OMP_NUM_THREADS"] = threads
     return forks
 
 

@@ -206,8 +206,8 @@ def special_files(folder: Path, name: str, kind: str) -> None:
     (folder / name).unlink(missing_ok=True)
     make_special(folder / name, kind)
     run, problems = Run(folder, "mmads", {}, {}), []
-    answered(read_run, folder)
-    answered(load_model, folder)
+    for read in (read_run, load_model, read_state, _claim_again):
+        answered(read, folder)
     answered(check_weights, folder / WEIGHTS)
     answered(read_manifest, folder / "m.csv")
     answered(read_groups, f"{folder / 'm.csv'}:a")
@@ -217,8 +217,6 @@ def special_files(folder: Path, name: str, kind: str) -> None:
     read_metrics(run, problems)
     read_evaluations(folder, problems)
     find_runs([folder])
-    answered(read_state, folder)
-    answered(_claim_again, folder)
 
 
 def _claim_again(folder: Path) -> None:

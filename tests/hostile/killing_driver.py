@@ -34,13 +34,11 @@ from pfdl._internal.runs import CONFIG, LOCK
 from pfdl._internal.state import load_state
 from pfdl.cli import main as cli
 from pfdl.contexts import statistics
-from pfdl.data.mmads import SETTINGS
 from pfdl.vision import resume as run_keeper
 from pfdl.vision import training
 from pfdl.vision.resume import STATE
 from pfdl_lab.images import data as image_data
 from pfdl_lab.images import run as images
-from pfdl_lab.mmads import run as mmads
 from tests.vision.tiny_images import TinySource
 
 COMMAND_LINE = typer.main.get_command(cli.app)  # made once: that takes as long as a training
@@ -90,13 +88,6 @@ def split(output: Path, data: Path) -> None:
     pfdl("split", data, "--ratio", "2:1", "-o", output / "manifest.csv")
 
 
-def reproduce_mmads(output: Path, data: Path) -> None:
-    methods = ("OLS", "OLS on S (oracle)")  # quick ones: it is the files that are tested
-    mmads.METHODS = {name: mmads.METHODS[name] for name in methods}
-    config = mmads.MMADSConfig(cells=((100, 10, 1.7),), settings=SETTINGS[:1], seeds=3, test_sets=1, num_test=50)
-    mmads.run(config, output)
-
-
 class TinyData(image_data.ImageData):
     """Images that are ready at once."""
 
@@ -114,7 +105,6 @@ COMMANDS: dict[str, Callable[[Path, Path], None]] = {
     "train on inferred contexts": train_on_inferred_contexts,
     "refit": refit,
     "split": split,
-    "mmads": reproduce_mmads,
     "nico": reproduce_nico,
 }
 

@@ -42,18 +42,6 @@ def aside(folder):
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.damaged"))
 
 
-@pytest.mark.parametrize("damage", [lambda path: path.write_bytes(b'"never closed'), lambda path: os.mkfifo(path)])
-def test_a_damaged_table_is_written_again_from_the_finished_tasks(damage, calls, tmp_path):
-    mmads.run(TABLE, tmp_path)
-    before = content(tmp_path)
-    (tmp_path / "results.csv").unlink()
-    damage(tmp_path / "results.csv")
-    mmads.run(TABLE, tmp_path)
-    assert calls == [0, 1, 2]
-    assert aside(tmp_path) == []
-    assert content(tmp_path) == before
-
-
 def test_a_folder_deleted_under_a_run_is_a_sentence_and_stays_deleted(calls, tmp_path, monkeypatch):
     def delete(**task):
         shutil.rmtree(tmp_path / "run")

@@ -13,7 +13,6 @@ PRODUCTS = {
     "train on inferred contexts": {"contexts.csv", "contexts.json", "model.safetensors"},
     "refit": {"model.safetensors", "config.json"},
     "split": {"manifest.csv", "manifest.json"},
-    "mmads": {"results.csv", "config.json"},
     "nico": {"results.csv", "config.json"},
 }
 

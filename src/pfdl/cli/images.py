@@ -41,20 +41,15 @@ def open_source(data: str, options: DataOptions, split: Manifest | None) -> Cont
     return source
 
 
-def open_run(
-    run: Path, data: str, options: DataOptions, given: Manifest | None = None
-) -> tuple[TrainedModel, Manifest, ContextSource]:
-    """Open a trained model, its own split, and images for it, of which bad ones are left out.
-
-    The images are read as the given split says, or as its own.
-    """
+def open_run(run: Path, data: str, options: DataOptions) -> tuple[TrainedModel, Manifest, ContextSource]:
+    """Open a trained model, its own split, and images for it, of which bad ones are left out."""
     from pfdl._internal.runs import MANIFEST
     from pfdl.data import read_manifest
     from pfdl.vision import load_model
 
     trained = load_model(run)
     own = read_manifest(trained.folder / MANIFEST)
-    return trained, own, open_source(data, replace(options, on_bad_image="skip"), given or own)
+    return trained, own, open_source(data, replace(options, on_bad_image="skip"), own)
 
 
 def print_understood(source: ContextSource, split: Manifest) -> None:

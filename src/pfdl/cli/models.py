@@ -23,7 +23,6 @@ def evaluate(
         str | None,
         typer.Option(help="What to call the evaluation; by default 'test' for the run's own test images, else DATA."),
     ] = None,
-    manifest: Annotated[Path | None, typer.Option(help="A split by 'pfdl split' whose test sets are used.")] = None,
     device: Device = "auto",
 ) -> None:
     """Test a trained model on any images of its classes.
@@ -37,16 +36,14 @@ def evaluate(
         pfdl evaluate runs/erm other_photos/ --name winter
     """
     from pfdl._internal.devices import resolve_device
-    from pfdl.data import read_manifest
     from pfdl.vision.evaluation import find_test_set
 
     device = resolve_device(device)
-    given = None if manifest is None else read_manifest(manifest)
-    trained, own, source = open_run(run, data, options, given)
-    split = given or find_test_set(trained, source)
+    trained, own, source = open_run(run, data, options)
+    split = find_test_set(trained, source)
     if split != own:
         print_understood(source, split)
-    path = evaluate_and_print(trained, source, split, device, name=name, data=str(manifest or data), trained_on=own)
+    path = evaluate_and_print(trained, source, split, device, name=name, data=data, trained_on=own)
     typer.echo(path)
 
 
