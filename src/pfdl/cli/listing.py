@@ -9,30 +9,20 @@ from typing import Annotated
 import typer
 
 WIDTH = 100
-LISTS = {
-    "objectives": "what training can minimise, and its settings",
-    "backbones": "networks",
-    "settings": "settings of pfdl train and of reading images, with their defaults",
-}
+LISTS = ("objectives", "backbones", "settings")
 
 
 def list_names(
-    what: Annotated[
-        str | None, typer.Argument(metavar="objectives|backbones|settings", help="What to list; without it, this.")
-    ] = None,
+    what: Annotated[str, typer.Argument(metavar="|".join(LISTS), help="What to list.")],
     pattern: Annotated[str, typer.Argument(help="A wildcard, in quotes: 'resnet*'.")] = "*",
 ) -> None:
-    """List the objectives, backbones or settings that can be named.
+    """List the objectives, backbones or settings of pfdl train that can be named.
 
     An objective is shown with what it does, what it needs, its settings (--set NAME.SETTING=VALUE) and its paper.
     Objectives can be joined: irm+pfdl.
     """
     from pfdl._internal.validation import check_choice
 
-    if what is None:
-        for name, words in LISTS.items():
-            typer.echo(f"pfdl list {name:<11} {words}")
-        return
     check_choice("what to list", what, LISTS)
     if what == "backbones":
         from pfdl.vision.backbones import list_backbones
