@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
+from pfdl.data import make_split, read_manifest
 from pfdl.vision import TrainingStoppedError, sweep
 from pfdl.vision.config import SELECTIONS
 from pfdl.vision.sweep import Range, SweepConfig
@@ -121,7 +122,7 @@ def test_trials_are_proposed_within_ranges_and_more_can_be_added(tmp_path):
 def test_a_candidate_that_is_behind_beyond_chance_is_not_trained_on_all_seeds(tmp_path, monkeypatch):
     trained = []
 
-    def score(config, output, device):
+    def score(config, select, output, device):
         trained.append((config.learning_rate, config.seed))
         return {"accuracy": 90.0 + config.seed if config.learning_rate == 0.1 else 10.0, "epoch": 1.0}
 
@@ -134,6 +135,24 @@ def test_a_candidate_that_is_behind_beyond_chance_is_not_trained_on_all_seeds(tm
     assert choice.settings["learning_rate"] == 0.1
     assert 2 <= sum(rate == 0.01 for rate, _ in trained) < 8
     assert set(results["candidate"]) == {"learning_rate=0.1", "learning_rate=0.01"}
+
+
+def test_leaving_out_one_context_after_the_other_chooses_and_no_test_image_plays_a_part(tmp_path):
+    split = make_split(TinySource(), ratio="2:1")
+    part = sweep._leave_out(split, "red")
+    assert {row.context for row in part.rows_of("test")} == {"red"}
+    assert {row.context for row in part.rows if row.side == "train"} == {"blue"}
+    assert {row.path for row in part.rows} == {row.path for row in split.rows if row.sets and row.side == "train"}
+    config = SweepConfig({**GRID, "learning_rate": [1e-9, 0.05], "epochs": [6]}, sweep.LEAVE_OUT, seeds=1)
+    results, choice = sweep.sweep(config, TinySource(), tmp_path / "run", ratio="2:1")
+    found = results.pivot_table(index="candidate", columns="score", values="value")
+    assert choice.candidate == "learning_rate=0.05" == found[sweep.LEAVE_OUT].idxmax()
+    mean = found[["without blue", "without red"]].mean(axis=1)
+    pd.testing.assert_series_equal(found[sweep.LEAVE_OUT], mean, check_names=False)
+    assert read_manifest(tmp_path / "run" / choice.folders[0] / "manifest.csv") == split  # trained on all contexts
+    assert choice.test["all"][0] > 80
+    with pytest.raises(ValueError, match="not of several known contexts"):
+        sweep.sweep(config, TinySource(contexts=("",)), tmp_path / "other")
 
 
 def test_if_every_candidate_fails_the_sweep_says_why(tmp_path):

@@ -42,7 +42,7 @@ def sweep(
     ],
     select: Annotated[
         str,
-        typer.Option(help="Which accuracy chooses: accuracy, worst-class or worst-group."),
+        typer.Option(help="Which accuracy chooses: accuracy, worst-class, worst-group or leave-one-context-out."),
     ] = "accuracy",
     trials: Annotated[
         int | None, typer.Option(min=1, help="Candidates that Optuna proposes; without it every combination is tried.")
@@ -67,15 +67,16 @@ def sweep(
 
     from pfdl._internal.devices import resolve_device
     from pfdl.data import describe_images
-    from pfdl.vision.sweep import SweepConfig
+    from pfdl.vision.sweep import LEAVE_OUT, SweepConfig
     from pfdl.vision.sweep import sweep as run
 
     config = SweepConfig(parse_space(setting), select, seeds, first_seed, trials)
     device = resolve_device(device)
     source = open_source(data, options, None)
     typer.echo(describe_images(source), err=True)
+    each = " for every context that is left out" if select == LEAVE_OUT else ""
     number = config.number * seeds
-    typer.echo(f"Candidates: {config.number}; seeds: {seeds}; trainings: {number} at most.", err=True)
+    typer.echo(f"Candidates: {config.number}; seeds: {seeds}; trainings: {number} at most{each}.", err=True)
     with answering_stops():
         results, choice = run(
             config,

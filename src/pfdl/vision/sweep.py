@@ -40,6 +40,8 @@ from pfdl.vision.evaluation import evaluate, read_kept_epoch, save_evaluation
 from pfdl.vision.training import train
 
 STUDY, SPLIT, CHOSEN, FAILED = "study.log", "splits/seed-{}.csv", "chosen.json", "failed"
+LEAVE_OUT = "leave-one-context-out"
+"""The selection by the accuracy on images of a context that was not trained on, mean over all known contexts."""
 COLUMNS = ("candidate", "seed", "score", "value", "reason")
 """Of ``results.csv``: validation accuracies in percent at the epoch that was kept, and that epoch."""
 
@@ -63,7 +65,9 @@ class SweepConfig:
             :class:`pfdl.vision.config.TrainingConfig`, or a setting of a part of the objective such as
             ``"pfdl.weight"``, which counts where the objective has that part. Other settings have their defaults.
         select: Which accuracy on validation images chooses, both the epoch of a training and the candidate:
-            ``"accuracy"``, ``"worst-class"`` or ``"worst-group"``.
+            ``"accuracy"``, ``"worst-class"`` or ``"worst-group"``. ``"leave-one-context-out"`` trains a candidate once
+            for each context of the training images, without it, and chooses by the mean accuracy on the context left
+            out; plain accuracy on the others chooses the epoch. The chosen candidate is then trained on all contexts.
         seeds: Trainings of each candidate, on paired seeds.
         first_seed: The first of them.
         trials: How many candidates Optuna's TPE sampler proposes; None tries every combination, which ranges forbid.
@@ -79,7 +83,7 @@ class SweepConfig:
     trials: int | None = None
 
     def __post_init__(self) -> None:
-        check_choice("select", self.select, SELECTIONS)
+        check_choice("select", self.select, (*SELECTIONS, LEAVE_OUT))
         check_count("seeds", self.seeds, 1)
         check_count("first_seed", self.first_seed, 0)
         ranges = [name for name, values in self.space.items() if isinstance(values, Range)]
@@ -106,7 +110,7 @@ class SweepConfig:
     def candidate(self, values: Mapping[str, Any]) -> tuple[str, TrainingConfig]:
         """Return what tells a candidate from the others, such as ``"objective=pfdl, epochs=5"``, and its config."""
         parts = str(values.get("objective", TrainingConfig.objective)).split("+")
-        plain: dict[str, Any] = {"select": self.select}
+        plain: dict[str, Any] = {"select": "accuracy" if self.select == LEAVE_OUT else self.select}
         of_parts: dict[str, dict[str, Any]] = {}
         varied = []
         for name, value in values.items():
@@ -181,6 +185,8 @@ def sweep(
     combinations = config.combinations()
     for values in combinations.values():
         _check(config.candidate(values)[1], splits[config.first_seed])
+    if config.select == LEAVE_OUT and len(_contexts(splits[config.first_seed])) < 2:
+        raise ValueError(f"select is {LEAVE_OUT!r}, and the training images are not of several known contexts.")
     settings = {**asdict(config), "ratio": ratio, "device": device, "command": command}
     with claim(output, "sweep", settings, may_change=("trials", "device", "command")):
         for seed, split in splits.items():
@@ -250,7 +256,7 @@ def _train_trial(
     scores: list[dict[str, float]] = []
     for seed in range(config.first_seed, config.first_seed + config.seeds):
         try:
-            found = _validated(replace(training, seed=seed), output, device)
+            found = _validated(replace(training, seed=seed), config.select, output, device)
         except ValueError as error:
             trial.set_user_attr("reason", str(error))
             study.tell(trial, state=TrialState.FAIL)
@@ -268,14 +274,33 @@ def _train_trial(
     study.tell(trial, sum(one[config.select] for one in scores) / len(scores))
 
 
-def _validated(config: TrainingConfig, output: Path, device: str) -> dict[str, float]:
+def _validated(config: TrainingConfig, select: str, output: Path, device: str) -> dict[str, float]:
     """Train, and return the accuracies in percent that may choose, those at the epoch that was kept, and that epoch."""
     split = read_manifest(output / SPLIT.format(config.seed))
     source = StoredImages(output / "images" / str(config.image_size))
-    folder = train(config, source, split, output / run_folder(config), device=device, devices=1)
+    folder = output / run_folder(config)
+    if select == LEAVE_OUT:
+        found: dict[str, float] = {}
+        for number, context in enumerate(_contexts(split)):
+            part, place = _leave_out(split, context), folder.with_name(f"{folder.name}-without-{number}")
+            train(config, source, part, place, device=device, devices=1)
+            found[f"without {context}"] = 100 * evaluate(load_model(place), source, part, device=device).overall
+        return {LEAVE_OUT: sum(found.values()) / len(found), **found}
+    train(config, source, split, folder, device=device, devices=1)
     kept = read_kept_epoch(folder, config.select)
     scores = {score: 100 * kept[name] for score, name in SELECTIONS.items() if name in kept}
     return {**scores, "epoch": kept["epoch"] + 1.0}
+
+
+def _contexts(split: Manifest) -> list[str]:
+    return sorted({row.context for row in split.rows_of("train") if row.context})
+
+
+def _leave_out(split: Manifest, context: str) -> Manifest:
+    """Return a split that tests on a context that it does not train on; the test images of the whole are not in it."""
+    seen = [row for row in split.rows if {"train", "validation"} & set(row.sets)]
+    rows = [row._replace(side="test", sets=("test",)) if row.context == context else row for row in seen]
+    return Manifest(tuple(rows), split.parameters)
 
 
 def run_folder(config: TrainingConfig) -> Path:
@@ -304,6 +329,8 @@ def _finish(
     folders = {seed: run_folder(replace(training, seed=seed)) for seed in splits}
     tests = []
     for seed, split in splits.items():
+        if config.select == LEAVE_OUT:  # until now each training was without one of the contexts
+            train(replace(training, seed=seed), source, split, output / folders[seed], device=device, devices=1)
         if "test" in split.set_names:
             model = load_model(output / folders[seed])
             result = evaluate(model, source, split, device=device)
