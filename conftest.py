@@ -32,7 +32,7 @@ SLOWEST_FIRST = (
     *("report/test_browser.py", "decorrelation/kernels/test_interpreter.py", "vision/test_resume.py"),
     *("lab/colored_mnist/test_run.py", "objectives/test_atomicity.py", "lab/mmads/test_run.py"),
     *("tabular/test_estimators.py", "lab/test_published.py", "lab/colored_mnist/test_section.py"),
-    *("lab/study/test_groups.py", "data/test_shapes.py"),
+    *("test_typing.py", "lab/test_demo.py", "data/test_shapes.py"),
 )
 """So that no process is still at work on one of them when all the others have nothing left."""
 
