@@ -32,13 +32,21 @@ from torch.utils.data import Sampler, WeightedRandomSampler
 
 from markdown_table import markdown_table
 from pfdl import context_sampler, image_statistics
-from pfdl.contexts import choose_balance, find_contexts, group_accuracy, group_report
-from pfdl.contexts.network import NETWORK_METHODS
+from pfdl.contexts import (
+    choose_balance,
+    find_by_eiil,
+    find_by_jtt,
+    find_by_spare,
+    find_contexts,
+    group_accuracy,
+    group_report,
+)
 from pfdl.data.spuco_mnist import SpuCoMNIST
 from pfdl_lab.images.networks import lenet
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results" / "spuco-mnist-own-rules.csv"
-ROWS = ("erm", "ours", "ours, full", "true", *(f"{peer}{how}" for peer in NETWORK_METHODS for how in ("", " sampler")))
+PEERS = {"jtt": find_by_jtt, "spare": find_by_spare, "eiil": find_by_eiil}
+ROWS = ("erm", "ours", "ours, full", "true", *(f"{peer}{how}" for peer in PEERS for how in ("", " sampler")))
 KEYS = ("magnitude", "strength", "label_noise", "images", "seed", "row")
 MEASURES = ("chosen_average", "last_average", "chosen_worst", "last_worst")
 TESTED = 5_000
@@ -109,7 +117,7 @@ class Draw:
             found = find_contexts(self.features, self.labels, seed=self.seed)
             print(f"  seed {self.seed}: {found.sentence}", flush=True)
             return Groups(found.contexts)
-        peer = NETWORK_METHODS[name](self.first_logits(), self.labels)
+        peer = PEERS[name](self.first_logits(), self.labels)
         if name == "jtt":
             return Groups(peer.contexts, 1.0 / np.bincount(peer.contexts)[peer.contexts])
         return Groups(peer.contexts, peer.draws)
@@ -119,19 +127,18 @@ class Draw:
         name, _, how = row.replace(",", "").partition(" ")
         contexts, draws = self.groups(name)
         labels, known = self.labels[: self.size], contexts[: self.size]
-        power, pool = 1.0, 1
+        power = 1.0
         if row == "ours":
             plain = self.plainly_trained()[-1]
             features = outputs(nn.Sequential(*list(plain)[:-1]), self.images[self.size :])
-            choice = choose_balance(features, self.labels[self.size :], contexts[self.size :], seed=self.seed)
-            power, pool = choice.power, choice.pool_below
+            power = choose_balance(features, self.labels[self.size :], contexts[self.size :], seed=self.seed)
         if name == "erm":
             sampler: Sampler[int] | None = None
         elif draws is not None and not how:
             generator = torch.Generator().manual_seed(self.seed)
             sampler = WeightedRandomSampler(draws[: self.size], self.size, generator=generator)
         else:
-            sampler = context_sampler(labels, known, power=power, pool_below=pool, seed=self.seed)
+            sampler = context_sampler(labels, known, power=power, seed=self.seed)
         models = self.plainly_trained() if sampler is None else self.train(sampler, self.settings.epochs)
         held_out = [
             group_accuracy(
@@ -156,7 +163,6 @@ class Draw:
             "minority_precision": round(report.minority_precision, 3),
             "minority_recall": round(report.minority_recall, 3),
             "power": power,
-            "pool_below": pool,
         }
 
 

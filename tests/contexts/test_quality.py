@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.metrics import adjusted_rand_score
 
-from pfdl.contexts import choose_by_worst_group, group_accuracy, group_report, worst_group_accuracy
+from pfdl.contexts import group_accuracy, group_report, worst_group_accuracy
 
 
 def drawn(seed=0, samples=500):
@@ -57,15 +57,6 @@ def test_accuracies_are_named_apart():
     assert worst_group_accuracy(predictions, labels, contexts, min_samples=50) == 1.0  # the largest stays
     scores = np.eye(2)[predictions]
     assert group_accuracy(torch.from_numpy(scores), labels, contexts) == found
-
-
-def test_the_best_worst_group_is_chosen_then_the_average_then_the_earlier():
-    labels, contexts = [0, 0, 0, 0, 1, 1], [0, 0, 1, 1, 0, 1]
-    poor, fair, good = [0, 0, 1, 1, 1, 1], [0, 1, 0, 1, 1, 1], [0, 0, 0, 1, 1, 1]
-    assert choose_by_worst_group([poor, fair], labels, contexts) == 1
-    assert choose_by_worst_group([fair, good, good], labels, contexts) == 1
-    with pytest.raises(ValueError, match="there are no candidates"):
-        choose_by_worst_group([], labels, contexts)
 
 
 def test_what_does_not_fit_is_refused():

@@ -7,7 +7,6 @@ from pfdl.contexts.inference import InferredContexts, find_contexts, infer_conte
 from pfdl.contexts.network import find_by_eiil, find_by_jtt, find_by_spare
 from pfdl.contexts.quality import (
     GroupReport,
-    choose_by_worst_group,
     group_accuracy,
     group_report,
     worst_group_accuracy,
@@ -15,11 +14,10 @@ from pfdl.contexts.quality import (
 from pfdl.contexts.refitting import Readout, refit_readout
 from pfdl.contexts.scores import Scores, measure_scores
 from pfdl.contexts.statistics import ImageStatistics, image_statistics
-from pfdl.contexts.strength import BalanceChoice, choose_balance
+from pfdl.contexts.strength import choose_balance
 
 __all__ = [
     "Accuracies",
-    "BalanceChoice",
     "ContextSampler",
     "GroupAccuracy",
     "GroupReport",
@@ -29,7 +27,6 @@ __all__ = [
     "Scores",
     "Trial",
     "choose_balance",
-    "choose_by_worst_group",
     "context_sampler",
     "context_weights",
     "find_by_eiil",

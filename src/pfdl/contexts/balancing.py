@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.utils.data import Sampler
 
 from pfdl._internal.validation import check_count, check_number
-from pfdl.contexts._arrays import FloatArray, IndexArray, as_numbers
-from pfdl.objectives.weightings.balance import SMOOTHING
+from pfdl.contexts._arrays import FloatArray, IndexArray, as_numbers, group_table
+from pfdl.objectives.weightings.balance import SMOOTHING, balancing_table
 
 HEAVY = 10.0
 """From this weight on a single sample counts so much that a sampler is the better choice."""
@@ -51,28 +51,18 @@ def context_weights(labels: Any, contexts: Any, *, smoothing: float = SMOOTHING)
         >>> context_weights([0, 0, 0, 0, 1, 1], ["snow", "snow", "snow", "sea", "snow", "sea"], smoothing=0.0).round(3)
         array([0.667, 0.667, 0.667, 2.   , 1.   , 1.   ])
     """
-    if not math.isfinite(smoothing) or smoothing < 0:
-        raise ValueError(f"smoothing is {smoothing}; give a finite number of at least 0.")
+    check_number("smoothing", smoothing)
     y, context = _pair(labels, contexts)
-    number = int(context.max(initial=-1)) + 1
-    cells, group, counts = np.unique(y * max(number, 1) + context, return_inverse=True, return_counts=True)
-    of_cell = cells // max(number, 1)
-    class_sizes = np.bincount(y).astype(np.float64)
-    # Only the proportions count; so divided, no smoothing overflows.
-    own, mean = 1 / (1 + smoothing), smoothing / (1 + smoothing)
-    weight = 1 / (own * counts + mean * class_sizes[of_cell] / max(number, 1))
-    totals = np.bincount(of_cell, weight * counts, minlength=len(class_sizes))
-    weight = weight * class_sizes[of_cell] / totals[of_cell]
-    if weight.max(initial=0.0) > HEAVY:
+    counts = group_table(y, context) if len(y) else np.zeros((1, 1))
+    weights: Tensor = balancing_table(torch.from_numpy(counts).double(), smoothing)[y, context]
+    if len(y) and float(weights.max()) > HEAVY:
+        size = counts[y, context][int(weights.argmax())]
         warnings.warn(
-            f"a group of {counts[weight.argmax()]} samples has weight {weight.max():.1f} each; above {HEAVY:g} a few "
-            "samples decide the training. Draw groups with pfdl.context_sampler instead, or raise smoothing.",
+            f"a group of {size} samples has weight {float(weights.max()):.1f} each; above {HEAVY:g} a few samples "
+            "decide the training. Draw groups with pfdl.context_sampler instead, or raise smoothing.",
             stacklevel=2,
         )
-    weights: FloatArray = weight[group.reshape(-1)]
-    if isinstance(labels, Tensor):
-        return torch.from_numpy(weights).to(labels.device, torch.float32)
-    return weights
+    return weights.to(labels.device, torch.float32) if isinstance(labels, Tensor) else weights.numpy()
 
 
 class ContextSampler(Sampler[int]):
@@ -84,14 +74,13 @@ class ContextSampler(Sampler[int]):
     To draw classes equally often, give them as the contexts, too. ``pfdl.context_sampler`` is another name for it.
 
     Where labels are wrong, rare groups hold most of the wrong ones, and drawing them often repeats these. Then balance
-    less (``power``), or draw the rare groups of a class as one (``pool_below``); :func:`choose_balance` chooses both.
+    less: :func:`choose_balance` chooses ``power``.
 
     Args:
         labels: The classes, shape (n,), in the order of the dataset.
         contexts: The context of each sample, shape (n,): known, or from :func:`pfdl.infer_contexts`.
         power: α: a sample of a group of n_g samples is drawn in proportion to n_g^−α. With 1 all groups are equally
             frequent, with 0 every sample is.
-        pool_below: Groups of fewer samples are drawn as one group of their class.
         num_samples: How many are drawn in an epoch over all processes; by default n.
         seed: The order follows from it and from the number of the epoch, see :meth:`set_epoch`.
         replicas: Number of processes that share an epoch.
@@ -113,7 +102,6 @@ class ContextSampler(Sampler[int]):
         contexts: Any,
         *,
         power: float = 1.0,
-        pool_below: int = 1,
         num_samples: int | None = None,
         seed: int = 0,
         replicas: int = 1,
@@ -121,7 +109,6 @@ class ContextSampler(Sampler[int]):
     ) -> None:
         y, context = _pair(labels, contexts)
         check_number("power", power)
-        check_count("pool_below", pool_below, 1)
         if not len(y):
             raise ValueError("there are no samples to draw from; give at least one label.")
         if num_samples is not None:
@@ -131,7 +118,7 @@ class ContextSampler(Sampler[int]):
         if rank >= replicas:
             raise ValueError(f"rank is {rank}; with {replicas} replicas it must be below {replicas}.")
         check_count("seed", seed, 0)
-        group = group_numbers(y, context, pool_below) if has_several(context) else np.zeros(len(y), np.int64)
+        group = group_numbers(y, context) if has_several(context) else np.zeros(len(y), np.int64)
         order = np.argsort(group, kind="stable")
         sizes = np.bincount(group)
         self._groups = np.split(order, np.cumsum(sizes)[:-1])
@@ -168,12 +155,9 @@ class ContextSampler(Sampler[int]):
 context_sampler = ContextSampler
 
 
-def group_numbers(y: NDArray[np.int64], context: NDArray[np.int64], pool_below: int = 1) -> NDArray[np.int64]:
-    """Number the groups from 0, those of fewer samples than ``pool_below`` as one group of their class."""
-    number = int(context.max()) + 1
-    cell = y * (number + 1) + context
-    small = np.bincount(cell)[cell] < pool_below
-    return np.unique(np.where(small, y * (number + 1) + number, cell), return_inverse=True)[1].reshape(-1)
+def group_numbers(y: NDArray[np.int64], context: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Number the groups that have samples from 0."""
+    return as_numbers("groups", y * (int(context.max()) + 1) + context)
 
 
 def has_several(contexts: Any) -> bool:

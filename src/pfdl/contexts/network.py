@@ -7,7 +7,6 @@ authors choose them by the worst group of validation samples whose groups are kn
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,9 @@ from torch import Tensor
 from pfdl._internal.validation import check_count, check_number
 from pfdl.contexts._arrays import IndexArray, as_array
 from pfdl.contexts.inference import InferredContexts
+
+MOST_CLUSTERS, CLEARLY_APART = 10, 0.9
+"""Of SPARE in SpuCo: the most clusters of a class, and the silhouette from which on they are drawn equally often."""
 
 
 def find_by_jtt(logits: Any, labels: Any, *, upweight: int = 20) -> InferredContexts:
@@ -52,14 +54,7 @@ def find_by_jtt(logits: Any, labels: Any, *, upweight: int = 20) -> InferredCont
 
 
 def find_by_spare(
-    logits: Any,
-    labels: Any,
-    *,
-    clusters: int | None = None,
-    max_clusters: int = 10,
-    silhouette: float = 0.9,
-    power: float = 2.0,
-    seed: int = 0,
+    logits: Any, labels: Any, *, clusters: int | None = None, power: float = 2.0, seed: int = 0
 ) -> InferredContexts:
     """Cluster the logits within each class by k-means (Yang et al., 2024).
 
@@ -69,10 +64,8 @@ def find_by_spare(
     Args:
         logits: Of all classes, shape (n, classes), after few epochs.
         labels: The classes as numbers from 0, shape (n,).
-        clusters: Number of clusters in each class; by default that with the best silhouette.
-        max_clusters: The most that are tried then.
-        silhouette: From this silhouette on clusters are clearly apart.
-        power: The exponent in classes where they are not.
+        clusters: Number of clusters in each class; by default that of 2 to 10 with the best silhouette.
+        power: The exponent in classes whose clusters are not clearly apart: with a silhouette below 0.9.
         seed: Seed of k-means.
 
     Returns:
@@ -81,8 +74,8 @@ def find_by_spare(
     from sklearn.cluster import KMeans
     from sklearn.metrics import silhouette_score
 
-    for name, count in {"clusters": 2 if clusters is None else clusters, "max_clusters": max_clusters}.items():
-        check_count(name, count, 2)
+    if clusters is not None:
+        check_count("clusters", clusters, 2)
     check_number("power", power)
     y, z = _labels(labels), _logits(logits, labels).numpy()
     contexts, draws = np.zeros(len(y), dtype=np.intp), np.zeros(len(y))
@@ -90,11 +83,11 @@ def find_by_spare(
     for label in np.unique(y):
         mine = np.flatnonzero(y == label)
         best: tuple[float, IndexArray] = (-2.0, np.zeros(len(mine), dtype=np.intp))
-        for k in [clusters] if clusters is not None else range(2, min(max_clusters, len(mine) - 1) + 1):
+        for k in [clusters] if clusters is not None else range(2, min(MOST_CLUSTERS, len(mine) - 1) + 1):
             found = KMeans(k, n_init=10, random_state=seed).fit_predict(z[mine]).astype(np.intp)
             best = max(best, (float(silhouette_score(z[mine], found)), found), key=lambda one: one[0])
         score, cluster = best
-        exponent = 1.0 if score >= silhouette else power
+        exponent = 1.0 if score >= CLEARLY_APART else power
         unclear += exponent != 1.0
         share = 1.0 / np.bincount(cluster)[cluster] ** exponent
         draws[mine] = share / share.sum()
@@ -140,14 +133,6 @@ def find_by_eiil(
     sizes = np.bincount(contexts, minlength=2)
     sentence = f"Two environments of {sizes[0]} and {sizes[1]} samples."
     return InferredContexts(contexts, "eiil", sentence, draws=len(y) / 2 / sizes[contexts])
-
-
-NETWORK_METHODS: dict[str, Callable[..., InferredContexts]] = {
-    "jtt": find_by_jtt,
-    "spare": find_by_spare,
-    "eiil": find_by_eiil,
-}
-"""The published ways from a network's logits to contexts, by name."""
 
 
 def _labels(labels: Any) -> NDArray[np.int64]:

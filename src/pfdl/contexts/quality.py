@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,7 +111,7 @@ def worst_group_accuracy(predictions: Any, labels: Any, contexts: Any, *, min_sa
     """Return the accuracy in the worst group, one class in one context.
 
     On held-out samples of the *training* distribution, with inferred contexts, this chooses a stopping step or a
-    setting without a look at any test sample: see :func:`choose_by_worst_group`.
+    setting without a look at any test sample.
 
     Args:
         predictions: The predicted classes, shape (n,), or scores of all classes, shape (n, classes).
@@ -128,31 +127,6 @@ def worst_group_accuracy(predictions: Any, labels: Any, contexts: Any, *, min_sa
         0.0
     """
     return group_accuracy(predictions, labels, contexts, min_samples=min_samples).worst_group.accuracy
-
-
-def choose_by_worst_group(candidates: Sequence[Any], labels: Any, contexts: Any, *, min_samples: int = 1) -> int:
-    """Return which candidate is best in its worst group.
-
-    Args:
-        candidates: For each candidate (an epoch, a setting) its predictions on the same held-out samples.
-        labels: The true classes of these samples, shape (n,).
-        contexts: Their contexts, shape (n,), known or inferred.
-        min_samples: Groups with fewer samples are left out, unless all are that small.
-
-    Returns:
-        The number of the candidate. Where the worst groups are equal the average over groups decides, then the earlier.
-
-    Raises:
-        ValueError: If there are no candidates or the shapes do not fit.
-
-    Example:
-        >>> choose_by_worst_group([[0, 0, 0, 0], [0, 1, 0, 1]], [0, 0, 1, 1], ["a", "b", "a", "b"])
-        0
-    """
-    if not len(candidates):
-        raise ValueError("there are no candidates to choose from; give the predictions of at least one.")
-    scores = [group_accuracy(one, labels, contexts, min_samples=min_samples) for one in candidates]
-    return max(range(len(scores)), key=lambda number: scores[number].worst_then_average)  # the first of equal ones
 
 
 def _check_predictions(given: NDArray[Any], truth: NDArray[Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pfdl._internal.validation import check_count, check_number
+from pfdl._internal.validation import check_count
 from pfdl.contexts._arrays import IndexArray, as_array, as_numbers
-from pfdl.contexts.quality import choose_by_worst_group, worst_group_accuracy
+from pfdl.contexts.quality import group_accuracy
 
 STRENGTHS = (1.0, 0.7, 0.3, 0.1, 0.07, 0.03, 0.01)
-"""The inverse strengths of the l1 penalty among which DFR's authors choose."""
+"""The inverse strengths of the l1 penalty (C in scikit-learn) among which DFR's authors choose."""
 
 SMALLEST = 4
 """Smaller groups are left out: they would leave next to nothing of the others."""
@@ -49,7 +48,6 @@ def refit_readout(
     contexts: Any,
     *,
     num_classes: int | None = None,
-    strengths: Sequence[float] = STRENGTHS,
     repetitions: int = 20,
     seed: int = 0,
 ) -> Readout:
@@ -74,7 +72,6 @@ def refit_readout(
         labels: The classes as numbers, shape (n,).
         contexts: The context of each sample, known or inferred, shape (n,).
         num_classes: How many classes the layer has; by default those among the labels.
-        strengths: Inverse strengths of the penalty to choose from (C in scikit-learn).
         repetitions: Draws to average over.
         seed: Seed of the draws.
 
@@ -85,8 +82,6 @@ def refit_readout(
         ValueError: If the shapes do not fit, there is one context only, or too few groups are large enough.
     """
     check_count("repetitions", repetitions, 1)
-    for strength in strengths:
-        check_number("a strength", strength, torch.finfo(torch.float32).tiny)
     x = torch.as_tensor(as_array(features)).double()
     y = torch.as_tensor(as_array(labels)).long()
     context = as_numbers("contexts", contexts)
@@ -110,20 +105,14 @@ def refit_readout(
     x, y, context = x[kept], y[kept], context[kept]
     groups = np.unique(groups[kept], return_inverse=True)[1].astype(np.intp)
     chance = np.random.default_rng(seed)
-    strength, worst = _choose(x, y, context, groups, classes, strengths, chance)
+    strength, worst = _choose(x, y, context, groups, classes, chance)
     fits = [_fit(x, y, _balanced(groups, chance), classes, strength) for _ in range(repetitions)]
     weight, bias = (torch.stack(parts).mean(0).float() for parts in zip(*fits, strict=True))
     return Readout(weight, bias, strength, worst, int(np.bincount(groups).min()))
 
 
 def _choose(
-    x: Tensor,
-    y: Tensor,
-    context: IndexArray,
-    groups: IndexArray,
-    classes: int,
-    strengths: Sequence[float],
-    chance: np.random.Generator,
+    x: Tensor, y: Tensor, context: IndexArray, groups: IndexArray, classes: int, chance: np.random.Generator
 ) -> tuple[float, float]:
     """Return the strength with the best worst group on one half of every group, and that group's accuracy."""
     first = np.zeros(len(groups), dtype=bool)
@@ -131,10 +120,10 @@ def _choose(
         mine = chance.permutation(np.flatnonzero(groups == group))
         first[mine[: len(mine) // 2]] = True
     rows = np.flatnonzero(first)[_balanced(groups[first], chance)]
-    fits = [_fit(x, y, rows, classes, strength) for strength in strengths]
-    candidates = [(x[~first] @ weight.T + bias).argmax(1) for weight, bias in fits]
-    chosen = choose_by_worst_group(candidates, y[~first], context[~first])
-    return float(strengths[chosen]), worst_group_accuracy(candidates[chosen], y[~first], context[~first])
+    fits = [_fit(x, y, rows, classes, strength) for strength in STRENGTHS]
+    found = [group_accuracy(x[~first] @ weight.T + bias, y[~first], context[~first]) for weight, bias in fits]
+    chosen = max(range(len(found)), key=lambda number: found[number].worst_then_average)  # the first of equal ones
+    return STRENGTHS[chosen], found[chosen].worst_group.accuracy
 
 
 def _balanced(groups: IndexArray, chance: np.random.Generator) -> IndexArray:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from pfdl.contexts._arrays import as_array, as_numbers, group_table
+from pfdl.contexts._arrays import as_array, as_numbers
+from pfdl.contexts.groups import measure_accuracy
 
 CALIBRATION_BINS = 15
 
@@ -78,14 +79,13 @@ def measure_scores(probabilities: Any, labels: Any, contexts: Any = None) -> Sco
     where = np.zeros(len(y), dtype=np.int64) if contexts is None else as_numbers("contexts", contexts)
     if len(where) != len(y):
         raise ValueError(f"there are {len(y)} labels and {len(where)} contexts; give as many of each.")
-    taken, number = predicted.numpy(), int(where.max()) + 1
-    right = (predicted == y).numpy()
-    all_taken = group_table(np.append(taken, classes), np.append(where, number - 1))[:classes]
-    hits = group_table(np.append(taken[right], classes), np.append(where[right], number - 1))[:classes]
+    precision = measure_accuracy(
+        (predicted == y).numpy(), predicted.numpy(), where
+    )  # groups by what samples are taken for
     return Scores(
         balanced_accuracy=float(recall[there].mean()),
         macro_f1=float(f1[there].mean()),
         auroc=auroc,
         calibration_error=float(classification.multiclass_calibration_error(given, y, classes, CALIBRATION_BINS, "l1")),
-        worst_group_precision=float((hits[all_taken > 0] / all_taken[all_taken > 0]).min()),
+        worst_group_precision=precision.worst_group.accuracy,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,34 +13,16 @@ from pfdl.contexts.probe import held_out_predictions, spread
 from pfdl.contexts.sources import ArrayFeatures
 
 POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)
-POOLS = (1, 50)
 SPLITS = 5
 
 
-@dataclass(frozen=True)
-class BalanceChoice:
-    """How strongly to balance: the arguments of :class:`pfdl.contexts.ContextSampler`.
-
-    Attributes:
-        power: α, from 0 to 1.
-        pool_below: Groups of fewer samples are drawn as one group of their class.
-        average: Held-out accuracy, averaged over groups, of a linear classifier so trained.
-        plain_average: The same without balancing.
-    """
-
-    power: float
-    pool_below: int
-    average: float
-    plain_average: float
-
-
-def choose_balance(features: Any, labels: Any, contexts: Any, *, seed: int = 0) -> BalanceChoice:
+def choose_balance(features: Any, labels: Any, contexts: Any, *, seed: int = 0) -> float:
     """Choose how strongly to balance groups by the held-out accuracy, averaged over groups.
 
-    Linear classifiers are trained on the features with every strength, each tested on samples that it has not seen,
-    in five random halvings. α is 0, 0.25, 0.5, 0.75 or 1, and groups of fewer than 50 samples are pooled or not. The
-    mildest strength is taken that is within one standard error of the best, over the same samples: where balancing
-    gains nothing, because rare groups are full of wrong labels, it is 0.
+    Linear classifiers are trained on the features with every strength α of 0, 0.25, 0.5, 0.75 and 1, each tested on
+    samples that it has not seen, in five random halvings. The mildest strength is taken that is within one standard
+    error of the best, over the same samples: where balancing gains nothing, because rare groups are full of wrong
+    labels, it is 0.
 
     Args:
         features: Shape (n, p): those by which the contexts were found, or of a network.
@@ -50,7 +31,7 @@ def choose_balance(features: Any, labels: Any, contexts: Any, *, seed: int = 0) 
         seed: Seed of the halvings.
 
     Returns:
-        The choice; use it as ``context_sampler(labels, contexts, power=choice.power, pool_below=choice.pool_below)``.
+        α, for ``context_sampler(labels, contexts, power=α)``.
     """
     source = ArrayFeatures(features, labels)
     y, context = source.labels, as_numbers("contexts", contexts)
@@ -60,25 +41,22 @@ def choose_balance(features: Any, labels: Any, contexts: Any, *, seed: int = 0) 
     deviation = x.std(axis=0)
     z = (x - x.mean(axis=0))[:, deviation > 0] / deviation[deviation > 0]
     if not has_several(context) or not z.shape[1]:
-        return BalanceChoice(0.0, 1, float("nan"), float("nan"))
+        return 0.0
     group = group_numbers(y, context).astype(np.intp)
     share = average_shares(group)
-    settings = sorted({(0.0, 1), *((power, pool) for power in POWERS for pool in POOLS)}, key=lambda one: one[0])
 
-    def held_out(power: float, pool: int) -> FloatArray:
+    def held_out(power: float) -> FloatArray:
         """Return how often each sample is recognised when it is held out, at the ridge that is best on average."""
-        pooled = group_numbers(y, context, pool)
-        weight: FloatArray = np.bincount(pooled)[pooled].astype(np.float64) ** -power
+        weight: FloatArray = np.bincount(group)[group].astype(np.float64) ** -power
         rng = np.random.default_rng(seed)
         folds = [spread(group, rng) for _ in range(SPLITS)]
         right = np.mean([held_out_predictions(z, y, fold, weight, int(y.max()) + 1)[0] == y for fold in folds], axis=0)
         best: FloatArray = right[int(np.argmax(right @ share))]
         return best
 
-    right = {setting: held_out(*setting) for setting in settings}
-    best = max(settings, key=lambda one: float(right[one] @ share))
-    taken = next(one for one in settings if _within_error(right[best] - right[one], share))
-    return BalanceChoice(*taken, float(right[taken] @ share), float(right[0.0, 1] @ share))
+    right = {power: held_out(power) for power in POWERS}
+    best = max(right.values(), key=lambda one: float(one @ share))
+    return next(power for power in POWERS if _within_error(best - right[power], share))
 
 
 def _within_error(loss: FloatArray, share: FloatArray) -> bool:
