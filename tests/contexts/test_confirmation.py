@@ -23,8 +23,8 @@ def made(seed=0, **changes):
 @pytest.mark.parametrize("method", ["pooled", "early"])
 def test_the_gain_is_an_average_over_groups(monkeypatch, method):
     rng = np.random.default_rng(0)
-    labels = np.repeat([0, 1, 0, 1], [90, 4, 30, 60])
-    contexts = np.repeat([0, 0, 1, 1], [90, 4, 30, 60])
+    labels = np.repeat([0, 1, 0, 1], [90, 6, 30, 60])
+    contexts = np.repeat([0, 0, 1, 1], [90, 6, 30, 60])
     sides = (rng.random((2, RIDGES, len(labels))) < np.array([0.4, 0.8])[:, None, None]).astype(float)
     monkeypatch.setattr(confirmation, "_short_trainings", lambda *_: (sides[0], sides[1]))
     trial = judge(method, np.zeros((len(labels), 2)), labels, contexts)

@@ -30,6 +30,10 @@ CHANCE = 1e-3
 LEAST_UNUSUAL = 10
 """With fewer samples in unusual groups nothing can be measured there."""
 
+STRAYS, LEAST_SHARED = 5, 0.5
+"""A context is shared by several classes if so many samples are in it beside those of its most frequent class. At least
+this share of all samples must be in shared ones: what one class alone has is a kind of that class, not a context."""
+
 WHOLE_GROUP = 10
 """Groups count equally in the average, those with fewer samples in proportion: one sample says little about a group."""
 
@@ -96,6 +100,10 @@ def confirm(
     trial = replace(trial, association=association)
     if chance > CHANCE:
         return replace(trial, reason=f"they do not go with the class (Cramér's V {association:.2f})")
+    shared = counts.sum(axis=0) - counts.max(axis=0) >= STRAYS
+    if (share_of_all := counts[:, shared].sum() / counts.sum()) < LEAST_SHARED:
+        reason = f"only {share_of_all:.0%} of the samples are in contexts that several classes share"
+        return replace(trial, reason=reason)
     usual = usual_groups(counts)
     unusual = ~usual[y, context]
     if min(int(unusual.sum()), int((~unusual).sum())) < LEAST_UNUSUAL:
