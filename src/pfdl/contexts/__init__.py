@@ -13,6 +13,7 @@ from pfdl.contexts.quality import (
 )
 from pfdl.contexts.refitting import Readout, refit_readout
 from pfdl.contexts.scores import Scores, measure_scores
+from pfdl.contexts.spreading import spread_contexts
 from pfdl.contexts.statistics import ImageStatistics, image_statistics
 from pfdl.contexts.strength import choose_balance
 
@@ -39,5 +40,6 @@ __all__ = [
     "infer_contexts",
     "measure_scores",
     "refit_readout",
+    "spread_contexts",
     "worst_group_accuracy",
 ]

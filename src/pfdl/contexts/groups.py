@@ -142,20 +142,14 @@ def measure_accuracy(
         for (label, context), count in count_groups(labels, where).items()
     )
 
-    def pool(part: str) -> dict[Any, float]:
-        names = dict.fromkeys(sorted(getattr(group, part) for group in groups))
-        chosen = {name: [group for group in groups if getattr(group, part) == name] for name in names}
-        return {
-            name: sum(g.accuracy * g.samples for g in some) / sum(g.samples for g in some)
-            for name, some in chosen.items()
-        }
-
     least = min(min_samples, max(group.samples for group in groups))
     large = tuple(group for group in groups if group.samples >= least)
     return Accuracies(
         overall=float(right.mean()),
-        by_label=pool("label"),
-        by_context={} if contexts is None else pool("context"),
+        by_label={name: float(right[labels == name].mean()) for name in np.unique(labels).tolist()},
+        by_context={
+            name: float(right[where == name].mean()) for name in np.unique(where).tolist() if contexts is not None
+        },
         groups=large,
         worst_group=min(large, key=lambda group: (group.accuracy, -group.samples)),
     )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfdl._internal.validation import check_count
-from pfdl.contexts._arrays import IndexArray, as_array, as_numbers, group_table
+from pfdl.contexts._arrays import as_array, as_numbers, group_table
 from pfdl.contexts.groups import Accuracies, measure_accuracy
 
 
@@ -66,7 +66,7 @@ def group_report(labels: Any, contexts: Any, true_contexts: Any) -> GroupReport:
     classes = [y == label for label in range(int(y.max()) + 1)]
     varied = [mine for mine in classes if len(np.unique(true[mine])) > 1]
     ari = np.mean([adjusted_rand_score(true[mine], found[mine]) for mine in varied]) if varied else np.nan
-    minority, guessed = _is_minority(y, true), _is_minority(y, found)
+    minority, guessed = (group_table(y, context).argmax(axis=1)[y] != context for context in (true, found))
     both = float((minority & guessed).sum())
     return GroupReport(
         ari=float(ari),
@@ -96,14 +96,21 @@ def group_accuracy(predictions: Any, labels: Any, contexts: Any, *, min_samples:
     """
     check_count("min_samples", min_samples, 1)
     given, truth, where = as_array(predictions), as_array(labels), as_array(contexts)
-    if given.ndim == 2 and given.shape[1] > 1:
-        given = given.argmax(axis=1)
-    given = given.reshape(-1) if given.ndim == 2 else given
+    if given.ndim == 2:
+        given = given.argmax(axis=1) if given.shape[1] > 1 else given[:, 0]
     y, numbers = _numbers(labels=truth, contexts=where)
-    if given.shape != y.shape:
-        raise ValueError(f"predictions have shape {given.shape} and labels {y.shape}; give one prediction per sample.")
-    _check_predictions(given, truth)
-    truth, where = (array if array.ndim == 1 else coded for array, coded in ((truth, y), (where, numbers)))
+    if not given.shape == truth.shape == y.shape:
+        raise ValueError(
+            f"predictions have shape {given.shape} and labels {truth.shape}; give one of each per sample, shape (n,)."
+        )
+    if given.dtype.kind == "f" and np.isnan(given).any():
+        raise ValueError(f"{int(np.isnan(given).sum())} predictions are NaN; give every sample a predicted class.")
+    if (given.dtype.kind in "OSU") != (truth.dtype.kind in "OSU"):  # they would all count as wrong
+        raise ValueError(
+            f"predictions are {given.dtype} and labels {truth.dtype}, which are never equal; give both as numbers, or "
+            "both as names."
+        )
+    where = where if where.ndim == 1 else numbers  # rows of a one-hot matrix
     return measure_accuracy(np.asarray(given == truth), truth, where, min_samples=min_samples)
 
 
@@ -129,18 +136,6 @@ def worst_group_accuracy(predictions: Any, labels: Any, contexts: Any, *, min_sa
     return group_accuracy(predictions, labels, contexts, min_samples=min_samples).worst_group.accuracy
 
 
-def _check_predictions(given: NDArray[Any], truth: NDArray[Any]) -> None:
-    """Raise if predictions could never equal a label, or are missing: they would all count as wrong."""
-    if given.dtype.kind == "f" and np.isnan(given).any():
-        raise ValueError(f"{int(np.isnan(given).sum())} predictions are NaN; give every sample a predicted class.")
-    words = {array.dtype.kind in "OSU" for array in (given, truth)}
-    if truth.ndim == 1 and len(words) > 1:
-        raise ValueError(
-            f"predictions are {given.dtype} and labels {truth.dtype}, which are never equal; give both as numbers, or "
-            "both as names."
-        )
-
-
 def _numbers(**columns: Any) -> list[NDArray[np.int64]]:
     numbers = [as_numbers(name, values) for name, values in columns.items()]
     if len({column.shape for column in numbers}) > 1:
@@ -149,10 +144,3 @@ def _numbers(**columns: Any) -> list[NDArray[np.int64]]:
     if not len(numbers[0]):
         raise ValueError("there are no samples; give at least one.")
     return numbers
-
-
-def _is_minority(y: NDArray[np.int64], context: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return whether a sample is outside its class's most frequent context."""
-    usual: IndexArray = group_table(y, context).argmax(axis=1)
-    outside: NDArray[np.bool_] = usual[y] != context
-    return outside
