@@ -32,21 +32,13 @@ from torch.utils.data import Sampler, WeightedRandomSampler
 
 from markdown_table import markdown_table
 from pfdl import context_sampler, image_statistics
-from pfdl.contexts import (
-    choose_balance,
-    find_by_eiil,
-    find_by_jtt,
-    find_by_spare,
-    find_contexts,
-    group_accuracy,
-    group_report,
-)
+from pfdl.contexts import choose_balance, find_contexts, group_accuracy, group_report
+from pfdl.contexts.network import NETWORK_METHODS
 from pfdl.data.spuco_mnist import SpuCoMNIST
 from pfdl_lab.images.networks import lenet
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results" / "spuco-mnist-own-rules.csv"
-PEERS = {"jtt": find_by_jtt, "spare": find_by_spare, "eiil": find_by_eiil}
-ROWS = ("erm", "ours", "ours, full", "true", *(f"{peer}{how}" for peer in PEERS for how in ("", " sampler")))
+ROWS = ("erm", "ours", "ours, full", "true", *(f"{peer}{how}" for peer in NETWORK_METHODS for how in ("", " sampler")))
 KEYS = ("magnitude", "strength", "label_noise", "images", "seed", "row")
 MEASURES = ("chosen_average", "last_average", "chosen_worst", "last_worst")
 TESTED = 5_000
@@ -117,7 +109,7 @@ class Draw:
             found = find_contexts(self.features, self.labels, seed=self.seed)
             print(f"  seed {self.seed}: {found.sentence}", flush=True)
             return Groups(found.contexts)
-        peer = PEERS[name](self.first_logits(), self.labels)
+        peer = NETWORK_METHODS[name](self.first_logits(), self.labels)
         if name == "jtt":
             return Groups(peer.contexts, 1.0 / np.bincount(peer.contexts)[peer.contexts])
         return Groups(peer.contexts, peer.draws)

@@ -7,6 +7,7 @@ authors choose them by the worst group of validation samples whose groups are kn
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -133,6 +134,14 @@ def find_by_eiil(
     sizes = np.bincount(contexts, minlength=2)
     sentence = f"Two environments of {sizes[0]} and {sizes[1]} samples."
     return InferredContexts(contexts, "eiil", sentence, draws=len(y) / 2 / sizes[contexts])
+
+
+NETWORK_METHODS: dict[str, Callable[..., InferredContexts]] = {
+    "jtt": find_by_jtt,
+    "spare": find_by_spare,
+    "eiil": find_by_eiil,
+}
+"""The published ways from a network's logits to contexts, by name."""
 
 
 def _labels(labels: Any) -> NDArray[np.int64]:
