@@ -1,12 +1,16 @@
+from types import SimpleNamespace
+
 import pytest
 import torch
 from lightning.pytorch import LightningModule
+from lightning.pytorch.strategies import FSDPStrategy
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 import pfdl
-from pfdl.lightning import PFDLCallback
+from pfdl.lightning import ImageClassifier, PFDLCallback
+from pfdl.vision import Classifier, TrainingConfig, fit
 from tests.vision.tiny_images import quiet_trainer
 
 
@@ -119,3 +123,34 @@ def test_a_batch_of_one_keeps_its_loss():
     with pytest.warns(UserWarning, match="a batch of one sample is trained without the penalty"):
         trainer(callback).fit(Own(), data)
     assert callback.decorrelate.completed_fits == 1
+
+
+def test_the_classifier_trains_in_lightning_as_without_it_and_logs_its_validation():
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(256, (16, 3, 8, 8), generator=generator).byte()
+    labels, contexts = torch.arange(16) % 2, torch.arange(16) // 2 % 2
+    config = TrainingConfig("mlp", "groupdro+pfdl", image_size=8, epochs=1, batch_size=16, augment="none")
+    torch.manual_seed(0)
+    model, twin = ImageClassifier(config, 2), Classifier(config, 2)
+    twin.load_state_dict(model.state_dict())
+    data = DataLoader(TensorDataset(images, labels, contexts), batch_size=16)
+    run = quiet_trainer()
+    run.fit(model, data, DataLoader(data.dataset, batch_size=5))
+    means = fit(twin, images, labels, contexts)
+    for here, there in zip(model.backbone.parameters(), twin.backbone.parameters(), strict=True):
+        torch.testing.assert_close(here, there)
+    logged = {name: value.item() for name, value in run.callback_metrics.items()}
+    assert {name: logged[name] for name in means} == pytest.approx(means)
+    right = (twin.eval()(images).argmax(1) == labels).float()
+    assert logged["val_accuracy"] == pytest.approx(right.mean().item())
+    groups = [right[(labels == label) & (contexts == context)].mean() for label in (0, 1) for context in (0, 1)]
+    assert logged["val_worst_group"] == pytest.approx(min(groups).item())
+    with pytest.raises(ValueError, match="needs the context of every sample"):
+        quiet_trainer().fit(model, DataLoader(TensorDataset(images, labels), batch_size=8))
+
+
+def test_the_classifier_refuses_a_strategy_that_would_shard_g():
+    model = ImageClassifier(TrainingConfig("mlp", "pfdl", image_size=8), 2)
+    model.trainer = SimpleNamespace(strategy=FSDPStrategy())
+    with pytest.raises(ValueError, match="use ModelParallelStrategy"):
+        model.setup("fit")

@@ -1,11 +1,12 @@
-"""PFDL in a Lightning module of your own, by a callback."""
+"""PFDL with Lightning: a ready classifier, and a callback for modules of your own."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from pfdl._internal.processes import world_size
@@ -13,15 +14,73 @@ from pfdl.decorrelation import PartialDecorrelation
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
+    from lightning.pytorch.strategies import FSDPStrategy
 
+    from pfdl.vision.classifier import Classifier
     from pfdl.vision.features import FeatureTap, attach
+    from pfdl.vision.metrics import judge, validation_metrics
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         f"pfdl.lightning needs the package {error.name}, which is not installed: pip install 'pfdl[images]' brings all "
         "that images need."
     ) from error
 
-__all__ = ["PFDLCallback"]
+__all__ = ["ImageClassifier", "PFDLCallback"]
+
+
+class ImageClassifier(Classifier, LightningModule):
+    """A backbone that is trained on an objective, as a ``LightningModule``.
+
+    Arguments and attributes are those of :class:`pfdl.vision.Classifier`. Logged at the end of each epoch are the means
+    of ``train_loss``, ``train_accuracy`` and what the objective reports, such as ``L_decorr`` of PFDL; and of one
+    loader of validation images ``val_loss``, ``val_accuracy``, ``val_worst_class`` and, where its batches have
+    contexts, ``val_worst_group`` and ``val_average_over_groups``. The schedule is that of the config; give the trainer
+    as many epochs.
+
+    Example:
+        >>> import torch
+        >>> from pfdl.vision import TrainingConfig
+        >>> model = ImageClassifier(TrainingConfig("mlp", "pfdl", image_size=8), num_classes=3)
+        >>> model(torch.zeros(2, 3, 8, 8, dtype=torch.uint8)).shape
+        torch.Size([2, 3])
+    """
+
+    def setup(self, stage: str) -> None:
+        """Refuse a strategy that would take g apart."""
+        if isinstance(self.trainer.strategy, FSDPStrategy):
+            raise ValueError(
+                "strategy='fsdp' of Lightning shards g, which has an optimiser of its own, with the backbone; use "
+                "ModelParallelStrategy, and shard self.backbone alone in configure_model."
+            )
+
+    def training_step(self, batch: Sequence[Tensor], batch_idx: int) -> Tensor | None:
+        """Return the objective on one batch."""
+        self.check_contexts(batch[2] if len(batch) > 2 else None)
+        return self.loss_of(batch)
+
+    def on_train_epoch_end(self) -> None:
+        """Log the means of the epoch."""
+        self.log_dict(self.means.compute(), sync_dist=True)
+        self.means.reset()
+
+    def on_validation_epoch_start(self) -> None:
+        """Forget the images judged before."""
+        self._judged: list[Tensor] = []
+
+    def validation_step(self, batch: Sequence[Tensor], batch_idx: int) -> None:
+        """Judge the predictions by plain cross-entropy and accuracy, whatever the objective."""
+        images, labels, *further = batch
+        self._judged.append(judge(self(images), labels, further[0] if further else torch.full_like(labels, -1)))
+
+    def on_validation_epoch_end(self) -> None:
+        """Log loss and accuracy, that of the worst class, and of the worst group where contexts are known."""
+        loader: Any = self.trainer.val_dataloaders
+        self.log_dict(validation_metrics(torch.cat(self._judged, 1), len(loader.dataset)), sync_dist=True)
+
+    def configure_optimizers(self) -> Any:
+        """Return the optimiser of the backbone and the schedule; g has an optimiser of its own."""
+        optimizer = self.make_optimizer()
+        return [optimizer], [torch.optim.lr_scheduler.LambdaLR(optimizer, self.decay)]
 
 
 class PFDLCallback(Callback):

@@ -10,14 +10,13 @@ import torch
 from lightning.fabric import Fabric
 from lightning.fabric.strategies.model_parallel import ModelParallelStrategy
 from torch import Tensor
-from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
 from pfdl._internal.processes import rank, world_size
 from pfdl.vision.classifier import Classifier
 from pfdl.vision.launching import make_fabric
 from pfdl.vision.loading import EpochLoader, EpochSampler, TensorBatches
-from pfdl.vision.metrics import validation_metrics
+from pfdl.vision.metrics import judge, validation_metrics
 from pfdl.vision.sharding import share_buffers
 
 
@@ -103,9 +102,7 @@ class Loop:
         for batch in loader:
             images, labels, contexts = (part.to(self.fabric.device, non_blocking=True) for part in batch)
             with self.fabric.autocast():
-                logits = self.model(images).float()
-            losses = F.cross_entropy(logits, labels, reduction="none")
-            judged.append(torch.stack([logits.argmax(1).float(), labels.float(), contexts.float(), losses]))
+                judged.append(judge(self.model(images), labels, contexts))
         return validation_metrics(torch.cat(judged, 1), len(loader.dataset))  # type: ignore[arg-type]
 
     def end_epoch(self) -> dict[str, float]:

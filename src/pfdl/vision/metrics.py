@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from pfdl._internal.processes import gather_objects
 from pfdl.contexts import group_accuracy, worst_group_accuracy
@@ -68,14 +69,20 @@ class RunningMeans:
         self._samples = {name: entry["samples"] for name, entry in state.items()}
 
 
+def judge(logits: Tensor, labels: Tensor, contexts: Tensor) -> Tensor:
+    """Return of each image the prediction, the label, the context and the loss, shape (4, n)."""
+    losses = F.cross_entropy(logits.float(), labels, reduction="none")
+    return torch.stack([logits.argmax(1).float(), labels.float(), contexts.float(), losses])
+
+
 def validation_metrics(judged: Tensor, images: int) -> dict[str, float]:
     """Return plain loss and accuracies on the validation images of all processes, whatever the objective.
 
     Accuracy of the worst group and the average over groups are there where all contexts are known.
 
     Args:
-        judged: Of each image of this process the prediction, the label, the context (−1 if unknown) and the loss, shape
-            (4, n). The images are given to the processes in turns, and the first ones again to give all as many.
+        judged: What :func:`judge` returns of the images of this process, contexts of −1 being unknown. The images are
+            given to the processes in turns, and the first ones again to give all as many.
         images: How many there are.
     """
     judged = torch.stack(gather_objects(judged.cpu()), -1).flatten(-2)[:, :images]
