@@ -44,11 +44,6 @@ def test_the_published_penalty_fits_g_and_logs_it():
     assert not all(map(torch.equal, after, before))
 
 
-@pytest.mark.parametrize("objective", ["dwr", "cnbb", "stablenet", "stablenet+pfdl"])
-def test_weightings_train_and_tell_their_effective_sample_size(objective):
-    assert 1 <= fit(make(objective), IMAGES, LABELS)["effective_sample_size"] <= 8.001
-
-
 def rates(model, epochs):
     """The learning rate of each epoch, as the loop has it."""
     sampler = EpochSampler(model.config, LABELS, CONTEXTS)

@@ -147,11 +147,7 @@ def test_local_weights_are_the_start_and_part_of_the_run(tmp_path):
         {"objective": "pfdl", "objective_settings": {"pfdl": {"colour": 1}}},
         {"backbone": "x"},
         {"optimizer": "lion"},
-        {"schedule": "linear"},
-        {"augment": "mixup"},
         {"select": "best"},
-        {"sampler": "none"},
-        {"contexts": "guessed"},
         {"label_smoothing": 1.0},
     ],
 )
@@ -260,12 +256,6 @@ def test_the_time_is_told_once_before_the_first_epoch_ends_with_remedies_if_long
     monkeypatch.setattr(training, "LONG", 0.0)
     train(replace(TINY, epochs=3), *tiny_data(), tmp_path / "long", device="cpu", progress=True)
     assert capsys.readouterr().err.count("This training takes about 0 minutes more. Shorter: a GPU") == 1
-
-
-def test_where_no_contexts_are_confirmed_it_is_said(tmp_path, capsys):
-    config = replace(TINY, contexts="inferred", sampler="groups")
-    train(config, *tiny_data(), tmp_path / "one", device="cpu", progress=True)
-    assert "this is plain training. To find contexts, start from a pretrained network" in capsys.readouterr().err
 
 
 def test_published_dwr_learns_a_weight_for_every_image_before_each_epoch_and_resumes(tmp_path, monkeypatch):
