@@ -6,28 +6,15 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, TensorDataset
 
 from pfdl import context_sampler, context_weights
 from pfdl.contexts import ContextSampler, choose_balance
-from pfdl.objectives.weightings.balance import balancing_table
 
 
 def labels_and_contexts(samples=600, classes=4, contexts=3, seed=0):
     rng = np.random.default_rng(seed)
     labels = rng.integers(classes, size=samples)
     return labels, np.where(rng.random(samples) < 0.6, labels % contexts, rng.integers(contexts, size=samples))
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.25, 2.0])
-def test_weights_are_those_of_the_table(smoothing):
-    """The naive reference: every class times every context, in float64."""
-    labels, contexts = labels_and_contexts()
-    counts = torch.zeros(4, 3, dtype=torch.float64)
-    for label, context in zip(labels, contexts, strict=True):
-        counts[label, context] += 1
-    expected = balancing_table(counts, smoothing).numpy()[labels, contexts]
-    np.testing.assert_allclose(context_weights(labels, contexts, smoothing=smoothing), expected)
 
 
 def test_weights_make_contexts_equally_frequent_in_every_class():
@@ -115,15 +102,6 @@ def test_processes_share_an_epoch():
     assert Counter(together) == Counter(ContextSampler(labels, contexts, num_samples=603))
 
 
-def test_it_serves_a_loader():
-    labels, contexts = (torch.from_numpy(part) for part in labels_and_contexts())
-    loader = DataLoader(
-        TensorDataset(labels, contexts), 60, sampler=context_sampler(labels, contexts, num_samples=1200)
-    )
-    drawn = torch.cat([4 * context + label for label, context in loader])
-    assert drawn.bincount().tolist() == [100] * 12
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [({"num_samples": 0}, "num_samples is 0"), ({"seed": -1}, "seed is -1"), ({"rank": 1}, "rank is 1; with 1 repl")],
@@ -137,10 +115,9 @@ def test_settings_that_make_no_sense_are_refused(settings, message):
 
 def test_less_power_balances_less():
     labels, contexts = np.zeros(110, int), np.repeat([0, 1], [100, 10])
-    for power, rare in ((0.0, 10), (0.5, 0.5), (1.0, 55)):
+    for power, rare in ((0.0, 10), (0.5, round(110 * 10**0.5 / (10**0.5 + 100**0.5))), (1.0, 55)):
         drawn = np.array(list(ContextSampler(labels, contexts, power=power)))
-        expected = rare if power != 0.5 else round(110 * 10**0.5 / (10**0.5 + 100**0.5))
-        assert (drawn >= 100).sum() == expected
+        assert (drawn >= 100).sum() == rare
         assert len(drawn) == 110
     plain = list(ContextSampler(labels, contexts, power=0.0))
     assert sorted(plain) == list(range(110))  # every sample once

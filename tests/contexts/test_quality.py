@@ -59,22 +59,16 @@ def test_accuracies_are_named_apart():
     assert group_accuracy(torch.from_numpy(scores), labels, contexts) == found
 
 
-def test_what_does_not_fit_is_refused():
-    with pytest.raises(ValueError, match=r"the shapes differ: labels \(2,\), contexts \(3,\)"):
-        group_report([0, 1], [0, 1, 2], [0, 1])
-    with pytest.raises(ValueError, match="there are no samples"):
-        group_report([], [], [])
-    with pytest.raises(ValueError, match=r"predictions have shape \(3,\)"):
-        group_accuracy([0, 1, 1], [0, 1], [0, 1])
-
-
 @pytest.mark.parametrize(
-    ("predictions", "message"),
+    ("measure", "arguments", "message"),
     [
-        (["0", "1"], "predictions are <U1 and labels int64, which are never equal"),
-        ([0.0, np.nan], "1 predictions are NaN"),
+        (group_report, ([0, 1], [0, 1, 2], [0, 1]), r"the shapes differ: labels \(2,\), contexts \(3,\)"),
+        (group_report, ([], [], []), "there are no samples"),
+        (group_accuracy, ([0, 1, 1], [0, 1], [0, 1]), r"predictions have shape \(3,\)"),
+        (group_accuracy, (["0", "1"], [0, 1], ["a", "b"]), "predictions are <U1 and labels int64, which are never"),
+        (group_accuracy, ([0.0, np.nan], [0, 1], ["a", "b"]), "1 predictions are NaN"),
     ],
 )
-def test_predictions_that_could_never_be_right_are_refused(predictions, message):
+def test_what_does_not_fit_is_refused(measure, arguments, message):
     with pytest.raises(ValueError, match=message):
-        worst_group_accuracy(predictions, [0, 1], ["a", "b"])
+        measure(*arguments)
