@@ -20,6 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 from pfdl.data import make_mmads
+from pfdl.decorrelation import FeatureDecomposition
 from pfdl.tabular import DWRRegressor, PFDLRegressor, ScreenedRegressor, SelectionScreen, SVIRegressor
 from pfdl.tabular import pfdl as pfdl_module
 from pfdl.tabular.metrics import rmse
@@ -171,15 +172,14 @@ def test_pfdl_feeds_the_decomposition_into_least_squares(data):
     assert np.allclose(model.predict(data.X), expected.predict(np.hstack([data.X, auxiliary])))
 
 
-def test_pfdl_trains_g_on_all_rows_by_the_loss_of_the_paper(data):
+@pytest.mark.parametrize("hidden", [(8,), (8, 4)])
+def test_pfdl_trains_g_on_all_rows_by_the_loss_of_the_paper(data, hidden):
     """One full-batch step, against the same step written out."""
-    from pfdl.decorrelation import FeatureDecomposition
-
-    model = PFDLRegressor(max_iter=1, batch_size=None, learning_rate=0.5, hidden=(8,), random_state=3)
+    model = PFDLRegressor(max_iter=1, batch_size=None, learning_rate=0.5, hidden=hidden, random_state=3)
     model.fit(data.X, data.y)
     seed = int(np.random.RandomState(3).randint(2**31 - 1))
     torch.manual_seed(seed)
-    g = FeatureDecomposition(10, (8,), sharing="strict")
+    g = FeatureDecomposition(10, hidden, sharing="strict")
     U = torch.from_numpy(((data.X - data.X.mean(axis=0)) / data.X.std(axis=0)).astype(np.float32))
     loss = ((U - g(U)) ** 2).mean()
     loss.backward()
@@ -187,6 +187,29 @@ def test_pfdl_trains_g_on_all_rows_by_the_loss_of_the_paper(data):
     for ours, expected in zip(model.decomposition_.parameters(), g.parameters(), strict=True):
         assert torch.allclose(ours.float(), expected, atol=1e-6)
     assert model.loss_ == pytest.approx(loss.item(), rel=1e-5)
+
+
+def naive_loss(g, features):
+    """The definition: one network on the other columns, column by column."""
+    parts = []
+    for j in range(features.shape[1]):
+        others = torch.cat([features[:, :j], features[:, j + 1 :]], dim=1)
+        parts.append(g.layers[0](torch.relu(others @ g.first_weight.T + g.first_bias))[:, 0])
+    return (features - torch.stack(parts, dim=1)).square().mean()
+
+
+@pytest.mark.parametrize(("p", "hidden"), [(2, 3), (7, 5)])
+def test_the_gradients_in_closed_form_are_those_of_the_definition(p, hidden):
+    torch.manual_seed(0)
+    g = FeatureDecomposition(p, hidden, sharing="strict").double()
+    features = torch.randn(11, p, dtype=torch.float64)
+    expected = naive_loss(g, features)
+    gradients = torch.autograd.grad(expected, list(g.parameters()))
+    for _ in range(2):  # a second call replaces the gradients of the first
+        loss = pfdl_module._set_gradients(g, features)
+    assert float(loss) == pytest.approx(expected.item(), rel=1e-12)
+    for parameter, gradient in zip(g.parameters(), gradients, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-10, atol=1e-14)
 
 
 def test_pfdl_with_one_column_is_least_squares(data):

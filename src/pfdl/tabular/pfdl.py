@@ -17,6 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
 
 from pfdl._internal.fitting import all_or_nothing
 from pfdl.decorrelation.decomposition import FeatureDecomposition
@@ -25,7 +26,7 @@ from pfdl.tabular.moments import FloatArray
 from pfdl.tabular.validation import check_rows, check_table
 from pfdl.tabular.weights import LinearRegressorBase, least_squares
 
-_SMALL = 2**22
+_SMALL, _MOST_ELEMENTS = 2**22, 2**24
 _SECONDS_BETWEEN_WORDS = 2.0
 
 
@@ -43,8 +44,8 @@ class PFDLRegressor(LinearRegressorBase):
     A shared g does not know which column it predicts, so g(X) says little, and the coefficients stay close to those of
     least squares: the paper's figures are not reproduced by this reading.
 
-    An iteration takes about a millisecond on one core with 16 columns, and in proportion with more, whatever the number
-    of rows: the default is a matter of seconds, and on a terminal ``fit`` shows how far it is.
+    An iteration takes less than a millisecond on one core with 16 columns, and in proportion with more, whatever the
+    number of rows: the default is a matter of seconds, and on a terminal ``fit`` shows how far it is.
 
     Args:
         hidden: Widths of the hidden layers of g.
@@ -122,17 +123,17 @@ class PFDLRegressor(LinearRegressorBase):
         size = rows if self.batch_size is None else min(self.batch_size, rows)
         order = torch.from_numpy(rng.permutation(rows))
         start, loss = 0, torch.zeros(())
-        with _one_thread(small=size * table.shape[1] * max(self.hidden) < _SMALL):
+        elements = size * table.shape[1] * max(g.hidden, default=1)
+        in_closed_form = len(g.hidden) == 1 and elements <= _MOST_ELEMENTS
+        with _one_thread(small=elements < _SMALL):
             for _ in _shown(self.max_iter):
                 if start + size > rows:  # the table has been traversed
                     order, start = torch.from_numpy(rng.permutation(rows)), 0
                 batch = features[order[start : start + size]]
-                loss = decomposition_loss(batch, g(batch))
-                optimizer.zero_grad()
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss = _set_gradients(g, batch) if in_closed_form else _set_gradients_by_autograd(g, batch)
                 optimizer.step()
                 start += size
-        return g.double().eval(), float(loss.detach())
+        return g.double().eval(), float(loss)
 
     def predict(self, X: Any) -> FloatArray:
         """Predict y for the rows of X."""
@@ -147,6 +148,47 @@ class PFDLRegressor(LinearRegressorBase):
         with torch.no_grad():
             auxiliary = self.decomposition_(torch.from_numpy(self._scaler.transform(X)))
         return np.hstack([X, auxiliary.numpy()])
+
+
+def _set_gradients_by_autograd(g: FeatureDecomposition, features: Tensor) -> Tensor:
+    """Give every parameter of g the gradient of its loss on some rows, and return the loss."""
+    loss = decomposition_loss(features, g(features))
+    g.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    return loss.detach()
+
+
+@torch.no_grad()
+def _set_gradients(g: FeatureDecomposition, features: Tensor) -> Tensor:
+    """Do the same for a strict g with one hidden layer, in half of the time or less.
+
+    A mini-batch of a table fits the cache of a core, and a step takes as long as the calls it makes. So all
+    pre-activations, shape (p, n, h), are made once and turned into their own gradients in place. From leaving out
+    feature j to leaving out j + 1 one input of the first layer changes: at place j stands feature j, before it was
+    j + 1. So the pre-activations move by (x_j − x_{j+1})·w_j, and back along the same path their gradients add up.
+    """
+    readout = g.layers[0]
+    assert isinstance(readout, nn.Linear)
+    n, p = features.shape
+    columns = features.T.contiguous()
+    moves = (columns[:-1] - columns[1:])[:, :, None]
+    weight, slope = g.first_weight.T.contiguous(), readout.weight[0]
+    hidden = features.new_empty(p, n, len(slope))
+    places = hidden.unbind()
+    torch.addmm(g.first_bias, features[:, 1:], weight, out=places[0])
+    for j, (move, row) in enumerate(zip(moves.unbind(), weight.unbind(), strict=True)):
+        torch.addcmul(places[j], move, row, out=places[j + 1])
+    flat = hidden.relu_().view(p * n, -1)
+    residual = torch.addmv(readout.bias, flat, slope) - columns.view(-1)
+    loss = residual.square().mean()
+    residual *= 2.0 / residual.numel()
+    readout.weight.grad, readout.bias.grad = (residual @ flat)[None], residual.sum()[None]
+    flat.sign_().mul_(slope).mul_(residual[:, None])
+    for later, earlier in zip(places[:0:-1], places[-2::-1], strict=True):
+        earlier += later
+    g.first_bias.grad = places[0].sum(0)
+    g.first_weight.grad = places[0].T @ features[:, 1:] + torch.bmm(moves.transpose(1, 2), hidden[1:])[:, 0].T
+    return loss
 
 
 @contextmanager
