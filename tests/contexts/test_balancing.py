@@ -53,12 +53,11 @@ def test_a_smoothing_that_is_none_is_refused(smoothing):
         context_weights([0, 1], [0, 1], smoothing=smoothing)
 
 
-def test_unequal_columns_are_refused_and_nothing_has_no_weights():
-    with pytest.raises(ValueError, match=r"labels have shape \(2,\) and contexts \(3,\)"):
+def test_unequal_columns_are_refused():
+    with pytest.raises(ValueError, match=r"the shapes differ: labels \(2,\), contexts \(3,\)"):
         context_weights([0, 1], [0, 1, 2])
-    with pytest.raises(ValueError, match=r"labels have shape \(2,\) and contexts \(3,\)"):
+    with pytest.raises(ValueError, match=r"the shapes differ: labels \(2,\), contexts \(3,\)"):
         context_sampler([0, 1], [0, 1, 2])
-    assert context_weights([], []).shape == (0,)
 
 
 def test_all_groups_are_drawn_alike_and_no_sample_again_before_all():
@@ -109,7 +108,7 @@ def test_processes_share_an_epoch():
 def test_settings_that_make_no_sense_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         ContextSampler([0, 1], [0, 1], **settings)
-    with pytest.raises(ValueError, match="there are no samples to draw from"):
+    with pytest.raises(ValueError, match="there are no samples"):
         ContextSampler([], [])
 
 

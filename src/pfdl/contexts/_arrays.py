@@ -45,6 +45,21 @@ def as_numbers(name: str, values: Any) -> NDArray[np.int64]:
     return np.unique(given, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
+def as_equally_many(**columns: Any) -> list[NDArray[np.int64]]:
+    """Number labels and contexts from 0 each, of which there must be as many.
+
+    Raises:
+        ValueError: If the shapes differ or there are no samples.
+    """
+    numbers = [as_numbers(name, values) for name, values in columns.items()]
+    if len({column.shape for column in numbers}) > 1:
+        shapes = ", ".join(f"{name} {column.shape}" for name, column in zip(columns, numbers, strict=True))
+        raise ValueError(f"the shapes differ: {shapes}; all must be (n,).")
+    if not len(numbers[0]):
+        raise ValueError("there are no samples; give at least one.")
+    return numbers
+
+
 def group_table(y: NDArray[Any], context: NDArray[Any]) -> NDArray[np.int64]:
     """Count the samples of each class in each context, both numbered from 0: shape (classes, contexts)."""
     classes, number = int(y.max()) + 1, int(context.max()) + 1

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.data import Sampler
 
 from pfdl._internal.validation import check_count, check_number
-from pfdl.contexts._arrays import FloatArray, IndexArray, as_numbers, group_table
+from pfdl.contexts._arrays import FloatArray, IndexArray, as_equally_many, as_numbers, group_table
 from pfdl.objectives.weightings.balance import SMOOTHING, balancing_table
 
 HEAVY = 10.0
@@ -42,7 +42,7 @@ def context_weights(labels: Any, contexts: Any, *, smoothing: float = SMOOTHING)
         the device of ``labels`` if that is a tensor, otherwise a float64 array.
 
     Raises:
-        ValueError: If the shapes do not fit or ``smoothing`` is not a finite number of at least 0.
+        ValueError: If the shapes do not fit, there are no samples, or ``smoothing`` is not a number of at least 0.
 
     Warns:
         UserWarning: If a weight exceeds 10.
@@ -52,10 +52,10 @@ def context_weights(labels: Any, contexts: Any, *, smoothing: float = SMOOTHING)
         array([0.667, 0.667, 0.667, 2.   , 1.   , 1.   ])
     """
     check_number("smoothing", smoothing)
-    y, context = _pair(labels, contexts)
-    counts = group_table(y, context) if len(y) else np.zeros((1, 1))
+    y, context = as_equally_many(labels=labels, contexts=contexts)
+    counts = group_table(y, context)
     weights: Tensor = balancing_table(torch.from_numpy(counts).double(), smoothing)[y, context]
-    if len(y) and float(weights.max()) > HEAVY:
+    if float(weights.max()) > HEAVY:
         size = counts[y, context][int(weights.argmax())]
         warnings.warn(
             f"a group of {size} samples has weight {float(weights.max()):.1f} each; above {HEAVY:g} a few samples "
@@ -107,10 +107,8 @@ class ContextSampler(Sampler[int]):
         replicas: int = 1,
         rank: int = 0,
     ) -> None:
-        y, context = _pair(labels, contexts)
+        y, context = as_equally_many(labels=labels, contexts=contexts)
         check_number("power", power)
-        if not len(y):
-            raise ValueError("there are no samples to draw from; give at least one label.")
         if num_samples is not None:
             check_count("num_samples", num_samples, 1)
         check_count("replicas", replicas, 1)
@@ -168,10 +166,3 @@ def has_several(contexts: Any) -> bool:
 def _cycle(group: IndexArray, share: int, rng: np.random.Generator) -> IndexArray:
     rounds = [rng.permutation(group) for _ in range(-(-share // len(group)))]
     return np.concatenate([*rounds, group[:0]])[:share]
-
-
-def _pair(labels: Any, contexts: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    y, context = as_numbers("labels", labels), as_numbers("contexts", contexts)
-    if y.shape != context.shape:
-        raise ValueError(f"labels have shape {y.shape} and contexts {context.shape}; both must be (n,).")
-    return y, context

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pfdl._internal.validation import check_count
-from pfdl.contexts._arrays import as_array, as_numbers, group_table
+from pfdl.contexts._arrays import as_array, as_equally_many, group_table
 from pfdl.contexts.groups import Accuracies, measure_accuracy
 
 
@@ -57,7 +56,7 @@ def group_report(labels: Any, contexts: Any, true_contexts: Any) -> GroupReport:
     from scipy.optimize import linear_sum_assignment
     from sklearn.metrics import adjusted_rand_score
 
-    y, found, true = _numbers(labels=labels, contexts=contexts, true_contexts=true_contexts)
+    y, found, true = as_equally_many(labels=labels, contexts=contexts, true_contexts=true_contexts)
     table = group_table(found, true)
     match = np.full(len(table), -1)
     rows, columns = linear_sum_assignment(-table)
@@ -98,7 +97,7 @@ def group_accuracy(predictions: Any, labels: Any, contexts: Any, *, min_samples:
     given, truth, where = as_array(predictions), as_array(labels), as_array(contexts)
     if given.ndim == 2:
         given = given.argmax(axis=1) if given.shape[1] > 1 else given[:, 0]
-    y, numbers = _numbers(labels=truth, contexts=where)
+    y, numbers = as_equally_many(labels=truth, contexts=where)
     if not given.shape == truth.shape == y.shape:
         raise ValueError(
             f"predictions have shape {given.shape} and labels {truth.shape}; give one of each per sample, shape (n,)."
@@ -134,13 +133,3 @@ def worst_group_accuracy(predictions: Any, labels: Any, contexts: Any, *, min_sa
         0.0
     """
     return group_accuracy(predictions, labels, contexts, min_samples=min_samples).worst_group.accuracy
-
-
-def _numbers(**columns: Any) -> list[NDArray[np.int64]]:
-    numbers = [as_numbers(name, values) for name, values in columns.items()]
-    if len({column.shape for column in numbers}) > 1:
-        shapes = ", ".join(f"{name} {column.shape}" for name, column in zip(columns, numbers, strict=True))
-        raise ValueError(f"the shapes differ: {shapes}; all must be (n,).")
-    if not len(numbers[0]):
-        raise ValueError("there are no samples; give at least one.")
-    return numbers

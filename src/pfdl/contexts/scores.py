@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 
-from pfdl.contexts._arrays import as_array, as_numbers
+from pfdl.contexts._arrays import as_array, as_equally_many
 from pfdl.contexts.groups import measure_accuracy
 
 CALIBRATION_BINS = 15
@@ -76,9 +75,7 @@ def measure_scores(probabilities: Any, labels: Any, contexts: Any = None) -> Sco
     if int(there.sum()) > 1:
         areas = [classification.binary_auroc(given[:, one], (y == one).long()) for one in torch.nonzero(there)[:, 0]]
         auroc = float(torch.stack(areas).mean())
-    where = np.zeros(len(y), dtype=np.int64) if contexts is None else as_numbers("contexts", contexts)
-    if len(where) != len(y):
-        raise ValueError(f"there are {len(y)} labels and {len(where)} contexts; give as many of each.")
+    _, where = as_equally_many(labels=y, contexts=torch.zeros_like(y) if contexts is None else contexts)
     precision = measure_accuracy(
         (predicted == y).numpy(), predicted.numpy(), where
     )  # groups by what samples are taken for

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pfdl.contexts._arrays import FloatArray, as_numbers
+from pfdl.contexts._arrays import FloatArray, as_equally_many
 from pfdl.contexts.balancing import group_numbers, has_several
 from pfdl.contexts.confirmation import average_shares
 from pfdl.contexts.probe import held_out_predictions, spread
@@ -34,9 +34,7 @@ def choose_balance(features: Any, labels: Any, contexts: Any, *, seed: int = 0) 
         α, for ``context_sampler(labels, contexts, power=α)``.
     """
     source = ArrayFeatures(features, labels)
-    y, context = source.labels, as_numbers("contexts", contexts)
-    if len(context) != len(y):
-        raise ValueError(f"there are {len(y)} labels and {len(context)} contexts; give as many of each.")
+    y, context = as_equally_many(labels=labels, contexts=contexts)
     x = source.take(np.arange(len(y)))
     deviation = x.std(axis=0)
     z = (x - x.mean(axis=0))[:, deviation > 0] / deviation[deviation > 0]
