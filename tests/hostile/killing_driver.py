@@ -3,9 +3,9 @@
 Usage: python -m tests.hostile.killing_driver FOLDER COMMAND…
 
 Every run is a process of its own, forked here after what is slow, and ended by a real SIGKILL: in the middle of
-its writes, one by one, when half of the file lies there under its temporary name, and a few times at random. A training
-also gets a SIGTERM before it has set a handler for it. What is printed is JSON, by command: how many times it was
-killed and terminated, and which files differed from those of a run that nobody killed.
+its writes, one by one, when half of the file lies there under its temporary name, and a few times at random. What is
+printed is JSON, by command: how many times it was killed, and which files differed from those of a run that nobody
+killed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from pfdl._internal.state import load_state
 from pfdl.cli import main as cli
 from pfdl.contexts import statistics
 from pfdl.vision import resume as run_keeper
-from pfdl.vision import training
 from pfdl.vision.resume import STATE
 from pfdl_lab.images import data as image_data
 from pfdl_lab.images import run as images
@@ -109,11 +108,8 @@ COMMANDS: dict[str, Callable[[Path, Path], None]] = {
 }
 
 
-def start(command: str, output: Path, data: Path, log: Path, kill_at: int = 0, early: bool = False) -> int:
-    """Run the command in a process of its own, which kills itself in the middle of its n-th write if told so.
-
-    With ``early`` it sends itself a SIGTERM before its training listens for one.
-    """
+def start(command: str, output: Path, data: Path, log: Path, kill_at: int = 0) -> int:
+    """Run the command in a process of its own, which kills itself in the middle of its n-th write if told so."""
     if pid := os.fork():
         return pid
     status = 1
@@ -124,8 +120,6 @@ def start(command: str, output: Path, data: Path, log: Path, kill_at: int = 0, e
             os.dup2(stream.fileno(), 2)
         logging.getLogger("pfdl").addHandler(logging.StreamHandler())
         count_writes(output.with_suffix(".writes"), kill_at)
-        if early:  # before anything is written
-            training.check_sets = lambda *_: os.kill(os.getpid(), signal.SIGTERM)
         COMMANDS[command](output, data)
         status = 0
     except BaseException:
@@ -191,19 +185,17 @@ def kill_at_many_instants(command: str, scratch: Path) -> dict[str, Any]:
     every = 1 if command == "train" else 1 + writes // MOST_WRITES
     instants = [("write", number) for number in range(writes, 0, -every)]
     instants += [("time", chance.uniform(0.05, 0.9) * duration) for _ in range(RANDOM_KILLS)]
-    instants += [("early", 0)] * (command == "train")
-    killed, terminated, different = 0, 0, {}
+    killed, different = 0, {}
     in_writes = sum(kind == "write" for kind, _ in instants)
     for kind, when in instants:
         output = scratch / "killed"
         shutil.rmtree(output, ignore_errors=True)
-        pid = start(command, output, data, log, kill_at=when if kind == "write" else 0, early=kind == "early")
+        pid = start(command, output, data, log, kill_at=when if kind == "write" else 0)
         if kind == "time":
             time.sleep(when)
             os.kill(pid, signal.SIGKILL)  # not waited for yet, so that the number is still its own
         ended = end_of(pid)
         killed += ended == -signal.SIGKILL
-        terminated += ended == -signal.SIGTERM
         if command == "split":  # it writes where the user wants, which nobody tidies
             for litter in output.glob(f"{_files.TEMPORARY}*"):
                 litter.unlink()
@@ -216,7 +208,6 @@ def kill_at_many_instants(command: str, scratch: Path) -> dict[str, Any]:
         "writes": writes,
         "kills in writes": in_writes,
         "killed": killed,
-        "terminated": terminated,
         "files": sorted(expected),
         "different": different,
     }

@@ -28,7 +28,6 @@ def test_killed_in_its_writes_and_at_random_a_rerun_ends_with_the_same_files(tmp
         assert report["different"] == {}, name
         assert PRODUCTS[name] <= set(report["files"])
         assert report["writes"] >= len(PRODUCTS[name])
-        assert report["terminated"] == (name == "train")  # by the signal itself: nobody listened yet
         # A kill at random may come too late, after the end; one within a write never does.
         assert report["kills in writes"] <= report["killed"] <= report["kills in writes"] + RANDOM_KILLS
         assert report["kills in writes"] == report["writes"] or report["kills in writes"] >= MOST_WRITES // 2

@@ -107,25 +107,19 @@ def test_what_a_killed_process_was_writing_is_tidied_away(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    "content",
     [
-        (
-            {"format": "pfdl-run-3", "made_with": {"pfdl": "7.1"}},
-            r"written by pfdl 7\.1 in the format 'pfdl-run-3'; .*Update",
-        ),
-        ({"format": "pfdl-run-99", "made_with": []}, "written by a newer pfdl"),
-        ({"format": "pfdl-run-2", "kind": "mmads", "settings": []}, "does not say what this run is"),
-        ({"format": "pfdl-run-1", "kind": "mmads", "settings": {}, "made_with": {}}, "does not say what this run is"),
-        ([], "does not say what this run is"),
+        {"format": "pfdl-run-3", "kind": "mmads", "settings": {}, "made_with": {"pfdl": "7.1"}},
+        {"format": "pfdl-run-2", "kind": "mmads", "settings": []},
+        [],
     ],
 )
-def test_a_newer_or_damaged_folder_is_refused_politely_and_left(content, message, tmp_path):
+def test_a_newer_or_damaged_folder_is_refused_politely_and_left(content, tmp_path):
     (tmp_path / CONFIG).write_text(json.dumps(content))
     before = files(tmp_path)
-    with pytest.raises(ValueError, match=message):
-        read_run(tmp_path)
-    with pytest.raises(ValueError, match=message):
-        make(tmp_path)
+    for read in (read_run, make):
+        with pytest.raises(ValueError, match=r"does not say what this run is .* update pfdl if a newer"):
+            read(tmp_path)
     assert files(tmp_path) == before
 
 
@@ -182,37 +176,6 @@ def test_a_second_process_gets_a_sentence_and_a_killed_one_blocks_nobody(tmp_pat
         holder.wait()
     make(tmp_path, {})
     assert files(tmp_path).keys() == {CONFIG}
-
-
-RACE = """
-import os, sys, time
-from pathlib import Path
-from pfdl._internal import runs
-start = time.monotonic() + 0.2
-runs.describe_this_machine = dict  # slow, and no part of the race
-runs.PATIENCE = 0.0
-children = []
-for _ in range(6):
-    pid = os.fork()
-    if not pid:
-        time.sleep(max(0, start - time.monotonic()))
-        try:
-            with runs.claim(Path(sys.argv[1]), "mmads", {}):
-                time.sleep(0.7)
-        except runs.RunInUseError:
-            os._exit(3)
-        os._exit(0)
-    children.append(pid)
-print(*sorted(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children))
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the processes are forked")
-def test_of_many_that_start_at_once_one_gets_the_folder(tmp_path):
-    command = [sys.executable, "-c", RACE, str(tmp_path / "run")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
-    assert done.stdout.split() == ["0", "3", "3", "3", "3", "3"]
-    assert read_run(tmp_path / "run").kind == "mmads"
 
 
 def test_what_a_dead_process_left_running_is_waited_for(tmp_path, monkeypatch):

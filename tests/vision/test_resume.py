@@ -133,20 +133,6 @@ def test_a_stop_while_a_resumed_epoch_is_skipped_to_loses_nothing(uninterrupted,
     assert_same_end(run(tmp_path / "run"), uninterrupted)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_before_the_first_step_stops_at_once(number, tmp_path, monkeypatch):
-    before = signal.getsignal(number)
-
-    def read_images(*_, **__):
-        os.kill(os.getpid(), number)
-        time.sleep(60)
-
-    monkeypatch.setattr("pfdl.vision.training.TrainingData", read_images)
-    with pytest.raises(TrainingStoppedError, match="before the first step"):
-        run(tmp_path / "run")
-    assert signal.getsignal(number) is before
-
-
 def test_outside_the_main_thread_there_are_no_handlers(monkeypatch):
     before = signal.getsignal(signal.SIGINT)
     monkeypatch.setattr(resume.threading, "current_thread", lambda: None)

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from pfdl._internal.files import write_bytes_atomically
+from pfdl._internal.files import write_atomically
 from pfdl.contexts.inference import infer_contexts
 from pfdl.contexts.statistics import image_statistics
 from pfdl.data.digits import DigitSource
@@ -99,4 +99,4 @@ def _store(source: DigitSource, seed: int, max_train: int | None, path: Path) ->
     labels = torch.cat([environment.labels for environment in environments])
     stream = io.BytesIO()
     np.save(stream, infer_contexts(image_statistics(images), labels.long(), seed=seed).astype(np.uint8))
-    write_bytes_atomically(path, stream.getvalue())
+    write_atomically(path, stream.getvalue())

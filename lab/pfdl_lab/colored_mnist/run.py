@@ -18,7 +18,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from pfdl._internal.files import write_atomically, write_bytes_atomically
+from pfdl._internal.files import write_atomically
 from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice
 from pfdl.contexts.quality import worst_group_accuracy
@@ -111,7 +111,7 @@ def run(
         results = run_grid(function, tasks(source, config), output / "cells", execution)
         write_atomically(output / "results.csv", results.to_csv(index=False))
         first = ColoredMNIST(source, seed=config.seed, max_train=config.max_train)
-        write_bytes_atomically(output / PICTURE, draw_environments(first))
+        write_atomically(output / PICTURE, draw_environments(first))
     return results
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.markdown import Markdown as RichMarkdown
 
-from pfdl._internal.files import write_atomically, write_bytes_atomically
+from pfdl._internal.files import write_atomically
 from pfdl.report.blocks import Block, Cell, Gallery, Heading, Listing, Number, Plot, Section, SideBySide, Table, Text
 
 MARK = "<!-- All below is written by"
@@ -32,7 +32,7 @@ class Markdown:
     def write(self, path: Path) -> list[Path]:
         """Write the file and its pictures, which lie in the same folder; return them."""
         for name, content in self.pictures.items():
-            write_bytes_atomically(path.parent / name, content)
+            write_atomically(path.parent / name, content)
         write_atomically(path, self.text)
         return [path, *(path.parent / name for name in self.pictures)]
 

@@ -32,16 +32,10 @@ MAX_COLUMNS = 10_000
 """Wider tables are refused: a file of nothing but commas would otherwise fill the memory with empty columns."""
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write a UTF-8 file so that at any moment either the old one or the whole new one is there.
-
-    Line ends are written as they stand in ``text`` on every system, so that a hash of the text is a hash of the file.
-    """
-    write_bytes_atomically(path, text.encode())
-
-
-def write_bytes_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file so that at any moment either the old one or the whole new one is there.
+
+    A text is written in UTF-8, with its line ends as they stand, so that a hash of the text is a hash of the file.
 
     Raises:
         OSError: If it cannot be written, as on a full disk; then the old one is there still.
@@ -49,14 +43,14 @@ def write_bytes_atomically(path: Path, content: bytes) -> None:
     write_together({path: content})
 
 
-def write_together(contents: Mapping[Path, bytes]) -> None:
+def write_together(contents: Mapping[Path, str | bytes]) -> None:
     """Write files that belong together: if one of them cannot be written, none of them changes.
 
-    Each is at any moment the old one or the whole new one. They are exchanged in their order, so that only a kill
-    between two exchanges can leave the new one of some beside the old one of others.
+    Each is written as by :func:`write_atomically`. They are exchanged in their order, so that only a kill between two
+    exchanges can leave the new one of some beside the old one of others.
 
     Raises:
-        OSError: If it cannot be written, as on a full disk; then the old one is there still.
+        OSError: If one cannot be written.
     """
     # Not tempfile, whose files only their owner may read: results are there to be shared, as the umask allows.
     new = {path: path.with_name(f"{TEMPORARY}{uuid.uuid4().hex}") for path in contents}
@@ -64,8 +58,9 @@ def write_together(contents: Mapping[Path, bytes]) -> None:
         for path, temporary in new.items():
             with _naming(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
+                content = contents[path]
                 with temporary.open("xb") as stream:
-                    stream.write(contents[path])
+                    stream.write(content.encode() if isinstance(content, str) else content)
                     stream.flush()
                     os.fsync(stream.fileno())
         for path, temporary in new.items():
@@ -179,24 +174,16 @@ def _find_separator(start: str) -> str:
     return best if count_cells(best) > 1 else max(SEPARATORS, key=lines[0].count)
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path, limit: int = MAX_TEXT) -> Any:
     """Read a JSON file in UTF-8.
 
     Raises:
         OSError: If it cannot be read.
-        ValueError: If it is something else.
+        ValueError: If it is something else, or has more bytes.
     """
-    return parse_json(path, read_bytes_file(path))
-
-
-def parse_json(path: Path, content: bytes) -> Any:
-    """Parse what was read from a JSON file already; the path is for the sentence.
-
-    Raises:
-        ValueError: If it is something else.
-    """
+    text = read_text_file(path, limit)
     try:
-        return json.loads(content.decode())
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not a whole JSON file ({error}).") from error
 

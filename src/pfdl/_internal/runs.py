@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-import re
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,8 +16,7 @@ from filelock import FileLock, Timeout
 from pfdl._internal.files import TEMPORARY, read_json, write_json
 from pfdl._internal.provenance import describe_this_machine, version_of
 
-VERSION = 2
-FORMAT = f"pfdl-run-{VERSION}"
+FORMAT = "pfdl-run-2"
 CONFIG = "config.json"
 MANIFEST, METRICS = "manifest.csv", "metrics.csv"
 INFERRED_CONTEXTS, WHY_CONTEXTS = "contexts.csv", "contexts.json"
@@ -61,33 +60,20 @@ def read_run(folder: str | Path) -> Run:
 
     Raises:
         FileNotFoundError: If there is none.
-        ValueError: If it is damaged, or was written by a newer version of pfdl.
+        ValueError: If it is damaged, or in another format.
     """
     folder = Path(folder)
     path = folder / CONFIG
     if not path.is_file():
         raise FileNotFoundError(f"there is no {CONFIG} in {folder}; name a folder that a command of pfdl made.")
     content = read_json(path)
-    if not isinstance(content, dict):
-        content = {}
-    written, made_with = content.get("format"), content.get("made_with", {})
-    version = re.fullmatch(r"pfdl-run-([0-9]{1,9})", str(written))
-    if version and int(version[1]) > VERSION:
-        author = made_with.get("pfdl") if isinstance(made_with, dict) else None
+    about: Any = content if isinstance(content, dict) else {}
+    kind, settings, made_with = (about.get(name) for name in ("kind", "settings", "made_with"))
+    is_whole = isinstance(kind, str) and isinstance(settings, dict) and isinstance(made_with, dict)
+    if about.get("format") != FORMAT or not is_whole:
         raise ValueError(
-            f"{folder} was written by {f'pfdl {author}' if author else 'a newer pfdl'} in the format "
-            f"{written!r}; this is pfdl {version_of('pfdl')}, which knows it up to {VERSION}. Update pfdl."
-        )
-    kind, settings = content.get("kind"), content.get("settings")
-    if (
-        written != FORMAT
-        or not isinstance(kind, str)
-        or not isinstance(settings, dict)
-        or not isinstance(made_with, dict)
-    ):
-        raise ValueError(
-            f"{path} does not say what this run is (it needs format, kind, settings and made_with); restore it, "
-            "or choose another folder."
+            f"{path} does not say what this run is (it needs the format {FORMAT!r}, kind, settings and made_with); "
+            "restore it, choose another folder, or update pfdl if a newer version wrote it."
         )
     return Run(folder, kind, settings, made_with)
 
@@ -116,14 +102,19 @@ def claim(
         ValueError: If the folder holds another run, something else, or what :func:`read_run` refuses; or if a setting
             is no value that JSON can hold, such as NaN.
     """
-    wanted = Run(folder, kind, _as_json_holds(settings), {})
+    try:
+        held = json.loads(json.dumps(settings, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"a setting of the run cannot be kept as JSON ({error}); give finite numbers and words."
+        ) from error
     _refuse_foreign_folder(folder)
     lock = FileLock(folder / LOCK)
     _acquire(lock, folder)
     try:
         for unfinished in folder.rglob(f"{TEMPORARY}*"):
             unfinished.unlink(missing_ok=True)  # a killed process was about to write it
-        yield _create_or_resume(wanted, may_change)
+        yield _create_or_resume(folder, kind, held, may_change)
     finally:
         lock.release()
 
@@ -147,16 +138,6 @@ def set_aside(path: Path, reason: object, remedy: str = "what it held is done ag
     path.replace(aside)
     _log.warning("%s It is kept as %s; %s.", reason, aside.name, remedy)
     return aside
-
-
-def _as_json_holds(settings: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        held: dict[str, Any] = json.loads(json.dumps(settings, allow_nan=False))
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"a setting of the run cannot be kept as JSON ({error}); give finite numbers and words."
-        ) from error
-    return held
 
 
 def _refuse_foreign_folder(folder: Path) -> None:
@@ -185,34 +166,24 @@ def _acquire(lock: FileLock, folder: Path) -> None:
         raise type(error)(f"{folder} cannot be written to ({error.strerror or error}).") from error
 
 
-def _create_or_resume(wanted: Run, may_change: Collection[str]) -> Run:
+def _create_or_resume(folder: Path, kind: str, settings: dict[str, Any], may_change: Collection[str]) -> Run:
     """Write ``config.json``, or make sure that the one in the folder describes the same run."""
-    folder = wanted.folder
-    if not (folder / CONFIG).exists():
-        started = replace(wanted, made_with=describe_this_machine())
-        _write(started)
-        return started
-    found = read_run(folder)
-    if found.kind != wanted.kind:
-        raise ValueError(
-            f"{folder} holds a run of the kind {found.kind!r}, not {wanted.kind!r}; choose another folder."
-        )
-    different = [name for name in _differences(found.settings, wanted.settings) if name not in may_change]
+    is_new = not (folder / CONFIG).exists()
+    run = Run(folder, kind, settings, describe_this_machine()) if is_new else read_run(folder)
+    if run.kind != kind:
+        raise ValueError(f"{folder} holds a run of the kind {run.kind!r}, not {kind!r}; choose another folder.")
+    different = [name for name in _differences(run.settings, settings) if name not in may_change]
     if different:
         raise ValueError(
             f"{folder} holds another run (it differs in {', '.join(different)}); "
             "choose another output folder, or remove this one."
         )
-    _warn_of_other_versions(found)
-    if found.settings != wanted.settings:
-        found = replace(found, settings=wanted.settings)
-        _write(found)
-    return found
-
-
-def _write(run: Run) -> None:
-    about = {"kind": run.kind, "settings": run.settings, "made_with": run.made_with}
-    write_json(run.folder / CONFIG, {"format": FORMAT, **about})
+    _warn_of_other_versions(run)
+    if is_new or run.settings != settings:
+        run = replace(run, settings=settings)
+        about = {"kind": kind, "settings": settings, "made_with": run.made_with}
+        write_json(folder / CONFIG, {"format": FORMAT, **about})
+    return run
 
 
 def _differences(first: Mapping[str, Any], second: Mapping[str, Any], depth: int = 2) -> list[str]:
@@ -240,17 +211,12 @@ def _warn_of_other_versions(run: Run) -> None:
 
 
 def name_folders(folders: Sequence[Path]) -> list[str]:
-    """Return short names of folders: of each path the last parts, as many as no other folder has.
+    """Return short names of folders: their paths below the folder that they have in common.
 
     Example:
         >>> name_folders([Path("runs/a/seed-0"), Path("runs/b/seed-0"), Path("runs/erm")])
         ['a/seed-0', 'b/seed-0', 'erm']
     """
-    paths = [folder.resolve().parts for folder in folders]
-    names = []
-    for parts in paths:
-        depth = 1
-        while depth < len(parts) and sum(other[-depth:] == parts[-depth:] for other in paths) > 1:
-            depth += 1
-        names.append("/".join(parts[-depth:]))
-    return names
+    paths = [folder.resolve() for folder in folders]
+    common = os.path.commonpath([path.parent for path in paths])
+    return [path.relative_to(common).as_posix() for path in paths]

@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from pfdl._internal.files import write_bytes_atomically
+from pfdl._internal.files import write_atomically
 
 FORMAT = "pfdl-state-1"
 MAX_TREE = 1 << 24
@@ -35,7 +35,7 @@ def save_state(path: Path, state: Mapping[str, Any]) -> None:
     tree = _encode(dict(state), tensors)
     # save() stores memory as it lies and refuses tensors that share it, so they are copied
     copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    write_bytes_atomically(path, save(copies, metadata={"format": FORMAT, "tree": json.dumps(tree)}))
+    write_atomically(path, save(copies, metadata={"format": FORMAT, "tree": json.dumps(tree)}))
 
 
 def load_state(path: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pfdl._internal.files import format_json, parse_json, read_bytes_file, write_together
+from pfdl._internal.files import format_json, read_bytes_file, read_json, write_together
 from pfdl.data.images import BadImageError, check_relative, hash_bytes
 
 FORMAT = "pfdl-manifest-1"
@@ -137,7 +137,7 @@ class Manifest:
         """
         csv_path, json_path = _pair(Path(path))
         parameters = {"format": FORMAT, **self.parameters, "csv_sha256": self.sha256}
-        write_together({csv_path: self._table().encode(), json_path: format_json(parameters).encode()})
+        write_together({csv_path: self._table(), json_path: format_json(parameters)})
         return csv_path, json_path
 
     def _table(self) -> str:
@@ -163,7 +163,13 @@ def read_manifest(path: str | Path) -> Manifest:
             training side and on the test side.
     """
     csv_path, json_path = _pair(Path(path))
-    content, parameters = _read(csv_path), _parse_parameters(json_path)
+    try:
+        content, parameters = read_bytes_file(csv_path), read_json(json_path)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"there is no file {error.filename} (a manifest is a .csv and a .json file of one name)."
+        ) from None
+    _check_parameters(json_path, parameters)
     if hash_bytes(content) != parameters.pop("csv_sha256", None):
         raise ValueError(
             f"{csv_path} is not the table that {json_path.name} was written with; restore the pair, "
@@ -213,17 +219,7 @@ def _pair(path: Path) -> tuple[Path, Path]:
     return path, path.with_suffix(".json")
 
 
-def _read(path: Path) -> bytes:
-    try:
-        return read_bytes_file(path)
-    except FileNotFoundError:
-        raise FileNotFoundError(
-            f"there is no file {path} (a manifest is a .csv and a .json file of one name)."
-        ) from None
-
-
-def _parse_parameters(path: Path) -> dict[str, Any]:
-    parameters = parse_json(path, _read(path))
+def _check_parameters(path: Path, parameters: Any) -> None:
     if not isinstance(parameters, dict) or parameters.pop("format", None) != FORMAT:
         raise ValueError(f"{path} is not the parameter file of a manifest in the format {FORMAT!r}.")
     dominant, notes = parameters.get("dominant"), parameters.get("notes", [])
@@ -233,4 +229,3 @@ def _parse_parameters(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} has notes that are no list of sentences; make the manifest again with pfdl split.")
     if not isinstance(parameters.get("source", {}), dict):
         raise ValueError(f"{path} does not say where its images come from; make the manifest again with pfdl split.")
-    return parameters

@@ -11,11 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pfdl._internal.files import TEMPORARY, parse_json, write_json
+from pfdl._internal.files import TEMPORARY, read_json, write_json
 from pfdl.data.context_images import load_in_threads
 from pfdl.data.sources import ContextSource, Sample
 
 INDEX, PIXELS = "index.json", "pixels.npy"
+MAX_INDEX = 1 << 31
+"""Bytes of the index, some hundred for each image."""
 
 
 class StoredImages:
@@ -37,7 +39,7 @@ class StoredImages:
     is_decoded = True
 
     def __init__(self, folder: Path, array: str = PIXELS) -> None:
-        index = parse_json(folder / INDEX, (folder / INDEX).read_bytes())
+        index = read_json(folder / INDEX, MAX_INDEX)
         self.samples: Sequence[Sample] = tuple(Sample(*sample) for sample in index["samples"])
         self.description: Mapping[str, Any] = index["description"]
         self.size: int = index["size"]
@@ -87,7 +89,7 @@ def store_images(
 
 def _holds(folder: Path, index: Mapping[str, Any]) -> bool:
     try:
-        if parse_json(folder / INDEX, (folder / INDEX).read_bytes()) != index:
+        if read_json(folder / INDEX, MAX_INDEX) != index:
             return False
         pixels = np.load(folder / PIXELS, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError):

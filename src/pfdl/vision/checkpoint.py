@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from pfdl._internal.files import write_bytes_atomically
+from pfdl._internal.files import write_atomically
 from pfdl._internal.runs import CONFIG, read_run
 from pfdl.vision.backbones import make_backbone
 
@@ -55,7 +55,7 @@ class TrainedModel(NamedTuple):
 
 def save_weights(path: Path, state: Mapping[str, Tensor]) -> None:
     """Write the weights that a model's ``state_dict()`` has as safetensors, whole or not at all."""
-    write_bytes_atomically(path, save({name: value.cpu().contiguous().clone() for name, value in state.items()}))
+    write_atomically(path, save({name: value.cpu().contiguous().clone() for name, value in state.items()}))
 
 
 def check_weights(path: Path) -> None:

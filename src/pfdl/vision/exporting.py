@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from pfdl._internal.files import write_bytes_atomically, write_json
+from pfdl._internal.files import write_atomically, write_json
 from pfdl.vision.checkpoint import TrainedModel
 from pfdl.vision.pixels import MEAN, STD
 
@@ -50,7 +50,7 @@ def export(trained: TrainedModel, folder: Path) -> list[Path]:
         "output": {"name": "logits", "shape": ["batch", len(trained.config.classes)]},
         "classes": list(trained.config.classes),
     }
-    write_bytes_atomically(folder / ONNX, content)
+    write_atomically(folder / ONNX, content)
     write_json(folder / PREPROCESSING, preprocessing)
     return [folder / ONNX, folder / PREPROCESSING]
 

@@ -33,19 +33,14 @@ class TrainingStoppedError(Exception):
 
 
 class StopRequest:
-    """Listen for Ctrl-C and SIGTERM inside a ``with`` block.
-
-    As long as there is nothing to save, the first signal raises :class:`TrainingStoppedError` at once. Once
-    ``deferred`` is set it is only noted in ``requested``, for the training to save its work; a second signal has its
-    usual effect.
+    """Listen for Ctrl-C and SIGTERM inside a ``with`` block; a second signal has its usual effect.
 
     Attributes:
-        deferred: Whether a signal waits until the training asks.
-        requested: Whether somebody asked to stop.
+        requested: Whether somebody asked to stop; the training then saves its work.
     """
 
     def __init__(self) -> None:
-        self.deferred = self.requested = False
+        self.requested = False
         self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> StopRequest:
@@ -62,8 +57,6 @@ class StopRequest:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.requested = True
         self.__exit__()
-        if not self.deferred:
-            raise TrainingStoppedError("Stopped before the first step of training; the same command starts it again.")
 
 
 def read_state(folder: Path) -> dict[str, Any] | None:
@@ -155,16 +148,16 @@ class RunKeeper:
         self._saved_at = time.monotonic()
 
     def restore(self) -> None:
-        """Resume from the saved state, if there is one; from here on a signal waits until all is saved."""
+        """Resume from the saved state, if there is one."""
         state = run_on_first(lambda: read_state(self.folder))
-        if state is not None:
-            try:
-                self._load(state)
-            except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-                raise ValueError(
-                    f"{self.folder / STATE} is not a state of this training ({error}); remove it to start again."
-                ) from error
-        self.stop.deferred = True
+        if state is None:
+            return
+        try:
+            self._load(state)
+        except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{self.folder / STATE} is not a state of this training ({error}); remove it to start again."
+            ) from error
 
     @property
     def is_finished(self) -> bool:

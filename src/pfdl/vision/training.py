@@ -93,7 +93,7 @@ def train(
             one that trains or one that loads images.
         OtherProcessError: In the other processes, if the first one raises one of these alone.
         ImportError: If a package that the config asks for is not installed.
-        TrainingStoppedError: After Ctrl-C or SIGTERM; everything is saved.
+        TrainingStoppedError: After Ctrl-C or SIGTERM during the epochs; everything is saved.
     """
     _, per_node, on_nodes = choose_devices(device, devices, strategy)
     check_sets(config, manifest)
@@ -104,7 +104,7 @@ def train(
         )
     fabric = make_fabric(device, devices, strategy, precision=config.precision)
     shows = progress and rank() == 0
-    with report_lost_process(), _report_dead_loader(), StopRequest() as stop, ExitStack() as held:
+    with report_lost_process(), _report_dead_loader(), ExitStack() as held:
         torch.manual_seed(config.seed)
         model = Classifier(config, len(manifest.classes))
         check_contexts(config, model.objective, manifest)
@@ -127,6 +127,7 @@ def train(
         model.prepare(data.train_set.labels, data.train_contexts)
         batches = data.train_loader(with_indices="indices" in model.objective.needs)
         monitor = SELECTIONS.get(config.select) if "validation" in manifest.set_names else None
+        stop = held.enter_context(StopRequest())  # before this there is nothing to save
         keeper = RunKeeper(Loop(model, batches, fabric), folder, monitor=monitor, stop=stop)
         keeper.restore()
         logs = tensorboard and rank() == 0 and find_spec("tensorboard") is not None
