@@ -72,8 +72,9 @@ def read_run(folder: str | Path) -> Run:
     is_whole = isinstance(kind, str) and isinstance(settings, dict) and isinstance(made_with, dict)
     if about.get("format") != FORMAT or not is_whole:
         raise ValueError(
-            f"{path} does not say what this run is (it needs the format {FORMAT!r}, kind, settings and made_with); "
-            "restore it, choose another folder, or update pfdl if a newer version wrote it."
+            f"{path} does not say what this run is (it needs kind, settings, made_with and the format {FORMAT!r}, "
+            f"and has {str(about.get('format'))[:40]!r}); restore it, choose another folder, or update pfdl if a newer "
+            "version wrote it."
         )
     return Run(folder, kind, settings, made_with)
 
