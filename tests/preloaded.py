@@ -11,7 +11,6 @@ gc.disable()
 import pytest  # noqa: E402, F401
 
 import tests.hostile.killing_driver  # noqa: E402
-import tests.objectives.distributed_worker  # noqa: E402
 import tests.vision.distributed_worker  # noqa: E402, F401
 
 gc.freeze()

@@ -3,15 +3,19 @@
 import contextlib
 import multiprocessing
 import os
+import pkgutil
 import signal
 import socket
 import sys
 import tempfile
+from datetime import timedelta
 from multiprocessing import forkserver
 from pathlib import Path
 
 import coverage
 import pytest
+import torch
+import torch.distributed as dist
 
 ROOT = Path(__file__).parents[1]
 
@@ -90,16 +94,23 @@ def _become(main, arguments, environment, folder):
             counter.save()
 
 
-def start(world, main, *arguments):
-    """Start a process for each rank, with the variables that torchrun would set."""
+def run(world, work):
+    """Return what a function of the rank and the number of processes returns in so many, all of which must succeed."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(one.getsockname()[1]), "WORLD_SIZE": str(world)}
-    return [Forked(main, *arguments, **where, RANK=str(rank), LOCAL_RANK=str(rank)) for rank in range(world)]
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = (_work_together, f"{work.__module__}:{work.__name__}", folder)
+        processes = [Forked(*arguments, **where, RANK=str(rank), LOCAL_RANK=str(rank)) for rank in range(world)]
+        status = [process.finish() for process in processes]
+        assert status == [0] * world, "\n".join(process.stdout + process.stderr for process in processes)
+        return [torch.load(Path(folder, f"{rank}.pt")) for rank in range(world)]
 
 
-def run(world, main, *arguments):
-    """Run a function in so many processes, all of which must succeed."""
-    processes = start(world, main, *arguments)
-    status = [process.finish() for process in processes]
-    assert status == [0] * world, "\n".join(process.stdout + process.stderr for process in processes)
+def _work_together():
+    """Connect with the other processes and save what the function that is named returns."""
+    work, folder, rank = pkgutil.resolve_name(sys.argv[1]), sys.argv[2], int(os.environ["RANK"])
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    torch.save(work(rank, dist.get_world_size()), Path(folder, f"{rank}.pt"))
+    dist.destroy_process_group()
