@@ -48,19 +48,6 @@ def test_g_is_left_alone_in_evaluation_and_where_a_control_is_switched_off(is_on
     assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [
-        ("matched-covariance", {"sharing": "indexed"}),
-        ("matched-level", {"sharing": "indexed"}),
-        ("level", {"weight": 2}),
-    ],
-)
-def test_the_controls_have_names_among_the_objectives(name, settings):
-    objective = pfdl.make_objective(name, 6, **{name: settings})
-    assert objective.needs == {"features"}
-
-
 def naive_level(u):
     n, p = u.shape
     means = [sum(u[i, j] for j in range(p)) / p for i in range(n)]

@@ -63,12 +63,3 @@ def test_a_demonstration_that_is_stopped_goes_on_and_ends_with_a_page(tiny, monk
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert page.count("<li><strong>") == 3  # a sentence for each experiment at the top
     assert "Unfinished" not in page
-
-
-def test_a_folder_that_holds_another_run_is_left_alone(tiny, tmp_path):
-    (tmp_path / "mmads").mkdir()
-    (tmp_path / "mmads" / "mine.txt").write_text("mine")
-    result = CliRunner().invoke(app, ["demo", "-o", str(tmp_path)])
-    assert result.exit_code == 2
-    assert "has files in it but no run of pfdl" in result.stderr
-    assert [path.name for path in (tmp_path / "mmads").iterdir()] == ["mine.txt"]

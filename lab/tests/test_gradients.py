@@ -1,24 +1,18 @@
 import pytest
 import torch
+from tests.decorrelation.reference import naive_decorrelation_loss, naive_parts
 
 from pfdl import PartialDecorrelation
 from pfdl_lab.gradients import probe
 
 
 def naive(penalty, u):
-    """Both parts and L_decorr by loops, from the definition; the gradients by finite differences of the loops."""
-    n, p = u.shape
-    values = {"L_decorr": 0.0, "level_part": 0.0, "covariance_part": 0.0}
-    for j in range(p):
-        others = torch.stack([(u[i].sum() - u[i, j]) / (p - 1) for i in range(n)])
-        correlated = penalty.decomposition(u)[:, j]
-        product = sum(correlated[i] * others[i] for i in range(n)) / n
-        level = correlated.mean() * others.mean()
-        values["L_decorr"] += float(product) ** 2 / p
-        values["level_part"] += float(level) ** 2 / p
-        values["covariance_part"] += float(product - level) ** 2 / p
-    values["level_penalty"] = float((u.mean(1) ** 2).mean() ** 2)
-    return values
+    """Both parts, L_decorr and the level penalty by loops."""
+    correlated = penalty.decomposition(u)
+    level, covariance = naive_parts(u, correlated)
+    values = {"L_decorr": naive_decorrelation_loss(u, correlated, "none"), "level_part": level}
+    values |= {"covariance_part": covariance, "level_penalty": (u.mean(1) ** 2).mean() ** 2}
+    return {name: float(value) for name, value in values.items()}
 
 
 def numeric_gradient(function, u, step=1e-6):

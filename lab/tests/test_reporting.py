@@ -27,8 +27,10 @@ def test_one_page_from_many_runs(tmp_path):
     assert "0123456789abcdef" in page
 
 
-def test_a_folder_that_cannot_be_read_is_named_in_the_page_and_on_standard_error(tmp_path):
+def test_a_folder_that_cannot_be_read_costs_one_section_and_is_named_in_the_page_and_on_standard_error(tmp_path):
     make_training(tmp_path / "good")
+    write_config(tmp_path / "strange", "mmads", {"cells": 7, "settings": "x", "seeds": []})
+    write_config(tmp_path / "stranger", "training", {"training": "x", "model": []})
     (tmp_path / "torn").mkdir()
     (tmp_path / "torn" / "config.json").write_text("{")
     result = runner.invoke(app, ["report", str(tmp_path), str(tmp_path / "no"), "-o", str(tmp_path / "r.html")])
@@ -37,16 +39,8 @@ def test_a_folder_that_cannot_be_read_is_named_in_the_page_and_on_standard_error
     for words in (f"{tmp_path}/torn was left out", f"{tmp_path}/no is not a folder"):
         assert words in result.stderr
         assert words in page
-
-
-def test_settings_that_are_nonsense_cost_one_section_not_the_page(tmp_path):
-    write_config(tmp_path / "strange", "mmads", {"cells": 7, "settings": "x", "seeds": []})
-    write_config(tmp_path / "stranger", "training", {"training": "x", "model": []})
-    make_training(tmp_path / "good")
-    result = runner.invoke(app, ["report", str(tmp_path), "-o", str(tmp_path / "r.html")])
-    assert result.exit_code == 0, result.output
     assert "strange does not hold what a run of the kind 'mmads' should" in result.stderr
-    assert "This run could not be shown" in (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "This run could not be shown" in page
 
 
 def test_two_runs_of_one_kind_are_told_apart(tmp_path):
@@ -66,16 +60,6 @@ def test_without_any_run_there_is_a_sentence_and_no_page(tmp_path):
         "within it.\n"
     )
     assert not (tmp_path / "r.html").exists()
-
-
-def test_a_place_that_cannot_be_written_gets_a_sentence(tmp_path):
-    make_training(tmp_path / "run")
-    (tmp_path / "file").write_text("mine")
-    result = runner.invoke(app, ["report", str(tmp_path / "run"), "-o", str(tmp_path / "file" / "r.html")])
-    assert result.exit_code == 2
-    assert result.stderr.startswith("Error: ")
-    assert "Traceback" not in result.output
-    assert (tmp_path / "file").read_text() == "mine"
 
 
 def test_a_browser_opens_only_before_somebody(monkeypatch, tmp_path):

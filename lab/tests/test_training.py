@@ -76,24 +76,6 @@ def test_the_objective_sees_the_layer_and_the_centring_that_were_asked_for(monke
     assert set(seen) == {(24, False), (16, False), (24, True)}
 
 
-def test_a_penalty_without_weight_is_plain_training_to_the_bit_augmentation_included():
-    """g draws numbers when it is built; the augmentation must not see that."""
-    torch.manual_seed(3)
-    images = Samples(torch.randint(256, (40, 3, 8, 8), dtype=torch.uint8), torch.arange(40) % 2, torch.zeros(40).long())
-
-    def trained(objective, **settings):
-        torch.manual_seed(0)
-        network = nn.Sequential(nn.Flatten(), nn.Linear(192, 8), nn.ReLU(), nn.Linear(8, 2))
-        changes = {"objective_settings": settings, "epochs": 2, "batch_size": 8, "augment": "flip-shift"}
-        how = replace(SHORT, objective=objective, **changes)
-        train(how, network, images, images.contexts)
-        assert set(predict(network, images.inputs).tolist()) <= {0, 1}
-        return [weights.detach() for weights in network.parameters()]
-
-    pairs = zip(trained("erm"), trained("pfdl", pfdl={"weight": 0.0}), strict=True)
-    assert all(torch.equal(plain, placebo) for plain, placebo in pairs)
-
-
 def test_numbers_that_are_not_finite_end_a_training_and_mistakes_are_still_raised():
     run(objective="pfdl")
     for objective in ("pfdl", "erm"):  # plain training does not look at features

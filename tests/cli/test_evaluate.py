@@ -73,16 +73,6 @@ def test_other_data_is_tested_beside_it(trained, tmp_path):
     assert "is about other images" in refused.output
 
 
-def test_images_that_were_trained_on_are_not_tested(trained, photos, tmp_path):
-    copy = tmp_path / "copy"
-    draw_all(copy, ("",), seed=9, per_cell=3)
-    for number, picture in enumerate(sorted((photos / "train" / "cat").iterdir())):
-        (copy / "cat" / f"old{number}.png").write_bytes(picture.read_bytes())
-    result = typed(f"evaluate {trained[0]} {copy} --device cpu")
-    assert "Left out: 12 of 18 images, which the model was trained on." in result.output
-    assert read_evaluations(trained[0])["copy"].images == 6
-
-
 def test_predictions_are_a_table(trained, photos, tmp_path):
     output = tmp_path / "predictions.csv"
     result = typed(f"predict {trained[0]} {photos / 'test'} -o {output} --device cpu")

@@ -33,7 +33,7 @@ def run(photos, tmp_path_factory):
     return folder
 
 
-def test_refit_makes_a_run_that_differs_in_the_last_layer_alone(run, photos):
+def test_refit_makes_a_run_that_differs_in_the_last_layer_alone_and_can_be_reported(run, photos, tmp_path):
     result = typed(f"refit {run} {photos} --contexts known --device cpu")
     assert "Refitted on 8 validation images of each group" in result.output
     new = run.with_name("erm-refit")
@@ -46,13 +46,8 @@ def test_refit_makes_a_run_that_differs_in_the_last_layer_alone(run, photos):
     tested = read_evaluations(new)["test"], read_evaluations(run)["test"]
     assert tested[0].data_sha256 == tested[1].data_sha256
     assert tested[0].worst_group.accuracy >= tested[1].worst_group.accuracy
-
-
-def test_a_report_takes_refitted_runs(run, photos, tmp_path):
-    folder = tmp_path / "refit"
-    typed(f"refit {run} {photos} --contexts known --device cpu -o {folder}")
-    typed(f"report {run} {folder} -o {tmp_path / 'report.html'}")
-    assert "refit" in (tmp_path / "report.html").read_text()
+    typed(f"report {run} {new} -o {tmp_path / 'report.html'}")
+    assert "erm-refit" in (tmp_path / "report.html").read_text()
 
 
 def test_what_cannot_be_refitted_is_answered_with_a_sentence(run, photos):

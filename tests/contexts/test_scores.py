@@ -15,7 +15,17 @@ def made(classes=4, n=300):
     return probabilities, labels, contexts
 
 
-def test_scores_are_those_of_scikit_learn():
+def naive_calibration(probabilities, labels, bins=15):
+    confidence, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == labels
+    total = 0.0
+    for number in range(bins):
+        inside = (confidence > number / bins) & (confidence <= (number + 1) / bins)
+        if inside.any():
+            total += inside.mean() * abs(confidence[inside].mean() - right[inside].mean())
+    return total
+
+
+def test_scores_are_those_of_scikit_learn_and_of_a_plain_loop():
     probabilities, labels, contexts = made()
     found, predicted = measure_scores(probabilities, labels, contexts), probabilities.argmax(axis=1)
     assert found.balanced_accuracy == pytest.approx(balanced_accuracy_score(labels, predicted), abs=1e-6)
@@ -28,7 +38,10 @@ def test_scores_are_those_of_scikit_learn():
         if (taken := (predicted == label) & (contexts == context)).any()
     ]
     assert found.worst_group_precision == pytest.approx(min(precisions))
-    assert 0 < found.calibration_error < 1
+    assert found.calibration_error == pytest.approx(naive_calibration(probabilities, labels), abs=1e-5)
+    sure = np.eye(2)
+    assert measure_scores(sure, [0, 1]).calibration_error == 0
+    assert measure_scores(sure, [1, 0]).calibration_error == 1
 
 
 def test_a_class_without_samples_does_not_count():

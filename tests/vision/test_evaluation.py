@@ -5,7 +5,6 @@ import pytest
 import torch
 from torch import nn
 
-from pfdl.contexts import measure_scores
 from pfdl.data import make_split
 from pfdl.vision.checkpoint import ModelConfig, TrainedModel
 from pfdl.vision.evaluation import (
@@ -116,28 +115,6 @@ def test_other_classes_than_the_models_are_refused_and_fewer_are_fine(tmp_path):
     assert result.overall == np.mean([name == row.class_name for name, row in zip(names, rows, strict=True)])
     with pytest.raises(ValueError, match="the model knows the classes cat, dog"):
         evaluate(fewer._replace(config=ModelConfig("own", ("cat", "dog"), 8)), source, manifest)
-
-
-def naive_calibration(probabilities, labels, bins=15):
-    confidence, predicted = probabilities.double().max(1)
-    right = (predicted == labels).double()
-    total = 0.0
-    for number in range(bins):
-        inside = (confidence > number / bins) & (confidence <= (number + 1) / bins)
-        if inside.any():
-            total += float(inside.double().mean()) * abs(float(confidence[inside].mean() - right[inside].mean()))
-    return total
-
-
-def test_calibration_error_is_that_of_a_plain_loop():
-    generator = torch.Generator().manual_seed(0)
-    probabilities = (3 * torch.randn(500, 4, generator=generator)).softmax(1)
-    labels = torch.randint(0, 4, (500,), generator=generator)
-    expected = naive_calibration(probabilities, labels)
-    assert measure_scores(probabilities, labels).calibration_error == pytest.approx(expected, abs=1e-5)
-    sure = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
-    assert measure_scores(sure, torch.tensor([0, 1])).calibration_error == 0
-    assert measure_scores(sure, torch.tensor([1, 0])).calibration_error == 1
 
 
 def test_evaluations_are_kept_side_by_side_and_never_mixed(tested, tmp_path):

@@ -122,13 +122,3 @@ def test_command_writes_the_folder_and_resumes(tmp_path, monkeypatch, quick_meth
     before = (tmp_path / "results.csv").read_text()
     assert runner.invoke(app, ["reproduce", "mmads", "--quick", "-o", str(tmp_path), "-j", "1"]).exit_code == 0
     assert (tmp_path / "results.csv").read_text() == before
-
-
-def test_a_users_mistake_is_a_sentence(tmp_path):
-    for mistake in (["--backend", "dask"], ["-j", "0"]):
-        result = runner.invoke(app, ["reproduce", "mmads", "-o", str(tmp_path), *mistake])
-        assert result.exit_code == 2
-        assert "Error: " in result.output
-    (tmp_path / "file").touch()
-    result = runner.invoke(app, ["reproduce", "mmads", "-o", str(tmp_path / "file")])
-    assert result.exit_code == 2

@@ -114,14 +114,14 @@ def test_both_steps_at_once_are_the_two_steps_triton(sharing, center, fit_steps)
     from pfdl.decorrelation.kernels.both_steps import both_steps, serve
 
     torch.manual_seed(0)
-    together = pfdl.PartialDecorrelation(6, hidden=5, sharing=sharing, center=center, fit_steps=fit_steps).to(DEVICE)
+    together = pfdl.PartialDecorrelation(5, hidden=5, sharing=sharing, center=center, fit_steps=fit_steps).to(DEVICE)
     apart = copy.deepcopy(together)
     for penalty in (together, apart):
-        penalty.fit_step(torch.randn(9, 6, generator=torch.Generator().manual_seed(1)).to(DEVICE))
-    u = torch.randn(9, 6, generator=torch.Generator().manual_seed(2)).to(DEVICE).requires_grad_()
-    assert serve(together, u, Batch(9))
-    assert not serve(together, u.detach(), Batch(9))
-    assert not serve(together, u, Batch(18, 2))
+        penalty.fit_step(torch.randn(5, 5, generator=torch.Generator().manual_seed(1)).to(DEVICE))
+    u = torch.randn(5, 5, generator=torch.Generator().manual_seed(2)).to(DEVICE).requires_grad_()
+    assert serve(together, u, Batch(5))
+    assert not serve(together, u.detach(), Batch(5))
+    assert not serve(together, u, Batch(10, 2))
     unexplained, variance, gradient, losses = both_steps(together, u.detach(), LateReport().flags(u.device))
     apart.fit_step(u)
     apart.penalty(u).backward()
@@ -137,8 +137,8 @@ def test_both_steps_at_once_are_the_two_steps_triton(sharing, center, fit_steps)
 def test_the_fused_penalty_is_differentiated_once_only_triton():
     from pfdl.decorrelation.kernels.both_steps import run
 
-    penalty = pfdl.PartialDecorrelation(6, hidden=5).to(DEVICE)
-    u = torch.randn(9, 6, device=DEVICE, requires_grad=True)
+    penalty = pfdl.PartialDecorrelation(5, hidden=5).to(DEVICE)
+    u = torch.randn(5, 5, device=DEVICE, requires_grad=True)
     penalty.fit_step(u)
     loss = run(penalty, u, 2.0)
     torch.testing.assert_close(loss, 2 * penalty.last.decorrelation_loss)
@@ -153,12 +153,12 @@ def test_hostile_features_leave_g_as_it_was_and_are_reported_triton(value, monke
 
     if DEVICE == "cpu":
         monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
-    penalty = pfdl.PartialDecorrelation(6, hidden=5).to(DEVICE)
-    u = torch.randn(9, 6, device=DEVICE, requires_grad=True)
+    penalty = pfdl.PartialDecorrelation(5, hidden=5).to(DEVICE)
+    u = torch.randn(5, 5, device=DEVICE, requires_grad=True)
     penalty.fit_step(u)
     before = copy.deepcopy(dict(penalty.state_dict()))
     hostile = u.detach().clone()
-    hostile[8, 5] = value
+    hostile[4, 4] = value
     run(penalty, hostile.requires_grad_(), 1.0)
     after = dict(penalty.state_dict())
     for name in before.keys() - {"_extra_state"}:
@@ -170,13 +170,13 @@ def test_hostile_features_leave_g_as_it_was_and_are_reported_triton(value, monke
     assert run(penalty, u, 1.0).isfinite()
 
 
-@pytest.mark.parametrize("layout", [lambda u: u.T.contiguous().T, lambda u: u[:1].expand(9, 6), lambda u: u[::2]])
+@pytest.mark.parametrize("layout", [lambda u: u.T.contiguous().T, lambda u: u[:1].expand(5, 5), lambda u: u[::2]])
 def test_memory_that_is_laid_out_oddly_is_read_as_numbers_triton(layout):
     from pfdl.decorrelation.kernels.both_steps import both_steps
 
     torch.manual_seed(0)
-    odd = layout(torch.randn(9, 6, device=DEVICE))
-    penalty = pfdl.PartialDecorrelation(6, hidden=5).to(DEVICE)
+    odd = layout(torch.randn(5, 5, device=DEVICE))
+    penalty = pfdl.PartialDecorrelation(5, hidden=5).to(DEVICE)
     penalty.fit_step(odd.contiguous())
     twin = copy.deepcopy(penalty)
     found = both_steps(penalty, odd, torch.zeros(2, device=DEVICE))
