@@ -7,8 +7,9 @@ from sklearn.datasets import load_wine
 
 from pfdl.data import make_mmads
 from tests.cli.typing_commands import FAST, draw, typed
+from tests.report.browsing import PHONE, browser, needs_browser, visit  # noqa: F401, as fixtures
 
-EVIL = "<script>alert(1)<"
+EVIL = "<script>window.hacked = 1<"
 
 
 @pytest.fixture(scope="module")
@@ -43,15 +44,8 @@ def test_two_runs_are_compared_in_words(page):
     result, output = page
     answers = ("YES", "NO", "CANNOT TELL")
     assert result.stdout.splitlines()[0] in [f"Does first rely on the context? {answer}" for answer in answers]
-    for words in (
-        "Does second rely on the context? ",
-        " right in a class's usual context, ",
-        "If the contexts shift, expect ",
-        "What to try next:",
-        "validation images",
-        "on the context",
-    ):
-        assert words in result.output
+    assert "Does second rely on the context? " in result.output
+    assert "What to try next:" in result.output
     comparison = result.stdout.splitlines()[-2]
     answers = ("relies more", "rely on the context equally", "Cannot tell which")
     assert any(answer in comparison for answer in answers)
@@ -61,13 +55,9 @@ def test_two_runs_are_compared_in_words(page):
 def test_the_page_shows_it_all_and_runs_nothing_of_it(page):
     html = page[1].read_text()
     for words in (
-        "Diagnosis of first and second",
-        "Does first rely on the context? ",
         "What was found about second",
         "What to try next:",
-        "What the contexts look like",
         "What the model gets wrong",
-        "If the contexts shift",
         "accuracy (%) by class",
         '<th scope="col">validation, ',
         '<th scope="col">in its usual context',
@@ -76,11 +66,42 @@ def test_the_page_shows_it_all_and_runs_nothing_of_it(page):
         assert words in html
     assert "different test images" not in html
     assert EVIL not in html
-    assert "&lt;script&gt;alert(1)&lt;" in html
-    first = r'<main[^>]*>\s*<div class="first">\s*<p class="(yes|no|unclear)">Does first rely on the context\?'
-    assert re.search(first, html)
-    assert html.count('<img src="data:image/png;base64,') >= 16  # of two contexts
+    assert "&lt;script&gt;window.hacked" in html
     assert not re.findall(r"""(?:src|href)=["']?(?:https?:)?//""", html)
+
+
+@needs_browser
+def test_a_browser_shows_pictures_the_curve_and_first_the_answer_in_its_colour(page, visit):  # noqa: F811
+    seen = visit(page[1])
+    assert seen.page.locator(".plot svg").count() == 1
+    titles = seen.page.locator(".gallery p").all_text_contents()
+    assert sum("test images" in title for title in titles) == 2  # a row for each context, once for both runs
+    assert any("usual in training for" in title for title in titles)
+    assert all(any(title.startswith(f"{run}, worst groups: ") for title in titles) for run in ("first", "second"))
+    widths = seen.page.locator(".gallery img").evaluate_all("pictures => pictures.map(one => one.naturalWidth)")
+    assert len(widths) >= 16
+    assert set(widths) == {8}
+    assert seen.page.evaluate("window.hacked") is None
+    assert seen.complaints == []
+    assert [one for one in seen.requests if not one.startswith("data:")] == [page[1].as_uri()]
+    first = seen.page.locator(".first > *").first
+    assert first.text_content().startswith("Does first rely on the context? ")
+    tone = first.get_attribute("class")
+    red, green, _ = (int(part) for part in seen.style_of(f".{tone}", "borderLeftColor").strip("rgb()").split(",")[:3])
+    assert {"yes": red > 2 * green, "no": green > 1.5 * red, "unclear": abs(red - green) < 20}[tone]
+
+
+@needs_browser
+def test_on_a_phone_the_answer_stands_before_the_contents_and_a_command_breaks_between_words(page, visit):  # noqa: F811
+    shown = visit(page[1], **PHONE).page
+    assert shown.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    places = [shown.locator(name).first.bounding_box() for name in (".yes, .no, .unclear", "nav")]
+    assert places[0]["y"] + places[0]["height"] < places[1]["y"]
+    assert places[0]["y"] < 200
+    short = "words => words.filter(word => word.textContent.length < 20).map(word => word.offsetHeight)"
+    heights = shown.locator(".command span").evaluate_all(short)
+    assert heights
+    assert max(heights) < 30  # one line
 
 
 def test_the_same_twice(page, runs, photos, tmp_path):
