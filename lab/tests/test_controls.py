@@ -6,7 +6,6 @@ from tests.decorrelation.reference import naive_decorrelation_loss
 from tests.objectives.weightings.test_weightings import features as signed_features
 from tests.objectives.weightings.test_weightings import naive_balance
 
-import pfdl
 from pfdl_lab.controls import AdamCNBB, Level, MatchedCovariance, MatchedLevel, MeanDecorrelation
 from pfdl_lab.gradients import gradient_parts
 
