@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_limits  # scikit-learn brings it
 
 from pfdl._internal.validation import check_choice, check_count
 from pfdl.contexts._arrays import FloatArray, IndexArray, group_table

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_limits  # scikit-learn brings it
 
 from pfdl.contexts._arrays import FloatArray, IndexArray, group_table
 
