@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 
-from pfdl.data import describe_images, make_split, open_images
+from pfdl.data import make_split, open_images
 from pfdl.data.layout import PUBLISHED_CONTEXTS
 from tests.data.image_files import make_folder
 
@@ -29,7 +29,7 @@ def test_a_grid_of_unknown_names_is_read_only_as_one_says(tmp_path, layout):
     assert classes_and_contexts(source) == (expected if layout == "class/context" else expected[::-1])
     manifest = make_split(source, validation_fraction=0)
     assert manifest.parameters["source"]["layout"] == f"{layout}/image"
-    assert f"; folders read as {layout}/image." in describe_images(source, manifest)
+    assert f"; folders read as {layout}/image." in manifest.describe()
     assert open_images(tmp_path, like=manifest).samples == source.samples  # later commands follow the manifest
 
 

@@ -4,7 +4,7 @@ import torch
 from PIL import Image
 from torch.utils.data import Dataset, TensorDataset
 
-from pfdl.data import ContextImages, Shapes, describe_images, make_split, open_images
+from pfdl.data import ContextImages, Shapes, make_split, open_images
 from pfdl.data.manifest import Manifest
 from tests.data.image_files import make_folder, noise
 
@@ -66,9 +66,9 @@ def test_sets_of_a_dataset_dictionary_are_its_own():
     manifest = make_split(source)
     assert len(manifest.rows_of("test")) == 6
     assert manifest.parameters["protocol"] == "own"
-    assert describe_images(source).splitlines() == [
+    assert manifest.describe().splitlines() == [
         "Images: 18, of 2 classes (cat, dog), in 2 contexts (rain, sun).",
-        "Sets, as the data has them: train 12, test 6.",
+        "Sets, as the data has them: train 8, validation 4, test 6.",
     ]
 
 
@@ -144,12 +144,10 @@ def test_the_word_shapes_and_a_source_are_opened():
 def test_what_was_understood_is_told_in_two_lines(tmp_path):
     make_folder(tmp_path, {f"class{number}\x1b[31m/{place}": 1 for number in range(10) for place in ("a", "b")})
     source = open_images(tmp_path, layout="class/context")
-    first, second = describe_images(source).splitlines()
+    first, second = make_split(source, validation_fraction=0).describe().splitlines()
     assert first.startswith("Images: 20, of 10 classes (class0\\x1b[31m, ")
     assert first.endswith("class7\\x1b[31m, …), in 2 contexts (a, b); folders read as class/context/image.")
-    assert second == "Sets: none of their own; a split will be made."
-    manifest = make_split(source, ratio="natural", validation_fraction=0)
-    assert describe_images(source, manifest).splitlines()[1] == "Sets: train 20."
+    assert second == "Sets: train 20."
 
 
 def test_a_table_in_the_folder_is_not_passed_over_silently(tmp_path):

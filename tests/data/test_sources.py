@@ -1,5 +1,4 @@
 import os
-import pickle
 import sys
 
 import pytest
@@ -7,7 +6,6 @@ import torch
 
 from pfdl.data import open_images
 from pfdl.data.images import check_relative, hash_bytes, path_inside, to_tensor
-from pfdl.data.sources import BadImagesError
 from tests.data.image_files import encoded, make_folder, noise
 
 
@@ -129,13 +127,12 @@ def spoil(root):
 
 def test_all_unusable_files_are_named_in_one_error_or_left_out(tmp_path):
     reasons = spoil(tmp_path / "data")
-    with pytest.raises(BadImagesError, match="--set on_bad_image=skip") as raised:
+    folder = open_images(tmp_path / "data", on_bad_image="skip")
+    with pytest.raises(ValueError, match="--set on_bad_image=skip") as raised:
         _ = open_images(tmp_path / "data").samples
-    assert [bad.path for bad in raised.value.bad_images] == list(reasons)
-    for bad in raised.value.bad_images:
+    for bad in folder.check().bad:
         assert reasons[bad.path] in bad.reason
         assert f"{bad.path!r} {bad.reason}" in str(raised.value)
-    folder = open_images(tmp_path / "data", on_bad_image="skip")
     assert len(folder.samples) == 6
     assert [entry["path"] for entry in folder.description["left_out"]] == list(reasons)
     with pytest.raises(ValueError, match="'error', 'skip'"):
@@ -177,7 +174,7 @@ def test_names_that_are_no_unicode_are_reported(tmp_path):
     (tmp_path / "cat/snow" / os.fsdecode(b"\xff.png")).write_bytes(encoded(noise(50)))
     odd = tmp_path / os.fsdecode(b"\xfe")
     make_folder(odd, {"snow": 1})
-    bad = open_images(tmp_path, on_bad_image="skip").bad_images
+    bad = open_images(tmp_path, on_bad_image="skip").check().bad
     assert [entry.reason for entry in bad] == ["has a name that is not valid Unicode; rename it"] * 2
     assert "\\xff" in bad[1].path or "udcff" in bad[1].path
 
@@ -192,14 +189,14 @@ def test_folders_that_may_not_be_listed_are_reported(tmp_path, monkeypatch):
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", refuse)
-    bad = open_images(tmp_path, on_bad_image="skip").bad_images
+    bad = open_images(tmp_path, on_bad_image="skip").check().bad
     assert bad == (("dog/locked", "cannot be listed (Permission denied)"),)
 
 
 def test_a_class_without_any_usable_image_is_an_error_even_when_skipping(tmp_path):
     make_folder(tmp_path, {"cat": 1, "dog": 1, "owl": 0})
     (tmp_path / "owl/empty.png").touch()
-    with pytest.raises(ValueError, match="no usable image is left in 'owl'"):
+    with pytest.raises(ValueError, match="No usable image is left in 'owl'"):
         _ = open_images(tmp_path, on_bad_image="skip").samples
 
 
@@ -221,7 +218,7 @@ def test_progress_is_told_by_batches_of_files(tmp_path, monkeypatch):
     monkeypatch.setattr("pfdl.data.sources._FILES_PER_TASK", 2)
     make_folder(tmp_path, {"cat": 2, "dog": 1})
     calls = []
-    _ = open_images(tmp_path, on_progress=lambda done, total: calls.append((done, total))).samples
+    open_images(tmp_path).check(lambda done, total: calls.append((done, total)))
     assert calls == [(2, 3), (3, 3)]
 
 
@@ -249,12 +246,3 @@ def test_paths_that_could_leave_the_folder_are_refused(path, tmp_path):
     with pytest.raises(ValueError, match="not a path inside the data folder"):
         path_inside(tmp_path, path)
     check_relative("..a/b..png")
-
-
-def test_a_source_that_shows_progress_can_be_sent_to_processes_that_load_images(tmp_path):
-    """Where these are not forked, as on macOS, they get it by pickle, which refuses functions within functions."""
-    make_folder(tmp_path, {"cat/snow": 1, "dog/snow": 1})
-    told = []
-    source = open_images(tmp_path, on_progress=lambda done, total: told.append(done))
-    assert pickle.loads(pickle.dumps(source)).samples == source.samples
-    assert told == [2]

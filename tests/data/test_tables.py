@@ -85,7 +85,7 @@ def test_parquet_without_its_package_is_a_sentence(photos, monkeypatch):
 def test_lines_that_cannot_be_used_are_named(photos):
     lines = ["path,label", "images/000.png,cat", "images/001.png,dog", "images/002.png,", "../secret.png,cat"]
     table = write(photos, [*lines, "images/000.png,dog", "images/none.png,cat"])
-    bad = {entry.path: entry.reason for entry in open_images(table, on_bad_image="skip").bad_images}
+    bad = {entry.path: entry.reason for entry in open_images(table, on_bad_image="skip").check().bad}
     assert "has no label" in bad["images/002.png"]
     assert "not a path inside" in bad["../secret.png"]
     assert "listed twice" in bad["images/000.png"]

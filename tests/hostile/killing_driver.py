@@ -90,7 +90,7 @@ def split(output: Path, data: Path) -> None:
 class TinyData(image_data.ImageData):
     """Images that are ready at once."""
 
-    def open(self, on_progress: Any = None) -> Any:
+    def open(self) -> Any:
         return TinySource()
 
 

@@ -14,7 +14,7 @@ def drawn(tmp_path, **options):
     stream = io.StringIO()
     make_folder(tmp_path, {"cat/snow": 3, "dog/grass": 4})
     with progress_bar("checking images", Console(file=stream, **options)) as show:
-        assert len(open_images(tmp_path, on_progress=show).samples) == 7
+        assert len(open_images(tmp_path).check(show).samples) == 7
     return stream.getvalue()
 
 

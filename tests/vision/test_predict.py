@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from pfdl.data.images import to_tensor
-from pfdl.data.sources import BadImagesError
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.checkpoint import ModelConfig, TrainedModel
 from pfdl.vision.pixels import normalise
@@ -79,12 +78,12 @@ def test_files_are_taken_once(trained, tmp_path):
 def test_bad_images_are_named_or_left_out(trained, tmp_path):
     root = make_folder(tmp_path / "photos", {"c": 2})
     (root / "c" / "note.txt").write_text("no image")
-    with pytest.raises(BadImagesError, match="is not an image"):
+    with pytest.raises(ValueError, match="is not an image"):
         predict(trained, [root])
     found = predict(trained, [root], on_bad_image="skip")
     assert len(found.paths) == 2
     assert found.bad_images[0].path.endswith("note.txt")
-    with pytest.raises(BadImagesError):
+    with pytest.raises(ValueError, match="is not an image"):
         predict(trained, [root / "c" / "note.txt"], on_bad_image="skip")
     with pytest.raises(FileNotFoundError, match="there is no file or folder"):
         predict(trained, [root / "none"])
@@ -99,7 +98,7 @@ def test_links_out_of_a_folder_are_not_followed(trained, tmp_path):
     (root / "out.png").symlink_to(tmp_path / "elsewhere" / "secret" / "000.png")
     (root / "in.png").symlink_to(root / "c" / "000.png")
     (root / "folder").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(BadImagesError, match="symbolic link to a place outside the data folder"):
+    with pytest.raises(ValueError, match="symbolic link to a place outside the data folder"):
         predict(trained, [root])
     found = predict(trained, [root], on_bad_image="skip")
     assert [path.removeprefix(f"{root}/") for path in found.paths] == ["in.png", "c/000.png", "c/001.png"]

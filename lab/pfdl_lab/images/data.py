@@ -107,7 +107,7 @@ class ImageData:
         path = Path(self.data)
         return path.stem if path.suffix.lower() in TABLES else path.name
 
-    def open(self, on_progress: Callable[[int, int], None] | None = None) -> ContextSource | None:
+    def open(self) -> ContextSource | None:
         """Open the images; None for digits, which each training makes for itself."""
         if self.own_network is not None:
             return None
@@ -118,7 +118,6 @@ class ImageData:
             self.data,
             layout=self.layout,
             on_bad_image=self.on_bad_image,
-            on_progress=on_progress,
             columns=dict(self.columns),
         )
 

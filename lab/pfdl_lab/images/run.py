@@ -25,7 +25,7 @@ from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice, check_count
 from pfdl.contexts import refit_readout
 from pfdl.contexts.balancing import has_several
-from pfdl.data.sources import ContextSource
+from pfdl.data.sources import ContextSource, ImageFiles
 from pfdl.data.stored import store_images
 from pfdl.vision.config import PRECISIONS, TrainingConfig
 from pfdl.vision.features import embed
@@ -127,7 +127,10 @@ def run(
     if len(places) < len(datasets):
         raise ValueError("two data sets have the same name, by which results are known; rename a folder.")
     with progress_bar("checking images", execution.console) as show:
-        sources = {name: dataset.open(show) for name, dataset in places.items()}
+        sources = {name: dataset.open() for name, dataset in places.items()}
+        for source in sources.values():
+            if isinstance(source, ImageFiles):
+                source.check(show)
         rows = {name: _rows_for(config, places[name], sources[name], execution.console) for name in places}
     known_by = {
         name: {"data": name, "images": fingerprint(sources[name]), "group_by": one.group_by, "mnist": one.mnist}

@@ -77,7 +77,7 @@ def _diagnose_runs(runs: list[Path], data: str, options: DataOptions, device: st
         trained, own, source = open_run(run, data, options)
         split = find_test_set(trained, source)
         if split != own:
-            print_understood(source, split)
+            print_understood(split)
         say(f"Diagnosing {run} on {place}")
         found.append(diagnose_images(trained, source, split, trained_on=own, device=place, say=say))
     words = write_options(options)

@@ -32,12 +32,12 @@ def open_source(data: str, options: DataOptions, split: Manifest | None) -> Cont
     from pfdl.data import open_images
     from pfdl.data.sources import ImageFiles, describe_bad_images
 
-    with progress_bar("checking images", None if rank() else Console(stderr=True)) as show:
-        source = open_images(data, **options.arguments(), on_progress=show, like=split)
-        if split is None:
-            _ = source.samples  # reads every image
-    if split is None and isinstance(source, ImageFiles) and source.bad_images and rank() == 0:
-        typer.echo(describe_bad_images(source.root, source.bad_images) + "\nThey are left out.", err=True)
+    source = open_images(data, **options.arguments(), like=split)
+    if split is None and isinstance(source, ImageFiles):
+        with progress_bar("checking images", None if rank() else Console(stderr=True)) as show:
+            bad = source.check(show).bad
+        if bad and rank() == 0:
+            typer.echo(describe_bad_images(source.root, bad, "They are left out."), err=True)
     return source
 
 
@@ -52,11 +52,9 @@ def open_run(run: Path, data: str, options: DataOptions) -> tuple[TrainedModel, 
     return trained, own, open_source(data, replace(options, on_bad_image="skip"), own)
 
 
-def print_understood(source: ContextSource, split: Manifest) -> None:
+def print_understood(split: Manifest) -> None:
     """Say in two lines, on standard error, what was understood of the data, and what to know about its split."""
-    from pfdl.data import describe_images
-
-    typer.echo(describe_images(source, split), err=True)
+    typer.echo(split.describe(), err=True)
     for note in split.notes:
         typer.echo(f"Note: {note}", err=True)
 

@@ -42,7 +42,7 @@ def evaluate(
     trained, own, source = open_run(run, data, options)
     split = find_test_set(trained, source)
     if split != own:
-        print_understood(source, split)
+        print_understood(split)
     path = evaluate_and_print(trained, source, split, device, name=name, data=data, trained_on=own)
     typer.echo(path)
 
@@ -87,7 +87,7 @@ def predict(
         device=place,
     )
     if found.bad_images:
-        typer.echo(describe_bad_images(images[0], found.bad_images) + "\nThey are left out.", err=True)
+        typer.echo(describe_bad_images(images[0], found.bad_images, "They are left out."), err=True)
     output.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(output, found.to_csv())
     for name, count in Counter(found.answers).most_common():

@@ -44,7 +44,7 @@ def split(
     source = open_source(data, options, None)
     manifest = make_split(source, ratio=ratio, seed=seed, validation_fraction=validation)
     written = manifest.save(output)
-    print_understood(source, manifest)
+    print_understood(manifest)
     kind = "most frequent" if manifest.parameters["ratio"] is None else "dominant"
     for name, context in manifest.dominant.items():
         if context:

@@ -66,14 +66,14 @@ def sweep(
     from rich.console import Console
 
     from pfdl._internal.devices import resolve_device
-    from pfdl.data import describe_images
+    from pfdl.data import make_split
     from pfdl.vision.sweep import LEAVE_OUT, SweepConfig
     from pfdl.vision.sweep import sweep as run
 
     config = SweepConfig(parse_space(setting), select, seeds, first_seed, trials)
     device = resolve_device(device)
     source = open_source(data, options, None)
-    typer.echo(describe_images(source), err=True)
+    typer.echo(make_split(source, ratio=ratio, seed=first_seed).describe(), err=True)
     each = " for every context that is left out" if select == LEAVE_OUT else ""
     number = config.number * seeds
     typer.echo(f"Candidates: {config.number}; seeds: {seeds}; trainings: {number} at most{each}.", err=True)

@@ -82,7 +82,7 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
     source = open_source(data, options, given)
     split = given or make_split(source, ratio=run.ratio, seed=config.seed)
     if is_first:
-        print_understood(source, split)
+        print_understood(split)
     with answering_stops():
         train_network(
             config,

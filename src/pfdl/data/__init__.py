@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from pfdl.data.manifest import read_manifest as read_manifest
     from pfdl.data.mmads import MMADS as MMADS
     from pfdl.data.mmads import make_mmads as make_mmads
-    from pfdl.data.opening import describe_images as describe_images
     from pfdl.data.opening import open_images as open_images
     from pfdl.data.shapes import Shapes as Shapes
     from pfdl.data.splits import make_split as make_split
@@ -24,7 +23,6 @@ _HOME = {
     "MMADS": "pfdl.data.mmads",
     "Manifest": "pfdl.data.manifest",
     "Shapes": "pfdl.data.shapes",
-    "describe_images": "pfdl.data.opening",
     "make_mmads": "pfdl.data.mmads",
     "make_split": "pfdl.data.splits",
     "make_test_set": "pfdl.data.splits",

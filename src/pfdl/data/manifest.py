@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pfdl._internal.files import format_json, read_bytes_file, read_json, write_together
+from pfdl._internal.text import printable
 from pfdl.data.images import BadImageError, check_relative, hash_bytes
 
 FORMAT = "pfdl-manifest-1"
 COLUMNS = ("path", "class", "context", "sha256", "side", "sets")
-SIDES = ("train", "test")
+
+_MOST_NAMED = 8
+"""So many classes or contexts are named in a description; of more, the first ones."""
 
 
 class ManifestRow(NamedTuple):
@@ -116,6 +119,17 @@ class Manifest:
         context_of = {name: number for number, name in enumerate(self.contexts)}
         return [class_of[row.class_name] for row in rows], [context_of[row.context] for row in rows]
 
+    def describe(self) -> str:
+        """Say in two lines what was understood: classes and contexts, and how many images each set has."""
+        contexts = [name for name in self.contexts if name]
+        where = f"in {_counted(contexts, 'context', 'contexts')}" if contexts else "without contexts"
+        layout = self.parameters.get("source", {}).get("layout")
+        how = f"; folders read as {printable(layout)}" if layout else ""
+        whose = ", as the data has them" if self.parameters.get("protocol") == "own" else ""
+        sizes = ", ".join(f"{name} {len(self.rows_of(name))}" for name in self.set_names)
+        classes = _counted(self.classes, "class", "classes")
+        return f"Images: {len(self.rows)}, of {classes}, {where}{how}.\nSets{whose}: {sizes}."
+
     @property
     def sha256(self) -> str:
         """Return the hash of the CSV file, the same for the same images in the same sets."""
@@ -163,13 +177,12 @@ def read_manifest(path: str | Path) -> Manifest:
             training side and on the test side.
     """
     csv_path, json_path = _pair(Path(path))
-    try:
-        content, parameters = read_bytes_file(csv_path), read_json(json_path)
-    except FileNotFoundError as error:
-        raise FileNotFoundError(
-            f"there is no file {error.filename} (a manifest is a .csv and a .json file of one name)."
-        ) from None
+    for part in (csv_path, json_path):
+        if not part.exists():
+            raise FileNotFoundError(f"there is no file {part} (a manifest is a .csv and a .json file of one name).")
+    content, parameters = read_bytes_file(csv_path), read_json(json_path)
     _check_parameters(json_path, parameters)
+    del parameters["format"]
     if hash_bytes(content) != parameters.pop("csv_sha256", None):
         raise ValueError(
             f"{csv_path} is not the table that {json_path.name} was written with; restore the pair, "
@@ -195,7 +208,7 @@ def _check_row(row: ManifestRow) -> None:
         raise ValueError(f"the path {row.path!r} {error}.") from error
     if not re.fullmatch("[0-9a-f]{64}", row.sha256):
         raise ValueError(f"the hash of {row.path!r} is {row.sha256!r}; a SHA-256 has 64 hexadecimal digits.")
-    if row.side not in SIDES:
+    if row.side not in ("train", "test"):
         raise ValueError(f"the side of {row.path!r} is {row.side!r}; it must be 'train' or 'test'.")
     for name in row.sets:
         if not re.fullmatch(r"train|validation|test(-[1-9][0-9]{0,8}:[1-9][0-9]{0,8})?", name):
@@ -204,6 +217,11 @@ def _check_row(row: ManifestRow) -> None:
             raise ValueError(f"{row.path!r} is on the {row.side} side but in the set {name!r}.")
     if "train" in row.sets and "validation" in row.sets:
         raise ValueError(f"{row.path!r} is in the training set and in the validation set.")
+
+
+def _counted(names: Sequence[str], one: str, several: str) -> str:
+    shown = ", ".join(map(printable, names[:_MOST_NAMED])) + (", …" if len(names) > _MOST_NAMED else "")
+    return f"{len(names)} {one if len(names) == 1 else several} ({shown})"
 
 
 def _set_order(name: str) -> tuple[int, float]:
@@ -220,12 +238,13 @@ def _pair(path: Path) -> tuple[Path, Path]:
 
 
 def _check_parameters(path: Path, parameters: Any) -> None:
-    if not isinstance(parameters, dict) or parameters.pop("format", None) != FORMAT:
+    if not isinstance(parameters, dict) or parameters.get("format") != FORMAT:
         raise ValueError(f"{path} is not the parameter file of a manifest in the format {FORMAT!r}.")
-    dominant, notes = parameters.get("dominant"), parameters.get("notes", [])
-    if not isinstance(dominant, dict) or not all(isinstance(context, str) for context in dominant.values()):
-        raise ValueError(f"{path} does not say which context is dominant in which class.")
-    if not isinstance(notes, list) or not all(isinstance(note, str) for note in notes):
-        raise ValueError(f"{path} has notes that are no list of sentences; make the manifest again with pfdl split.")
-    if not isinstance(parameters.get("source", {}), dict):
-        raise ValueError(f"{path} does not say where its images come from; make the manifest again with pfdl split.")
+    found = {"notes": [], "source": {}, **parameters}
+    kinds = {"dominant": dict, "notes": list, "source": dict}
+    is_whole = all(isinstance(found.get(name), kind) for name, kind in kinds.items())
+    if not is_whole or not all(isinstance(text, str) for text in (*found["dominant"].values(), *found["notes"])):
+        raise ValueError(
+            f"{path} does not say which context is dominant in which class, where the images come from, or what is to "
+            "be noted about them; make the manifest again with pfdl split."
+        )

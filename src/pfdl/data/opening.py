@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pfdl._internal.text import printable
 from pfdl.data.datasets import DatasetSource
 from pfdl.data.layout import list_folder
 from pfdl.data.manifest import Manifest
@@ -19,9 +17,6 @@ from pfdl.data.tables import TABLES, list_table
 SHAPES = "shapes"
 """The word that stands for the built-in data set."""
 
-_MOST_NAMED = 8
-"""So many classes or contexts are named; of more, the first ones."""
-
 
 def open_images(
     data: Any,
@@ -30,7 +25,6 @@ def open_images(
     image_root: str | Path | None = None,
     layout: str | None = None,
     on_bad_image: str = "error",
-    on_progress: Callable[[int, int], None] | None = None,
     like: Manifest | None = None,
 ) -> ContextSource:
     """Open images, whatever form they have.
@@ -54,7 +48,6 @@ def open_images(
             in which the first image is.
         layout: ``"class/context"`` or ``"context/class"``, where folders can be read in both ways.
         on_bad_image: ``"error"`` to refuse data with unusable files, ``"skip"`` to leave them out.
-        on_progress: Called with the number of files checked so far and the number of all files.
         like: A manifest of the same data, or of data with the same classes: the columns it was made from, its classes
             and the settings of the built-in shapes are taken over.
 
@@ -69,10 +62,11 @@ def open_images(
 
     Example:
         >>> import torch
+        >>> from pfdl.data import make_split
         >>> source = open_images([(torch.full((3, 8, 8), number / 40), number % 2) for number in range(40)])
-        >>> print(describe_images(source))
+        >>> print(make_split(source).describe())
         Images: 40, of 2 classes (0, 1), without contexts.
-        Sets: none of their own; a split will be made.
+        Sets: train 22, validation 2, test 16.
     """
     is_place = isinstance(data, (str, Path))
     is_shapes = is_place and str(data) == SHAPES
@@ -105,7 +99,7 @@ def open_images(
         list_files = partial(list_table, table=path, columns=columns, hints=hints, searches=image_root is None)
     if not root.is_dir():
         raise FileNotFoundError(f"there is no folder {root}; name the one that the images are in.")
-    return ImageFiles(root, list_files, on_bad_image=on_bad_image, on_progress=on_progress)
+    return ImageFiles(root, list_files, on_bad_image=on_bad_image)
 
 
 def _open_shapes(described: Mapping[str, Any]) -> ContextSource:
@@ -114,41 +108,3 @@ def _open_shapes(described: Mapping[str, Any]) -> ContextSource:
         return Shapes(**settings)
     except TypeError as error:
         raise ValueError(f"the manifest does not describe images of the built-in shapes: {error}") from None
-
-
-def describe_images(source: ContextSource, manifest: Manifest | None = None) -> str:
-    """Say in two lines what was understood: classes and contexts, and how many images each set has.
-
-    Args:
-        source: The images; every one is read if that was not done before.
-        manifest: Their split, if there is one already.
-
-    Returns:
-        Two lines.
-
-    Raises:
-        ValueError: If the images cannot be used.
-    """
-    samples = source.samples if manifest is None else manifest.rows
-    classes = sorted({sample.class_name for sample in samples})
-    contexts = sorted({sample.context for sample in samples} - {""})
-    where = f"in {_counted(contexts, 'context', 'contexts')}" if contexts else "without contexts"
-    layout = (source.description if manifest is None else manifest.parameters.get("source", {})).get("layout")
-    first = f"Images: {len(samples)}, of {_counted(classes, 'class', 'classes')}, {where}"
-    if layout:
-        first += f"; folders read as {layout}"
-    if manifest is None:
-        found = Counter(sample.split for sample in source.samples if sample.split)
-        sizes = {name: found[name] for name in ("train", "validation", "test") if name in found}
-    else:
-        sizes = {name: len(manifest.rows_of(name)) for name in manifest.set_names}
-    if not sizes:
-        return f"{first}.\nSets: none of their own; a split will be made."
-    has_own_sets = manifest is None or manifest.parameters.get("protocol") == "own"
-    counts = ", ".join(f"{name} {count}" for name, count in sizes.items())
-    return f"{first}.\nSets{', as the data has them' if has_own_sets else ''}: {counts}."
-
-
-def _counted(names: Sequence[str], one: str, several: str) -> str:
-    shown = ", ".join(map(printable, names[:_MOST_NAMED])) + (", …" if len(names) > _MOST_NAMED else "")
-    return f"{len(names)} {one if len(names) == 1 else several} ({shown})"

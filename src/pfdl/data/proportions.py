@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 
-from pfdl.data.manifest import SIDES
 from pfdl.data.sources import Sample
 
 TRAIN_FRACTION = 0.6
@@ -15,8 +14,7 @@ TRAIN_FRACTION = 0.6
 TEST_RATIOS = ("1:5", "1:3", "1:1", "2:1", "3:1", "4:1", "5:1")
 """The test sets of the paper's table."""
 
-Cell = tuple[str, str]
-Order = dict[Cell, list[str]]
+Order = dict[str, dict[str, list[str]]]
 """The paths of every class and context, in the order in which sets draw them."""
 
 
@@ -47,117 +45,108 @@ def split_by_proportion(
     Raises:
         ValueError: If the images do not suffice for training.
     """
-    sides = assign_parts(samples, seed, TRAIN_FRACTION)
-    dominant = _draw_dominant(samples, seed)
-    order: dict[str, Order] = {side: {_cell_of(sample): [] for sample in samples} for side in SIDES}
-    for sample in sorted(samples, key=lambda sample: _sort_key(seed, "order", sample.sha256)):
-        order[sides[sample.path]][_cell_of(sample)].append(sample.path)
-    rounds, short = _count_rounds(order["train"], dominant, ratio)
+    sides = divide(samples, seed, TRAIN_FRACTION, "side")
+    shuffled = sorted(samples, key=lambda sample: _sort_key(seed, "order", sample.sha256))
+    trained, tested = (_by_context(shuffled, side) for side in sides)
+    dominant = {
+        name: min(contexts, key=lambda context: _sort_key(seed, "dominant", name, context))
+        for name, contexts in trained.items()
+    }
+    train, validation, short = _draw_rounds(trained, dominant, ratio, validation_fraction)
     if short:
         raise ValueError(
             f"there are too few images for a training set at {ratio}: {short} on the training side, which gets "
             f"{TRAIN_FRACTION:.0%} of them. Add images, remove the context, or choose another ratio or seed."
         )
-    # Whole rounds are held out, too: both sets have the proportions of the training set.
-    kept = {name: number - _validation_rounds(number, validation_fraction) for name, number in rounds.items()}
-    used = _draw_rounds(order["train"], dominant, ratio, rounds)
-    train = _draw_rounds(order["train"], dominant, ratio, kept)
-    sets = {"train": train, "validation": used - train, "test": {path for path in sides if sides[path] == "test"}}
+    sets = {"train": train, "validation": validation, "test": sides[1]}
     notes = []
-    if len(used) < len(samples) - len(sets["test"]):
+    if len(train) + len(validation) < len(sides[0]):
         notes.append(
-            f"{len(used)} of the {len(samples) - len(sets['test'])} images on the training side are used, to reach "
+            f"{len(train) + len(validation)} of the {len(sides[0])} images on the training side are used, to reach "
             f"{ratio}; the ratio 'natural' uses all of them."
         )
-    lacking = [repr(name) for name in sorted(rounds) if kept[name] == rounds[name]]
+    validated = {sample.class_name for sample in samples if sample.path in validation}
+    lacking = [repr(name) for name in dominant if name not in validated]
     if lacking and validation_fraction:
         notes.append(
             f"The validation set has no images of {', '.join(lacking)}: one round is all they suffice for, and it is "
             "trained on."
         )
     for test_ratio in TEST_RATIOS:
-        rounds, short = _count_rounds(order["test"], dominant, test_ratio)
+        drawn, _, short = _draw_rounds(tested, dominant, test_ratio)
         if short:
             notes.append(f"There is no test set at {test_ratio}: {short} on the test side.")
         else:
-            sets[f"test-{test_ratio}"] = _draw_rounds(order["test"], dominant, test_ratio, rounds)
+            sets[f"test-{test_ratio}"] = drawn
     return sets, dominant, notes
 
 
-def assign_parts(samples: Sequence[Sample], seed: int, fraction: float, purpose: str = "side") -> dict[str, str]:
-    """Divide the images of every class and context between ``"train"``, which gets a fraction, and ``"test"``.
+def divide(samples: Sequence[Sample], seed: int, fraction: float, purpose: str) -> tuple[set[str], set[str]]:
+    """Return the paths of a fraction of every class and context, of which one image stays whole, and the others.
 
     Whole groups go, the largest first, to the part that lacks the larger share of its quota. Another purpose is
     another draw.
     """
-    cells: dict[Cell, int] = defaultdict(int)
+    cells = Counter(map(_cell_of, samples))
     units: dict[tuple[str, str], list[Sample]] = defaultdict(list)
     for sample in samples:
-        cells[_cell_of(sample)] += 1
         units[("group", sample.group) if sample.group else ("image", sample.sha256)].append(sample)
-    quotas = {"train": {cell: _quota(count, fraction) for cell, count in cells.items()}}
-    quotas["test"] = {cell: count - quotas["train"][cell] for cell, count in cells.items()}
-    missing = {side: dict(quota) for side, quota in quotas.items()}
-    sides = {}
+    quota = {cell: _quota(count, fraction) for cell, count in cells.items()}
+    quotas = quota, {cell: count - quota[cell] for cell, count in cells.items()}
+    missing = [dict(quota) for quota in quotas]
+    parts: tuple[set[str], set[str]] = set(), set()
+
+    def lacks(part: int, unit: tuple[str, str]) -> float:
+        return sum(missing[part][cell] / max(1, quotas[part][cell]) for cell in map(_cell_of, units[unit]))
+
     for unit in sorted(units, key=lambda unit: (-len(units[unit]), _sort_key(seed, purpose, *unit))):
-        side = max(
-            SIDES,
-            key=lambda side: sum(missing[side][_cell_of(s)] / max(1, quotas[side][_cell_of(s)]) for s in units[unit]),
-        )
+        part = 0 if lacks(0, unit) >= lacks(1, unit) else 1
         for sample in units[unit]:
-            sides[sample.path] = side
-            missing[side][_cell_of(sample)] -= 1
-    return sides
+            parts[part].add(sample.path)
+            missing[part][_cell_of(sample)] -= 1
+    return parts
 
 
 def _quota(count: int, fraction: float) -> int:
-    """Return a share, rounded, but something for both parts wherever there are two images."""
+    """Return a share, rounded, but something for both parts wherever there are two of them."""
     return 1 if count == 1 else min(max(int(fraction * count + 0.5), 1), count - 1)
 
 
-def _validation_rounds(rounds: int, fraction: float) -> int:
-    """Return a share, rounded, but something for both sets wherever there are two rounds."""
-    return min(max(int(rounds * fraction + 0.5), 1), rounds - 1) if fraction else 0
-
-
-def _draw_dominant(samples: Iterable[Sample], seed: int) -> dict[str, str]:
-    contexts: dict[str, set[str]] = defaultdict(set)
+def _by_context(samples: Sequence[Sample], side: set[str]) -> Order:
+    """Return the paths that are on a side; a class and context that has none there has an empty list."""
+    order: Order = {name: {} for name in sorted({sample.class_name for sample in samples})}
     for sample in samples:
-        contexts[sample.class_name].add(sample.context)
-    return {
-        name: min(contexts[name], key=lambda context: _sort_key(seed, "dominant", name, context))
-        for name in sorted(contexts)
-    }
+        paths = order[sample.class_name].setdefault(sample.context, [])
+        if sample.path in side:
+            paths.append(sample.path)
+    return order
 
 
-def _per_round(cell: Cell, dominant: Mapping[str, str], ratio: str) -> int:
-    """Return how many images a class and context give to a set in every round."""
-    class_name, context = cell
-    return parse_ratio(ratio)[context != dominant[class_name]]
+def _draw_rounds(
+    order: Order, dominant: Mapping[str, str], ratio: str, held_out: float = 0.0
+) -> tuple[set[str], set[str], str]:
+    """Let every class give its share, round by round, until a context runs out.
+
+    Returns:
+        The paths that were drawn, those of whole rounds that are held out of them, and the classes too small for one.
+    """
+    drawn: tuple[set[str], set[str]] = set(), set()
+    short = []
+    for name, contexts in order.items():
+        needed = {context: parse_ratio(ratio)[context != dominant[name]] for context in contexts}
+        rounds = min(len(paths) // needed[context] for context, paths in contexts.items())
+        kept = rounds - _quota(rounds, held_out) if held_out and rounds > 1 else rounds
+        for context, paths in contexts.items():
+            drawn[0].update(paths[: kept * needed[context]])
+            drawn[1].update(paths[kept * needed[context] : rounds * needed[context]])
+        if not rounds:
+            context = min(context for context, paths in contexts.items() if len(paths) < needed[context])
+            found = f"{len(contexts[context])} image(s) in context {context!r} where {needed[context]} are needed"
+            short.append(f"class {name!r} has {found}")
+    return *drawn, "; ".join(short)
 
 
-def _count_rounds(order: Order, dominant: Mapping[str, str], ratio: str) -> tuple[dict[str, int], str]:
-    """Return how often every class can give its share before a context runs out, and where once is too much."""
-    rounds: dict[str, int] = {}
-    short: dict[str, str] = {}
-    for cell, paths in sorted(order.items()):
-        class_name, context = cell
-        needed = _per_round(cell, dominant, ratio)
-        rounds[class_name] = min(rounds.get(class_name, len(paths)), len(paths) // needed)
-        if len(paths) < needed:
-            found = f"{len(paths)} image(s) in context {context!r} where {needed} are needed"
-            short.setdefault(class_name, f"class {class_name!r} has {found}")
-    return rounds, "; ".join(short.values())
-
-
-def _draw_rounds(order: Order, dominant: Mapping[str, str], ratio: str, rounds: Mapping[str, int]) -> set[str]:
-    drawn: set[str] = set()
-    for cell, paths in order.items():
-        drawn.update(paths[: rounds[cell[0]] * _per_round(cell, dominant, ratio)])
-    return drawn
-
-
-def _cell_of(sample: Sample) -> Cell:
+def _cell_of(sample: Sample) -> tuple[str, str]:
     return sample.class_name, sample.context
 
 

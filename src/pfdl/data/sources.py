@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -69,28 +68,17 @@ class ContextSource(Protocol):
         """Return one image as bytes of shape (3, size, size); raises ValueError if its content has not this hash."""
 
 
-class BadImagesError(ValueError):
-    """Images that cannot be used, all of them in one message.
-
-    Attributes:
-        bad_images: The files and what is wrong with each.
-    """
-
-    def __init__(self, root: Path, bad_images: Sequence[BadImage]) -> None:
-        super().__init__(
-            f"{describe_bad_images(root, bad_images)}\nRepair or remove them, or leave them out "
-            "with --set on_bad_image=skip (in Python: on_bad_image='skip')."
-        )
-        self.bad_images = tuple(bad_images)
+REMEDY = "Repair or remove them, or leave them out with --set on_bad_image=skip (in Python: on_bad_image='skip')."
+"""What to do about unusable files, below the list of them."""
 
 
-def describe_bad_images(root: Path, bad_images: Sequence[BadImage]) -> str:
-    """Report all unusable files; beyond the first twenty they are only counted."""
+def describe_bad_images(root: Path, bad_images: Sequence[BadImage], then: str) -> str:
+    """Report all unusable files, and in the last line what follows; beyond the first twenty they are only counted."""
     lines = [f"{len(bad_images)} file(s) in {root} cannot be used:"]
     lines += [f"  {bad.path!r} {bad.reason}" for bad in bad_images[:_MOST_LISTED]]
     if len(bad_images) > _MOST_LISTED:
         lines.append(f"  … and {len(bad_images) - _MOST_LISTED} more")
-    return "\n".join(lines)
+    return "\n".join([*lines, then])
 
 
 class Listing(NamedTuple):
@@ -117,7 +105,6 @@ class ImageFiles:
         root: The folder.
         list_files: Lists the files of that folder, by the folders in it or by a table.
         on_bad_image: ``"error"`` to refuse data with unusable files, ``"skip"`` to leave them out.
-        on_progress: Called with the number of files checked so far and the number of all files.
 
     Attributes:
         root: The folder, as an absolute path.
@@ -129,37 +116,28 @@ class ImageFiles:
         list_files: Callable[[Path], Listing],
         *,
         on_bad_image: str = "error",
-        on_progress: Callable[[int, int], None] | None = None,
     ) -> None:
         check_choice("on_bad_image", on_bad_image, ON_BAD_IMAGE)
         self.root = Path(root).resolve()
         self._list_files = list_files
         self._on_bad_image = on_bad_image
-        self._on_progress = on_progress
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return all but who is told of progress, for processes that load images; most of them cannot be told."""
-        return {**vars(self), "_on_progress": None}
+        self._checked: Listing | None = None
 
     @property
     def samples(self) -> Sequence[Sample]:
         """Return every usable image, in the order of the paths.
 
         Raises:
-            BadImagesError: If there are unusable files and they are not to be skipped.
-            ValueError: If the images are in no known layout, or a class has no usable image.
+            ValueError: If there are unusable files and they are not to be skipped, the images are in no known layout,
+                or a class has no usable image.
         """
-        return self._checked.samples
-
-    @property
-    def bad_images(self) -> Sequence[BadImage]:
-        """Return the files that were left out, and why; raises as ``samples`` does."""
-        return self._checked.bad
+        return self.check().samples
 
     @property
     def description(self) -> Mapping[str, Any]:
         """Return what these images are, for the manifest; raises as ``samples`` does."""
-        return {**self._checked.description, "left_out": [bad._asdict() for bad in self.bad_images]}
+        checked = self.check()
+        return {**checked.description, "left_out": [bad._asdict() for bad in checked.bad]}
 
     def load(self, path: str, size: int, sha256: str) -> Tensor:
         """Return one image as bytes of shape (3, size, size); ValueError unless it is in the folder with this hash."""
@@ -172,9 +150,20 @@ class ImageFiles:
         except BadImageError as error:
             raise ValueError(f"{path!r} in {self.root} {error}.") from error
 
-    @cached_property
-    def _checked(self) -> Listing:
-        """Decode every file once; return the images with their hashes, and what cannot be used."""
+    def check(self, on_progress: Callable[[int, int], None] = lambda done, total: None) -> Listing:
+        """Decode every file, the first time; return the images with their hashes, and what cannot be used.
+
+        Args:
+            on_progress: Called with the number of files checked so far and the number of all files.
+
+        Raises:
+            ValueError: As ``samples`` does.
+        """
+        if self._checked is None:
+            self._checked = self._decode_all(on_progress)
+        return self._checked
+
+    def _decode_all(self, on_progress: Callable[[int, int], None]) -> Listing:
         found, unlisted, description = self._list_files(self.root)
         samples: list[Sample] = []
         bad = list(unlisted)
@@ -185,17 +174,14 @@ class ImageFiles:
             for done, examined in enumerate(results, start=1):
                 bad += [one for one in examined if isinstance(one, BadImage)]
                 samples += [one for one in examined if isinstance(one, Sample)]
-                if self._on_progress is not None:
-                    self._on_progress(min(done * _FILES_PER_TASK, len(found)), len(found))
+                on_progress(min(done * _FILES_PER_TASK, len(found)), len(found))
         bad.sort()
         if bad and self._on_bad_image == "error":
-            raise BadImagesError(self.root, bad)
+            raise ValueError(describe_bad_images(self.root, bad, REMEDY))
         lost = sorted({file.class_name for file in found} - {sample.class_name for sample in samples})
         if lost:
-            raise ValueError(
-                f"no usable image is left in {', '.join(map(repr, lost))}; repair the images or remove the class.\n"
-                f"{describe_bad_images(self.root, bad)}"
-            )
+            then = f"No usable image is left in {', '.join(map(repr, lost))}; repair the images or remove the class."
+            raise ValueError(describe_bad_images(self.root, bad, then))
         return Listing(tuple(samples), tuple(bad), description)
 
     def _examine(self, file: Sample) -> Sample | BadImage:

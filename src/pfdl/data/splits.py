@@ -8,7 +8,7 @@ from typing import Any
 
 from pfdl._internal.validation import check_count
 from pfdl.data.manifest import Manifest, ManifestRow
-from pfdl.data.proportions import TRAIN_FRACTION, assign_parts, parse_ratio, split_by_proportion
+from pfdl.data.proportions import TRAIN_FRACTION, divide, parse_ratio, split_by_proportion
 from pfdl.data.sources import ContextSource, Sample
 
 NATURAL = "natural"
@@ -76,11 +76,11 @@ def make_split(
         notes += more
     else:
         if not has_own_sets:
-            train, test = _divide(samples, seed, TRAIN_FRACTION, "side")
+            train, test = divide(samples, seed, TRAIN_FRACTION, "side")
             sets = {"train": train, "validation": set(), "test": test}
         if not sets["validation"] and validation_fraction:
             inside = [sample for sample in samples if sample.path in sets["train"]]
-            sets["train"], sets["validation"] = _divide(inside, seed, 1 - validation_fraction, "validation")
+            sets["train"], sets["validation"] = divide(inside, seed, 1 - validation_fraction, "validation")
         dominant = _most_frequent(samples, sets["train"])
     description = dict(source.description)
     parameters: dict[str, Any] = {
@@ -154,27 +154,21 @@ def _most_frequent(samples: Sequence[Sample], train: set[str]) -> dict[str, str]
 def _keep_own_sets(samples: Sequence[Sample]) -> tuple[list[Sample], dict[str, set[str]], list[str]]:
     """Take the sets as they are, but train on no picture of the test set."""
     notes = []
-    order = ["test", "validation", "train"]
+    names = {"": "train"}
     if not any(sample.split == "test" for sample in samples):
         notes.append("The data has no test set: its validation set is the test set, and another one is held out.")
-        samples = [s._replace(split="test") if s.split == "validation" else s for s in samples]
+        names["validation"] = "test"
+    samples = [sample._replace(split=names.get(sample.split, sample.split)) for sample in samples]
     first: dict[str, str] = {}
-    for sample in sorted(samples, key=lambda sample: order.index(sample.split or "train")):
-        first.setdefault(sample.pixels, sample.split or "train")
-    kept = [sample for sample in samples if first[sample.pixels] == (sample.split or "train")]
-    if lost := [sample.path for sample in samples if first[sample.pixels] != (sample.split or "train")]:
+    for sample in sorted(samples, key=lambda sample: ("test", "validation", "train").index(sample.split)):
+        first.setdefault(sample.pixels, sample.split)
+    kept = [sample for sample in samples if first[sample.pixels] == sample.split]
+    if lost := [sample.path for sample in samples if first[sample.pixels] != sample.split]:
         notes.append(
             f"Left out of training or validation: {_name_some(lost)}, as the same picture is held out or tested on."
         )
-    sets = {name: {s.path for s in kept if (s.split or "train") == name} for name in ("train", "validation", "test")}
+    sets = {name: {s.path for s in kept if s.split == name} for name in ("train", "validation", "test")}
     return sorted(kept), sets, notes
-
-
-def _divide(samples: Sequence[Sample], seed: int, fraction: float, purpose: str) -> tuple[set[str], set[str]]:
-    """Return the paths of a fraction of every class and context, of which one image stays whole, and the others."""
-    parts = assign_parts(samples, seed, fraction, purpose)
-    first = {path for path, part in parts.items() if part == "train"}
-    return first, set(parts) - first
 
 
 def _without_repetitions(samples: Sequence[Sample]) -> tuple[list[Sample], list[str]]:

@@ -18,7 +18,7 @@ from pfdl._internal.text import spreadsheet_cell
 from pfdl._internal.validation import check_choice
 from pfdl.data.images import BadImage, BadImageError, decoded, list_paths_below, path_inside, read_bytes, to_tensor
 from pfdl.data.opening import open_images
-from pfdl.data.sources import ON_BAD_IMAGE, BadImagesError
+from pfdl.data.sources import ON_BAD_IMAGE, REMEDY, describe_bad_images
 from pfdl.data.tables import is_table, list_paths
 from pfdl.vision.features import attach
 from pfdl.vision.pixels import normalise
@@ -116,7 +116,7 @@ def predict(
             logits, _ = run_model(trained.model, [(tensor,) for tensor in tensors], device=device)
             probabilities.append(logits.softmax(1))
     if bad and (on_bad_image == "error" or not paths):
-        raise BadImagesError(Path(places[0]), bad)
+        raise ValueError(describe_bad_images(Path(places[0]), bad, REMEDY))
     if not paths:
         raise ValueError(f"there is no image in {', '.join(map(str, places))}; give image files or folders of them.")
     return Predictions(tuple(paths), trained.config.classes, torch.cat(probabilities), tuple(bad))
