@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import pfdl
 from pfdl.cli.main import app
-from pfdl.cli.options import read_objective_settings
+from pfdl.cli.options import read_objective_settings, split_settings
 from pfdl.cli.train import RunOptions
 from pfdl.vision import DataOptions, TrainingConfig
 from pfdl.vision.resume import RunKeeper
@@ -118,10 +118,8 @@ def test_a_mistake_is_a_sentence(line, sentence):
 def test_the_example_of_a_setting_works():
     text = " ".join(typed("train --help").output.split())
     example = re.search(r"pfdl\.weight=[\d.]+", text)[0]
-    assert read_objective_settings("irm+pfdl", [example, "irm.anneal=3"]) == {
-        "pfdl": {"weight": 0.1},
-        "irm": {"anneal": 3},
-    }
+    found = read_objective_settings("irm+pfdl", split_settings([example, "irm.anneal=3"], ()))
+    assert found == {"pfdl": {"weight": 0.1}, "irm": {"anneal": 3}}
 
 
 def test_names_are_listed_with_what_they_are():

@@ -1,14 +1,15 @@
 import pytest
+from optuna.distributions import FloatDistribution, IntDistribution
 
 from pfdl.cli.sweep import parse_space
 from pfdl.vision.config import TrainingConfig
-from pfdl.vision.sweep import Range, SweepConfig
+from pfdl.vision.sweep import SweepConfig
 
 
 def test_every_combination_is_tried_once_and_settings_count_where_the_objective_has_the_part():
     grid = parse_space(["objective=erm,pfdl", "pfdl.weight=0.1,1", "learning-rate=0.1,0.01", "epochs=7"])
     config = SweepConfig(grid, "worst-class")
-    found = dict(map(config.candidate, config.combinations().values()))
+    found = dict(map(config.candidate, config.combinations()))
     assert config.number == 6
     assert list(found) == [
         "objective=erm, learning_rate=0.1",
@@ -46,7 +47,11 @@ def test_values_have_the_types_of_their_settings():
 def test_a_range_is_two_numbers_and_needs_a_number_of_trials():
     space = parse_space(["learning-rate=0.001..0.1", "epochs=2..9", "objective=pfdl", "pfdl.weight=0.1..10"])
     assert space.pop("objective") == ["pfdl"]
-    assert space == {"learning_rate": Range(0.001, 0.1), "epochs": Range(2, 9), "pfdl.weight": Range(0.1, 10)}
+    assert space == {
+        "learning_rate": FloatDistribution(0.001, 0.1, log=True),
+        "epochs": IntDistribution(2, 9),
+        "pfdl.weight": FloatDistribution(0.1, 10, log=True),
+    }
     assert SweepConfig(space, trials=5).number == 5
     with pytest.raises(ValueError, match=r"learning_rate is a range.*by trials"):
         SweepConfig(space)
@@ -55,13 +60,10 @@ def test_a_range_is_two_numbers_and_needs_a_number_of_trials():
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        (["epochs"], "--set is 'epochs'; give NAME=VALUE,VALUE"),
-        (["epoch=3"], "--set names 'epoch'; choose from augment, backbone, batch_size.*did you mean 'epochs'"),
-        (["seed=1,2"], "for that use --seeds"),
-        (["select=accuracy"], "for that use --select"),
-        (["lr=0.1"], "did you mean 'learning_rate'"),
-        (["epochs=3", "epochs=4"], "names epochs twice"),
-        (["epochs=3,3"], "gives a value of epochs twice"),
+        (["epochs"], "--set is 'epochs'; give NAME=VALUE of a setting"),
+        (["epoch=3"], "did you mean 'epochs'"),
+        (["seed=1,2"], "--set is 'seed=1,2'"),
+        (["epochs=3", "epochs=4"], "names it twice"),
         (["epochs=2.5"], "epochs is '2.5'; give a whole number"),
         (["learning-rate=fast"], "learning_rate is 'fast'; give a number"),
         (["patience=soon"], "patience is 'soon'; give a whole number"),

@@ -2,15 +2,14 @@
 
 import json
 import re
-from types import SimpleNamespace
 
 import pandas as pd
 import pytest
+from optuna.distributions import FloatDistribution
 
 from pfdl.data import make_split, read_manifest
 from pfdl.vision import TrainingStoppedError, sweep
-from pfdl.vision.config import SELECTIONS
-from pfdl.vision.sweep import Range, SweepConfig
+from pfdl.vision.sweep import SweepConfig
 from tests.cli.typing_commands import typed
 from tests.data.image_files import make_folder
 from tests.vision.tiny_images import TinySource
@@ -29,55 +28,45 @@ CONFIG = SweepConfig(GRID, "worst-class", seeds=2)
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sweep") / "run"
-    return folder, *sweep.sweep(CONFIG, TinySource(), folder, ratio="2:1", command="pfdl sweep tiny")
+    return folder, *sweep.sweep(CONFIG, TinySource(), folder, ratio="2:1")
 
 
-def test_the_highest_validation_score_is_chosen(swept):
+def test_the_highest_validation_score_is_chosen_and_a_training_that_diverges_is_a_result(swept):
     folder, results, choice = swept
-    chosen = results[results["score"] == "worst-class"].groupby("candidate")["value"].mean()
-    assert set(chosen.index) == {"learning_rate=0.01", "learning_rate=0.05"}  # the third one diverged
-    assert choice.candidate == chosen.idxmax()
-    assert choice.validation[0] == pytest.approx(chosen.max())
-    assert choice.settings["learning_rate"] == float(choice.candidate.partition("=")[2])
-    assert json.loads((folder / "chosen.json").read_text())["candidate"] == choice.candidate
+    assert results["user_attrs_candidate"].tolist() == [f"learning_rate={rate}" for rate in ("0.01", "1e+30", "0.05")]
+    assert results["state"].tolist() == ["COMPLETE", "FAIL", "COMPLETE"]
+    assert re.search("diverged|finite", results["user_attrs_reason"][1])
+    best = results.loc[results["value"].idxmax()]
+    assert (choice["candidate"], choice["validation"]) == (best["user_attrs_candidate"], best["value"])
+    assert choice["settings"]["learning_rate"] == float(choice["candidate"].partition("=")[2])
+    assert json.loads((folder / "chosen.json").read_text())["candidate"] == choice["candidate"]
 
 
 def test_scores_are_those_of_the_epoch_that_was_kept(swept):
     folder, results, choice = swept
-    for seed, place in enumerate(choice.folders):
-        logged = pd.read_csv(folder / place / "metrics.csv")
-        kept = logged["val_worst_class"].idxmax()
-        mine = results[(results["candidate"] == choice.candidate) & (results["seed"] == seed)]
-        found = mine.set_index("score")["value"]
-        assert found["epoch"] == kept + 1
-        for score in ("accuracy", "worst-class"):
-            assert found[score] == pytest.approx(100 * logged[SELECTIONS[score]][kept])
-    assert "worst-group" not in set(results["score"])  # contexts were hidden
-
-
-def test_a_training_that_diverges_is_a_result(swept):
-    _, results, _ = swept
-    failed = results[results["score"] == sweep.FAILED]
-    assert failed["candidate"].tolist() == ["learning_rate=1e+30"]
-    assert all("diverged" in reason or "finite" in reason for reason in failed["reason"])
+    mine = results.set_index("user_attrs_candidate").loc[choice["candidate"]]
+    for seed, place in enumerate(choice["folders"]):
+        logged = pd.read_csv(folder / place / "metrics.csv")["val_worst_class"]
+        assert mine[f"intermediate_values_{seed}"] == pytest.approx(100 * logged.max())
+    assert mine["value"] == pytest.approx(mine.filter(like="intermediate_values").mean())
 
 
 def test_only_the_chosen_candidate_is_tested(swept):
     folder, _, choice = swept
     tested = {path.parents[1].relative_to(folder).as_posix() for path in folder.glob("runs/*/*/evaluations/test.json")}
-    assert tested == set(choice.folders)
+    assert tested == set(choice["folders"])
     shares = [
-        json.loads((folder / place / "evaluations" / "test.json").read_text())["overall"] for place in choice.folders
+        json.loads((folder / place / "evaluations" / "test.json").read_text())["overall"] for place in choice["folders"]
     ]
-    assert choice.test["all"][0] == pytest.approx(100 * sum(shares) / 2)
-    assert {"all", "worst group", "1:1"} <= set(choice.test)
+    assert choice["test"]["all"][0] == pytest.approx(100 * sum(shares) / 2)
+    assert {"all", "worst group", "1:1"} <= set(choice["test"])
     assert not (folder / "images").exists()  # the decoded images are kept while trainings need them only
 
 
 def test_a_finished_sweep_trains_nothing_again(swept, monkeypatch):
     folder, results, choice = swept
     monkeypatch.setattr(sweep, "train", None)
-    again, same = sweep.sweep(CONFIG, TinySource(), folder, ratio="2:1", command="pfdl sweep tiny")
+    again, same = sweep.sweep(CONFIG, TinySource(), folder, ratio="2:1")
     pd.testing.assert_frame_equal(again, results)
     assert same == choice
 
@@ -109,32 +98,37 @@ def test_another_grid_or_rule_is_another_sweep(swept):
 
 
 def test_trials_are_proposed_within_ranges_and_more_can_be_added(tmp_path):
-    space = {**GRID, "learning_rate": Range(0.001, 0.1), "epochs": [1]}
+    space = {**GRID, "learning_rate": FloatDistribution(0.001, 0.1), "epochs": [1]}
     results, _ = sweep.sweep(SweepConfig(space, seeds=1, trials=2), TinySource(), tmp_path / "run", ratio="2:1")
     more, choice = sweep.sweep(SweepConfig(space, seeds=1, trials=3), TinySource(), tmp_path / "run", ratio="2:1")
-    rates = [float(name.partition("=")[2]) for name in more["candidate"].unique()]
+    rates = more["params_learning_rate"]
     assert len(rates) == 3
-    assert all(0.001 <= rate <= 0.1 for rate in rates)
-    assert set(results["candidate"]) < set(more["candidate"])
-    assert choice.settings["learning_rate"] in rates
+    assert rates.between(0.001, 0.1).all()
+    pd.testing.assert_frame_equal(more[:2], results)
+    assert choice["settings"]["learning_rate"] in set(rates)
+
+
+def test_a_candidate_that_is_proposed_again_is_not_trained_again(tmp_path):
+    space = {**GRID, "learning_rate": [0.05], "pfdl.weight": [1, 2]}
+    results, _ = sweep.sweep(SweepConfig(space, seeds=1, trials=2), TinySource(), tmp_path / "run", ratio="2:1")
+    assert results["state"].tolist() == ["COMPLETE", "FAIL"]
+    assert results["user_attrs_reason"][1] == "it was proposed before"
 
 
 def test_a_candidate_that_is_behind_beyond_chance_is_not_trained_on_all_seeds(tmp_path, monkeypatch):
     trained = []
 
-    def score(config, select, output, device):
-        trained.append((config.learning_rate, config.seed))
-        return {"accuracy": 90.0 + config.seed if config.learning_rate == 0.1 else 10.0, "epoch": 1.0}
+    def score(config, select, folder, output, device):
+        trained.append(config.learning_rate)
+        return 90.0 + config.seed if config.learning_rate == 0.1 else 10.0
 
-    monkeypatch.setattr(sweep, "_validated", score)
-    monkeypatch.setattr(sweep, "load_model", lambda folder: None)
-    monkeypatch.setattr(sweep, "evaluate", lambda *arguments, **settings: SimpleNamespace(lines=list))
-    monkeypatch.setattr(sweep, "save_evaluation", lambda *arguments: None)
+    monkeypatch.setattr(sweep, "_validate", score)
+    monkeypatch.setattr(sweep, "_test_best", lambda study, *_: study.best_params)
     space = {**GRID, "learning_rate": [0.1, 0.01]}
     results, choice = sweep.sweep(SweepConfig(space, seeds=8), TinySource(), tmp_path / "run", ratio="2:1")
-    assert choice.settings["learning_rate"] == 0.1
-    assert 2 <= sum(rate == 0.01 for rate, _ in trained) < 8
-    assert set(results["candidate"]) == {"learning_rate=0.1", "learning_rate=0.01"}
+    assert choice["learning_rate"] == "0.1"
+    assert 2 <= trained.count(0.01) < 8
+    assert results["value"].tolist() == [93.5, 10.0]
 
 
 def test_leaving_out_one_context_after_the_other_chooses_and_no_test_image_plays_a_part(tmp_path):
@@ -145,12 +139,13 @@ def test_leaving_out_one_context_after_the_other_chooses_and_no_test_image_plays
     assert {row.path for row in part.rows} == {row.path for row in split.rows if row.sets and row.side == "train"}
     config = SweepConfig({**GRID, "learning_rate": [1e-9, 0.05], "epochs": [6]}, sweep.LEAVE_OUT, seeds=1)
     results, choice = sweep.sweep(config, TinySource(), tmp_path / "run", ratio="2:1")
-    found = results.pivot_table(index="candidate", columns="score", values="value")
-    assert choice.candidate == "learning_rate=0.05" == found[sweep.LEAVE_OUT].idxmax()
-    mean = found[["without blue", "without red"]].mean(axis=1)
-    pd.testing.assert_series_equal(found[sweep.LEAVE_OUT], mean, check_names=False)
-    assert read_manifest(tmp_path / "run" / choice.folders[0] / "manifest.csv") == split  # trained on all contexts
-    assert choice.test["all"][0] > 80
+    assert choice["candidate"] == "learning_rate=0.05" == results["user_attrs_candidate"][results["value"].idxmax()]
+    places = [tmp_path / "run" / f"{choice['folders'][0]}-without-{number}" for number in range(2)]
+    left_out = [json.loads((place / "evaluations" / "test.json").read_text()) for place in places]
+    assert [list(one["by_context"]) for one in left_out] == [["blue"], ["red"]]
+    assert choice["validation"] == pytest.approx(50 * sum(one["overall"] for one in left_out))
+    assert read_manifest(tmp_path / "run" / choice["folders"][0] / "manifest.csv") == split  # trained on all contexts
+    assert choice["test"]["all"][0] > 80
     with pytest.raises(ValueError, match="not of several known contexts"):
         sweep.sweep(config, TinySource(contexts=("",)), tmp_path / "other")
 
@@ -182,9 +177,9 @@ def test_the_command_on_images_without_contexts(tmp_path):
     photos = make_folder(tmp_path / "photos", {"cat": 20, "dog": 20})
     fixed = "--set backbone=mlp --set image-size=8 --set epochs=1 --set batch-size=8 --seeds 1 --device cpu"
     result = typed(f"sweep {photos} {fixed} --set objective=erm,pfdl -o {tmp_path / 'run'}")
-    assert "Candidates: 2; seeds: 1; trainings: 2 at most." in result.output
-    assert len(re.findall(r"^candidate [12] of 2, seed 0: accuracy [0-9.]+ % \(objective=", result.output, re.M)) == 2
-    assert "Accuracy of the chosen candidate on test images: all " in result.output
+    assert "Candidates: 2; seeds: 1." in result.output
     choice = json.loads((tmp_path / "run" / "chosen.json").read_text())
-    assert f"→ {choice['validation'][0]:5.1f}  {choice['candidate']}" in result.output
+    assert re.search(rf"^ *{choice['validation']:.1f} +1 +{choice['candidate']}$", result.output, re.M)
+    assert f"Chosen: {choice['candidate']}." in result.output
+    assert f"Accuracy on test images, all: {choice['test']['all'][0]:.1f} %." in result.output
     assert set(choice["test"]) == {"all", "worst class"}

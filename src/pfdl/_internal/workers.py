@@ -63,7 +63,7 @@ def call_on_threads(function: Function, task: Task, threads: int) -> tuple[Task,
 
 def _call_for(parent: int, function: Function, task: Task, threads: int) -> tuple[Task, Any]:
     """Run one task, and give it up as soon as the process that asked for it is gone."""
-    if os.getppid() == parent:
+    if os.getpid() != parent:  # else there is one job only, and no worker
         _end_with_parent(parent)
     return call_on_threads(function, task, threads)
 

@@ -64,19 +64,9 @@ def read_settings(
     """Return the configs that a user typed, as options and as ``--set``; ValueError if a name or value is wrong."""
     homes = {one.name: kind for kind in kinds.values() for one in _settings_of(kind, without)}
     found = {name: value for name, value in options.items() if name in homes}
-    typed: dict[str, str] = {}
-    parts: list[str] = []
-    for text in texts:
-        name, equals, value = text.partition("=")
-        name = name if "." in name else name.replace("-", "_")
-        if not equals or ("." not in name and name not in homes) or name in typed:
-            why = "names it twice" if name in typed else "give NAME=VALUE of a setting that 'pfdl list settings' lists"
-            raise ValueError(f"--set is {text!r}; {why}{did_you_mean(name, homes) or '.'}")
-        if "." in name:
-            parts.append(text)
-        else:
-            typed[name] = value
-    found |= {name: read_setting(homes[name], name, value) for name, value in typed.items()}
+    typed = split_settings(texts, homes)
+    found |= {name: read_setting(homes[name], name, text) for name, text in typed.items() if "." not in name}
+    parts = {name: text for name, text in typed.items() if "." in name}
     made = {}
     for parameter, kind in kinds.items():
         own = {name: value for name, value in found.items() if homes[name] is kind}
@@ -86,13 +76,25 @@ def read_settings(
     return made
 
 
-def read_objective_settings(objective: str, texts: Sequence[str]) -> dict[str, dict[str, Any]]:
+def split_settings(texts: Sequence[str], known: Collection[str]) -> dict[str, str]:
+    """Return what was typed for each setting, as NAME=VALUE; ValueError unless its name is known or PART.NAME."""
+    typed: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        name = name if "." in name else name.replace("-", "_")
+        if not equals or ("." not in name and name not in known) or name in typed:
+            why = "names it twice" if name in typed else "give NAME=VALUE of a setting that 'pfdl list settings' lists"
+            raise ValueError(f"--set is {text!r}; {why}{did_you_mean(name, known) or '.'}")
+        typed[name] = value
+    return typed
+
+
+def read_objective_settings(objective: str, texts: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Turn ``pfdl.weight=0.1`` into a dictionary; names and values are checked before anything is read or trained."""
     from pfdl.objectives import make_objective
 
     parsed: dict[str, dict[str, Any]] = {}
-    for text in texts:
-        key, _, value = text.partition("=")
+    for key, value in texts.items():
         part, _, name = key.partition(".")
         parsed.setdefault(part, {})[name] = json_or_text(value)
     make_objective(objective, 2, num_classes=2, num_contexts=2, **parsed)

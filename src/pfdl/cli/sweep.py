@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -12,19 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pfdl._internal.settings import read_setting
-from pfdl._internal.text import did_you_mean, json_or_text
-from pfdl.cli.common import Data, Device, answering_stops, this_command
+from pfdl._internal.text import json_or_text, printable_lines
+from pfdl.cli.common import Data, Device, answering_stops
 from pfdl.cli.images import open_source
-from pfdl.cli.options import takes_settings
-from pfdl.vision.config import DataOptions
+from pfdl.cli.options import split_settings, takes_settings
+from pfdl.vision.config import DataOptions, TrainingConfig
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from pfdl.vision.sweep import Choice, Range
-
-RESERVED = {"seed": "--seeds", "select": "--select", "objective_settings": "PART.NAME=VALUES, such as pfdl.weight=1,10"}
-"""Settings that a sweep does not take by ``--set``, and what to use instead."""
+    from optuna.distributions import BaseDistribution
 
 
 @takes_settings(all_shown=True)
@@ -48,7 +43,6 @@ def sweep(
         int | None, typer.Option(min=1, help="Candidates that Optuna proposes; without it every combination is tried.")
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Trainings of every candidate, on the same seeds.")] = 3,
-    first_seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
     ratio: Annotated[str, typer.Option(help="As in 'pfdl train'.")] = "natural",
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Candidates at a time; -1 for one on each core.")] = 1,
     output: Annotated[Path, typer.Option("--output", "-o", help="Run folder.")] = Path("runs/sweep"),
@@ -67,70 +61,44 @@ def sweep(
 
     from pfdl._internal.devices import resolve_device
     from pfdl.data import make_split
-    from pfdl.vision.sweep import LEAVE_OUT, SweepConfig
+    from pfdl.vision.sweep import SweepConfig
     from pfdl.vision.sweep import sweep as run
 
-    config = SweepConfig(parse_space(setting), select, seeds, first_seed, trials)
+    config = SweepConfig(parse_space(setting), select, seeds, trials)
     device = resolve_device(device)
     source = open_source(data, options, None)
-    typer.echo(make_split(source, ratio=ratio, seed=first_seed).describe(), err=True)
-    each = " for every context that is left out" if select == LEAVE_OUT else ""
-    number = config.number * seeds
-    typer.echo(f"Candidates: {config.number}; seeds: {seeds}; trainings: {number} at most{each}.", err=True)
+    typer.echo(make_split(source, ratio=ratio).describe(), err=True)
+    typer.echo(f"Candidates: {config.number}; seeds: {seeds}.", err=True)
     with answering_stops():
         results, choice = run(
-            config,
-            source,
-            output,
-            ratio=ratio,
-            device=device,
-            jobs=jobs,
-            console=Console(stderr=True),
-            command=this_command(),
+            config, source, output, ratio=ratio, device=device, jobs=jobs, console=Console(stderr=True)
         )
-    _print(results, choice)
+    _print(results, choice, select)
     typer.echo(output / "chosen.json")
 
 
-def parse_space(texts: Sequence[str]) -> dict[str, list[Any] | Range]:
+def parse_space(texts: Sequence[str]) -> dict[str, list[Any] | BaseDistribution]:
     """Read the values of each setting, for :class:`pfdl.vision.sweep.SweepConfig`.
 
     A text is a name, ``=``, and values with commas or a range. Values of an objective's setting may be JSON lists.
 
     Example:
-        >>> parse_space(["learning-rate=0.001..0.1", "objective=pfdl", "pfdl.hidden=[64,64],128"])
-        {'learning_rate': Range(low=0.001, high=0.1), 'objective': ['pfdl'], 'pfdl.hidden': [[64, 64], 128]}
+        >>> parse_space(["learning-rate=0.1,0.01", "objective=pfdl", "pfdl.hidden=[64,64],128"])
+        {'learning_rate': [0.1, 0.01], 'objective': ['pfdl'], 'pfdl.hidden': [[64, 64], 128]}
     """
-    from pfdl.vision.config import TrainingConfig
-
-    raw: dict[str, str] = {}
-    for text in texts:
-        name, equals, values = text.partition("=")
-        name = name if "." in name else name.replace("-", "_")
-        if not equals or not values:
-            raise ValueError(f"--set is {text!r}; give NAME=VALUE,VALUE, such as learning-rate=0.1,0.01.")
-        if name in raw:
-            raise ValueError(f"--set names {name} twice; give all its values at once, with commas.")
-        raw[name] = values
-    objectives = raw.get("objective", TrainingConfig.objective)
-    tried = objectives.replace("+", ",").split(",")
-    known = {one.name for one in fields(TrainingConfig)} - set(RESERVED)
-    for name in raw:
+    known = {one.name for one in fields(TrainingConfig)} - {"seed", "select", "objective_settings"}
+    space = {name: _read_values(name, text) for name, text in split_settings(texts, known).items()}
+    objectives: Any = space.get("objective", [TrainingConfig.objective])
+    for name in space:
         part, dot, _ = name.partition(".")
-        if name in RESERVED:
-            raise ValueError(f"--set names {name}; for that use {RESERVED[name]}.")
-        if dot and part not in tried:
-            raise ValueError(f"--set names {name!r}, but the objective is {objectives}.")
-        if not dot and name not in known:
-            hint = did_you_mean(name, known) or "."
-            raise ValueError(f"--set names {name!r}; choose from {', '.join(sorted(known))}{hint}")
-    return {name: _read_values(name, values) for name, values in raw.items()}
+        if dot and part not in "+".join(objectives).split("+"):
+            raise ValueError(f"--set names {name!r}, but the objective is {' or '.join(objectives)}.")
+    return space
 
 
-def _read_values(name: str, text: str) -> list[Any] | Range:
+def _read_values(name: str, text: str) -> list[Any] | BaseDistribution:
     """Return the values of one setting, of its own kind; those of an objective's setting are read as JSON."""
-    from pfdl.vision.config import TrainingConfig
-    from pfdl.vision.sweep import Range
+    from optuna.distributions import FloatDistribution, IntDistribution
 
     read = json_or_text if "." in name else partial(read_setting, TrainingConfig, name)
     low, dots, high = text.partition("..")
@@ -138,33 +106,22 @@ def _read_values(name: str, text: str) -> list[Any] | Range:
     if ends and all(isinstance(end, (int, float)) for end in ends):  # a path may have two dots, too
         if not ends[0] < ends[1]:
             raise ValueError(f"--set {name} is {text!r}; a range is LOW..HIGH with two numbers, the lower first.")
-        return Range(*ends)
-    try:
-        values = json.loads(f"[{text}]") if "." in name else []  # commas inside brackets do not separate
-    except ValueError:
-        values = []
-    values = values or [read(value) for value in text.split(",")]
-    if len({json.dumps(value) for value in values}) < len(values):
-        raise ValueError(f"--set gives a value of {name} twice: {text}.")
-    return values
+        kind = IntDistribution if all(isinstance(end, int) for end in ends) else FloatDistribution
+        return kind(low=ends[0], high=ends[1], log=0 < ends[0] <= ends[1] / 10)
+    values = json_or_text(f"[{text}]") if "." in name else None  # commas inside brackets do not separate
+    return values if isinstance(values, list) else [read(value) for value in text.split(",")]
 
 
-def _print(results: pd.DataFrame, choice: Choice) -> None:
+def _print(results: pd.DataFrame, choice: Mapping[str, Any], select: str) -> None:
     """Print the validation score of every candidate, best first, and how the chosen one does on test images."""
-    from pfdl.vision.sweep import FAILED
-
-    scores = results[results["score"] == choice.select].groupby("candidate", sort=False)["value"]
-    table = scores.agg(["mean", "sem", "count"]).sort_values("mean", ascending=False)
-    typer.echo(f"Validation {choice.select} (%), mean ± standard error over the seeds:")
-    for name, row in table.iterrows():
-        mark = "→" if name == choice.candidate else " "
-        error = f" ± {row['sem']:.1f}" if row["sem"] == row["sem"] else ""
-        stopped = "" if row["count"] == table["count"].max() else f"  (stopped after {row['count']:.0f} seeds)"
-        typer.echo(f"{mark} {row['mean']:5.1f}{error}  {name}{stopped}")
-    for _, line in results[results["score"] == FAILED].iterrows():
-        typer.echo(f"  failed: {line['candidate']}: {line['reason']}")
-    tests = ", ".join(
-        f"{test} {mean:.1f}{'' if error is None else f' ± {error:.1f}'} %"
-        for test, (mean, error) in choice.test.items()
-    )
-    typer.echo(f"Accuracy of the chosen candidate on test images: {tests}." if tests else "There are no test images.")
+    names = {"user_attrs_candidate": "candidate", "value": select, "user_attrs_reason": "failed, because"}
+    seeds = results.filter(like="intermediate_values")
+    table = results.rename(columns=names).assign(error=seeds.sem(axis=1), seeds=seeds.count(axis=1))
+    columns = [select, "error", "seeds", "candidate", "failed, because"]
+    shown = table.sort_values(select, ascending=False, kind="stable").filter(columns)
+    typer.echo("On validation images, the mean over the seeds and its standard error (%):")
+    typer.echo(printable_lines(shown.to_string(index=False, float_format="{:.1f}".format, na_rep="")))
+    typer.echo(f"Chosen: {choice['candidate']}.")
+    for test, (mean, error) in choice["test"].items():
+        spread = f" ± {error:.1f}" if len(seeds.columns) > 1 else ""
+        typer.echo(f"Accuracy on test images, {printable_lines(test)}: {mean:.1f}{spread} %.")
