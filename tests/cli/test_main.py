@@ -10,12 +10,6 @@ from pfdl.cli.main import app
 runner = CliRunner()
 
 
-def test_help_is_broken_at_the_width_of_the_terminal():
-    result = CliRunner().invoke(app, ["sweep", "--help"], env={"COLUMNS": "300"})
-    assert "An interrupted sweep resumes when started again with the same output folder." in result.output
-    assert "pfdl sweep photos/ --set objective=erm,pfdl" in result.output
-
-
 def test_the_version_is_printed():
     result = runner.invoke(app, ["--version"])
     assert result.exit_code == 0

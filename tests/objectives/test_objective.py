@@ -201,6 +201,7 @@ def test_weightings_multiply(batch):
         ("stablenet", {"balance": 0.0}, "balance is 0"),
         ("balance", {"smoothing": -1}, "smoothing is -1"),
         ("groupdro", {"step_size": -1}, "step_size is -1"),
+        *(("cvar", {"share": share}, f"share is {share}") for share in (0.0, 1.5)),
         ("irm", {"weight": float("inf")}, r"weight is .*give a finite number"),
         ("irm", {"anneal": 1.5}, r"a setting of 'irm' cannot be used: anneal is 1\.5; give a whole number"),
     ],

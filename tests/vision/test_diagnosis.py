@@ -1,12 +1,13 @@
 import zlib
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from pfdl.data import make_split
+from pfdl.data import make_split, make_test_set
 from pfdl.data.images import hash_bytes
 from pfdl.data.sources import Sample
 from pfdl.vision.advice import advise
@@ -142,32 +143,36 @@ def test_the_gap_to_validation_is_said_and_what_the_contexts_explain_of_it(tmp_p
     assert [one.command.split()[1] for one in advise(missed, "photos")] == ["train", "diagnose"]
 
 
-def test_contexts_that_were_not_confirmed_are_no_first_advice(tmp_path):
+@pytest.fixture(scope="module")
+def found():
+    """The diagnosis of a model that relies on the colour."""
     source = Colours(named=True)
-    found = diagnose_images(colour_model(0.8, tmp_path / "run"), source, make_split(source))
+    return diagnose_images(colour_model(0.8, Path("run")), source, make_split(source))
+
+
+def test_contexts_that_were_not_confirmed_are_no_first_advice(found):
     steps = advise(replace(found, contexts_are="inferred, not confirmed"), "my photos")
     assert [step.sentence.startswith("Unproven: ") for step in steps] == [False, True]
     assert steps[0].command.endswith("TABLE.csv --columns context=NAME")
     assert steps[1].sentence.startswith("Unproven: Draw every class in every context equally often")
     assert "--contexts inferred --set infer_by=pooled --set confirm=false" in steps[1].command
-    assert steps[1].command.endswith(f"-o {tmp_path / 'run-groups-unconfirmed'}")
+    assert steps[1].command.endswith("-o run-groups-unconfirmed")
 
 
-def test_what_to_try_next_is_the_same_training_but_for_the_contexts_and_is_not_what_was_tried(tmp_path):
-    source = Colours(named=True)
-    found = diagnose_images(colour_model(0.8, tmp_path / "run-groups"), source, make_split(source))
+def test_what_to_try_next_is_the_same_training_but_for_the_contexts_and_is_not_what_was_tried(found):
+    found = replace(found, folder=Path("run-groups"))
     once = TrainingConfig("mlp", "pfdl", image_size=8, epochs=12, optimizer="adamw", seed=3)
     first, *_ = advise(replace(found, training=once), "data.csv", ["--columns", "context=my place"])
     assert first.command == (
         "pfdl train data.csv --columns 'context=my place' --backbone mlp --contexts known "
-        f"--image-size 8 --epochs 12 --sampler groups --set optimizer=adamw --seed 3 -o {tmp_path / 'run-groups'}"
+        "--image-size 8 --epochs 12 --sampler groups --set optimizer=adamw --seed 3 -o run-groups"
     )
     tried = replace(once, objective="erm", contexts="known", sampler="groups")
     first, *_ = advise(replace(found, training=tried), "data.csv")
     assert first.sentence.startswith("Train with an objective that looks at the worst group")
     assert "--objective groupdro --contexts known" in first.command
     assert "--sampler" not in first.command
-    assert first.command.endswith(f"-o {tmp_path / 'run-groupdro'}")
+    assert first.command.endswith("-o run-groupdro")
     both = replace(tried, objective="groupdro", sampler="shuffle")
     first, *_ = advise(replace(found, training=both), "data.csv")
     assert first.sentence.startswith("Add training images of the affected classes")
@@ -178,8 +183,6 @@ def test_other_data_than_that_of_the_training_is_judged_by_the_training_mixture(
     source = Colours(named=True)
     manifest = make_split(source)
     other = Colours(named=True, sets=("test",), seed=1)
-    from pfdl.data import make_test_set
-
     elsewhere = make_test_set(other, manifest)
     found = diagnose_images(colour_model(0.8, tmp_path), other, elsewhere, trained_on=manifest)
     assert found.answer == "yes"

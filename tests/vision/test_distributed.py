@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 import torch
 import torch.distributed as dist
-from PIL import Image
 from safetensors.torch import load_file
 from torch.distributed.run import main as torchrun
 
@@ -30,10 +29,7 @@ ANYWHERE = {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
 def trained(tmp_path_factory):
     """The folder in which two processes worked, and what each of them said."""
     folder = tmp_path_factory.mktemp("trained")
-    for path, pixels in TinySource(per_cell=16).pictures.items():
-        file = folder / "images" / f"{path}.png"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(pixels.permute(1, 2, 0).numpy()).save(file)
+    TinySource(per_cell=16).save(folder / "images")
     finished = Forked(main, folder, **ANYWHERE)
     finished.finish()
     assert (folder / "1.pt").exists(), finished.stdout + finished.stderr

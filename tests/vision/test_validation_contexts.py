@@ -2,7 +2,6 @@
 
 import pandas as pd
 import pytest
-from PIL import Image
 
 from tests.cli.typing_commands import FAST, typed
 from tests.vision.tiny_images import TinySource
@@ -14,12 +13,10 @@ SETS = {"train": 14, "val": 22, "test": 30}
 @pytest.fixture
 def table(tmp_path):
     """A table of images with empty contexts in the training set."""
-    lines = []
-    for path, pixels in TinySource().pictures.items():
+    source, lines = TinySource(), []
+    source.save(tmp_path)
+    for path in source.pictures:
         name, context, number = path.split("/")
-        file = tmp_path / f"{path}.png"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(pixels.permute(1, 2, 0).numpy()).save(file)
         part = next(part for part, end in SETS.items() if int(number) < end)
         lines.append((f"{path}.png", name, "" if part == "train" else context, part))
     pd.DataFrame(lines, columns=["path", "label", "context", "split"]).to_csv(tmp_path / "images.csv", index=False)

@@ -2,6 +2,7 @@
 
 import torch
 from lightning.pytorch import Trainer
+from PIL import Image
 
 from pfdl.data import make_split
 from pfdl.data.images import hash_bytes
@@ -30,6 +31,13 @@ class TinySource:
     def load(self, path, size, sha256):
         assert size == 8
         return self.pictures[path]
+
+    def save(self, folder):
+        """Write the images as files of their paths."""
+        for path, pixels in self.pictures.items():
+            file = folder / f"{path}.png"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels.permute(1, 2, 0).numpy()).save(file)
 
 
 def tiny_data(**settings):

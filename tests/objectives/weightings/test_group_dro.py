@@ -102,12 +102,6 @@ def test_cvar_is_the_mean_of_the_worst_samples(share, expected):
     torch.testing.assert_close(weights, torch.tensor(expected, dtype=torch.float32))
 
 
-@pytest.mark.parametrize("share", [0.0, 1.5])
-def test_cvar_needs_a_share(share):
-    with pytest.raises(ValueError, match=f"share is {share}"):
-        CVaR(share=share)
-
-
 @pytest.mark.parametrize("context", [0, 3])
 def test_with_one_context_there_is_nothing_to_be_robust_to(context):
     weighting = GroupDRO(step_size=1.0)
