@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import torch
 
-from pfdl.data.digits import bundled_digits
 from pfdl.objectives import make_objective
 from pfdl_lab.colored_mnist.environments import ColoredMNIST
 from pfdl_lab.colored_mnist.perceptron import MLP
+from pfdl_lab.digits import bundled_digits
 
 HIDDEN, STEPS, SAMPLE, DECAY = 32, 200, 128, 0.005
 SETTINGS = {

@@ -13,8 +13,8 @@ from torch.utils.data import ChainDataset, DataLoader, TensorDataset
 from pfdl import context_weights, infer_contexts
 from pfdl.contexts import find_contexts, group_report, image_statistics
 from pfdl.contexts.inference import METHODS
-from pfdl.data.digits import bundled_digits
-from pfdl.data.spuco_mnist import SpuCoMNIST
+from pfdl_lab.digits import bundled_digits
+from pfdl_lab.spuco_mnist import SpuCoMNIST
 from tests.contexts.objects import in_contexts
 
 CLASSES = CONTEXTS = 4

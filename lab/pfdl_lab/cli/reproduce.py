@@ -66,8 +66,8 @@ def colored_mnist(
     """
     from rich.console import Console
 
-    from pfdl.data.digits import find_digits
     from pfdl_lab.colored_mnist import run as experiment
+    from pfdl_lab.digits import find_digits
 
     console = Console(stderr=True)
     source = find_digits(mnist)

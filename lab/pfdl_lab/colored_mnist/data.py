@@ -15,8 +15,8 @@ from torch import Tensor
 from pfdl._internal.files import write_atomically
 from pfdl.contexts.inference import infer_contexts
 from pfdl.contexts.statistics import image_statistics
-from pfdl.data.digits import DigitSource
 from pfdl_lab.colored_mnist.environments import ColoredMNIST, Environment
+from pfdl_lab.digits import DigitSource
 
 
 class StackedColoredMNIST:

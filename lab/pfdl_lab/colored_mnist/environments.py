@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pfdl._internal.validation import check_count
-from pfdl.data.digits import Digits, DigitSource, find_digits
+from pfdl_lab.digits import Digits, DigitSource, find_digits
 
 LABEL_NOISE = 0.25
 TRAIN_COLOR_FLIPS = (0.2, 0.1)
@@ -63,7 +63,7 @@ class ColoredMNIST:
         FileNotFoundError, ValueError: If the files are missing or damaged.
 
     Example:
-        >>> from pfdl.data.digits import bundled_digits
+        >>> from pfdl_lab.digits import bundled_digits
         >>> data = ColoredMNIST(bundled_digits(), seed=0)
         >>> [(len(environment), environment.color_flip) for environment in (*data.train, data.test)]
         [(600, 0.2), (600, 0.1), (297, 0.9)]

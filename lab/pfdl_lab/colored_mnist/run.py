@@ -22,13 +22,13 @@ from pfdl._internal.files import write_atomically
 from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice
 from pfdl.contexts.quality import worst_group_accuracy
-from pfdl.data.digits import DigitSource, find_digits
 from pfdl.objectives import make_objective
 from pfdl_lab.colored_mnist.data import StackedColoredMNIST, draw_environments, store_contexts
 from pfdl_lab.colored_mnist.environments import TRAIN_COLOR_FLIPS, ColoredMNIST
 from pfdl_lab.colored_mnist.perceptron import MLP
 from pfdl_lab.colored_mnist.rows import PENALTY, ROWS, ColoredMNISTRow
 from pfdl_lab.colored_mnist.stacked import StackedMLPs, measure, train_restarts
+from pfdl_lab.digits import DigitSource, find_digits
 from pfdl_lab.grid import run_grid
 from pfdl_lab.progress import report
 from pfdl_lab.workers import IN_SEQUENCE, Execution

@@ -19,12 +19,12 @@ from pfdl.data import Shapes, make_split, open_images
 from pfdl.data.layout import CONTEXT_FIRST
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
-from pfdl.data.spuco_mnist import COLORS, MAGNITUDES, SpuCoMNIST
 from pfdl.data.stored import PIXELS, StoredImages
 from pfdl.data.tables import TABLES
 from pfdl_lab.colored_mnist.environments import ColoredMNIST
 from pfdl_lab.images.networks import FEATURES, FROZEN, LENET, PERCEPTRON, PRETRAINED, embed_all
 from pfdl_lab.images.rows import RATIOS
+from pfdl_lab.spuco_mnist import COLORS, MAGNITUDES, SpuCoMNIST
 from pfdl_lab.training import Samples
 
 COLORED_MNIST, SPUCO_MNIST, SHAPES = "colored-mnist", "spuco-mnist", "shapes"

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from pfdl._internal.devices import resolve_device
-from pfdl.data.digits import bundled_digits
 from pfdl_lab.colored_mnist import run as colored_mnist
 from pfdl_lab.colored_mnist.data import StackedColoredMNIST, store_contexts
 from pfdl_lab.colored_mnist.rows import CHOOSING, PENALTY, ROWS
 from pfdl_lab.colored_mnist.run import QUICK, WORST_GROUP, ColoredMNISTConfig, run, run_row, run_task, tasks
+from pfdl_lab.digits import bundled_digits
 
 TINY = ColoredMNISTConfig(restarts=2, max_train=40, max_hidden=4, feature_rows=8, decomposition_width=4)
 

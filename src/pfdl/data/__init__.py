@@ -14,11 +14,9 @@ if TYPE_CHECKING:
     from pfdl.data.shapes import Shapes as Shapes
     from pfdl.data.splits import make_split as make_split
     from pfdl.data.splits import make_test_set as make_test_set
-    from pfdl.data.spuco_mnist import SpuCoMNIST as SpuCoMNIST
 
 #: Loaded when first asked for: tables need no packages for images.
 _HOME = {
-    "SpuCoMNIST": "pfdl.data.spuco_mnist",
     "ContextImages": "pfdl.data.context_images",
     "MMADS": "pfdl.data.mmads",
     "Manifest": "pfdl.data.manifest",

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from pfdl.data.digits import bundled_digits
-from pfdl.data.spuco_mnist import COLORS, MAGNITUDES, SCATTERED, SpuCoMNIST, color_digits
+from pfdl_lab.digits import bundled_digits
+from pfdl_lab.spuco_mnist import COLORS, MAGNITUDES, SCATTERED, SpuCoMNIST, color_digits
 
 
 @pytest.fixture(scope="module")

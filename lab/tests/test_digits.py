@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pfdl.data import digits
-from pfdl.data.digits import bundled_digits, find_digits, read_mnist
+from pfdl_lab import digits
+from pfdl_lab.digits import bundled_digits, find_digits, read_mnist
 
 BESIDE_THE_REPOSITORY = Path(__file__).parents[4] / "shared" / "data" / "mnist"
 OFFICIAL = Path(os.environ.get("PFDL_MNIST", BESIDE_THE_REPOSITORY))

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from pfdl._internal.validation import check_choice, check_count
-from pfdl.data.digits import Digits, DigitSource, find_digits
+from pfdl_lab.digits import Digits, DigitSource, find_digits
 
 COLORS = ((255, 0, 0), (209, 255, 0), (0, 255, 92), (0, 116, 255), (185, 0, 255))
 """The colour that each class mostly has in training, as bytes of red, green and blue: Matplotlib's map hsv at 0, 0.2,
@@ -88,7 +88,7 @@ class SpuCoMNIST:
         FileNotFoundError, ValueError: If files are missing or damaged, or a setting is out of range.
 
     Example:
-        >>> from pfdl.data.digits import bundled_digits
+        >>> from pfdl_lab.digits import bundled_digits
         >>> data = SpuCoMNIST(bundled_digits(), magnitude="medium", strength=0.95)
         >>> len(data.train), len(data.validation), len(data.test)
         (1197, 300, 300)
