@@ -33,14 +33,14 @@ def test_one_value_fixes_a_setting():
 
 def test_values_have_the_types_of_their_settings():
     grid = parse_space(
-        ["patience=null,5", "weights=../none.pth", "small_stem=true,false", "pfdl.hidden=64,[32,32]", "objective=pfdl"]
+        ["patience=null,5", "weights=../none.pth", "small_stem=true,false", "pfdl.hidden=64,128", "objective=pfdl"]
     )
     assert grid.pop("objective") == ["pfdl"]
     assert grid == {
         "patience": [None, 5],
         "weights": ["../none.pth"],
         "small_stem": [True, False],
-        "pfdl.hidden": [64, [32, 32]],
+        "pfdl.hidden": [64, 128],
     }
 
 

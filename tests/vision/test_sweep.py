@@ -126,7 +126,7 @@ def test_a_candidate_that_is_behind_beyond_chance_is_not_trained_on_all_seeds(tm
     monkeypatch.setattr(sweep, "_test_best", lambda study, *_: study.best_params)
     space = {**GRID, "learning_rate": [0.1, 0.01]}
     results, choice = sweep.sweep(SweepConfig(space, seeds=8), TinySource(), tmp_path / "run", ratio="2:1")
-    assert choice["learning_rate"] == "0.1"
+    assert choice["learning_rate"] == 0.1
     assert 2 <= trained.count(0.01) < 8
     assert results["value"].tolist() == [93.5, 10.0]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pfdl._internal.settings import setting
-from pfdl.cli.common import this_command
 
 if TYPE_CHECKING:
     from pfdl_lab.workers import Execution
@@ -70,7 +71,12 @@ class Parallel:
         gpus = float(on_gpu) if self.gpus_per_task is None else self.gpus_per_task
         if on_gpu and not gpus:
             raise ValueError("--gpus-per-task is 0, but tasks compute on a GPU; give a part of one, or --device cpu.")
-        return Execution(device, Workers(self.jobs, self.backend, gpus), Console(stderr=True), this_command())
+        return Execution(device, Workers(self.jobs, self.backend, gpus), Console(stderr=True), _this_command())
+
+
+def _this_command() -> str:
+    """Return the command line for the record; an absolute path is cut to its name, for it may name a person."""
+    return shlex.join(["pfdl", *(Path(part).name if Path(part).is_absolute() else part for part in sys.argv[1:])])
 
 
 def print_tables(output: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import shlex
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,11 +31,6 @@ OwnFiles = Annotated[
     ),
 ]
 Device = Annotated[str, typer.Option(help="cpu or cuda; auto takes a GPU where there is one.")]
-
-
-def this_command() -> str:
-    """Return the command line for the record; an absolute path is cut to its name, for it may name a person."""
-    return shlex.join(["pfdl", *(Path(part).name if Path(part).is_absolute() else part for part in sys.argv[1:])])
 
 
 class _Command(typer.core.TyperCommand):

@@ -65,18 +65,14 @@ def evaluate_and_print(
     split: Manifest,
     device: str,
     *,
-    name: str | None = None,
-    data: str | None = None,
+    name: str = "test",
     trained_on: Manifest | None = None,
 ) -> Path:
-    """Test a model, write the figures into its run, print them; a name comes from the data if it is not the run's."""
-    from pfdl.vision import evaluation as vision
+    """Test a model, write the figures into its run, and print them."""
+    from pfdl.vision.evaluation import evaluate, save_evaluation
 
-    result = vision.evaluate(trained, source, split, trained_on=trained_on, device=device)
-    if name is None and trained_on not in (None, split):
-        name = vision.name_evaluation(trained.folder, Path(data or "data").resolve().stem, result.data_sha256)
-    result = replace(result, name=name or vision.OWN)
-    path = vision.save_evaluation(trained.folder, result)
+    result = evaluate(trained, source, split, name=name, trained_on=trained_on, device=device)
+    path = save_evaluation(trained.folder, result)
     print_evaluation(trained.folder, result)
     return path
 

@@ -36,14 +36,17 @@ def evaluate(
         pfdl evaluate runs/erm other_photos/ --name winter
     """
     from pfdl._internal.devices import resolve_device
-    from pfdl.vision.evaluation import find_test_set
+    from pfdl.vision.evaluation import OWN, find_test_set
 
     device = resolve_device(device)
     trained, own, source = open_run(run, data, options)
     split = find_test_set(trained, source)
+    if name is None:
+        stem = Path(data).resolve().stem
+        name = OWN if split == own else "test-data" if stem == OWN else stem
     if split != own:
         print_understood(split)
-    path = evaluate_and_print(trained, source, split, device, name=name, data=data, trained_on=own)
+    path = evaluate_and_print(trained, source, split, device, name=name, trained_on=own)
     typer.echo(path)
 
 

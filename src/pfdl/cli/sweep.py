@@ -80,11 +80,11 @@ def sweep(
 def parse_space(texts: Sequence[str]) -> dict[str, list[Any] | BaseDistribution]:
     """Read the values of each setting, for :class:`pfdl.vision.sweep.SweepConfig`.
 
-    A text is a name, ``=``, and values with commas or a range. Values of an objective's setting may be JSON lists.
+    A text is a name, ``=``, and values with commas or a range.
 
     Example:
-        >>> parse_space(["learning-rate=0.1,0.01", "objective=pfdl", "pfdl.hidden=[64,64],128"])
-        {'learning_rate': [0.1, 0.01], 'objective': ['pfdl'], 'pfdl.hidden': [[64, 64], 128]}
+        >>> parse_space(["learning-rate=0.1,0.01", "objective=pfdl", "pfdl.hidden=64,128"])
+        {'learning_rate': [0.1, 0.01], 'objective': ['pfdl'], 'pfdl.hidden': [64, 128]}
     """
     known = {one.name for one in fields(TrainingConfig)} - {"seed", "select", "objective_settings"}
     space = {name: _read_values(name, text) for name, text in split_settings(texts, known).items()}
@@ -108,8 +108,7 @@ def _read_values(name: str, text: str) -> list[Any] | BaseDistribution:
             raise ValueError(f"--set {name} is {text!r}; a range is LOW..HIGH with two numbers, the lower first.")
         kind = IntDistribution if all(isinstance(end, int) for end in ends) else FloatDistribution
         return kind(low=ends[0], high=ends[1], log=0 < ends[0] <= ends[1] / 10)
-    values = json_or_text(f"[{text}]") if "." in name else None  # commas inside brackets do not separate
-    return values if isinstance(values, list) else [read(value) for value in text.split(",")]
+    return [read(value) for value in text.split(",")]
 
 
 def _print(results: pd.DataFrame, choice: Mapping[str, Any], select: str) -> None:

@@ -41,8 +41,6 @@ _SCORES = {
     "worst_group_precision": "Worst group's precision",
 }
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation(Accuracies):
@@ -72,12 +70,6 @@ class Evaluation(Accuracies):
     by_ratio: dict[str, float]
     calibration_error: float
     scores: dict[str, float] = field(default_factory=dict)
-
-    def lines(self) -> list[dict[str, Any]]:
-        """Return lines of ``test`` and ``accuracy`` in percent: ``all``, the worst group or class, each ratio."""
-        worst = "worst group" if self.by_context else "worst class"
-        shares = {"all": self.overall, worst: self.worst_group.accuracy, **self.by_ratio}
-        return [{"test": test, "accuracy": 100 * share} for test, share in shares.items()]
 
 
 def evaluate(
@@ -175,28 +167,15 @@ def find_test_set(trained: TrainedModel, source: ContextSource) -> Manifest:
 
 
 def save_evaluation(folder: Path, evaluation: Evaluation) -> Path:
-    """Write an evaluation into a run folder, beside those under other names; ValueError if its name cannot be used."""
-    if not _NAME.fullmatch(evaluation.name):
-        raise ValueError(f"the name is {evaluation.name!r}; use letters, digits, '.', '_' and '-' only.")
-    path = folder / EVALUATIONS / f"{evaluation.name}.json"
-    before = read_evaluations(folder, problems=[]).get(evaluation.name)  # a damaged one is replaced
+    """Write an evaluation into a run folder, beside others: where its name is taken by other images, with their hash."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", evaluation.name).strip("-.")[:80] or "data"
+    before = read_evaluations(folder, problems=[]).get(name)  # a damaged one is replaced
     if before is not None and before.data_sha256 != evaluation.data_sha256:
-        raise ValueError(
-            f"{path} is about other images ({before.images} of them); choose another name for these "
-            "(on the command line: --name)."
-        )
+        name = f"{name}-{evaluation.data_sha256[:8]}"
+    path = folder / EVALUATIONS / f"{name}.json"
     path.parent.mkdir(exist_ok=True)  # without parents: a run folder that was deleted is not made again
-    write_json(path, asdict(evaluation))
+    write_json(path, {**asdict(evaluation), "name": name})
     return path
-
-
-def name_evaluation(folder: Path, wanted: str, data_sha256: str) -> str:
-    """Make a name for an evaluation from that of its data, with a part of its hash where the name is taken."""
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", wanted).strip("-.")[:80] or "data"
-    before = read_evaluations(folder, problems=[]).get(name)
-    if name != OWN and (before is None or before.data_sha256 == data_sha256):
-        return name
-    return f"{name}-{data_sha256[:8]}"
 
 
 def read_evaluations(folder: str | Path, problems: list[str] | None = None) -> dict[str, Evaluation]:

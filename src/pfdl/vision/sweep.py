@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import warnings
 from collections.abc import Mapping, Sequence
@@ -89,27 +88,22 @@ class SweepConfig:
         return self.trials or len(self.combinations())
 
     def distributions(self) -> dict[str, BaseDistribution]:
-        """Return the space as Optuna knows it; choices are JSON, because lists are no choices for Optuna."""
+        """Return the space as Optuna knows it."""
         return {
-            name: values
-            if isinstance(values, BaseDistribution)
-            else CategoricalDistribution([*map(json.dumps, values)])
+            name: values if isinstance(values, BaseDistribution) else CategoricalDistribution(values)
             for name, values in self.space.items()
         }
 
-    def combinations(self) -> list[dict[str, str]]:
-        """Return the parameters of every candidate, once; none where trials are proposed."""
-        if self.trials is not None:
-            return []
-        found: dict[str, dict[str, str]] = {}
-        for texts in product(*(map(json.dumps, values) for values in self.space.values())):  # type: ignore[arg-type]
-            parameters = dict(zip(self.space, texts, strict=True))
-            found.setdefault(self.candidate(parameters)[0], parameters)  # a setting may not count in some of them
+    def combinations(self) -> list[dict[str, Any]]:
+        """Return the values of every candidate, once; none where trials are proposed."""
+        found: dict[str, dict[str, Any]] = {}
+        for combination in product(*self.space.values()) if self.trials is None else ():  # type: ignore[arg-type]
+            values = dict(zip(self.space, combination, strict=True))
+            found.setdefault(self.candidate(values)[0], values)  # a setting may not count in some of them
         return list(found.values())
 
-    def candidate(self, parameters: Mapping[str, Any]) -> tuple[str, TrainingConfig]:
+    def candidate(self, values: Mapping[str, Any]) -> tuple[str, TrainingConfig]:
         """Return what tells a candidate from the others, such as ``"objective=pfdl, epochs=5"``, and its config."""
-        values = {name: json.loads(one) if isinstance(one, str) else one for name, one in parameters.items()}
         parts = values.get("objective", TrainingConfig.objective).split("+")
         plain: dict[str, Any] = {"select": "accuracy" if self.select == LEAVE_OUT else self.select}
         of_parts: dict[str, dict[str, Any]] = {}
@@ -120,7 +114,7 @@ class SweepConfig:
                 continue
             (of_parts.setdefault(part, {}) if dot else plain)[setting or name] = values[name]
             if isinstance(choices, BaseDistribution) or len(choices) > 1:
-                varied.append(f"{name}={values[name] if isinstance(values[name], str) else json.dumps(values[name])}")
+                varied.append(f"{name}={values[name]}")
         return ", ".join(varied) or "as given", TrainingConfig(**plain, objective_settings=of_parts)
 
 
@@ -166,18 +160,18 @@ def sweep(
     if config.select == LEAVE_OUT and len(_contexts(splits[0])) < 2:
         raise ValueError(f"select is {LEAVE_OUT!r}, and the training images are not of several known contexts.")
     combinations = config.combinations()
-    for parameters in combinations:
-        _, one = config.candidate(parameters)
+    for values in combinations:
+        _, one = config.candidate(values)
         objective = make_objective(one.objective, 2, num_classes=2, num_contexts=2, **one.objective_settings)
         check_contexts(one, objective, splits[0])
-    space = {name: distribution_to_json(values) for name, values in config.distributions().items()}
+    space = {name: distribution_to_json(one) for name, one in config.distributions().items()}
     settings = {**vars(config), "space": space, "ratio": ratio, "device": device}
     with claim(output, "sweep", settings, may_change=("trials", "device")):
         for seed, split in enumerate(splits):
             split.save(output / SPLIT.format(seed))
         study = _open_study(output)
-        for parameters in combinations:
-            study.enqueue_trial(parameters, skip_if_exists=True)
+        for values in combinations:
+            study.enqueue_trial(values, skip_if_exists=True)
         for trial in study.get_trials(states=(TrialState.RUNNING,)):  # its process was killed; another goes on with it
             study._storage.set_trial_state_values(trial._trial_id, TrialState.WAITING)
         done = len(study.get_trials(states=(TrialState.COMPLETE, TrialState.FAIL)))
