@@ -167,7 +167,7 @@ def find_test_set(trained: TrainedModel, source: ContextSource) -> Manifest:
 
 
 def save_evaluation(folder: Path, evaluation: Evaluation) -> Path:
-    """Write an evaluation into a run folder, beside others: where its name is taken by other images, with their hash."""
+    """Write an evaluation into a run folder; a name that is taken by other images gets a part of the hash of these."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", evaluation.name).strip("-.")[:80] or "data"
     before = read_evaluations(folder, problems=[]).get(name)  # a damaged one is replaced
     if before is not None and before.data_sha256 != evaluation.data_sha256:
