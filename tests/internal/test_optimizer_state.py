@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn, optim
 
-from pfdl._internal.optimizer_state import load_optimizer_state
+from pfdl._internal.loading import load_optimizer_state
 from tests.states import StateTester, each, equal
 
 MAKERS = {
@@ -137,20 +137,17 @@ HOSTILE = {
     "no moments": (lambda state: state["state"].update({0: 3}), "it must have \\["),
     "an unknown parameter": (lambda state: state["state"].update({9: {}}), "parameter 9, which is in no group"),
     "a state that is a list": (lambda state: state.update(state=[1]), "give a state_dict"),
-    "no groups": (
-        lambda state: state.update(param_groups=[]),
-        r"have the parameters \[\]; the optimiser's have \[\[0, 1, 2, 3\]\]",
-    ),
-    "groups of another kind": (lambda state: state.update(param_groups=[3]), r"have the parameters \[None\]"),
-    "too few parameters": (group(params=[0]), r"have the parameters \[\[0\]\]"),
-    "a parameter twice": (group(params=[0, 0, 1, 2]), r"have the parameters \[\[0, 0, 1, 2\]\]"),
-    "no parameters": (group(params=None), r"have the parameters \[None\]"),
+    "no groups": (lambda state: state.update(param_groups=[]), "has 0 groups of parameters; the optimiser has 1"),
+    "groups of another kind": (lambda state: state.update(param_groups=[3]), "a group of the optimiser state is 3"),
+    "too few parameters": (group(params=[0]), r"the list of parameters .* is \[0\]; it must be like \[0, 1, 2, 3\]"),
+    "a parameter twice": (group(params=[0, 0, 1, 2]), r"has the parameters \[0, 0, 1, 2\]"),
+    "no parameters": (group(params=None), "the list of parameters .* is None"),
     "a learning rate that is a word": (group(lr="fast"), "setting 'lr'"),
     "an endless learning rate": (group(lr=float("inf")), "setting 'lr'"),
     "a negative learning rate": (group(lr=-1.0), "setting 'lr'"),
     "betas that are no shares": (group(betas=(0.9, 3.0)), "trial step with the optimiser state"),
     "three betas": (group(betas=(0.1, 0.2, 0.3)), "setting 'betas'"),
-    "a moment that the settings want": (group(amsgrad=True), "it must have \\["),
+    "a moment that the settings want": (group(amsgrad=True), "'max_exp_avg_sq'"),
     "nothing": (dict.clear, "give a state_dict"),
 }
 

@@ -36,15 +36,6 @@ def check_number(name: str, value: float, minimum: float = 0.0) -> None:
         raise ValueError(f"{name} is {value}; give a finite number of at least {minimum:g}, below 3.4e38.")
 
 
-def check_num_features(num_features: int) -> None:
-    """Raise unless there are features to predict from each other."""
-    check_count("num_features", num_features, 0)
-    if num_features < 2:
-        raise ValueError(
-            f"num_features is {num_features}; a feature is predicted from the others, so there must be at least 2."
-        )
-
-
 def check_matrix(name: str, value: Tensor, num_features: int | None = None) -> None:
     """Raise unless ``value`` is a floating-point (n, p) tensor, with p = ``num_features`` if that is given."""
     if not isinstance(value, Tensor):

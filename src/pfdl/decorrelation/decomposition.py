@@ -9,7 +9,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from pfdl._internal.validation import check_choice, check_count, check_matrix, check_num_features
+from pfdl._internal.validation import check_choice, check_count, check_matrix
 from pfdl.decorrelation.kernels import KERNELS, LeaveOneOut, choose_kernels, leave_one_out_mlp
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
@@ -73,7 +73,7 @@ class FeatureDecomposition(nn.Module):
     ) -> None:
         super().__init__()
         check_choice("kernel", kernel, KERNELS)
-        check_num_features(num_features)
+        check_count("num_features", num_features, 2)  # a feature is predicted from the others
         check_choice("sharing", sharing, SHARINGS)
         widths = [hidden] if isinstance(hidden, int) else list(hidden)
         for width in widths:

@@ -17,8 +17,7 @@ from torch.func import functional_call
 from torch.optim import Optimizer
 
 from pfdl._internal.cuda_graphs import Captured
-from pfdl._internal.modules import AtomicModule
-from pfdl._internal.optimizer_state import copy_like, load_optimizer_state
+from pfdl._internal.loading import AtomicModule, copy_like, load_optimizer_state
 from pfdl._internal.validation import check_choice, check_count, check_features, check_matrix, check_number
 from pfdl.decorrelation.decomposition import FeatureDecomposition
 from pfdl.decorrelation.diagnostics import Diagnostics

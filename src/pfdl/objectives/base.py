@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pfdl._internal.cuda_graphs import Captured
-from pfdl._internal.modules import AtomicModule
-from pfdl._internal.optimizer_state import copy_like
+from pfdl._internal.loading import AtomicModule, copy_like
 from pfdl._internal.validation import is_plain_tensor
 
 

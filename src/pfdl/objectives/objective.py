@@ -9,7 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from pfdl._internal.modules import AtomicModule
+from pfdl._internal.loading import AtomicModule
 from pfdl._internal.processes import gather_numbers, rank, world_size
 from pfdl.decorrelation.distributed import Batch, gather_rows, join_batches
 from pfdl.objectives.base import Part, Uniform, Weighting

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pfdl._internal.devices import full_precision
-from pfdl._internal.modules import AtomicModule
+from pfdl._internal.loading import AtomicModule
 from pfdl._internal.processes import world_size
 from pfdl.objectives import Objective, make_objective
 from pfdl.vision.backbones import make_backbone

@@ -147,11 +147,8 @@ class RunKeeper:
         self._weights_are_saved = True
         self._saved_at = time.monotonic()
 
-    def restore(self) -> None:
-        """Resume from the saved state, if there is one."""
-        state = run_on_first(lambda: read_state(self.folder))
-        if state is None:
-            return
+    def restore(self, state: dict[str, Any]) -> None:
+        """Resume from a saved state; ValueError if it is that of another training."""
         try:
             self._load(state)
         except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
@@ -208,13 +205,12 @@ class RunKeeper:
         return 0 if best is None else len(self.history) - 1 - best
 
     def _save(self) -> None:
-        means = gather_objects(self.loop.model.means.state_dict())
         state = {
             "epoch": self.loop.epoch,
             "batch": self.loop.step,
             "finished": False,
             "history": self.history,
-            **{_means_of(number): one for number, one in enumerate(means)},
+            "means": gather_objects(self.loop.model.means.state_dict()),
             "module": whole(self.loop.model.state_dict()),
             "optimizer": whole(self.loop.optimizer.state_dict()),
         }
@@ -241,12 +237,7 @@ class RunKeeper:
             raise ValueError(f"its epoch is {epoch!r}, after {len(history)} of {epochs} epochs")
         if type(step) is not int or not 0 <= step <= len(loop.batches):
             raise ValueError(f"its batch is {step!r}, and an epoch has {len(loop.batches)}")
-        loop.model.means.load_state_dict(state[_means_of(rank())])
+        loop.model.means.load_state_dict(state["means"][rank()])
         load_module(loop.model, state["module"])
         load_optimizer(loop.optimizer, state["optimizer"])
         self.history, loop.epoch, loop.step = history, epoch, step
-
-
-def _means_of(process: int) -> str:
-    """Return the name under which a state has the running means of a process."""
-    return f"means.{process}" if process else "means"

@@ -15,7 +15,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
-from pfdl._internal.optimizer_state import checked_optimizer_state
+from pfdl._internal.loading import checked_optimizer_state
 from pfdl._internal.processes import rank
 
 

@@ -112,7 +112,8 @@ def train(
         everyone = gather_objects(settings)
         if other := [theirs for theirs in everyone if theirs != everyone[0]]:
             raise ValueError(f"the processes do not train alike: one has the settings {everyone[0]}, one {other[0]}.")
-        if run_on_first(lambda: _open_folder(folder, settings, manifest, held)):
+        state = run_on_first(lambda: _open_folder(folder, settings, manifest, held))
+        if state is not None and state["finished"]:
             return folder
         describe = _describe_images(config, model, device)
         if (first := config.first_network) is not None:
@@ -129,7 +130,9 @@ def train(
         monitor = SELECTIONS.get(config.select) if "validation" in manifest.set_names else None
         stop = held.enter_context(StopRequest())  # before this there is nothing to save
         keeper = RunKeeper(Loop(model, batches, fabric), folder, monitor=monitor, stop=stop)
-        keeper.restore()
+        if state is not None:
+            keeper.restore(state)
+        del state  # as large as the model
         logs = tensorboard and rank() == 0 and find_spec("tensorboard") is not None
         _run(keeper, data.validation_loader(), shows=shows, logs=logs)
     return folder
@@ -222,15 +225,16 @@ def _settings(config: TrainingConfig, manifest: Manifest, processes: int) -> dic
     return settings
 
 
-def _open_folder(folder: Path, settings: Mapping[str, Any], manifest: Manifest, held: ExitStack) -> bool:
-    """Lock the run folder until ``held`` is closed; return whether the training in it is finished."""
+def _open_folder(
+    folder: Path, settings: Mapping[str, Any], manifest: Manifest, held: ExitStack
+) -> dict[str, Any] | None:
+    """Lock the run folder until ``held`` is closed; return the state of the training in it, None if there is none."""
     held.enter_context(claim(folder, "training", settings))
     manifest.save(folder / MANIFEST)
     state = read_state(folder)
-    if state is None or not state["finished"]:
-        return False
-    write_metrics(folder, state["history"])
-    return True
+    if state is not None and state["finished"]:
+        write_metrics(folder, state["history"])
+    return state
 
 
 def _describe_images(config: TrainingConfig, model: Classifier, device: str) -> Callable[[Tensor], Tensor] | None:

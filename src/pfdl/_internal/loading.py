@@ -1,7 +1,7 @@
-"""Check a state before it is loaded: wrong moments can crash the fused kernels of PyTorch.
+"""Load the states of modules and optimisers whole or not at all; wrong moments can crash the fused kernels of PyTorch.
 
-One check for all that is loaded: names, shapes, kinds of numbers, and that every number is finite. It serves weights,
-the moments of any optimiser, and both where parameters are sharded, because states are kept whole.
+One check for all that is loaded, :func:`copy_like`: names, shapes, kinds of numbers, and that every number is finite.
+It serves weights, the moments of any optimiser, and both where parameters are sharded, because states are kept whole.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from pfdl._internal.validation import is_plain_tensor
@@ -21,9 +21,38 @@ from pfdl._internal.validation import is_plain_tensor
 NEVER_TAKEN = frozenset({"params", "param_names", "fused", "foreach", "capturable", "differentiable"})
 """What a group keeps from its own optimiser: which parameters it has, and which implementation runs."""
 
+LARGEST_MOVE = 1e3
+"""How far gradients below 1 may move a parameter in a step: further than in any training that converges."""
+
 Group = dict[str, Any]
 States = Mapping[int, Mapping[str, Any]]
 """What an optimiser keeps for each parameter, by the number of the parameter."""
+
+
+class AtomicModule(nn.Module):
+    """A module whose ``load_state_dict`` leaves it as it was if it raises.
+
+    PyTorch alone loads what fits before it reports what does not.
+    """
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Load a state, all of it or nothing; arguments and result are those of ``nn.Module.load_state_dict``.
+
+        Raises:
+            RuntimeError, ValueError: If the state does not fit this module; nothing has changed then.
+        """
+        if not isinstance(state_dict, Mapping):
+            raise ValueError(f"the state is a {type(state_dict).__name__}; give what state_dict() returned.")
+        if not all(isinstance(key, str) for key in state_dict):
+            raise ValueError("the state has keys that are not strings; give what state_dict() returned.")
+        before = copy.deepcopy(self.state_dict())
+        try:
+            return super().load_state_dict(state_dict, strict=strict, assign=assign)
+        except BaseException as error:
+            super().load_state_dict(before)
+            if isinstance(error, (TypeError, LookupError, AttributeError)):  # nonsense that a part did not expect
+                raise ValueError(f"the state does not fit {type(self).__name__}: {error}.") from error
+            raise
 
 
 def load_optimizer_state(optimizer: Optimizer, state: Mapping[str, Any]) -> None:
@@ -48,23 +77,20 @@ def checked_optimizer_state(optimizer: Optimizer, state: Mapping[str, Any]) -> d
     Raises:
         ValueError: If the state does not fit.
     """
-    saved, saved_groups = (
-        (state.get("state"), state.get("param_groups")) if isinstance(state, Mapping) else (None, None)
-    )
+    saved, saved_groups = map(state.get, ("state", "param_groups")) if isinstance(state, Mapping) else (None, None)
     if not isinstance(saved, Mapping) or not isinstance(saved_groups, (list, tuple)):
         raise ValueError("the optimiser state is not a mapping with 'state' and 'param_groups'; give a state_dict().")
-    own = optimizer.state_dict()["param_groups"]  # with the numbers of parameters, not the parameters
-    numbers, saved_numbers = ([_numbers_in(group) for group in groups] for groups in (own, saved_groups))
-    if saved_numbers != numbers:
+    own = optimizer.state_dict()
+    if len(saved_groups) != len(own["param_groups"]):
         raise ValueError(
-            f"the groups of the optimiser state have the parameters {_shown(saved_numbers)}; the optimiser's have "
-            f"{_shown(numbers)}."
+            f"the optimiser state has {len(saved_groups)} groups of parameters; the optimiser has "
+            f"{len(own['param_groups'])}."
         )
-    groups = [_with_settings(group, one) for group, one in zip(own, saved_groups, strict=True)]
+    groups = [_with_settings(*pair) for pair in zip(own["param_groups"], saved_groups, strict=True)]
     known = [number for group in groups for number in group["params"]]
     if unknown := saved.keys() - set(known):
         raise ValueError(f"the optimiser state has values for the parameter {unknown.pop()!r}, which is in no group.")
-    made = _made_by_a_step(optimizer, groups) if saved else {}
+    made = _made_by_a_step(optimizer, groups, own["state"]) if saved else {}
     found: dict[int, Any] = {
         number: copy_like(made.get(number, {}), saved[number], f"parameter {number} of the optimiser state")
         for number in known
@@ -100,7 +126,7 @@ def copy_like(own: Any, saved: Any, name: str) -> Any:
             return type(own)(copy_like(a, b, name) for a, b in zip(own, saved, strict=True))
     elif _is_number(saved) if _is_number(own) else type(saved) is type(own):
         return saved
-    raise ValueError(f"{name} is {_shown(saved)}; it must be like {own}.")
+    raise ValueError(f"{name} is {_shown(saved)}; it must be like {_shown(own)}.")
 
 
 def _tensor_like(own: Tensor, saved: Any, name: str) -> Tensor:
@@ -116,78 +142,72 @@ def _tensor_like(own: Tensor, saved: Any, name: str) -> Tensor:
     return result
 
 
-def _with_settings(group: Group, saved: Mapping[str, Any]) -> Group:
-    """Return a copy of a parameter group with the settings of a saved one."""
-    taken = dict(group)
-    for name in group.keys() & saved.keys() - NEVER_TAKEN:
-        taken[name] = copy_like(group[name], saved[name], f"the setting {name!r} of the optimiser state")
-        if _is_number(taken[name]) and taken[name] < 0 <= group[name]:
+def _with_settings(own: Group, saved: Any) -> Group:
+    """Return a copy of a parameter group with the settings of a saved one, which must have the same parameters."""
+    if not isinstance(saved, Mapping):
+        raise ValueError(f"a group of the optimiser state is {_shown(saved)}; it must be a mapping.")
+    numbers = copy_like(own["params"], saved.get("params"), "the list of parameters of the optimiser state")
+    if numbers != own["params"]:
+        raise ValueError(f"a group of the optimiser state has the parameters {numbers}, not {own['params']}.")
+    taken = dict(own)
+    for name in own.keys() & saved.keys() - NEVER_TAKEN:
+        taken[name] = copy_like(own[name], saved[name], f"the setting {name!r} of the optimiser state")
+        if _is_number(taken[name]) and taken[name] < 0 <= own[name]:
             raise ValueError(f"the setting {name!r} of the optimiser state is {taken[name]}; it must not be negative.")
     return taken
 
 
-def _numbers_in(group: Any) -> list[int] | None:
-    """Return the numbers of the parameters of a group; None if it has no list of numbers."""
-    numbers = group.get("params") if isinstance(group, Mapping) else None
-    if isinstance(numbers, (list, tuple)) and all(isinstance(number, int) for number in numbers):
-        return list(numbers)
-    return None
-
-
-def _made_by_a_step(optimizer: Optimizer, groups: list[Group]) -> States:
-    """Return what the optimiser keeps for each parameter after a step."""
-    when_built = {
+def _made_by_a_step(optimizer: Optimizer, groups: list[Group], state: States) -> States:
+    """Return what the optimiser keeps for each parameter after a step; some make a part of it when they are built."""
+    start = {
         number: {name: _zeros_like(value) if isinstance(value, Tensor) else value for name, value in moments.items()}
-        for number, moments in optimizer.state_dict()["state"].items()
+        for number, moments in state.items()
     }
-    reason: Exception | None = None
-    for start in ({}, when_built):  # some optimisers make their state when they are built, and step from there
-        try:
-            return _trial_step(optimizer, groups, start)[1]
-        except Exception as error:
-            reason = error
-    raise ValueError(
-        f"the state of {type(optimizer).__name__} cannot be checked, because a trial step failed ({reason}); "
-        "only optimisers whose step() needs no closure can be loaded."
-    ) from reason
+    try:
+        return _trial_step(optimizer, groups, start)[1]
+    except Exception as error:
+        raise ValueError(
+            f"the state of {type(optimizer).__name__} cannot be checked, because a trial step failed ({error}); "
+            "only optimisers whose step() needs no closure can be loaded."
+        ) from error
 
 
 def _check_usable(optimizer: Optimizer, groups: list[Group], state: States) -> None:
     """Raise unless the optimiser can step from this state, whose tensors fit."""
     try:
-        stepped, pushed = (_trial_step(optimizer, groups, state, size)[0] for size in (0, 1))
+        moves, _ = _trial_step(optimizer, groups, state)
     except Exception as error:
         if not state and isinstance(error, TypeError):
             return  # step() needs a closure, and there is nothing to step from yet
         raise ValueError(f"a trial step with the optimiser state failed ({error}).") from error
-    # Parameters of that size are finite, and whatever is computed from them is not: no training made such a state.
-    fits = [(value.abs() <= max(1e3, torch.finfo(value.dtype).max ** 0.25)).all() for value in stepped]
-    # Gradients below 1 move a parameter little further than none do, unless a setting makes the step explode.
-    fits += [((there - here).abs() <= 1e3).all() for here, there in zip(stepped, pushed, strict=True)]
-    if not all(map(bool, fits)):
+    if not all(bool((move.abs() <= LARGEST_MOVE).all()) for move in moves):
         raise ValueError("a trial step with the optimiser state gives values that are not finite, or far too large.")
 
 
-def _trial_step(
-    optimizer: Optimizer, groups: list[Group], start: States, size: float = 0.0
-) -> tuple[list[Tensor], States]:
-    """Take a step from a copy of a state, with parameters and gradients from −size to size; return both after it."""
+def _trial_step(optimizer: Optimizer, groups: list[Group], start: States) -> tuple[list[Tensor], States]:
+    """Take a step from a copy of a state, with parameters and gradients between −1 and 1.
+
+    Returns:
+        How far each parameter moved, and the state after the step.
+    """
     trial = copy.copy(optimizer)
     # What a subclass keeps besides torch's own; not a step that a scheduler has wrapped, nor what a scaler has planted.
     others = vars(optimizer).keys() - vars(trial).keys() - {"step", "found_inf", "grad_scale"}
     vars(trial).update({name: getattr(optimizer, name) for name in others})
     trial.state = defaultdict(dict)
     trial.param_groups = [
-        {**group, "params": [_ramp_like(parameter, size).requires_grad_() for parameter in own["params"]]}
+        {**group, "params": [_ramp_like(parameter).requires_grad_() for parameter in own["params"]]}
         for group, own in zip(groups, optimizer.param_groups, strict=True)
     ]
     copies = [parameter for group in trial.param_groups for parameter in group["params"]]
+    before = [scratch.detach().clone() for scratch in copies]
     for number, scratch in enumerate(copies):
-        scratch.grad = scratch.detach().clone()
+        scratch.grad = before[number].clone()
         if number in start:
             trial.state[scratch] = copy.deepcopy(dict(start[number]))
     type(optimizer).step(trial)
-    return copies, {number: trial.state[scratch] for number, scratch in enumerate(copies) if scratch in trial.state}
+    moves = [scratch.detach() - old for scratch, old in zip(copies, before, strict=True)]
+    return moves, {number: trial.state[scratch] for number, scratch in enumerate(copies) if scratch in trial.state}
 
 
 def _zeros_like(tensor: Tensor) -> Tensor:
@@ -195,9 +215,9 @@ def _zeros_like(tensor: Tensor) -> Tensor:
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device).zero_()
 
 
-def _ramp_like(tensor: Tensor, size: float) -> Tensor:
-    """Return the numbers from −size to size, laid out as a tensor is."""
-    ramp = torch.linspace(-size, size, tensor.numel(), device=tensor.device)
+def _ramp_like(tensor: Tensor) -> Tensor:
+    """Return the numbers from −1 to 1, laid out as a tensor is."""
+    ramp = torch.linspace(-1, 1, tensor.numel(), device=tensor.device)
     return _zeros_like(tensor).copy_(ramp.view(tensor.shape))
 
 
