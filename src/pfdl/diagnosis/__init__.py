@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array
 
 from pfdl.contexts._arrays import as_array
-from pfdl.contexts.groups import Accuracies, GroupAccuracy, Mixture, count_groups, measure_accuracy
+from pfdl.contexts.groups import Mixture, count_groups, measure_accuracy
 from pfdl.decorrelation.linear import predict_left_out
 from pfdl.diagnosis.gap import Gap
 from pfdl.diagnosis.reliance import compare_reliance, goes_together, measure_reliance, usual_contexts_of
@@ -18,12 +18,10 @@ from pfdl.diagnosis.shift import ShiftCurve, accuracy_under_shift
 from pfdl.diagnosis.verdict import Comparison, ContextReliance
 
 __all__ = [
-    "Accuracies",
     "Comparison",
     "ContextReliance",
     "Diagnosis",
     "Gap",
-    "GroupAccuracy",
     "ShiftCurve",
     "accuracy_under_shift",
     "compare_reliance",
