@@ -3,6 +3,7 @@
 import csv
 import itertools
 import json
+import shutil
 
 import pytest
 
@@ -73,7 +74,7 @@ def test_other_data_is_tested_beside_it(trained, tmp_path):
     assert found.keys() < read_evaluations(output).keys() == {*found, f"test-{found['winter'].data_sha256[:8]}"}
 
 
-def test_predictions_are_a_table(trained, photos, tmp_path):
+def test_predictions_are_a_table_without_formulas(trained, photos, tmp_path, monkeypatch):
     output = tmp_path / "predictions.csv"
     result = typed(f"predict {trained[0]} {photos / 'test'} -o {output} --device cpu")
     assert result.stdout.splitlines()[-1] == str(output)
@@ -82,6 +83,10 @@ def test_predictions_are_a_table(trained, photos, tmp_path):
     assert len(rows) == 24
     right = sum(row["prediction"] in row["path"].split("/") for row in rows)
     assert right / 24 == read_evaluations(trained[0])["test"].overall
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(rows[0]["path"], "=1+1.png")
+    typed(f"predict {trained[0]} =1+1.png -o {output} --device cpu")
+    assert [row["path"] for row in csv.DictReader(output.open())] == ["'=1+1.png"]
     (tmp_path / "note.txt").write_text("no image")
     line = f"predict {trained[0]} {tmp_path / 'note.txt'} -o {output}"
     assert "is not an image" in typed(line, fails=True).output

@@ -1,6 +1,3 @@
-import csv
-import io
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,14 +14,18 @@ from tests.data.image_files import encoded, make_folder, noise
 @pytest.fixture
 def trained(tmp_path):
     torch.manual_seed(0)
-    return TrainedModel(make_backbone("mlp", 2, image_size=6).eval(), ModelConfig("mlp", ("cat", "=dog"), 6), tmp_path)
+    return TrainedModel(make_backbone("mlp", 2, image_size=6).eval(), ModelConfig("mlp", ("cat", "dog"), 6), tmp_path)
+
+
+def probabilities(table):
+    return torch.tensor(table.filter(like="probability of").to_numpy())
 
 
 def test_answers_are_those_of_the_model(trained, tmp_path):
     root = make_folder(tmp_path / "photos", {"a/b": 3, "c": 2})
     (root / ".hidden.png").write_bytes(encoded(noise(9)))
-    found = predict(trained, [root], batch_size=2)
-    assert [path.removeprefix(f"{root}/") for path in found.paths] == [
+    found, _ = predict(trained, [root], batch_size=2)
+    assert [path.removeprefix(f"{root}/") for path in found["path"]] == [
         "a/b/000.png",
         "a/b/001.png",
         "a/b/002.png",
@@ -35,12 +36,11 @@ def test_answers_are_those_of_the_model(trained, tmp_path):
     images = torch.tensor(pixels).permute(0, 3, 1, 2)
     with torch.no_grad():
         expected = trained.model(normalise(images)).softmax(1)
-    torch.testing.assert_close(found.probabilities, expected)
-    rows = list(csv.DictReader(io.StringIO(found.to_csv())))
-    assert list(rows[0]) == ["path", "prediction", "confidence", "probability of cat", "probability of =dog"]
-    for row, shares in zip(rows, expected.tolist(), strict=True):
-        assert row["prediction"] == ("cat" if shares[0] > shares[1] else "'=dog")
-        assert float(row["confidence"]) == pytest.approx(max(shares), abs=1e-5)
+    torch.testing.assert_close(probabilities(found), expected)
+    assert list(found) == ["path", "prediction", "confidence", "probability of cat", "probability of dog"]
+    for (_, row), shares in zip(found.iterrows(), expected.tolist(), strict=True):
+        assert row["prediction"] == ("cat" if shares[0] > shares[1] else "dog")
+        assert row["confidence"] == pytest.approx(max(shares), abs=1e-5)
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -51,9 +51,9 @@ def test_a_table_of_images_needs_their_paths_alone(trained, tmp_path, ending):
     table = pd.DataFrame({"picture": ["c/002.png", "c\\000.png"], "weather": ["rain", "sun"]})
     path = root / f"list.{ending}"
     (table.to_parquet if ending == "parquet" else table.to_csv)(path, index=False)
-    found = predict(trained, path, path_column="picture")
-    assert found.paths == (str(root / "c/002.png"), str(root / "c/000.png"))
-    assert torch.equal(found.probabilities, predict(trained, [root / "c"]).probabilities[[2, 0]])
+    found, _ = predict(trained, path, path_column="picture")
+    assert found["path"].tolist() == [str(root / "c/002.png"), str(root / "c/000.png")]
+    assert torch.equal(probabilities(found), probabilities(predict(trained, [root / "c"])[0])[[2, 0]])
     with pytest.raises(ValueError, match=r"say which of 'picture', 'weather' is the path .*--columns path=NAME"):
         predict(trained, [path])
     pd.DataFrame({"path": ["../secret.png"]}).to_csv(root / "bad.csv")
@@ -63,16 +63,16 @@ def test_a_table_of_images_needs_their_paths_alone(trained, tmp_path, ending):
 
 def test_a_dataset_is_classified_too(trained):
     pictures = [noise(number) for number in range(3)]
-    found = predict(trained, [(picture, 0) for picture in pictures], batch_size=2)
-    assert found.paths == ("all/00000000", "all/00000001", "all/00000002")
+    found, _ = predict(trained, [(picture, 0) for picture in pictures], batch_size=2)
+    assert found["path"].tolist() == ["all/00000000", "all/00000001", "all/00000002"]
     images = torch.stack([to_tensor(picture, 6) for picture in pictures])
     with torch.no_grad():
-        torch.testing.assert_close(found.probabilities, trained.model(normalise(images)).softmax(1))
+        torch.testing.assert_close(probabilities(found), trained.model(normalise(images)).softmax(1))
 
 
 def test_files_are_taken_once(trained, tmp_path):
     root = make_folder(tmp_path / "photos", {"c": 2})
-    assert len(predict(trained, [root, root / "c", root / "c" / "000.png"]).paths) == 2
+    assert len(predict(trained, [root, root / "c", root / "c" / "000.png"])[0]) == 2
 
 
 def test_bad_images_are_named_or_left_out(trained, tmp_path):
@@ -80,9 +80,9 @@ def test_bad_images_are_named_or_left_out(trained, tmp_path):
     (root / "c" / "note.txt").write_text("no image")
     with pytest.raises(ValueError, match="is not an image"):
         predict(trained, [root])
-    found = predict(trained, [root], on_bad_image="skip")
-    assert len(found.paths) == 2
-    assert found.bad_images[0].path.endswith("note.txt")
+    found, bad = predict(trained, [root], on_bad_image="skip")
+    assert len(found) == 2
+    assert bad[0].path.endswith("note.txt")
     with pytest.raises(ValueError, match="is not an image"):
         predict(trained, [root / "c" / "note.txt"], on_bad_image="skip")
     with pytest.raises(FileNotFoundError, match="there is no file or folder"):
@@ -100,13 +100,13 @@ def test_links_out_of_a_folder_are_not_followed(trained, tmp_path):
     (root / "folder").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ValueError, match="symbolic link to a place outside the data folder"):
         predict(trained, [root])
-    found = predict(trained, [root], on_bad_image="skip")
-    assert [path.removeprefix(f"{root}/") for path in found.paths] == ["in.png", "c/000.png", "c/001.png"]
-    reasons = {bad.path.removeprefix(f"{root}/"): bad.reason for bad in found.bad_images}
+    found, bad = predict(trained, [root], on_bad_image="skip")
+    assert [path.removeprefix(f"{root}/") for path in found["path"]] == ["in.png", "c/000.png", "c/001.png"]
+    reasons = {one.path.removeprefix(f"{root}/"): one.reason for one in bad}
     assert "outside the data folder" in reasons["out.png"]
     assert "link to a folder" in reasons["folder"]
     (tmp_path / "linked").symlink_to(root / "c")  # a folder that the user names may itself be a link
-    assert len(predict(trained, [tmp_path / "linked"]).paths) == 2
+    assert len(predict(trained, [tmp_path / "linked"])[0]) == 2
 
 
 def test_features_are_what_enters_the_last_layer(trained):

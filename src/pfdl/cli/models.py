@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pfdl._internal.text import printable
+from pfdl._internal.text import printable, spreadsheet_cell
 from pfdl.cli.common import Data, Device, Run, say
 from pfdl.cli.images import evaluate_and_print, open_run, print_understood
 from pfdl.cli.options import takes_settings
@@ -70,8 +70,6 @@ def predict(
 
         pfdl predict runs/erm photos/ -o predictions.csv
     """
-    from collections import Counter
-
     from pfdl._internal.devices import resolve_device
     from pfdl._internal.files import write_atomically
     from pfdl.data.sources import describe_bad_images
@@ -81,7 +79,7 @@ def predict(
     trained = load_model(run)
     place = resolve_device(device)
     say(f"Classifying on {place}")
-    found = classify(
+    table, bad_images = classify(
         trained,
         images,
         path_column=options.named_columns().get("path"),
@@ -89,12 +87,14 @@ def predict(
         on_bad_image=options.on_bad_image,
         device=place,
     )
-    if found.bad_images:
-        typer.echo(describe_bad_images(images[0], found.bad_images, "They are left out."), err=True)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(output, found.to_csv())
-    for name, count in Counter(found.answers).most_common():
+    if bad_images:
+        typer.echo(describe_bad_images(images[0], bad_images, "They are left out."), err=True)
+    for name, count in table["prediction"].value_counts().items():
         typer.echo(f"{printable(name)}: {count}")
+    words = ["path", "prediction"]
+    table[words] = table[words].map(spreadsheet_cell)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(output, table.to_csv(index=False, float_format="%.6f"))
     typer.echo(output)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from pfdl._internal.text import spreadsheet_cell
 from pfdl._internal.validation import check_choice
 from pfdl.data.images import BadImage, BadImageError, decoded, list_paths_below, path_inside, read_bytes, to_tensor
 from pfdl.data.opening import open_images
@@ -29,38 +27,6 @@ if TYPE_CHECKING:
 BATCH = 256
 
 
-@dataclass(frozen=True, eq=False)
-class Predictions:
-    """A model's answers to image files.
-
-    Attributes:
-        paths: The files.
-        classes: Names of the classes.
-        probabilities: Of each class for each file, shape (n, classes).
-        bad_images: Files that could not be read, with the reasons.
-    """
-
-    paths: tuple[str, ...]
-    classes: tuple[str, ...]
-    probabilities: Tensor
-    bad_images: tuple[BadImage, ...]
-
-    @property
-    def answers(self) -> list[str]:
-        """The most probable class of each file."""
-        return [self.classes[number] for number in self.probabilities.argmax(1).tolist()]
-
-    def to_csv(self) -> str:
-        """Write a table with the columns path, prediction, confidence and one for the probability of each class."""
-        shares = self.probabilities.numpy()
-        words = {"path": self.paths, "prediction": self.answers}
-        table = pd.DataFrame({name: [spreadsheet_cell(word) for word in column] for name, column in words.items()})
-        table["confidence"] = shares.max(1)
-        names = [f"probability of {name}" for name in self.classes]
-        table = pd.concat([table, pd.DataFrame(shares, columns=names)], axis=1)
-        return table.to_csv(index=False, float_format="%.6f")
-
-
 def predict(
     trained: TrainedModel,
     images: Any,
@@ -70,7 +36,7 @@ def predict(
     on_bad_image: str = "error",
     device: str = "cpu",
     batch_size: int = BATCH,
-) -> Predictions:
+) -> tuple[pd.DataFrame, list[BadImage]]:
     """Classify images.
 
     Args:
@@ -85,7 +51,8 @@ def predict(
         batch_size: Images at a time.
 
     Returns:
-        The answers, in the order of the paths.
+        A line for each image, with the columns path, prediction, confidence and one for the probability of each class;
+        and the files that could not be read, with the reasons.
 
     Raises:
         FileNotFoundError: If there is no such file or folder.
@@ -94,15 +61,16 @@ def predict(
     check_choice("on_bad_image", on_bad_image, ON_BAD_IMAGE)
     size = trained.config.image_size
     places = [images] if isinstance(images, (str, Path)) else images
+    bad: list[BadImage] = []
     reads: dict[str, Callable[[], Tensor]]
     if isinstance(places, Sequence) and all(isinstance(place, (str, Path)) for place in places):
-        reads = dict(one for place in places for one in _readers(Path(place), path_column, image_root, size))
+        found = [one for place in places for one in _find_files(Path(place), path_column, image_root, bad)]
+        reads = {name: partial(_read, find, size) for name, find in found}
     else:
         source = open_images(images)
         reads = {sample.path: partial(source.load, sample.path, size, sample.sha256) for sample in source.samples}
     names = list(reads)
     paths: list[str] = []
-    bad: list[BadImage] = []
     probabilities: list[Tensor] = []
     for start in range(0, len(names), batch_size):
         tensors = []
@@ -119,7 +87,11 @@ def predict(
         raise ValueError(describe_bad_images(Path(places[0]), bad, REMEDY))
     if not paths:
         raise ValueError(f"there is no image in {', '.join(map(str, places))}; give image files or folders of them.")
-    return Predictions(tuple(paths), trained.config.classes, torch.cat(probabilities), tuple(bad))
+    shares, classes = torch.cat(probabilities), trained.config.classes
+    confidence, answers = shares.max(1)
+    words = {"path": paths, "prediction": [classes[number] for number in answers.tolist()], "confidence": confidence}
+    by_class = {f"probability of {name}": shares[:, number] for number, name in enumerate(classes)}
+    return pd.DataFrame({**words, **by_class}), bad
 
 
 @torch.no_grad()
@@ -142,29 +114,24 @@ def run_model(
     return torch.cat(logits), torch.cat(features) if with_features else None
 
 
-def _readers(
-    place: Path, path_column: str | None, image_root: str | Path | None, size: int
-) -> Iterator[tuple[str, Callable[[], Tensor]]]:
-    """Yield the name of every image and a function that reads it; no link leads out of a folder."""
+def _find_files(
+    place: Path, path_column: str | None, image_root: str | Path | None, bad: list[BadImage]
+) -> Iterator[tuple[str, Callable[[], Path]]]:
+    """Yield the name of every image file and a function that returns its path; no link leads out of a folder."""
     if is_table(place) and place.is_file():
         for path in list_paths(place, path_column, image_root):
-            yield str(path), partial(_read, path, size)
+            yield str(path), partial(Path, path)
     elif place.is_file():
-        yield str(place), partial(_read, place, size)
+        yield str(place), partial(Path, place)
     elif place.is_dir():
-        bad: list[BadImage] = []
-        for name in list_paths_below(place, bad):
-            yield str(place / name), partial(_read, name, size, place.resolve())
-        for one in bad:
-            yield str(place / one.path), partial(_refuse, one.reason)
+        below: list[BadImage] = []
+        for name in list_paths_below(place, below):
+            yield str(place / name), partial(path_inside, place.resolve(), name)
+        bad += [BadImage(str(place / one.path), one.reason) for one in below]
     else:
         raise FileNotFoundError(f"there is no file or folder {place}; name images, or a folder of them.")
 
 
-def _read(path: str | Path, size: int, root: Path | None = None) -> Tensor:
-    with decoded(read_bytes(Path(path) if root is None else path_inside(root, str(path)))) as image:
+def _read(find: Callable[[], Path], size: int) -> Tensor:
+    with decoded(read_bytes(find())) as image:
         return to_tensor(image, size)
-
-
-def _refuse(reason: str) -> Tensor:
-    raise BadImageError(reason)
