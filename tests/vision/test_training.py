@@ -114,7 +114,7 @@ def test_without_a_terminal_progress_is_the_time_and_one_line_per_epoch(tmp_path
     assert inferred.startswith("All samples are one context")
     assert advice.startswith("With one context there is nothing to balance:")
     assert "--set confirm=false" in advice
-    assert re.fullmatch(r"This training takes about \d+ seconds more\.", estimate)
+    assert re.fullmatch(r"This training takes about \d+ s more\.", estimate)
     assert re.fullmatch(r"epoch 1/2: loss [\d.]+, accuracy [\d.]+, validation accuracy [\d.]+ \([\d.]+ s\)", first)
     assert second.startswith("epoch 2/2: ")
     monkeypatch.setattr(training, "LONG", 0.0)
@@ -122,7 +122,7 @@ def test_without_a_terminal_progress_is_the_time_and_one_line_per_epoch(tmp_path
     train(TINY, *tiny_data(), tmp_path / "other", device="cpu", progress=True)
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.count("This training takes about 0 minutes more. Shorter: a GPU") == 1
+    assert printed.err.count("This training takes about 0 min more. Shorter: a GPU") == 1
 
 
 def test_local_weights_are_the_start_and_part_of_the_run(tmp_path):

@@ -195,9 +195,9 @@ def _run(keeper: RunKeeper, validation: DataLoader[Any] | None, *, shows: bool, 
 def _describe_time(seconds: float, config: TrainingConfig) -> str:
     """Say how long a training takes, and how to make a long one shorter."""
     if seconds < LONG:
-        return f"This training takes about {seconds:.0f} seconds more."
+        return f"This training takes about {seconds:.0f} s more."
     return (
-        f"This training takes about {seconds / 60:.0f} minutes more. Shorter: a GPU, --set precision=bf16, fewer "
+        f"This training takes about {seconds / 60:.0f} min more. Shorter: a GPU, --set precision=bf16, fewer "
         f"epochs than --epochs {config.epochs}, smaller images than --image-size {config.image_size} or a small "
         "network (--backbone small). Ctrl-C keeps what is done."
     )
