@@ -87,6 +87,16 @@ def test_rows_of_all_tasks_in_their_order(tmp_path, calls, n_jobs):
     assert frame[["base", "power", "value"]].to_numpy().tolist() == expected
 
 
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_terminal_shows_how_far_each_task_is(tmp_path, n_jobs):
+    grid, terminal = [{"number": number} for number in (0, 1)], io.StringIO()
+    console = Console(file=terminal, force_terminal=True, width=120)
+    run_grid(reports, grid, tmp_path / "a", Execution(workers=Workers(n_jobs), console=console))
+    for number in (0, 1):
+        assert re.search(rf"\[training\] {number}, epochs.*5/8", terminal.getvalue())
+    assert "2/2" in terminal.getvalue()
+
+
 def test_a_second_run_does_only_what_is_missing(tmp_path, calls):
     run_grid(squares, tasks(calls, [1, 2]), tmp_path / "out")
     first = run_grid(squares, tasks(calls), tmp_path / "out")
@@ -177,16 +187,6 @@ def test_a_pipe_gets_a_line_per_task(tmp_path):
     pipe = io.StringIO()
     run_grid(fails_at_three, [{"base": base} for base in (1, 2)], tmp_path, Execution(console=Console(file=pipe)))
     assert pipe.getvalue().splitlines() == ["1 of 2 tasks done", "2 of 2 tasks done"]
-
-
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_a_terminal_shows_how_far_each_task_is(tmp_path, n_jobs):
-    grid, terminal = [{"number": number} for number in (0, 1)], io.StringIO()
-    console = Console(file=terminal, force_terminal=True, width=120)
-    run_grid(reports, grid, tmp_path / "a", Execution(workers=Workers(n_jobs), console=console))
-    for number in (0, 1):
-        assert re.search(rf"\[training\] {number}, epochs.*5/8", terminal.getvalue())
-    assert "2/2" in terminal.getvalue()
 
 
 @pytest.mark.parametrize(
