@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from pfdl.decorrelation.functional import decomposition_loss, decorrelation_loss
+from pfdl.decorrelation.functional import decomposition_loss, decorrelation_loss, decorrelation_parts, standardize
 from pfdl.decorrelation.kernels import leave_one_out
 from tests.decorrelation.reference import Algorithm1, naive_decomposition, naive_decorrelation_loss
 from tests.decorrelation.small_batches import batch, make, same, snapshot
@@ -186,3 +186,35 @@ def test_losses_of_several_batches_may_be_summed_before_backward(monkeypatch):
     apart(u).backward()
     apart(v).backward()
     torch.testing.assert_close(summed, (u.grad, v.grad))
+
+
+PATHS = {"fused": {}, "plain": {"kernel": "plain"}, "deep": {"hidden": (5, 4)}, "indexed": {"sharing": "indexed"}}
+
+
+@pytest.mark.parametrize("center", ["none", "batch"])
+@pytest.mark.parametrize("path", PATHS)
+def test_the_last_call_knows_its_parts(path, center):
+    penalty = make(center=center, **PATHS[path]).double()
+    u = batch().double().requires_grad_()
+    penalty(u)
+    wanted = decorrelation_parts(u, penalty.decomposition(u))
+    torch.testing.assert_close(penalty.last.level_part, wanted.level.detach())
+    torch.testing.assert_close(penalty.last.covariance_part, wanted.covariance.detach())
+    assert penalty.metrics()["level_part"] == penalty.last.level_part
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_standardised_features_enter_both_losses(path):
+    penalty, twin = make(standardize=True, **PATHS[path]).double(), make(**PATHS[path]).double()
+    u = batch().double().requires_grad_()
+    v = standardize(u.detach()).requires_grad_()
+    torch.testing.assert_close(penalty(u), twin(v))
+    torch.testing.assert_close(penalty.last.r2, twin.last.r2)
+    for found, wanted in zip(penalty.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(found, wanted)
+    w = standardize(u)
+    slow = naive_decorrelation_loss(w, naive_decomposition(twin.decomposition, w), "none")
+    (wanted,) = torch.autograd.grad(slow, u)
+    (found,) = torch.autograd.grad(penalty.penalty(u), u)
+    torch.testing.assert_close(found, wanted)
+    assert penalty.last.level_part < 1e-25

@@ -39,14 +39,6 @@ def test_tensors_of_any_kind_and_the_same_twice():
     np.testing.assert_allclose(coarse.r2, found.r2, atol=0.02)
 
 
-def test_numbers_are_said_to_be_classes_and_contexts():
-    features, labels, contexts = samples(contexts=3)
-    training = {(label, context): 90 if context == label else 5 for label in range(3) for context in range(3)}
-    words = " ".join(pfdl.diagnose(features, labels, contexts, predictions=contexts, training=training).verdict())
-    assert re.search(r"in the worst group, class \d in context \d, it is 0 %", words)
-    assert re.search(r"Most affected: class \d \(100 % in context \d, 0 % elsewhere\)", words)
-
-
 def test_without_contexts_or_training_there_is_no_answer():
     features, labels, contexts = samples()
     for given, reason in (

@@ -108,7 +108,7 @@ def test_every_plot_is_drawn_and_described(visit, path):  # noqa: F811
     assert "50.0 ± 2.0" in page.locator("figure details table").first.text_content()
 
 
-def test_dark_follows_the_system_in_page_and_plots(visit, path):  # noqa: F811
+def test_dark_follows_the_system_in_page_and_plots_and_paper_is_light(visit, path):  # noqa: F811
     light, dark = (visit(path, color_scheme=scheme) for scheme in ("light", "dark"))
 
     def brightness(seen, selector, what):
@@ -118,6 +118,10 @@ def test_dark_follows_the_system_in_page_and_plots(visit, path):  # noqa: F811
         assert brightness(light, selector, what) > 600 > 200 > brightness(dark, selector, what)
     for selector, what in (("body", "color"), (".plot svg text", "fill")):
         assert brightness(light, selector, what) < 350 < brightness(dark, selector, what)
+    assert dark.page.pdf(format="A4").startswith(b"%PDF")
+    dark.page.emulate_media(media="print", color_scheme="dark")
+    assert not dark.page.locator("nav").is_visible()
+    assert dark.style_of("body", "backgroundColor") == "rgb(253, 253, 251)"
 
 
 def test_a_phone_scrolls_wide_things_in_their_boxes_and_says_so(visit, path):  # noqa: F811
@@ -144,14 +148,6 @@ def test_the_keyboard_skips_to_the_results_and_reaches_what_scrolls(visit, path)
         page.keyboard.press("Tab")
         reached.append(page.evaluate("document.activeElement.className || document.activeElement.tagName"))
     assert {"A", "scroll many", "SUMMARY"} <= set(reached)
-
-
-def test_paper_is_light_and_holds_the_whole_width(visit, path):  # noqa: F811
-    page = visit(path, color_scheme="dark").page
-    assert page.pdf(format="A4").startswith(b"%PDF")
-    page.emulate_media(media="print", color_scheme="dark")
-    assert not page.locator("nav").is_visible()
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(253, 253, 251)"
 
 
 def test_headings_tables_and_names_are_in_order(visit, path):  # noqa: F811

@@ -74,16 +74,10 @@ def test_accuracies_are_counts_over_the_sets_of_the_manifest(tested):
     assert result.calibration_error == pytest.approx(abs(confidence - result.overall), abs=1e-6)
     assert result.scores["balanced_accuracy"] == pytest.approx(sum(result.by_label.values()) / len(result.by_label))
     assert set(result.scores) == {"balanced_accuracy", "macro_f1", "auroc", "worst_group_precision"}
-
-
-def test_three_averages_that_nobody_confuses(tested):
-    _, _, manifest, result = tested
-    test = manifest.rows_of("test")
     cells = sorted({(row.class_name, row.context) for row in test})
     accuracy = {cell: share(row for row in test if (row.class_name, row.context) == cell) for cell in cells}
     assert result.average_over_groups == pytest.approx(np.mean(list(accuracy.values())))
-    train = manifest.rows_of("train")
-    expected = np.mean([accuracy[row.class_name, row.context] for row in train])
+    expected = np.mean([accuracy[row.class_name, row.context] for row in manifest.rows_of("train")])
     assert result.average_in_training_mixture == pytest.approx(expected)
     words = " ".join(describe_evaluation(result))
     for part in ("Accuracy on all", "Worst group: dark in red, 0.0 %", "counted equally", "training set's mixture"):

@@ -52,24 +52,15 @@ def test_gradient_of_the_penalty_reaches_the_backbone_and_not_the_head():
 
 
 def test_timm_style_classifier_is_preferred_to_the_last_linear_layer():
-    class Timm(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.head = nn.Linear(5, 3)
-            self.auxiliary = nn.Linear(5, 2)
-
+    class Timm(nn.Sequential):
         def get_classifier(self):
-            return self.head
+            return self[1]
 
-        def forward(self, x):
-            self.auxiliary(x)
-            return self.head(2 * x)
-
-    model = Timm()
+    model = Timm(nn.Linear(5, 4), nn.Linear(4, 3), nn.Linear(3, 2))
     tap = pfdl.attach(model)
     model(torch.ones(2, 5))
-    assert tap.layer_name == "head"
-    assert torch.equal(tap.features, 2 * torch.ones(2, 5))
+    assert tap.layer_name == "1"
+    assert torch.equal(tap.features, model[0](torch.ones(2, 5)))
 
 
 def test_layer_by_name_and_by_module():

@@ -68,9 +68,3 @@ def test_rows_of_one_seed_share_the_augmentation_whatever_their_objectives_draw(
         return dict(model.backbone.state_dict())
 
     torch.testing.assert_close(trained("erm"), trained("pfdl", pfdl={"weight": 0.0}), rtol=0, atol=0)
-
-
-def test_a_training_in_memory_refuses_contexts_that_are_missing():
-    model = Classifier(replace(CONFIG, objective="groupdro"), 2)
-    with pytest.raises(ValueError, match="needs the context of every sample"):
-        fit(model, torch.zeros(8, 3, 8, 8), torch.arange(8) % 2)

@@ -254,7 +254,6 @@ def test_the_command_prints_ours_beside_the_papers(tiny, tmp_path):
         (["colored-mnist", "--rows", "magic"], "the row is 'magic'"),
         (["colored-mnist", "--select", "best"], "select"),
         (["colored-mnist", "--precision", "16"], "precision"),
-        (["colored-mnist", "--group-by", "meta.csv:place"], "names no folder of the study"),
         (["no-such-folder"], "there is no folder no-such-folder"),
         (["a/shapes", "b/shapes"], "two data sets have the same name"),
     ],
