@@ -1,4 +1,3 @@
-import copy
 from contextlib import contextmanager
 
 import pytest
@@ -105,19 +104,6 @@ def test_indexed_bias_tells_the_features_apart_and_strict_does_not():
     assert make(6, sharing="indexed").float()(equal).unique().numel() == 6
     strict = make(6, sharing="strict").float()(equal)
     torch.testing.assert_close(strict, strict[:, :1].expand(1, 6))
-
-
-def test_works_under_vmap_over_stacked_networks():
-    networks = [make(9, 4, seed=seed) for seed in range(3)]
-    stacked = {
-        name: torch.stack([dict(g.named_parameters())[name].detach() for g in networks])
-        for name, _ in networks[0].named_parameters()
-    }
-    u = torch.randn(3, 5, 9, dtype=torch.float64)
-    base = copy.deepcopy(networks[0])
-    out = torch.func.vmap(lambda state, x: torch.func.functional_call(base, state, (x,)))(stacked, u)
-    for k, g in enumerate(networks):
-        torch.testing.assert_close(out[k], g(u[k]))
 
 
 def test_stays_in_its_own_precision_under_autocast():

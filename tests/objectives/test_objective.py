@@ -141,8 +141,6 @@ class TestRegistering:
     def test_a_name_that_cannot_be_used_is_refused(self, name, message):
         with pytest.raises(ValueError, match=message):
             register_objective(name, ByRisk)
-
-    def test_something_that_cannot_be_called_is_refused(self):
         with pytest.raises(TypeError, match="give a class or a function"):
             register_objective("mine", 3)
 
