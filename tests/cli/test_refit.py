@@ -5,12 +5,15 @@ import json
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from pfdl.contexts import InferredContexts
+from pfdl.data import make_split
 from pfdl.vision import refitting as refit
-from pfdl.vision.checkpoint import load_model
+from pfdl.vision.checkpoint import ModelConfig, TrainedModel, load_model
 from pfdl.vision.evaluation import read_evaluations
 from tests.cli.typing_commands import FAST, draw, typed
+from tests.vision.tiny_images import TinySource
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +57,15 @@ def test_what_cannot_be_refitted_is_answered_with_a_sentence(run, photos):
     line = f"refit {run} {photos} --device cpu --contexts"
     assert "name another folder" in typed(f"{line} known -o {run}", fails=True).output
     assert "known" in typed(f"{line} guessed", fails=True).output
+
+
+def test_known_contexts_must_be_there(tmp_path):
+    source = TinySource(contexts=("",))
+    split = make_split(source)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(192, 2))
+    trained = TrainedModel(model, ModelConfig("own", split.classes, 8), tmp_path)
+    with pytest.raises(ValueError, match="the validation images have no contexts"):
+        refit.refit(trained, source, split, tmp_path / "new", contexts="known")
 
 
 def test_where_no_contexts_are_found_nothing_is_refitted(run, photos, tmp_path):

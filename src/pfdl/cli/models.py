@@ -107,17 +107,14 @@ def refit(
     contexts: Annotated[
         str, typer.Option(help="inferred: found in the images; known: those of the data (class/context/image).")
     ] = "inferred",
-    on: Annotated[
-        str, typer.Option(help="validation: images that the network was not trained on; train: the training images.")
-    ] = "validation",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws, and of inferring contexts.")] = 0,
     device: Device = "auto",
 ) -> None:
     """Refit the last layer of a trained network so that all groups count equally (DFR), as a run of its own.
 
     A network trained without regard to contexts often has learnt what it needs and uses it badly in its last layer.
-    This takes seconds where training takes hours. DATA is what the run was trained on. No test image is used to refit;
-    at the end the new run is tested like the old one.
+    This takes seconds where training takes hours. DATA is what the run was trained on, and its validation images are
+    refitted on. No test image is used for that; at the end the new run is tested like the old one.
 
         pfdl refit runs/erm photos/
 
@@ -130,10 +127,10 @@ def refit(
     device = resolve_device(device)
     trained, manifest, source = open_run(run, data, options)
     folder = output or trained.folder.with_name(f"{trained.folder.name}-refit")
-    readout, sentence = refit_run(trained, source, manifest, folder, on=on, contexts=contexts, device=device, seed=seed)
+    readout, sentence = refit_run(trained, source, manifest, folder, contexts=contexts, device=device, seed=seed)
     typer.echo(printable(sentence), err=True)
     typer.echo(
-        f"Refitted on {readout.samples_per_group} {on} images of each group, 20 draws; penalty "
+        f"Refitted on {readout.samples_per_group} validation images of each group, 20 draws; penalty "
         f"C = {readout.strength:g}, chosen by the worst group of held-out halves "
         f"({100 * readout.held_out_worst:.1f} %).",
         err=True,

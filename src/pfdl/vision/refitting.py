@@ -32,21 +32,20 @@ def refit(
     manifest: Manifest,
     folder: Path,
     *,
-    on: str = "validation",
     contexts: str = "inferred",
     device: str = "cpu",
     seed: int = 0,
 ) -> tuple[Readout, str]:
     """Refit the last layer of a trained network so that all groups count equally, and write it as a run of its own.
 
-    The network stays as it is up to its last layer; see :func:`pfdl.contexts.refit_readout`. No test image is read.
+    The layer is fitted on the validation images, which the network was not trained on; see
+    :func:`pfdl.contexts.refit_readout`. The network stays as it is up to this layer. No test image is read.
 
     Args:
         trained: The network.
         source: Where its images come from.
         manifest: The split it was trained with.
         folder: The new run folder, which :func:`pfdl.vision.load_model` reads as any other.
-        on: Which images to refit on: ``"validation"``, which the network was not trained on, or ``"train"``.
         contexts: ``"known"``, those of the data, or ``"inferred"``, what :func:`pfdl.contexts.find_contexts` finds in
             the training and validation images.
         device: Where to compute.
@@ -56,27 +55,30 @@ def refit(
         The layer; and a sentence on which contexts were balanced, and why they are believed.
 
     Raises:
-        ValueError: If there is no such set, the data has no contexts or none are found, or a group is too small.
+        ValueError: If there are no validation images, they have no contexts or none are found, or groups are too small.
         OSError: If the folder cannot be written to.
     """
-    check_choice("on", on, ("validation", "train"))
     check_choice("contexts", contexts, ("known", "inferred"))
-    if on not in manifest.set_names:
-        raise ValueError(f"the run holds no {on} images out; refit on 'train' instead.")
+    if "validation" not in manifest.set_names:
+        raise ValueError("the run held no validation images out, and these are what the layer is refitted on.")
     if folder.resolve() == trained.folder.resolve():
         raise ValueError(f"{folder} is the run itself; name another folder for the refitted one.")
-    images, numbers, inferred = _with_contexts(trained, source, manifest, on, contexts, seed)
-    sentence = inferred.sentence if inferred else f"The {int(numbers.max()) + 1} contexts are those of the data."
+    size, known = trained.config.image_size, contexts == "known"
+    images = ContextImages(source, manifest, "validation", size=size, reveal_contexts=known)
+    inferred = None if known else _infer_contexts(source, manifest, images, size, seed)
+    if inferred:
+        numbers = torch.from_numpy(inferred.contexts[-len(images) :]).long()
+        sentence = inferred.sentence
+    else:
+        names, numbers = torch.unique(images.contexts, return_inverse=True)  # other sets may have others
+        sentence = f"The {len(names)} contexts are those of the data."
+        if len(names) < 2:
+            raise ValueError("the validation images have no contexts; let them be inferred: --contexts inferred.")
     _, features = run_model(trained.model, images, device=device, with_features=True)
     readout = refit_readout(features, images.labels, numbers, num_classes=len(manifest.classes), seed=seed)
     settings: dict[str, Any] = {
         **read_run(trained.folder).settings,
-        "refit": {
-            "of": hash_bytes((trained.folder / WEIGHTS).read_bytes()),
-            "on": on,
-            "contexts": contexts,
-            "seed": seed,
-        },
+        "refit": {"of": hash_bytes((trained.folder / WEIGHTS).read_bytes()), "contexts": contexts, "seed": seed},
     }
     with claim(folder, "training", settings):
         manifest.save(folder / MANIFEST)
@@ -102,27 +104,16 @@ def with_readout(model: nn.Module, readout: Readout) -> nn.Module:
     return changed
 
 
-def _with_contexts(
-    trained: TrainedModel, source: ContextSource, manifest: Manifest, on: str, contexts: str, seed: int
-) -> tuple[ContextImages, Tensor, InferredContexts | None]:
-    """Return the images to refit on, the context of each, and what was inferred of them, if it was."""
-    size, known = trained.config.image_size, contexts == "known"
-    sets: dict[str, ContextImages] = {
-        name: ContextImages(source, manifest, name, size=size, reveal_contexts=known)
-        for name in ("train", "validation")
-        if name in manifest.set_names and (name == on or not known)
-    }
-    if known:
-        names, numbers = torch.unique(sets[on].contexts, return_inverse=True)  # other sets may have others
-        if len(names) < 2:
-            raise ValueError(f"the {on} images have no contexts; let them be inferred: --contexts inferred.")
-        return sets[on], numbers, None
-    labels = torch.cat([images.labels for images in sets.values()])
-    found = find_contexts(ConcatDataset(sets.values()), labels, seed=seed)
+def _infer_contexts(
+    source: ContextSource, manifest: Manifest, validation: ContextImages, size: int, seed: int
+) -> InferredContexts:
+    """Infer the contexts of the training and the validation images, in this order; ValueError if there is one only."""
+    train = ContextImages(source, manifest, "train", size=size)
+    labels = torch.cat([train.labels, validation.labels])
+    found = find_contexts(ConcatDataset([train, validation]), labels, seed=seed)
     if found.number < 2:
         remedy = "if you know them, arrange the images as class/context/image and give --contexts known."
         if manifest.has_contexts:
             remedy = "the data has contexts of its own, which --contexts known uses."
         raise ValueError(f"there is nothing to balance, so nothing was refitted. {found.sentence} To go on: {remedy}")
-    parts = torch.split(torch.from_numpy(found.contexts).long(), [len(images) for images in sets.values()])
-    return sets[on], dict(zip(sets, parts, strict=True))[on], found
+    return found
