@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
 import re
+import shutil
 import signal
 import sys
 import time
@@ -14,6 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 from rich.console import Console
+from tests.hostile.tampering import full_disk
 from tests.processes import Forked
 
 from pfdl._internal.workers import WorkerLostError
@@ -121,6 +124,28 @@ def test_what_was_finished_before_an_error_is_kept(tmp_path):
     with pytest.raises(RuntimeError, match="three"):
         run_grid(fails_at_three, grid, tmp_path)
     assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("fits", [0, 1])
+def test_a_full_disk_leaves_what_was_finished(tmp_path, calls, fits):
+    run_grid(squares, tasks(calls, [1]), tmp_path / "out")
+    with full_disk(fits), pytest.raises(OSError, match=r"cannot be written \(No space left on device\)") as error:
+        run_grid(squares, tasks(calls), tmp_path / "out")
+    assert error.value.errno == errno.ENOSPC
+    assert len(list((tmp_path / "out").iterdir())) == 1 + fits
+    assert run_grid(squares, tasks(calls), tmp_path / "out")["base"].unique().tolist() == [1, 2, 3]
+    assert calls.read_text().split().count("1") == 1
+
+
+def removes(folder: str) -> list[dict[str, object]]:
+    shutil.rmtree(folder)
+    return [{"value": 1}]
+
+
+def test_a_folder_removed_under_a_run_is_a_sentence_and_stays_removed(tmp_path):
+    with pytest.raises(FileNotFoundError, match="was removed while its tasks ran"):
+        run_grid(removes, [{"folder": str(tmp_path / "out")}], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def slow(base: int, log: str) -> list[dict[str, object]]:

@@ -73,10 +73,19 @@ OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
 }
 
 
-def a_step(kind: str) -> torch.optim.Optimizer:
+@cache
+def one_process() -> Any:
+    """Join a group of one process, in which parameters are sharded as in each of several."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    return init_device_mesh("cpu", (1,))
+
+
+def a_step(kind: str, is_sharded: bool = False) -> torch.optim.Optimizer:
     """An optimiser that has taken one step, over a matrix and a vector."""
-    parameters = [torch.nn.Parameter(torch.ones(16, 32)), torch.nn.Parameter(torch.ones(32))]
-    optimizer = OPTIMIZERS[kind](parameters)
+    backbone = torch.nn.Linear(32, 16)
+    if is_sharded:
+        shard(backbone, one_process())
+    optimizer = OPTIMIZERS[kind](backbone.parameters())
     step(optimizer)
     return optimizer
 
@@ -98,52 +107,21 @@ def short_moments(kind: str) -> dict[str, Any]:
     return state
 
 
+CASES = [(kind, False) for kind in OPTIMIZERS] + [(kind, True) for kind in OPTIMIZERS if "not fused" in kind]
+
+
 @target(
     lambda: (
-        st.sampled_from(list(OPTIMIZERS)).flatmap(
-            lambda kind: st.tuples(st.just(kind), tampered(a_step(kind).state_dict()))
-        ),
+        st.sampled_from(CASES).flatmap(lambda case: st.tuples(st.just(case), tampered(a_step(case[0]).state_dict()))),
     ),
-    lambda: [((kind, short_moments(kind)),) for kind in OPTIMIZERS],
-    share=2.0,
+    lambda: [((case, short_moments(case[0])),) for case in CASES],
+    share=3.0,
 )
-def states_of_optimisers(folder: Path, case: tuple[str, Any]) -> None:
-    kind, state = case
-    optimizer = a_step(kind)
-    answered(load_optimizer_state, optimizer, state)
+def states_of_optimisers(folder: Path, attack: tuple[tuple[str, bool], Any]) -> None:
+    (kind, is_sharded), state = attack
+    optimizer = a_step(kind, is_sharded)
+    answered(load_optimizer if is_sharded else load_optimizer_state, optimizer, state)
     if len(optimizer.state) == 2:  # with moments for one of two parameters PyTorch's fused SGD refuses to step
-        step(optimizer)
-
-
-@cache
-def one_process() -> Any:
-    """Join a group of one process, in which parameters are sharded as in each of several."""
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    return init_device_mesh("cpu", (1,))
-
-
-def a_sharded_step(kind: str) -> torch.optim.Optimizer:
-    """An optimiser of sharded parameters that has taken one step."""
-    backbone = torch.nn.Linear(32, 16)
-    shard(backbone, one_process())
-    optimizer = OPTIMIZERS[kind](backbone.parameters())
-    step(optimizer)
-    return optimizer
-
-
-@target(
-    lambda: (
-        st.sampled_from(["adam, not fused", "sgd, not fused"]).flatmap(
-            lambda kind: st.tuples(st.just(kind), tampered(a_step(kind).state_dict()))
-        ),
-    ),
-    lambda: [((kind, short_moments(kind)),) for kind in ("adam, not fused", "sgd, not fused")],
-)
-def states_of_sharded_optimisers(folder: Path, case: tuple[str, Any]) -> None:
-    kind, state = case
-    optimizer = a_sharded_step(kind)
-    answered(load_optimizer, optimizer, state)
-    if len(optimizer.state) == 2:
         step(optimizer)
 
 

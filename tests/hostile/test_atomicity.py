@@ -14,7 +14,6 @@ import pfdl.tabular
 from pfdl._internal.runs import LOCK, claim, set_aside
 from pfdl._internal.state import save_state
 from pfdl.data.manifest import Manifest, ManifestRow
-from pfdl.lightning import PFDLCallback
 from pfdl.vision import Classifier, TrainingConfig
 from tests.hostile.tampering import full_disk
 from tests.states import StateTester, each
@@ -40,25 +39,6 @@ class TestStatesOfClassifiers(StateTester):
     def use(self, thing, seed=0):
         pictures = torch.randint(256, (8, 3, 8, 8), generator=torch.Generator().manual_seed(seed)).byte()
         return thing.loss_of([pictures, torch.arange(8) % 2, torch.arange(8) // 2 % 2]).detach()
-
-
-class TestStatesOfCallbacks(StateTester):
-    name = each(["linear"])
-
-    def make(self, name, seed=0):
-        from lightning.pytorch import LightningModule, Trainer
-
-        torch.manual_seed(seed)
-        callback, module = PFDLCallback(hidden=4), LightningModule()
-        module.head = torch.nn.Linear(8, 2)
-        callback.setup(Trainer(accelerator="cpu", logger=False, enable_checkpointing=False), module, "fit")
-        return callback
-
-    def use(self, thing, seed=0):
-        p = thing.decorrelate.decomposition.num_features
-        return thing.decorrelate(torch.randn(8, p, generator=torch.Generator().manual_seed(seed)))
-
-    test_copies_and_pickles_go_their_own_way = None  # what it has hooked into a module is not copied
 
 
 def a_run(folder: Path) -> Path:

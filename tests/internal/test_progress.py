@@ -1,6 +1,5 @@
 import io
 
-import pytest
 from rich.console import Console
 
 from pfdl._internal import progress as _progress
@@ -31,18 +30,3 @@ def test_quick_work_and_pipes_stay_clean(tmp_path, monkeypatch):
     assert drawn(tmp_path) == ""
     with progress_bar("checking images", None) as show:
         show(1, 2)
-
-
-def test_an_error_takes_the_bar_away(monkeypatch):
-    monkeypatch.setattr(_progress, "AFTER", 0.0)
-    stream = io.StringIO()
-
-    def fail():
-        with progress_bar("reading", Console(file=stream, force_terminal=True)) as show:
-            show(1, 2)
-            raise ValueError("bad")
-
-    with pytest.raises(ValueError, match="bad"):
-        fail()
-    assert "\x1b[?25l" in stream.getvalue()  # the cursor was hidden
-    assert stream.getvalue().rindex("\x1b[?25h") > stream.getvalue().rindex("\x1b[?25l")  # and is back

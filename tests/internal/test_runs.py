@@ -48,6 +48,7 @@ def test_a_run_says_what_it_is_and_with_what_it_was_made(tmp_path):
     assert set(found.made_with["hardware"]) == {"cpu", "cpu_count", "gpu", "platform"}
     assert found.made_with["started"].endswith("+00:00")
     assert files(tmp_path / "deep" / "run").keys() == {CONFIG}
+    assert found.made_with["git_revision"] == _provenance.git_revision(ROOT)
 
 
 def test_a_run_names_neither_the_machine_nor_its_user(tmp_path, monkeypatch):
@@ -178,15 +179,12 @@ def test_a_second_process_gets_a_sentence_and_a_killed_one_blocks_nobody(tmp_pat
     assert files(tmp_path).keys() == {CONFIG}
 
 
-def test_what_a_dead_process_left_running_is_waited_for(tmp_path, monkeypatch):
+def test_what_a_dead_process_left_running_is_waited_for(tmp_path):
     make(tmp_path)
     lock = FileLock(tmp_path / LOCK, thread_local=False)
     lock.acquire()
     threading.Timer(0.1, lock.release).start()
     assert make(tmp_path).kind == "mmads"
-    monkeypatch.setattr(runs, "PATIENCE", 0.0)
-    with FileLock(tmp_path / LOCK), pytest.raises(RunInUseError, match="in use by another process"):
-        make(tmp_path)
 
 
 @contextlib.contextmanager
@@ -247,9 +245,3 @@ def test_the_revision_is_that_of_the_checkout(tmp_path):
     assert find_revision(tmp_path) == revision
     (tmp_path / "file").write_text("b")
     assert find_revision(tmp_path) == f"{revision}-dirty"
-
-
-def test_the_revision_in_a_run_is_that_of_this_code():
-    root = Path(__file__).parents[2]
-    assert root == _provenance.CHECKOUT
-    assert _provenance.describe_this_machine()["git_revision"] == _provenance.git_revision(root)

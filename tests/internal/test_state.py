@@ -31,29 +31,13 @@ def test_plain_values_come_back_as_they_were(tree, tmp_path_factory):
     assert type(loaded) is type(tree)
 
 
-def test_an_optimiser_comes_back_bit_for_bit(tmp_path):
-    model = torch.nn.Linear(3, 2)
-    optimizer = torch.optim.Adam(model.parameters())
-    model(torch.randn(4, 3)).sum().backward()
-    optimizer.step()
+def test_tensors_that_share_memory_come_back_with_memory_of_their_own(tmp_path):
     shared = torch.arange(4.0)
-    path = tmp_path / "state"
-    save_state(path, {"optimizer": optimizer.state_dict(), "views": [shared, shared[1:], shared.reshape(2, 2).T]})
-    loaded = load_state(path)
-    for number, moments in optimizer.state_dict()["state"].items():
-        for name, value in moments.items():
-            assert torch.equal(loaded["optimizer"]["state"][number][name], value)
-    assert torch.equal(loaded["views"][2], shared.reshape(2, 2).T)
-    assert torch.equal(loaded["views"][1], shared[1:])
-
-
-def test_objects_are_refused_and_the_old_file_stays(tmp_path):
-    path = tmp_path / "state"
-    save_state(path, {"number": 1})
-    with pytest.raises(TypeError, match="a Linear cannot be part"):
-        save_state(path, {"model": torch.nn.Linear(1, 1)})
-    assert load_state(path) == {"number": 1}
-    assert list(tmp_path.iterdir()) == [path]
+    views = [shared, shared[1:], shared.reshape(2, 2).T]
+    save_state(tmp_path / "state", {"views": views})
+    loaded = load_state(tmp_path / "state")["views"]
+    assert all(map(torch.equal, loaded, views))
+    assert len({view.data_ptr() for view in loaded}) == 3
 
 
 class Malicious:
@@ -74,13 +58,6 @@ def test_what_is_no_state_is_refused_and_never_run(tmp_path):
     save_file({"x": torch.ones(1)}, path)
     with pytest.raises(ValueError, match="its format is None"):
         load_state(path)
-    save_file({"x": torch.ones(1)}, path, metadata={"format": "pfdl-state-1", "tree": '{"tensor": "y"}'})
-    with pytest.raises(ValueError, match="not a whole training state"):
-        load_state(path)
-    save_state(path, {"x": torch.ones(100)})
-    path.write_bytes(path.read_bytes()[:-10])
-    with pytest.raises(ValueError, match="not a whole training state"):
-        load_state(path)
 
 
 def test_numbers_that_json_has_not_come_back_and_are_no_bare_words_in_it(tmp_path):
@@ -96,6 +73,7 @@ def test_numbers_that_json_has_not_come_back_and_are_no_bare_words_in_it(tmp_pat
 @pytest.mark.parametrize(
     "tree",
     [
+        '{"tensor": "y"}',
         '{"dict": [["a", {"tensor": "x"}], ["b", {"tensor": "x"}]]}',  # two entries that would share their memory
         '{"dict": [["a", {"set": [1]}]]}',
         '{"dict": [["a", {"list": "abc"}]]}',

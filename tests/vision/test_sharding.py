@@ -61,7 +61,7 @@ class TestStates(OptimizerTester):
         return trained(self.mesh, name, steps=0)
 
     def use(self, thing, seed=0):
-        step(*thing)
+        super().use(thing, seed)
         return torch.cat([value.flatten() for value in weights(thing[0])])
 
     def state(self, thing):
