@@ -27,7 +27,7 @@ from markdown_table import markdown_table
 from pfdl.contexts import find_contexts, image_statistics
 from pfdl.contexts.confirmation import confirm
 from pfdl.contexts.inference import METHODS
-from pfdl.data.stored import store_images
+from pfdl.data.context_images import store_images
 from pfdl.vision.config import DataOptions
 from pfdl_lab.cli.study import make_datasets
 

@@ -26,7 +26,7 @@ from torch import Tensor
 from markdown_table import markdown_table
 from pfdl.contexts import find_contexts
 from pfdl.contexts.confirmation import ERRORS_SURE
-from pfdl.data.stored import StoredImages
+from pfdl.data.context_images import StoredImages
 from pfdl.objectives.weightings import Balance
 from pfdl_lab.images.networks import FEATURES
 

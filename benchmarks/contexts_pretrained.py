@@ -22,7 +22,7 @@ from sklearn.linear_model import LogisticRegression
 
 from markdown_table import markdown_table
 from pfdl.contexts import find_contexts, group_report
-from pfdl.data.stored import store_images
+from pfdl.data.context_images import store_images
 from pfdl_lab.images.data import ImageData
 from pfdl_lab.images.networks import FEATURES, FROZEN, write_features
 

@@ -16,10 +16,10 @@ from torch import Tensor
 from pfdl._internal.files import read_table
 from pfdl.contexts.statistics import image_statistics
 from pfdl.data import Shapes, make_split, open_images
+from pfdl.data.context_images import PIXELS, StoredImages
 from pfdl.data.layout import CONTEXT_FIRST
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
-from pfdl.data.stored import PIXELS, StoredImages
 from pfdl.data.tables import TABLES
 from pfdl_lab.colored_mnist.environments import ColoredMNIST
 from pfdl_lab.images.networks import FEATURES, FROZEN, LENET, PERCEPTRON, PRETRAINED, embed_all
@@ -140,7 +140,7 @@ class ImageData:
             seed: The seed.
             network: What is trained, which decides whether it sees pixels or features.
             validation: Share of the training samples to hold out.
-            images: Where :func:`pfdl.data.stored.store_images` has put the images; for all but digits.
+            images: Where :func:`pfdl.data.context_images.store_images` has put the images; for all but digits.
         """
         if images is None:
             return _digits(self, seed, validation)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pfdl.data.stored import StoredImages
+from pfdl.data.context_images import StoredImages
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.pixels import MEAN, STD
 
@@ -147,7 +147,7 @@ def write_features(folder: Path, device: str = "cpu") -> None:
     """Embed stored images by the pretrained network, once; the features lie beside them.
 
     Args:
-        folder: Where :func:`pfdl.data.stored.store_images` has put the images.
+        folder: Where :func:`pfdl.data.context_images.store_images` has put the images.
         device: Where to compute.
 
     Raises:

@@ -25,8 +25,8 @@ from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice, check_count
 from pfdl.contexts import refit_readout
 from pfdl.contexts.balancing import has_several
+from pfdl.data.context_images import store_images
 from pfdl.data.sources import ContextSource, ImageFiles
-from pfdl.data.stored import store_images
 from pfdl.vision.config import PRECISIONS, TrainingConfig
 from pfdl.vision.features import embed
 from pfdl.vision.refitting import with_readout

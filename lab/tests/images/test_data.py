@@ -6,7 +6,7 @@ from tests.data.image_files import make_folder
 from tests.vision.tiny_images import TinySource
 
 from pfdl.contexts import image_statistics
-from pfdl.data.stored import store_images
+from pfdl.data.context_images import store_images
 from pfdl.vision.config import DataOptions
 from pfdl_lab.cli.study import make_datasets
 from pfdl_lab.images.data import SAME, SHIFTED, WHOLE, ImageData, fingerprint, read_groups

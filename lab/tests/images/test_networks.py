@@ -6,7 +6,7 @@ import torch
 from tests.vision.tiny_images import TinySource
 from torch import nn
 
-from pfdl.data.stored import store_images
+from pfdl.data.context_images import store_images
 from pfdl.vision.features import attach
 from pfdl.vision.pixels import normalise
 from pfdl_lab.images import networks

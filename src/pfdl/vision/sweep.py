@@ -29,9 +29,9 @@ from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice, check_count
 from pfdl._internal.workers import run_tasks
 from pfdl.data import make_split, read_manifest
+from pfdl.data.context_images import StoredImages, store_images
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
-from pfdl.data.stored import StoredImages, store_images
 from pfdl.objectives import make_objective
 from pfdl.vision.checkpoint import load_model
 from pfdl.vision.config import SELECTIONS, TrainingConfig, check_contexts
