@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 from pfdl_lab import digits
-from pfdl_lab.digits import bundled_digits, find_digits, read_mnist
+from pfdl_lab.digits import find_digits, read_mnist
 
 BESIDE_THE_REPOSITORY = Path(__file__).parents[4] / "shared" / "data" / "mnist"
 OFFICIAL = Path(os.environ.get("PFDL_MNIST", BESIDE_THE_REPOSITORY))
@@ -39,17 +40,13 @@ def tiny_mnist(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_it_reads_the_four_files(tiny_mnist):
-    source = find_digits(tiny_mnist)
+def test_it_reads_the_four_files_where_the_environment_says(tiny_mnist, monkeypatch):
+    monkeypatch.setenv("PFDL_MNIST", str(tiny_mnist))
+    source = find_digits()
     assert (source.name, source.is_mnist) == ("MNIST", True)
     assert (len(source.train), len(source.held_out), len(source.test)) == (60, 10, 0)  # the cut is at row 50,000
     np.testing.assert_array_equal(source.train.images[:, 5, 5], np.arange(60))
     np.testing.assert_array_equal(source.held_out.labels, np.arange(10))
-
-
-def test_the_environment_variable_names_the_folder(tiny_mnist, monkeypatch):
-    monkeypatch.setenv("PFDL_MNIST", str(tiny_mnist))
-    assert find_digits().is_mnist
 
 
 def test_uncompressed_files_in_torchvisions_layout_are_found(tiny_mnist, tmp_path):
@@ -92,19 +89,13 @@ def test_a_damaged_file_is_named_with_what_is_wrong(tiny_mnist, content, message
         find_digits(tiny_mnist)
 
 
-def test_without_a_folder_the_bundled_digits_are_used_and_say_what_they_are(monkeypatch):
+def test_without_a_folder_the_bundled_digits_are_used_and_keep_their_pixels(monkeypatch):
     monkeypatch.delenv("PFDL_MNIST", raising=False)
+    small, labels = load_digits(return_X_y=True)
     source = find_digits()
     assert not source.is_mnist
     assert "not MNIST" in source.name
     assert [len(part) for part in (source.train, source.held_out, source.test)] == [1200, 300, 297]
-
-
-def test_the_bundled_digits_keep_their_pixels():
-    from sklearn.datasets import load_digits
-
-    small, labels = load_digits(return_X_y=True)
-    source = bundled_digits()
     assert source.test.images.shape == (297, 28, 28)
     np.testing.assert_array_equal(source.test.labels, labels[1500:])
     centres = source.test.images[:, 3:27:3, 3:27:3].reshape(297, 64)
