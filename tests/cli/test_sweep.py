@@ -32,16 +32,8 @@ def test_one_value_fixes_a_setting():
 
 
 def test_values_have_the_types_of_their_settings():
-    grid = parse_space(
-        ["patience=null,5", "weights=../none.pth", "small_stem=true,false", "pfdl.hidden=64,128", "objective=pfdl"]
-    )
-    assert grid.pop("objective") == ["pfdl"]
-    assert grid == {
-        "patience": [None, 5],
-        "weights": ["../none.pth"],
-        "small_stem": [True, False],
-        "pfdl.hidden": [64, 128],
-    }
+    grid = parse_space(["patience=null,5", "weights=../none.pth", "small_stem=true,false"])
+    assert grid == {"patience": [None, 5], "weights": ["../none.pth"], "small_stem": [True, False]}
 
 
 def test_a_range_is_two_numbers_and_needs_a_number_of_trials():
@@ -61,17 +53,12 @@ def test_a_range_is_two_numbers_and_needs_a_number_of_trials():
     ("texts", "message"),
     [
         (["epochs"], "--set is 'epochs'; give NAME=VALUE of a setting"),
-        (["epoch=3"], "did you mean 'epochs'"),
         (["seed=1,2"], "--set is 'seed=1,2'"),
         (["epochs=3", "epochs=4"], "names it twice"),
         (["epochs=2.5"], "epochs is '2.5'; give a whole number"),
-        (["learning-rate=fast"], "learning_rate is 'fast'; give a number"),
-        (["patience=soon"], "patience is 'soon'; give a whole number"),
-        (["small-stem=1"], "give true or false"),
         (["objective=erm", "pfdl.weight=1"], "names 'pfdl.weight', but the objective is erm"),
         (["epochs=9..2"], "a range is LOW..HIGH with two numbers"),
         (["learning-rate=slow..fast"], "learning_rate is 'slow'; give a number"),
-        (["epochs=1.5..9"], "give a whole number"),
     ],
 )
 def test_mistakes_are_named(texts, message):
