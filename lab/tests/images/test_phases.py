@@ -57,11 +57,12 @@ def test_a_seed_that_lacks_an_epoch_is_left_out(results):
 
 def test_sixty_declared_tests_are_judged_together(results):
     (part,) = measure(results)
-    judged = phases.phase_by_phase(part).judge()
+    declared = phases.phase_by_phase(part)
+    judged = declared.judge()
     assert len(judged) == 60
     raw = []
     for row, rival, when, test in judged:
-        ours, theirs = (phases.phase_by_phase(part).endpoint(key, when, test) for key in (row, rival))
+        ours, theirs = (declared.endpoint(key, when, test) for key in (row, rival))
         raw.append(stats.ttest_rel(ours, theirs).pvalue)
     order = np.argsort(raw)
     adjusted, largest = [0.0] * 60, 0.0
