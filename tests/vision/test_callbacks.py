@@ -39,8 +39,8 @@ def loader():
     return DataLoader(TensorDataset(inputs, torch.arange(12) % 3), batch_size=6)
 
 
-def trainer(*callbacks, epochs=1):
-    return quiet_trainer(max_epochs=epochs, callbacks=list(callbacks))
+def trainer(*callbacks):
+    return quiet_trainer(callbacks=list(callbacks))
 
 
 @pytest.mark.parametrize("output", ["tensor", "dict"])
