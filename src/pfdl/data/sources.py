@@ -23,6 +23,10 @@ from pfdl.data.images import (
 )
 
 ON_BAD_IMAGE = ("error", "skip")
+
+REMEDY = "Repair or remove them, or leave them out with --set on_bad_image=skip (in Python: on_bad_image='skip')."
+"""What to do about unusable files, below the list of them."""
+
 _MOST_LISTED = 20
 
 _FILES_PER_TASK = 32
@@ -68,10 +72,6 @@ class ContextSource(Protocol):
         """Return one image as bytes of shape (3, size, size); raises ValueError if its content has not this hash."""
 
 
-REMEDY = "Repair or remove them, or leave them out with --set on_bad_image=skip (in Python: on_bad_image='skip')."
-"""What to do about unusable files, below the list of them."""
-
-
 def describe_bad_images(root: Path, bad_images: Sequence[BadImage], then: str) -> str:
     """Report all unusable files, and in the last line what follows; beyond the first twenty they are only counted."""
     lines = [f"{len(bad_images)} file(s) in {root} cannot be used:"]
@@ -110,13 +110,7 @@ class ImageFiles:
         root: The folder, as an absolute path.
     """
 
-    def __init__(
-        self,
-        root: str | Path,
-        list_files: Callable[[Path], Listing],
-        *,
-        on_bad_image: str = "error",
-    ) -> None:
+    def __init__(self, root: str | Path, list_files: Callable[[Path], Listing], *, on_bad_image: str = "error") -> None:
         check_choice("on_bad_image", on_bad_image, ON_BAD_IMAGE)
         self.root = Path(root).resolve()
         self._list_files = list_files
@@ -151,7 +145,7 @@ class ImageFiles:
             raise ValueError(f"{path!r} in {self.root} {error}.") from error
 
     def check(self, on_progress: Callable[[int, int], None] = lambda done, total: None) -> Listing:
-        """Decode every file, the first time; return the images with their hashes, and what cannot be used.
+        """Decode every file, once however often this is called; return the images, with hashes, and what is unusable.
 
         Args:
             on_progress: Called with the number of files checked so far and the number of all files.
