@@ -19,7 +19,7 @@ from rich.console import Console
 from tests.hostile.tampering import full_disk
 from tests.processes import Forked
 
-from pfdl._internal.workers import WorkerLostError
+from pfdl._internal.workers import WorkerLostError, _call_for
 from pfdl_lab.grid import run_grid
 from pfdl_lab.progress import EVERY, report
 from pfdl_lab.workers import Execution, Workers
@@ -175,6 +175,14 @@ def sleep_side_by_side() -> None:
     folder = sys.argv[1]
     both = [{"number": number, "folder": folder} for number in range(2)]
     run_grid(sleeps, both, Path(folder, "out"), Execution(workers=Workers(2)))
+
+
+def work_for_a_process_that_is_gone():
+    _call_for(0, sleeps, {"number": 0, "folder": sys.argv[1]}, threads=1)
+
+
+def test_a_worker_that_starts_after_the_end_of_its_process_ends(tmp_path):
+    assert Forked(work_for_a_process_that_is_gone, tmp_path).finish(60) == 1
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a process whose parent is gone gets another one on POSIX alone")

@@ -170,8 +170,8 @@ def sweep(
         for seed, split in enumerate(splits):
             split.save(output / SPLIT.format(seed))
         study = _open_study(output)
-        for values in combinations:
-            study.enqueue_trial(values, skip_if_exists=True)
+        for values in combinations[len(study.trials) :]:  # the others wait, or are done
+            study.enqueue_trial(values)
         for trial in study.get_trials(states=(TrialState.RUNNING,)):  # its process was killed; another goes on with it
             study._storage.set_trial_state_values(trial._trial_id, TrialState.WAITING)
         done = len(study.get_trials(states=(TrialState.COMPLETE, TrialState.FAIL)))
