@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from pfdl.cli.main import main
+from tests.cli.typing_commands import draw
 from tests.processes import Forked
 
 OWN = """
@@ -54,15 +55,17 @@ def pfdl(tmp_path):
 
 
 def test_what_a_file_registers_is_trained_and_loaded_again(pfdl, tmp_path):
+    for label, name in enumerate(("cat", "dog")):
+        draw(tmp_path / "photos" / name, 12, seed=label)
     small = ["--image-size", "8", "--epochs", "1", "--device", "cpu", "--no-export", "-o", "run"]
     own = ["--backbone", "tiny", "--objective", "size+pfdl", "--import", "own.py"]
-    trained = pfdl("train", "shapes", *own, *small)
+    trained = pfdl("train", "photos", *own, *small)
     assert trained.returncode == 0, trained.stderr
     assert "tiny, objective size+pfdl, 1 epochs on cpu" in trained.stderr.splitlines()[0]
-    refused = pfdl("evaluate", "run", "shapes", "--device", "cpu")
+    refused = pfdl("evaluate", "run", "photos", "--device", "cpu")
     assert refused.returncode == 2
     assert "--import FILE.py brings one of your own" in refused.stderr
-    tested = pfdl("evaluate", "run", "shapes", "--device", "cpu", PFDL_IMPORT=str(tmp_path / "own.py"))
+    tested = pfdl("evaluate", "run", "photos", "--device", "cpu", PFDL_IMPORT=str(tmp_path / "own.py"))
     assert tested.returncode == 0, tested.stderr
 
 
