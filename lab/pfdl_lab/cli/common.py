@@ -50,7 +50,7 @@ class Parallel:
 
     def find_device(self, device: str) -> str:
         """Return the device that tasks compute on, of cpu, cuda or auto; on a cluster this machine need not have it."""
-        from pfdl._internal.devices import resolve_device
+        from pfdl._internal.validation import resolve_device
 
         if self.backend == "ray" and (device == "cuda" or (device == "auto" and self.gpus_per_task)):
             return "cuda"

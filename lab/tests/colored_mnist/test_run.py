@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pfdl._internal.devices import resolve_device
+from pfdl._internal.validation import resolve_device
 from pfdl_lab.colored_mnist import run as colored_mnist
 from pfdl_lab.colored_mnist.data import StackedColoredMNIST, store_contexts
 from pfdl_lab.colored_mnist.rows import CHOOSING, PENALTY, ROWS

@@ -7,7 +7,6 @@ from then on replayed.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,9 +26,6 @@ class Captured:
     def __init__(self) -> None:
         self._seen: dict[Hashable, int] = {}
         self._records: dict[Hashable, _Record] = {}
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Captured:
-        return Captured()
 
     def __reduce__(self) -> tuple[type[Captured], tuple[()]]:
         return Captured, ()

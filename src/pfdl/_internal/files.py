@@ -9,8 +9,7 @@ import math
 import os
 import stat
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,30 +53,23 @@ def write_together(contents: Mapping[Path, str | bytes]) -> None:
     """
     # Not tempfile, whose files only their owner may read: results are there to be shared, as the umask allows.
     new = {path: path.with_name(f"{TEMPORARY}{uuid.uuid4().hex}") for path in contents}
+    path = Path()
     try:
         for path, temporary in new.items():
-            with _naming(path):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                content = contents[path]
-                with temporary.open("xb") as stream:
-                    stream.write(content.encode() if isinstance(content, str) else content)
-                    stream.flush()
-                    os.fsync(stream.fileno())
+            content = contents[path]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with temporary.open("xb") as stream:
+                stream.write(content.encode() if isinstance(content, str) else content)
+                stream.flush()
+                os.fsync(stream.fileno())
         for path, temporary in new.items():
-            with _naming(path):
-                temporary.replace(path)
-    except BaseException:
+            temporary.replace(path)
+    except BaseException as error:
         for temporary in new.values():
             temporary.unlink(missing_ok=True)
-        raise
-
-
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Let an error of the system name the file that a user knows, not the temporary one."""
-    try:
-        yield
-    except OSError as error:
+        if not isinstance(error, OSError):
+            raise
+        # It names the file that a user knows, not the temporary one.
         failure = type(error)(f"{path} cannot be written ({error.strerror or error}); what was there before is left.")
         failure.errno = error.errno
         raise failure from error

@@ -14,6 +14,19 @@ def is_plain_tensor(value: object) -> TypeGuard[Tensor]:
     return isinstance(value, Tensor) and value.layout is torch.strided and not (value.is_meta or value.is_quantized)
 
 
+def resolve_device(name: str) -> str:
+    """Return the device a user means: ``"auto"`` is a GPU where there is one.
+
+    Raises:
+        ValueError: If the device is not there.
+    """
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name != "cpu" and not (name.startswith("cuda") and torch.cuda.is_available()):
+        raise ValueError(f"the device {name!r} is not available here; choose cpu, or cuda on a machine with a GPU.")
+    return name
+
+
 def check_choice(name: str, value: str, choices: Collection[str]) -> None:
     """Raise unless ``value`` is one of ``choices``."""
     if value not in choices:

@@ -62,9 +62,9 @@ def diagnose(
 
 
 def _diagnose_runs(runs: list[Path], data: str, options: DataOptions, device: str, output: Path) -> None:
-    from pfdl._internal.devices import resolve_device
     from pfdl._internal.files import write_atomically
     from pfdl._internal.runs import name_folders
+    from pfdl._internal.validation import resolve_device
     from pfdl.report.diagnosis_page import build_page
     from pfdl.report.page import render
     from pfdl.vision.advice import advise

@@ -35,7 +35,7 @@ def evaluate(
 
         pfdl evaluate runs/erm other_photos/ --name winter
     """
-    from pfdl._internal.devices import resolve_device
+    from pfdl._internal.validation import resolve_device
     from pfdl.vision.evaluation import OWN, find_test_set
 
     device = resolve_device(device)
@@ -70,8 +70,8 @@ def predict(
 
         pfdl predict runs/erm photos/ -o predictions.csv
     """
-    from pfdl._internal.devices import resolve_device
     from pfdl._internal.files import write_atomically
+    from pfdl._internal.validation import resolve_device
     from pfdl.data.sources import describe_bad_images
     from pfdl.vision import load_model
     from pfdl.vision import predict as classify
@@ -120,7 +120,7 @@ def refit(
 
         pfdl diagnose runs/erm-refit photos/ --compare runs/erm
     """
-    from pfdl._internal.devices import resolve_device
+    from pfdl._internal.validation import resolve_device
     from pfdl.vision import load_model
     from pfdl.vision import refit as refit_run
 

@@ -59,7 +59,7 @@ def sweep(
     """
     from rich.console import Console
 
-    from pfdl._internal.devices import resolve_device
+    from pfdl._internal.validation import resolve_device
     from pfdl.data import make_split
     from pfdl.vision.sweep import SweepConfig
     from pfdl.vision.sweep import sweep as run

@@ -63,8 +63,8 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
 
         pfdl train photos/ --devices 4 --set precision=bf16
     """
-    from pfdl._internal.devices import resolve_device
     from pfdl._internal.processes import rank
+    from pfdl._internal.validation import resolve_device
     from pfdl.data import make_split, read_manifest
     from pfdl.vision import load_model
     from pfdl.vision import train as train_network

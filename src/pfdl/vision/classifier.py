@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pfdl._internal.devices import full_precision
 from pfdl._internal.loading import AtomicModule
 from pfdl._internal.processes import world_size
 from pfdl.objectives import Objective, make_objective
@@ -139,7 +138,7 @@ class Classifier(AtomicModule):
         if self.config.augment == "flip-shift":
             images = mirror_and_shift(images)
         logits = self(images, network)
-        with full_precision(logits.device.type):
+        with torch.autocast(logits.device.type, enabled=False):
             features = self.tap.features.float()
             loss: Tensor = self.objective(
                 logits.float(),
