@@ -79,8 +79,10 @@ def train_on_inferred_contexts(output: Path, data: Path) -> None:
 
 def refit(output: Path, data: Path) -> None:
     if not (run := data.parent / "trained").exists():  # by the first run, for all
-        pfdl("train", data, *QUICK, "--no-export", "-o", run)
-    pfdl("refit", run, data, "--contexts", "known", "--on", "train", "--device", "cpu", "-o", output)
+        manifest = data.parent / "halves.csv"
+        pfdl("split", data, "--validation", 0.6, "-o", manifest)  # enough images of each group to refit on
+        pfdl("train", data, *QUICK, "--no-export", "--set", f"manifest={manifest}", "-o", run)
+    pfdl("refit", run, data, "--contexts", "known", "--device", "cpu", "-o", output)
 
 
 def split(output: Path, data: Path) -> None:
