@@ -92,19 +92,6 @@ def manifests(folder: Path, table: bytes, parameters: Any) -> None:
         answered(open_source, "shapes", DataOptions(), manifest)
 
 
-@target(
-    lambda: (
-        st.binary(max_size=60)
-        | st.lists(st.lists(words, max_size=3), max_size=3).map(lambda rows: as_table(("path", "group"), rows)),
-    ),
-    lambda: [(b"group,path\nx",)],
-)
-def tables_of_groups(folder: Path, content: bytes) -> None:
-    (folder / "groups.csv").write_bytes(content)
-    groups = answered(read_groups, f"{folder / 'groups.csv'}:group")
-    assert groups is None or all(isinstance(text, str) for pair in groups.items() for text in pair)
-
-
 cells = (
     st.sampled_from(["", "a.png", "b/c.png", "../a.png", "/a.png", "-1", "1", "train", "e\u0301", "\xe9", "a\0b"])
     | words

@@ -5,16 +5,6 @@ import pytest
 from pfdl._internal import processes
 from pfdl._internal.processes import OtherProcessError, report_lost_process
 
-
-def test_outside_distributed_there_is_one_process():
-    assert (processes.world_size(), processes.rank()) == (1, 0)
-    assert processes.anybody(True)
-    assert not processes.anybody(False)
-    assert processes.gather_objects("mine") == ["mine"]
-    assert processes.gather_numbers(3, 4) == [[3, 4]]
-    assert processes.run_on_first(lambda: "result") == "result"
-
-
 LOST = RuntimeError("[/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:2954")
 
 

@@ -124,14 +124,6 @@ def test_a_newer_or_damaged_folder_is_refused_politely_and_left(content, tmp_pat
     assert files(tmp_path) == before
 
 
-def test_a_configuration_that_is_no_json_or_absent_is_a_sentence(tmp_path):
-    (tmp_path / CONFIG).write_bytes(b"{")
-    with pytest.raises(ValueError, match="not a whole JSON file"):
-        read_run(tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"no config\.json"):
-        read_run(tmp_path / "nowhere")
-
-
 @pytest.mark.parametrize("value", [{"deep": [float("-inf")]}, {1, 2}])
 def test_settings_that_json_cannot_hold_are_refused_before_anything_is_written(value, tmp_path):
     with pytest.raises(ValueError, match=r"cannot be kept as JSON \(.*\); give finite numbers"):
