@@ -2,13 +2,11 @@ import json
 import os
 import re
 import signal
-import sys
 from dataclasses import fields
 
 import pytest
 from typer.testing import CliRunner
 
-import pfdl
 from pfdl.cli.main import app
 from pfdl.cli.options import read_objective_settings, split_settings
 from pfdl.cli.train import RunOptions
@@ -160,14 +158,3 @@ def test_settings_of_training_reach_the_run(photos, tmp_path):
     assert json.loads((tmp_path / "run" / "contexts.json").read_text())["sentence"] in result.output
     assert "epoch 1/1: loss" in result.output
     assert not (tmp_path / "run" / "tensorboard").exists()
-
-
-def test_a_missing_package_is_named_with_what_to_install(monkeypatch):
-    # Modules that were imported already would not look for Lightning again, and would train.
-    for name in [name for name in sys.modules if name.startswith(("pfdl.vision", "pfdl.lightning"))]:
-        if name != "pfdl.vision.config":  # it needs no Lightning, and the command holds its classes
-            monkeypatch.delitem(sys.modules, name)
-    for name in ("vision", "lightning"):
-        monkeypatch.delattr(pfdl, name, raising=False)  # so that it is put back with what it holds
-    monkeypatch.setitem(sys.modules, "lightning.fabric", None)
-    assert "pfdl[images]" in typed("train shapes", fails=True).output
