@@ -73,14 +73,6 @@ def test_layer_by_name_and_by_module():
     assert tap.features.shape == (2, 5)
 
 
-def test_compiled_model_gives_its_features():
-    model = small_model()
-    tap = pfdl.attach(model)
-    x = torch.randn(4, 6)
-    torch.compile(model, backend="eager")(x)
-    torch.testing.assert_close(tap.features, torch.relu(model[0](x)))
-
-
 def test_a_watched_model_can_be_copied_averaged_and_saved(tmp_path):
     model = small_model()
     tap = pfdl.attach(model)
