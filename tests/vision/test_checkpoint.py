@@ -9,15 +9,16 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from pfdl._internal.runs import CONFIG, claim
+from pfdl._internal.state import save_tensors
 from pfdl.vision.backbones import make_backbone
-from pfdl.vision.checkpoint import WEIGHTS, ModelConfig, load_model, save_weights
+from pfdl.vision.checkpoint import WEIGHTS, ModelConfig, load_model
 
 
 def write_run(folder):
     folder.mkdir()
     with claim(folder, "training", {"model": asdict(ModelConfig("mlp", ("a", "b"), 8)), "training": {}}):
         pass
-    save_weights(folder / WEIGHTS, make_backbone("mlp", 2, image_size=8).state_dict())
+    save_tensors(folder / WEIGHTS, make_backbone("mlp", 2, image_size=8).state_dict())
     return folder
 
 
@@ -29,7 +30,7 @@ def test_damaged_runs_are_sentences(tmp_path):
     (run / WEIGHTS).write_bytes(b"\x80\x04 not tensors")
     with pytest.raises(ValueError, match="does not hold the weights of a mlp"):
         load_model(run)
-    save_weights(run / WEIGHTS, make_backbone("mlp", 3, image_size=8).state_dict())
+    save_tensors(run / WEIGHTS, make_backbone("mlp", 3, image_size=8).state_dict())
     with pytest.raises(ValueError, match="does not hold the weights of a mlp"):
         load_model(run)
     (run / WEIGHTS).unlink()

@@ -11,7 +11,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 
 from pfdl.vision.sharding import is_sharded, load_optimizer, shard, whole
-from tests.internal.test_optimizer_state import OptimizerTester
+from tests.internal.test_optimizer_state import OptimizerTester, step
 from tests.states import each
 
 MAKERS = {
@@ -36,12 +36,6 @@ def trained(mesh, name, steps=2):
     for _ in range(steps):
         step(backbone, optimizer)
     return backbone, optimizer
-
-
-def step(backbone, optimizer):
-    optimizer.zero_grad()
-    backbone(torch.linspace(-1, 1, 20).view(5, 4)).square().sum().backward()
-    optimizer.step()
 
 
 def weights(backbone):

@@ -33,9 +33,14 @@ def save_state(path: Path, state: Mapping[str, Any]) -> None:
     """
     tensors: dict[str, Tensor] = {}
     tree = _encode(dict(state), tensors)
+    save_tensors(path, tensors, {"format": FORMAT, "tree": json.dumps(tree)})
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], header: dict[str, str] | None = None) -> None:
+    """Write tensors, such as the weights of a model, as safetensors, whole or not at all."""
     # save() stores memory as it lies and refuses tensors that share it, so they are copied
     copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    write_atomically(path, save(copies, metadata={"format": FORMAT, "tree": json.dumps(tree)}))
+    write_atomically(path, save(copies, metadata=header))
 
 
 def load_state(path: Path) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +9,9 @@ from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save
-from torch import Tensor, nn
+from safetensors.torch import load_file
+from torch import nn
 
-from pfdl._internal.files import write_atomically
 from pfdl._internal.runs import CONFIG, read_run
 from pfdl.vision.backbones import make_backbone
 
@@ -51,11 +49,6 @@ class TrainedModel(NamedTuple):
     model: nn.Module
     config: ModelConfig
     folder: Path
-
-
-def save_weights(path: Path, state: Mapping[str, Tensor]) -> None:
-    """Write the weights that a model's ``state_dict()`` has as safetensors, whole or not at all."""
-    write_atomically(path, save({name: value.cpu().contiguous().clone() for name, value in state.items()}))
 
 
 def check_weights(path: Path) -> None:

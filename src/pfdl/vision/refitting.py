@@ -13,13 +13,14 @@ from torch.utils.data import ConcatDataset
 
 from pfdl._internal.files import write_json
 from pfdl._internal.runs import MANIFEST, WHY_CONTEXTS, claim, read_run
+from pfdl._internal.state import save_tensors
 from pfdl._internal.validation import check_choice
 from pfdl.contexts import InferredContexts, Readout, find_contexts, refit_readout
 from pfdl.data.context_images import ContextImages
 from pfdl.data.images import hash_bytes
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
-from pfdl.vision.checkpoint import WEIGHTS, TrainedModel, save_weights
+from pfdl.vision.checkpoint import WEIGHTS, TrainedModel
 from pfdl.vision.features import attach
 from pfdl.vision.prediction import run_model
 
@@ -82,7 +83,7 @@ def refit(
     }
     with claim(folder, "training", settings):
         manifest.save(folder / MANIFEST)
-        save_weights(folder / WEIGHTS, with_readout(trained.model, readout).state_dict())
+        save_tensors(folder / WEIGHTS, with_readout(trained.model, readout).state_dict())
         told = {name: value for name, value in asdict(readout).items() if not isinstance(value, Tensor)}
         write_json(folder / REFIT, {**told, "sentence": sentence})
         if inferred:

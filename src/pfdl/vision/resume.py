@@ -17,8 +17,8 @@ from torch import Tensor
 from pfdl._internal.files import write_atomically
 from pfdl._internal.processes import anybody, gather_objects, rank, run_on_first
 from pfdl._internal.runs import CONFIG, METRICS, set_aside
-from pfdl._internal.state import load_state, save_state
-from pfdl.vision.checkpoint import WEIGHTS, check_weights, save_weights
+from pfdl._internal.state import load_state, save_state, save_tensors
+from pfdl.vision.checkpoint import WEIGHTS, check_weights
 from pfdl.vision.config import find_best_epoch
 from pfdl.vision.loop import Loop
 from pfdl.vision.sharding import load_module, load_optimizer, whole
@@ -227,7 +227,7 @@ class RunKeeper:
         if self.history:
             write_metrics(self.folder, self.history)
         if not self._weights_are_saved:
-            save_weights(self.folder / WEIGHTS, self._best_weights)
+            save_tensors(self.folder / WEIGHTS, self._best_weights)
             self._weights_are_saved = True
 
     def _load(self, state: dict[str, Any]) -> None:
