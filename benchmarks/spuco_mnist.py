@@ -35,7 +35,9 @@ from pfdl import context_sampler, image_statistics
 from pfdl.contexts import choose_balance, find_contexts, group_accuracy, group_report
 from pfdl.contexts.network import NETWORK_METHODS
 from pfdl_lab.images.networks import lenet
+from pfdl_lab.pairing import holm, paired
 from pfdl_lab.spuco_mnist import SpuCoMNIST
+from pfdl_lab.statistics import difference_cell
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results" / "spuco-mnist-own-rules.csv"
 ROWS = ("erm", "ours", "ours, full", "true", *(f"{peer}{how}" for peer in NETWORK_METHODS for how in ("", " sampler")))
@@ -188,6 +190,23 @@ def tables(path: Path = RESULTS) -> str:
     return "\n".join(markdown_table([*heads, "ours − row, average, chosen"], rows))
 
 
+def comparisons(path: Path) -> str:
+    """Return the paired tests of ours against ERM and the peers as Markdown, with Holm's method over all of them."""
+    results, found = pd.read_csv(path), {}
+    for setting, part in results.groupby("magnitude"):
+        by_row = {row: lines.set_index("seed") for row, lines in part.groupby("row")}
+        for measure in ("chosen_average", "chosen_worst"):
+            for rival in ("erm", *NETWORK_METHODS):
+                found[setting, measure, rival] = paired(by_row["ours"][measure], by_row[rival][measure])
+    adjusted = dict(zip(found, holm([one.p_value if one else float("nan") for one in found.values()]), strict=True))
+    rows = []
+    for setting, measure in dict.fromkeys(key[:2] for key in found):
+        keys = [(setting, measure, rival) for rival in ("erm", *NETWORK_METHODS)]
+        cells = [f"{difference_cell(found[key], 1)}, Holm {adjusted[key]:.2g}" for key in keys]
+        rows.append([setting, measure.removeprefix("chosen_"), *cells])
+    return "\n".join(markdown_table(["difficulty", "measure", "ours − ERM", "− JTT", "− SPARE", "− EIIL"], rows))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mnist", type=Path, help="folder of the MNIST files; else scikit-learn's digits")
@@ -203,10 +222,11 @@ def main() -> None:
     parser.add_argument("--lr", type=float, default=0.02)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--compare", action="store_true", help="train nothing; test ours against ERM and the peers")
     settings = parser.parse_args()
     lines = pd.read_csv(settings.out).to_dict("records") if settings.out.exists() else []
     made = {tuple(line[key] for key in KEYS) for line in lines}
-    for seed in settings.seeds:
+    for seed in () if settings.compare else settings.seeds:
         setting = (settings.magnitude, settings.strength, settings.label_noise, settings.images, seed)
         rows = [row for row in settings.rows if (*setting, row) not in made]
         draw = Draw(settings, seed) if rows else None
@@ -216,6 +236,8 @@ def main() -> None:
             pd.DataFrame(lines).to_csv(settings.out, index=False)
             print(", ".join(f"{key} {value}" for key, value in lines[-1].items()), flush=True)
     print(tables(settings.out))
+    if settings.compare:
+        print(comparisons(settings.out))
 
 
 if __name__ == "__main__":
