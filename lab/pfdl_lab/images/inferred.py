@@ -40,10 +40,19 @@ def infer(split: Split, kind: str, seed: int) -> list[dict[str, Any]]:
 
     Returns:
         One line: ``contexts``, their ``number``, the ``method``, and the ``sentence`` that says why they are believed.
+
+    Raises:
+        ValueError: If errors are asked for and the probe never predicts some class.
     """
     labels = torch.cat([split.train.labels, split.validation.labels])
     found = find_contexts(split.context_features(), labels, seed=seed, **INFERRED[kind])
     if kind == "errors":
+        # Contexts are numbered in their order, which is that of the classes only if all of them occur.
+        if found.number != split.classes:
+            raise ValueError(
+                f"a linear probe predicts {found.number} of {split.classes} classes, so its errors are unknown; leave "
+                "out the row jtt."
+            )
         found = find_by_jtt(found.contexts, labels)
     return [{**found.to_dict(), "contexts": found.contexts.tolist()}]
 

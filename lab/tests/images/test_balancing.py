@@ -57,7 +57,7 @@ def test_contexts_are_inferred_once_for_all_rows(monkeypatch, tmp_path):
 
     def note(features, labels, *, method, seed, confirmation=0.8):
         asked.append((method, seed))
-        return found(labels.remainder(2))
+        return found(labels.roll(1) if method == "early" else labels.remainder(2))  # predicted classes, or contexts
 
     monkeypatch.setattr(inferred, "find_contexts", note)
     config = ImagesConfig(("erm", "balance", "sampler", "jtt"), seeds=2, epochs=1)
@@ -106,3 +106,13 @@ def test_contexts_that_judge_epochs_are_inferred_for_all_rows_but_oracles():
     assert inferred.kinds_needed(["erm", "balance-known"], judging=True) == ["inferred"]
     assert inferred.kinds_needed(["balance-known"], judging=True) == []
     assert inferred.kinds_needed(["balance", "sampler", "jtt"], judging=False) == ["inferred", "errors"]
+
+
+def test_errors_of_a_probe_that_never_predicts_a_class_are_refused(digits, monkeypatch):
+    split = digits.split(0, network="perceptron")
+    monkeypatch.setattr(inferred, "find_contexts", lambda _, labels, **__: found(torch.zeros_like(labels)))
+    with pytest.raises(ValueError, match="predicts 1 of 2 classes"):
+        inferred.infer(split, "errors", 0)
+    monkeypatch.setattr(inferred, "find_contexts", lambda _, labels, **__: found(labels.roll(1)))
+    (line,) = inferred.infer(split, "errors", 0)
+    assert line["contexts"] == (split.train.labels.roll(1) != split.train.labels).long().tolist()
