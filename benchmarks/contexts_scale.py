@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from machine import describe_machine
 from pfdl.contexts import find_contexts, group_report
-from pfdl_lab.spuco_mnist import SpuCoMNIST
+from pfdl.data import SpuCoMNIST
 
 FEATURES, CLASSES = 384, 5
 

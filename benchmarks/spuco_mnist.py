@@ -34,9 +34,9 @@ from markdown_table import markdown_table
 from pfdl import context_sampler, image_statistics
 from pfdl.contexts import choose_balance, find_contexts, group_accuracy, group_report
 from pfdl.contexts.network import NETWORK_METHODS
+from pfdl.data import SpuCoMNIST
 from pfdl_lab.images.networks import lenet
 from pfdl_lab.pairing import holm, paired
-from pfdl_lab.spuco_mnist import SpuCoMNIST
 from pfdl_lab.statistics import difference_cell
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results" / "spuco-mnist-own-rules.csv"

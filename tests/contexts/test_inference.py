@@ -13,8 +13,7 @@ from torch.utils.data import ChainDataset, DataLoader, TensorDataset
 from pfdl import context_weights, infer_contexts
 from pfdl.contexts import find_contexts, group_report, image_statistics
 from pfdl.contexts.inference import METHODS
-from pfdl_lab.digits import bundled_digits
-from pfdl_lab.spuco_mnist import SpuCoMNIST
+from pfdl.data import SpuCoMNIST
 from tests.contexts.objects import in_contexts
 
 CLASSES = CONTEXTS = 4
@@ -156,7 +155,7 @@ def test_a_sample_is_enough_and_the_rest_is_assigned_in_one_pass(method, monkeyp
 
 @pytest.mark.parametrize(("strength", "most"), [(0.8, 600), (0.95, None)])  # rare groups need more
 def test_colours_that_fill_the_image_are_found_exactly(strength, most):
-    data = SpuCoMNIST(bundled_digits(), strength=strength, max_train=most)
+    data = SpuCoMNIST(strength=strength, max_train=most)
     found = find_contexts(data.train)
     assert found.method == "pooled", found.sentence
     assert group_report(data.train.labels, found.contexts, data.train.contexts).ari == 1.0
@@ -165,7 +164,7 @@ def test_colours_that_fill_the_image_are_found_exactly(strength, most):
 
 
 def test_images_are_described_by_what_the_user_gives():
-    data = SpuCoMNIST(bundled_digits(), strength=0.9, max_train=300)
+    data = SpuCoMNIST(strength=0.9, max_train=300)
     seen = []
 
     def describe(images):

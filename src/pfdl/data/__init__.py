@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pfdl.data.shapes import Shapes as Shapes
     from pfdl.data.splits import make_split as make_split
     from pfdl.data.splits import make_test_set as make_test_set
+    from pfdl.data.spuco_mnist import SpuCoMNIST as SpuCoMNIST
 
 #: Loaded when first asked for: tables need no packages for images.
 _HOME = {
@@ -21,6 +22,7 @@ _HOME = {
     "MMADS": "pfdl.data.mmads",
     "Manifest": "pfdl.data.manifest",
     "Shapes": "pfdl.data.shapes",
+    "SpuCoMNIST": "pfdl.data.spuco_mnist",
     "make_mmads": "pfdl.data.mmads",
     "make_split": "pfdl.data.splits",
     "make_test_set": "pfdl.data.splits",

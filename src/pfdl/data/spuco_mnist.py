@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from pfdl._internal.validation import check_choice, check_count
-from pfdl_lab.digits import Digits, DigitSource, find_digits
+from pfdl.data.mnist import Digits, read_mnist, small_digits
 
 COLORS = ((255, 0, 0), (209, 255, 0), (0, 255, 92), (0, 116, 255), (185, 0, 255))
 """The colour that each class mostly has in training, as bytes of red, green and blue: Matplotlib's map hsv at 0, 0.2,
@@ -65,9 +65,8 @@ class SpuCoMNIST:
     the harder the colour is to see, for a model and for the inference of contexts.
 
     Args:
-        digits: Grey digits, or the folder of the four MNIST files, or nothing: then the environment variable
-            ``PFDL_MNIST`` names the folder, and without it scikit-learn's small digits are used, which are *not*
-            MNIST (``source.is_mnist`` and ``source.name`` say so).
+        folder: Where the four MNIST files are, ``.gz`` or not; or what was given to ``torchvision.datasets.MNIST``.
+            Without it scikit-learn's small digits are coloured, which are *not* MNIST.
         magnitude: ``"large"``, the colour fills the image; ``"medium"``, a square of 4×4 pixels; ``"small"``, 2×2. Or
             49 pixels: ``"variance-low"``, a square of 7×7; ``"variance-medium"``, scattered over a quarter of the
             image; ``"variance-high"``, over all of it, both drawn again for each image.
@@ -79,7 +78,6 @@ class SpuCoMNIST:
         max_train: Use no more than this many training images.
 
     Attributes:
-        source: The grey digits.
         train: Four fifths of the training digits.
         validation: The other fifth.
         test: MNIST's test file, or the digits held out of scikit-learn's.
@@ -88,8 +86,8 @@ class SpuCoMNIST:
         FileNotFoundError, ValueError: If files are missing or damaged, or a setting is out of range.
 
     Example:
-        >>> from pfdl_lab.digits import bundled_digits
-        >>> data = SpuCoMNIST(bundled_digits(), magnitude="medium", strength=0.95)
+        >>> from pfdl.data import SpuCoMNIST
+        >>> data = SpuCoMNIST(magnitude="medium", strength=0.95)
         >>> len(data.train), len(data.validation), len(data.test)
         (1197, 300, 300)
         >>> share = (data.train.labels == data.train.contexts).float().mean()
@@ -99,7 +97,7 @@ class SpuCoMNIST:
 
     def __init__(
         self,
-        digits: DigitSource | str | Path | None = None,
+        folder: str | Path | None = None,
         *,
         magnitude: str = "large",
         strength: float = 0.95,
@@ -112,21 +110,17 @@ class SpuCoMNIST:
         for name, share in {"label_noise": label_noise, "feature_noise": feature_noise}.items():
             if not 0 <= share <= 1:
                 raise ValueError(f"{name} is {share}; give a share of the training images, from 0 to 1.")
-        if not (math.isfinite(strength) and 1 / len(COLORS) <= strength <= 1):
+        if not 1 / len(COLORS) <= strength <= 1:
             raise ValueError(f"strength is {strength}; give the share of each class in its own colour, 0.2 to 1.")
         if max_train is not None:
             check_count("max_train", max_train, len(COLORS))
-        self.source = digits if isinstance(digits, DigitSource) else find_digits(digits)
-        self.magnitude, self.strength = magnitude, strength
-        rng = np.random.default_rng(seed)
-        parts = self.source.train, self.source.test
-        everything = Digits(*(np.concatenate([getattr(part, one) for part in parts]) for one in ("images", "labels")))
-        order = rng.permutation(len(everything))
-        cut = math.ceil(VALIDATION_SHARE * len(everything))
-        train = everything[order[cut:][:max_train]]
+        digits, test = read_mnist(folder) if folder is not None else small_digits()
+        order = np.random.default_rng(seed).permutation(len(digits))
+        cut = math.ceil(VALIDATION_SHARE * len(digits))
+        train = digits[order[cut:][:max_train]]
         self.train = color_digits(train, magnitude, strength, label_noise, feature_noise, seed)
-        self.validation = color_digits(everything[order[:cut]], magnitude, seed=seed)
-        self.test = color_digits(self.source.held_out, magnitude, seed=seed)
+        self.validation = color_digits(digits[order[:cut]], magnitude, seed=seed)
+        self.test = color_digits(test, magnitude, seed=seed)
 
 
 def color_digits(

@@ -4,20 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from pfdl_lab.digits import bundled_digits
-from pfdl_lab.spuco_mnist import COLORS, MAGNITUDES, SCATTERED, SpuCoMNIST, color_digits
-
-
-@pytest.fixture(scope="module")
-def digits():
-    return bundled_digits()
+from pfdl.data.mnist import small_digits
+from pfdl.data.spuco_mnist import COLORS, MAGNITUDES, SCATTERED, SpuCoMNIST, color_digits
 
 
 @pytest.mark.parametrize("magnitude", sorted(set(MAGNITUDES) - set(SCATTERED)))
-def test_black_pixels_of_the_square_take_the_colour(digits, magnitude):
-    data = SpuCoMNIST(digits, magnitude=magnitude, strength=0.9, seed=4)
+def test_black_pixels_of_the_square_take_the_colour(magnitude):
+    data = SpuCoMNIST(magnitude=magnitude, strength=0.9, seed=4)
     side = MAGNITUDES[magnitude]
-    grey = digits.held_out.images  # the test images keep their order
+    grey = small_digits()[1].images  # the test images keep their order
     for image, digit, color in zip(data.test.images[:50], grey[:50], data.test.contexts[:50], strict=True):
         expected = np.stack([digit] * 3).astype(int)
         for row in range(side):
@@ -28,8 +23,8 @@ def test_black_pixels_of_the_square_take_the_colour(digits, magnitude):
 
 
 @pytest.mark.parametrize("strength", [0.2, 0.8, 0.995, 1.0])
-def test_a_share_of_each_class_has_its_own_colour_and_the_others_are_even(digits, strength):
-    train = SpuCoMNIST(digits, strength=strength).train
+def test_a_share_of_each_class_has_its_own_colour_and_the_others_are_even(strength):
+    train = SpuCoMNIST(strength=strength).train
     for label in range(5):
         colors = torch.bincount(train.contexts[train.labels == label], minlength=5).tolist()
         total, own = sum(colors), colors.pop(label)
@@ -37,24 +32,24 @@ def test_a_share_of_each_class_has_its_own_colour_and_the_others_are_even(digits
         assert max(colors) - min(colors) <= 3 * (total / 4) ** 0.5  # nearly: which samples keep theirs is drawn
 
 
-def test_validation_and_test_have_all_groups_alike_and_no_digit_twice(digits):
-    data = SpuCoMNIST(digits, strength=0.95)
+def test_validation_and_test_have_all_groups_alike_and_no_digit_twice():
+    data = SpuCoMNIST(strength=0.95)
     for part in (data.validation, data.test):
         for label in range(5):
             colors = torch.bincount(part.contexts[part.labels == label], minlength=5)
             assert colors.max() - colors.min() <= 1
-    assert len(data.train) + len(data.validation) == len(digits.train) + len(digits.test)
+    assert len(data.train) + len(data.validation) == 1497
     image, label, context = data.train[3]
     assert image.shape == (3, 28, 28)
     assert image.dtype == torch.uint8
     assert (label, context) == (data.train.labels[3], data.train.contexts[3])
 
 
-def test_the_draw_follows_from_the_seed(digits):
-    first, again, other = (SpuCoMNIST(digits, seed=seed) for seed in (1, 1, 2))
+def test_the_draw_follows_from_the_seed():
+    first, again, other = (SpuCoMNIST(seed=seed) for seed in (1, 1, 2))
     assert torch.equal(first.train.images, again.train.images)
     assert not torch.equal(first.train.labels, other.train.labels)
-    assert len(SpuCoMNIST(digits, max_train=100).train) == 100
+    assert len(SpuCoMNIST(max_train=100).train) == 100
 
 
 @pytest.mark.parametrize(
@@ -66,9 +61,9 @@ def test_the_draw_follows_from_the_seed(digits):
         ({"max_train": 2}, "max_train is 2"),
     ],
 )
-def test_settings_out_of_range_are_refused(digits, settings, message):
+def test_settings_out_of_range_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
-        SpuCoMNIST(digits, **settings)
+        SpuCoMNIST(**settings)
 
 
 @pytest.mark.parametrize(
@@ -80,12 +75,12 @@ def test_settings_out_of_range_are_refused(digits, settings, message):
         ("variance-high", [1, 0, 1, 1, 4, 2, 3, 3, 3, 4, 4, 0], 204588),
     ],
 )
-def test_colours_and_noise_are_those_of_the_reference_package(digits, magnitude, first, black):
+def test_colours_and_noise_are_those_of_the_reference_package(magnitude, first, black):
     """Numbers by SpuCoMNIST of SpuCo 2.0.3 on the same 400 digits, strength 0.8, noises 0.05 and 0.3, seed 7.
 
     There the images agreed with these to the rounding of the colours to bytes, and all labels and colours were equal.
     """
-    some = digits.train[:400]
+    some = small_digits()[0][:400]
     data = color_digits(some, magnitude, 0.8, 0.05, 0.3, seed=7)
     assert data.contexts[:12].tolist() == first
     assert int((data.images.sum(1) == 0).sum()) == black
@@ -96,10 +91,10 @@ def test_colours_and_noise_are_those_of_the_reference_package(digits, magnitude,
     np.testing.assert_array_equal(data.clean_labels, some.labels // 2)
 
 
-def test_noise_is_in_the_training_images_only(digits):
-    data = SpuCoMNIST(digits, label_noise=0.1, feature_noise=0.5)
+def test_noise_is_in_the_training_images_only():
+    data = SpuCoMNIST(label_noise=0.1, feature_noise=0.5)
     assert (data.train.labels != data.train.clean_labels).float().mean().item() == pytest.approx(0.1, abs=0.002)
     for part in (data.validation, data.test):
         assert torch.equal(part.labels, part.clean_labels)
     with pytest.raises(ValueError, match=r"label_noise is 1.5; give a share"):
-        SpuCoMNIST(digits, label_noise=1.5)
+        SpuCoMNIST(label_noise=1.5)
