@@ -32,7 +32,7 @@ def test_the_steps_are_those_of_a_plain_loop_in_double_precision(optimizer, tmp_
         else torch.optim.AdamW(network.parameters(), 1e-3, **plain)
     )
     for epoch in range(2):
-        for images, labels, _ in loader.read(epoch):
+        for images, labels, *_ in loader.read(epoch):
             steps.zero_grad()
             F.cross_entropy(network(normalise(images).double()), labels).backward()
             steps.step()

@@ -53,6 +53,12 @@ class Loop:
         """The learning rate of the epoch in work."""
         return self.model.config.learning_rate * self.model.decay(self.epoch)
 
+    @property
+    def progress(self) -> tuple[int, int]:
+        """The number of steps that are done, and of all steps."""
+        steps = len(self.batches)
+        return self.epoch * steps + self.step, self.model.config.epochs * steps
+
     def train_epoch(self) -> Iterator[None]:
         """Train the rest of the epoch in work; pause after each step, so that the caller can save or show something."""
         if self.step == 0 and "indices" in self.model.objective.weighting.needs:
@@ -100,7 +106,7 @@ class Loop:
         self.model.eval()
         judged = []
         for batch in loader:
-            images, labels, contexts = (part.to(self.fabric.device, non_blocking=True) for part in batch)
+            images, labels, contexts = (part.to(self.fabric.device, non_blocking=True) for part in batch[:3])
             with self.fabric.autocast():
                 judged.append(judge(self.model(images), labels, contexts))
         return validation_metrics(torch.cat(judged, 1), len(loader.dataset))  # type: ignore[arg-type]

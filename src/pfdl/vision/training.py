@@ -12,7 +12,7 @@ from dataclasses import asdict
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from lightning.fabric import Fabric
@@ -35,12 +35,6 @@ from pfdl.vision.launching import choose_devices, make_fabric
 from pfdl.vision.loop import Loop
 from pfdl.vision.resume import RunKeeper, StopRequest, TrainingStoppedError, check_folder, read_state, write_metrics
 from pfdl.vision.training_data import TrainingData
-
-if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
-
-ESTIMATE_AFTER, LONG = 5.0, 600.0
-"""Seconds, or the first epoch if that is shorter, after which the time of a training is told; and when it is long."""
 
 WITHOUT_CONTEXTS = (
     "With one context there is nothing to balance: the sampler, balance and GroupDRO change nothing, and this is plain "
@@ -124,12 +118,11 @@ def train(
             _say(data.inferred.sentence)
             if data.inferred.number == 1:
                 _say(WITHOUT_CONTEXTS)
-        model.check_contexts(data.train_contexts)
-        model.prepare(data.train_set.labels, data.train_contexts)
-        batches = data.train_loader(with_indices="indices" in model.objective.needs)
+        model.check_contexts(data.train_set.contexts)
+        model.prepare(data.train_set.labels, data.train_set.contexts)
         monitor = SELECTIONS.get(config.select) if "validation" in manifest.set_names else None
         stop = held.enter_context(StopRequest())  # before this there is nothing to save
-        keeper = RunKeeper(Loop(model, batches, fabric), folder, monitor=monitor, stop=stop)
+        keeper = RunKeeper(Loop(model, data.train_loader(), fabric), folder, monitor=monitor, stop=stop)
         if state is not None:
             keeper.restore(state)
         del state  # as large as the model
@@ -157,10 +150,8 @@ def _report_dead_loader() -> Iterator[None]:
 
 def _run(keeper: RunKeeper, validation: DataLoader[Any] | None, *, shows: bool, logs: bool) -> None:
     """Train what is left of a run, and keep it in its folder."""
-    writer: SummaryWriter | None = None
-    loop, steps = keeper.loop, len(keeper.loop.batches)
-    config = loop.model.config
-    began_all, done, is_told = time.monotonic(), 0, not shows
+    writer: Any = None
+    loop = keeper.loop
     try:
         with progress_bar("training", Console(stderr=True) if shows else None) as show:
             while not keeper.is_finished:
@@ -168,21 +159,19 @@ def _run(keeper: RunKeeper, validation: DataLoader[Any] | None, *, shows: bool, 
                 began = time.monotonic()
                 for _ in loop.train_epoch():
                     keeper.stop_if_asked()
-                    show(loop.epoch * steps + loop.step, config.epochs * steps)
-                    done, taken = done + 1, time.monotonic() - began_all
-                    if not is_told and (taken >= ESTIMATE_AFTER or loop.step == steps):
-                        is_told = True
-                        _say(_describe_time(taken / done * ((config.epochs - loop.epoch) * steps - loop.step), config))
+                    show(*loop.progress)
                 row = {"epoch": loop.epoch, "learning_rate": loop.learning_rate}
                 figures = loop.validate(validation)
                 row |= {**loop.end_epoch(), **figures}
                 keeper.after_epoch(row)
                 if logs:
-                    writer = writer or _open_tensorboard(keeper.folder)
+                    from torch.utils.tensorboard import SummaryWriter
+
+                    writer = writer or SummaryWriter(keeper.folder / "tensorboard")
                     for name, value in row.items():
                         writer.add_scalar(name, value, loop.epoch - 1)
                 if shows:
-                    _say(_describe_epoch(row, config.epochs, time.monotonic() - began))
+                    _say(_describe_epoch(row, loop.model.config.epochs, time.monotonic() - began))
             keeper.finish()
     except OSError:
         check_folder(keeper.folder)  # without it another file fails first, and less clearly
@@ -190,17 +179,6 @@ def _run(keeper: RunKeeper, validation: DataLoader[Any] | None, *, shows: bool, 
     finally:
         if writer is not None and keeper.folder.exists():
             writer.close()
-
-
-def _describe_time(seconds: float, config: TrainingConfig) -> str:
-    """Say how long a training takes, and how to make a long one shorter."""
-    if seconds < LONG:
-        return f"This training takes about {seconds:.0f} s more."
-    return (
-        f"This training takes about {seconds / 60:.0f} min more. Shorter: a GPU, --set precision=bf16, fewer "
-        f"epochs than --epochs {config.epochs}, smaller images than --image-size {config.image_size} or a small "
-        "network (--backbone small). Ctrl-C keeps what is done."
-    )
 
 
 def _say(text: str) -> None:
@@ -256,11 +234,10 @@ def _describe_by_first_network(
         torch.manual_seed(config.seed)
         data = TrainingData(config, source, manifest, num_workers=num_workers)
         loop = Loop(Classifier(config, len(manifest.classes)), data.train_loader(), fabric)
-        steps = len(loop.batches)
         with progress_bar("training the first network", Console(stderr=True) if shows else None) as show:
             while loop.epoch < config.epochs:
                 for _ in loop.train_epoch():
-                    show(loop.epoch * steps + loop.step, config.epochs * steps)
+                    show(*loop.progress)
                 if not math.isfinite(loop.end_epoch()["train_loss"]):
                     raise ValueError("training of the first network diverged; try a smaller learning rate.")
         return loop.model.eval()
@@ -272,10 +249,3 @@ def _describe_by_first_network(
         return logits.float().cpu()
 
     return describe
-
-
-def _open_tensorboard(folder: Path) -> SummaryWriter:
-    """Return what writes TensorBoard files into a run folder."""
-    from torch.utils.tensorboard import SummaryWriter
-
-    return SummaryWriter(folder / "tensorboard")

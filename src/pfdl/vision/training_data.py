@@ -33,7 +33,7 @@ BATCH = 256
 class TrainingData:
     """The training and validation sets of a manifest; the validation set has the training set's distribution.
 
-    Batches are (images as bytes, labels, contexts), of several processes together the batches of one. No test image is
+    Batches are (images as bytes, labels, contexts, indices), of several processes together the batches of one. No test image is
     read. With inferred contexts and the selection by worst group, contexts are inferred in the training and validation
     images together; otherwise the validation images play no part. Of several processes the first infers.
 
@@ -48,8 +48,7 @@ class TrainingData:
         folder: The run folder that keeps inferred contexts: a training that resumes has the same ones.
 
     Attributes:
-        train_set: The training images.
-        train_contexts: What training knows of the context of each training image, shape (n,); −1 where it is hidden.
+        train_set: The training images; their contexts are what training knows of them, −1 where that is hidden.
         inferred: What :func:`pfdl.contexts.find_contexts` found and why it is believed; None if nothing is inferred.
     """
 
@@ -76,35 +75,29 @@ class TrainingData:
             for name in (TRAIN, VALIDATION)
             if name in manifest.set_names
         }
-        self._contexts = {name: images.contexts for name, images in self._sets.items()}
+        self.train_set = self._sets[TRAIN]
         if config.contexts == "inferred":
-            names = [name for name in self._sets if name == TRAIN or config.select == "worst-group"]
-            sets = [self._sets[name] for name in names]
+            sets = [*self._sets.values()] if config.select == "worst-group" else [self.train_set]
             kept = run_on_first(lambda: _read_contexts(folder, sets))
             self.inferred = kept or _infer(config, sets, describe, folder)
             contexts = torch.tensor(self.inferred.contexts).long()
-            self._contexts.update(zip(names, torch.split(contexts, [len(one) for one in sets]), strict=True))
-        self.train_set, self.train_contexts = self._sets[TRAIN], self._contexts[TRAIN]
+            for images, part in zip(sets, torch.split(contexts, [len(one) for one in sets]), strict=True):
+                images.contexts = part
 
-    def train_loader(self, *, with_indices: bool = False) -> EpochLoader:
-        """Return batches of one size, in an order that the seed and the epoch decide.
-
-        Args:
-            with_indices: Whether batches end with the numbers of their images in the training set.
-        """
-        images = _Labelled(self.train_set, self.train_contexts, with_indices)
-        labels, contexts = self.train_set.labels, self.train_contexts
+    def train_loader(self) -> EpochLoader:
+        """Return batches of one size, in an order that the seed and the epoch decide."""
+        labels, contexts = self.train_set.labels, self.train_set.contexts
         draws = None
         if self.inferred is not None and self.inferred.draws is not None:
             draws = torch.tensor(self.inferred.draws)[: len(labels)]
         sampler = EpochSampler(self.config, labels, contexts, draws, processes=world_size(), rank=rank())
-        return EpochLoader(images, sampler=sampler, **self._settings())
+        return EpochLoader(_Labelled(self.train_set), sampler=sampler, **self._settings())
 
     def validation_loader(self) -> DataLoader[Any] | None:
         """Return the validation set in order, to each process its part; None if the manifest holds none out."""
         if VALIDATION not in self._sets:
             return None
-        images = _Labelled(self._sets[VALIDATION], self._contexts[VALIDATION])
+        images = _Labelled(self._sets[VALIDATION])
         sampler: DistributedSampler[Any] = DistributedSampler(images, world_size(), rank(), shuffle=False)
         return DataLoader(images, sampler=sampler, generator=torch.Generator(), **self._settings())
 
@@ -177,16 +170,14 @@ def _read_contexts(folder: Path | None, sets: Sequence[ContextImages]) -> Inferr
 
 
 class _Labelled(Dataset[tuple[Tensor, ...]]):
-    """Batches of images with their labels and the contexts that training may know."""
+    """Batches of images with their labels, contexts and indices; PyTorch's loader asks for them by ``__getitems__``."""
 
-    def __init__(self, images: ContextImages, contexts: Tensor, with_indices: bool = False) -> None:
-        self.images, self.contexts, self.with_indices = images, contexts, with_indices
+    def __init__(self, images: ContextImages) -> None:
+        self.images = images
 
     def __len__(self) -> int:
         return len(self.images)
 
     def __getitems__(self, indices: Sequence[int]) -> tuple[Tensor, ...]:
-        """Return the images, labels and contexts of a batch; PyTorch's loader asks for samples in this way."""
         rows = torch.tensor(indices)
-        parts = self.images.batch(rows), self.images.labels[rows], self.contexts[rows]
-        return (*parts, rows) if self.with_indices else parts
+        return self.images.batch(rows), self.images.labels[rows], self.images.contexts[rows], rows
