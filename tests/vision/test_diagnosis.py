@@ -112,7 +112,7 @@ def test_a_model_that_looks_at_the_colour_is_found_out_with_known_and_with_infer
     assert relies.found.shift.accuracy[0] > relies.found.shift.accuracy[-1] + 0.3
     honest = diagnose_images(colour_model(0.0, tmp_path), source, manifest)
     assert honest.answer == "no"
-    assert [one.command.split()[1] for one in advise(honest, "photos")] == ["evaluate"]
+    assert [command.split()[1] for _, command in advise(honest, "photos")] == ["evaluate"]
     assert compare_diagnoses(relies, honest).sentence("a", "b").startswith("a relies more")
     worst = relies.found.accuracies.worst_group
     examples = relies.samples_of(worst.label, worst.context, 10)
@@ -140,7 +140,7 @@ def test_the_gap_to_validation_is_said_and_what_the_contexts_explain_of_it(tmp_p
     words = " ".join(missed.verdict())
     assert "The contexts explain only part of the gap" in words
     assert "If the contexts shift" not in words
-    assert [one.command.split()[1] for one in advise(missed, "photos")] == ["train", "diagnose"]
+    assert [command.split()[1] for _, command in advise(missed, "photos")] == ["train", "diagnose"]
 
 
 @pytest.fixture(scope="module")
@@ -151,32 +151,32 @@ def found():
 
 
 def test_contexts_that_were_not_confirmed_are_no_first_advice(found):
-    steps = advise(replace(found, contexts_are="inferred, not confirmed"), "my photos")
-    assert [step.sentence.startswith("Unproven: ") for step in steps] == [False, True]
-    assert steps[0].command.endswith("TABLE.csv --columns context=NAME")
-    assert steps[1].sentence.startswith("Unproven: Draw every class in every context equally often")
-    assert "--contexts inferred --set infer_by=pooled --set confirm=false" in steps[1].command
-    assert steps[1].command.endswith("-o run-groups-unconfirmed")
+    (first, label), (second, train) = advise(replace(found, contexts_are="inferred, not confirmed"), "my photos")
+    assert not first.startswith("Unproven: ")
+    assert label.endswith("TABLE.csv --columns context=NAME")
+    assert second.startswith("Unproven: Draw every class in every context equally often")
+    assert "--contexts inferred --set infer_by=pooled --set confirm=false" in train
+    assert train.endswith("-o run-groups-unconfirmed")
 
 
 def test_what_to_try_next_is_the_same_training_but_for_the_contexts_and_is_not_what_was_tried(found):
     found = replace(found, folder=Path("run-groups"))
     once = TrainingConfig("mlp", "pfdl", image_size=8, epochs=12, optimizer="adamw", seed=3)
-    first, *_ = advise(replace(found, training=once), "data.csv", ["--columns", "context=my place"])
-    assert first.command == (
+    _, command = advise(replace(found, training=once), "data.csv", ["--columns", "context=my place"])[0]
+    assert command == (
         "pfdl train data.csv --columns 'context=my place' --backbone mlp --contexts known "
         "--image-size 8 --epochs 12 --sampler groups --set optimizer=adamw --seed 3 -o run-groups"
     )
     tried = replace(once, objective="erm", contexts="known", sampler="groups")
-    first, *_ = advise(replace(found, training=tried), "data.csv")
-    assert first.sentence.startswith("Train with an objective that looks at the worst group")
-    assert "--objective groupdro --contexts known" in first.command
-    assert "--sampler" not in first.command
-    assert first.command.endswith("-o run-groupdro")
+    sentence, command = advise(replace(found, training=tried), "data.csv")[0]
+    assert sentence.startswith("Train with an objective that looks at the worst group")
+    assert "--objective groupdro --contexts known" in command
+    assert "--sampler" not in command
+    assert command.endswith("-o run-groupdro")
     both = replace(tried, objective="groupdro", sampler="shuffle")
-    first, *_ = advise(replace(found, training=both), "data.csv")
-    assert first.sentence.startswith("Add training images of the affected classes")
-    assert first.command.startswith("pfdl train MORE_DATA --backbone mlp --objective groupdro")
+    sentence, command = advise(replace(found, training=both), "data.csv")[0]
+    assert sentence.startswith("Add training images of the affected classes")
+    assert command.startswith("pfdl train MORE_DATA --backbone mlp --objective groupdro")
 
 
 def test_other_data_than_that_of_the_training_is_judged_by_the_training_mixture(tmp_path):
@@ -201,5 +201,5 @@ def test_images_in_which_no_contexts_are_found_get_no_answer(tmp_path):
     found = diagnose_images(colour_model(0.5, tmp_path), source, manifest)
     assert (found.answer, found.contexts_are) == ("cannot tell", "unknown")
     assert "the images have no contexts, and none could be inferred from them" in found.verdict()[0]
-    assert "--columns context=NAME" in advise(found, "photos")[0].command
+    assert "--columns context=NAME" in advise(found, "photos")[0][1]
     assert found.found.accuracies.by_context == {}

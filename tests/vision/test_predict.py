@@ -7,7 +7,7 @@ from pfdl.data.images import to_tensor
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.checkpoint import ModelConfig, TrainedModel
 from pfdl.vision.pixels import normalise
-from pfdl.vision.prediction import predict, run_model
+from pfdl.vision.prediction import predict
 from tests.data.image_files import encoded, make_folder, noise
 
 
@@ -102,12 +102,3 @@ def test_links_out_of_a_folder_are_not_followed(trained, tmp_path):
     assert "link to a folder" in reasons["folder"]
     (tmp_path / "linked").symlink_to(root / "c")  # a folder that the user names may itself be a link
     assert len(predict(trained, [tmp_path / "linked"])[0]) == 2
-
-
-def test_features_are_what_enters_the_last_layer(trained):
-    images = torch.randint(0, 256, (5, 3, 6, 6), dtype=torch.uint8)
-    logits, features = run_model(trained.model, [(image,) for image in images], batch_size=2, with_features=True)
-    last = [part for part in trained.model.modules() if isinstance(part, torch.nn.Linear)][-1]
-    with torch.no_grad():
-        torch.testing.assert_close(last(features), logits)
-    assert run_model(trained.model, [(image,) for image in images])[1] is None

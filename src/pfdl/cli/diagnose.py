@@ -88,8 +88,8 @@ def _diagnose_runs(runs: list[Path], data: str, options: DataOptions, device: st
         for line in one.verdict():
             typer.echo(printable(line))
         typer.echo("What to try next:")
-        for advice in advise(one, data, words):
-            typer.echo(f"- {advice.sentence}\n  {printable(advice.command)}")
+        for sentence, command in advise(one, data, words):
+            typer.echo(f"- {sentence}\n  {printable(command)}")
     if len(found) > 1:
         typer.echo(printable(compare_diagnoses(*found).sentence(*named)))
     output.parent.mkdir(parents=True, exist_ok=True)

@@ -83,8 +83,8 @@ def build_page(named: Named, data: str, options: Sequence[str] = ()) -> Page:
 
 def _verdict(one: ImageDiagnosis, data: str, options: Sequence[str]) -> list[Block]:
     blocks: list[Block] = [*(Text(words) for words in one.verdict()[1:]), Text("What to try next:")]
-    for advice in advise(one, data, options):
-        blocks += [Text(advice.sentence), Text(advice.command, "command")]
+    for sentence, command in advise(one, data, options):
+        blocks += [Text(sentence), Text(command, "command")]
     return blocks
 
 

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from pfdl._internal.settings import write_options
 from pfdl.diagnosis.verdict import NO, YES
@@ -14,20 +13,10 @@ from pfdl.vision.config import TrainingConfig
 from pfdl.vision.diagnosis import KNOWN, UNCONFIRMED, UNKNOWN, ImageDiagnosis
 
 
-class Advice(NamedTuple):
-    """One thing to try.
+def advise(one: ImageDiagnosis, data: str, options: Sequence[str] = ()) -> list[tuple[str, str]]:
+    """Return what to try next, what is best supported first: a sentence, and what to type.
 
-    Attributes:
-        sentence: What to do, and why; it begins with "Unproven" where nothing in the diagnosis shows that it helps.
-        command: What to type.
-    """
-
-    sentence: str
-    command: str
-
-
-def advise(one: ImageDiagnosis, data: str, options: Sequence[str] = ()) -> list[Advice]:
-    """Return what to try next, what is best supported first.
+    The sentence begins with "Unproven" where nothing in the diagnosis shows that it helps.
 
     Args:
         one: The diagnosis.
@@ -35,7 +24,7 @@ def advise(one: ImageDiagnosis, data: str, options: Sequence[str] = ()) -> list[
         options: Further words of the command line that say how to read the data.
     """
     run, images = shlex.quote(str(one.folder)), shlex.join([data, *options])
-    label = Advice(
+    label = (
         "Name the contexts of some images of each class, in a column of a table; then it can be measured whether they "
         "matter.",
         f"pfdl diagnose {run} TABLE.csv --columns context=NAME",
@@ -48,11 +37,11 @@ def advise(one: ImageDiagnosis, data: str, options: Sequence[str] = ()) -> list[
     if more or one.contexts_are == UNKNOWN:
         return [label]
     if one.answer == NO:
-        return [Advice("No change is needed for these contexts. Test other data.", f"pfdl evaluate {run} OTHER_DATA")]
-    return [Advice("Give more images that were not trained on, in all contexts.", f"pfdl diagnose {run} MORE_DATA")]
+        return [("No change is needed for these contexts. Test other data.", f"pfdl evaluate {run} OTHER_DATA")]
+    return [("Give more images that were not trained on, in all contexts.", f"pfdl diagnose {run} MORE_DATA")]
 
 
-def _about_contexts(one: ImageDiagnosis, images: str) -> Advice:
+def _about_contexts(one: ImageDiagnosis, images: str) -> tuple[str, str]:
     """Name a training like that of the run but for what it does about contexts, and that was not tried already."""
     confirmed = one.contexts_are != UNCONFIRMED
     plain = replace(
@@ -68,13 +57,13 @@ def _about_contexts(one: ImageDiagnosis, images: str) -> Advice:
     name = one.folder.name.removesuffix("-groupdro").removesuffix("-groups")
     if one.training == worst:
         command = _train("MORE_DATA", one.training, one.folder.with_name(f"{name}-more"))
-        return Advice("Add training images of the affected classes in other contexts.", command)
+        return "Add training images of the affected classes in other contexts.", command
     what, config, suffix = "Draw every class in every context equally often", balanced, "groups"
     if one.training == balanced:
         what, config, suffix = "Train with an objective that looks at the worst group", worst, "groupdro"
     folder = one.folder.with_name(f"{name}-{suffix}{'' if confirmed else '-unconfirmed'}")
     sentence = f"{'' if confirmed else 'Unproven: '}{what}, then compare (pfdl diagnose … --compare)."
-    return Advice(sentence, _train(images, config, folder))
+    return sentence, _train(images, config, folder)
 
 
 def _train(images: str, config: TrainingConfig, folder: Path) -> str:

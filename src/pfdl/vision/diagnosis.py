@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pfdl._internal.runs import read_run
 from pfdl.contexts import find_contexts
-from pfdl.contexts.groups import Accuracies, Mixture, measure_accuracy
+from pfdl.contexts.groups import Accuracies, Mixture
 from pfdl.contexts.statistics import image_statistics
 from pfdl.data.context_images import ContextImages
 from pfdl.data.manifest import Manifest, ManifestRow
@@ -22,8 +22,8 @@ from pfdl.data.sources import ContextSource
 from pfdl.diagnosis import Comparison, Diagnosis, Gap, compare_reliance, count_groups, diagnose
 from pfdl.diagnosis.reliance import goes_together
 from pfdl.vision.config import TrainingConfig
-from pfdl.vision.evaluation import check_classes, split_names, training_mixture
-from pfdl.vision.prediction import BATCH, run_model
+from pfdl.vision.evaluation import Evaluation, check_classes, evaluate, split_names, training_mixture
+from pfdl.vision.features import BATCH, run_model
 
 if TYPE_CHECKING:
     from pfdl.vision.checkpoint import TrainedModel
@@ -155,10 +155,10 @@ def diagnose_images(
         found = replace(found, unanswered="the images have no contexts, and none could be inferred from them")
     validation = None
     if "validation" in manifest.set_names and found.accuracies is not None:
-        count = len(manifest.rows_of("validation"))
-        say(f"Classifying {count} validation images")
-        validation, mixed = _validate(trained, source, manifest, device, batch_size)
-        gap = Gap(validation.overall, count, found.accuracies.overall, len(rows), mixed)
+        say(f"Classifying {len(manifest.rows_of('validation'))} validation images")
+        validation = evaluate(trained, source, manifest, set_name="validation", device=device, batch_size=batch_size)
+        mixed = _in_training_mixture(validation, source, manifest)
+        gap = Gap(validation.overall, validation.images, found.accuracies.overall, len(rows), mixed)
         found = replace(found, gap=gap)
     return ImageDiagnosis(
         folder=trained.folder,
@@ -202,24 +202,16 @@ def _training_of(manifest: Manifest) -> Mixture | None:
     return training_mixture(manifest)
 
 
-def _validate(
-    trained: TrainedModel, source: ContextSource, manifest: Manifest, device: str, batch_size: int
-) -> tuple[Accuracies, float]:
-    """Return the accuracies on validation images, and the accuracy in the training mixture; NaN if it is not known.
+def _in_training_mixture(validation: Evaluation, source: ContextSource, manifest: Manifest) -> float:
+    """Return the accuracy on validation images in the training mixture; NaN if it is not known.
 
     Validation images that were drawn from the training images have their mixture. A data set's own validation images
     need not have it; where their contexts are known, they are weighted.
     """
-    images = ContextImages(source, manifest, "validation", size=trained.config.image_size, cache=False)
-    rows = manifest.rows_of("validation")
-    logits, _ = run_model(trained.model, images, device=device, batch_size=batch_size)
-    labels, contexts = split_names(rows)
-    found = measure_accuracy(np.array(trained.config.classes)[logits.argmax(1).numpy()] == labels, labels, contexts)
-    mixed = float("nan") if contexts is None else found.average_in(training_mixture(manifest))
+    if validation.by_context and validation.average_in_training_mixture is not None:
+        return validation.average_in_training_mixture
     own = {sample.path for sample in source.samples if sample.split == "validation"}
-    if np.isnan(mixed) and not any(row.path in own for row in rows):
-        mixed = found.overall
-    return found, mixed
+    return float("nan") if any(row.path in own for row in manifest.rows_of("validation")) else validation.overall
 
 
 def _infer_contexts(

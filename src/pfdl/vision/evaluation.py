@@ -23,7 +23,7 @@ from pfdl.data.sources import ContextSource
 from pfdl.data.splits import make_test_set
 from pfdl.diagnosis import Gap
 from pfdl.vision.config import ACCURACY, SELECTIONS, find_best_epoch
-from pfdl.vision.prediction import BATCH, run_model
+from pfdl.vision.features import BATCH, run_model
 
 if TYPE_CHECKING:
     from pfdl.vision.checkpoint import TrainedModel
@@ -77,17 +77,19 @@ def evaluate(
     source: ContextSource,
     manifest: Manifest,
     *,
+    set_name: str = "test",
     name: str = OWN,
     trained_on: Manifest | None = None,
     device: str = "cpu",
     batch_size: int = BATCH,
 ) -> Evaluation:
-    """Test a trained model on the test sets of a manifest.
+    """Test a trained model on a set of a manifest.
 
     Args:
         trained: The model.
         source: Where the images come from.
         manifest: Which image is in which set.
+        set_name: One of ``manifest.set_names``.
         name: What the evaluation is called.
         trained_on: The split of the training, whose mixture of groups is reported on; by default ``manifest``.
         device: Where to compute.
@@ -100,8 +102,8 @@ def evaluate(
         ValueError: If images are of classes that the model does not know, or images are missing.
     """
     check_classes(trained, manifest)
-    images = ContextImages(source, manifest, "test", size=trained.config.image_size, cache=False)
-    rows = manifest.rows_of("test")
+    images = ContextImages(source, manifest, set_name, size=trained.config.image_size, cache=False)
+    rows = manifest.rows_of(set_name)
     logits, _ = run_model(trained.model, images, device=device, batch_size=batch_size)
     numbers = torch.tensor([trained.config.classes.index(row.class_name) for row in rows])
     right = (logits.argmax(1) == numbers).numpy()
@@ -116,9 +118,9 @@ def evaluate(
         images=len(rows),
         average_in_training_mixture=None if math.isnan(mixture) else mixture,
         by_ratio={
-            set_name.removeprefix("test-"): float(right[[set_name in row.sets for row in rows]].mean())
-            for set_name in manifest.set_names
-            if set_name.startswith("test-")
+            one.removeprefix("test-"): float(right[[one in row.sets for row in rows]].mean())
+            for one in manifest.set_names
+            if one.startswith(f"{set_name}-")
         },
         calibration_error=scores.pop("calibration_error"),
         scores={name: score for name, score in scores.items() if not math.isnan(score)},

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
 
 from pfdl.vision.pixels import normalise
+
+BATCH = 256
+"""Images at a time that a trained model looks at."""
 
 
 class FeatureTap:
@@ -131,8 +136,7 @@ def _is_pointwise(layer: object) -> bool:
     return isinstance(layer, nn.Conv2d) and layer.kernel_size == (1, 1)
 
 
-@torch.no_grad()
-def embed(model: nn.Module, images: Tensor, *, device: str | torch.device = "cpu", batch_size: int = 256) -> Tensor:
+def embed(model: nn.Module, images: Tensor, *, device: str | torch.device = "cpu", batch_size: int = BATCH) -> Tensor:
     """Return the features of images.
 
     Args:
@@ -149,12 +153,28 @@ def embed(model: nn.Module, images: Tensor, *, device: str | torch.device = "cpu
         >>> embed(model, torch.zeros(3, 3, 2, 2)).shape
         torch.Size([3, 5])
     """
+    return run_model(model, images, device=device, batch_size=batch_size, with_features=True)[1]
+
+
+@torch.no_grad()
+def run_model(
+    model: nn.Module,
+    images: Tensor | Dataset[tuple[Tensor, int, int]],
+    *,
+    device: str | torch.device = "cpu",
+    batch_size: int = BATCH,
+    with_features: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Return the logits of images, or of a dataset whose items begin with them, and the features if they are wanted."""
     training = model.training
     model.to(device).eval()
-    parts = []
-    with attach(model) as tap:
-        for batch in torch.split(images, batch_size):
-            model(normalise(batch.to(device)))
-            parts.append(tap.features.float().cpu())
+    batches: Any = DataLoader(images, batch_size) if isinstance(images, Dataset) else torch.split(images, batch_size)
+    logits, features = [], []
+    with attach(model) if with_features else nullcontext() as tap:
+        for batch in batches:
+            pixels = batch if isinstance(batch, Tensor) else batch[0]
+            logits.append(model(normalise(pixels.to(device))).float().cpu())
+            if tap is not None:
+                features.append(tap.features.float().cpu())
     model.train(training)
-    return torch.cat(parts)
+    return torch.cat(logits), torch.cat(features) if features else torch.empty(0)

@@ -1,30 +1,25 @@
-"""A trained model's answers: to sets of images, and to any image files."""
+"""A trained model's answers to any image files."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import torch
-from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset
+from torch import Tensor
 
 from pfdl._internal.validation import check_choice
 from pfdl.data.images import BadImage, BadImageError, decoded, list_paths_below, path_inside, read_bytes, to_tensor
 from pfdl.data.opening import open_images
 from pfdl.data.sources import ON_BAD_IMAGE, REMEDY, describe_bad_images
 from pfdl.data.tables import is_table, list_paths
-from pfdl.vision.features import attach
-from pfdl.vision.pixels import normalise
+from pfdl.vision.features import BATCH, run_model
 
 if TYPE_CHECKING:
     from pfdl.vision.checkpoint import TrainedModel
-
-BATCH = 256
 
 
 def predict(
@@ -81,7 +76,7 @@ def predict(
             except BadImageError as error:
                 bad.append(BadImage(name, str(error)))
         if tensors:
-            logits, _ = run_model(trained.model, [(tensor,) for tensor in tensors], device=device)
+            logits, _ = run_model(trained.model, torch.stack(tensors), device=device)
             probabilities.append(logits.softmax(1))
     if bad and (on_bad_image == "error" or not paths):
         raise ValueError(describe_bad_images(Path(places[0]), bad, REMEDY))
@@ -92,26 +87,6 @@ def predict(
     words = {"path": paths, "prediction": [classes[number] for number in answers.tolist()], "confidence": confidence}
     by_class = {f"probability of {name}": shares[:, number] for number, name in enumerate(classes)}
     return pd.DataFrame({**words, **by_class}), bad
-
-
-@torch.no_grad()
-def run_model(
-    model: nn.Module,
-    images: Dataset[tuple[Tensor, int, int]] | Sequence[tuple[Tensor, ...]],
-    *,
-    device: str = "cpu",
-    batch_size: int = BATCH,
-    with_features: bool = False,
-) -> tuple[Tensor, Tensor | None]:
-    """Return the logits of images as bytes, which the items begin with, and the features if they are wanted."""
-    model = model.to(device).eval()
-    logits, features = [], []
-    with attach(model) if with_features else nullcontext() as tap:
-        for batch, *_ in DataLoader(images, batch_size):  # type: ignore[arg-type]
-            logits.append(model(normalise(batch.to(device))).float().cpu())
-            if tap is not None:
-                features.append(tap.features.float().cpu())
-    return torch.cat(logits), torch.cat(features) if with_features else None
 
 
 def _find_files(

@@ -21,8 +21,7 @@ from pfdl.data.images import hash_bytes
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
 from pfdl.vision.checkpoint import WEIGHTS, TrainedModel
-from pfdl.vision.features import attach
-from pfdl.vision.prediction import run_model
+from pfdl.vision.features import attach, run_model
 
 REFIT = "refit.json"
 

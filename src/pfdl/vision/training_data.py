@@ -23,19 +23,18 @@ from pfdl.data.context_images import ContextImages
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
 from pfdl.vision.config import TrainingConfig
+from pfdl.vision.features import BATCH
 from pfdl.vision.loading import EpochLoader, EpochSampler
 
 TRAIN, VALIDATION = "train", "validation"
-BATCH = 256
-"""Images at a time that a first network looks at."""
 
 
 class TrainingData:
     """The training and validation sets of a manifest; the validation set has the training set's distribution.
 
-    Batches are (images as bytes, labels, contexts, indices), of several processes together the batches of one. No test image is
-    read. With inferred contexts and the selection by worst group, contexts are inferred in the training and validation
-    images together; otherwise the validation images play no part. Of several processes the first infers.
+    Batches are (images as bytes, labels, contexts, indices), of several processes together the batches of one. No test
+    image is read. With inferred contexts and the selection by worst group, contexts are inferred in the training and
+    validation images together; otherwise the validation images play no part. Of several processes the first infers.
 
     Args:
         config: How to train: the size of images and batches, contexts, sampler and seed are taken from it.
