@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pfdl.report.blocks import Cell, Missing, Number
 from pfdl_lab.pairing import PairedDifference, standard_error
+from pfdl_lab.report.blocks import Cell, Missing, Number
 from pfdl_lab.report.lines import Series
 
 Values = Sequence[float] | pd.Series

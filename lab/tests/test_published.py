@@ -29,7 +29,7 @@ def test_a_page_is_what_its_command_makes_of_its_results(name, tmp_path, monkeyp
         shutil.copy(picture, tmp_path / picture.relative_to(RESULTS.parents[1]))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["pfdl", *command])
-    monkeypatch.setattr("pfdl.report.blocks.Plot.svg", lambda plot: "")  # the page holds the names of its pictures
+    monkeypatch.setattr("pfdl_lab.report.blocks.Plot.svg", lambda plot: "")  # the page holds the names of its pictures
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
     assert (tmp_path / "docs" / "results" / name).read_text(encoding="utf-8") == page

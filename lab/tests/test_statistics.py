@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from pfdl.report.blocks import Missing, Number
 from pfdl_lab.pairing import paired
+from pfdl_lab.report.blocks import Missing, Number
 from pfdl_lab.statistics import by_seed, difference_cell, mean_cell
 
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 from PIL import Image
 
-from pfdl.report.blocks import (
+from pfdl_lab.report.blocks import (
     Gallery,
     Heading,
     Listing,
@@ -20,8 +20,8 @@ from pfdl.report.blocks import (
     Table,
     Text,
     Thumbnail,
+    render,
 )
-from pfdl.report.page import render
 
 from .browsing import HOSTILE, PHONE, browser, needs_browser, visit  # noqa: F401, as fixtures
 

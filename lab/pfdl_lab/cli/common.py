@@ -81,7 +81,7 @@ def _this_command() -> str:
 
 def print_tables(output: Path) -> None:
     """Write the tables and plots of an experiment into its run folder, print the first, and name the files."""
-    from pfdl.report.blocks import Table
+    from pfdl_lab.report.blocks import Table
     from pfdl_lab.report.markdown import print_table
     from pfdl_lab.reporting import write_tables
 

@@ -7,20 +7,6 @@ from collections.abc import Sequence
 import pandas as pd
 
 from pfdl._internal.runs import Run
-from pfdl.report.blocks import (
-    Block,
-    Cell,
-    Gallery,
-    Heading,
-    Missing,
-    Number,
-    Plot,
-    Row,
-    Section,
-    Table,
-    Text,
-    Thumbnail,
-)
 from pfdl_lab.colored_mnist.environments import TRAIN_COLOR_FLIPS
 from pfdl_lab.colored_mnist.rows import (
     CHOOSING,
@@ -34,6 +20,20 @@ from pfdl_lab.colored_mnist.rows import (
 )
 from pfdl_lab.colored_mnist.run import FULL, PICTURE, WORST_GROUP
 from pfdl_lab.pairing import paired
+from pfdl_lab.report.blocks import (
+    Block,
+    Cell,
+    Gallery,
+    Heading,
+    Missing,
+    Number,
+    Plot,
+    Row,
+    Section,
+    Table,
+    Text,
+    Thumbnail,
+)
 from pfdl_lab.report.lines import Series, plot_lines
 from pfdl_lab.report.reading import read_results
 from pfdl_lab.statistics import difference_cell, mean_cell

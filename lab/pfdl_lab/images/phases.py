@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from pfdl.report.blocks import Block, Cell, Heading, Missing, Number, Plot, Row, Table
 from pfdl_lab.images.rows import DECLARED, GRID, LISTS, PAPER, RATIOS, ROWS
 from pfdl_lab.images.tables import Measured, title_of
 from pfdl_lab.images.testing import CHOSEN, LAST, VALIDATION
 from pfdl_lab.pairing import PairedDifference, holm, paired
+from pfdl_lab.report.blocks import Block, Cell, Heading, Missing, Number, Plot, Row, Table
 from pfdl_lab.report.lines import plot_lines
 from pfdl_lab.statistics import difference_cell, mean_cell, mean_series
 

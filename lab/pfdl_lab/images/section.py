@@ -7,7 +7,6 @@ from typing import Any
 import pandas as pd
 
 from pfdl._internal.runs import Run
-from pfdl.report.blocks import Block, Heading, Plot, Section, Text
 from pfdl_lab.images import phases
 from pfdl_lab.images.rows import DECLARED, RATIOS, find_row
 from pfdl_lab.images.run import KIND as KIND
@@ -24,6 +23,7 @@ from pfdl_lab.images.tables import (
     title_of,
 )
 from pfdl_lab.images.testing import LAST
+from pfdl_lab.report.blocks import Block, Heading, Plot, Section, Text
 from pfdl_lab.report.lines import Series, plot_lines
 from pfdl_lab.report.reading import read_results
 from pfdl_lab.statistics import difference_cell, mean_series

@@ -10,12 +10,12 @@ import pandas as pd
 
 from pfdl.objectives import make_objective
 from pfdl.objectives.weightings import Uniform
-from pfdl.report.blocks import Cell, Missing, Number, Row, Table
 from pfdl_lab.images.data import SAME, SHIFTED, WHOLE
 from pfdl_lab.images.rows import ORACLE, PAPER_BACKBONE, RATIOS, ROWS, find_row
 from pfdl_lab.images.run import AGREEMENT, DIVERGED, ESS, NUMBER
 from pfdl_lab.images.testing import CHOSEN, LAST, VALIDATION, WORST_CLASS, WORST_GROUP
 from pfdl_lab.pairing import PairedDifference, paired
+from pfdl_lab.report.blocks import Cell, Missing, Number, Row, Table
 from pfdl_lab.statistics import ACTS_BELOW, difference_cell, mean_cell
 
 TESTS = (*RATIOS, SHIFTED, SAME, WHOLE, WORST_GROUP, WORST_CLASS)

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 
 from pfdl._internal.runs import Run
-from pfdl.report.blocks import Block, Cell, Number, Row, Section, Table, Text
 from pfdl_lab.mmads.paper import CELLS, METRICS, PAPER, name_cell
 from pfdl_lab.mmads.readings import Network, distances
 from pfdl_lab.mmads.section import METRIC_NAMES
+from pfdl_lab.report.blocks import Block, Cell, Number, Row, Section, Table, Text
 from pfdl_lab.report.reading import read_results
 
 KIND = "readings"

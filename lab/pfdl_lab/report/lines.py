@@ -9,7 +9,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pfdl._internal.text import printable
-from pfdl.report.blocks import PALETTE, Cell, Missing, Number, Plot, Row, Table
+from pfdl.report.page import PALETTE
+from pfdl_lab.report.blocks import Cell, Missing, Number, Plot, Row, Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,7 +11,19 @@ from rich.console import Console
 from rich.markdown import Markdown as RichMarkdown
 
 from pfdl._internal.files import write_atomically
-from pfdl.report.blocks import Block, Cell, Gallery, Heading, Listing, Number, Plot, Section, SideBySide, Table, Text
+from pfdl_lab.report.blocks import (
+    Block,
+    Cell,
+    Gallery,
+    Heading,
+    Listing,
+    Number,
+    Plot,
+    Section,
+    SideBySide,
+    Table,
+    Text,
+)
 
 MARK = "<!-- All below is written by"
 """How the line begins below which a command owns a page."""

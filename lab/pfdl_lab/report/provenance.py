@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pfdl._internal.runs import Run
-from pfdl.report.blocks import Block, Heading, Listing, Section, Text
+from pfdl_lab.report.blocks import Block, Heading, Listing, Section, Text
 
 TITLE = "How the runs were made"
 _FIRST = ("command", "started", "pfdl", "git_revision", "python", "torch")

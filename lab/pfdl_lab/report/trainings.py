@@ -9,8 +9,8 @@ import pandas as pd
 
 from pfdl._internal.files import read_json
 from pfdl._internal.runs import WHY_CONTEXTS, Run, name_folders
-from pfdl.report.blocks import Block, Cell, Heading, Missing, Number, Plot, Row, Section, SideBySide, Table, Text
 from pfdl.vision.evaluation import OWN, Evaluation, read_evaluations
+from pfdl_lab.report.blocks import Block, Cell, Heading, Missing, Number, Plot, Row, Section, SideBySide, Table, Text
 from pfdl_lab.report.lines import Series, plot_lines
 from pfdl_lab.report.reading import read_metrics
 

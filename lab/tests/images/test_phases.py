@@ -5,11 +5,11 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from pfdl.report.blocks import Plot, Table
 from pfdl_lab.images import phases
 from pfdl_lab.images.rows import DECLARED, GRID, PAPER, RATIOS
 from pfdl_lab.images.tables import measure
 from pfdl_lab.pairing import PairedDifference, holm
+from pfdl_lab.report.blocks import Plot, Table
 
 EPOCHS = [*map(str, (1, 2, *range(5, 161, 5))), "last", "chosen"]
 

@@ -4,9 +4,9 @@ import pandas as pd
 import pytest
 
 from pfdl._internal.runs import Run
-from pfdl.report.blocks import Missing, Table, Text
 from pfdl_lab.images import run, section
 from pfdl_lab.images.rows import RATIOS
+from pfdl_lab.report.blocks import Missing, Table, Text
 from pfdl_lab.report.markdown import render
 
 VALUES = {

@@ -2,7 +2,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from pfdl.report.blocks import Missing, Number
+from pfdl_lab.report.blocks import Missing, Number
 from pfdl_lab.report.lines import MAX_COLUMNS, Series, plot_lines, ticks_at
 
 LINES = [Series("A", ["1:5", "5:1"], [1.0, 2.0], [0.1, 0.2]), None, Series("<b>B</b>", ["5:1"], [float("nan")])]

@@ -1,6 +1,6 @@
 """The same blocks as Markdown, with plots as pictures."""
 
-from pfdl.report.blocks import (
+from pfdl_lab.report.blocks import (
     Gallery,
     Heading,
     Listing,

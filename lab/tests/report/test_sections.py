@@ -4,13 +4,13 @@ import pandas as pd
 import pytest
 
 from pfdl._internal.runs import read_run
-from pfdl.report.blocks import Missing, Number, Plot, Table, Text
 from pfdl_lab import reporting
 from pfdl_lab.colored_mnist import section as colored_mnist
 from pfdl_lab.colored_mnist.run import ROWS as COLORED_ROWS
 from pfdl_lab.mmads import section as mmads
 from pfdl_lab.mmads.run import FIGURE_CELL
 from pfdl_lab.report import provenance, trainings
+from pfdl_lab.report.blocks import Missing, Number, Plot, Table, Text
 
 from .made_up import copy_published, make_training, write_config
 

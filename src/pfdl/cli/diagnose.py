@@ -65,8 +65,7 @@ def _diagnose_runs(runs: list[Path], data: str, options: DataOptions, device: st
     from pfdl._internal.files import write_atomically
     from pfdl._internal.runs import name_folders
     from pfdl._internal.validation import resolve_device
-    from pfdl.report.diagnosis_page import build_page
-    from pfdl.report.page import render
+    from pfdl.report.diagnosis_page import diagnosis_page
     from pfdl.vision.advice import advise
     from pfdl.vision.diagnosis import compare_diagnoses, diagnose_images
     from pfdl.vision.evaluation import find_test_set
@@ -93,13 +92,12 @@ def _diagnose_runs(runs: list[Path], data: str, options: DataOptions, device: st
     if len(found) > 1:
         typer.echo(printable(compare_diagnoses(*found).sentence(*named)))
     output.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(output, render(build_page(named, data, words)))
+    write_atomically(output, diagnosis_page(named, data, words))
 
 
 def _diagnose_table(path: Path, target: str | None, output: Path) -> None:
     from pfdl._internal.files import write_atomically
-    from pfdl.report.page import render
-    from pfdl.report.table_page import build_page
+    from pfdl.report.table_page import table_page
     from pfdl.tabular import SelectionScreen, SelectionWarning
     from pfdl.tabular.explaining import advice
     from pfdl.tabular.reading import read_table
@@ -119,4 +117,4 @@ def _diagnose_table(path: Path, target: str | None, output: Path) -> None:
         typer.echo(printable(f"{column} ({found['grade']}): {found['reason']}"))
     code = advice(screen, path, target)
     typer.echo(printable_lines(code))
-    write_atomically(output, render(build_page(screen, path.name, target, notes, code)))
+    write_atomically(output, table_page(screen, path.name, target, notes, code))

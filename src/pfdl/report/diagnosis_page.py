@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
 from PIL import Image
 
 from pfdl._internal.text import printable
 from pfdl.contexts.groups import GroupAccuracy, name_class, name_context
 from pfdl.diagnosis.verdict import CANNOT_TELL, NO, YES
-from pfdl.report.blocks import (
-    PALETTE,
-    Block,
-    Cell,
-    Gallery,
-    Missing,
-    Number,
-    Page,
-    Plot,
-    Row,
-    Section,
-    SideBySide,
-    Table,
-    Text,
-    Thumbnail,
-)
+from pfdl.report.page import PALETTE, blocks, draw_svg, figure, inline, render
 from pfdl.vision.advice import advise
 from pfdl.vision.diagnosis import KNOWN, ImageDiagnosis, compare_diagnoses
 
@@ -44,8 +31,8 @@ THUMBNAIL_SIZE = 96
 TONES = {YES: "yes", NO: "no", CANNOT_TELL: "unclear"}
 
 
-def build_page(named: Named, data: str, options: Sequence[str] = ()) -> Page:
-    """Build the page about one model, or two to compare.
+def diagnosis_page(named: Named, data: str, options: Sequence[str] = ()) -> str:
+    """Return the page about one model, or two to compare, as HTML.
 
     Args:
         named: The diagnoses, by short names of their runs.
@@ -53,44 +40,44 @@ def build_page(named: Named, data: str, options: Sequence[str] = ()) -> Page:
         options: Further words of the command line that say how to read the data.
     """
     diagnoses = list(named.values())
-    introduction: list[Block] = [
-        Text(f"Does {name} rely on the context? {one.verdict()[0]}", TONES[one.answer]) for name, one in named.items()
+    introduction = [
+        blocks.text(f"Does {name} rely on the context? {one.verdict()[0]}", TONES[one.answer])
+        for name, one in named.items()
     ]
     if len(named) > 1:
-        introduction.append(Text(compare_diagnoses(*diagnoses).sentence(*named)))
+        introduction.append(blocks.text(compare_diagnoses(*diagnoses).sentence(*named)))
     tested = " and ".join(str(count) for count in dict.fromkeys(len(one.rows) for one in diagnoses))
-    introduction.append(Text(f"Measured on {tested} images that took no part in training."))
+    introduction.append(blocks.text(f"Measured on {tested} images that took no part in training."))
     if any(one.rows != diagnoses[0].rows for one in diagnoses):
-        introduction.append(
-            Text("The two runs have different test images: differences are also those of the images.", "warning")
-        )
+        words = "The two runs have different test images: differences are also those of the images."
+        introduction.append(blocks.text(words, "warning"))
     pictures = [
-        Section("What the contexts look like", _contexts(diagnoses)),
-        Section("What the model gets wrong", [block for name, one in named.items() for block in _wrong(name, one)]),
+        ("What the contexts look like", _contexts(diagnoses)),
+        ("What the model gets wrong", [block for name, one in named.items() for block in _wrong(name, one)]),
     ]
     if all(one.contexts_are == KNOWN for one in diagnoses):
         pictures.reverse()  # contexts that nobody named are to be looked at first
     sections = [
-        *(Section(f"What was found about {name}", _verdict(one, data, options)) for name, one in named.items()),
+        *((f"What was found about {name}", _verdict(one, data, options)) for name, one in named.items()),
         *pictures,
-        Section("If the contexts shift", _shift(named)),
-        Section("Accuracy by class, context and group", _accuracy(named)),
-        Section("How to read this page", [Text(words) for words in _READING]),
+        ("If the contexts shift", _shift(named)),
+        ("Accuracy by class, context and group", _accuracy(named)),
+        ("How to read this page", [blocks.text(words) for words in _READING]),
     ]
-    title = f"Diagnosis of {' and '.join(named)}"
-    return Page(title, introduction, [section for section in sections if section.blocks])
+    shown = [(title, content) for title, content in sections if content]
+    return render(f"Diagnosis of {' and '.join(named)}", introduction, shown)
 
 
-def _verdict(one: ImageDiagnosis, data: str, options: Sequence[str]) -> list[Block]:
-    blocks: list[Block] = [*(Text(words) for words in one.verdict()[1:]), Text("What to try next:")]
+def _verdict(one: ImageDiagnosis, data: str, options: Sequence[str]) -> list[Markup]:
+    found = [*(blocks.text(words) for words in one.verdict()[1:]), blocks.text("What to try next:")]
     for sentence, command in advise(one, data, options):
-        blocks += [Text(sentence), Text(command, "command")]
-    return blocks
+        found += [blocks.text(sentence), blocks.command(command)]
+    return found
 
 
-def _contexts(diagnoses: Sequence[ImageDiagnosis]) -> list[Block]:
+def _contexts(diagnoses: Sequence[ImageDiagnosis]) -> list[Markup]:
     """Show images of each context, once where the runs have the same images in the same contexts."""
-    blocks: list[Block] = []
+    galleries = []
     seen = []
     for one in diagnoses:
         if (one.rows, one.contexts) in seen:
@@ -100,22 +87,22 @@ def _contexts(diagnoses: Sequence[ImageDiagnosis]) -> list[Block]:
             usual = [name_class(label) for label, where in one.usual_contexts.items() if where == context]
             usually = f"; usual in training for {', '.join(usual)}" if usual else ""
             title = f"{name_context(context)}: {one.contexts.count(context)} test images{usually}"
-            blocks.append(_gallery(title[0].upper() + title[1:], one, one.samples_of(None, context, THUMBNAILS)))
-    return blocks
+            galleries.append(_gallery(title[0].upper() + title[1:], one, one.samples_of(None, context, THUMBNAILS)))
+    return galleries
 
 
-def _wrong(name: str, one: ImageDiagnosis) -> list[Block]:
+def _wrong(name: str, one: ImageDiagnosis) -> list[Markup]:
     """Show images of the worst groups, those that are not recognised first."""
-    blocks: list[Block] = []
+    galleries = []
     for group in sorted(one.accuracies.groups, key=_worst_first)[:SHOWN_GROUPS]:
         if group.accuracy == 1:
             continue
         title = f"{name}, worst groups: {group.name}, {100 * group.accuracy:.0f} % of {group.samples} images recognised"
-        blocks.append(_gallery(title, one, one.samples_of(group.label, group.context, THUMBNAILS)))
-    return blocks
+        galleries.append(_gallery(title, one, one.samples_of(group.label, group.context, THUMBNAILS)))
+    return galleries
 
 
-def _shift(named: Named) -> list[Block]:
+def _shift(named: Named) -> list[Markup]:
     """Draw the accuracy to expect if the contexts shift."""
     founds = {name: one.found for name, one in named.items() if one.found.reliance is not None}
     curves = {name: found.shift for name, found in founds.items() if found.shift is not None}
@@ -139,16 +126,17 @@ def _shift(named: Named) -> list[Block]:
         "two standard errors; how another training would end is not in it, nor what else differs in the test images."
     )
     forecasts = [
-        Text(f"{name}: {gap.forecast(curve)}", "warning")
+        blocks.text(f"{name}: {gap.forecast(curve)}", "warning")
         for name, curve in curves.items()
         if (gap := founds[name].gap) is not None and not gap.agrees_with(curve)
     ]
-    return [*forecasts, Plot("Accuracy if the contexts shift", summary, draw)]
+    picture = inline(draw_svg(draw), "shift")
+    return [*forecasts, blocks.plot("Accuracy if the contexts shift", summary, picture, "shift")]
 
 
-def _accuracy(named: Named) -> list[Block]:
+def _accuracy(named: Named) -> list[Markup]:
     """Show by class and by context what is recognised, validation beside test, and the worst groups."""
-    blocks: list[Block] = []
+    tables = []
     groups: dict[str, dict[str, GroupAccuracy]] = {}
     for name, one in named.items():
         reliance = one.found.reliance
@@ -165,9 +153,9 @@ def _accuracy(named: Named) -> list[Block]:
             for line in reliance.by_class:
                 by_class["in its usual context"][line.label] = line.in_usual
                 by_class["elsewhere"][line.label] = line.elsewhere
-        blocks.append(_share_table(f"{name}: accuracy (%) by class", "class", by_class, name_class))
+        tables.append(_share_table(f"{name}: accuracy (%) by class", "class", by_class, name_class))
         if by_context := {title: side.by_context for title, side in sides.items() if side.by_context}:
-            blocks.append(_share_table(f"{name}: accuracy (%) by context", "context", by_context, name_context))
+            tables.append(_share_table(f"{name}: accuracy (%) by context", "context", by_context, name_context))
     first = next(iter(named))
     worst = [group.name for group in sorted(groups[first].values(), key=_worst_first)[:WORST_GROUPS]]
     shares = {
@@ -177,7 +165,8 @@ def _accuracy(named: Named) -> list[Block]:
     def count(group: str) -> str:
         return f"{group}, {groups[first][group].samples} images"
 
-    return [SideBySide(blocks), _share_table(f"The worst groups of {first}: accuracy (%)", "group", shares, count)]
+    worst_groups = _share_table(f"The worst groups of {first}: accuracy (%)", "group", shares, count)
+    return [blocks.side_by_side(tables), worst_groups]
 
 
 def _worst_first(group: GroupAccuracy) -> tuple[float, str]:
@@ -186,22 +175,22 @@ def _worst_first(group: GroupAccuracy) -> tuple[float, str]:
 
 def _share_table(
     title: str, corner: str, shares: Mapping[str, Mapping[Any, float]], name: Callable[[Any], str]
-) -> Table:
+) -> Markup:
     """Return shares in percent, a column for each of them."""
     keys = dict.fromkeys(key for share in shares.values() for key in share)
-    rows = [Row(name(key), tuple(_percent(share.get(key, math.nan)) for share in shares.values())) for key in keys]
-    return Table(title, corner, list(shares), rows)
+    rows = [
+        (name(key), [figure(100 * share.get(key, math.nan), missing="not known") for share in shares.values()])
+        for key in keys
+    ]
+    return Markup(blocks.table(title, corner, list(shares), rows))
 
 
-def _percent(share: float) -> Cell:
-    return Missing("not known") if math.isnan(share) else Number(100 * share)
+def _gallery(title: str, one: ImageDiagnosis, samples: Sequence[int]) -> Markup:
+    return Markup(blocks.gallery(title, [_thumbnail(one, sample) for sample in samples]))
 
 
-def _gallery(title: str, one: ImageDiagnosis, samples: Sequence[int]) -> Gallery:
-    return Gallery(title, [_thumbnail(one, sample) for sample in samples])
-
-
-def _thumbnail(one: ImageDiagnosis, sample: int) -> Thumbnail:
+def _thumbnail(one: ImageDiagnosis, sample: int) -> tuple[str, str, str]:
+    """Return a small PNG file in base 64, what it shows, and the words below it."""
     row, answer, context = one.rows[sample], one.predictions[sample], one.contexts[sample]
     pixels = one.images[sample][0].permute(1, 2, 0).numpy()
     picture = Image.fromarray(pixels)
@@ -210,7 +199,7 @@ def _thumbnail(one: ImageDiagnosis, sample: int) -> Thumbnail:
     picture.save(stream, format="PNG", optimize=True)
     where = GroupAccuracy(row.class_name, context, math.nan, 0).name
     taken = "" if answer == row.class_name else f", taken for {name_class(answer)}"
-    return Thumbnail(stream.getvalue(), where, f"{where}{taken}")
+    return base64.b64encode(stream.getvalue()).decode(), where, f"{where}{taken}"
 
 
 _READING = (

@@ -4,68 +4,49 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from pfdl.report.blocks import Block, Cell, Listing, Missing, Number, Page, Plot, Row, Section, Table, Text
+from markupsafe import Markup
+
+from pfdl.report.page import blocks, draw_svg, figure, inline, render
 from pfdl.tabular import SelectionScreen
 from pfdl.tabular.screening import AS_ASKED, RATIO_THRESHOLD, SHARE_THRESHOLD, SUSPICIOUS
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _RATIO_FROM = 0.02  # below this m the ratio k/m is one of noise
 
 
-def build_page(screen: SelectionScreen, name: str, target: str, notes: Sequence[str], advice: str = "") -> Page:
+def table_page(screen: SelectionScreen, name: str, target: str, notes: Sequence[str], advice: str) -> str:
     """Return the page about one table, with notes on what was left out of it and code that acts on the verdict."""
     table = screen.explain()
-    introduction: list[Block] = [
-        Text(
-            f"{screen.screening_.rows:.0f} rows, {len(table)} columns to predict {target} from. Does one of them "
-            f"follow {target} only because of how the rows were selected?"
-        ),
-        *(Text(note[0].upper() + note[1:], "warning") for note in notes),
-    ]
-    plot = Plot(
-        "m against k",
-        f"Each point is a column. Below the line k = {RATIO_THRESHOLD} m a column loses what it shares with "
-        f"the others once {target} is known; above k = m it gains, as causes of {target} do.",
-        screen.plot,
+    question = (
+        f"{screen.screening_.rows:.0f} rows, {len(table)} columns to predict {target} from. Does one of them follow "
+        f"{target} only because of how the rows were selected?"
     )
-    blocks: list[Block] = [plot, _table(table, target)]
-    if advice:
-        blocks.insert(0, Listing("What to do, in Python", advice))
-    doubtful = bool(table["decision"].isin((SUSPICIOUS, AS_ASKED)).any())
-    if doubtful:  # in amber: something was found, and it is for the reader to decide
-        blocks.insert(0, Text(screen.verdict_, "warning"))
-    sections = [
-        Section("Verdict", blocks, "" if doubtful else screen.verdict_),
-        Section("How to read this page", [Text(words) for words in _reading(target)]),
+    introduction = [blocks.text(question), *(blocks.text(note[0].upper() + note[1:], "warning") for note in notes)]
+    summary = (
+        f"Each point is a column. Below the line k = {RATIO_THRESHOLD} m a column loses what it shares with the others "
+        f"once {target} is known; above k = m it gains, as causes of {target} do."
+    )
+    # In amber where something was found, and it is for the reader to decide.
+    tone = "warning" if table["decision"].isin((SUSPICIOUS, AS_ASKED)).any() else "finding"
+    found = [
+        blocks.text(screen.verdict_, tone),
+        blocks.listing("What to do, in Python", advice),
+        blocks.plot("m against k", summary, inline(draw_svg(screen.plot), "plot"), "plot"),
+        _columns(screen, target),
     ]
-    return Page(f"Diagnosis of {name}", introduction, sections)
+    reading = [blocks.text(words) for words in _reading(target)]
+    return render(f"Diagnosis of {name}", introduction, [("Verdict", found), ("How to read this page", reading)])
 
 
-def _table(table: pd.DataFrame, target: str) -> Table:
-    rows = [
-        Row(
-            str(column),
-            (
-                line["decision"],
-                line["grade"] or "none",
-                _number(line["m"]),
-                _number(line["k"]),
-                _number(line["k"] / line["m"] if line["m"] > _RATIO_FROM else math.nan),
-                _number(line["share"]),
-            ),
-        )
-        for column, line in table.iterrows()
-    ]
+def _columns(screen: SelectionScreen, target: str) -> Markup:
+    rows = []
+    for column, line in screen.explain().iterrows():
+        ratio = line["ratio"] if line["m"] > _RATIO_FROM else math.nan
+        figures = (line["m"], line["k"], ratio, line["share"])
+        cells = [figure(value, 3, missing="cannot be judged") for value in figures]
+        rows.append((str(column), [line["decision"], line["grade"] or "none", *cells]))
     headers = ["decision", "suspicion", "m", "k", "k/m", "share"]
-    return Table(f"The columns and what was decided for {target}", "column", headers, rows)
-
-
-def _number(value: float) -> Cell:
-    return Missing("cannot be judged") if math.isnan(value) else Number(value, digits=3)
+    return Markup(blocks.table(f"The columns and what was decided for {target}", "column", headers, rows))
 
 
 def _reading(target: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-from pfdl.report.blocks import Missing, Number, Row, Table
+from pfdl_lab.report.blocks import Missing, Number, Row, Table
 
 
 def test_an_error_that_one_measurement_cannot_give_is_left_out():

@@ -1,34 +1,21 @@
-"""What a page is made of. The same blocks become HTML (:mod:`pfdl.report.page`) and, in the laboratory, Markdown."""
+"""What a report is made of. The same blocks become HTML (:func:`render`) and Markdown (``markdown.py``)."""
 
 from __future__ import annotations
 
 import base64
-import io
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
+
+from pfdl.report.page import blocks as html
+from pfdl.report.page import draw_svg, inline
+from pfdl.report.page import render as render_page
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-PALETTE = {
-    "page": ("#fdfdfb", "#14171b"),
-    "ink": ("#1d2126", "#e6e7e4"),
-    "soft": ("#5a626c", "#a2a9b1"),
-    "line": ("#d9dcd7", "#343a41"),
-    "c0": ("#5f6670", "#a9b1ba"),
-    "c1": ("#0b6bb5", "#64b2f2"),
-    "c2": ("#b8501a", "#f0935a"),
-    "c3": ("#1d7f54", "#5fcb97"),
-    "c4": ("#8a3fa0", "#cf92e2"),
-    "c5": ("#a8781a", "#e0b858"),
-    "c6": ("#c02f4d", "#f77f96"),
-    "c7": ("#0f8a92", "#5ccfd6"),
-    "c8": ("#6b5bd0", "#aea3fa"),
-    "c9": ("#7a5a3a", "#cfa983"),
-}
-"""Colours of pages and plots, in light and in dark. A picture has the light ones; a page exchanges them in the dark."""
 
 
 @dataclass(frozen=True)
@@ -166,34 +153,8 @@ class Plot:
     table: Table | None = None
 
     def svg(self) -> str:
-        """Draw the plot by Matplotlib as an SVG file. The same plot gives the same file; names in it are mere text."""
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-
-        ink, soft, line, page = (PALETTE[name][0] for name in ("ink", "soft", "line", "page"))
-        style: Any = {
-            "svg.fonttype": "none",
-            "svg.hashsalt": "pfdl",
-            "text.parse_math": False,  # a name with dollars in it is a name
-            "font.size": 10,
-            "text.color": ink,
-            "axes.labelcolor": ink,
-            "axes.edgecolor": soft,
-            "axes.facecolor": "none",
-            "xtick.color": soft,
-            "ytick.color": soft,
-            "grid.color": line,
-            "figure.facecolor": page,
-        }
-        with rc_context(style):
-            figure = Figure(figsize=(6.8, 4.0), layout="constrained")
-            axes = figure.subplots()
-            self.draw(axes)
-            axes.grid(axis="y", linewidth=0.7)
-            axes.spines[["top", "right"]].set_visible(False)
-            stream = io.StringIO()
-            figure.savefig(stream, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
-        return stream.getvalue()
+        """Draw the plot as an SVG file."""
+        return draw_svg(self.draw)
 
 
 @dataclass(frozen=True)
@@ -209,11 +170,6 @@ class Thumbnail:
     png: bytes
     alt: str
     caption: str = ""
-
-    @property
-    def address(self) -> str:
-        """The picture itself, as an address."""
-        return "data:image/png;base64," + base64.b64encode(self.png).decode()
 
 
 @dataclass(frozen=True)
@@ -265,3 +221,52 @@ class Page:
     introduction: Sequence[Block]
     sections: Sequence[Section]
     footer: str = ""
+
+
+def render(page: Page) -> str:
+    """Return a page as one HTML file."""
+    introduction = [_show(block, f"introduction-{number}") for number, block in enumerate(page.introduction, 1)]
+    findings = [(section.title, section.finding) for section in page.sections if section.finding]
+    if len(findings) > 1:
+        introduction.append(html.findings(findings))
+    sections = []
+    for number, section in enumerate(page.sections, 1):
+        shown = [_show(block, f"block-{number}-{place}") for place, block in enumerate(section.blocks, 1)]
+        finding = [html.text(section.finding, "finding")] if section.finding else []
+        sections.append((section.title, [*finding, *shown]))
+    return render_page(page.title, introduction, sections, page.footer)
+
+
+def _show(block: Block, name: str) -> Markup:
+    """Return a block as a piece of HTML; the name is that of its parts, which no other block may have."""
+    match block:
+        case Text(words, "command"):
+            shown = html.command(words)
+        case Text(words, tone):
+            shown = html.text(words, tone)
+        case Heading(words):
+            shown = html.heading(words)
+        case Listing(title, text):
+            shown = html.listing(title, text)
+        case Table():
+            rows = [(row.header, [_show_cell(cell) for cell in row.cells]) for row in block.rows]
+            quiet = [number for number, row in enumerate(block.rows) if row.quiet]
+            shown = html.table(block.caption, block.corner, block.columns, rows, block.notes, quiet)
+        case Plot():
+            figures = _show(block.table, "") if block.table else ""
+            shown = html.plot(block.title, block.summary, inline(block.svg(), name), name, figures)
+        case Gallery(title, pictures):
+            files = [(base64.b64encode(one.png).decode(), one.alt, one.caption) for one in pictures]
+            shown = html.gallery(title, files)
+        case SideBySide(parts):
+            shown = html.side_by_side([_show(part, f"{name}-{number}") for number, part in enumerate(parts, 1)])
+    return Markup(shown)
+
+
+def _show_cell(cell: Cell) -> str:
+    match cell:
+        case Number():
+            return Markup(html.number(cell.printed, cell.printed_error, cell.remark, cell.strong))
+        case Missing(reason):
+            return Markup(html.missing(reason))
+    return cell
