@@ -3,15 +3,16 @@
     python benchmarks/spuco_mnist.py --mnist DIR --magnitude medium --strength 0.9 --label-noise 0.05
     python benchmarks/spuco_mnist.py --mnist DIR --magnitude medium --strength 0.95
 
-All rows train the same LeNet from the same start on the same images. *ours* is ``pfdl.infer_contexts`` and the sampler,
-as strong as ``choose_balance`` says by held-out images, from what enters the last layer of the plainly trained network;
-``ours, full`` draws all groups equally often, as does ``true``, with the true contexts. The peers' groups are those of
-``pfdl.contexts.find_by_…``, which are SpuCo's sample by sample, from the plain training after ``--first-epochs``
-epochs. They draw by their own rule (JTT: SpuCo's, right and wrong samples equally often) and, in the rows
-``… sampler``, by our sampler, class × context. ``last`` is after the last epoch. ``chosen`` is after the epoch with the
-best average over groups of held-out images of the *training* distribution, wrong labels included, by the groups that
-the row itself has inferred there: no true group is seen. A line is written for every finished training; what is in the
-file already is not run again.
+All rows train the same LeNet from the same start on the same images. *ours* is ``pfdl.infer_contexts`` and the sampler:
+the network is trained with each strength of ``POWERS``, of which 0 is plain training, and ``choose_balance`` takes one
+by held-out images. ``ours, full`` draws all groups equally often, as does ``true``, with the true contexts. The peers'
+groups are those of ``pfdl.contexts.find_by_…``, which are SpuCo's sample by sample, from the plain training after
+``--first-epochs`` epochs. They draw by their own rule (JTT: SpuCo's, right and wrong samples equally often) and, in the
+rows ``… sampler``, by our sampler, class × context, all groups equally often. ``last`` is after the last epoch.
+``chosen`` is after the epoch with the best average over groups of held-out images of the *training* distribution, wrong
+labels included, by the groups that the row itself has inferred there: no true group is seen. Seconds are CPU time: of
+the inference, with the short training that the peers' needs, and of the trainings of the row. A line is written for
+every finished row; what is in the file already is not run again.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import argparse
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
+from time import process_time
 from typing import NamedTuple
 
 import numpy as np
@@ -42,6 +44,7 @@ from pfdl_lab.statistics import difference_cell
 RESULTS = Path(__file__).parents[1] / "docs" / "results" / "spuco-mnist-own-rules.csv"
 ROWS = ("erm", "ours", "ours, full", "true", *(f"{peer}{how}" for peer in NETWORK_METHODS for how in ("", " sampler")))
 KEYS = ("magnitude", "strength", "label_noise", "images", "seed", "row")
+POWERS = (0.0, 0.5, 1.0)
 MEASURES = ("chosen_average", "last_average", "chosen_worst", "last_worst")
 TESTED = 5_000
 
@@ -51,6 +54,14 @@ class Groups(NamedTuple):
 
     contexts: NDArray[np.intp]
     draws: NDArray[np.float64] | None = None
+    seconds: float = 0.0
+
+
+class Training(NamedTuple):
+    """The network after every epoch, and how long the training took."""
+
+    models: list[nn.Module]
+    seconds: float
 
 
 class Draw:
@@ -71,17 +82,18 @@ class Draw:
         self.size = settings.images
         self.test = data.test.images[:TESTED].flatten(1).float().to(settings.device) / 255
         self.test_labels, self.test_contexts = data.test.labels[:TESTED], data.test.contexts[:TESTED]
-        self.features = image_statistics(data.train.images)
-        self.shape, self.seed, self.settings = data.train.images.shape[1:], seed, settings
+        self.raw, self.shape = data.train.images, data.train.images.shape[1:]
+        self.seed, self.settings = seed, settings
 
-    def train(self, sampler: Sampler[int] | None, epochs: int) -> list[nn.Module]:
-        """Return the network after every epoch."""
+    def train(self, sampler: Sampler[int] | None) -> Training:
+        """Train the network from its start; without a sampler every image is drawn once in an epoch."""
+        begin = process_time()
         torch.manual_seed(self.seed)
         model = lenet(self.shape).to(self.settings.device)
         labels = self.labels.to(self.settings.device)
         optimizer = torch.optim.SGD(model.parameters(), self.settings.lr, momentum=0.9, weight_decay=5e-4)
         after = []
-        for epoch in range(epochs):
+        for epoch in range(self.settings.epochs):
             generator = torch.Generator().manual_seed(1000 * self.seed + epoch)
             order = torch.randperm(self.size, generator=generator) if sampler is None else torch.tensor(list(sampler))
             for rows in order.split(self.settings.batch):
@@ -89,16 +101,27 @@ class Draw:
                 F.cross_entropy(model(self.images[rows]), labels[rows]).backward()
                 optimizer.step()
             after.append(deepcopy(model))
-        return after
+        return Training(after, process_time() - begin)
 
     @cache  # noqa: B019, the draw lives as long as the script
-    def plainly_trained(self) -> list[nn.Module]:
-        """Return the networks of plain training: a row, what peers infer from, and what the strength is chosen by."""
-        return self.train(None, self.settings.epochs)
+    def balanced(self, name: str, power: float) -> Training:
+        """Train with the sampler and the groups of a method; with a power of 0 that is plain training, for all."""
+        if power == 0.0:
+            return self.train(None) if name == "erm" else self.balanced("erm", 0.0)
+        contexts = self.groups(name).contexts[: self.size]
+        return self.train(context_sampler(self.labels[: self.size], contexts, power=power, seed=self.seed))
 
-    def first_logits(self) -> Tensor:
-        """Return the logits of all images after a short plain training, from which the peers infer groups."""
-        return outputs(self.plainly_trained()[self.settings.first_epochs - 1], self.images)
+    def trainings(self, row: str) -> dict[float, Training]:
+        """Return the trainings of a row by the power of the sampler; a peer's own rule counts as 1."""
+        name, _, how = row.replace(",", "").partition(" ")
+        groups = self.groups(name)
+        if groups.draws is not None and not how:
+            generator = torch.Generator().manual_seed(self.seed)
+            sampler = WeightedRandomSampler(groups.draws[: self.size], self.size, generator=generator)
+            return {1.0: self.train(sampler)}
+        if len(np.unique(groups.contexts)) == 1:
+            return {0.0: self.balanced(name, 0.0)}
+        return {power: self.balanced(name, power) for power in (POWERS if row == "ours" else (1.0,))}
 
     @cache  # noqa: B019
     def groups(self, name: str) -> Groups:
@@ -107,56 +130,47 @@ class Draw:
             return Groups(self.truth)
         if name == "erm":
             return Groups(np.zeros(len(self.labels), dtype=np.intp))
+        begin = process_time()
         if name == "ours":
-            found = find_contexts(self.features, self.labels, seed=self.seed)
+            found = find_contexts(image_statistics(self.raw), self.labels, seed=self.seed)
             print(f"  seed {self.seed}: {found.sentence}", flush=True)
-            return Groups(found.contexts)
-        peer = NETWORK_METHODS[name](self.first_logits(), self.labels)
-        if name == "jtt":
-            return Groups(peer.contexts, 1.0 / np.bincount(peer.contexts)[peer.contexts])
-        return Groups(peer.contexts, peer.draws)
+            return Groups(found.contexts, seconds=process_time() - begin)
+        plain, epochs = self.balanced("erm", 0.0), self.settings.first_epochs
+        begin = process_time()
+        peer = NETWORK_METHODS[name](outputs(plain.models[epochs - 1], self.images), self.labels)
+        seconds = process_time() - begin + plain.seconds * epochs / self.settings.epochs
+        draws = 1.0 / np.bincount(peer.contexts)[peer.contexts] if name == "jtt" else peer.draws
+        return Groups(peer.contexts, draws, seconds)
 
     def run(self, row: str) -> dict[str, object]:
         """Train with the groups of a row and test its last epoch and the one that held-out images choose."""
-        name, _, how = row.replace(",", "").partition(" ")
-        contexts, draws = self.groups(name)
-        labels, known = self.labels[: self.size], contexts[: self.size]
-        power = 1.0
-        if row == "ours":
-            plain = self.plainly_trained()[-1]
-            features = outputs(nn.Sequential(*list(plain)[:-1]), self.images[self.size :])
-            power = choose_balance(features, self.labels[self.size :], contexts[self.size :], seed=self.seed)
-        if name == "erm":
-            sampler: Sampler[int] | None = None
-        elif draws is not None and not how:
-            generator = torch.Generator().manual_seed(self.seed)
-            sampler = WeightedRandomSampler(draws[: self.size], self.size, generator=generator)
-        else:
-            sampler = context_sampler(labels, known, power=power, seed=self.seed)
-        models = self.plainly_trained() if sampler is None else self.train(sampler, self.settings.epochs)
-        held_out = [
-            group_accuracy(
-                outputs(model, self.images[self.size :]), self.labels[self.size :], contexts[self.size :], min_samples=5
-            )
-            for model in models
-        ]
-        chosen = int(np.argmax([found.average_over_groups for found in held_out]))
+        groups, trainings = self.groups(row.replace(",", "").partition(" ")[0]), self.trainings(row)
+        images, known = self.images[self.size :], (self.labels[self.size :], groups.contexts[self.size :])
+        scores = {power: [outputs(model, images) for model in training.models] for power, training in trainings.items()}
+        chosen = {
+            power: int(np.argmax([group_accuracy(one, *known, min_samples=5).average_over_groups for one in by_epoch]))
+            for power, by_epoch in scores.items()
+        }
+        power = choose_balance({power: scores[power][epoch] for power, epoch in chosen.items()}, *known)
+        models = trainings[power].models
         last, best = (
             group_accuracy(outputs(model, self.test), self.test_labels, self.test_contexts)
-            for model in (models[-1], models[chosen])
+            for model in (models[-1], models[chosen[power]])
         )
-        report = group_report(labels, known, self.truth[: self.size])
+        report = group_report(self.labels[: self.size], groups.contexts[: self.size], self.truth[: self.size])
         return {
             "last_worst": round(100 * last.worst_group.accuracy, 2),
             "last_average": round(100 * last.average_over_groups, 2),
             "chosen_worst": round(100 * best.worst_group.accuracy, 2),
             "chosen_average": round(100 * best.average_over_groups, 2),
-            "chosen_epoch": chosen + 1,
-            "contexts": len(np.unique(known)),
+            "chosen_epoch": chosen[power] + 1,
+            "contexts": len(np.unique(groups.contexts[: self.size])),
             "ari": round(report.ari, 3),
             "minority_precision": round(report.minority_precision, 3),
             "minority_recall": round(report.minority_recall, 3),
             "power": power,
+            "inference_seconds": round(groups.seconds, 1),
+            "training_seconds": round(sum(training.seconds for training in trainings.values()), 1),
         }
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
+from sklearn.neighbors import KNeighborsClassifier
 
 from pfdl import context_sampler, context_weights
 from pfdl.contexts import ContextSampler, choose_balance
@@ -122,16 +123,54 @@ def test_less_power_balances_less():
     assert sorted(plain) == list(range(110))  # every sample once
 
 
-def test_the_strength_of_balancing_is_chosen_on_held_out_samples():
+def average_of_pooled_groups(predicted, labels, contexts):
+    """The naive reference: one number per sample, the small groups as one."""
+    groups = {}
+    for sample in zip(predicted, labels, contexts, strict=True):
+        groups.setdefault(sample[1:], []).append(sample[0] == sample[1])
+    small = [right for right in groups.values() if len(right) < 10]
+    together = [one for right in small for one in right]
+    means = [sum(right) / len(right) for right in groups.values() if len(right) >= 10]
+    return np.mean(means + [sum(together) / len(together)] * len(small) if small else means)
+
+
+@pytest.mark.parametrize("samples", [60, 200, 1000])
+def test_the_strength_with_the_best_held_out_average_over_pooled_groups_is_chosen(samples):
+    rng = np.random.default_rng(samples)
+    for seed in range(20):
+        labels, contexts = labels_and_contexts(samples, seed=seed)
+        predictions = {
+            power: np.where(rng.random(samples) < 0.7, labels, rng.integers(4, size=samples)) for power in (1.0, 0.5, 0)
+        }
+        average = {power: average_of_pooled_groups(one, labels, contexts) for power, one in predictions.items()}
+        assert average[choose_balance(predictions, labels, contexts)] == pytest.approx(max(average.values()), abs=1e-12)
+
+
+def test_the_chosen_strength_is_low_where_the_labels_of_rare_groups_are_wrong():
     rng = np.random.default_rng(0)
-    labels = rng.integers(2, size=1500)
-    contexts = np.where(rng.random(1500) < 0.9, labels, 1 - labels)
-    features = np.hstack([2.0 * contexts[:, None] + np.zeros((1500, 4)), 0.8 * labels[:, None] + np.zeros((1500, 4))])
-    features = features + 0.7 * rng.normal(size=features.shape)
-    assert choose_balance(features, labels, contexts) >= 0.5
-    unseen = np.where(rng.random(1500) < 0.9, labels, 1 - labels)  # contexts that no feature shows: nothing to gain
-    assert choose_balance(features, labels, unseen) == 0
-    assert choose_balance(features, labels, np.zeros(1500)) == 0
+    truth = rng.integers(2, size=2000)
+    contexts = np.where(rng.random(2000) < 0.9, truth, 1 - truth)
+    wrong = np.where(rng.random(2000) < 0.1, 1 - truth, truth)  # half of a rare group is wrongly labelled
+    features = np.stack([2.0 * truth, 2.0 * contexts], axis=1) + rng.normal(size=(2000, 2))
+    for labels, best in ((truth, 1.0), (wrong, 0.0)):
+        predictions = {}
+        for power in (0.0, 1.0):
+            drawn = list(ContextSampler(labels[:1000], contexts[:1000], power=power))
+            by_heart = KNeighborsClassifier(15).fit(features[drawn], labels[drawn])
+            predictions[power] = by_heart.predict(features[1000:])
+        assert choose_balance(predictions, labels[1000:], contexts[1000:]) == best
+
+
+def test_of_equal_strengths_and_with_one_context_the_mildest_is_chosen():
+    same = np.array([0, 1, 1, 1])
+    assert choose_balance({1.0: same, 0.5: same}, [0, 0, 1, 1], [0, 1, 0, 1]) == 0.5
+    assert choose_balance({1.0: [0, 0, 1, 1], 0.0: same}, [0, 0, 1, 1], [3, 3, 3, 3]) == 0.0
+    scores = torch.eye(2)[[0, 0, 1, 1]]
+    assert choose_balance({0.0: same, 1.0: scores}, [0, 0, 1, 1], [0, 1, 0, 1]) == 1.0
+    with pytest.raises(ValueError, match="there are no predictions"):
+        choose_balance({}, [0, 1], [0, 1])
+    with pytest.raises(ValueError, match=r"predictions have shape \(4,\) and labels \(2,\)"):
+        choose_balance({0.0: same}, [0, 1], [0, 1])
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 1.0, 1e38])

@@ -2,62 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
+from pfdl.contexts.groups import Accuracies
+from pfdl.contexts.quality import group_accuracy
 
-from pfdl.contexts._arrays import FloatArray, as_equally_many
-from pfdl.contexts.balancing import group_numbers, has_several
-from pfdl.contexts.confirmation import average_shares
-from pfdl.contexts.probe import held_out_predictions, spread
-from pfdl.contexts.sources import ArrayFeatures
-
-POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)
-SPLITS = 5
+LEAST_GROUP = 10
+"""Groups with fewer held-out samples are pooled: the accuracy of each would be mostly chance."""
 
 
-def choose_balance(features: Any, labels: Any, contexts: Any, *, seed: int = 0) -> float:
-    """Choose how strongly to balance groups by the held-out accuracy, averaged over groups.
+def choose_balance(predictions: Mapping[float, Any], labels: Any, contexts: Any) -> float:
+    """Choose how strongly to balance groups by the accuracy on held-out samples, averaged over groups.
 
-    Linear classifiers are trained on the features with every strength α of 0, 0.25, 0.5, 0.75 and 1, each tested on
-    samples that it has not seen, in five random halvings. The mildest strength is taken that is within one standard
-    error of the best, over the same samples: where balancing gains nothing, because rare groups are full of wrong
-    labels, it is 0.
+    Train your model once for each strength to choose from, with ``context_sampler(…, power=α)`` and α of 0, 0.5 and 1,
+    say, and predict samples that none of them was trained on. The labels of these samples may be as wrong as those of
+    the training set: a model that has learnt the wrong labels of rare groups does worse on them, too.
+
+    Groups count equally in the average. Those with fewer than ten held-out samples are pooled: their samples count the
+    same, and together as much as that many groups.
 
     Args:
-        features: Shape (n, p): those by which the contexts were found, or of a network.
-        labels: The classes, shape (n,).
-        contexts: The context of each sample, shape (n,), known or inferred.
-        seed: Seed of the halvings.
+        predictions: For each strength the predicted classes of the held-out samples, shape (n,), in the numbers or
+            names of ``labels``, or scores of all classes, shape (n, classes).
+        labels: The classes of the held-out samples, shape (n,).
+        contexts: Their contexts, shape (n,), known, or inferred together with those of the training set.
 
     Returns:
-        α, for ``context_sampler(labels, contexts, power=α)``.
+        The strength with the best average; of equal ones, and where all samples are in one context, the mildest.
+
+    Raises:
+        ValueError: If there is no strength to choose from, or the shapes do not fit.
+
+    Example:
+        >>> labels, contexts = [0, 0, 0, 1, 1, 1], ["snow", "snow", "sea", "sea", "sea", "snow"]
+        >>> choose_balance({0.0: [0, 0, 1, 1, 1, 0], 1.0: [0, 0, 0, 1, 0, 1]}, labels, contexts)
+        1.0
     """
-    source = ArrayFeatures(features, labels)
-    y, context = as_equally_many(labels=labels, contexts=contexts)
-    x = source.take(np.arange(len(y)))
-    deviation = x.std(axis=0)
-    z = (x - x.mean(axis=0))[:, deviation > 0] / deviation[deviation > 0]
-    if not has_several(context) or not z.shape[1]:
-        return 0.0
-    group = group_numbers(y, context).astype(np.intp)
-    share = average_shares(group)
-
-    def held_out(power: float) -> FloatArray:
-        """Return how often each sample is recognised when it is held out, at the ridge that is best on average."""
-        weight: FloatArray = np.bincount(group)[group].astype(np.float64) ** -power
-        rng = np.random.default_rng(seed)
-        folds = [spread(group, rng) for _ in range(SPLITS)]
-        right = np.mean([held_out_predictions(z, y, fold, weight, int(y.max()) + 1)[0] == y for fold in folds], axis=0)
-        best: FloatArray = right[int(np.argmax(right @ share))]
-        return best
-
-    right = {power: held_out(power) for power in POWERS}
-    best = max(right.values(), key=lambda one: float(one @ share))
-    return next(power for power in POWERS if _within_error(best - right[power], share))
+    if not predictions:
+        raise ValueError("there are no predictions; give those of at least one strength of balancing.")
+    found = {power: group_accuracy(given, labels, contexts) for power, given in sorted(predictions.items())}
+    if len(found[min(found)].by_context) < 2:
+        return min(found)
+    return max(found, key=lambda power: _pooled_average(found[power]))
 
 
-def _within_error(loss: FloatArray, share: FloatArray) -> bool:
-    """Return whether an average over groups is within one standard error of the best one, on the same samples."""
-    mean = float(loss @ share)
-    return mean <= float(np.sqrt((share**2) @ (loss - mean) ** 2))
+def _pooled_average(found: Accuracies) -> float:
+    """Return the average over groups, with one accuracy for all small groups together."""
+    large = [group.accuracy for group in found.groups if group.samples >= LEAST_GROUP]
+    small = [group for group in found.groups if group.samples < LEAST_GROUP]
+    right = sum(group.accuracy * group.samples for group in small)
+    pooled = right / max(sum(group.samples for group in small), 1)
+    return (sum(large) + len(small) * pooled) / len(found.groups)
