@@ -8,8 +8,7 @@ import typer
 from typer.testing import CliRunner
 
 from pfdl._internal.settings import check_settings, describe_settings, read_setting, setting, write_options
-from pfdl.cli.common import add_command
-from pfdl.cli.options import takes_settings
+from pfdl.cli.options import add_command, takes_settings
 
 
 @dataclass(frozen=True)

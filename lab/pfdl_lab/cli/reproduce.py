@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from pfdl.cli.common import Device, add_command
-from pfdl.cli.options import takes_settings
+from pfdl.cli.common import Device
+from pfdl.cli.options import add_command, takes_settings
 from pfdl.vision.config import DataOptions
 from pfdl_lab.cli.common import FirstSeed, Mnist, Output, Parallel, Precision, TestEvery, Validation, print_tables
 

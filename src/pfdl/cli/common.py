@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated
 
 import typer
 
-from pfdl._internal.own_files import add_own_files
 from pfdl._internal.text import printable_lines
 
 DATA_HELP = (
@@ -21,58 +18,7 @@ DATA_HELP = (
 DATA = "DIR|TABLE|shapes"
 Data = Annotated[str, typer.Argument(metavar=DATA, help=DATA_HELP)]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder that pfdl train made.")]
-OwnFiles = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--import",
-        metavar="FILE.py",
-        help="A file of your own that registers objectives or backbones; also the variable PFDL_IMPORT. Can be given "
-        "several times.",
-    ),
-]
 Device = Annotated[str, typer.Option(help="cpu or cuda; auto takes a GPU where there is one.")]
-
-
-class _Command(typer.core.TyperCommand):
-    """A command that answers an option which does not exist with how settings are typed."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> Any:
-        """Return what is left of the command line once options are read."""
-        try:
-            return super().parse_args(ctx, args)
-        except Exception as error:  # Typer's own class for it has moved between versions
-            option = getattr(error, "option_name", "")
-            if option.startswith("--") and any(one.name == "settings" for one in self.params):
-                hint = f"Settings without an option are given as --set {option[2:]}=VALUE; see 'pfdl list settings'."
-                error.message = f"{error.message} {hint}"  # type: ignore[attr-defined]
-            raise
-
-
-def add_command(group: typer.Typer, name: str, command: Callable[..., None] | typer.Typer) -> None:
-    """Add a command to a group; its docstring is the help, and a Typer application is a group of commands."""
-    if isinstance(command, typer.Typer):
-        group.add_typer(command, name=name)
-    else:
-        group.command(name, cls=_Command)(_prepared(command))
-
-
-def _prepared(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the option ``--import``, and answer its mistakes with sentences."""
-
-    @functools.wraps(command)
-    @answering_mistakes()
-    def run(own_files: list[Path] | None = None, **given: Any) -> None:
-        if own_files:
-            add_own_files(own_files)
-        command(**given)
-
-    hints = {**get_type_hints(command, include_extras=True), "own_files": OwnFiles}
-    known = inspect.signature(command).parameters.values()
-    parameters = [one.replace(annotation=hints[one.name], kind=one.KEYWORD_ONLY) for one in known]
-    parameters.append(inspect.Parameter("own_files", inspect.Parameter.KEYWORD_ONLY, annotation=OwnFiles, default=None))
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = hints
-    return run
 
 
 def say(what: str) -> None:

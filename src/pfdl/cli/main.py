@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from pfdl.cli.common import add_command
 from pfdl.cli.diagnose import diagnose
 from pfdl.cli.listing import list_names
 from pfdl.cli.models import evaluate, export, predict, refit
+from pfdl.cli.options import add_command
 from pfdl.cli.split import split
 from pfdl.cli.sweep import sweep
 from pfdl.cli.train import train

@@ -6,14 +6,45 @@ import functools
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import Field, fields, is_dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_origin, get_type_hints
 
 import typer
 
+from pfdl._internal.own_files import add_own_files
 from pfdl._internal.settings import describe_settings, read_setting
 from pfdl._internal.text import did_you_mean, json_or_text
+from pfdl.cli.common import answering_mistakes
 
 SET = "A further setting; 'pfdl list settings' lists them. Can be given several times."
+IMPORT = (
+    "A file of your own that registers objectives or backbones; also the variable PFDL_IMPORT. Can be given several "
+    "times."
+)
+
+
+class _Command(typer.core.TyperCommand):
+    """A command that answers an option which does not exist with how settings are typed."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Return what is left of the command line once options are read."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:  # Typer's own class for it has moved between versions
+            option = getattr(error, "option_name", "")
+            if option.startswith("--") and any(one.name == "settings" for one in self.params):
+                hint = f"Settings without an option are given as --set {option[2:]}=VALUE; see 'pfdl list settings'."
+                error.message = f"{error.message} {hint}"  # type: ignore[attr-defined]
+            raise
+
+
+def add_command(group: typer.Typer, name: str, command: Callable[..., None] | typer.Typer) -> None:
+    """Add a command to a group; its docstring is the help, and a Typer application is a group of commands."""
+    if isinstance(command, typer.Typer):
+        group.add_typer(command, name=name)
+    else:
+        is_ready = hasattr(command, "__signature__")  # made by takes_settings
+        group.command(name, cls=_Command)(command if is_ready else takes_settings()(command))
 
 
 def takes_settings(
@@ -24,7 +55,8 @@ def takes_settings(
 ) -> Callable[..., Any]:
     """Let a command take dataclasses of settings as parameters.
 
-    Settings that are declared as shown become options of the command; ``--set NAME=VALUE`` sets any of them.
+    Settings that are declared as shown become options of the command; ``--set NAME=VALUE`` sets any of them. Mistakes
+    are answered with sentences, and files of one's own imported by ``--import``.
 
     Args:
         without: Settings that the command does not have.
@@ -41,12 +73,17 @@ def takes_settings(
                 parameters += _make_options(kinds[one.name], without, all_shown, defaults or {})
             else:
                 parameters.append(one.replace(annotation=hints[one.name], kind=one.KEYWORD_ONLY))
-        if not all_shown:
+        if kinds and not all_shown:
             option = typer.Option("--set", metavar="NAME=VALUE", help=SET)
             parameters.append(_keyword("settings", list[str] | None, option, None))
+        option = typer.Option("--import", metavar="FILE.py", help=IMPORT)
+        parameters.append(_keyword("own_files", list[Path] | None, option, None))
 
         @functools.wraps(command)
-        def run(settings: list[str] | None = None, **given: Any) -> None:
+        @answering_mistakes()
+        def run(settings: list[str] | None = None, own_files: list[Path] | None = None, **given: Any) -> None:
+            if own_files:
+                add_own_files(own_files)
             configs = read_settings(kinds, given, settings or [], without)
             rest = {name: given[name] for name in hints if name in given}
             command(**configs, **rest)
