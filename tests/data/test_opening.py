@@ -63,6 +63,8 @@ def test_sets_of_a_dataset_dictionary_are_its_own():
     assert {(sample.split, sample.class_name, sample.context) for sample in source.samples} == {
         (split, name, weather) for split in ("train", "test") for name in ("cat", "dog") for weather in ("sun", "rain")
     }
+    grouped = open_images(HuggingFace(), columns={"group": "weather"}).samples
+    assert [(sample.context, sample.group) for sample in grouped[:3]] == [("", "sun"), ("", "sun"), ("", "rain")]
     manifest = make_split(source)
     assert len(manifest.rows_of("test")) == 6
     assert manifest.parameters["protocol"] == "own"
@@ -127,6 +129,8 @@ def test_what_is_no_data_is_refused(tmp_path):
         open_images([])
     with pytest.raises(ValueError, match="call the sets train, validation and test"):
         open_images({"one": Pictures()})
+    with pytest.raises(ValueError, match="is 'split'; choose one of"):
+        open_images(Pictures(), columns={"split": "part"})
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         open_images(tmp_path / "none")
 

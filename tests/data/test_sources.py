@@ -58,7 +58,6 @@ def test_a_class_may_be_called_train_beside_others(tmp_path):
     [
         ({"train/cat": 1, "test/cat": 1, "extra/cat": 1}, "'test', 'train', which look like .* beside 'extra'"),
         ({"train": 2, "test": 2}, "holds no images in a known layout.* CSV file with the columns path and label"),
-        ({"train/cat": 1, "train/dog": 1, "test/cat": 1, "test/owl": 1}, "'owl', which the training set does not have"),
         ({"val/cat": 1, "valid/cat": 1, "train/cat": 1}, "two mean the same set"),
         ({}, "no images in a known layout"),
         ({"a/b/c/d": 2, "a/b/c/e": 2}, "no images in a known layout"),

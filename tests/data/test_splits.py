@@ -86,6 +86,8 @@ def test_a_training_set_alone_is_split_and_a_test_set_alone_is_refused():
     assert len(paths(manifest, "test")) == 8
     with pytest.raises(ValueError, match="none to train on"):
         make_split(Listed(own_sets({"test": 10})))
+    with pytest.raises(ValueError, match="'owl', which its training set does not have"):
+        make_split(Listed([*own_sets({"train": 10, "test": 3}), sample("test", "owl", "", 0)]))
 
 
 def test_any_data_can_be_a_test_set_without_what_was_trained_on():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +15,6 @@ if TYPE_CHECKING:
     from pfdl.data.sources import ContextSource
     from pfdl.vision.checkpoint import TrainedModel
     from pfdl.vision.config import DataOptions
-    from pfdl.vision.evaluation import Evaluation
 
 
 def open_source(data: str, options: DataOptions, split: Manifest | None) -> ContextSource:
@@ -68,36 +65,20 @@ def evaluate_and_print(
     name: str = "test",
     trained_on: Manifest | None = None,
 ) -> Path:
-    """Test a model, write the figures into its run, and print them."""
-    from pfdl.vision.evaluation import evaluate, save_evaluation
+    """Test a model, write the figures into its run, and print them as tables and sentences."""
+    import pandas as pd
+
+    from pfdl.vision.evaluation import describe_evaluation, evaluate, measure_gap, save_evaluation
 
     result = evaluate(trained, source, split, name=name, trained_on=trained_on, device=device)
     path = save_evaluation(trained.folder, result)
-    print_evaluation(trained.folder, result)
-    return path
-
-
-def print_evaluation(folder: Path, result: Evaluation) -> None:
-    """Print the figures of a run's evaluation, as tables and sentences, and how far below validation they are."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    from pfdl.vision.evaluation import describe_evaluation, measure_gap
-
-    def show(title: str, numbers: Mapping[str, float]) -> None:
-        table = Table()
-        for name in numbers:
-            table.add_column(Text(printable(name)), justify="right", no_wrap=True)  # as it is, markup or not
-        table.add_row(*(f"{100 * value:.1f}" for value in numbers.values()))
-        console.print(title, table, sep="\n", highlight=False)  # a title of the table would be broken at its width
-
-    console = Console(width=None if sys.stdout.isatty() else 200)
-    if result.by_ratio:
-        show("Accuracy (%) by dominant ratio of the test set", result.by_ratio)
-    show("Accuracy (%) by class", result.by_label)
-    if result.by_context:
-        show("Accuracy (%) by context", result.by_context)
-    gap = measure_gap(folder, result)
+    by = {"dominant ratio of the test set": result.by_ratio, "class": result.by_label, "context": result.by_context}
+    for what, shares in by.items():
+        if shares:
+            table = 100 * pd.DataFrame([shares]).rename(columns=printable)
+            typer.echo(f"Accuracy (%) by {what}")
+            typer.echo(table.to_string(index=False, float_format="{:.1f}".format))
+    gap = measure_gap(trained.folder, result)
     for sentence in [*describe_evaluation(result), *([gap.sentence()] if gap else [])]:
-        console.print(printable(sentence), markup=False, highlight=False)
+        typer.echo(printable(sentence))
+    return path

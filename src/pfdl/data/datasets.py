@@ -11,6 +11,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from pfdl._internal.validation import check_choice
 from pfdl.data.images import hash_pixels, to_tensor
 from pfdl.data.layout import SPLIT_NAMES
 from pfdl.data.sources import Sample
@@ -28,15 +29,18 @@ class DatasetSource:
 
     Args:
         data: The dataset; or a mapping from ``"train"``, ``"validation"`` and ``"test"`` to datasets.
-        columns: For items that are dictionaries: which entry is the image (``path``), the ``label``, the ``context``.
+        columns: For items that are dictionaries: which entry is the image (``path``), the ``label``, the ``context``
+            and the ``group`` (what must stay on one side of a split).
 
     Raises:
         TypeError: If the data has no length or cannot be indexed.
-        ValueError: If the names of the sets are not known, or there are no images.
+        ValueError: If the names of the sets or of the columns are not known, or there are no images.
     """
 
     def __init__(self, data: Any, *, columns: Mapping[str, str] | None = None) -> None:
         self._columns = dict(columns or {})
+        for role in self._columns:
+            check_choice("what an entry of the dataset is", role, ("path", "label", "context", "group"))
         self._parts: dict[str, Any] = {}
         for name, part in data.items() if isinstance(data, Mapping) else [("", data)]:
             split = SPLIT_NAMES.get(str(name).lower(), "")
@@ -66,10 +70,10 @@ class DatasetSource:
         for split, part in self._parts.items():
             names = _class_names(part, self._columns.get("label"))
             for number in range(len(part)):
-                image, label, context = self._item(part, split, number)
+                image, label, context, group = self._item(part, split, number)
                 digest = hash_pixels(image)
                 path = f"{split or 'all'}/{number:08d}"
-                samples.append(Sample(path, _class_name(names, label), context, digest, digest, split))
+                samples.append(Sample(path, _class_name(names, label), context, digest, digest, split, group))
         return tuple(sorted(samples))
 
     def load(self, path: str, size: int, sha256: str) -> Tensor:
@@ -87,19 +91,22 @@ class DatasetSource:
             )
         return to_tensor(image, size)
 
-    def _item(self, part: Any, split: str, number: int) -> tuple[Image.Image, Any, str]:
+    def _item(self, part: Any, split: str, number: int) -> tuple[Image.Image, Any, str, str]:
         where = f"item {number}{f' of {split}' if split else ''}"
         item = part[number]
         if isinstance(item, Mapping):
             image = _entry(item, self._columns.get("path"), _IMAGE_KEYS, "image", where)
             label = _entry(item, self._columns.get("label"), _LABEL_KEYS, "label", where)
-            context = str(item[self._columns["context"]]) if "context" in self._columns else ""
+            context, group = (
+                str(_entry(item, self._columns[role], (), role, where)) if role in self._columns else ""
+                for role in ("context", "group")
+            )
         elif isinstance(item, Sequence) and not isinstance(item, str) and len(item) >= 2:
-            image, label, context = item[0], item[1], ""
+            image, label, context, group = item[0], item[1], "", ""
         else:
             raise ValueError(f"{where} is a {type(item).__name__}; give (image, label) or a dictionary with both.")
         try:
-            return _to_rgb(image), label, context
+            return _to_rgb(image), label, context, group
         except ValueError as error:
             raise ValueError(f"the image of {where} {error}.") from error
 

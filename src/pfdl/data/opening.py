@@ -41,9 +41,9 @@ def open_images(
               from names of sets to such datasets;
             - a source, which is returned as it is.
         columns: Which column of a table, or entry of a dataset's items, holds what: ``path`` (of the image; in a
-            dataset, the image itself), ``label``, ``context``, ``split`` (train, val, test or, as WILDS has it, 0, 1,
-            2) and ``group`` (what must stay on one side of a split, such as a patient). The usual names are looked for
-            where none is given, except for groups.
+            dataset, the image itself), ``label``, ``context``, ``group`` (what must stay on one side of a split, such
+            as a patient) and, of a table, ``split`` (train, val, test or, as WILDS has it, 0, 1, 2). The usual names
+            are looked for where none is given, except for groups.
         image_root: Folder that the paths of a table are relative to; by default that of the table, or the one below it
             in which the first image is.
         layout: ``"class/context"`` or ``"context/class"``, where folders can be read in both ways.

@@ -130,7 +130,7 @@ def make_test_set(source: ContextSource, trained_on: Manifest | None = None) -> 
 
 
 def _has_own_sets(samples: Sequence[Sample]) -> bool:
-    """Return whether the data says itself what to test on; ValueError if then there is nothing to train on."""
+    """Return whether the data says itself what to test on; ValueError if then a class has no images to train on."""
     splits = {sample.split for sample in samples}
     if splits <= {"", "train"}:
         return False
@@ -138,6 +138,12 @@ def _has_own_sets(samples: Sequence[Sample]) -> bool:
         raise ValueError(
             f"the data has {' and '.join(sorted(splits - {''}))} images of its own but none to train on; "
             "put images into a set called train, or give the data to pfdl evaluate."
+        )
+    trained = {sample.class_name for sample in samples if sample.split in ("", "train")}
+    if unknown := sorted({sample.class_name for sample in samples} - trained):
+        raise ValueError(
+            f"the data tests on images of {_name_some(unknown, 'classes')}, which its training set does not have; "
+            "both must have the same classes."
         )
     return True
 
@@ -204,6 +210,6 @@ def _make_rows(samples: Sequence[Sample], sets: Mapping[str, set[str]]) -> tuple
     return tuple(map(make_row, samples))
 
 
-def _name_some(paths: Sequence[str]) -> str:
-    shown = ", ".join(map(repr, paths[:_MOST_NAMED]))
-    return shown if len(paths) <= _MOST_NAMED else f"{len(paths)} images, such as {shown}"
+def _name_some(names: Sequence[str], what: str = "images") -> str:
+    shown = ", ".join(map(repr, names[:_MOST_NAMED]))
+    return shown if len(names) <= _MOST_NAMED else f"{len(names)} {what}, such as {shown}"

@@ -86,9 +86,7 @@ def list_table(
     Args:
         root: The folder that paths are relative to.
         table: The file.
-        columns: Which column holds the ``path``, ``label``, ``context``, ``split`` (train, val, test or, as WILDS has
-            it, 0, 1, 2) and ``group`` (what must stay on one side of a split). The usual names are looked for where
-            none is given, except for groups.
+        columns: Which column holds what, as in :func:`pfdl.data.open_images`.
         hints: Likewise, names of columns to look for before the usual ones.
         searches: Whether to look for the images in the folders below ``root`` if the first one is not in it.
 
