@@ -6,7 +6,6 @@ differences by Holm's method over all the tests that a declaration names.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
@@ -36,8 +35,20 @@ PHASES: tuple[Pair, ...] = (
     ("pfdl", "level-matched"),
 )
 NOISE_FLOOR = ("placebo", "erm")
-FORMS: tuple[Pair, ...] = (("pfdl-sgd", "erm"), ("pfdl-sgd", "pfdl"))
-"""PFDL with g trained by SGD; the page declared other forms of g, too, which were not trained."""
+FORMS: tuple[Pair, ...] = (
+    ("pfdl-sgd", "erm"),
+    ("covariance-indexed", "erm"),
+    ("standardised-indexed", "erm"),
+    ("pfdl-sgd", "pfdl"),
+    ("covariance-indexed", "covariance"),
+)
+THIRD: tuple[Pair, ...] = (("covariance-third", "erm"), ("covariance-third", "covariance"))
+CONVERGED: tuple[Pair, ...] = (
+    ("sampler", "erm"),
+    ("sampler", "sampler-classes"),
+    ("sampler-known", "sampler-classes"),
+    ("dfr", "erm"),
+)
 
 PUBLISHED_DWR: tuple[Pair, ...] = (("dwr-samples", "erm"),)
 PRACTICE: tuple[Pair, ...] = (
@@ -48,9 +59,6 @@ PRACTICE: tuple[Pair, ...] = (
     ("dfr-held-out-known", "erm"),
 )
 TABLE_II: tuple[Pair, ...] = (*((row, "erm") for row in PAPER if row != "erm"), ("cn-cnbb", "cn"))
-BUDGET = re.compile(r".+-(\d+)-epochs(-confirmation)?")
-"""How data is called in the results of trainings with a budget of epochs; the confirmation has seeds of its own."""
-
 MARGIN = 1.0
 """Points within which two rows are called equal."""
 
@@ -185,14 +193,41 @@ def practice(part: Measured) -> Declared:
     return Declared(PRACTICE, {"last epoch": Place(part, (LAST,))}, tests)
 
 
-def budget_blocks(parts: Sequence[Measured]) -> list[Block]:
-    """Return what docs/results/budgets.md declared of trainings with budgets, and of their confirmation."""
-    first, fresh = dict[str, Place](), dict[str, Place]()
-    for part in parts:
-        if found := BUDGET.fullmatch(part.data):
-            (fresh if found[2] else first)[f"{found[1]} epochs"] = Place(part, (LAST,))
-    shown = Declared(PHASES, first).blocks() if first else []
-    return [*shown, *(Declared(PHASES, fresh, SHIFT_AND_MEAN).blocks() if fresh else [])]
+class LengthOfTraining(NamedTuple):
+    """What a page declared of trainings of several lengths, whose data is called by it, such as pacs-20-epochs."""
+
+    title: str
+    comparisons: tuple[Pair, ...]
+    data: tuple[str, ...]
+    tests: Mapping[str, tuple[str, ...]] = TESTS
+
+
+LENGTHS = (
+    LengthOfTraining("PACS, 20 and 40 epochs", PHASES, ("pacs-20-epochs", "pacs-40-epochs")),
+    LengthOfTraining("PACS, 20 epochs, fresh seeds", PHASES, ("pacs-20-epochs-confirmation",), SHIFT_AND_MEAN),
+    LengthOfTraining("PACS, 80 epochs", PHASES, ("pacs-80-epochs",)),
+    LengthOfTraining("PetScapes", PHASES, ("petscapes-20-epochs", "petscapes-40-epochs", "petscapes-80-epochs")),
+    LengthOfTraining(
+        "Switched off after a third", THIRD, ("pacs-40-epochs", "pacs-80-epochs", "pacs-160-epochs"), SHIFT_AND_MEAN
+    ),
+    LengthOfTraining(
+        "Shapes trained to the end",
+        CONVERGED,
+        ("shapes-240-epochs", "shapes-0.75-240-epochs"),
+        {"1:5": TESTS["1:5"]},
+    ),
+)
+"""The declarations of docs/results/budgets.md, and of docs/results/images-contexts.md for the shapes."""
+
+
+def by_length(parts: Sequence[Measured]) -> list[Block]:
+    """Return what was declared of trainings of several lengths, as far as there are results."""
+    shown, measured = list[Block](), {part.data: part for part in parts}
+    for title, comparisons, data, tests in LENGTHS:
+        places = {name: Place(measured[name], (LAST,)) for name in data if name in measured}
+        if places:
+            shown += [Heading(title), *Declared(comparisons, places, tests).blocks()]
+    return shown
 
 
 def _note(tests: int, floor: Pair | None) -> str:

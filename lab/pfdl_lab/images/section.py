@@ -51,11 +51,11 @@ def build(run: Run, problems: list[str]) -> Section:
         done = len(results[["data", "row", "seed"]].drop_duplicates())
         text = f"Unfinished: {done} of {planned} trainings are done."
         blocks += [Text(text, "warning")] if done < planned else []
-    compared = [*(table for epoch in WHEN for table in overviews(parts, epoch)), oracle_table(parts)]
+    usual = [part for part in parts if "-epochs" not in part.data]
+    compared = [*(table for epoch in WHEN for table in overviews(usual, epoch)), oracle_table(usual)]
     if any(compared):
         blocks += [Heading("Across data sets"), *(table for table in compared if table)]
-    if budgets := phases.budget_blocks(parts):
-        blocks += [Heading("Declared of budgets"), *budgets]
+    blocks += phases.by_length(parts)
     for part in parts:
         blocks += [Heading(part.name), *_blocks(part)]
     return Section(TITLE, blocks, _finding(parts[0]))

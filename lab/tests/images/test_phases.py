@@ -94,15 +94,16 @@ def test_other_rows_are_not_judged_by_this_declaration(results):
     assert phases.blocks(part) == []
 
 
-def test_budgets_are_judged_together_and_their_confirmation_by_itself(results):
+def test_trainings_of_several_lengths_are_judged_as_their_pages_declared(results):
     short = results[results["epoch"] == "last"]
-    named = {"pacs-20-epochs": 30, "pacs-40-epochs": 30, "pacs-20-epochs-confirmation": 10}
-    parts = measure(pd.concat([short.assign(data=name) for name in named]))
-    blocks = phases.budget_blocks(parts)
+    third = short[short["row"] == "covariance"].assign(row="covariance-third")
+    names = ("pacs-20-epochs", "pacs-40-epochs", "pacs-80-epochs", "pacs-160-epochs", "pacs-20-epochs-confirmation")
+    parts = measure(pd.concat([pd.concat([short, third]).assign(data=name) for name in names]))
+    blocks = phases.by_length(parts)
     notes = [block.note for block in blocks if isinstance(block, Table) and block.note]
-    assert [note.partition(" declared tests")[0].rpartition(" ")[2] for note in notes] == ["30", "10"]
-    assert blocks[0].columns == ["seeds", "20 epochs", "40 epochs"]
-    assert phases.budget_blocks(measure(short)) == []
+    assert [note.partition(" declared tests")[0].rpartition(" ")[2] for note in notes] == ["30", "10", "15", "12"]
+    assert blocks[1].columns == ["seeds", "pacs-20-epochs", "pacs-40-epochs"]
+    assert phases.by_length(measure(short)) == []
 
 
 def test_the_papers_rows_are_judged_at_the_last_epoch():
