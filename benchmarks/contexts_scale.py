@@ -25,6 +25,7 @@ from torch.utils.data import DataLoader, Dataset
 from machine import describe_machine
 from pfdl.contexts import find_contexts, group_report
 from pfdl.data import SpuCoMNIST
+from pfdl_lab.digits import find_digits
 
 FEATURES, CLASSES = 384, 5
 
@@ -73,7 +74,7 @@ def measure(samples: int) -> None:
 
 def measure_images(mnist: Path, images: int, seed: int) -> None:
     """Print the time for SpuCoMNIST, image statistics included, where the colour is a square of 4×4 pixels."""
-    data = SpuCoMNIST(mnist, magnitude="medium", strength=0.9, seed=seed, max_train=images)
+    data = SpuCoMNIST(find_digits(mnist).uncut, magnitude="medium", strength=0.9, seed=seed, max_train=images)
     start, busy = time.perf_counter(), time.process_time()
     found = find_contexts(data.train, seed=seed)
     seconds, busy = time.perf_counter() - start, time.process_time() - busy

@@ -37,6 +37,7 @@ from pfdl import context_sampler, image_statistics
 from pfdl.contexts import choose_balance, find_contexts, group_accuracy, group_report
 from pfdl.contexts.network import NETWORK_METHODS
 from pfdl.data import SpuCoMNIST
+from pfdl_lab.digits import find_digits
 from pfdl_lab.images.networks import lenet
 from pfdl_lab.pairing import holm, paired
 from pfdl_lab.statistics import difference_cell
@@ -70,7 +71,7 @@ class Draw:
     def __init__(self, settings: argparse.Namespace, seed: int) -> None:
         held_out = settings.images // 4
         data = SpuCoMNIST(
-            settings.mnist,
+            find_digits(settings.mnist).uncut,
             magnitude=settings.magnitude,
             strength=settings.strength,
             label_noise=settings.label_noise,

@@ -1,18 +1,19 @@
 """SpuCoMNIST is what its definition says."""
 
+import struct
+
 import numpy as np
 import pytest
 import torch
 
-from pfdl.data.mnist import small_digits
-from pfdl.data.spuco_mnist import COLORS, MAGNITUDES, SCATTERED, SpuCoMNIST, color_digits
+from pfdl.data.spuco_mnist import COLORS, MAGNITUDES, SCATTERED, SpuCoMNIST, color_digits, small_digits
 
 
 @pytest.mark.parametrize("magnitude", sorted(set(MAGNITUDES) - set(SCATTERED)))
 def test_black_pixels_of_the_square_take_the_colour(magnitude):
     data = SpuCoMNIST(magnitude=magnitude, strength=0.9, seed=4)
     side = MAGNITUDES[magnitude]
-    grey = small_digits()[1].images  # the test images keep their order
+    grey = small_digits()[0][1200:1500]  # the test images keep their order
     for image, digit, color in zip(data.test.images[:50], grey[:50], data.test.contexts[:50], strict=True):
         expected = np.stack([digit] * 3).astype(int)
         for row in range(side):
@@ -80,7 +81,7 @@ def test_colours_and_noise_are_those_of_the_reference_package(magnitude, first, 
 
     There the images agreed with these to the rounding of the colours to bytes, and all labels and colours were equal.
     """
-    some = small_digits()[0][:400]
+    some = tuple(part[:400] for part in small_digits())
     data = color_digits(some, magnitude, 0.8, 0.05, 0.3, seed=7)
     assert data.contexts[:12].tolist() == first
     assert int((data.images.sum(1) == 0).sum()) == black
@@ -88,7 +89,7 @@ def test_colours_and_noise_are_those_of_the_reference_package(magnitude, first, 
     assert len(wrong) == 20
     assert wrong[:5].tolist() == [15, 45, 62, 77, 88]
     assert data.labels[wrong[:5]].tolist() == [4, 0, 0, 3, 1]
-    np.testing.assert_array_equal(data.clean_labels, some.labels // 2)
+    np.testing.assert_array_equal(data.clean_labels, some[1] // 2)
 
 
 def test_noise_is_in_the_training_images_only():
@@ -98,3 +99,18 @@ def test_noise_is_in_the_training_images_only():
         assert torch.equal(part.labels, part.clean_labels)
     with pytest.raises(ValueError, match=r"label_noise is 1.5; give a share"):
         SpuCoMNIST(label_noise=1.5)
+
+
+def test_mnist_is_read_where_torchvision_keeps_it(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"does not hold MNIST; torchvision.*download=True"):
+        SpuCoMNIST(tmp_path)
+    images, labels = small_digits()
+    raw = tmp_path / "MNIST" / "raw"
+    raw.mkdir(parents=True)
+    for name, rows in (("train", slice(1200)), ("t10k", slice(1200, 1500))):
+        for kind, array in (("images-idx3", images[rows]), ("labels-idx1", labels[rows])):
+            header = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
+            (raw / f"{name}-{kind}-ubyte").write_bytes(header + array.tobytes())
+    data = SpuCoMNIST(tmp_path)
+    assert (len(data.train), len(data.validation), len(data.test)) == (960, 240, 300)
+    assert torch.equal(data.test.images, SpuCoMNIST().test.images)

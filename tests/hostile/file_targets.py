@@ -24,13 +24,13 @@ from pfdl.cli.images import open_source
 from pfdl.data.images import BadImageError, decoded, hash_bytes, to_tensor
 from pfdl.data.layout import list_folder
 from pfdl.data.manifest import COLUMNS, FORMAT, read_manifest
-from pfdl.data.mnist import _read_file
 from pfdl.data.tables import list_table
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.checkpoint import WEIGHTS, check_weights, load_model, read_model_config
 from pfdl.vision.config import DataOptions
 from pfdl.vision.evaluation import read_evaluations
 from pfdl.vision.resume import STATE, read_state
+from pfdl_lab.digits import _read_file
 from pfdl_lab.images.data import read_groups
 from pfdl_lab.report.reading import METRICS, RESULTS, find_runs, read_metrics, read_results
 from tests.data.image_files import image_bombs

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import pfdl
-from pfdl.data.mnist import _read_file
+from pfdl_lab.digits import _read_file
 from tests.hostile import file_targets, state_targets  # noqa: F401, they enter their targets in the list
 from tests.hostile.tampering import TARGETS
 
@@ -65,7 +65,7 @@ def test_no_loader_crashes_hangs_or_raises_anything_but_a_sentence(name, tmp_pat
 
 
 def test_a_small_file_that_unpacks_to_a_huge_one_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("pfdl.data.mnist.MAX_BYTES", 1000)
+    monkeypatch.setattr("pfdl_lab.digits.MAX_BYTES", 1000)
     (tmp_path / "bomb.gz").write_bytes(gzip.compress(bytes(2000)))
     unpacked = hashlib.md5(bytes(1001)).hexdigest()  # no further than that
     with pytest.raises(ValueError, match=f"is not MNIST's file of that name .md5 {unpacked}"):

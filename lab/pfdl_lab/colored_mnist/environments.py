@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from pfdl._internal.validation import check_count
-from pfdl.data.mnist import Digits
-from pfdl_lab.digits import DigitSource, find_digits
+from pfdl_lab.digits import Digits, DigitSource, find_digits
 
 LABEL_NOISE = 0.25
 TRAIN_COLOR_FLIPS = (0.2, 0.1)

@@ -23,7 +23,7 @@ from pfdl.data.sources import ContextSource
 from pfdl.data.spuco_mnist import COLORS, MAGNITUDES, SpuCoMNIST
 from pfdl.data.tables import TABLES
 from pfdl_lab.colored_mnist.environments import ColoredMNIST
-from pfdl_lab.digits import mnist_folder
+from pfdl_lab.digits import find_digits
 from pfdl_lab.images.networks import FEATURES, FROZEN, LENET, PERCEPTRON, PRETRAINED, embed_all
 from pfdl_lab.images.rows import RATIOS
 from pfdl_lab.training import Samples
@@ -217,8 +217,8 @@ def _digits(place: ImageData, seed: int, validation: float) -> Split:
     """Make coloured digits, flat, so that training neither mirrors nor shifts them: digits are not symmetric."""
     if place._spuco is not None:
         magnitude, strength = place._spuco
-        folder = mnist_folder(place.mnist)
-        spuco = SpuCoMNIST(folder, magnitude=magnitude, strength=strength, seed=seed, max_train=COLORED_DIGITS)
+        digits = find_digits(place.mnist).uncut
+        spuco = SpuCoMNIST(digits, magnitude=magnitude, strength=strength, seed=seed, max_train=COLORED_DIGITS)
         images, classes = spuco.train.images, len(COLORS)
         whole, test = (
             Samples(part.images.flatten(1).float() / 255, part.labels, part.contexts)

@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from pfdl.data.mnist import Digits
 from pfdl_lab.colored_mnist.environments import ColoredMNIST, color_digits
-from pfdl_lab.digits import DigitSource
+from pfdl_lab.digits import Digits, DigitSource
 
 
 def many_digits(n, seed=0):

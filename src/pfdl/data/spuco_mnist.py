@@ -9,15 +9,16 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
 from pfdl._internal.validation import check_choice, check_count
-from pfdl.data.mnist import Digits, read_mnist, small_digits
 
 COLORS = ((255, 0, 0), (209, 255, 0), (0, 255, 92), (0, 116, 255), (185, 0, 255))
 """The colour that each class mostly has in training, as bytes of red, green and blue: Matplotlib's map hsv at 0, 0.2,
@@ -32,6 +33,9 @@ SCATTERED = ("variance-medium", "variance-high")
 KEPT_ABOVE = 0.25
 
 VALIDATION_SHARE = 0.2
+
+Digits = tuple[NDArray[np.uint8], NDArray[np.uint8]]
+"""Grey digits as bytes, shape (n, 28, 28), and what they show, shape (n,), 0 to 9."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +69,9 @@ class SpuCoMNIST:
     the harder the colour is to see, for a model and for the inference of contexts.
 
     Args:
-        folder: Where the four MNIST files are, ``.gz`` or not; or what was given to ``torchvision.datasets.MNIST``.
-            Without it scikit-learn's small digits are coloured, which are *not* MNIST.
+        digits: The folder in which ``torchvision.datasets.MNIST`` keeps MNIST; or digits for training and for the test,
+            each as bytes of shape (n, 28, 28) and what they show, 0 to 9, of shape (n,). By default scikit-learn's
+            small digits, which are *not* MNIST.
         magnitude: ``"large"``, the colour fills the image; ``"medium"``, a square of 4×4 pixels; ``"small"``, 2×2. Or
             49 pixels: ``"variance-low"``, a square of 7×7; ``"variance-medium"``, scattered over a quarter of the
             image; ``"variance-high"``, over all of it, both drawn again for each image.
@@ -80,10 +85,11 @@ class SpuCoMNIST:
     Attributes:
         train: Four fifths of the training digits.
         validation: The other fifth.
-        test: MNIST's test file, or the digits held out of scikit-learn's.
+        test: The digits for the test, in their order.
 
     Raises:
-        FileNotFoundError, ValueError: If files are missing or damaged, or a setting is out of range.
+        FileNotFoundError: If MNIST is not in the folder.
+        ValueError: If a setting is out of range.
 
     Example:
         >>> from pfdl.data import SpuCoMNIST
@@ -97,7 +103,7 @@ class SpuCoMNIST:
 
     def __init__(
         self,
-        folder: str | Path | None = None,
+        digits: str | Path | tuple[Digits, Digits] | None = None,
         *,
         magnitude: str = "large",
         strength: float = 0.95,
@@ -114,13 +120,43 @@ class SpuCoMNIST:
             raise ValueError(f"strength is {strength}; give the share of each class in its own colour, 0.2 to 1.")
         if max_train is not None:
             check_count("max_train", max_train, len(COLORS))
-        digits, test = read_mnist(folder) if folder is not None else small_digits()
-        order = np.random.default_rng(seed).permutation(len(digits))
-        cut = math.ceil(VALIDATION_SHARE * len(digits))
-        train = digits[order[cut:][:max_train]]
-        self.train = color_digits(train, magnitude, strength, label_noise, feature_noise, seed)
-        self.validation = color_digits(digits[order[:cut]], magnitude, seed=seed)
+        (images, labels), test = _open_digits(digits)
+        order = np.random.default_rng(seed).permutation(len(labels))
+        cut = math.ceil(VALIDATION_SHARE * len(labels))
+        held_out, train = order[:cut], order[cut:][:max_train]
+        chosen = images[train], labels[train]
+        self.train = color_digits(chosen, magnitude, strength, label_noise, feature_noise, seed)
+        self.validation = color_digits((images[held_out], labels[held_out]), magnitude, seed=seed)
         self.test = color_digits(test, magnitude, seed=seed)
+
+
+def _open_digits(digits: str | Path | tuple[Digits, Digits] | None) -> tuple[Digits, Digits]:
+    if digits is None:
+        images, labels = small_digits()
+        tested = np.arange(1200, 1500)
+        return (np.delete(images, tested, axis=0), np.delete(labels, tested)), (images[tested], labels[tested])
+    if isinstance(digits, tuple):
+        return digits
+    from torchvision.datasets import MNIST  # type: ignore[import-untyped]
+
+    try:
+        train, test = (MNIST(digits, train=is_train) for is_train in (True, False))
+    except RuntimeError as error:
+        raise FileNotFoundError(
+            f"{digits} does not hold MNIST; torchvision.datasets.MNIST({str(digits)!r}, download=True) fetches it."
+        ) from error
+    return (train.data.numpy(), train.targets.numpy()), (test.data.numpy(), test.targets.numpy())
+
+
+@cache
+def small_digits() -> Digits:
+    """Return scikit-learn's 1,797 digits of 8×8 pixels, enlarged threefold and framed to MNIST's 28×28."""
+    from sklearn.datasets import load_digits
+
+    small, labels = load_digits(return_X_y=True)
+    pixels = np.rint(small.reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)
+    images = np.pad(np.kron(pixels, np.ones((1, 3, 3), dtype=np.uint8)), ((0, 0), (2, 2), (2, 2)))
+    return images, labels.astype(np.uint8)
 
 
 def color_digits(
@@ -137,13 +173,13 @@ def color_digits(
     """
     generator = torch.Generator().manual_seed(seed)
     choose = random.Random(seed)
-    labels = torch.from_numpy((digits.labels // 2).astype(np.int64))
+    labels = torch.from_numpy((digits[1] // 2).astype(np.int64))
     contexts, wrong = torch.zeros_like(labels), labels.clone()
     mislabelled, blurred = (
         _some(len(labels), share, generator) if share and strength is not None else torch.zeros(len(labels)).bool()
         for share in (label_noise, feature_noise)
     )
-    images = torch.from_numpy(np.repeat(digits.images[:, None], 3, axis=1))
+    images = torch.from_numpy(np.repeat(digits[0][:, None], 3, axis=1))
     colors = torch.tensor(COLORS, dtype=torch.uint8)
     for label in dict.fromkeys(labels.tolist()):  # in the order in which they come
         rows = torch.nonzero(labels == label)[:, 0]

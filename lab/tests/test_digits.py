@@ -1,5 +1,3 @@
-"""MNIST is read from its files, or refused with what is wrong, and cut as Colored-MNIST's protocol asks."""
-
 import gzip
 import hashlib
 import os
@@ -10,9 +8,8 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from pfdl.data import mnist
-from pfdl.data.mnist import read_mnist, small_digits
-from pfdl_lab.digits import find_digits
+from pfdl_lab import digits
+from pfdl_lab.digits import find_digits, read_mnist
 
 BESIDE_THE_REPOSITORY = Path(__file__).parents[3] / "shared" / "data" / "mnist"
 OFFICIAL = Path(os.environ.get("PFDL_MNIST", BESIDE_THE_REPOSITORY))
@@ -33,12 +30,13 @@ def array_of(name):
 @pytest.fixture
 def tiny_mnist(tmp_path, monkeypatch):
     """The four files in miniature, and the table of checksums to go with them."""
+    monkeypatch.delenv("PFDL_MNIST", raising=False)
     files = {}
-    for name in mnist.MNIST_FILES:
+    for name in digits.MNIST_FILES:
         content = idx_bytes(np.ascontiguousarray(array_of(name)))
         (tmp_path / f"{name}.gz").write_bytes(gzip.compress(content))
         files[name] = hashlib.md5(content).hexdigest()
-    monkeypatch.setattr(mnist, "MNIST_FILES", files)
+    monkeypatch.setattr(digits, "MNIST_FILES", files)
     return tmp_path
 
 
@@ -57,13 +55,13 @@ def test_uncompressed_files_in_torchvisions_layout_are_found(tiny_mnist, tmp_pat
     for packed in tiny_mnist.glob("*.gz"):
         (raw / packed.stem).write_bytes(gzip.decompress(packed.read_bytes()))
         packed.unlink()
-    assert len(read_mnist(tmp_path)[0]) == 60
+    assert len(read_mnist(tmp_path).train) == 60
 
 
 def test_a_missing_file_is_named_with_the_remedy(tiny_mnist):
     (tiny_mnist / "t10k-labels-idx1-ubyte.gz").unlink()
-    with pytest.raises(FileNotFoundError, match=r"has no file t10k-labels-idx1-ubyte .*download=True"):
-        read_mnist(tiny_mnist)
+    with pytest.raises(FileNotFoundError, match=r"has no file t10k-labels-idx1-ubyte .*PFDL_MNIST.*download=True"):
+        find_digits(tiny_mnist)
 
 
 def test_swapped_files_are_noticed(tiny_mnist):
@@ -72,7 +70,7 @@ def test_swapped_files_are_noticed(tiny_mnist):
     train.write_bytes(contents[1])
     test.write_bytes(contents[0])
     with pytest.raises(ValueError, match=r"train-images-idx3-ubyte\.gz .* swapped"):
-        read_mnist(tiny_mnist)
+        find_digits(tiny_mnist)
 
 
 @pytest.mark.parametrize(
@@ -88,29 +86,28 @@ def test_swapped_files_are_noticed(tiny_mnist):
 def test_a_damaged_file_is_named_with_what_is_wrong(tiny_mnist, content, message):
     (tiny_mnist / "train-labels-idx1-ubyte.gz").write_bytes(content)
     with pytest.raises(ValueError, match=rf"train-labels-idx1-ubyte\.gz {message}"):
-        read_mnist(tiny_mnist)
+        find_digits(tiny_mnist)
 
 
-def test_the_small_digits_keep_their_pixels(monkeypatch):
-    small, labels = load_digits(return_X_y=True)
-    train, test = small_digits()
-    assert train.images.shape == (1497, 28, 28)
-    np.testing.assert_array_equal(test.labels, labels[1200:1500])
-    centres = test.images[:, 3:27:3, 3:27:3].reshape(300, 64)
-    np.testing.assert_allclose(centres, small[1200:1500] * 255 / 16, atol=0.5)
-    assert test.images[:, :2].max() == 0
+def test_without_a_folder_the_bundled_digits_are_used_and_keep_their_pixels(monkeypatch):
     monkeypatch.delenv("PFDL_MNIST", raising=False)
+    small, labels = load_digits(return_X_y=True)
     source = find_digits()
     assert not source.is_mnist
     assert "not MNIST" in source.name
     assert [len(part) for part in (source.train, source.held_out, source.test)] == [1200, 300, 297]
+    assert source.test.images.shape == (297, 28, 28)
+    np.testing.assert_array_equal(source.test.labels, labels[1500:])
+    centres = source.test.images[:, 3:27:3, 3:27:3].reshape(297, 64)
+    np.testing.assert_allclose(centres, small[1500:] * 255 / 16, atol=0.5)
+    assert source.test.images[:, :2].max() == 0
 
 
 @pytest.mark.skipif(
     not OFFICIAL.is_dir(), reason="the official MNIST files are not here; name their folder in PFDL_MNIST"
 )
 def test_the_official_files_are_what_they_should_be():
-    source = find_digits(OFFICIAL)
+    source = read_mnist(OFFICIAL)
     assert [len(part) for part in (source.train, source.held_out, source.test)] == [50_000, 10_000, 10_000]
     assert np.bincount(source.held_out.labels).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
     assert source.train.labels[:5].tolist() == [5, 0, 4, 1, 9]
