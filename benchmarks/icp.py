@@ -11,8 +11,7 @@ from scipy import stats
 from sklearn.linear_model import lars_path
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from pfdl._internal.fitting import all_or_nothing
-from pfdl.tabular.validation import check_table
+from pfdl.tabular.validation import all_or_nothing, check_table
 from pfdl.tabular.weights import LinearRegressorBase, least_squares
 
 FloatArray = NDArray[np.float64]

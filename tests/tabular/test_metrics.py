@@ -11,10 +11,6 @@ from sklearn.metrics import accuracy_score, log_loss
 from pfdl.tabular.metrics import rmse, stability_report
 
 
-def test_rmse():
-    assert rmse([1.0, 2.0, 3.0], [1.0, 2.0, 5.0]) == pytest.approx((4 / 3) ** 0.5)
-
-
 def test_stability_report_for_any_table_and_grouping():
     rng = np.random.default_rng(1)
     table = pd.DataFrame(rng.standard_normal((60, 2)), columns=["a", "b"])

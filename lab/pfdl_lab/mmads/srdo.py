@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -10,8 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 
-from pfdl._internal.fitting import all_or_nothing
-from pfdl.tabular.validation import check_table
+from pfdl.tabular.moments import FloatArray
 from pfdl.tabular.weights import WeightedLeastSquares
 
 
@@ -38,14 +37,13 @@ class SRDORegressor(WeightedLeastSquares):
         feature_names_in_: Their names, if X had any.
     """
 
+    _parameter_constraints: ClassVar[dict[str, Any]] = {}
+
     def __init__(self, *, classifier: BaseEstimator | None = None, random_state: Any = None) -> None:
         self.classifier = classifier
         self.random_state = random_state
 
-    @all_or_nothing
-    def fit(self, X: Any, y: Any) -> SRDORegressor:
-        """Fit to columns X of shape (n, p) and a numeric label y of shape (n,)."""
-        X, y = check_table(self, X, y, numeric_y=True)
+    def _learn(self, X: FloatArray, y: FloatArray) -> None:
         random = check_random_state(self.random_state)
         shuffled = np.column_stack([random.permutation(column) for column in X.T])
         if self.classifier is None:
@@ -61,4 +59,3 @@ class SRDORegressor(WeightedLeastSquares):
         probability = self.classifier_.predict_proba(X)
         weight = probability[:, 1] / np.maximum(probability[:, 0], np.finfo(float).eps)
         self._fit_under(weight, X, y)
-        return self

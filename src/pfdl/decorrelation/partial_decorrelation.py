@@ -17,7 +17,7 @@ from torch.func import functional_call
 from torch.optim import Optimizer
 
 from pfdl._internal.cuda_graphs import Captured
-from pfdl._internal.loading import AtomicModule, copy_like, load_optimizer_state
+from pfdl._internal.loading import load_optimizer_state
 from pfdl._internal.validation import check_choice, check_count, check_features, check_matrix, check_number
 from pfdl.decorrelation.decomposition import FeatureDecomposition
 from pfdl.decorrelation.diagnostics import Diagnostics
@@ -31,6 +31,7 @@ from pfdl.decorrelation.functional import (
     standardize,
 )
 from pfdl.decorrelation.kernels import both_steps
+from pfdl.decorrelation.part import DataShape, Part
 
 Schedule = Callable[[int], float]
 OptimizerFactory = Callable[[Iterable[nn.Parameter]], Optimizer]
@@ -44,7 +45,7 @@ def _outside_compiled_graphs(method: Method) -> Method:
     return cast(Method, torch.compiler.disable(method))  # type: ignore[no-untyped-call]
 
 
-class PartialDecorrelation(AtomicModule):
+class PartialDecorrelation(Part):
     """Penalise the part of each feature that the others predict: PFDL, the paper's Algorithm 1.
 
     One call per mini-batch does both steps of the algorithm::
@@ -106,11 +107,8 @@ class PartialDecorrelation(AtomicModule):
         (torch.Size([16, 4]), 1.0)
     """
 
-    needs = ("features",)
     reference = "Guo et al., 2021"
     sums_over_processes = True
-
-    __call__: Callable[..., Tensor]
 
     def __init__(
         self,
@@ -150,7 +148,7 @@ class PartialDecorrelation(AtomicModule):
             part.register_load_state_dict_pre_hook(_never_assign)  # type: ignore[no-untyped-call]
 
     @classmethod
-    def from_data(cls, shape: Any, **settings: Any) -> PartialDecorrelation:
+    def from_data(cls, shape: DataShape, **settings: Any) -> PartialDecorrelation:
         """Build the penalty for data of this shape, which knows ``num_features``."""
         return cls(shape.num_features, **settings)
 
@@ -206,10 +204,6 @@ class PartialDecorrelation(AtomicModule):
             check_number("weight", weight)
         # The first call of a warm-up over w steps has 1/w of the weight, the w-th all of it.
         return weight * min(1.0, max(1, fits) / self.warmup) if self.warmup else weight
-
-    def divisor(self) -> float:
-        """Return 1: the whole loss is divided by nothing, whatever the weight."""
-        return 1.0
 
     def metrics(self) -> dict[str, Tensor]:
         """Return L_g, L_decorr with its parts and the R² of g on the last batch, as tensors on the device."""
@@ -319,14 +313,6 @@ class PartialDecorrelation(AtomicModule):
         load_optimizer_state(self.optimizer, state["optimizer"])
         self.completed_fits = fits
         self._is_shared = False
-
-    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
-        # Also a module that holds this one loads it: everything is looked at before the first value is taken.
-        for name, own in self.decomposition.named_parameters():
-            key = f"{prefix}decomposition.{name}"
-            if key in state_dict:  # load_state_dict reports what is missing
-                copy_like(own, state_dict[key], f"{key} in the state")
-        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> PartialDecorrelation:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]

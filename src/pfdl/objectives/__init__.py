@@ -1,6 +1,6 @@
 """What is minimised: a weighting of the samples plus penalties, and the registry of names."""
 
-from pfdl.objectives.base import DataShape, Part
+from pfdl.decorrelation.part import DataShape, Part
 from pfdl.objectives.objective import Objective
 from pfdl.objectives.registry import ObjectiveInfo, list_objectives, make_objective, register_objective
 

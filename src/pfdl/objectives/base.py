@@ -1,65 +1,15 @@
-"""Penalties, weightings, what they have in common, and what they may know of the data."""
+"""Penalties and weightings, and the two weightings that others are made of."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor, nn
 
 from pfdl._internal.cuda_graphs import Captured
-from pfdl._internal.loading import AtomicModule, copy_like
-from pfdl._internal.validation import is_plain_tensor
-
-
-@dataclass(frozen=True)
-class DataShape:
-    """What a part of an objective may know of the data when it is built.
-
-    Args:
-        num_features: p, the width of the embedding.
-        num_classes: Number of classes; None if not known yet.
-        num_contexts: Number of contexts; None if not known yet, as before they are inferred.
-    """
-
-    num_features: int
-    num_classes: int | None = None
-    num_contexts: int | None = None
-
-
-class Part(AtomicModule):
-    """What :class:`pfdl.objectives.penalties.Penalty` and :class:`pfdl.objectives.weightings.Weighting` share.
-
-    Under ``torch.distributed`` a part is called with the samples of all processes, and so needs to know nothing of
-    them, unless it ``sums_over_processes`` itself.
-    """
-
-    __call__: Callable[..., Tensor]
-    needs: tuple[str, ...] = ("features",)
-    """Which tensors of a batch ``forward`` is called with, in this order: any of ``"features"``, ``"logits"``,
-    ``"labels"``, ``"environments"``, and for weightings ``"risks"`` and ``"indices"``."""
-
-    reference: ClassVar[str] = ""
-    """The paper, for ``pfdl list objectives``."""
-
-    sums_over_processes: ClassVar[bool] = False
-    """Whether its ``forward`` joins the batches of all processes itself; then it is called with those of its own."""
-
-    @classmethod
-    def from_data(cls, shape: DataShape, **settings: Any) -> Any:
-        """Build the part for data of this shape; override it to use the shape."""
-        return cls(**settings)
-
-    def divisor(self) -> float:
-        """Return what the whole loss is divided by, so that a large weight does not enlarge its gradient."""
-        return 1.0
-
-    def metrics(self) -> Mapping[str, Tensor]:
-        """Return what is worth logging of the last call, as scalars on its device; by default nothing."""
-        return {}
+from pfdl.decorrelation.part import Part
 
 
 class Penalty(Part):
@@ -86,9 +36,6 @@ class Weighting(Part):
             makes the risk very noisy.
         effective_share: ``effective_sample_size`` over n, between 0 and 1, so that batches of different sizes compare.
     """
-
-    sized_by_data: ClassVar[tuple[str, ...]] = ()
-    """Buffers whose size follows from the data, and so is taken from a state that is loaded."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -120,19 +67,6 @@ class Weighting(Part):
         self.effective_sample_size = weights.sum().square() / weights.square().sum()
         self.effective_share = self.effective_sample_size / max(1, len(weights))
         return weights / weights.mean()
-
-    def check_loaded(self) -> None:
-        """Raise ValueError if the buffers, just loaded from a state, do not fit together; the state is then refused."""
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        for name, own in list(self.named_buffers(recurse=False)):
-            saved = state_dict.get(prefix + name, own)
-            if name in self.sized_by_data and is_plain_tensor(saved) and saved.dim() == own.dim():
-                own = own.new_empty(saved.shape)
-                setattr(self, name, own)
-            copy_like(own, saved, f"{prefix}{name} in the state")
-        super()._load_from_state_dict(state_dict, prefix, *rest)
-        self.check_loaded()
 
 
 class Uniform(Weighting):

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from pfdl._internal.loading import AtomicModule
 from pfdl._internal.processes import gather_numbers, rank, world_size
 from pfdl.decorrelation.distributed import Batch, gather_rows, join_batches
-from pfdl.objectives.base import Part, Uniform, Weighting
+from pfdl.decorrelation.part import Part
+from pfdl.objectives.base import Uniform, Weighting
 from pfdl.objectives.risk import sample_risks
 
 Tensors = dict[str, Tensor | None]
@@ -63,7 +64,7 @@ class Objective(AtomicModule):
         self.penalties = nn.ModuleList(penalties)
         self.weighting = weighting or Uniform()
         for penalty in self.penalties:
-            if not hasattr(penalty, "sums_over_processes"):  # as every Penalty has, and PartialDecorrelation
+            if not isinstance(penalty, Part):
                 raise TypeError(
                     f"{type(penalty).__name__} is no penalty; derive it from pfdl.objectives.penalties.Penalty."
                 )

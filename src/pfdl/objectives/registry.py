@@ -15,7 +15,7 @@ from torch import nn
 from pfdl._internal.own_files import import_own_files
 from pfdl._internal.text import did_you_mean
 from pfdl.decorrelation import PartialDecorrelation
-from pfdl.objectives.base import DataShape
+from pfdl.decorrelation.part import DataShape
 from pfdl.objectives.objective import Objective
 from pfdl.objectives.penalties import CORAL, IRM, VREx
 from pfdl.objectives.weightings import CNBB, DWR, Balance, BatchDWR, CVaR, GroupDRO, Product, StableNet, Weighting

@@ -9,10 +9,8 @@ import numpy as np
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from pfdl._internal.fitting import all_or_nothing
 from pfdl.objectives.weightings.dwr import decorrelating_weights, decorrelating_weights_by_lbfgs
-from pfdl.tabular.moments import standardised
-from pfdl.tabular.validation import check_table
+from pfdl.tabular.moments import FloatArray, standardised
 from pfdl.tabular.weights import WeightedLeastSquares
 
 _MOST_STEPS = {"lbfgs": 500, "rmsprop": 5000}
@@ -81,11 +79,7 @@ class DWRRegressor(WeightedLeastSquares):
         self.max_iter = max_iter
         self.tol = tol
 
-    @all_or_nothing
-    def fit(self, X: Any, y: Any) -> DWRRegressor:
-        """Fit to columns X of shape (n, p) and a numeric label y of shape (n,)."""
-        self._validate_params()
-        X, y = check_table(self, X, y, numeric_y=True)
+    def _learn(self, X: FloatArray, y: FloatArray) -> None:
         Z = standardised(X) if self.standardize else X - X.mean(axis=0)  # of centring, the loss sees rounding alone
         large = Z.size > _CELLS_IN_DOUBLE_PRECISION and np.abs(Z).max() < _LARGEST_IN_SINGLE_PRECISION
         columns = torch.from_numpy(np.ascontiguousarray(Z, dtype=np.float32 if large else np.float64))
@@ -97,4 +91,3 @@ class DWRRegressor(WeightedLeastSquares):
         if not np.isfinite(learnt.loss) or not np.isfinite(weights).all():
             raise ValueError("the weights of DWR diverged; with standardize=True columns of any size are fine.")
         self._fit_under(weights, X, y)
-        return self

@@ -19,11 +19,10 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from pfdl._internal.fitting import all_or_nothing
 from pfdl.decorrelation.decomposition import FeatureDecomposition
 from pfdl.decorrelation.functional import decomposition_loss
 from pfdl.tabular.moments import FloatArray
-from pfdl.tabular.validation import check_rows, check_table
+from pfdl.tabular.validation import check_rows
 from pfdl.tabular.weights import LinearRegressorBase, least_squares
 
 _SMALL, _MOST_ELEMENTS = 2**22, 2**24
@@ -94,11 +93,7 @@ class PFDLRegressor(LinearRegressorBase):
         self.batch_size = batch_size
         self.random_state = random_state
 
-    @all_or_nothing
-    def fit(self, X: Any, y: Any) -> PFDLRegressor:
-        """Fit to columns X of shape (n, p) and a numeric label y of shape (n,)."""
-        self._validate_params()
-        X, y = check_table(self, X, y, numeric_y=True)
+    def _learn(self, X: FloatArray, y: FloatArray) -> None:
         p = X.shape[1]
         features = X
         self.decomposition_ = None
@@ -109,7 +104,6 @@ class PFDLRegressor(LinearRegressorBase):
             features = self._with_auxiliary(X)
         coefficients, self.intercept_ = least_squares(features, y)
         self.coef_, self.auxiliary_coef_ = coefficients[:p], coefficients[p:]
-        return self
 
     def _train(self, table: NDArray[np.float32]) -> tuple[FeatureDecomposition, float]:
         """Train the shared g on all rows. Returns it in double precision, and the loss of the last iteration."""

@@ -8,9 +8,8 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
-from pfdl._internal.fitting import all_or_nothing
 from pfdl.tabular.selector import SelectionScreen
-from pfdl.tabular.validation import check_table
+from pfdl.tabular.validation import all_or_nothing, check_table
 from pfdl.tabular.weights import LinearRegressorBase, least_squares
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, column_or_1d
 
-from pfdl._internal.fitting import all_or_nothing
 from pfdl._internal.text import printable
 from pfdl.tabular.environments import compare_environments
 from pfdl.tabular.explaining import reason, strong_suspects_kept, verdict
@@ -37,7 +36,7 @@ from pfdl.tabular.screening import (
     Drop,
     screen_table,
 )
-from pfdl.tabular.validation import check_rows, check_table, column_names, identifies_rows
+from pfdl.tabular.validation import all_or_nothing, check_rows, check_table, column_names, identifies_rows
 
 if TYPE_CHECKING:
     import pandas as pd

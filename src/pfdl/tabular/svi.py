@@ -13,9 +13,7 @@ from scipy.special import ndtr
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 
-from pfdl._internal.fitting import all_or_nothing
 from pfdl.tabular.moments import FloatArray, effective_rows, standardised
-from pfdl.tabular.validation import check_table
 from pfdl.tabular.weights import LinearRegressorBase, least_squares
 
 # The constants of the published code.
@@ -84,11 +82,7 @@ class SVIRegressor(LinearRegressorBase):
         self.gate_steps = gate_steps
         self.random_state = random_state
 
-    @all_or_nothing
-    def fit(self, X: Any, y: Any) -> SVIRegressor:
-        """Fit to columns X of shape (n, p) and a numeric label y of shape (n,)."""
-        self._validate_params()
-        X, y = check_table(self, X, y, numeric_y=True)
+    def _learn(self, X: FloatArray, y: FloatArray) -> None:
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         columns, label = standardised(X), standardised(y)
         recent: list[FloatArray] = []
@@ -104,7 +98,6 @@ class SVIRegressor(LinearRegressorBase):
         self.coef_, self.intercept_ = np.zeros(X.shape[1]), float(y.mean())
         if self.kept_.any():
             self.coef_[self.kept_], self.intercept_ = least_squares(X[:, self.kept_], y)
-        return self
 
 
 def decorrelating_weights(X: FloatArray, pairs: FloatArray) -> FloatArray:

@@ -1,9 +1,10 @@
-"""Checks of the tables that the estimators are given; every complaint names the column and what to do."""
+"""Checks of the tables that the estimators are given; every complaint names the column, and changes nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,28 @@ from pfdl.tabular.moments import FloatArray
 
 _LARGEST, _SMALLEST = 1e100, 1e-100
 _KEYS = {"id", "index", "row", "rownames", "rownumber", "rownum", "unnamed:0", "key", "obs", "case", "no"}
+
+Fit = TypeVar("Fit", bound=Callable[..., Any])
+
+
+def all_or_nothing(fit: Fit) -> Fit:
+    """Let a ``fit`` that raises leave the estimator as it was, fitted to what it was fitted to before.
+
+    Without this a fitted estimator that is shown a table it cannot use has the number of features of the new table and
+    the coefficients of the old one.
+    """
+
+    @wraps(fit)
+    def wrapped(self: Any, /, *arguments: Any, **options: Any) -> Any:
+        before = dict(vars(self))
+        try:
+            return fit(self, *arguments, **options)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return cast(Fit, wrapped)
 
 
 def check_table(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -13,9 +13,11 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from pfdl.tabular.moments import FloatArray, effective_rows
-from pfdl.tabular.validation import check_rows
+from pfdl.tabular.validation import all_or_nothing, check_rows, check_table
 
 _LEAST_SHARE = 0.1
+
+Fitted = TypeVar("Fitted", bound="LinearRegressorBase")
 
 
 def least_squares(X: FloatArray, y: FloatArray, weight: FloatArray | None = None) -> tuple[FloatArray, float]:
@@ -33,7 +35,17 @@ def least_squares(X: FloatArray, y: FloatArray, weight: FloatArray | None = None
 
 
 class LinearRegressorBase(RegressorMixin, LinearModel):  # type: ignore[misc]
-    """Predict from ``coef_`` and ``intercept_``, with complaints that name the column."""
+    """Predict from ``coef_`` and ``intercept_``, with complaints that name the column.
+
+    A subclass has ``_learn(X, y)``, which fits it to a table that was checked.
+    """
+
+    @all_or_nothing
+    def fit(self: Fitted, X: Any, y: Any) -> Fitted:
+        """Fit to columns X of shape (n, p) and a numeric label y of shape (n,)."""
+        self._validate_params()
+        self._learn(*check_table(self, X, y, numeric_y=True))
+        return self
 
     def predict(self, X: Any) -> FloatArray:
         """Predict y for the rows of X."""
@@ -66,5 +78,5 @@ class WeightedLeastSquares(LinearRegressorBase):
             f"{worth}, so its coefficients are unreliable. Use fewer columns, or compare with least squares on "
             "held-out environments before you trust the fit.",
             EffectiveSampleSizeWarning,
-            stacklevel=4,  # the caller of fit, which is wrapped
+            stacklevel=5,  # the caller of fit, which is wrapped
         )

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from pfdl._internal.validation import check_count, check_matrix, check_number
-from pfdl.objectives.base import DataShape, Weighting
+from pfdl.decorrelation.part import DataShape
+from pfdl.objectives.base import Weighting
 from pfdl.objectives.penalties import Quantization
 
 
