@@ -161,13 +161,12 @@ def test_a_repeated_picture_is_used_once_and_told_whatever_its_format():
     source.samples = sorted([*source.samples, first._replace(path="class0/context3/copy", context="context3")])
     manifest = make_split(source)
     assert [row.path for row in manifest.rows if row.sha256 == first.sha256] == [first.path]
-    assert manifest.parameters["notes"] == [
-        f"Used once, because the picture is the same: {first.path!r}, 'class0/context3/copy'."
-    ]
+    (note,) = manifest.notes
+    assert note == "Left out, because the same picture is in another file: 'class0/context3/copy'."
     other_bytes = hash_bytes(b"in another format")
     many = [s._replace(path=f"{s.path}-copy", sha256=other_bytes) for s in source.samples if s.class_name == "class0"]
-    (note,) = make_split(Listed(sorted([*source.samples, *many]))).parameters["notes"]
-    assert note.startswith("Used once, because the picture is the same: 80 pictures in 162 files, such as ")
+    (note,) = make_split(Listed(sorted([*source.samples, *many]))).notes
+    assert note.startswith("Left out, because the same picture is in another file: 82 images, such as ")
 
 
 def test_a_picture_with_two_labels_is_left_out_and_told():

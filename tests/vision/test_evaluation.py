@@ -12,10 +12,10 @@ from pfdl.vision.evaluation import (
     describe_evaluation,
     evaluate,
     find_test_set,
-    read_evaluations,
     save_evaluation,
 )
 from pfdl.vision.pixels import normalise
+from pfdl_lab.report.trainings import read_evaluations
 from tests.vision.tiny_images import TinySource, tiny_data
 
 

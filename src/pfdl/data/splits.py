@@ -179,27 +179,18 @@ def _keep_own_sets(samples: Sequence[Sample]) -> tuple[list[Sample], dict[str, s
 
 def _without_repetitions(samples: Sequence[Sample]) -> tuple[list[Sample], list[str]]:
     """Return every picture once; those with two labels not at all."""
-    same: dict[str, list[Sample]] = defaultdict(list)
+    first: dict[str, Sample] = {}
+    conflicting: set[str] = set()
     for sample in samples:
-        same[sample.pixels].append(sample)
-    kept, conflicting, repeated = [], [], []
-    for copies in same.values():
-        if len({copy.class_name for copy in copies}) > 1:
-            conflicting.append(copies)
-            continue
-        kept.append(copies[0])
-        if len(copies) > 1:
-            repeated.append(copies)
-    notes = _describe_copies("Left out, because the same picture has different classes", conflicting)
-    return sorted(kept), notes + _describe_copies("Used once, because the picture is the same", repeated)
-
-
-def _describe_copies(what: str, pictures: Sequence[Sequence[Sample]]) -> list[str]:
-    """Name the files of a picture; of several pictures, count them and name the files of the first."""
-    if not pictures:
-        return []
-    several = f"{len(pictures)} pictures in {sum(map(len, pictures))} files, such as " if len(pictures) > 1 else ""
-    return [f"{what}: {several}{_name_some([copy.path for copy in pictures[0]])}."]
+        if first.setdefault(sample.pixels, sample).class_name != sample.class_name:
+            conflicting.add(sample.pixels)
+    notes = []
+    if lost := [sample.path for sample in samples if sample.pixels in conflicting]:
+        notes.append(f"Left out, because the same picture has different classes: {_name_some(lost)}.")
+    kept = sorted(sample for sample in first.values() if sample.pixels not in conflicting)
+    if copies := sorted({sample.path for sample in samples} - {sample.path for sample in kept} - set(lost)):
+        notes.append(f"Left out, because the same picture is in another file: {_name_some(copies)}.")
+    return kept, notes
 
 
 def _make_rows(samples: Sequence[Sample], sets: Mapping[str, set[str]]) -> tuple[ManifestRow, ...]:

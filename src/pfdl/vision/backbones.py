@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pfdl._internal.loading import copy_like
 from pfdl._internal.own_files import import_own_files
 from pfdl._internal.text import did_you_mean
 from pfdl._internal.validation import check_count
@@ -253,18 +254,11 @@ def _load_weights(model: nn.Module, path: Path, name: str) -> None:
         last = tap.layer_name + "."
     wanted: dict[str, Tensor] = {}
     for key, value in own.items():
-        here = found.get(key)
-        if key.startswith(last) and (here is None or here.shape != value.shape):
-            here = value
-        if here is None or here.shape != value.shape or here.is_floating_point() != value.is_floating_point():
-            there = "is missing" if here is None else f"is {tuple(here.shape)}, {here.dtype}"
-            raise ValueError(
-                f"{path} does not hold the weights of this {name}: {key!r} {there} there and {tuple(value.shape)}, "
-                f"{value.dtype} here."
-            )
-        if here.is_floating_point() and not bool(torch.isfinite(here).all()):
-            raise ValueError(f"{key!r} in {path} has values that are not finite; take other weights.")
-        wanted[key] = here
+        is_new = key.startswith(last) and (key not in found or found[key].shape != value.shape)
+        try:
+            wanted[key] = copy_like(value, value if is_new else found.get(key), repr(key))
+        except ValueError as error:
+            raise ValueError(f"{path} does not hold the weights of this {name}: {error}") from None
     model.load_state_dict(wanted)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 
 from pfdl._internal.loading import AtomicModule
 from pfdl._internal.processes import world_size
@@ -18,7 +19,6 @@ from pfdl.vision.config import TrainingConfig
 from pfdl.vision.features import attach
 from pfdl.vision.metrics import RunningMeans
 from pfdl.vision.pixels import mirror_and_shift, normalise
-from pfdl.vision.sharding import is_sharded
 
 
 class Classifier(AtomicModule):
@@ -154,7 +154,8 @@ class Classifier(AtomicModule):
     def make_optimizer(self) -> torch.optim.Optimizer:
         """Return the optimiser of the backbone, in one kernel where PyTorch can; g has an optimiser of its own."""
         config, parameters = self.config, list(self.backbone.parameters())
-        can_fuse = {one.device.type for one in parameters} <= {"cpu", "cuda"} and not is_sharded(self.backbone)
+        is_sharded = isinstance(self.backbone, FSDPModule)
+        can_fuse = not is_sharded and {one.device.type for one in parameters} <= {"cpu", "cuda"}
         common: dict[str, Any] = {"weight_decay": config.weight_decay, "fused": True if can_fuse else None}
         if config.optimizer == "sgd":
             return torch.optim.SGD(parameters, config.learning_rate, momentum=config.momentum, **common)

@@ -149,12 +149,21 @@ class RunKeeper:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Resume from a saved state; ValueError if it is that of another training."""
+        loop, epochs = self.loop, self.loop.model.config.epochs
         try:
-            self._load(state)
+            epoch, step, history = state["epoch"], state["batch"], state["history"]
+            if type(epoch) is not int or not 0 <= epoch < epochs or epoch != len(history):
+                raise ValueError(f"its epoch is {epoch!r}, after {len(history)} of {epochs} epochs")
+            if type(step) is not int or not 0 <= step <= len(loop.batches):
+                raise ValueError(f"its batch is {step!r}, and an epoch has {len(loop.batches)}")
+            loop.model.means.load_state_dict(state["means"][rank()])
+            load_module(loop.model, state["module"])
+            load_optimizer(loop.optimizer, state["optimizer"])
         except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
             raise ValueError(
                 f"{self.folder / STATE} is not a state of this training ({error}); remove it to start again."
             ) from error
+        self.history, loop.epoch, loop.step = history, epoch, step
 
     @property
     def is_finished(self) -> bool:
@@ -229,15 +238,3 @@ class RunKeeper:
         if not self._weights_are_saved:
             save_tensors(self.folder / WEIGHTS, self._best_weights)
             self._weights_are_saved = True
-
-    def _load(self, state: dict[str, Any]) -> None:
-        loop, epochs = self.loop, self.loop.model.config.epochs
-        epoch, step, history = state["epoch"], state["batch"], state["history"]
-        if type(epoch) is not int or not 0 <= epoch < epochs or epoch != len(history):
-            raise ValueError(f"its epoch is {epoch!r}, after {len(history)} of {epochs} epochs")
-        if type(step) is not int or not 0 <= step <= len(loop.batches):
-            raise ValueError(f"its batch is {step!r}, and an epoch has {len(loop.batches)}")
-        loop.model.means.load_state_dict(state["means"][rank()])
-        load_module(loop.model, state["module"])
-        load_optimizer(loop.optimizer, state["optimizer"])
-        self.history, loop.epoch, loop.step = history, epoch, step

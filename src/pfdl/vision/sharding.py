@@ -11,7 +11,7 @@ from typing import Any
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
@@ -26,11 +26,6 @@ def shard(backbone: nn.Module, mesh: DeviceMesh) -> nn.Module:
             fully_shard(block, mesh=mesh)
     fully_shard(backbone, mesh=mesh)
     return backbone
-
-
-def is_sharded(backbone: nn.Module) -> bool:
-    """Return whether :func:`shard` was called for a backbone."""
-    return isinstance(backbone, FSDPModule)
 
 
 def share_buffers(backbone: nn.Module) -> None:
