@@ -7,12 +7,13 @@ from pfdl.contexts.inference import InferredContexts, find_contexts, infer_conte
 from pfdl.contexts.network import find_by_eiil, find_by_jtt, find_by_spare
 from pfdl.contexts.quality import (
     GroupReport,
+    Scores,
     group_accuracy,
     group_report,
+    measure_scores,
     worst_group_accuracy,
 )
 from pfdl.contexts.refitting import Readout, refit_readout
-from pfdl.contexts.scores import Scores, measure_scores
 from pfdl.contexts.spreading import spread_contexts
 from pfdl.contexts.statistics import ImageStatistics, image_statistics
 from pfdl.contexts.strength import choose_balance

@@ -15,7 +15,7 @@ from torch.utils.data import Sampler
 
 from pfdl._internal.validation import check_count, check_number
 from pfdl.contexts._arrays import FloatArray, IndexArray, as_equally_many, as_numbers, group_table
-from pfdl.objectives.weightings.balance import SMOOTHING, balancing_table
+from pfdl.objectives.weightings.groups import SMOOTHING, balancing_table
 
 HEAVY = 10.0
 """From this weight on a single sample counts so much that a sampler is the better choice."""

@@ -11,9 +11,8 @@ from sklearn.utils import check_array
 from pfdl.contexts._arrays import as_array
 from pfdl.contexts.groups import Mixture, count_groups, measure_accuracy
 from pfdl.decorrelation.linear import predict_left_out
-from pfdl.diagnosis.gap import Gap
 from pfdl.diagnosis.reliance import compare_reliance, goes_together, measure_reliance, usual_contexts_of
-from pfdl.diagnosis.result import Diagnosis
+from pfdl.diagnosis.result import Diagnosis, Gap
 from pfdl.diagnosis.shift import ShiftCurve, accuracy_under_shift
 from pfdl.diagnosis.verdict import Comparison, ContextReliance
 

@@ -7,20 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pfdl.tabular import screening
 from pfdl.tabular.moments import Mask
-from pfdl.tabular.screening import (
-    AS_ASKED,
-    CHANGES,
-    FOLLOWS_LABEL,
-    IDENTIFIER,
-    ISOLATED,
-    NEAR_COPY,
-    STRONG,
-    SURE,
-    SUSPICIOUS,
-    Outcome,
-    Screening,
-)
+from pfdl.tabular.screening import Outcome, Screening
 
 if TYPE_CHECKING:
     from pfdl.tabular.selector import SelectionScreen
@@ -41,30 +30,30 @@ def verdict(found: Screening, names: Sequence[str]) -> str:
     if not found.grade.any():
         words = found.outcome.value.format(rows=found.rows, columns=len(names))
         sentences.append(f"{words[0].upper()}{words[1:]}.")
-    say(found.decision == FOLLOWS_LABEL, "Left out, as behaving like an effect of the label: {}.")
-    say(found.decision == AS_ASKED, "Kept as asked, though behaving like an effect of the label: {}.")
+    say(found.decision == screening.FOLLOWS_LABEL, "Left out, as behaving like an effect of the label: {}.")
+    say(found.decision == screening.AS_ASKED, "Kept as asked, though behaving like an effect of the label: {}.")
     say(strong, f"Strongly {suspected}{{}}. Kept, because {doubt}.")
-    say((found.decision == SUSPICIOUS) & ~strong, f"{suspected.capitalize()}{{}}. Kept, because {doubt}.")
+    say((found.decision == screening.SUSPICIOUS) & ~strong, f"{suspected.capitalize()}{{}}. Kept, because {doubt}.")
     say(
         (found.grade > 0) & (found.grade == found.grade.max()),
         f"Without {{}} the columns explain {_percent(found.explained_without)} of the label in this sample, with all "
         f"of them {_percent(found.explained)}.",
     )
-    say(found.decision == ISOLATED, "Left out too, as adding nothing: {}.")
+    say(found.decision == screening.ISOLATED, "Left out too, as adding nothing: {}.")
     if (seen := found.environments) is not None:
         say(
-            found.decision == CHANGES,
+            found.decision == screening.CHANGES,
             "Left out, as relating to the label differently in different environments: {}. In an environment not seen "
             f"in the fit, the error of least squares falls from {seen.error.mean():.2f} to "
             f"{seen.error_of_kept.mean():.2f} standard deviations of the label (mean of {len(seen.names)} "
             "environments).",
         )
     say(
-        found.decision == NEAR_COPY,
+        found.decision == screening.NEAR_COPY,
         "Nearly a copy of the label: {}. Leave out what was computed from it, or is known after it.",
     )
-    say(found.decision == IDENTIFIER, "Numbering the rows: {}. Leave out what only identifies.")
-    if seen is not None and not (found.decision == CHANGES).any():
+    say(found.decision == screening.IDENTIFIER, "Numbering the rows: {}. Leave out what only identifies.")
+    if seen is not None and not (found.decision == screening.CHANGES).any():
         sentences.append(f"The {len(seen.names)} environments give no further reason to leave out a column.")
     if found.kept.all():
         sentences.append("Every column is kept.")
@@ -75,7 +64,7 @@ def reason(found: Screening, j: int) -> str:
     """Say why column j is under suspicion."""
     if math.isnan(found.m[j]):
         return "It is computed from columns under suspicion."
-    doubt = "" if found.grade[j] == SURE else f" Not sure: {_doubt(found)}."
+    doubt = "" if found.grade[j] == screening.SURE else f" Not sure: {_doubt(found)}."
     return (
         f"The other columns explain {_percent(found.m[j])} of it, {_percent(found.k[j])} once the label is known; of "
         f"what can be explained the label alone explains {_percent(found.share[j])}.{doubt}"
@@ -126,7 +115,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _kept_though_strong(found: Screening) -> Mask:
-    mask: Mask = (found.grade >= STRONG) & (found.decision == SUSPICIOUS)
+    mask: Mask = (found.grade >= screening.STRONG) & (found.decision == screening.SUSPICIOUS)
     return mask
 
 

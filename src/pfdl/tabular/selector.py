@@ -18,24 +18,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, column_or_1d
 
 from pfdl._internal.text import printable
+from pfdl.tabular import screening
 from pfdl.tabular.environments import compare_environments
 from pfdl.tabular.explaining import reason, strong_suspects_kept, verdict
 from pfdl.tabular.moments import FloatArray, IndexArray, Mask, class_functions, number_functions
-from pfdl.tabular.screening import (
-    AS_ASKED,
-    CHANGES,
-    FOLLOWS_LABEL,
-    GRADES,
-    IDENTIFIER,
-    ISOLATED,
-    KEPT,
-    LEVELS,
-    MISSING,
-    RATIO_THRESHOLD,
-    SUSPICIOUS,
-    Drop,
-    screen_table,
-)
 from pfdl.tabular.validation import all_or_nothing, check_rows, check_table, column_names, identifies_rows
 
 if TYPE_CHECKING:
@@ -45,12 +31,12 @@ if TYPE_CHECKING:
 _MOST_MISSING, _POINTS_NAMED = 0.2, 40
 # Colours of the library's pages, which exchange them in the dark.
 _COLOURS = {
-    KEPT: "#0b6bb5",
-    SUSPICIOUS: "#a8781a",
-    AS_ASKED: "#a8781a",
-    FOLLOWS_LABEL: "#b8501a",
-    CHANGES: "#8a3fa0",
-    ISOLATED: "#5f6670",
+    screening.KEPT: "#0b6bb5",
+    screening.SUSPICIOUS: "#a8781a",
+    screening.AS_ASKED: "#a8781a",
+    screening.FOLLOWS_LABEL: "#b8501a",
+    screening.CHANGES: "#8a3fa0",
+    screening.ISOLATED: "#5f6670",
 }
 
 
@@ -99,14 +85,14 @@ class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "drop": [StrOptions(set(LEVELS))],
+        "drop": [StrOptions(set(screening.LEVELS))],
         "target": [StrOptions({"auto", "number", "class"})],
     }
 
     def __init__(
         self,
         *,
-        drop: Drop = "sure",
+        drop: screening.Drop = "sure",
         keep: str | int | Sequence[str | int] | None = None,
         target: Literal["auto", "number", "class"] = "auto",
         random_state: int | RandomState | None = 0,
@@ -138,15 +124,15 @@ class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         label, number = self._label_functions(y)
         names, protected = column_names(self), self._protected()
         identifiers = [identifies_rows(column, name) for column, name in zip(X.T, names, strict=True)]
-        unjudged = np.where(identifiers, IDENTIFIER, "").astype(object)
+        unjudged = np.where(identifiers, screening.IDENTIFIER, "").astype(object)
         holes = np.isnan(X)
         mostly = holes.mean(axis=0) > _MOST_MISSING
-        unjudged[mostly] = MISSING
+        unjudged[mostly] = screening.MISSING
         rows = (weight > 0) & ~holes[:, ~mostly].any(axis=1)
         if mostly.any() or not rows.all():
             X, label, weight, groups = np.where(mostly, 0.0, X)[rows], label[rows], weight[rows], groups[rows]
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        found = screen_table(
+        found = screening.screen_table(
             X, label, weight, number=number, seed=seed, drop=self.drop, protected=protected, unjudged=unjudged
         )
         if has_groups and label.shape[1]:
@@ -182,7 +168,7 @@ class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         table = pd.DataFrame(
             {
                 "decision": found.decision.astype(str),
-                "grade": [GRADES[grade] for grade in found.grade],
+                "grade": [screening.GRADES[grade] for grade in found.grade],
                 "m": found.m,
                 "k": found.k,
                 "ratio": ratio,
@@ -231,8 +217,9 @@ class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         for name, row in table.head(_POINTS_NAMED).iterrows():
             words = f"{name} ({row['grade']})" if row["grade"] else str(name)
             ax.annotate(printable(words), (row["m"], row["k"]), **beside)
-        for slope, words, dash in ((1.0, "k = m", "--"), (RATIO_THRESHOLD, f"k = {RATIO_THRESHOLD} m", ":")):
-            ax.axline((0.0, 0.0), slope=slope, color=_COLOURS[ISOLATED], linestyle=dash, linewidth=1.2, label=words)
+        grey, ratio = _COLOURS[screening.ISOLATED], screening.RATIO_THRESHOLD
+        for slope, words, dash in ((1.0, "k = m", "--"), (ratio, f"k = {ratio} m", ":")):
+            ax.axline((0.0, 0.0), slope=slope, color=grey, linestyle=dash, linewidth=1.2, label=words)
         ax.set_xlabel("m: share of the column that the others explain")
         ax.set_ylabel("k: the same once the label is known")
         ax.legend(fontsize="small", loc="best")

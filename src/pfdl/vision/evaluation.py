@@ -17,7 +17,7 @@ import torch
 from pfdl._internal.files import read_json, read_table, write_json
 from pfdl._internal.runs import MANIFEST, METRICS, read_run
 from pfdl.contexts.groups import Accuracies, count_groups, measure_accuracy
-from pfdl.contexts.scores import measure_scores
+from pfdl.contexts.quality import measure_scores
 from pfdl.data.context_images import ContextImages
 from pfdl.data.manifest import Manifest, ManifestRow, read_manifest
 from pfdl.data.sources import ContextSource
