@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from pfdl import image_statistics, infer_contexts
+from pfdl import image_statistics
 from pfdl.contexts.statistics import ImageStatistics, _filters
 
 
@@ -41,21 +41,6 @@ def test_it_does_not_touch_the_generator_of_training():
     before = torch.get_rng_state()
     image_statistics(images)
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_backgrounds_are_found_behind_shapes():
-    """A square somewhere is the class, stripes or dots in colours of their own are the context."""
-    generator = torch.Generator().manual_seed(0)
-    labels = torch.arange(240) % 2
-    contexts = torch.where(torch.rand(240, generator=generator) < 0.8, labels, 1 - labels)
-    images = 0.1 * torch.randn(240, 3, 16, 16, generator=generator)
-    images[contexts == 0, 0, ::2] += 1.0
-    images[contexts == 1, 2, ::2, ::2] += 1.0
-    for image, label in zip(images, labels, strict=True):
-        row, column = torch.randint(10, (2,), generator=generator)
-        image[:, row : row + 3 + 3 * label, column : column + 3] = 0.5
-    found = torch.from_numpy(infer_contexts(image_statistics(images), labels, contexts=2, confirmation=0.0))
-    assert torch.equal(found, contexts) or torch.equal(1 - found, contexts)
 
 
 def test_a_constant_channel_is_no_trouble():

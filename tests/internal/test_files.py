@@ -8,20 +8,9 @@ import pandas as pd
 import pytest
 
 from pfdl._internal import files
-from pfdl._internal.files import (
-    read_bytes_file,
-    read_json,
-    read_table,
-    read_text_file,
-    write_json,
-)
+from pfdl._internal.files import read_bytes_file, read_json, read_table, read_text_file, write_json
 
-READERS = {
-    "bytes": read_bytes_file,
-    "text": read_text_file,
-    "json": read_json,
-    "table": read_table,
-}
+READERS = {"bytes": read_bytes_file, "text": read_text_file, "json": read_json, "table": read_table}
 
 
 @pytest.fixture(params=["folder", "pipe", "device", "endless", "link to a pipe"])

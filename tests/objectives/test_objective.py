@@ -6,15 +6,7 @@ from torch.nn import functional as F
 from pfdl import PartialDecorrelation
 from pfdl.objectives import Objective, list_objectives, make_objective, register_objective, registry
 from pfdl.objectives.penalties import CORAL, IRM, Penalty, Quantization, VREx
-from pfdl.objectives.weightings import (
-    CNBB,
-    Balance,
-    BatchDWR,
-    GroupDRO,
-    Product,
-    Uniform,
-    Weighting,
-)
+from pfdl.objectives.weightings import CNBB, Balance, BatchDWR, GroupDRO, Product, Uniform, Weighting
 
 
 @pytest.fixture

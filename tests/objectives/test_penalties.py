@@ -45,13 +45,6 @@ def test_a_column_of_logits_is_the_same_as_a_vector():
     assert IRM()(logits[:, None], labels.long(), environments) == IRM()(logits, labels, environments)
 
 
-def test_irm_vanishes_where_no_scale_would_do_better():
-    """Logits at the log-odds of each environment's labels are optimal as they are."""
-    labels = torch.tensor([1.0, 1.0, 1.0, 0.0] * 2)
-    logits = torch.full((8,), 3.0, dtype=torch.float64).log()
-    assert IRM()(logits, labels, torch.arange(8) // 4).item() == pytest.approx(0, abs=1e-24)
-
-
 def test_the_weight_is_one_until_the_annealing_ends_and_evaluation_does_not_count():
     logits, labels, environments = batch(2)
     plain = IRM()(logits, labels, environments)
@@ -71,7 +64,7 @@ def test_environments_and_labels_must_be_one_per_sample():
         IRM()(logits, labels[1:], environments)
 
 
-@pytest.mark.parametrize("num_environments", [2, 3])
+@pytest.mark.parametrize("num_environments", [1, 2, 3])
 def test_vrex_is_the_variance_of_the_environments_risks(num_environments):
     generator = torch.Generator().manual_seed(3)
     logits = torch.randn(12, 5, generator=generator, dtype=torch.float64, requires_grad=True)
@@ -84,10 +77,6 @@ def test_vrex_is_the_variance_of_the_environments_risks(num_environments):
     torch.testing.assert_close(penalty, expected)
     ours, theirs = (torch.autograd.grad(loss, logits, retain_graph=True)[0] for loss in (penalty, expected))
     torch.testing.assert_close(ours, theirs)
-
-
-def test_vrex_of_one_environment_is_zero():
-    assert VREx()(torch.tensor([1.0, -2.0]), torch.tensor([0.0, 1.0]), torch.tensor([4, 4])) == 0
 
 
 def naive_coral(features, environments):

@@ -48,6 +48,7 @@ def test_constant_y_and_more_columns_than_rows(model):
 def test_what_cannot_be_judged_is_said():
     X = np.random.default_rng(0).standard_normal((20, 50))
     assert SelectionScreen(target="number").fit(X, np.ones(20)).verdict_.startswith("The label is constant")
+    assert SelectionScreen().fit([[0.0], [1.0], [2.0]], ["a", "a", "a"]).get_support().all()
     screen = SelectionScreen().fit(X, X[:, 0] + X[:, 1])
     assert screen.get_support().all()
     assert screen.verdict_ == "20 rows of 50 columns are too few to judge. Every column is kept."
@@ -61,17 +62,6 @@ def test_columns_and_labels_out_of_range_are_named(model, scale):
         model.fit(table * [1.0, scale, 1.0], table["a"])
     with pytest.raises(ValueError, match="column 'y'"):
         model.fit(table, scale * table["a"])
-
-
-@pytest.mark.parametrize("scale", [1e90, 1e-90])
-def test_columns_of_very_different_size(scale):
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((200, 3))
-    scaled = X * [1.0, scale, 1.0]
-    y = X @ [1.0, 2.0, 3.0] + 0.1 * rng.standard_normal(200)
-    assert np.isfinite(fit_and_predict(ScreenedRegressor(), scaled, y)).all()
-    ours, expected = (SelectionScreen().fit(table, y).explain() for table in (scaled, X))
-    assert np.allclose(ours["m"], expected["m"])
 
 
 @pytest.mark.parametrize("scale", [1e99, 1e60, 1e-60])
@@ -116,11 +106,6 @@ def test_nullable_and_boolean_columns_are_numbers():
     table["b"] = table["b"].astype("Int64")
     table["c"] = table["a"] > 0
     assert fit_and_predict(ScreenedRegressor(), table, table["a"]).shape == (40,)
-
-
-def test_one_class():
-    screen = SelectionScreen().fit([[0.0], [1.0], [2.0]], ["a", "a", "a"])
-    assert screen.get_support().all()
 
 
 def test_missing_values_are_no_obstacle_where_the_estimator_takes_them():

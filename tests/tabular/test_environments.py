@@ -10,7 +10,6 @@ import pytest
 from scipy import stats
 from sklearn.linear_model import LinearRegression
 
-from pfdl.data import make_mmads
 from pfdl.tabular import ScreenedRegressor, SelectionScreen
 from pfdl.tabular.environments import _Moments
 from pfdl.tabular.moments import standardised
@@ -80,13 +79,6 @@ def test_the_same_relation_everywhere_keeps_every_column():
         model = ScreenedRegressor().fit(X, y, groups=groups)
         assert model.kept_.all()
         assert "give no further reason to leave out a column" in model.verdict_
-
-
-def test_what_one_sample_finds_goes_with_groups_as_well():
-    data = make_mmads(1000, 10, 1.7, seed=0)
-    groups = np.arange(1000) % 2
-    alone, grouped = SelectionScreen().fit(data.X, data.y), SelectionScreen().fit(data.X, data.y, groups=groups)
-    assert np.array_equal(alone.get_support(), grouped.get_support())
 
 
 def test_classes_and_weights():

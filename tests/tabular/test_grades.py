@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from pfdl.data import make_mmads
 from pfdl.tabular import ScreenedRegressor, SelectionScreen, SelectionWarning, screening
 from pfdl.tabular.moments import class_functions, number_functions
-from pfdl.tabular.screening import GRADES, IDENTIFIER, NEAR_COPY, SUSPICIOUS, Outcome, _halves
+from pfdl.tabular.screening import IDENTIFIER, NEAR_COPY, SUSPICIOUS, Outcome, _halves
 from tests.tabular.reference import moments_of, residual_variance, screen
 
 ROOT = Path(__file__).parents[2]
@@ -48,18 +48,13 @@ def test_a_verdict_that_halves_do_not_share_is_not_believed(data, monkeypatch):
     )
 
 
-def test_what_is_left_must_explain_enough(data, monkeypatch):
-    monkeypatch.setattr(screening, "_LEAST_EXPLAINED", 0.99)
+@pytest.mark.parametrize(
+    ("limit", "value", "outcome"), [("_LEAST_EXPLAINED", 0.99, Outcome.COSTLY), ("_LEAST_LEFT", 10, Outcome.FEW_LEFT)]
+)
+def test_enough_columns_must_be_left_and_explain_enough(data, monkeypatch, limit, value, outcome):
+    monkeypatch.setattr(screening, limit, value)
     found = screen(data.X, data.y)
-    assert found.outcome is Outcome.COSTLY
-    assert found.kept.all()
-    assert (found.grade[data.biased] == 2).all()
-
-
-def test_enough_columns_must_be_left(data, monkeypatch):
-    monkeypatch.setattr(screening, "_LEAST_LEFT", 10)
-    found = screen(data.X, data.y)
-    assert found.outcome is Outcome.FEW_LEFT
+    assert found.outcome is outcome
     assert found.kept.all()
 
 
@@ -177,14 +172,6 @@ def test_rows_that_nobody_selected_lose_nothing(drop):
         assert screen.get_support().all()
         assert set(screen.suspects_["grade"]) <= {"suspect"}
         assert screen.verdict_.endswith("Every column is kept.")
-
-
-def test_grades_rise_and_each_drops_what_the_stricter_ones_drop():
-    data = make_mmads(1000, 10, 1.7, seed=0)
-    kept = [SelectionScreen(drop=drop).fit(data.X, data.y).get_support() for drop in ("suspects", "strong", "sure")]
-    assert (kept[0] <= kept[1]).all()
-    assert (kept[1] <= kept[2]).all()
-    assert SelectionScreen().fit(data.X, data.y).screening_.grade.tolist() == [0] * 5 + [GRADES.index("sure")] + [0] * 4
 
 
 def test_the_guide_has_the_table_that_the_results_make(monkeypatch):

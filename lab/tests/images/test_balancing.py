@@ -89,10 +89,6 @@ def test_dfr_changes_the_last_layer_of_plain_training_only_where_there_are_conte
     assert values("dfr")["whole"] == plain["whole"]
 
 
-def test_jtt_has_two_contexts_right_and_wrong(values):
-    assert values("jtt")["contexts found"] == 2
-
-
 def test_only_an_oracle_sees_the_true_contexts(digits, monkeypatch):
     split = digits.split(0, network="perceptron")
     for told, expected in (("hidden", {-1}), ("one", {0}), ("known", {0, 1})):
