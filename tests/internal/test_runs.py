@@ -16,7 +16,6 @@ import pytest
 from filelock import FileLock
 from typer.testing import CliRunner
 
-from pfdl._internal import provenance as _provenance
 from pfdl._internal import runs
 from pfdl._internal.files import TEMPORARY
 from pfdl._internal.runs import CONFIG, LOCK, RunInUseError, claim, read_run, set_aside
@@ -48,7 +47,7 @@ def test_a_run_says_what_it_is_and_with_what_it_was_made(tmp_path):
     assert set(found.made_with["hardware"]) == {"cpu", "cpu_count", "gpu", "platform"}
     assert found.made_with["started"].endswith("+00:00")
     assert files(tmp_path / "deep" / "run").keys() == {CONFIG}
-    assert found.made_with["git_revision"] == _provenance.git_revision(ROOT)
+    assert found.made_with["git_revision"] == runs.git_revision(ROOT)
 
 
 def test_a_run_names_neither_the_machine_nor_its_user(tmp_path, monkeypatch):
@@ -225,7 +224,7 @@ def test_the_revision_is_that_of_the_checkout(tmp_path):
         command = ["git", "-C", str(tmp_path), *identity, *arguments]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
-    find_revision = _provenance.git_revision.__wrapped__  # each time anew
+    find_revision = runs.git_revision.__wrapped__  # each time anew
     assert find_revision(tmp_path) is None
     git("init")
     assert find_revision(tmp_path) is None  # no commit yet

@@ -4,7 +4,7 @@ from pfdl.contexts.balancing import ContextSampler, context_sampler, context_wei
 from pfdl.contexts.confirmation import Trial
 from pfdl.contexts.groups import Accuracies, GroupAccuracy
 from pfdl.contexts.inference import InferredContexts, find_contexts, infer_contexts
-from pfdl.contexts.network import find_by_eiil, find_by_jtt, find_by_spare
+from pfdl.contexts.network import find_by_eiil, find_by_jtt, find_by_spare, spread_contexts
 from pfdl.contexts.quality import (
     GroupReport,
     Scores,
@@ -14,7 +14,6 @@ from pfdl.contexts.quality import (
     worst_group_accuracy,
 )
 from pfdl.contexts.refitting import Readout, refit_readout
-from pfdl.contexts.spreading import spread_contexts
 from pfdl.contexts.statistics import ImageStatistics, image_statistics
 from pfdl.contexts.strength import choose_balance
 
