@@ -131,8 +131,8 @@ def test_what_is_no_table_is_refused(photos):
     with pytest.raises(ValueError, match="'lable'; choose one of 'context', 'group', 'label', 'path', 'split'"):
         _ = open_images(waterbirds(photos), columns={"lable": "y"}).samples
     (photos / "notes.txt").write_text("some words\nand some more of them\n")
-    with pytest.raises(ValueError, match="is not a table of CelebA"):
-        _ = open_images(photos / "notes.txt").samples
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        open_images(photos / "notes.txt")
 
 
 @pytest.mark.parametrize("kind", ["txt", "csv"])

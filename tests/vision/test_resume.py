@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from pfdl._internal.state import load_state
 from pfdl.vision import resume, training
 from pfdl.vision.checkpoint import WEIGHTS
-from pfdl.vision.resume import METRICS, STATE, StopRequest, TrainingStoppedError
+from pfdl.vision.resume import METRICS, STATE, TrainingStoppedError, stop_signals
 from pfdl.vision.training import TrainingConfig, train
 from tests.vision.interrupted import CONFIG, SETTINGS, assert_same_end, interrupt, interrupting, run, stop_at
 from tests.vision.tiny_images import tiny_data
@@ -136,5 +136,5 @@ def test_a_stop_while_a_resumed_epoch_is_skipped_to_loses_nothing(uninterrupted,
 def test_outside_the_main_thread_there_are_no_handlers(monkeypatch):
     before = signal.getsignal(signal.SIGINT)
     monkeypatch.setattr(resume.threading, "current_thread", lambda: None)
-    with StopRequest():
+    with stop_signals():
         assert signal.getsignal(signal.SIGINT) is before

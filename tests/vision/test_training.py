@@ -221,7 +221,7 @@ def test_the_second_training_draws_by_the_methods_own_rule_and_resumes_with_it(t
     def stop(keeper, row, original=RunKeeper.after_epoch):
         original(keeper, row)
         drawn.extend(keeper.loop.batches.order)
-        keeper.stop.requested = True
+        keeper.stop.set()
 
     with monkeypatch.context() as patch:
         patch.setattr(RunKeeper, "after_epoch", stop)

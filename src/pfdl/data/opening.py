@@ -12,7 +12,7 @@ from pfdl.data.layout import list_folder
 from pfdl.data.manifest import Manifest
 from pfdl.data.shapes import Shapes
 from pfdl.data.sources import ContextSource, ImageFiles
-from pfdl.data.tables import TABLES, list_table
+from pfdl.data.tables import TABLES, is_table, list_table
 
 SHAPES = "shapes"
 """The word that stands for the built-in data set."""
@@ -70,8 +70,8 @@ def open_images(
     """
     is_place = isinstance(data, (str, Path))
     is_shapes = is_place and str(data) == SHAPES
-    is_table = is_place and Path(data).suffix.lower() in TABLES and not Path(data).is_dir()
-    is_folder = is_place and not is_shapes and not is_table
+    is_listed = is_place and is_table(Path(data)) and not Path(data).is_dir()
+    is_folder = is_place and not is_shapes and not is_listed
     if (columns or image_root is not None) and (is_folder or is_shapes):
         raise ValueError(
             f"columns or an image root are named, but {data} is no table; give one ending in {', '.join(TABLES)}."
@@ -91,7 +91,7 @@ def open_images(
         return DatasetSource(data, columns=columns)
     path = root = Path(data)
     list_files = partial(list_folder, layout=layout, known_classes=() if like is None else like.classes)
-    if is_table:
+    if is_listed:
         if not path.is_file():
             raise FileNotFoundError(f"there is no file {path}; name a table of images (CSV or Parquet).")
         root = Path(image_root or path.parent)

@@ -7,9 +7,9 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pfdl._internal.files import read_table, read_text_file
+from pfdl._internal.files import read_table
 from pfdl._internal.validation import check_choice
 from pfdl.data.images import BadImage, BadImageError, check_relative, path_inside
 from pfdl.data.layout import SPLIT_NAMES
@@ -200,12 +200,16 @@ def _read_cells(path: Path) -> pd.DataFrame:
     """Read all cells as text, with ``""`` for what is missing; to CelebA's attributes its sets are added."""
     import pandas as pd
 
-    if path.suffix.lower() == CELEBA_TEXT:
-        cells = _read_celeba_text(path)
-    elif path.suffix.lower() == ".parquet":
+    ending = path.suffix.lower()
+    how: dict[str, Any] = {"limit": MAX_BYTES, "dtype": str, "keep_default_na": False}
+    if ending == ".parquet":
         cells = read_table(path, limit=MAX_BYTES).convert_dtypes().astype(object)  # 1 for a whole number of any type
-    else:
-        cells = read_table(path, limit=MAX_BYTES, dtype=str, keep_default_na=False)
+    elif ending != CELEBA_TEXT:
+        cells = read_table(path, **how)
+    elif path.stem == _CELEBA_SPLITS:
+        cells = read_table(path, **how, sep=r"\s+", names=["image_id", "partition"])
+    else:  # their number, the names of the attributes, and lines that begin with the name of the image
+        cells = read_table(path, **how, sep=r"\s+", skiprows=1).reset_index(names="image_id")
     cells = pd.DataFrame(
         {str(name): cells[name].map(str, na_action="ignore").fillna("").str.strip() for name in cells.columns}
     )
@@ -214,21 +218,3 @@ def _read_cells(path: Path) -> pd.DataFrame:
         sets = dict(_read_cells(partition).iloc[:, :2].itertuples(index=False, name=None))
         cells["partition"] = [sets.get(name, "") for name in cells.iloc[:, 0]]
     return cells
-
-
-def _read_celeba_text(path: Path) -> pd.DataFrame:
-    """Read one of CelebA's text files: attributes, below their number and names, or sets, without a header."""
-    import pandas as pd
-
-    lines = read_text_file(path, MAX_BYTES).splitlines()
-    if len(lines) > 2 and lines[0].strip().isdigit():
-        names, lines = ["image_id", *lines[1].split()], lines[2:]
-    else:
-        names = ["image_id", "partition"]
-    rows = [line.split() for line in lines if line.strip()]
-    if not rows or any(len(row) != len(names) for row in rows):
-        raise ValueError(
-            f"{path} is not a table of CelebA (the number of images, the names of the attributes, a line for each "
-            f"image); other tables are read from files ending in .csv, .tsv or .parquet."
-        )
-    return pd.DataFrame(rows, columns=names, dtype=str)

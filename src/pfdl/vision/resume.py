@@ -6,7 +6,8 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -32,31 +33,27 @@ class TrainingStoppedError(Exception):
     """Somebody asked the training to stop; all that it had done is saved."""
 
 
-class StopRequest:
-    """Listen for Ctrl-C and SIGTERM inside a ``with`` block; a second signal has its usual effect.
+@contextmanager
+def stop_signals() -> Iterator[threading.Event]:
+    """Yield an event that Ctrl-C and SIGTERM set inside the block; a second signal has its usual effect."""
+    asked = threading.Event()
+    previous: dict[signal.Signals, Any] = {}
 
-    Attributes:
-        requested: Whether somebody asked to stop; the training then saves its work.
-    """
+    def restore() -> None:
+        while previous:
+            signal.signal(*previous.popitem())
 
-    def __init__(self) -> None:
-        self.requested = False
-        self._previous: dict[signal.Signals, Any] = {}
+    def handle(number: int, frame: FrameType | None) -> None:
+        asked.set()
+        restore()
 
-    def __enter__(self) -> StopRequest:
-        if threading.current_thread() is threading.main_thread():  # elsewhere Python refuses handlers
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._previous[number] = signal.signal(number, self._handle)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Restore the previous signal handlers."""
-        while self._previous:
-            signal.signal(*self._previous.popitem())
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        self.requested = True
-        self.__exit__()
+    if threading.current_thread() is threading.main_thread():  # elsewhere Python refuses handlers
+        for number in (signal.SIGINT, signal.SIGTERM):
+            previous[number] = signal.signal(number, handle)
+    try:
+        yield asked
+    finally:
+        restore()
 
 
 def read_state(folder: Path) -> dict[str, Any] | None:
@@ -131,13 +128,13 @@ class RunKeeper:
         folder: Where ``resume.safetensors``, ``model.safetensors`` (the weights) and ``metrics.csv`` go.
         monitor: The logged number whose highest value marks the best weights, see
             :func:`pfdl.vision.config.find_best_epoch`; with None the last weights are kept.
-        stop: What listens for signals.
+        stop: Set by whoever wants the training to stop.
 
     Attributes:
         history: One row for each epoch that ended.
     """
 
-    def __init__(self, loop: Loop, folder: Path, *, monitor: str | None, stop: StopRequest) -> None:
+    def __init__(self, loop: Loop, folder: Path, *, monitor: str | None, stop: threading.Event) -> None:
         self.loop = loop
         self.folder = folder
         self.monitor = monitor
@@ -182,7 +179,7 @@ class RunKeeper:
 
     def stop_if_asked(self) -> None:
         """Save and stop, between two steps, if somebody wants to."""
-        if anybody(self.stop.requested):
+        if anybody(self.stop.is_set()):
             self._save()
             raise TrainingStoppedError(
                 f"Stopped in epoch {self.loop.epoch + 1}. All of it is saved in {self.folder}; "

@@ -31,9 +31,16 @@ from pfdl.vision.checkpoint import ModelConfig
 from pfdl.vision.classifier import Classifier
 from pfdl.vision.config import SELECTIONS, TrainingConfig, check_contexts, check_sets
 from pfdl.vision.features import embed
-from pfdl.vision.launching import make_fabric
+from pfdl.vision.launching import choose_devices, make_fabric
 from pfdl.vision.loop import Loop
-from pfdl.vision.resume import RunKeeper, StopRequest, TrainingStoppedError, check_folder, read_state, write_metrics
+from pfdl.vision.resume import (
+    RunKeeper,
+    TrainingStoppedError,
+    check_folder,
+    read_state,
+    stop_signals,
+    write_metrics,
+)
 from pfdl.vision.training_data import TrainingData
 
 WITHOUT_CONTEXTS = (
@@ -89,13 +96,14 @@ def train(
         ImportError: If a package that the config asks for is not installed.
         TrainingStoppedError: After Ctrl-C or SIGTERM during the epochs; everything is saved.
     """
+    _, per_node, on_nodes = choose_devices(device, devices, strategy)
     check_sets(config, manifest)
-    fabric = make_fabric(device, devices, strategy, precision=config.precision)
-    if config.batch_size % (processes := fabric.world_size):
+    if config.batch_size % (processes := per_node * on_nodes):  # before other processes are started
         raise ValueError(
             f"batch_size is {config.batch_size}, the images of a step over all {processes} processes; give a multiple "
             f"of {processes}."
         )
+    fabric = make_fabric(device, devices, strategy, precision=config.precision)
     shows = progress and rank() == 0
     with report_lost_process(), _report_dead_loader(), ExitStack() as held:
         torch.manual_seed(config.seed)
@@ -120,7 +128,7 @@ def train(
         model.check_contexts(data.train_set.contexts)
         model.prepare(data.train_set.labels, data.train_set.contexts)
         monitor = SELECTIONS.get(config.select) if "validation" in manifest.set_names else None
-        stop = held.enter_context(StopRequest())  # before this there is nothing to save
+        stop = held.enter_context(stop_signals())  # before this there is nothing to save
         keeper = RunKeeper(Loop(model, data.train_loader(), fabric), folder, monitor=monitor, stop=stop)
         if state is not None:
             keeper.restore(state)
