@@ -67,7 +67,7 @@ def test_all_groups_are_drawn_alike_and_no_sample_again_before_all():
     drawn = list(sampler)
     assert len(drawn) == len(sampler) == 600
     groups = Counter((labels[row], contexts[row]) for row in drawn)
-    assert len(groups) == sampler.num_groups == 12
+    assert len(groups) == 12
     assert set(groups.values()) == {50}
     times, sizes = Counter(drawn), Counter(zip(labels.tolist(), contexts.tolist(), strict=True))
     for row in range(600):
@@ -77,9 +77,7 @@ def test_all_groups_are_drawn_alike_and_no_sample_again_before_all():
 
 def test_with_one_context_every_sample_is_drawn_once():
     labels, _ = labels_and_contexts()
-    sampler = context_sampler(labels, np.full(len(labels), 3))
-    assert sampler.num_groups == 1
-    assert sorted(sampler) == list(range(600))
+    assert sorted(context_sampler(labels, np.full(len(labels), 3))) == list(range(600))
     classes = Counter(labels[row] for row in context_sampler(labels, labels))  # classes as contexts: all alike
     assert set(classes.values()) == {600 // len(classes)}
 

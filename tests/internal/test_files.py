@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from pfdl._internal import files
-from pfdl._internal.files import read_bytes_file, read_json, read_table, read_text_file, write_json
+from pfdl._internal.files import read_bytes_file, read_json, read_table, write_json
 
-READERS = {"bytes": read_bytes_file, "text": read_text_file, "json": read_json, "table": read_table}
+READERS = {"bytes": read_bytes_file, "json": read_json, "table": read_table}
 
 
 @pytest.fixture(params=["folder", "pipe", "device", "endless", "link to a pipe"])
@@ -64,14 +64,10 @@ def test_what_is_missing_is_the_systems_own_error(tmp_path):
             read(tmp_path / "absent")
 
 
-def test_text_and_tables(tmp_path):
+def test_tables(tmp_path):
     (tmp_path / "file").write_bytes(b"\xef\xbb\xbfa,b\n1,2\n")
-    assert read_text_file(tmp_path / "file") == "a,b\n1,2\n"
     pd.testing.assert_frame_equal(read_table(tmp_path / "file"), pd.DataFrame({"a": [1], "b": [2]}))
     pd.testing.assert_frame_equal(read_table(tmp_path / "file", usecols=["b"]), pd.DataFrame({"b": [2]}))
-    (tmp_path / "file").write_bytes(b"\xff\xfe")
-    with pytest.raises(ValueError, match="not text in UTF-8"):
-        read_text_file(tmp_path / "file")
     (tmp_path / "file").write_bytes(b"," * 20_000 + b"\n1")
     with pytest.raises(ValueError, match="has 20001 columns; more than 10000 are not read"):
         read_table(tmp_path / "file")

@@ -97,19 +97,6 @@ def read_bytes_file(path: Path, limit: int = MAX_TEXT) -> bytes:
     return content
 
 
-def read_text_file(path: Path, limit: int = MAX_TEXT) -> str:
-    """Read a regular file in UTF-8, with or without a byte order mark.
-
-    Raises:
-        OSError: If it cannot be read.
-        ValueError: If it is not a regular file, too large, or not in UTF-8.
-    """
-    try:
-        return read_bytes_file(path, limit).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not text in UTF-8 ({error}).") from error
-
-
 def read_table(path: Path, *, limit: int = MAX_TEXT, **options: Any) -> pd.DataFrame:
     """Read a CSV file, whichever of the ``SEPARATORS`` it has, or a Parquet file.
 
@@ -173,9 +160,9 @@ def read_json(path: Path, limit: int = MAX_TEXT) -> Any:
         OSError: If it cannot be read.
         ValueError: If it is something else, or has more bytes.
     """
-    text = read_text_file(path, limit)
+    content = read_bytes_file(path, limit)
     try:
-        return json.loads(text)
+        return json.loads(content.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not a whole JSON file ({error}).") from error
 

@@ -9,7 +9,7 @@ from typing import Any, overload
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.utils.data import Sampler
 
@@ -116,7 +116,9 @@ class ContextSampler(Sampler[int]):
         if rank >= replicas:
             raise ValueError(f"rank is {rank}; with {replicas} replicas it must be below {replicas}.")
         check_count("seed", seed, 0)
-        group = group_numbers(y, context) if has_several(context) else np.zeros(len(y), np.int64)
+        group = np.zeros(len(y), np.int64)
+        if has_several(context):
+            group = as_numbers("groups", y * (int(context.max()) + 1) + context)
         order = np.argsort(group, kind="stable")
         sizes = np.bincount(group)
         self._groups = np.split(order, np.cumsum(sizes)[:-1])
@@ -124,11 +126,6 @@ class ContextSampler(Sampler[int]):
         self._total = len(y) if num_samples is None else num_samples
         self._replicas, self._rank = replicas, rank
         self.seed, self.epoch = seed, 0
-
-    @property
-    def num_groups(self) -> int:
-        """Return how many groups have samples."""
-        return len(self._groups)
 
     def set_epoch(self, epoch: int) -> None:
         """Set the number of the epoch, so that each has an order of its own and any can be drawn again."""
@@ -151,11 +148,6 @@ class ContextSampler(Sampler[int]):
 
 
 context_sampler = ContextSampler
-
-
-def group_numbers(y: NDArray[np.int64], context: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Number the groups that have samples from 0."""
-    return as_numbers("groups", y * (int(context.max()) + 1) + context)
 
 
 def has_several(contexts: Any) -> bool:

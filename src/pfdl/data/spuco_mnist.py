@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import Dataset
+from torch.utils.data import TensorDataset
 
 from pfdl._internal.validation import check_choice, check_count
 
@@ -38,9 +37,8 @@ Digits = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 """Grey digits as bytes, shape (n, 28, 28), and what they show, shape (n,), 0 to 9."""
 
 
-@dataclass(frozen=True, eq=False)
-class ColoredDigits(Dataset[tuple[Tensor, Tensor, Tensor]]):
-    """Digits in front of colours.
+class ColoredDigits(TensorDataset):
+    """Digits in front of colours, as a dataset of (image, label, context).
 
     Attributes:
         images: Bytes, shape (n, 3, 28, 28).
@@ -49,16 +47,10 @@ class ColoredDigits(Dataset[tuple[Tensor, Tensor, Tensor]]):
         clean_labels: The true class, shape (n,).
     """
 
-    images: Tensor
-    labels: Tensor
-    contexts: Tensor
-    clean_labels: Tensor
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def __getitem__(self, row: int) -> tuple[Tensor, Tensor, Tensor]:
-        return self.images[row], self.labels[row], self.contexts[row]
+    def __init__(self, images: Tensor, labels: Tensor, contexts: Tensor, clean_labels: Tensor) -> None:
+        super().__init__(images, labels, contexts)
+        self.images, self.labels, self.contexts = images, labels, contexts
+        self.clean_labels = clean_labels
 
 
 class SpuCoMNIST:

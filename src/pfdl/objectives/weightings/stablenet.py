@@ -75,7 +75,13 @@ class StableNet(Weighting):
         """Learn the weights of a batch of features, shape (n, p), and remember the batch."""
         check_matrix("features", features)
         u = features.detach().float()
-        self._check(u)
+        if problem := describe_non_finite("features", u):  # it would spoil the memory for all later batches
+            raise ValueError(problem)
+        if self.memory_features.numel() and u.shape[1] != self.memory_features.shape[1]:
+            raise ValueError(
+                f"features have {u.shape[1]} columns, but StableNet remembers batches of "
+                f"{self.memory_features.shape[1]}; give features of one width."
+            )
         memory = [self.memory_features, self.memory_weights] if self.memory_features.numel() else []
         settings = (self.functions, self.steps, self.learning_rate, self.momentum, self.balance)
         (logits,) = self.captured.run(self._learn, [u, *draw_maps(u, self.functions, self.steps), *memory], settings)
@@ -101,16 +107,6 @@ class StableNet(Weighting):
             velocity.mul_(self.momentum).add_(slope)
             logits.add_(velocity, alpha=-self.learning_rate * (1.0 if 2 * step < self.steps else 0.1))
         return [logits]
-
-    def _check(self, u: Tensor) -> None:
-        """Refuse what would spoil the memory for all later batches."""
-        if problem := describe_non_finite("features", u):
-            raise ValueError(problem)
-        if self.memory_features.numel() and u.shape[1] != self.memory_features.shape[1]:
-            raise ValueError(
-                f"features have {u.shape[1]} columns, but StableNet remembers batches of "
-                f"{self.memory_features.shape[1]}; give features of one width."
-            )
 
     def check_loaded(self) -> None:
         """Refuse a memory without a weight for each sample, or a count that is none."""
