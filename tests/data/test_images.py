@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from pfdl._internal.memory import MemoryBudget
 from pfdl.data import images
-from pfdl.data.images import BadImageError, decoded, hash_bytes, hash_pixels, read_bytes, to_tensor
+from pfdl.data.images import BadImageError, MemoryBudget, decoded, hash_bytes, hash_pixels, read_bytes, to_tensor
 from tests.data.image_files import encoded, image_bombs, noise, png
 
 ORIENTATION = 0x0112

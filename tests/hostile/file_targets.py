@@ -20,7 +20,7 @@ from safetensors.torch import load, save
 
 from pfdl._internal.runs import CONFIG, Run, claim, read_run
 from pfdl._internal.state import load_state
-from pfdl.cli.images import open_source
+from pfdl.cli.common import open_source
 from pfdl.data.images import BadImageError, decoded, hash_bytes, to_tensor
 from pfdl.data.layout import list_folder
 from pfdl.data.manifest import COLUMNS, FORMAT, read_manifest

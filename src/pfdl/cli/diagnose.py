@@ -10,8 +10,7 @@ import typer
 
 from pfdl._internal.settings import write_options
 from pfdl._internal.text import printable, printable_lines
-from pfdl.cli.common import DATA, DATA_HELP, Device, say
-from pfdl.cli.images import open_run, print_understood
+from pfdl.cli.common import DATA, DATA_HELP, Device, open_run, print_understood, say
 from pfdl.cli.options import takes_settings
 from pfdl.vision.config import DataOptions
 

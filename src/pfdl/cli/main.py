@@ -12,9 +12,8 @@ from pfdl.cli.diagnose import diagnose
 from pfdl.cli.listing import list_names
 from pfdl.cli.models import evaluate, export, predict, refit
 from pfdl.cli.options import add_command
-from pfdl.cli.split import split
 from pfdl.cli.sweep import sweep
-from pfdl.cli.train import train
+from pfdl.cli.train import split, train
 
 ENTRY_POINTS = "pfdl.commands"
 """Where a package names commands of its own: each is a function for Typer, or a Typer application."""

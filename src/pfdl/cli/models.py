@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from pfdl._internal.text import printable, spreadsheet_cell
-from pfdl.cli.common import Data, Device, Run, say
-from pfdl.cli.images import evaluate_and_print, open_run, print_understood
+from pfdl.cli.common import Data, Device, Run, evaluate_and_print, open_run, print_understood, say
 from pfdl.cli.options import takes_settings
 from pfdl.vision.config import DataOptions
 

@@ -12,8 +12,7 @@ import typer
 
 from pfdl._internal.settings import read_setting
 from pfdl._internal.text import json_or_text, printable_lines
-from pfdl.cli.common import Data, Device, answering_stops
-from pfdl.cli.images import open_source
+from pfdl.cli.common import Data, Device, answering_stops, open_source
 from pfdl.cli.options import split_settings, takes_settings
 from pfdl.vision.config import DataOptions, TrainingConfig
 

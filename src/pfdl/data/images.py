@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,6 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from pfdl._internal.files import read_bytes_file
-from pfdl._internal.memory import MemoryBudget
 
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "JPEG2000")
 """What is decoded. A closed list, because some other decoders of Pillow start programs (EPS starts Ghostscript)."""
@@ -27,12 +27,59 @@ MAX_BYTES = 1 << 28
 BYTES_PER_PIXEL = 24
 """What decoding and converting take at a time where they take most: RGBA in JPEG 2000 and WebP. PNG takes 5 to 16."""
 
+_FILE_MANAGERS = {"thumbs.db", "desktop.ini", "__macosx"}
+
+
+class MemoryBudget:
+    """Bound the bytes that the threads of a process use at a time for one purpose.
+
+    A number of threads alone is no bound: eight threads are right for photographs, and too many for eight files that
+    were made to fill the memory.
+
+    Args:
+        total: Bytes.
+
+    Attributes:
+        total: As given.
+    """
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self._reset()
+        if hasattr(os, "register_at_fork"):  # in a child the other threads, which would give bytes back, are gone
+            os.register_at_fork(after_in_child=self._reset)
+
+    def _reset(self) -> None:
+        self._free = self.total
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def reserve(self, amount: int) -> Iterator[None]:
+        """Wait until so many bytes are free, and hold them in the block, in which no more may be reserved.
+
+        Args:
+            amount: Bytes, at most ``total``.
+
+        Raises:
+            ValueError: If there will never be so many.
+        """
+        if amount > self.total:
+            raise ValueError(f"{amount} bytes are more than the budget of {self.total}.")
+        changed = self._changed
+        with changed:
+            changed.wait_for(lambda: amount <= self._free)
+            self._free -= amount
+        try:
+            yield
+        finally:
+            with changed:
+                self._free += amount
+                changed.notify_all()
+
+
 MEMORY = MemoryBudget(1 << 31)
 """Bytes for all images that are decoded at a time. One alone may take them all, which makes 89,478,485 pixels: the
 size above which Pillow warns of decompression bombs too."""
-
-
-_FILE_MANAGERS = {"thumbs.db", "desktop.ini", "__macosx"}
 
 
 class BadImageError(ValueError):

@@ -7,7 +7,6 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from pfdl._internal.text import printable
 from pfdl._internal.validation import check_choice
@@ -52,14 +51,6 @@ _TABLES = ("metadata.csv", "metadata.parquet", "list_attr_celeba.csv", "list_att
 """Tables that lie beside the images of published data sets."""
 
 
-class _File(NamedTuple):
-    """A file, the set it is in (``""`` if there are none), and the folders below that set with the file's name."""
-
-    path: str
-    split: str
-    names: Sequence[str]
-
-
 def list_folder(root: Path, layout: str | None = None, known_classes: Collection[str] = ()) -> Listing:
     """List the files of a folder by set, class and context.
 
@@ -95,19 +86,21 @@ def _read_folders(
     bad: list[BadImage] = []
     paths = sorted(path for path in list_paths_below(root, bad) if "/" in path)
     sets = _find_sets(root, {path.partition("/")[0] for path in paths})
-    files = [_File(path, sets.get(path.partition("/")[0], ""), path.split("/")[bool(sets) :]) for path in paths]
+    splits = {path: sets.get(path.partition("/")[0], "") for path in paths}
+    names = {path: path.split("/")[bool(sets) :] for path in paths}  # folders below that of the set, and the file
     depths = {
-        split: _find_depth(root, [file for file in files if file.split == split]) for split in sets.values() or [""]
+        split: _find_depth(root, split, [names[path] for path in paths if splits[path] == split])
+        for split in sets.values() or [""]
     }
-    pairs = {(file.names[0], file.names[1]) for file in files if len(file.names) == depths[file.split] == 3}
+    pairs = {(names[path][0], names[path][1]) for path in paths if len(names[path]) == depths[splits[path]] == 3}
     order = _choose_layout(root, pairs, layout, known_classes) if pairs else "class"
     samples = []
-    for file in files:
-        if len(file.names) == depths[file.split]:
-            samples.append(Sample(file.path, *_name_image(file.names, order), split=file.split))
+    for path, split in splits.items():
+        if len(names[path]) == depths[split]:
+            samples.append(Sample(path, *_name_image(names[path], order), split=split))
         else:
-            expected = f"{order if depths[file.split] == 3 else 'class'}/image"
-            bad.append(BadImage(file.path, f"does not lie where this folder has its images, in {expected!r}"))
+            expected = f"{order if depths[split] == 3 else 'class'}/image"
+            bad.append(BadImage(path, f"does not lie where this folder has its images, in {expected!r}"))
     classes = sorted({sample.class_name for sample in samples})
     if len(classes) < 2:
         raise ValueError(f"{root} has the one class {classes[0]!r}; give images of at least two classes.")
@@ -131,12 +124,12 @@ def _find_sets(root: Path, folders: Iterable[str]) -> dict[str, str]:
     return sets
 
 
-def _find_depth(root: Path, files: Sequence[_File]) -> int:
+def _find_depth(root: Path, split: str, files: Sequence[Sequence[str]]) -> int:
     """Return how many names most files of a set have: 2 for class/image, 3 where there are contexts."""
-    depths = Counter(len(file.names) for file in files)
+    depths = Counter(map(len, files))
     depth = max(depths, key=lambda parts: (depths[parts], parts), default=0)
-    if depth == 4 and not files[0].split:
-        first = next(file.names[0] for file in files if len(file.names) == 4)
+    if depth == 4 and not split:
+        first = next(names[0] for names in files if len(names) == 4)
         raise ValueError(
             f"{root} has images as 'superclass/class/context/image'; give one of its folders, such as {root / first}."
         )

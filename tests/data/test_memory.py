@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pfdl._internal.memory import MemoryBudget
+from pfdl.data.images import MemoryBudget
 
 
 def test_threads_never_hold_more_than_the_budget_and_small_pieces_run_side_by_side():
