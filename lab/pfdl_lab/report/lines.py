@@ -113,7 +113,7 @@ def _draw(axes: Axes, one: Series, number: int, places: list[float], *, is_alone
         one.y,
         one.bars,
         label=printable(one.name),
-        color=PALETTE[f"c{shade % 10}"][0],
+        color=PALETTE[f"c{shade % 10}"],
         linestyle=dash if "lines" in one.style else "none",
         marker=_MARKERS[shade % len(_MARKERS)] if "markers" in one.style else "none",
         markersize=4,

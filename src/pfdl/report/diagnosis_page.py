@@ -14,7 +14,7 @@ from PIL import Image
 from pfdl._internal.text import printable
 from pfdl.contexts.groups import GroupAccuracy, name_class, name_context
 from pfdl.diagnosis.verdict import CANNOT_TELL, NO, YES
-from pfdl.report.page import PALETTE, blocks, draw_svg, figure, inline, render
+from pfdl.report.page import PALETTE, blocks, draw_svg, figure, inline, reading, render
 from pfdl.vision.advice import advise
 from pfdl.vision.diagnosis import KNOWN, ImageDiagnosis, compare_diagnoses
 
@@ -62,7 +62,7 @@ def diagnosis_page(named: Named, data: str, options: Sequence[str] = ()) -> str:
         *pictures,
         ("If the contexts shift", _shift(named)),
         ("Accuracy by class, context and group", _accuracy(named)),
-        ("How to read this page", [blocks.text(words) for words in _READING]),
+        ("How to read this page", [reading.diagnosis()]),
     ]
     shown = [(title, content) for title, content in sections if content]
     return render(f"Diagnosis of {' and '.join(named)}", introduction, shown)
@@ -111,7 +111,7 @@ def _shift(named: Named) -> list[Markup]:
 
     def draw(axes: Axes) -> None:
         for number, (name, curve) in enumerate(curves.items()):
-            colour, dash = PALETTE[f"c{number + 1}"][0], ("-", "--")[number]
+            colour, dash = PALETTE[f"c{number + 1}"], ("-", "--")[number]
             height, error = 100 * curve.accuracy, 200 * curve.standard_error
             axes.fill_between(curve.shift, height - error, height + error, color=colour, alpha=0.16, linewidth=0)
             axes.plot(curve.shift, height, color=colour, linestyle=dash, label=printable(name))
@@ -200,17 +200,3 @@ def _thumbnail(one: ImageDiagnosis, sample: int) -> tuple[str, str, str]:
     where = GroupAccuracy(row.class_name, context, math.nan, 0).name
     taken = "" if answer == row.class_name else f", taken for {name_class(answer)}"
     return base64.b64encode(stream.getvalue()).decode(), where, f"{where}{taken}"
-
-
-_READING = (
-    "The usual context of a class is the one that goes with it in training: the dominant one of the protocol, or the "
-    "one that is more frequent in the class than in the other classes.",
-    "Effect of the usual context: how much more often a class is recognised there than elsewhere, when each class and "
-    "each context may be hard in itself (least squares over the groups). Yes: at least 5 points and more than two "
-    "standard errors. No: more than two standard errors below 5 points. Otherwise: cannot tell.",
-    "Inferred contexts are groups of images that look similar in colours and textures, found without labels. Look at "
-    "their pictures first: only you can say whether they are contexts.",
-    "Unproven: nothing that was measured here shows that it would help.",
-    "Features are what enters the last linear layer. R² says how well each is predicted from all the others by ridge "
-    "regression, on images left out of the fit. Correlated features are no fault by themselves.",
-)

@@ -15,23 +15,10 @@ from markupsafe import Markup
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-PALETTE = {
-    "page": ("#fdfdfb", "#14171b"),
-    "ink": ("#1d2126", "#e6e7e4"),
-    "soft": ("#5a626c", "#a2a9b1"),
-    "line": ("#d9dcd7", "#343a41"),
-    "c0": ("#5f6670", "#a9b1ba"),
-    "c1": ("#0b6bb5", "#64b2f2"),
-    "c2": ("#b8501a", "#f0935a"),
-    "c3": ("#1d7f54", "#5fcb97"),
-    "c4": ("#8a3fa0", "#cf92e2"),
-    "c5": ("#a8781a", "#e0b858"),
-    "c6": ("#c02f4d", "#f77f96"),
-    "c7": ("#0f8a92", "#5ccfd6"),
-    "c8": ("#6b5bd0", "#aea3fa"),
-    "c9": ("#7a5a3a", "#cfa983"),
-}
-"""Colours of pages and plots, in light and in dark. A picture has the light ones; a page exchanges them in the dark."""
+STYLE = (files("pfdl.report") / "templates" / "page.css").read_text(encoding="utf-8")
+
+PALETTE = dict(re.findall(r"--(\w+): light-dark\((#\w+),", STYLE))
+"""Colours of pages and plots by their names in the style sheet, in light. A page exchanges them in the dark."""
 
 _environment = Environment(
     loader=PackageLoader("pfdl.report", "templates"),
@@ -43,6 +30,9 @@ _environment = Environment(
 
 blocks: Any = _environment.get_template("blocks.html").module
 """What a page is made of: ``blocks.text(words)``, ``blocks.table(…)`` and the other macros of ``blocks.html``."""
+
+reading: Any = _environment.get_template("reading.html").module
+"""How to read each of the pages."""
 
 
 def render(
@@ -56,10 +46,8 @@ def render(
         sections: The heading and the blocks of each section; the list of contents names them.
         footer: The last line.
     """
-    colours = "".join(f"--{name}: light-dark({light}, {dark}); " for name, (light, dark) in PALETTE.items())
-    style = (files("pfdl.report") / "templates" / "page.css").read_text(encoding="utf-8")
     content = {"title": title, "introduction": introduction, "sections": sections, "footer": footer}
-    return _environment.get_template("page.html").render(style=Markup(f":root {{ {colours}}}\n{style}"), **content)
+    return _environment.get_template("page.html").render(style=Markup(STYLE), **content)
 
 
 def figure(value: float, digits: int = 1, *, missing: str) -> Markup:
@@ -74,7 +62,7 @@ def draw_svg(draw: Callable[[Axes], Any]) -> str:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    ink, soft, line, page = (PALETTE[name][0] for name in ("ink", "soft", "line", "page"))
+    ink, soft, line, page = (PALETTE[name] for name in ("ink", "soft", "line", "page"))
     style: Any = {
         "svg.fonttype": "none",
         "svg.hashsalt": "pfdl",
@@ -107,6 +95,6 @@ def inline(svg: str, prefix: str) -> Markup:
     """
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r'( id="|(?:xlink:)?href="#|url\(#)', rf"\g<1>{prefix}-", svg)
-    for name, (light, _) in PALETTE.items():
+    for name, light in PALETTE.items():
         svg = svg.replace(light, f"var(--{name})")
     return Markup(svg)

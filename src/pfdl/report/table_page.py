@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from pfdl.report.page import blocks, draw_svg, figure, inline, render
+from pfdl.report.page import blocks, draw_svg, figure, inline, reading, render
 from pfdl.tabular import SelectionScreen
 from pfdl.tabular.screening import AS_ASKED, RATIO_THRESHOLD, SHARE_THRESHOLD, SUSPICIOUS
 
@@ -34,8 +34,8 @@ def table_page(screen: SelectionScreen, name: str, target: str, notes: Sequence[
         blocks.plot("m against k", summary, inline(draw_svg(screen.plot), "plot"), "plot"),
         _columns(screen, target),
     ]
-    reading = [blocks.text(words) for words in _reading(target)]
-    return render(f"Diagnosis of {name}", introduction, [("Verdict", found), ("How to read this page", reading)])
+    words = reading.table(target, RATIO_THRESHOLD, SHARE_THRESHOLD)
+    return render(f"Diagnosis of {name}", introduction, [("Verdict", found), ("How to read this page", [words])])
 
 
 def _columns(screen: SelectionScreen, target: str) -> Markup:
@@ -47,16 +47,3 @@ def _columns(screen: SelectionScreen, target: str) -> Markup:
         rows.append((str(column), [line["decision"], line["grade"] or "none", *cells]))
     headers = ["decision", "suspicion", "m", "k", "k/m", "share"]
     return Markup(blocks.table(f"The columns and what was decided for {target}", "column", headers, rows))
-
-
-def _reading(target: str) -> tuple[str, ...]:
-    return (
-        f"m: how much of a column the other columns explain. k: how much they explain of what {target} leaves of it. "
-        f"share: of all that can be explained of the column, how much {target} explains alone.",
-        f"A column is a suspect if the others predict it, it matters to {target} even so, k/m is below "
-        f"{RATIO_THRESHOLD} and its share is above {SHARE_THRESHOLD}; a strong one if k/m is below "
-        f"0.1 and its share above 0.9. It surely follows {target}, and is left out, if besides the columns that stay "
-        "behave like causes and halves of the rows agree. Points are drawn as they are before any column is dropped.",
-        f"This is an extension of this project, not part of the PFDL paper. A genuine effect of {target} would be "
-        f"dropped, too: one sample cannot distinguish it from a column that the selection ties to {target}.",
-    )
