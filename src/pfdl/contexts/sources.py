@@ -71,8 +71,6 @@ class ArrayFeatures(Features):
     """Features that are an array or a tensor, shape (n, p)."""
 
     def __init__(self, features: Any, labels: Any) -> None:
-        if labels is None:
-            raise TypeError("labels are missing; give the class of each row of features.")
         sparse = isinstance(features, Tensor) and features.layout is not torch.strided
         self._features = features if isinstance(features, Tensor) and not sparse else as_array(features)
         if self._features.ndim != 2:
@@ -146,9 +144,9 @@ def open_features(data: Any, labels: Any, describe: Describe | None, seed: int) 
         return DatasetFeatures(data, labels, describe, seed)
     if isinstance(data, (Tensor, list, tuple)) or hasattr(data, "__array__") or hasattr(data, "toarray"):
         array = data if isinstance(data, Tensor) else as_array(data)
+        if labels is None:
+            raise TypeError("labels are missing; give the class of each sample.")
         if array.ndim == 4:
-            if labels is None:
-                raise TypeError("labels are missing; give the class of each image.")
             return DatasetFeatures(TensorDataset(torch.as_tensor(array)), labels, describe, seed)
         return ArrayFeatures(array, labels)
     raise TypeError(

@@ -11,8 +11,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["ImageStatistics", "image_statistics"]
-
 WIDTH, LEVELS, BATCH = 64, 3, 256
 
 LARGEST = 256

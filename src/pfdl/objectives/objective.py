@@ -13,8 +13,7 @@ from pfdl._internal.loading import AtomicModule
 from pfdl._internal.processes import gather_numbers, rank, world_size
 from pfdl.decorrelation.distributed import Batch, gather_rows, join_batches
 from pfdl.decorrelation.part import Part
-from pfdl.objectives.base import Uniform, Weighting
-from pfdl.objectives.risk import sample_risks
+from pfdl.objectives.base import Uniform, Weighting, sample_risks
 
 Tensors = dict[str, Tensor | None]
 

@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pfdl._internal.validation import check_count, check_matrix, check_number
-from pfdl.objectives.base import Penalty
-from pfdl.objectives.risk import sample_risks, scale_gradients
+from pfdl.objectives.base import Penalty, sample_risks, scale_gradients
 
 __all__ = ["CORAL", "IRM", "EnvironmentPenalty", "Penalty", "Quantization", "VREx"]
 

@@ -128,7 +128,7 @@ class GroupDRO(GroupWeighting):
 
     def prepare(self, labels: Tensor, environments: Tensor) -> None:
         """Count the groups of all training samples; those without a share yet join with an average one."""
-        labels, environments = _known(labels, environments)
+        labels, environments = check_groups(labels, environments, all_known=True)
         before = grown(self.table, labels, environments)
         counts = group_counts(labels, environments, before)
         self.log_shares = _join(grown(self.log_shares, labels, environments), before > 0, counts > 0)
@@ -142,7 +142,7 @@ class GroupDRO(GroupWeighting):
             ValueError: If a context is unknown, a risk not finite, the shapes do not fit, or an adjustment was asked
                 for without :meth:`prepare`; nothing has changed then.
         """
-        labels, environments = _known(labels, environments)
+        labels, environments = check_groups(labels, environments, all_known=True)
         if not isinstance(risks, Tensor):
             raise TypeError(f"risks are a {type(risks).__name__}; give a torch.Tensor.")
         if risks.shape != labels.shape or not bool(torch.isfinite(risks).all()):
@@ -224,7 +224,7 @@ def grown(table: Tensor, labels: Tensor, contexts: Tensor) -> Tensor:
     return F.pad(table.to(labels.device), (0, sizes[1] - columns, 0, sizes[0] - rows))
 
 
-def check_groups(labels: Tensor, environments: Tensor) -> tuple[Tensor, Tensor]:
+def check_groups(labels: Tensor, environments: Tensor, *, all_known: bool = False) -> tuple[Tensor, Tensor]:
     """Return labels and environments as whole numbers of shape (n,), or say what is wrong with them."""
     for name, value in {"labels": labels, "environments": environments}.items():
         if not isinstance(value, Tensor) or value.dim() != 1 or value.is_complex():
@@ -237,6 +237,8 @@ def check_groups(labels: Tensor, environments: Tensor) -> tuple[Tensor, Tensor]:
         raise ValueError("labels and environments must be whole numbers.")
     if bool((whole[0] < 0).any()):
         raise ValueError(f"labels go down to {int(labels.min())}; number the classes from 0.")
+    if all_known and bool((whole[1] < 0).any()):
+        raise ValueError("GroupDRO needs the context of every sample, and some are unknown (−1).")
     return whole
 
 
@@ -259,10 +261,3 @@ def _normalize(log_shares: Tensor, seen: Tensor) -> Tensor:
         return log_shares
     total = torch.where(seen, log_shares, -torch.inf).flatten().logsumexp(0)
     return torch.where(seen, log_shares - total, 0.0)
-
-
-def _known(labels: Tensor, environments: Tensor) -> tuple[Tensor, Tensor]:
-    labels, environments = check_groups(labels, environments)
-    if bool((environments < 0).any()):
-        raise ValueError("GroupDRO needs the context of every sample, and some are unknown (−1).")
-    return labels, environments
