@@ -46,7 +46,7 @@ def test_one_command_trains_tests_and_exports(trained):
 
 
 def test_export_writes_where_it_is_told(trained, tmp_path, monkeypatch):
-    monkeypatch.setattr("pfdl.vision.exporting._to_onnx", lambda trained: b"onnx")
+    monkeypatch.setattr("pfdl.vision.checkpoint._to_onnx", lambda trained: b"onnx")
     typed(f"export {trained[0]} -o {tmp_path / 'out'}")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "model.onnx",
@@ -68,7 +68,7 @@ def test_without_onnx_training_still_ends_well(trained, photos, monkeypatch):
     def missing(trained, folder):
         raise ModuleNotFoundError("exporting needs onnx")
 
-    monkeypatch.setattr("pfdl.vision.exporting.export", missing)
+    monkeypatch.setattr("pfdl.vision.checkpoint.export", missing)
     result = typed(f"train {photos} {TRAINED} -o {trained[0]}")
     assert "No ONNX file: exporting needs onnx" in result.output
 

@@ -42,14 +42,6 @@ def test_names_with_commas_quotes_line_ends_and_other_scripts_survive(tmp_path):
     assert read_manifest(manifest.save(tmp_path / "m.csv")[0]) == manifest
 
 
-def test_nothing_half_written_is_left(saved, monkeypatch):
-    before = {path.name: path.read_bytes() for path in saved.parent.iterdir()}
-    monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(OSError, match="disk full"):
-        make_split(source_of(even(20)), seed=2).save(saved)
-    assert {path.name: path.read_bytes() for path in saved.parent.iterdir()} == before
-
-
 def test_classes_contexts_and_sets_are_in_order(saved):
     manifest = read_manifest(saved)
     assert manifest.classes == ("class0", "class1", "class2")

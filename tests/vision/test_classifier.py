@@ -20,18 +20,6 @@ def make(objective="erm", num_classes=2, **settings):
     return Classifier(TrainingConfig("mlp", objective, **{**plain, **settings}), num_classes)
 
 
-def test_one_step_is_sgd_on_the_objective():
-    torch.manual_seed(0)
-    model, twin = (make(augment="none", momentum=0, weight_decay=0, batch_size=16) for _ in range(2))
-    twin.load_state_dict(model.state_dict())
-    means = fit(model, IMAGES, LABELS)
-    loss = F.cross_entropy(twin.backbone(normalise(IMAGES)), LABELS)
-    loss.backward()
-    assert means["train_loss"] == pytest.approx(loss.item(), rel=1e-5)
-    for after, before in zip(model.backbone.parameters(), twin.backbone.parameters(), strict=True):
-        torch.testing.assert_close(after, before - 0.01 * before.grad)
-
-
 def test_the_published_penalty_fits_g_and_logs_it():
     model = make("pfdl")
     before = [value.clone() for value in model.objective.penalties[0].decomposition.parameters()]

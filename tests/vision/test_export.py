@@ -6,10 +6,9 @@ import onnxruntime
 import pytest
 import torch
 
-from pfdl.vision import exporting as module
+from pfdl.vision import checkpoint
 from pfdl.vision.backbones import make_backbone
-from pfdl.vision.checkpoint import ModelConfig, TrainedModel
-from pfdl.vision.exporting import export
+from pfdl.vision.checkpoint import ModelConfig, TrainedModel, export
 
 
 def trained(tmp_path, image_size=32):
@@ -33,7 +32,7 @@ def test_onnx_agrees_with_pytorch_for_any_batch(tmp_path):
 
 def test_a_wrong_onnx_file_is_not_written(tmp_path, monkeypatch):
     model = trained(tmp_path)
-    monkeypatch.setattr(module, "TOLERANCE", -1.0)
+    monkeypatch.setattr(checkpoint, "TOLERANCE", -1.0)
     with pytest.raises(ValueError, match="differ from PyTorch"):
         export(model, tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -31,16 +31,8 @@ TINY = TrainingConfig(backbone="mlp", objective="erm", image_size=8, epochs=1, b
 def test_a_folder_of_another_run_is_refused_with_what_differs(tmp_path):
     source, manifest = tiny_data()
     train(TINY, source, manifest, tmp_path / "run", device="cpu")
-    with pytest.raises(ValueError, match="differs in objective, seed"):
-        train(replace(TINY, objective="pfdl", seed=1), source, manifest, tmp_path / "run")
-    with pytest.raises(ValueError, match="differs in image_size"):
-        train(replace(TINY, image_size=9), source, manifest, tmp_path / "run")
-    with pytest.raises(ValueError, match="differs in split"):
-        train(TINY, source, tiny_data(seed=1)[1], tmp_path / "run")
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "thesis.tex").touch()
-    with pytest.raises(ValueError, match="no run of pfdl"):
-        train(TINY, source, manifest, tmp_path / "other")
+    with pytest.raises(ValueError, match="differs in objective, seed, split"):
+        train(replace(TINY, objective="pfdl", seed=1), source, tiny_data(seed=1)[1], tmp_path / "run")
 
 
 def test_without_validation_images_the_last_weights_are_kept_and_nothing_stops_early(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -77,7 +77,7 @@ def open_source(data: str, options: DataOptions, split: Manifest | None) -> Cont
     from pfdl.data import open_images
     from pfdl.data.sources import ImageFiles, describe_bad_images
 
-    source = open_images(data, **options.arguments(), like=split)
+    source = open_images(data, **{**asdict(options), "columns": options.named_columns()}, like=split)
     if split is None and isinstance(source, ImageFiles):
         with progress_bar("checking images", None if rank() else Console(stderr=True)) as show:
             bad = source.check(show).bad

@@ -105,8 +105,7 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
 
 def _export(folder: Path) -> None:
     """Export a trained model where that is possible."""
-    from pfdl.vision import load_model
-    from pfdl.vision.exporting import export
+    from pfdl.vision.checkpoint import export, load_model
 
     try:
         for path in export(load_model(folder), folder / "export"):
@@ -117,13 +116,10 @@ def _export(folder: Path) -> None:
 
 def _describe(config: TrainingConfig, device: str) -> str:
     """Say what is trained, defaults included."""
-    is_plain = config.objective == "erm" and config.contexts == "hidden" and config.sampler == "shuffle"
-    how = [f"objective {config.objective}{' (plain training)' * is_plain}"]
-    how += [f"contexts {config.contexts}"] * (config.contexts != "hidden")
-    how += [f"sampler {config.sampler}"] * (config.sampler != "shuffle")
     return (
-        f"{config.backbone}, {', '.join(how)}, {config.epochs} epochs on {device}: images of {config.image_size}×"
-        f"{config.image_size} pixels, batches of {config.batch_size}. 'pfdl train --help' says how to change it."
+        f"{config.backbone}, objective {config.objective}, contexts {config.contexts}, sampler {config.sampler}, "
+        f"{config.epochs} epochs on {device}: images of {config.image_size}×{config.image_size} pixels, batches of "
+        f"{config.batch_size}. 'pfdl train --help' says how to change it."
     )
 
 

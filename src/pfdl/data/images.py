@@ -55,16 +55,7 @@ class MemoryBudget:
 
     @contextmanager
     def reserve(self, amount: int) -> Iterator[None]:
-        """Wait until so many bytes are free, and hold them in the block, in which no more may be reserved.
-
-        Args:
-            amount: Bytes, at most ``total``.
-
-        Raises:
-            ValueError: If there will never be so many.
-        """
-        if amount > self.total:
-            raise ValueError(f"{amount} bytes are more than the budget of {self.total}.")
+        """Wait until so many bytes, at most ``total``, are free, and hold them in the block, which may reserve no more."""
         changed = self._changed
         with changed:
             changed.wait_for(lambda: amount <= self._free)

@@ -6,13 +6,13 @@ from pfdl._internal.lazy import lazy_names
 
 if TYPE_CHECKING:
     from pfdl.vision.checkpoint import TrainedModel as TrainedModel
+    from pfdl.vision.checkpoint import export as export
     from pfdl.vision.checkpoint import load_model as load_model
     from pfdl.vision.classifier import Classifier as Classifier
     from pfdl.vision.config import DataOptions as DataOptions
     from pfdl.vision.config import TrainingConfig as TrainingConfig
     from pfdl.vision.diagnosis import diagnose_images as diagnose_images
     from pfdl.vision.evaluation import evaluate as evaluate
-    from pfdl.vision.exporting import export as export
     from pfdl.vision.features import embed as embed
     from pfdl.vision.loop import fit as fit
     from pfdl.vision.prediction import predict as predict

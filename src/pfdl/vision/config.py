@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from pfdl._internal.settings import check_settings, setting
@@ -110,12 +110,9 @@ class TrainingConfig:
 
         check_settings(self)
         check_backbone_name(self.backbone)
-        if self.infer_by != "auto" and self.contexts != "inferred":
-            raise ValueError(
-                f"infer_by is {self.infer_by!r}, but contexts is {self.contexts!r}; set contexts to 'inferred'."
-            )
-        if not self.confirm and self.contexts != "inferred":
-            raise ValueError(f"confirm is False, but contexts is {self.contexts!r}; set contexts to 'inferred'.")
+        for name, value, default in (("infer_by", self.infer_by, "auto"), ("confirm", self.confirm, True)):
+            if value != default and self.contexts != "inferred":
+                raise ValueError(f"{name} is {value!r}, but contexts is {self.contexts!r}; set contexts to 'inferred'.")
 
     @property
     def first_network(self) -> TrainingConfig | None:
@@ -178,10 +175,6 @@ class DataOptions:
                 )
             named[name] = column
         return named
-
-    def arguments(self) -> dict[str, Any]:
-        """Return what :func:`pfdl.data.open_images` takes."""
-        return {**asdict(self), "columns": self.named_columns()}
 
 
 def find_best_epoch(history: Sequence[Mapping[str, float]], monitor: str) -> int | None:

@@ -101,11 +101,6 @@ def attach(model: nn.Module, layer: str | nn.Module | None = None) -> FeatureTap
         >>> tap.layer_name, tap.num_features, tap.features.shape
         ('2', 5, torch.Size([2, 5]))
     """
-    name, found = _find(model, layer)
-    return FeatureTap(found, name)
-
-
-def _find(model: nn.Module, layer: str | nn.Module | None) -> tuple[str, nn.Module]:
     modules = dict(model.named_modules())
     linear = {name: module for name, module in modules.items() if isinstance(module, nn.Linear)}
     wanted = layer
@@ -124,10 +119,10 @@ def _find(model: nn.Module, layer: str | nn.Module | None) -> tuple[str, nn.Modu
             raise ValueError(
                 f"{type(model).__name__} has no layer {wanted!r}; its linear layers are: {', '.join(linear) or 'none'}."
             )
-        return wanted, modules[wanted]
+        return FeatureTap(modules[wanted], wanted)
     for name, module in modules.items():
         if module is wanted:
-            return name, module
+            return FeatureTap(module, name)
     raise ValueError(f"the {type(wanted).__name__} given as layer is not a part of this {type(model).__name__}.")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from lightning.fabric import Fabric
 from lightning.fabric.strategies.model_parallel import ModelParallelStrategy
 from torch import Tensor
@@ -17,7 +18,6 @@ from pfdl.vision.classifier import Classifier
 from pfdl.vision.launching import make_fabric
 from pfdl.vision.loading import EpochLoader, EpochSampler, TensorBatches
 from pfdl.vision.metrics import judge, validation_metrics
-from pfdl.vision.sharding import share_buffers
 
 
 class Loop:
@@ -102,7 +102,8 @@ class Loop:
         if loader is None:
             return {}
         if world_size() > 1:  # not every way to train leaves processes with equal buffers
-            share_buffers(self.model.backbone)
+            for buffer in self.model.backbone.buffers():
+                dist.broadcast(buffer, 0)
         self.model.eval()
         judged = []
         for batch in loader:

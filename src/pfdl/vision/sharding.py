@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
@@ -26,12 +25,6 @@ def shard(backbone: nn.Module, mesh: DeviceMesh) -> nn.Module:
             fully_shard(block, mesh=mesh)
     fully_shard(backbone, mesh=mesh)
     return backbone
-
-
-def share_buffers(backbone: nn.Module) -> None:
-    """Give all processes the running statistics of the first one."""
-    for buffer in backbone.buffers():
-        dist.broadcast(buffer, 0)
 
 
 def whole(state: Any) -> Any:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -116,7 +116,9 @@ def train(
         state = run_on_first(lambda: _open_folder(folder, settings, manifest, held))
         if state is not None and state["finished"]:
             return folder
-        describe = _describe_images(config, model, device)
+        describe: Callable[[Tensor], Tensor] | None = None  # without it the network has learnt nothing yet
+        if config.pretrained or config.weights is not None:
+            describe = partial(embed, model.backbone, device=resolve_device(device))
         if (first := config.first_network) is not None:
             describe = _describe_by_first_network(first, source, manifest, fabric, num_workers, shows)
         data = TrainingData(config, source, manifest, num_workers=num_workers, describe=describe, folder=folder)
@@ -220,13 +222,6 @@ def _open_folder(
     if state is not None and state["finished"]:
         write_metrics(folder, state["history"])
     return state
-
-
-def _describe_images(config: TrainingConfig, model: Classifier, device: str) -> Callable[[Tensor], Tensor] | None:
-    """Return what gives the features to infer contexts from; None if the network has learnt nothing yet."""
-    if not config.pretrained and config.weights is None:
-        return None
-    return lambda images: embed(model.backbone, images, device=resolve_device(device))
 
 
 def _describe_by_first_network(
