@@ -61,7 +61,7 @@ def test_what_a_file_registers_is_trained_and_loaded_again(pfdl, tmp_path):
     own = ["--backbone", "tiny", "--objective", "size+pfdl", "--import", "own.py"]
     trained = pfdl("train", "photos", *own, *small)
     assert trained.returncode == 0, trained.stderr
-    assert "tiny, objective size+pfdl, 1 epochs on cpu" in trained.stderr.splitlines()[0]
+    assert "tiny, objective size+pfdl, contexts hidden, " in trained.stderr.splitlines()[0]
     refused = pfdl("evaluate", "run", "photos", "--device", "cpu")
     assert refused.returncode == 2
     assert "--import FILE.py brings one of your own" in refused.stderr

@@ -7,8 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image
 
 from pfdl.data import images
@@ -238,13 +236,6 @@ def test_empty_missing_huge_and_special_files_are_refused_with_the_reason(tmp_pa
     }.items():
         with pytest.raises(BadImageError, match=reason):
             read_bytes(tmp_path / name)
-
-
-@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 24))
-def test_tensors_have_the_size_asked_for(width, height, size):
-    tensor = to_tensor(noise(0, (width, height)), size)
-    assert tensor.shape == (3, size, size)
-    assert tensor.dtype == torch.uint8
 
 
 def test_the_middle_square_is_cut_out():

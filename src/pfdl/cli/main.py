@@ -11,11 +11,13 @@ from typing import Annotated, Any
 
 import typer
 
+from pfdl._internal.settings import describe_settings
 from pfdl.cli.diagnose import diagnose
 from pfdl.cli.models import evaluate, export, predict, refit
 from pfdl.cli.options import add_command
 from pfdl.cli.sweep import sweep
-from pfdl.cli.train import split, train
+from pfdl.cli.train import RunOptions, split, train
+from pfdl.vision.config import DataOptions, TrainingConfig
 
 ENTRY_POINTS = "pfdl.commands"
 """Where a package names commands of its own: each is a function for Typer, or a Typer application."""
@@ -66,10 +68,6 @@ def _describe_objectives() -> dict[str, str]:
 
 
 def _describe_settings() -> dict[str, str]:
-    from pfdl._internal.settings import describe_settings
-    from pfdl.cli.train import RunOptions
-    from pfdl.vision.config import DataOptions, TrainingConfig
-
     described = {}
     for kind in (TrainingConfig, DataOptions, RunOptions):
         words = describe_settings(kind)

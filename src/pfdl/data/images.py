@@ -55,7 +55,7 @@ class MemoryBudget:
 
     @contextmanager
     def reserve(self, amount: int) -> Iterator[None]:
-        """Wait until so many bytes, at most ``total``, are free, and hold them in the block, which may reserve no more."""
+        """Wait until so many bytes, at most ``total``, are free, and hold them in the block; it may reserve no more."""
         changed = self._changed
         with changed:
             changed.wait_for(lambda: amount <= self._free)

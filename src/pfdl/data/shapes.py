@@ -66,24 +66,12 @@ def _cross(x: Array, y: Array) -> Array:
     return np.minimum(np.maximum(wide - 0.95, high - 0.33), np.maximum(wide - 0.33, high - 0.95))
 
 
-def _disc(x: Array, y: Array) -> Array:
-    return _length(x, y) - 0.82
-
-
-def _ring(x: Array, y: Array) -> Array:
-    return np.abs(_length(x, y) - 0.7) - 0.24
-
-
-def _crescent(x: Array, y: Array) -> Array:
-    return np.maximum(_length(x, y) - 0.92, 0.66 - _length(x - 0.42, y))
-
-
 OUTLINES: dict[str, Outline] = {
-    "crescent": _crescent,
+    "crescent": lambda x, y: np.maximum(_length(x, y) - 0.92, 0.66 - _length(x - 0.42, y)),
     "cross": _cross,
-    "disc": _disc,
+    "disc": lambda x, y: _length(x, y) - 0.82,
     "hexagon": _polygon(6, 0.8),
-    "ring": _ring,
+    "ring": lambda x, y: np.abs(_length(x, y) - 0.7) - 0.24,
     "square": _polygon(4, 0.74),
     "star": _star,
     "triangle": _polygon(3, 0.56),
@@ -95,10 +83,6 @@ def _wave(phase: Array) -> Array:
     return 0.5 + 0.5 * np.sin(phase)
 
 
-def _stripes(x: Array, y: Array, rng: np.random.Generator) -> Array:
-    return _wave(16 * x)
-
-
 def _checks(x: Array, y: Array, rng: np.random.Generator) -> Array:
     return np.where(np.sin(11 * x) * np.sin(11 * y) > 0, 1, 0).astype(np.float32)
 
@@ -106,10 +90,6 @@ def _checks(x: Array, y: Array, rng: np.random.Generator) -> Array:
 def _dots(x: Array, y: Array, rng: np.random.Generator) -> Array:
     dots: Array = 1 / (1 + np.exp(-8 * (np.sin(14 * x) + np.sin(14 * y) - 0.9)))
     return dots
-
-
-def _waves(x: Array, y: Array, rng: np.random.Generator) -> Array:
-    return _wave(13 * y + 2.5 * np.sin(6 * x))
 
 
 def _rings(x: Array, y: Array, rng: np.random.Generator) -> Array:
@@ -145,8 +125,8 @@ TEXTURES: dict[str, tuple[Texture, tuple[float, float, float], tuple[float, floa
     "dots": (_dots, (0.80, 0.55, 0.65), (0.45, 0.20, 0.40)),
     "rays": (_rays, (0.90, 0.75, 0.35), (0.75, 0.45, 0.20)),
     "rings": (_rings, (0.25, 0.45, 0.45), (0.50, 0.75, 0.70)),
-    "stripes": (_stripes, (0.30, 0.50, 0.25), (0.60, 0.72, 0.40)),
-    "waves": (_waves, (0.20, 0.30, 0.60), (0.45, 0.60, 0.80)),
+    "stripes": (lambda x, y, rng: _wave(16 * x), (0.30, 0.50, 0.25), (0.60, 0.72, 0.40)),
+    "waves": (lambda x, y, rng: _wave(13 * y + 2.5 * np.sin(6 * x)), (0.20, 0.30, 0.60), (0.45, 0.60, 0.80)),
 }
 """The contexts: a pattern between 0 and 1 over coordinates from −1 to 1, and the two colours it goes between."""
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -224,18 +225,15 @@ def _downloading(name: str, pretrained: bool) -> Iterator[None]:
 
 def _library(name: str) -> Any:
     """Return timm for a name that begins with ``timm/``, else torchvision's models."""
+    library = "timm" if name.startswith(TIMM) else "torchvision"
     try:
-        if name.startswith(TIMM):
-            import timm
-
-            return timm
-        from torchvision import models  # type: ignore[import-untyped]
+        found = import_module(library)
     except ImportError:
         raise ModuleNotFoundError(
-            f"{name!r} would be a model of {'timm' if name.startswith(TIMM) else 'torchvision'}, which is not "
-            f"installed: install pfdl[images], or take one of {', '.join(OURS)}."
+            f"{name!r} would be a model of {library}, which is not installed: install pfdl[images], or take one of "
+            f"{', '.join(OURS)}."
         ) from None
-    return models
+    return found if library == "timm" else found.models
 
 
 def _names_of(prefix: str) -> list[str]:
