@@ -74,10 +74,18 @@ def anybody(flag: bool) -> bool:
 
 @contextmanager
 def report_lost_process() -> Iterator[None]:
-    """Raise ConnectionError, with a sentence, where an exchange fails because another process is gone."""
+    """Raise OSError, with a sentence, where another process of a training is gone, or one that loads its images.
+
+    PyTorch raises its own error wherever training happens to be, not only where a batch is read.
+    """
     try:
         yield
     except RuntimeError as error:
+        if re.search(r"DataLoader worker .*(exited unexpectedly|is killed by signal)", str(error)):
+            raise ChildProcessError(
+                "a process that loads images ended unexpectedly, perhaps for want of memory; the same command resumes "
+                "the training. If that happens again, let fewer load (--set workers=0)."
+            ) from error
         is_lost = isinstance(error, dist.DistError) or re.search(r"gloo|Connection closed|NCCL", str(error))
         if world_size() == 1 or not is_lost or isinstance(error, OtherProcessError):
             raise

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict
 from functools import cache, partial
 from importlib.util import find_spec
@@ -105,7 +104,7 @@ def train(
         )
     fabric = make_fabric(device, devices, strategy, precision=config.precision)
     shows = progress and rank() == 0
-    with report_lost_process(), _report_dead_loader(), ExitStack() as held:
+    with report_lost_process(), ExitStack() as held:
         torch.manual_seed(config.seed)
         model = Classifier(config, len(manifest.classes))
         check_contexts(config, model.objective, manifest)
@@ -138,23 +137,6 @@ def train(
         logs = tensorboard and rank() == 0 and find_spec("tensorboard") is not None
         _run(keeper, data.validation_loader(), shows=shows, logs=logs)
     return folder
-
-
-@contextmanager
-def _report_dead_loader() -> Iterator[None]:
-    """Raise ChildProcessError, with a sentence, where a process that loads images was killed.
-
-    PyTorch raises its own error wherever training happens to be when the signal comes, not only where a batch is read.
-    """
-    try:
-        yield
-    except RuntimeError as error:
-        if not re.search(r"DataLoader worker .*(exited unexpectedly|is killed by signal)", str(error)):
-            raise
-        raise ChildProcessError(
-            "a process that loads images ended unexpectedly, perhaps for want of memory; the same command resumes the "
-            "training. If that happens again, let fewer load (--set workers=0)."
-        ) from error
 
 
 def _run(keeper: RunKeeper, validation: DataLoader[Any] | None, *, shows: bool, logs: bool) -> None:
