@@ -12,17 +12,20 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from torch.utils.data import get_worker_info
 from typer.testing import CliRunner
 
+from pfdl._internal.runs import CONFIG
 from pfdl.cli.main import app
-from pfdl.vision import resume, training_data
+from pfdl.vision import TrainingStoppedError, resume, training_data
 from pfdl.vision.resume import STATE
 from tests.hostile.killing_driver import TRAINING, content, pictures
 from tests.processes import Forked
+from tests.vision.interrupted import assert_same_end, interrupt, interrupting, run
 
 QUIET = (*TRAINING, "--set", "tensorboard=false")
 
@@ -120,3 +123,21 @@ def test_too_little_memory_is_an_error_and_the_training_resumes(data, whole, tmp
     assert ended > 0 or ended == -signal.SIGKILL
     assert train(data, tmp_path / "run").exit_code == 0
     assert content(tmp_path / "run") == content(whole)
+
+
+@pytest.mark.parametrize("jump", [-1e9, 1e9])
+def test_a_clock_that_jumps_changes_nothing(jump, tmp_path, monkeypatch):
+    """Neither during a training nor between its stop and its resumption, when files are from the future or past."""
+    expected = run(tmp_path / "expected")
+    now, calls = time.time, []
+    monkeypatch.setattr(time, "time", lambda: now() + jump * (calls.append(0) or len(calls) % 3))
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "pfdl.vision.training.RunKeeper", interrupting("batch_start", 6, lambda: interrupt(signal.SIGTERM))
+        )
+        with pytest.raises(TrainingStoppedError):
+            run(tmp_path / "run")
+    for path in (tmp_path / "run").rglob("*"):
+        os.utime(path, (now() + jump, now() + jump))
+    assert_same_end(run(tmp_path / "run"), expected)
+    assert (tmp_path / "run" / CONFIG).exists()
