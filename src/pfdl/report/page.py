@@ -6,22 +6,24 @@ import io
 import math
 import re
 from collections.abc import Callable, Sequence
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-STYLE = (files("pfdl.report") / "templates" / "page.css").read_text(encoding="utf-8")
+_TEMPLATES = Path(__file__).parent / "templates"
+
+STYLE = (_TEMPLATES / "page.css").read_text(encoding="utf-8")
 
 PALETTE = dict(re.findall(r"--(\w+): light-dark\((#\w+),", STYLE))
 """Colours of pages and plots by their names in the style sheet, in light. A page exchanges them in the dark."""
 
 _environment = Environment(
-    loader=PackageLoader("pfdl.report", "templates"),
+    loader=FileSystemLoader(_TEMPLATES),
     autoescape=True,
     undefined=StrictUndefined,
     trim_blocks=True,
@@ -62,27 +64,9 @@ def draw_svg(draw: Callable[[Axes], Any]) -> str:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    ink, soft, line, page = (PALETTE[name] for name in ("ink", "soft", "line", "page"))
-    style: Any = {
-        "svg.fonttype": "none",
-        "svg.hashsalt": "pfdl",
-        "text.parse_math": False,  # a name with dollars in it is a name
-        "font.size": 10,
-        "text.color": ink,
-        "axes.labelcolor": ink,
-        "axes.edgecolor": soft,
-        "axes.facecolor": "none",
-        "xtick.color": soft,
-        "ytick.color": soft,
-        "grid.color": line,
-        "figure.facecolor": page,
-    }
-    with rc_context(style):
-        picture = Figure(figsize=(6.8, 4.0), layout="constrained")
-        axes = picture.subplots()
-        draw(axes)
-        axes.grid(axis="y", linewidth=0.7)
-        axes.spines[["top", "right"]].set_visible(False)
+    with rc_context(fname=str(_TEMPLATES / "plot.mplstyle")):
+        picture = Figure()
+        draw(picture.subplots())
         stream = io.StringIO()
         picture.savefig(stream, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     return stream.getvalue()
