@@ -1,4 +1,3 @@
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -136,26 +135,6 @@ def test_the_hash_depends_on_images_and_labels_not_on_names(tested):
     assert hash_images(renamed) == hash_images(rows)
     assert hash_images(rows[1:]) != hash_images(rows)
     assert hash_images([rows[0]._replace(class_name="light"), *rows[1:]]) != hash_images(rows)
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        {"overall": float("nan")},
-        {"by_label": {"dark": 2.0}},
-        {"worst_group": {}},
-        {"name": 3},
-        {"colour": "red"},
-    ],
-)
-def test_damaged_files_are_named(tested, tmp_path, damage):
-    path = save_evaluation(tmp_path, tested[-1])
-    path.write_text(json.dumps({**json.loads(path.read_text()), **damage}))
-    with pytest.raises(ValueError, match=r"test.json is not an evaluation"):
-        read_evaluations(tmp_path)
-    problems = []
-    assert read_evaluations(tmp_path, problems) == {}
-    assert "test.json was left out" in problems[0]
 
 
 def test_the_test_set_is_that_of_the_run_or_else_what_was_not_trained_on(tested):
