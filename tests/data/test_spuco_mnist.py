@@ -102,7 +102,7 @@ def test_noise_is_in_the_training_images_only():
 
 
 def test_mnist_is_read_where_torchvision_keeps_it(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"does not hold MNIST; torchvision.*download=True"):
+    with pytest.raises(FileNotFoundError, match=r"unpacked in MNIST/raw; torchvision.*download=True"):
         SpuCoMNIST(tmp_path)
     images, labels = small_digits()
     raw = tmp_path / "MNIST" / "raw"

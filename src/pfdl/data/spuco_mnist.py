@@ -135,7 +135,8 @@ def _open_digits(digits: str | Path | tuple[Digits, Digits] | None) -> tuple[Dig
         train, test = (MNIST(digits, train=is_train) for is_train in (True, False))
     except RuntimeError as error:
         raise FileNotFoundError(
-            f"{digits} does not hold MNIST; torchvision.datasets.MNIST({str(digits)!r}, download=True) fetches it."
+            f"{digits} does not hold MNIST, unpacked in MNIST/raw; torchvision.datasets.MNIST({str(digits)!r}, "
+            "download=True) puts it there."
         ) from error
     return (train.data.numpy(), train.targets.numpy()), (test.data.numpy(), test.targets.numpy())
 
