@@ -95,16 +95,18 @@ def test_the_epoch_is_the_x_axis_of_tensorboard_where_it_is_installed(tmp_path, 
     assert not (train(TINY, *tiny_data(), tmp_path / "other", device="cpu") / "tensorboard").exists()
 
 
-def test_without_a_terminal_progress_is_one_line_per_epoch(tmp_path, capsys):
+def test_without_a_terminal_progress_is_the_whole_time_and_one_line_per_epoch(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(training, "ESTIMATE_AFTER", 0.0)
     config = replace(TINY, epochs=2, contexts="inferred")
     train(config, *tiny_data(), tmp_path / "run", device="cpu", progress=True)
     printed = capsys.readouterr()
     assert printed.out == ""
-    inferred, advice, first, second = printed.err.splitlines()
+    inferred, advice, estimate, first, second = printed.err.splitlines()
     assert inferred == json.loads((tmp_path / "run" / "contexts.json").read_text())["sentence"]
     assert inferred.startswith("All samples are one context")
     assert advice.startswith("With one context there is nothing to balance:")
     assert "--set confirm=false" in advice
+    assert estimate.startswith("The whole training takes about 0 min. Shorter: a GPU, fewer --epochs")
     assert re.fullmatch(r"epoch 1/2: loss [\d.]+, accuracy [\d.]+, validation accuracy [\d.]+ \([\d.]+ s\)", first)
     assert second.startswith("epoch 2/2: ")
 

@@ -42,6 +42,9 @@ from pfdl.vision.resume import (
 )
 from pfdl.vision.training_data import TrainingData
 
+ESTIMATE_AFTER = 5.0
+"""Seconds of training after which its whole time is told."""
+
 WITHOUT_CONTEXTS = (
     "With one context there is nothing to balance: the sampler, balance and GroupDRO change nothing, and this is plain "
     "training. To find contexts, start from a "
@@ -143,6 +146,7 @@ def _run(keeper: RunKeeper, validation: DataLoader[Any] | None, *, shows: bool, 
     """Train what is left of a run, and keep it in its folder."""
     writer: Any = None
     loop = keeper.loop
+    started, first, is_told = time.monotonic(), loop.progress[0], not shows
     try:
         with progress_bar("training", Console(stderr=True) if shows else None) as show:
             while not keeper.is_finished:
@@ -151,6 +155,9 @@ def _run(keeper: RunKeeper, validation: DataLoader[Any] | None, *, shows: bool, 
                 for _ in loop.train_epoch():
                     keeper.stop_if_asked()
                     show(*loop.progress)
+                    if not is_told and time.monotonic() - started >= ESTIMATE_AFTER:
+                        is_told = True
+                        _say(_describe_time(time.monotonic() - started, loop.progress[0] - first, loop.progress[1]))
                 row = {"epoch": loop.epoch, "learning_rate": loop.learning_rate}
                 figures = loop.validate(validation)
                 row |= {**loop.end_epoch(), **figures}
@@ -175,6 +182,14 @@ def _run(keeper: RunKeeper, validation: DataLoader[Any] | None, *, shows: bool, 
 def _say(text: str) -> None:
     """Print a line on standard error, at once."""
     print(text, file=sys.stderr, flush=True)
+
+
+def _describe_time(seconds: float, steps: int, all_steps: int) -> str:
+    """Say how long the whole training takes, by its first steps, and how to make it shorter."""
+    return (
+        f"The whole training takes about {seconds / steps * all_steps / 60:.0f} min. Shorter: a GPU, fewer --epochs, a "
+        "smaller --image-size, --backbone small. Ctrl-C keeps what is done."
+    )
 
 
 def _describe_epoch(row: Mapping[str, float], epochs: int, seconds: float) -> str:
