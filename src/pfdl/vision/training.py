@@ -118,7 +118,7 @@ def train(
         state = run_on_first(lambda: _open_folder(folder, settings, manifest, held))
         if state is not None and state["finished"]:
             return folder
-        describe: Callable[[Tensor], Tensor] | None = None  # without it the network has learnt nothing yet
+        describe: Callable[[Tensor], Tensor] | None = None  # None if the network has learnt nothing yet
         if config.pretrained or config.weights is not None:
             describe = partial(embed, model.backbone, device=resolve_device(device))
         if (first := config.first_network) is not None:
