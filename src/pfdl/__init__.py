@@ -24,6 +24,23 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 #: Loaded when first asked for, because PyTorch takes seconds to import and ``pfdl --help`` should not.
+_HOME = {
+    "FeatureDecomposition": "pfdl.decorrelation",
+    "FeatureTap": "pfdl.vision.features",
+    "Objective": "pfdl.objectives",
+    "PartialDecorrelation": "pfdl.decorrelation",
+    "attach": "pfdl.vision.features",
+    "context_sampler": "pfdl.contexts.balancing",
+    "context_weights": "pfdl.contexts.balancing",
+    "diagnose": "pfdl.diagnosis",
+    "functional": "pfdl.decorrelation",
+    "image_statistics": "pfdl.contexts.statistics",
+    "infer_contexts": "pfdl.contexts.inference",
+    "list_objectives": "pfdl.objectives",
+    "make_objective": "pfdl.objectives",
+    "register_backbone": "pfdl.vision.backbones",
+    "register_objective": "pfdl.objectives",
+}
+__all__ = ["__version__", *_HOME]
 _PACKAGES = ("contexts", "data", "decorrelation", "diagnosis", "lightning", "objectives", "tabular", "vision")
-__getattr__, __dir__, _NAMES = lazy_names(__name__, _PACKAGES)
-__all__ = ["__version__", *_NAMES]
+__getattr__, __dir__ = lazy_names(__name__, _HOME, _PACKAGES)

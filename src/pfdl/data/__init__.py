@@ -17,4 +17,17 @@ if TYPE_CHECKING:
     from pfdl.data.spuco_mnist import SpuCoMNIST as SpuCoMNIST
 
 #: Loaded when first asked for: tables need no packages for images.
-__getattr__, __dir__, __all__ = lazy_names(__name__)
+_HOME = {
+    "ContextImages": "pfdl.data.context_images",
+    "MMADS": "pfdl.data.mmads",
+    "Manifest": "pfdl.data.manifest",
+    "Shapes": "pfdl.data.shapes",
+    "SpuCoMNIST": "pfdl.data.spuco_mnist",
+    "make_mmads": "pfdl.data.mmads",
+    "make_split": "pfdl.data.splits",
+    "make_test_set": "pfdl.data.splits",
+    "open_images": "pfdl.data.opening",
+    "read_manifest": "pfdl.data.manifest",
+}
+__all__ = list(_HOME)
+__getattr__, __dir__ = lazy_names(__name__, _HOME)

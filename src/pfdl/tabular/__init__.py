@@ -14,4 +14,14 @@ if TYPE_CHECKING:
     from pfdl.tabular.svi import SVIRegressor as SVIRegressor
 
 #: Loaded when first asked for: only DWR and PFDL need PyTorch, which takes seconds to import.
-__getattr__, __dir__, __all__ = lazy_names(__name__)
+_HOME = {
+    "SVIRegressor": "pfdl.tabular.svi",
+    "DWRRegressor": "pfdl.tabular.dwr",
+    "PFDLRegressor": "pfdl.tabular.pfdl",
+    "ScreenedRegressor": "pfdl.tabular.screened",
+    "SelectionScreen": "pfdl.tabular.selector",
+    "SelectionWarning": "pfdl.tabular.selector",
+    "read_table": "pfdl.tabular.reading",
+}
+__all__ = list(_HOME)
+__getattr__, __dir__ = lazy_names(__name__, _HOME)

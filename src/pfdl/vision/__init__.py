@@ -20,5 +20,23 @@ if TYPE_CHECKING:
     from pfdl.vision.resume import TrainingStoppedError as TrainingStoppedError
     from pfdl.vision.training import train as train
 
-#: Loaded when first asked for, because ``pfdl train --help`` reads settings here and should not import PyTorch.
-__getattr__, __dir__, __all__ = lazy_names(__name__)
+#: Loaded when first asked for, because ``pfdl train --help`` reads settings here and should not import PyTorch. No
+#: module may have the name of one of these: importing it would put it in the other's place.
+_HOME = {
+    "Classifier": "classifier",
+    "DataOptions": "config",
+    "TrainedModel": "checkpoint",
+    "TrainingConfig": "config",
+    "TrainingStoppedError": "resume",
+    "diagnose_images": "diagnosis",
+    "embed": "features",
+    "evaluate": "evaluation",
+    "export": "checkpoint",
+    "fit": "loop",
+    "load_model": "checkpoint",
+    "predict": "prediction",
+    "refit": "refitting",
+    "train": "training",
+}
+__all__ = list(_HOME)
+__getattr__, __dir__ = lazy_names(__name__, {name: f"{__name__}.{home}" for name, home in _HOME.items()})
