@@ -191,21 +191,14 @@ def tables(path: Path = RESULTS) -> str:
                 difference = (ours["chosen_average"] - lines["chosen_average"]).dropna()
                 means = [f"{lines[one].mean():.1f} ± {lines[one].sem():.1f}" for one in MEASURES]
                 behind = "" if row == "ours" else f"{difference.mean():+.1f} ± {difference.sem():.1f}"
-                rows.append([" ".join(map(str, setting[:2])), f"{setting[2]:.0%}", row, len(lines), *means, behind])
-    heads = [
-        "setting",
-        "wrong labels",
-        "row",
-        "draws",
-        "average, chosen",
-        "average, last",
-        "worst, chosen",
-        "worst, last",
-    ]
-    return "\n".join(markdown_table([*heads, "ours − row, average, chosen"], rows))
+                seconds = [f"{lines[one].mean():.0f}" for one in ("inference_seconds", "training_seconds")]
+                rows.append([f"{setting[0]} {setting[1]}", row, len(lines), *means, behind, *seconds])
+    heads = ["setting", "row", "draws", "average, chosen", "average, last", "worst, chosen", "worst, last"]
+    heads += ["ours − row, average, chosen", "inference, s", "training, s"]
+    return "\n".join(markdown_table(heads, rows))
 
 
-def comparisons(path: Path) -> str:
+def comparisons(path: Path = RESULTS) -> str:
     """Return the paired tests of ours against ERM and the peers as Markdown, with Holm's method over all of them."""
     results, found = pd.read_csv(path), {}
     for setting, part in results.groupby("magnitude"):

@@ -42,8 +42,12 @@ def test_a_page_is_what_its_command_makes_of_its_results(name, tmp_path, monkeyp
 def test_the_page_of_contexts_has_the_tables_that_its_scripts_make_of_csv_files(monkeypatch):
     monkeypatch.syspath_prepend(str(RESULTS.parents[1] / "benchmarks"))
     page = (RESULTS / "contexts.md").read_text(encoding="utf-8")
-    for script in ("spuco_mnist_page", "contexts", "contexts_false_alarms", "contexts_pretrained", "spuco_mnist"):
+    for script in ("contexts", "contexts_false_alarms", "contexts_pretrained"):
         assert importlib.import_module(script).tables() in page, script
+    spuco = importlib.import_module("spuco_mnist")
+    for name in ("spuco-mnist-own-rules.csv", "spuco-mnist-difficulties.csv"):
+        assert spuco.tables(RESULTS / name) in page, name
+        assert spuco.comparisons(RESULTS / name) in page, name
 
 
 def test_the_page_of_real_tables_has_the_tables_that_its_csv_files_make(monkeypatch):
