@@ -95,4 +95,14 @@ def test_kinds_of_single_classes_are_no_contexts(seed):
     labels, kinds = rng.integers(4, size=2000), rng.choice(3, size=2000, p=[0.8, 0.15, 0.05])
     features = rng.normal(size=(2000, 40)) + rng.normal(size=(4, 3, 40))[labels, kinds]
     trial = judge("pooled", features, labels, np.where(kinds == 2, 0, 1 + 2 * labels + kinds))  # the rarest as one
-    assert "of the samples are in contexts that several classes share" in trial.reason
+    assert "of the samples are in contexts that most classes share" in trial.reason
+
+
+def test_kinds_of_two_classes_that_look_alike_are_no_contexts():
+    """Every context has two of four classes, so that no class is ever seen in most contexts."""
+    rng = np.random.default_rng(0)
+    labels, rare = rng.integers(4, size=2000), rng.random(2000) < 0.2
+    contexts = (labels + rare) % 4
+    features = rng.normal(size=(2000, 40)) + rng.normal(size=(4, 40))[labels] + 2 * rng.normal(size=(4, 40))[contexts]
+    trial = judge("within", features, labels, contexts)
+    assert "only 0% of the samples are in contexts that most classes share" in trial.reason

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
 from pfdl.contexts._arrays import FloatArray, IndexArray
-from pfdl.contexts.clusters import PooledClusters, WithinClusters
+from pfdl.contexts.clusters import Clusters, PooledClusters, WithinClusters
 from pfdl.contexts.probe import RIDGES, equal_classes, held_out_predictions, spread
 
 EQUALLY_STABLE = 0.02
@@ -21,6 +21,9 @@ EQUALLY_CLEAR = 0.01
 
 STARTS, OTHER_STARTS = 8, 1000
 """How often k-means starts, and how far the seeds of the two halves are apart."""
+
+SETTLED = 0.95
+"""Clusters on which halves of the features agree so well are clearly apart: no other number is wanted."""
 
 CLUSTERED = 4000
 """Clusters are sought in so many samples; all others are assigned to them."""
@@ -85,8 +88,12 @@ def train_shortly(z: FloatArray, y: IndexArray, seed: int) -> Candidate:
 
 def find_clusters(
     kind: type[Clustering], z: FloatArray, y: IndexArray, *, number: int | None, least: float, seed: int
-) -> Candidate:
-    """Find the number of clusters on which halves of the features agree best.
+) -> list[Candidate]:
+    """Find the number of clusters on which halves of the features agree best, and larger ones on which they agree well.
+
+    Where the halves agree almost fully, clusters are clearly apart and larger numbers would only cut them up. Elsewhere
+    they shade into each other, and the best number is often too small: two parts of PACS are found more surely than its
+    four styles. Then larger numbers on which halves agree better than on one cluster less or more are of use, too.
 
     Args:
         kind: Clusters over all samples or within classes.
@@ -95,6 +102,9 @@ def find_clusters(
         number: The number of clusters, if it is known.
         least: Agreement below which clusters are of no use; a number that cannot reach it is given up early.
         seed: Seed of the halves and of k-means.
+
+    Returns:
+        The clusters on which halves agree best, then those of larger numbers, the largest first.
     """
     rng = np.random.default_rng(seed)
     random_state = int(rng.integers(2**31))
@@ -121,18 +131,25 @@ def find_clusters(
         return float(np.mean(agreed))
 
     stable: dict[int, float] = {}
+    best = 0.0
     for candidate in numbers:
-        stable[candidate] = stability(candidate, max(least, *stable.values(), 0.0))
-    best = max(stable.values())
+        only_the_best = best >= SETTLED or not least
+        stable[candidate] = stability(candidate, max(least, best) if only_the_best else least)
+        best = max(best, stable[candidate])
     model = kind(z, y)
-    fits = {
-        candidate: model.fit(candidate, random_state, STARTS)
-        for candidate, value in stable.items()
-        if value >= best - EQUALLY_STABLE
-    }
+
+    def cluster(candidate: int) -> Clusters:
+        return model.fit(candidate, random_state, STARTS)
+
+    fits = {candidate: cluster(candidate) for candidate, value in stable.items() if value >= best - EQUALLY_STABLE}
     clearest = max(fit.separation for fit in fits.values())
     taken = min(candidate for candidate, fit in fits.items() if fit.separation >= clearest - EQUALLY_CLEAR)
-    return Candidate(kind.name, stable[taken], fits[taken].assign)
+    found = [Candidate(kind.name, stable[taken], fits[taken].assign)]
+    if 0 < least <= best < SETTLED:
+        larger = [one for one in numbers if one > taken and stable[one] >= least]
+        peaks = [one for one in larger if stable[one] >= max(stable[one - 1], stable.get(one + 1, 1.0))]
+        found += [Candidate(kind.name, stable[one], cluster(one).assign) for one in reversed(peaks)]
+    return found
 
 
 def rows_to_cluster(y: IndexArray, suspected: IndexArray, seed: int) -> IndexArray:

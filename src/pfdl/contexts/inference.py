@@ -13,6 +13,7 @@ from pfdl._internal.validation import check_choice, check_count
 from pfdl.contexts._arrays import FloatArray, IndexArray, group_table
 from pfdl.contexts.candidates import (
     LEAST_FEATURES,
+    SETTLED,
     Candidate,
     find_clusters,
     rows_to_cluster,
@@ -31,8 +32,9 @@ MOST_SAMPLES = 20_000
 MOST_FEATURES = 512
 """Of more features so many are drawn: a context that moves many features is seen in these too."""
 
-SETTLED = 0.95
-"""Clusters over all classes that are confirmed and this stable need no comparison with clusters within classes."""
+LEAST_AGREEMENT = {"pooled": SETTLED, "within": 0.5, "early": 0.8}
+"""Halves of the features must agree at least so well. Clusters over all classes may be classes that look alike; they
+count only where they are clearly apart. Between chance, 0, and full agreement, 1, is half of it."""
 
 LEAST_CLASS = 10
 """At least two classes must have so many samples."""
@@ -84,7 +86,7 @@ def infer_contexts(
     *,
     method: Literal["auto", "pooled", "within", "early"] = "auto",
     contexts: int | None = None,
-    confirmation: float = 0.8,
+    confirmation: float = 0.5,
     describe: Describe | None = None,
     seed: int = 0,
 ) -> IndexArray:
@@ -105,13 +107,14 @@ def infer_contexts(
             order of its dataset.
         labels: The classes, shape (n,), numbers or names, or one-hot rows; not needed if the dataset gives them.
         method: ``"pooled"``, clusters over all samples; ``"within"``, groups within classes of what features predict
-            of each other; ``"early"``, the class that a short training predicts; or ``"auto"``: clusters if they are
-            confirmed, otherwise ``"early"``.
-        contexts: Number of clusters; by default that of 2 to 12 on which halves of the features agree best. Only
-            clusters are tried if it is given.
+            of each other; ``"early"``, the class that a short training predicts; or ``"auto"``: the first of these
+            that is confirmed.
+        contexts: Number of clusters; by default that of 2 to 12 on which halves of the features agree best, or a larger
+            one that passes the checks, too. Only clusters are tried if it is given.
         confirmation: How well halves of the features must agree, 0 to 1: the adjusted Rand index of clusters, or of
-            what a short training gets wrong the share on which both halves give the same wrong class. With 0 nothing
-            is checked and the most stable contexts are returned.
+            what a short training gets wrong the share on which both halves give the same wrong class. At least 0.95 is
+            needed of clusters over all samples, 0.5 of groups within classes and 0.8 of a short training; a larger
+            value raises these. With 0 nothing is checked and the most stable contexts are returned.
         describe: From a batch of images to features, shape (n, p), for instance a pretrained network.
         seed: Seed of samples, halves and clusters.
 
@@ -149,7 +152,7 @@ def find_contexts(
     *,
     method: str = "auto",
     contexts: int | None = None,
-    confirmation: float = 0.8,
+    confirmation: float = 0.5,
     describe: Describe | None = None,
     seed: int = 0,
 ) -> InferredContexts:
@@ -228,22 +231,42 @@ class _Search:
         trained = train_shortly(self.z, self.y, self.seed)
         outcomes: list[tuple[Trial, IndexArray]] = []
         for kind in (PooledClusters, WithinClusters):
-            settled = any(trial.accepted and trial.stability >= SETTLED for trial, _ in outcomes)
-            if method in ("auto", kind.name) and not settled:
+            if method in ("auto", kind.name) and not self._settled(outcomes):
                 rows = rows_to_cluster(self.y, np.flatnonzero(trained.held_out != self.y), self.seed)
-                z, y = self.z[rows], self.y[rows]
+                z, y, least = self.z[rows], self.y[rows], self.needed(kind.name)
                 with threadpool_limits(1):  # the matrices are small: threads would mostly wait for each other
-                    found = find_clusters(kind, z, y, number=number, least=self.confirmation, seed=self.seed)
-                outcomes.append(self.judge(found))
-        believed = any(trial.accepted for trial, _ in outcomes)
-        if method == "early" or (method == "auto" and number is None and not believed):
+                    found = find_clusters(kind, z, y, number=number, least=least, seed=self.seed)
+                outcomes.append(self.judge_all(*found))
+        if method == "early" or (method == "auto" and number is None and not self._settled(outcomes)):
             outcomes.append(self.judge(trained))
         return outcomes
+
+    def _settled(self, outcomes: list[tuple[Trial, IndexArray]]) -> bool:
+        """Return whether no further way is needed."""
+        return bool(self.confirmation) and any(trial.accepted for trial, _ in outcomes)
+
+    def judge_all(self, best: Candidate, *larger: Candidate) -> tuple[Trial, IndexArray]:
+        """Judge the best number of clusters, and if it is believed take the largest that passes the same checks.
+
+        One number alone decides whether there are contexts: of many, one would pass by chance. What balances the parts
+        of a context balances the context, too; so of those that pass the largest is taken.
+        """
+        outcome = self.judge(best)
+        for candidate in larger if outcome[0].accepted else ():
+            own = candidate.assign(self.z, self.y)
+            trial = confirm(candidate.method, candidate.stability, self.z, self.y, own, seed=self.seed)
+            if trial.accepted:
+                return trial, self._assign(candidate)
+        return outcome
+
+    def needed(self, method: str) -> float:
+        """Return how well halves of the features must agree."""
+        return max(self.confirmation, LEAST_AGREEMENT[method]) if self.confirmation else 0.0
 
     def judge(self, candidate: Candidate) -> tuple[Trial, IndexArray]:
         """Assign all samples and check the contexts; what is unstable needs no pass over the data."""
         labels, method, stability = self.source.labels, candidate.method, candidate.stability
-        if self.confirmation and stability < self.confirmation:
+        if stability < self.needed(method):
             reason = f"halves of the features disagree on them ({stability:.2f})"
             return Trial(method, 0, stability, reason=reason), np.zeros(len(labels), dtype=np.intp)
         contexts = self._assign(candidate)
