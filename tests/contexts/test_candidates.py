@@ -22,6 +22,6 @@ from tests.contexts.objects import in_contexts
 def test_the_best_number_and_larger_peaks_of_agreement_are_returned(monkeypatch, agreement, expected):
     features, labels, _ = in_contexts(samples=400)
     monkeypatch.setattr(candidates, "adjusted_rand_score", lambda one, _: agreement.get(len(np.unique(one)), 0.0))
-    found = candidates.find_clusters(WithinClusters, features, labels, number=None, least=0.5, seed=0)
+    found = list(candidates.find_clusters(WithinClusters, features, labels, number=None, least=0.5, seed=0))
     assert [len(np.unique(one.assign(features, labels))) for one in found] == expected
     assert [one.stability for one in found] == pytest.approx([agreement[number] for number in expected])

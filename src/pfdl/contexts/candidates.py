@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeAlias
 
 import numpy as np
@@ -88,7 +89,7 @@ def train_shortly(z: FloatArray, y: IndexArray, seed: int) -> Candidate:
 
 def find_clusters(
     kind: type[Clustering], z: FloatArray, y: IndexArray, *, number: int | None, least: float, seed: int
-) -> list[Candidate]:
+) -> Iterator[Candidate]:
     """Find the number of clusters on which halves of the features agree best, and larger ones on which they agree well.
 
     Where the halves agree almost fully, clusters are clearly apart and larger numbers would only cut them up. Elsewhere
@@ -103,38 +104,39 @@ def find_clusters(
         least: Agreement below which clusters are of no use; a number that cannot reach it is given up early.
         seed: Seed of the halves and of k-means.
 
-    Returns:
-        The clusters on which halves agree best, then those of larger numbers, the largest first.
+    Yields:
+        The clusters on which halves agree best, then those of larger numbers, the largest first, which take longer.
     """
     rng = np.random.default_rng(seed)
     random_state = int(rng.integers(2**31))
-    distinct = len(np.unique(z, axis=0))
+    distinct = len({row.tobytes() for row in z})
     numbers = [number] if number is not None else [one for one in NUMBERS if one <= distinct]
     halves = [np.array_split(rng.permutation(z.shape[1]), 2) for _ in range(HALVINGS)]
     parts = [[kind(z[:, half], y) for half in pair] for pair in halves]
 
-    def agreement(pair: list[Clustering], candidate: int, starts: int) -> float:
+    @cache
+    def agreement(pair: int, candidate: int, starts: int) -> float:
         found = [  # from starts of their own, or both halves would end in the same poor optimum and agree on it
-            model.fit(candidate, random_state + OTHER_STARTS * side, starts).own for side, model in enumerate(pair)
+            model.fit(candidate, random_state + OTHER_STARTS * side, starts).own
+            for side, model in enumerate(parts[pair])
         ]
         return float(adjusted_rand_score(*found))
 
-    def stability(candidate: int, needed: float) -> float:
-        glance = agreement(parts[0], candidate, 1)
-        if glance < needed / 2:
-            return glance  # a poor optimum costs less than that: more starts would not help
+    def stability(candidate: int, glance: float, needed: float) -> float:
+        if (at_a_glance := agreement(0, candidate, 1)) < glance / 2:
+            return at_a_glance  # a poor optimum costs less than that: more starts would not help
         agreed: list[float] = []
-        for pair in parts:
+        for pair in range(HALVINGS):
             agreed.append(agreement(pair, candidate, STARTS))
-            if (sum(agreed) + len(parts) - len(agreed)) / len(parts) < needed - EQUALLY_STABLE:
+            if (sum(agreed) + HALVINGS - len(agreed)) / HALVINGS < needed - EQUALLY_STABLE:
                 break  # even if all further halves agree fully
         return float(np.mean(agreed))
 
     stable: dict[int, float] = {}
     best = 0.0
     for candidate in numbers:
-        only_the_best = best >= SETTLED or not least
-        stable[candidate] = stability(candidate, max(least, best) if only_the_best else least)
+        wanted = max(least, best)
+        stable[candidate] = stability(candidate, wanted if best >= SETTLED or not least else least, wanted)
         best = max(best, stable[candidate])
     model = kind(z, y)
 
@@ -142,14 +144,15 @@ def find_clusters(
         return model.fit(candidate, random_state, STARTS)
 
     fits = {candidate: cluster(candidate) for candidate, value in stable.items() if value >= best - EQUALLY_STABLE}
-    clearest = max(fit.separation for fit in fits.values())
-    taken = min(candidate for candidate, fit in fits.items() if fit.separation >= clearest - EQUALLY_CLEAR)
-    found = [Candidate(kind.name, stable[taken], fits[taken].assign)]
+    clear = {candidate: model.separation(fit) for candidate, fit in fits.items()}
+    taken = min(candidate for candidate, value in clear.items() if value >= max(clear.values()) - EQUALLY_CLEAR)
+    yield Candidate(kind.name, stable[taken], fits[taken].assign)
     if 0 < least <= best < SETTLED:
+        stable = {candidate: stability(candidate, least, least) for candidate in numbers}
         larger = [one for one in numbers if one > taken and stable[one] >= least]
-        peaks = [one for one in larger if stable[one] >= max(stable[one - 1], stable.get(one + 1, 1.0))]
-        found += [Candidate(kind.name, stable[one], cluster(one).assign) for one in reversed(peaks)]
-    return found
+        for one in reversed(larger):
+            if stable[one] >= max(stable[one - 1], stable.get(one + 1, 1.0)):
+                yield Candidate(kind.name, stable[one], cluster(one).assign)
 
 
 def rows_to_cluster(y: IndexArray, suspected: IndexArray, seed: int) -> IndexArray:

@@ -39,15 +39,12 @@ class Clusters:
         of_class: a, shape (classes, q); zero where clusters are sought over all samples.
         of_context: b, shape (contexts, q).
         own: The context of each sample that they were fitted to, shape (n,).
-        separation: How clearly the clusters are apart, −1 to 1: the mean of (other − own) / max(own, other), of the
-            distances to the own and to the nearest other centre.
     """
 
     projection: FloatArray
     of_class: SingleArray
     of_context: SingleArray
     own: IndexArray
-    separation: float
 
     def assign(self, standardised: FloatArray, y: IndexArray) -> IndexArray:
         """Return the context of each sample, shape (n,)."""
@@ -73,8 +70,11 @@ class PooledClusters:
         """Return the best of several runs of k-means."""
         found = _k_means(self._z, number, seed, starts, 50)
         zero = np.zeros((self._classes, self._z.shape[1]), dtype=np.float32)
-        separation = _separation(self._z, found.cluster_centers_)
-        return Clusters(self._projection, zero, found.cluster_centers_, found.labels_, separation)
+        return Clusters(self._projection, zero, found.cluster_centers_, found.labels_)
+
+    def separation(self, found: Clusters) -> float:
+        """Return how clearly clusters are apart."""
+        return _separation(self._z, found.of_context)
 
 
 class WithinClusters:
@@ -109,7 +109,11 @@ class WithinClusters:
             for beginning in self._beginnings
         ]
         _, a, b, own = min(fits, key=lambda fit: fit[0])
-        return Clusters(self._projection, a, b, own, _separation(self._z - a[self._y], b))
+        return Clusters(self._projection, a, b, own)
+
+    def separation(self, found: Clusters) -> float:
+        """Return how clearly clusters are apart."""
+        return _separation(self._z - found.of_class[self._y], found.of_context)
 
 
 def two_way(
@@ -177,6 +181,7 @@ def _principal(z: FloatArray) -> FloatArray:
 
 
 def _separation(z: SingleArray, centers: SingleArray) -> float:
+    """Return the mean of (other − own) / other, of the distances to the nearest and to the next nearest centre."""
     nearest = np.partition(pairwise_distances(z, centers), 1, axis=1)[:, :2]
     own, other = nearest[:, 0], nearest[:, 1]
     return float(np.mean((other - own) / np.where(other > 0, other, 1.0)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -234,9 +235,8 @@ class _Search:
             if method in ("auto", kind.name) and not self._settled(outcomes):
                 rows = rows_to_cluster(self.y, np.flatnonzero(trained.held_out != self.y), self.seed)
                 z, y, least = self.z[rows], self.y[rows], self.needed(kind.name)
-                with threadpool_limits(1):  # the matrices are small: threads would mostly wait for each other
-                    found = find_clusters(kind, z, y, number=number, least=least, seed=self.seed)
-                outcomes.append(self.judge_all(*found))
+                found = find_clusters(kind, z, y, number=number, least=least, seed=self.seed)
+                outcomes.append(self.judge_numbers(found))
         if method == "early" or (method == "auto" and number is None and not self._settled(outcomes)):
             outcomes.append(self.judge(trained))
         return outcomes
@@ -245,18 +245,23 @@ class _Search:
         """Return whether no further way is needed."""
         return bool(self.confirmation) and any(trial.accepted for trial, _ in outcomes)
 
-    def judge_all(self, best: Candidate, *larger: Candidate) -> tuple[Trial, IndexArray]:
+    def judge_numbers(self, found: Iterator[Candidate]) -> tuple[Trial, IndexArray]:
         """Judge the best number of clusters, and if it is believed take the largest that passes the same checks.
 
         One number alone decides whether there are contexts: of many, one would pass by chance. What balances the parts
         of a context balances the context, too; so of those that pass the largest is taken.
         """
+        with threadpool_limits(1):  # the matrices are small: threads would mostly wait for each other
+            best = next(found)
         outcome = self.judge(best)
-        for candidate in larger if outcome[0].accepted else ():
-            own = candidate.assign(self.z, self.y)
-            trial = confirm(candidate.method, candidate.stability, self.z, self.y, own, seed=self.seed)
-            if trial.accepted:
-                return trial, self._assign(candidate)
+        if outcome[0].accepted:
+            with threadpool_limits(1):
+                larger = list(found)
+            for candidate in larger:
+                own = candidate.assign(self.z, self.y)
+                trial = confirm(candidate.method, candidate.stability, self.z, self.y, own, seed=self.seed)
+                if trial.accepted:
+                    return trial, self._assign(candidate)
         return outcome
 
     def needed(self, method: str) -> float:
