@@ -26,7 +26,7 @@ from torch import Tensor
 from markdown_table import markdown_table
 from pfdl.contexts import find_contexts, image_statistics
 from pfdl.contexts.confirmation import confirm
-from pfdl.contexts.inference import METHODS
+from pfdl.contexts.inference import LEAST_AGREEMENT, METHODS
 from pfdl.data.context_images import store_images
 from pfdl.vision.config import DataOptions
 from pfdl_lab.cli.study import make_datasets
@@ -36,7 +36,6 @@ TRUE = "true contexts"
 PLAIN = 6000
 IMAGE_SIZE = 64
 PARTS = ("images-idx3", "labels-idx1")
-CONFIRMED = 0.8
 Sample = tuple[str, int, Tensor, np.ndarray, np.ndarray | None]  # data set, seed, features, labels, true contexts
 
 
@@ -84,7 +83,7 @@ def check(method: str, features: Tensor, labels: np.ndarray, truth: np.ndarray |
         "stability": round(stability, 3),
         "association": round(trial.association, 3),
         **{name: round(100 * getattr(trial, name), 1) for name in ("usual", "unusual", "gain", "gain_error")},
-        "believed": int(trial.accepted and stability >= CONFIRMED),
+        "believed": int(trial.accepted and stability >= LEAST_AGREEMENT.get(method, 1.0)),
     }
 
 
