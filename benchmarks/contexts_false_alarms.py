@@ -6,7 +6,8 @@
 Every kind of data here has classes, and no contexts that go with them. A line of the CSV is one draw: how many contexts
 were believed (1: none), how they were found, the effective sample size of their weights as a share of n, which says how
 much balancing them would change, and the largest gain of any way less three standard errors, in points, of which more
-than 1 is needed. The script prints a line for each kind. A draw that the CSV has is not made again.
+than 2 are needed, or 1 within classes. The script prints a line for each kind. A draw that the CSV has is not made
+again.
 """
 
 from __future__ import annotations
