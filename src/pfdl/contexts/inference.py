@@ -35,7 +35,7 @@ MOST_FEATURES = 512
 
 LEAST_AGREEMENT = {"pooled": SETTLED, "within": 0.5, "early": 0.8}
 """Halves of the features must agree at least so well. Clusters over all classes may be classes that look alike; they
-count only where they are clearly apart. Between chance, 0, and full agreement, 1, is half of it."""
+count only where they are clearly apart. 0.5 is halfway between chance and full agreement."""
 
 LEAST_CLASS = 10
 """At least two classes must have so many samples."""
