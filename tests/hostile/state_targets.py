@@ -26,8 +26,8 @@ from pfdl._internal.state import load_state, save_state
 from pfdl.data.manifest import read_manifest
 from pfdl.vision import resume
 from pfdl.vision.checkpoint import load_model
-from pfdl.vision.resume import STATE, read_state
-from pfdl.vision.sharding import load_optimizer, shard
+from pfdl.vision.launching import shard
+from pfdl.vision.resume import STATE, load_optimizer, read_state
 from pfdl.vision.training import TrainingConfig, train
 from pfdl_lab.report.reading import find_runs
 from tests.hostile.tampering import answered, tampered, target, values, words

@@ -10,7 +10,8 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 
-from pfdl.vision.sharding import load_optimizer, shard, whole
+from pfdl.vision.launching import shard
+from pfdl.vision.resume import load_optimizer, whole
 from tests.internal.test_optimizer_state import OptimizerTester, step
 from tests.states import each
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from pfdl._internal.settings import check_settings, setting
+from pfdl._internal.settings import check_settings, describe_settings, setting
 from pfdl._internal.text import printable
 from pfdl.cli.common import Data, answering_stops, evaluate_and_print, open_source, print_understood
 from pfdl.cli.options import takes_settings
@@ -66,7 +66,7 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
     from pfdl._internal.processes import rank
     from pfdl._internal.validation import resolve_device
     from pfdl.data import make_split, read_manifest
-    from pfdl.vision import load_model
+    from pfdl.vision import export, load_model
     from pfdl.vision import train as train_network
     from pfdl.vision.launching import make_fabric
 
@@ -100,18 +100,11 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
         evaluate_and_print(load_model(folder), source, split, device)
         typer.echo(folder / "model.safetensors")
         if run.export:
-            _export(folder)
-
-
-def _export(folder: Path) -> None:
-    """Export a trained model where that is possible."""
-    from pfdl.vision.checkpoint import export, load_model
-
-    try:
-        for path in export(load_model(folder), folder / "export"):
-            typer.echo(path)
-    except ImportError as error:
-        typer.echo(f"No ONNX file: {error}", err=True)
+            try:
+                for path in export(load_model(folder), folder / "export"):
+                    typer.echo(path)
+            except ImportError as error:
+                typer.echo(f"No ONNX file: {error}", err=True)
 
 
 def _describe(config: TrainingConfig, device: str) -> str:
@@ -130,13 +123,7 @@ def split(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="The manifest, a .csv file; a .json file is written beside it.")
     ] = Path("manifest.csv"),
-    ratio: Annotated[
-        str,
-        typer.Option(
-            help="Such as 5:1: in training, images of the dominant context to images of each other, the rest left "
-            "out; natural uses all images. For data with contexts and without sets of its own."
-        ),
-    ] = "natural",
+    ratio: Annotated[str, typer.Option(help=describe_settings(RunOptions)["ratio"])] = "natural",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the split: sides and dominant contexts.")] = 0,
     validation: Annotated[float, typer.Option(help="Share of the training set that is held out.")] = 0.1,
 ) -> None:

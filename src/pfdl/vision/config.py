@@ -59,6 +59,7 @@ class TrainingConfig:
         batch_size: Images per step, over all devices.
         sampler: shuffle, every image once an epoch; groups, which draws every class in every context equally often; or
             classes, which draws every class equally often.
+        sampler_power: How strongly the sampler balances: 0, every image equally often, to 1, every group or class.
         optimizer: sgd or adamw.
         learning_rate: Learning rate at the start.
         momentum: Momentum of SGD.
@@ -92,6 +93,7 @@ class TrainingConfig:
     epochs: int = setting(40, minimum=1, shown=True)
     batch_size: int = setting(64, minimum=2, shown=True)
     sampler: Literal["shuffle", "groups", "classes"] = setting("shuffle", shown=True)
+    sampler_power: float = setting(1.0)
     optimizer: Literal["sgd", "adamw"] = setting("sgd")
     learning_rate: float = setting(0.01, shown=True)
     momentum: float = setting(0.9)

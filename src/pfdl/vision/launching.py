@@ -17,11 +17,13 @@ from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvir
 from lightning.fabric.strategies.model_parallel import ModelParallelStrategy
 from lightning.fabric.strategies.strategy import Strategy
 from lightning.fabric.utilities.exceptions import MisconfigurationException
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import fully_shard
 
 from pfdl._internal.processes import world_size
 from pfdl._internal.validation import check_choice, check_count
 from pfdl.vision.config import PRECISIONS
-from pfdl.vision.sharding import shard
 
 TORCHRUN, SRUN, OURSELVES = "torchrun", "srun", "pfdl"
 
@@ -69,6 +71,18 @@ def make_fabric(device: str, devices: int | None = 1, strategy: str = "auto", *,
             raise
         raise ValueError(f"{processes} processes cannot be started from here: {error}") from error
     return fabric
+
+
+def shard(backbone: nn.Module, mesh: DeviceMesh) -> nn.Module:
+    """Let each process keep a part of the weights, of their gradients and of the optimiser's state, in place (FSDP).
+
+    The objective stays whole in every process: it is small beside the backbone, and g has an optimiser of its own.
+    """
+    for block in backbone.children():
+        if isinstance(block, nn.Sequential):  # such blocks are called as a whole, so they can be gathered one by one
+            fully_shard(block, mesh=mesh)
+    fully_shard(backbone, mesh=mesh)
+    return backbone
 
 
 @contextmanager

@@ -53,9 +53,10 @@ class EpochSampler(Sampler[int]):
         self.draws = draws if config.sampler == "shuffle" else None
         self._balanced: ContextSampler | None = None  # with one context there is nothing to balance
         if config.sampler == "groups" and has_several(contexts):
-            self._balanced = ContextSampler(labels, contexts, seed=config.seed)
+            self._balanced = ContextSampler(labels, contexts, power=config.sampler_power, seed=config.seed)
         elif config.sampler == "classes" and has_several(labels):  # classes take the place of contexts
-            self._balanced = ContextSampler(torch.zeros_like(labels), labels, seed=config.seed)
+            one = torch.zeros_like(labels)
+            self._balanced = ContextSampler(one, labels, power=config.sampler_power, seed=config.seed)
 
     def __len__(self) -> int:
         return self.num_samples

@@ -13,16 +13,18 @@ from types import FrameType
 from typing import Any
 
 import pandas as pd
-from torch import Tensor
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.optim import Optimizer
 
 from pfdl._internal.files import write_atomically
+from pfdl._internal.loading import checked_optimizer_state
 from pfdl._internal.processes import anybody, gather_objects, rank, run_on_first
 from pfdl._internal.runs import CONFIG, METRICS, set_aside
 from pfdl._internal.state import load_state, save_state, save_tensors
 from pfdl.vision.checkpoint import WEIGHTS, check_weights
 from pfdl.vision.config import find_best_epoch
 from pfdl.vision.loop import Loop
-from pfdl.vision.sharding import load_module, load_optimizer, whole
 
 STATE = "resume.safetensors"
 SAVE_EVERY = 30.0
@@ -235,3 +237,43 @@ class RunKeeper:
         if not self._weights_are_saved:
             save_tensors(self.folder / WEIGHTS, self._best_weights)
             self._weights_are_saved = True
+
+
+def whole(state: Any) -> Any:
+    """Return a state in which the first process has whole tensors on the CPU where it held parts; all must call."""
+    if isinstance(state, DTensor):
+        full = state.full_tensor()
+        return full.cpu() if rank() == 0 else None
+    if isinstance(state, Mapping):
+        return {name: whole(value) for name, value in state.items()}
+    if isinstance(state, (list, tuple)):
+        return type(state)(whole(value) for value in state)
+    return state
+
+
+def load_module(module: nn.Module, state: Mapping[str, Any]) -> None:
+    """Load a whole state into a module, of which each process takes its part."""
+    own = module.state_dict()
+    module.load_state_dict({name: _part_of(value, own.get(name)) for name, value in state.items()})
+
+
+def load_optimizer(optimizer: Optimizer, state: Mapping[str, Any]) -> None:
+    """Load a whole state into an optimiser, of which each process takes its part; all must call.
+
+    Raises:
+        ValueError: If the state does not fit; the optimiser is unchanged then.
+    """
+    checked = checked_optimizer_state(optimizer, state)
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for number, moments in checked["state"].items():
+        own = parameters[number]
+        for name, value in moments.items():
+            if isinstance(value, Tensor) and value.shape == own.shape:  # a count of steps is not divided
+                moments[name] = _part_of(value, own)
+    optimizer.load_state_dict(checked)
+
+
+def _part_of(value: Any, own: object) -> Any:
+    if isinstance(own, DTensor) and isinstance(value, Tensor):
+        return distribute_tensor(value.to(own.device), own.device_mesh, own.placements)
+    return value
