@@ -68,7 +68,7 @@ def test_without_onnx_training_still_ends_well(trained, photos, monkeypatch):
     def missing(trained, folder):
         raise ModuleNotFoundError("exporting needs onnx")
 
-    monkeypatch.setattr("pfdl.vision.checkpoint.export", missing)
+    monkeypatch.setattr("pfdl.vision.export", missing)
     result = typed(f"train {photos} {TRAINED} -o {trained[0]}")
     assert "No ONNX file: exporting needs onnx" in result.output
 

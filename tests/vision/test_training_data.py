@@ -81,10 +81,10 @@ def test_contexts_of_validation_images_are_inferred_together_with_those_of_train
 
 
 def test_the_sampler_of_groups_is_that_of_the_library():
-    data = make(sampler="groups", contexts="known", seed=2)
+    data = make(sampler="groups", contexts="known", seed=2, sampler_power=0.5)
     loader = data.train_loader()
     loader.sampler.epoch = 3
-    expected = context_sampler(data.train_set.labels, data.train_set.contexts, seed=2)
+    expected = context_sampler(data.train_set.labels, data.train_set.contexts, seed=2, power=0.5)
     expected.set_epoch(3)
     drawn = list(loader.sampler)
     assert drawn == list(expected)[: len(loader) * 8]
