@@ -216,4 +216,5 @@ def test_the_finding_on_pretrained_networks():
     table = found.pivot(index="seed", columns="row", values="value")
     inferred, true = (table[row] - table["sampler-classes"] for row in ("sampler", "sampler-known"))
     assert len(inferred) == len(true) == 10
-    assert f"({signed(inferred.mean(), inferred.sem(), 1)}; the true ones {signed(true.mean(), true.sem(), 1)})" in README
+    said = [signed(one.mean(), one.sem(), 1) for one in (inferred, true)]
+    assert f"({said[0]}; the true ones {said[1]})" in README
