@@ -193,8 +193,8 @@ def practice(part: Measured) -> Declared:
     return Declared(PRACTICE, {"last epoch": Place(part, (LAST,))}, tests)
 
 
-class LengthOfTraining(NamedTuple):
-    """What a page declared of trainings of several lengths, whose data is called by it, such as pacs-20-epochs."""
+class NamedDeclaration(NamedTuple):
+    """What a page declared of results by the name of their data, such as pacs-20-epochs."""
 
     title: str
     comparisons: tuple[Pair, ...]
@@ -202,28 +202,34 @@ class LengthOfTraining(NamedTuple):
     tests: Mapping[str, tuple[str, ...]] = TESTS
 
 
-LENGTHS = (
-    LengthOfTraining("PACS, 20 and 40 epochs", PHASES, ("pacs-20-epochs", "pacs-40-epochs")),
-    LengthOfTraining("PACS, 20 epochs, fresh seeds", PHASES, ("pacs-20-epochs-confirmation",), SHIFT_AND_MEAN),
-    LengthOfTraining("PACS, 80 epochs", PHASES, ("pacs-80-epochs",)),
-    LengthOfTraining("PetScapes", PHASES, ("petscapes-20-epochs", "petscapes-40-epochs", "petscapes-80-epochs")),
-    LengthOfTraining(
+NAMED = (
+    NamedDeclaration("PACS, 20 and 40 epochs", PHASES, ("pacs-20-epochs", "pacs-40-epochs")),
+    NamedDeclaration("PACS, 20 epochs, fresh seeds", PHASES, ("pacs-20-epochs-confirmation",), SHIFT_AND_MEAN),
+    NamedDeclaration("PACS, 80 epochs", PHASES, ("pacs-80-epochs",)),
+    NamedDeclaration("PetScapes", PHASES, ("petscapes-20-epochs", "petscapes-40-epochs", "petscapes-80-epochs")),
+    NamedDeclaration(
         "Switched off after a third", THIRD, ("pacs-40-epochs", "pacs-80-epochs", "pacs-160-epochs"), SHIFT_AND_MEAN
     ),
-    LengthOfTraining(
+    NamedDeclaration(
         "Shapes trained to the end",
         CONVERGED,
         ("shapes-240-epochs", "shapes-0.75-240-epochs"),
         {"1:5": TESTS["1:5"]},
     ),
+    NamedDeclaration(
+        "PACS as features, contexts by the later rule",
+        (("sampler", "sampler-classes"),),
+        ("pacs-later-rule",),
+        {test: TESTS[test] for test in ("1:5", "5:1")},
+    ),
 )
-"""The declarations of docs/results/budgets.md, and of docs/results/images-contexts.md for the shapes."""
+"""The declarations of docs/results/budgets.md, images-contexts.md (the shapes) and practice.md (the later rule)."""
 
 
-def by_length(parts: Sequence[Measured]) -> list[Block]:
-    """Return what was declared of trainings of several lengths, as far as there are results."""
+def by_name(parts: Sequence[Measured]) -> list[Block]:
+    """Return what was declared of results by the name of their data, as far as there are results."""
     shown, measured = list[Block](), {part.data: part for part in parts}
-    for title, comparisons, data, tests in LENGTHS:
+    for title, comparisons, data, tests in NAMED:
         places = {name: Place(measured[name], (LAST,)) for name in data if name in measured}
         if places:
             shown += [Heading(title), *Declared(comparisons, places, tests).blocks()]

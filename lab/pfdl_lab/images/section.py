@@ -55,7 +55,7 @@ def build(run: Run, problems: list[str]) -> Section:
     compared = [*(table for epoch in WHEN for table in overviews(usual, epoch)), oracle_table(usual)]
     if any(compared):
         blocks += [Heading("Across data sets"), *(table for table in compared if table)]
-    blocks += phases.by_length(parts)
+    blocks += phases.by_name(parts)
     for part in parts:
         blocks += [Heading(part.name), *_blocks(part)]
     return Section(TITLE, blocks, _finding(parts[0]))

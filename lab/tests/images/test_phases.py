@@ -99,11 +99,11 @@ def test_trainings_of_several_lengths_are_judged_as_their_pages_declared(results
     third = short[short["row"] == "covariance"].assign(row="covariance-third")
     names = ("pacs-20-epochs", "pacs-40-epochs", "pacs-80-epochs", "pacs-160-epochs", "pacs-20-epochs-confirmation")
     parts = measure(pd.concat([pd.concat([short, third]).assign(data=name) for name in names]))
-    blocks = phases.by_length(parts)
+    blocks = phases.by_name(parts)
     notes = [block.note for block in blocks if isinstance(block, Table) and block.note]
     assert [note.partition(" declared tests")[0].rpartition(" ")[2] for note in notes] == ["30", "10", "15", "12"]
     assert blocks[1].columns == ["seeds", "pacs-20-epochs", "pacs-40-epochs"]
-    assert phases.by_length(measure(short)) == []
+    assert phases.by_name(measure(short)) == []
 
 
 def test_the_papers_rows_are_judged_at_the_last_epoch():
