@@ -68,9 +68,8 @@ def is_running(pid: int) -> bool:
 
 @pytest.fixture
 def calls(tmp_path):
-    log = tmp_path / "calls"
-    log.touch()
-    return log
+    (tmp_path / "calls").touch()
+    return tmp_path / "calls"
 
 
 def tasks(calls: Path, bases=(1, 2, 3)) -> list[dict[str, object]]:
@@ -191,9 +190,8 @@ def test_workers_use_one_thread_and_give_the_others_back(tmp_path):
 
 
 def test_a_killed_worker_gets_a_sentence_and_what_was_finished_is_kept(tmp_path):
-    grid = [{"base": base} for base in (1, 9)]
     with pytest.raises(WorkerLostError, match="was killed, often because the memory did not suffice"):
-        run_grid(dies_at_nine, grid, tmp_path, Execution(workers=Workers(2)))
+        run_grid(dies_at_nine, [{"base": 1}, {"base": 9}], tmp_path, Execution(workers=Workers(2)))
     assert [json.loads(path.read_text())["task"] for path in tmp_path.iterdir()] in ([], [{"base": 1}])
 
 

@@ -215,6 +215,6 @@ def test_the_finding_on_pretrained_networks():
     on_top = found["pacs-later-rule", "efficientnet-lite0-features"].unstack("row")
     gains = [table[row] - table["sampler-classes"] for table, row in ((tuned, "sampler"), (tuned, "sampler-known"))]
     gains.append(on_top["sampler"] - on_top["sampler-classes"])
-    said = [signed(one.mean(), one.sem(), 1) for one in gains]
-    assert f"they add {said[2].removeprefix('+')} (not significant)" in README
-    assert f"({said[0]}; the true ones {said[1]})" in README
+    inferred, true, later = (signed(one.mean(), one.sem(), 1) for one in gains)
+    assert f"they add {later.removeprefix('+')} (not significant)" in README
+    assert f"({inferred}; the true ones {true})" in README

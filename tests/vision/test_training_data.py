@@ -70,6 +70,8 @@ def test_the_way_of_inferring_can_be_chosen(monkeypatch):
         TrainingConfig(infer_by="early")
     with pytest.raises(ValueError, match=r"confirm is False.* set contexts to 'inferred'"):
         TrainingConfig(confirm=False)
+    with pytest.raises(ValueError, match=r"sampler_power is 0\.5, but sampler is 'shuffle'"):
+        make(sampler_power=0.5)
 
 
 def test_contexts_of_validation_images_are_inferred_together_with_those_of_training():

@@ -49,6 +49,7 @@ def _about_contexts(one: ImageDiagnosis, images: str) -> tuple[str, str]:
         objective="erm",
         objective_settings={},
         sampler="shuffle",
+        sampler_power=1.0,
         contexts="known" if one.contexts_are == KNOWN else "inferred",
         infer_by="auto" if confirmed else "pooled",  # as they were found here
         confirm=confirmed,

@@ -115,6 +115,8 @@ class TrainingConfig:
         for name, value, default in (("infer_by", self.infer_by, "auto"), ("confirm", self.confirm, True)):
             if value != default and self.contexts != "inferred":
                 raise ValueError(f"{name} is {value!r}, but contexts is {self.contexts!r}; set contexts to 'inferred'.")
+        if self.sampler == "shuffle" and self.sampler_power != 1:
+            raise ValueError(f"sampler_power is {self.sampler_power}, but sampler is 'shuffle'; set it to 'groups'.")
 
     @property
     def first_network(self) -> TrainingConfig | None:
@@ -131,6 +133,7 @@ class TrainingConfig:
             epochs=self.infer_epochs,
             decay_every=self.decay_every or max(1, self.epochs // 2),
             sampler="shuffle",
+            sampler_power=1.0,
         )
 
 

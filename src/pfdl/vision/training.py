@@ -155,9 +155,9 @@ def _run(keeper: RunKeeper, validation: DataLoader[Any] | None, *, shows: bool, 
                 for _ in loop.train_epoch():
                     keeper.stop_if_asked()
                     show(*loop.progress)
-                    if not is_told and time.monotonic() - started >= ESTIMATE_AFTER:
+                    if not is_told and (seconds := time.monotonic() - started) >= ESTIMATE_AFTER:
                         is_told = True
-                        _say(_describe_time(time.monotonic() - started, loop.progress[0] - first, loop.progress[1]))
+                        _say(_describe_time(seconds, loop.progress[0] - first, loop.progress[1]))
                 row = {"epoch": loop.epoch, "learning_rate": loop.learning_rate}
                 figures = loop.validate(validation)
                 row |= {**loop.end_epoch(), **figures}
