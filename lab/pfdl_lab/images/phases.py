@@ -139,7 +139,7 @@ def blocks(part: Measured) -> list[Block]:
     if set(PAPER) <= rows:
         published = Declared(PUBLISHED_DWR, {"last epoch": Place(part, (LAST,))})
         return [*table_ii(part).blocks(), *_if_there(rows, "DWR as published", published)]
-    if set(GRID) <= rows:
+    if rows & set(GRID):
         return [
             *same_sgd(part).blocks(),
             Heading("Each at the setting that held-out images choose"),
@@ -172,7 +172,7 @@ def forms_of_g(part: Measured) -> Declared:
 
 def same_sgd(part: Measured) -> Declared:
     """Return what docs/results/budgets.md declared of settings of SGD: each row against ERM at the same."""
-    pairs = tuple((row, what.baseline) for row, what in GRID.items() if row != what.baseline)
+    pairs = tuple((row, GRID[row].baseline) for row in GRID if row in part.rows and row != GRID[row].baseline)
     return Declared(pairs, {"last epoch": Place(part, (LAST,))}, SHIFT_AND_MEAN)
 
 
@@ -180,7 +180,7 @@ def best_sgd(part: Measured) -> Declared:
     """Return the same of rows that each have the setting with the highest mean validation accuracy."""
 
     def best(method: str) -> str:
-        settings = [row for row in GRID if row.startswith(f"{method}-wd")]
+        settings = [row for row in GRID if row in part.rows and row.startswith(f"{method}-wd")]
         return max(settings, key=lambda row: float(part.of(row, CHOSEN, VALIDATION).mean()))
 
     pairs = tuple((best(method), best("erm")) for method in ("pfdl", "covariance"))

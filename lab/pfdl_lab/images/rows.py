@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import product
 from typing import Any, Literal
 
 import torch
@@ -129,9 +130,9 @@ def _grid(row: Row, decay: float, rate: float) -> Row:
 GRID: dict[str, Row] = {
     f"{key}-wd-{decay:g}-lr-{rate:g}": _grid(row, decay, rate)
     for key, row in (("erm", PAPER["erm"]), ("pfdl", PAPER["pfdl"]), ("covariance", CONTROLS["covariance"]))
-    for decay, rate in ((1e-4, 0.003), (1e-4, 0.01), (1e-4, 0.03), (5e-4, 0.01), (1e-3, 0.01))
+    for decay, rate in product((1e-4, 5e-4, 1e-3), (0.003, 0.01, 0.03))
 }
-"""ERM, PFDL and decorrelation with SGD's two settings changed one at a time, each compared with ERM at the same."""
+"""ERM, PFDL and decorrelation at nine settings of SGD, each compared with ERM at the same."""
 
 ORACLE = "-known"
 """Ends the key of a row that has the true contexts in the place of inferred ones."""

@@ -152,4 +152,4 @@ def test_each_method_is_compared_at_the_setting_that_validation_chooses():
     (part,) = measure(results)
     erm, pfdl, covariance = validation
     assert phases.best_sgd(part).comparisons == ((pfdl, erm), (covariance, erm))
-    assert len(phases.same_sgd(part).judge()) == 20
+    assert len(phases.same_sgd(part).judge()) == 36

@@ -48,7 +48,7 @@ def test_the_papers_table_is_a_list_of_six_rows_by_its_protocol():
     assert (NICO.epochs, NICO.learning_rate, NICO.backbone, NICO.validation) == (160, 0.01, "resnet50", 0.0)
     assert NICO.decay_every is None  # half of the epochs
     assert all(len(row.paper) == len(RATIOS) for row in PAPER.values())
-    assert len(LISTS["grid"]) == 15
+    assert len(LISTS["grid"]) == 27
     assert row_keys("paper,covariance,pfdl") == (*NICO.rows, "covariance")
 
 
