@@ -39,8 +39,7 @@ def test_a_page_is_what_its_command_makes_of_its_results(name, tmp_path, monkeyp
     assert any(table.startswith(part) for table in tables for part in command), "a page without its figures as data"
 
 
-def test_the_page_of_contexts_has_the_tables_that_its_scripts_make_of_csv_files(monkeypatch):
-    monkeypatch.syspath_prepend(str(RESULTS.parents[1] / "benchmarks"))
+def test_the_page_of_contexts_has_the_tables_that_its_scripts_make_of_csv_files():
     page = (RESULTS / "contexts.md").read_text(encoding="utf-8")
     for script in ("contexts", "contexts_false_alarms", "contexts_pretrained"):
         assert importlib.import_module(script).tables() in page, script
@@ -50,8 +49,7 @@ def test_the_page_of_contexts_has_the_tables_that_its_scripts_make_of_csv_files(
         assert spuco.comparisons(RESULTS / name) in page, name
 
 
-def test_the_page_of_real_tables_has_the_tables_that_its_csv_files_make(monkeypatch):
-    monkeypatch.syspath_prepend(str(RESULTS.parents[1] / "benchmarks"))
+def test_the_page_of_real_tables_has_the_tables_that_its_csv_files_make():
     page = (RESULTS / "real-tables.md").read_text(encoding="utf-8")
     script = importlib.import_module("real_tables_page")
     assert all(table in page for table in script.tables())

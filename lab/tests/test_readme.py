@@ -177,8 +177,7 @@ def test_the_finding_on_contexts():
         assert f"{signed(gain.mean(), gain.sem(), 1)} points {said}" in README
 
 
-def test_the_finding_on_spuco_mnist(monkeypatch):
-    monkeypatch.syspath_prepend(str(RESULTS.parents[1] / "benchmarks"))
+def test_the_finding_on_spuco_mnist():
     table = importlib.import_module("spuco_mnist").comparisons(RESULTS / "spuco-mnist-difficulties.csv")
     tests = re.findall(r"([+−])[\d.]+ ± [\d.]+, Holm ([\d.e-]+)", table)
     significant = [sign for sign, adjusted in tests if float(adjusted) <= 0.05]

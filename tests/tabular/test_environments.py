@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -96,9 +95,8 @@ def test_too_few_environments_are_refused():
         SelectionScreen().fit(X, y, groups=["here", "there"])
 
 
-def test_icp_keeps_the_causes_whose_distribution_shifts(monkeypatch):
+def test_icp_keeps_the_causes_whose_distribution_shifts():
     """The rival of the benchmark of environments."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
     X, y, groups = changing_table(0, n=500, shift=2.0)
     model = importlib.import_module("icp").ICPRegressor().fit(X, y, groups)
     assert model.kept_.tolist() == [True, True, False]

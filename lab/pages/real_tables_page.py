@@ -1,6 +1,6 @@
 """Print the tables of docs/results/real-tables.md, and renew that of docs/how-to/tables.md, from the data files.
 
-    python benchmarks/real_tables_page.py
+    python lab/pages/real_tables_page.py
 
 The prose of the page is written by hand; tests compare its tables with what this prints.
 """
@@ -11,7 +11,7 @@ import pandas as pd
 
 from markdown_table import markdown_table
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 RESULTS = DOCS / "results"
 CORRELATED = 0.6
 HALVES = ("design", "report")
@@ -20,7 +20,7 @@ COMPUTED = {
     "survival/udca2": "a risk score computed from bilirubin, the target, and others",
     "wooldridge/bwght": "the logarithm of the target",
 }
-BEGIN, END = "<!-- made by python benchmarks/real_tables_page.py -->", "<!-- until here -->"
+BEGIN, END = "<!-- made by python lab/pages/real_tables_page.py -->", "<!-- until here -->"
 
 
 def summary(listed: pd.DataFrame, selected: pd.DataFrame) -> list[str]:

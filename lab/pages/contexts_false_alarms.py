@@ -1,7 +1,7 @@
 """How often does ``pfdl.infer_contexts`` believe in contexts where there are none, and what would they do?
 
-    python benchmarks/contexts_false_alarms.py --seeds 20
-    python benchmarks/contexts_false_alarms.py --seeds 20 --store DIR   # as benchmarks/contexts_pretrained.py leaves it
+    python lab/pages/contexts_false_alarms.py --seeds 20
+    python lab/pages/contexts_false_alarms.py --seeds 20 --store DIR   # as lab/pages/contexts_pretrained.py leaves it
 
 Every kind of data here has classes, and no contexts that go with them. A line of the CSV is one draw: how many contexts
 were believed (1: none), how they were found, the effective sample size of their weights as a share of n, which says how
@@ -31,7 +31,7 @@ from pfdl.data.context_images import StoredImages
 from pfdl.objectives.weightings import Balance
 from pfdl_lab.images.networks import FEATURES
 
-RESULTS = Path(__file__).parents[1] / "docs" / "results" / "contexts-false-alarms.csv"
+RESULTS = Path(__file__).parents[2] / "docs" / "results" / "contexts-false-alarms.csv"
 SAMPLES, COLUMNS, CLASSES = 2_000, 64, 4
 Drawn = tuple[NDArray[np.float64], NDArray[np.int64]]
 

@@ -1,7 +1,7 @@
 """Are contexts found in the features of a pretrained network, and how much of what the true ones give do they give?
 
-    python benchmarks/contexts_pretrained.py PACS --store DIR --seeds 80 81 82 83 84 85 86 87 88 89
-    python benchmarks/contexts_pretrained.py   # prints the tables of docs/results/contexts-pretrained.csv
+    python lab/pages/contexts_pretrained.py PACS --store DIR --seeds 80 81 82 83 84 85 86 87 88 89
+    python lab/pages/contexts_pretrained.py   # prints the tables of docs/results/contexts-pretrained.csv
 
 Splits of PACS at 5:1, features of EfficientNet-lite0 at 96×96 (computed once, into ``--store``), a logistic readout
 with C = 0.05. The readout is trained four times: plainly, with classes balanced, with the groups of the true contexts
@@ -26,7 +26,7 @@ from pfdl.data.context_images import store_images
 from pfdl_lab.images.data import ImageData
 from pfdl_lab.images.networks import FEATURES, FROZEN, write_features
 
-RESULTS = Path(__file__).parents[1] / "docs" / "results" / "contexts-pretrained.csv"
+RESULTS = Path(__file__).parents[2] / "docs" / "results" / "contexts-pretrained.csv"
 STRENGTH = 0.05
 TESTS = ("1:5", "5:1")
 ROWS = {"erm": "ERM", "classes": "classes balanced", "true": "true contexts", "inferred": "inferred contexts"}

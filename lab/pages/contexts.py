@@ -1,8 +1,8 @@
 """Why contexts are believed or not: every check, for what pfdl.infer_contexts finds and for the true contexts.
 
-    python benchmarks/contexts.py shapes shapes-0.75 pacs colored-mnist --mnist DIR --out contexts.csv
-    python benchmarks/contexts.py --without mnist=DIR fashion-mnist=DIR --out contexts.csv
-    python benchmarks/contexts.py --out contexts.csv   # prints the table of what is there
+    python lab/pages/contexts.py shapes shapes-0.75 pacs colored-mnist --mnist DIR --out contexts.csv
+    python lab/pages/contexts.py --without mnist=DIR fashion-mnist=DIR --out contexts.csv
+    python lab/pages/contexts.py --out contexts.csv   # prints the table of what is there
 
 Nothing of a test set is read. If the true contexts fail a check, the check is too strict for these data; if they pass
 and ours do not, the wrong contexts were found. ``--without`` names data that have no contexts: folders with the files
@@ -31,7 +31,7 @@ from pfdl.data.context_images import store_images
 from pfdl.vision.config import DataOptions
 from pfdl_lab.cli.study import make_datasets
 
-RESULTS = Path(__file__).parents[1] / "docs" / "results" / "contexts.csv"
+RESULTS = Path(__file__).parents[2] / "docs" / "results" / "contexts.csv"
 TRUE = "true contexts"
 PLAIN = 6000
 IMAGE_SIZE = 64

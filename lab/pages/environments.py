@@ -1,6 +1,6 @@
 """What known environments are worth on real tables: each environment is left out of the fit once and predicted.
 
-    python benchmarks/environments.py            # writes docs/results/environments.csv
+    python lab/pages/environments.py            # writes docs/results/environments.csv
 
 The tables have a natural environment: region, year, country. Compared: least squares, least squares behind the screen
 without and with ``groups=``, and linear invariant causal prediction. Every method sees the other environments alone.
@@ -23,7 +23,7 @@ from sklearn.linear_model import LinearRegression
 from icp import ICPRegressor
 from pfdl.tabular import ScreenedRegressor
 
-RESULTS = Path(__file__).parents[1] / "docs" / "results" / "environments.csv"
+RESULTS = Path(__file__).parents[2] / "docs" / "results" / "environments.csv"
 Table = tuple[pd.DataFrame, pd.Series, pd.Series]
 
 
