@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from pfdl.data import read_manifest
-from pfdl_lab.report.trainings import read_evaluations
+from pfdl.vision.evaluation import read_evaluations
 from tests.cli.typing_commands import FAST, draw, typed
 
 FAST = FAST.replace("--epochs 1", "--epochs 2")

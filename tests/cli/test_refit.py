@@ -11,7 +11,7 @@ from pfdl.contexts import InferredContexts
 from pfdl.data import make_split
 from pfdl.vision import refitting as refit
 from pfdl.vision.checkpoint import ModelConfig, TrainedModel, load_model
-from pfdl_lab.report.trainings import read_evaluations
+from pfdl.vision.evaluation import read_evaluations
 from tests.cli.typing_commands import FAST, draw, typed
 from tests.vision.tiny_images import TinySource
 

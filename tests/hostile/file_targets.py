@@ -28,11 +28,11 @@ from pfdl.data.tables import list_table
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.checkpoint import WEIGHTS, check_weights, load_model, read_model_config
 from pfdl.vision.config import DataOptions
+from pfdl.vision.evaluation import read_evaluations
 from pfdl.vision.resume import STATE, read_state
 from pfdl_lab.digits import _read_file
 from pfdl_lab.images.data import read_groups
 from pfdl_lab.report.reading import METRICS, RESULTS, find_runs, read_metrics, read_results
-from pfdl_lab.report.trainings import read_evaluations
 from tests.data.image_files import image_bombs
 from tests.hostile.state_targets import made_run
 from tests.hostile.tampering import answered, check_sentence, records, tampered, target, values, words
