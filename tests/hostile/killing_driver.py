@@ -33,7 +33,6 @@ from pfdl._internal import files as _files
 from pfdl._internal.runs import CONFIG, LOCK
 from pfdl._internal.state import load_state
 from pfdl.cli import main as cli
-from pfdl.contexts import statistics
 from pfdl.vision import resume as run_keeper
 from pfdl.vision.resume import STATE
 from pfdl_lab.images import data as image_data
@@ -72,7 +71,6 @@ def train(output: Path, data: Path) -> None:
 
 
 def train_on_inferred_contexts(output: Path, data: Path) -> None:
-    statistics.WIDTH = 16
     inferred = ("--objective", "groupdro", "--contexts", "inferred", "--set", "confirm=false")
     pfdl("train", data, *QUICK, "--no-export", *inferred, "-o", output)
 

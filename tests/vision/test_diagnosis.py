@@ -18,8 +18,6 @@ from pfdl.vision.diagnosis import compare_diagnoses, diagnose_images
 from pfdl.vision.evaluation import evaluate
 from tests.vision.tiny_images import tiny_data
 
-pytestmark = pytest.mark.usefixtures("few_filters")
-
 
 def model_of(manifest, tmp_path, seed=0):
     torch.manual_seed(seed)
