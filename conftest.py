@@ -13,6 +13,8 @@ import typer.testing
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
+pytest_plugins = ["tests.browsing"]
+
 settings.register_profile("pfdl", deadline=None)  # tests never measure time
 settings.load_profile("pfdl")
 
@@ -29,7 +31,7 @@ TOGETHER = (FORKING, EXPORTING)
 
 SLOWEST_FIRST = (
     *(*FORKING, "lab/test_ray.py", "hostile/test_fuzz.py", "contexts/test_inference.py", *EXPORTING, "test_docs.py"),
-    *("report/test_browser.py", "decorrelation/kernels/test_interpreter.py", "vision/test_resume.py"),
+    *("lab/report/test_browser.py", "decorrelation/kernels/test_interpreter.py", "vision/test_resume.py"),
     *("lab/colored_mnist/test_run.py", "objectives/test_atomicity.py", "lab/mmads/test_run.py"),
     *("tabular/test_estimators.py", "lab/test_published.py", "lab/colored_mnist/test_section.py"),
     *("test_typing.py", "lab/test_demo.py", "data/test_shapes.py"),

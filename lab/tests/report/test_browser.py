@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 from PIL import Image
+from tests.browsing import HOSTILE, PHONE, needs_browser
 
 from pfdl_lab.report.blocks import (
     Gallery,
@@ -22,8 +23,6 @@ from pfdl_lab.report.blocks import (
     Thumbnail,
     render,
 )
-
-from .browsing import HOSTILE, PHONE, browser, needs_browser, visit  # noqa: F401, as fixtures
 
 pytestmark = needs_browser
 
@@ -74,7 +73,7 @@ def path(tmp_path_factory):
     return page
 
 
-def test_loads_quietly_runs_no_script_and_asks_nothing_of_the_network(visit, path):  # noqa: F811
+def test_loads_quietly_runs_no_script_and_asks_nothing_of_the_network(visit, path):
     seen = visit(path)
     assert seen.complaints == []
     assert [one for one in seen.requests if not one.startswith("data:")] == [path.as_uri()]
@@ -84,7 +83,7 @@ def test_loads_quietly_runs_no_script_and_asks_nothing_of_the_network(visit, pat
     assert "script" not in policy
 
 
-def test_a_name_that_is_a_script_is_shown_and_not_run(visit, path):  # noqa: F811
+def test_a_name_that_is_a_script_is_shown_and_not_run(visit, path):
     page = visit(path).page
     assert page.evaluate("window.hacked") is None
     assert page.title() == f"A page {HOSTILE}"
@@ -96,7 +95,7 @@ def test_a_name_that_is_a_script_is_shown_and_not_run(visit, path):  # noqa: F81
     assert {HOSTILE, f"ratio $x$ {HOSTILE}", 'a "name" & $\\bad{$'} <= set(drawn)
 
 
-def test_every_plot_is_drawn_and_described(visit, path):  # noqa: F811
+def test_every_plot_is_drawn_and_described(visit, path):
     page = visit(path).page
     assert page.locator(".plot[role=img] svg").count() == 4
     for box in page.locator(".plot").all():
@@ -108,7 +107,7 @@ def test_every_plot_is_drawn_and_described(visit, path):  # noqa: F811
     assert "50.0 ± 2.0" in page.locator("figure details table").first.text_content()
 
 
-def test_dark_follows_the_system_in_page_and_plots_and_paper_is_light(visit, path):  # noqa: F811
+def test_dark_follows_the_system_in_page_and_plots_and_paper_is_light(visit, path):
     light, dark = (visit(path, color_scheme=scheme) for scheme in ("light", "dark"))
 
     def brightness(seen, selector, what):
@@ -124,7 +123,7 @@ def test_dark_follows_the_system_in_page_and_plots_and_paper_is_light(visit, pat
     assert dark.style_of("body", "backgroundColor") == "rgb(253, 253, 251)"
 
 
-def test_a_phone_scrolls_wide_things_in_their_boxes_and_says_so(visit, path):  # noqa: F811
+def test_a_phone_scrolls_wide_things_in_their_boxes_and_says_so(visit, path):
     page = visit(path, **PHONE).page
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     boxes = page.locator(".scroll.many")
@@ -136,7 +135,7 @@ def test_a_phone_scrolls_wide_things_in_their_boxes_and_says_so(visit, path):  #
     assert shadows == "local, local, scroll, scroll"
 
 
-def test_the_keyboard_skips_to_the_results_and_reaches_what_scrolls(visit, path):  # noqa: F811
+def test_the_keyboard_skips_to_the_results_and_reaches_what_scrolls(visit, path):
     page = visit(path).page
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the results"
@@ -150,7 +149,7 @@ def test_the_keyboard_skips_to_the_results_and_reaches_what_scrolls(visit, path)
     assert {"A", "scroll many", "SUMMARY"} <= set(reached)
 
 
-def test_headings_tables_and_names_are_in_order(visit, path):  # noqa: F811
+def test_headings_tables_and_names_are_in_order(visit, path):
     page = visit(path).page
     levels = page.locator("h1, h2, h3, h4").evaluate_all("all => all.map(one => Number(one.tagName[1]))")
     assert levels.count(1) == 1
