@@ -29,7 +29,6 @@ from pfdl.vision.checkpoint import load_model
 from pfdl.vision.launching import shard
 from pfdl.vision.resume import STATE, load_optimizer, read_state
 from pfdl.vision.training import TrainingConfig, train
-from pfdl_lab.report.reading import find_runs
 from tests.hostile.tampering import answered, tampered, target, values, words
 from tests.objectives.parts import PARTS, WITHOUT_STATE, batch, call, used
 from tests.states import equal
@@ -202,16 +201,19 @@ def resumed_trainings(folder: Path, state: Any) -> None:
 )
 def run_folders_with_a_byte_changed(folder: Path, name: str, place: float, change: int) -> None:
     """Any byte of any file of a run: the training ends or says what is wrong, and so does the use of its model."""
-    shutil.copytree(made_run(), folder, dirs_exist_ok=True)
-    content = bytearray((folder / name).read_bytes())
-    content[int(place * len(content))] ^= change
-    (folder / name).write_bytes(content)
+    copy_and_change(folder, name, place, change)
     answered(load_model, folder)
     source, manifest = tiny_data()
     if answered(lambda: train(TINY, source, manifest, folder, device="cpu", tensorboard=False)) is not None:
         answered(load_model, folder)
     answered(read_manifest, folder / "manifest.csv")
-    find_runs([folder])
+
+
+def copy_and_change(folder: Path, name: str, place: float, change: int) -> None:
+    shutil.copytree(made_run(), folder, dirs_exist_ok=True)
+    content = bytearray((folder / name).read_bytes())
+    content[int(place * len(content))] ^= change
+    (folder / name).write_bytes(content)
 
 
 def files_of(folder: Path) -> list[Path]:
