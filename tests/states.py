@@ -13,7 +13,7 @@ import torch
 def equal(a, b):
     """Whether two states are the same to the last bit."""
     if isinstance(a, torch.Tensor):
-        return torch.equal(a, b)
+        return a.dtype == b.dtype and torch.equal(a, b)
     if isinstance(a, dict):
         return a.keys() == b.keys() and all(equal(a[key], b[key]) for key in a)
     if isinstance(a, (list, tuple)):
@@ -134,6 +134,15 @@ class StateTester:
                     if not self.is_refused(thing, changed(state, path, change)):
                         thing = self.used(name)
         assert torch.isfinite(torch.as_tensor(self.use(thing, seed=5))).all()
+
+    def test_a_state_of_another_precision_is_taken_in_the_precision_of_the_thing(self, name):
+        source, other = self.used(name), self.make(name, seed=1)
+        state = copy.deepcopy(self.state(source))
+        for path in leaves(state):
+            if torch.is_tensor(value := reduce(getitem, path, state)) and value.is_floating_point():
+                state = changed(state, path, torch.Tensor.double)
+        self.load(other, state)
+        assert equal(self.state(other), self.state(source))
 
     def test_what_is_no_state_is_refused(self, name):
         thing = self.used(name)
