@@ -1,6 +1,7 @@
 """What holds of everything that has a state, in one process and in several that train together."""
 
 import copy
+import io
 import pickle
 import re
 from functools import reduce
@@ -124,7 +125,9 @@ class StateTester:
     def test_a_state_that_fits_continues_to_the_last_bit_in_memory_of_its_own(self, name):
         source, other = self.used(name), self.make(name, seed=1)
         kept = self.state(source)
-        before = copy.deepcopy(kept)
+        before, file = copy.deepcopy(kept), io.BytesIO()
+        torch.save(kept, file)
+        assert equal(torch.load(io.BytesIO(file.getvalue()), weights_only=True), kept)
         self.load(other, kept)
         for seed in (2, 3):
             torch.manual_seed(seed)

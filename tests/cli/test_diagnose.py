@@ -8,7 +8,7 @@ from sklearn.datasets import load_wine
 from pfdl.data import make_mmads
 from pfdl.report.diagnosis_page import THUMBNAILS
 from tests.browsing import PHONE, needs_browser
-from tests.cli.typing_commands import FAST, draw, typed
+from tests.cli.typing_commands import FAST, draw_all, typed
 
 EVIL = "<script>window.hacked = 1<"
 
@@ -16,11 +16,7 @@ EVIL = "<script>window.hacked = 1<"
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
     """Two classes that differ in brightness, two contexts that differ in colour, one of them with an evil name."""
-    root = tmp_path_factory.mktemp("photos")
-    for label, name in enumerate(("cat", "dog")):
-        for place, context in enumerate((EVIL, "outdoors")):
-            draw(root / name / context, 20, seed=2 * label + place, brightness=60 * label, channel=place)
-    return root
+    return draw_all(tmp_path_factory.mktemp("photos"), (EVIL, "outdoors"), 20, brightness=60, coloured=True)
 
 
 TRAIN = f"{FAST} --ratio 2:1 --layout class/context"

@@ -12,17 +12,14 @@ from pfdl.cli.options import read_objective_settings, split_settings
 from pfdl.cli.train import RunOptions
 from pfdl.vision import DataOptions, TrainingConfig
 from pfdl.vision.resume import RunKeeper
-from tests.cli.typing_commands import FAST, draw, typed
+from tests.cli.typing_commands import FAST, draw_all, typed
 
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
     """Two classes, two contexts; the classes differ in brightness."""
-    root = tmp_path_factory.mktemp("photos")
-    for label, name in enumerate(("cat", "[bold]dog")):
-        for place, context in enumerate(("in the house", "in the garden")):
-            draw(root / name / context, 20, seed=2 * label + place, brightness=120 * label)
-    return root
+    contexts = ("in the house", "in the garden")
+    return draw_all(tmp_path_factory.mktemp("photos"), contexts, 20, classes=("cat", "[bold]dog"))
 
 
 TRAINED = f"{FAST.removesuffix('--no-export')} --ratio 2:1 -O pfdl --set pfdl.weight=0.5"

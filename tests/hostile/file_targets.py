@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -28,9 +26,20 @@ from pfdl.vision.checkpoint import WEIGHTS, check_weights, load_model, read_mode
 from pfdl.vision.config import DataOptions
 from pfdl.vision.evaluation import read_evaluations
 from pfdl.vision.resume import STATE, read_state
-from tests.data.image_files import image_bombs
+from tests.data.image_files import encoded, image_bombs
 from tests.hostile.state_targets import made_run
-from tests.hostile.tampering import Target, answered, check_sentence, records, tampered, target, values, words
+from tests.hostile.tampering import (
+    SPECIAL,
+    Target,
+    answered,
+    check_sentence,
+    make_special,
+    records,
+    tampered,
+    target,
+    values,
+    words,
+)
 
 EVALUATION = "evaluations/test.json"
 
@@ -167,9 +176,8 @@ def any_bytes(names: Sequence[str], read: Callable[[Path], list[Any]]) -> Target
 
 def special_file(names: Sequence[str], read: Callable[[Path], list[Any]]) -> Target:
     """Return the target that puts a pipe, a device or a folder where a file should be: nobody waits or reads on."""
-    kinds = ("pipe", "folder", "loop", "zero", "null")
 
-    @target(lambda: (st.sampled_from(names), st.sampled_from(kinds)), share=0.4)
+    @target(lambda: (st.sampled_from(names), st.sampled_from(SPECIAL)), share=0.4)
     def check(folder: Path, name: str, kind: str) -> None:
         shutil.copytree(made_run(), folder, dirs_exist_ok=True)
         for other in names:
@@ -182,15 +190,6 @@ def special_file(names: Sequence[str], read: Callable[[Path], list[Any]]) -> Tar
         read(folder)
 
     return check
-
-
-def make_special(path: Path, kind: str) -> None:
-    if kind == "pipe":
-        os.mkfifo(path)
-    elif kind == "folder":
-        path.mkdir()
-    else:
-        path.symlink_to(path.name if kind == "loop" else f"/dev/{kind}")
 
 
 bytes_in_the_place_of_any_file = any_bytes(NAMES, read_everything)
@@ -293,16 +292,11 @@ def weights(folder: Path, state: dict[str, Any]) -> None:
         assert trained.model(torch.zeros(1, 3, 8, 8)).isfinite().all()
 
 
-def picture(kind: str, mode: str = "RGB") -> bytes:
-    stream = io.BytesIO()
-    Image.effect_noise((9, 7), 60).convert(mode).save(stream, kind)
-    return stream.getvalue()
-
-
 @cache
 def pictures_of_all_kinds() -> list[bytes]:
-    found = [picture(kind) for kind in ("PNG", "JPEG", "BMP", "WEBP", "TIFF", "PPM", "JPEG2000")]
-    return [*found, picture("GIF", "P"), picture("PNG", "I;16"), picture("JPEG", "CMYK")]
+    kinds = [("RGB", kind) for kind in ("PNG", "JPEG", "BMP", "WEBP", "TIFF", "PPM", "JPEG2000")]
+    kinds += [("P", "GIF"), ("I;16", "PNG"), ("CMYK", "JPEG")]
+    return [encoded(Image.effect_noise((9, 7), 60).convert(mode), kind) for mode, kind in kinds]
 
 
 @target(

@@ -26,7 +26,6 @@ from typing import Any
 
 import torch
 import typer
-from PIL import Image
 
 from pfdl._internal import files as _files
 from pfdl._internal.runs import CONFIG, LOCK
@@ -34,6 +33,7 @@ from pfdl._internal.state import load_state
 from pfdl.cli import main as cli
 from pfdl.vision import resume
 from pfdl.vision.resume import STATE
+from tests.cli.typing_commands import draw_all
 from tests.processes import Forked
 
 COMMAND_LINE = typer.main.get_command(cli.app)  # made once: that takes as long as a training
@@ -46,14 +46,7 @@ TRAINING = f"{QUICK} --ratio 2:1 {STATES}"
 
 
 def pictures(root: Path) -> Path:
-    generator = torch.Generator().manual_seed(0)
-    for label, name in enumerate(("cat", "dog")):
-        for context in ("in the house", "in the garden"):
-            (root / name / context).mkdir(parents=True, exist_ok=True)
-            for number in range(12):
-                pixels = torch.randint(0, 100, (8, 8, 3), generator=generator) + 120 * label
-                Image.fromarray(pixels.to(torch.uint8).numpy()).save(root / name / context / f"{number}.png")
-    return root
+    return draw_all(root, ("in the house", "in the garden"))
 
 
 def pfdl(line: str) -> None:

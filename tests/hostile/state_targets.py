@@ -7,7 +7,6 @@ import copy
 import json
 import shutil
 import tempfile
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,10 +25,10 @@ from pfdl._internal.state import load_state, save_state
 from pfdl.data.manifest import read_manifest
 from pfdl.vision import resume
 from pfdl.vision.checkpoint import load_model
-from pfdl.vision.launching import shard
 from pfdl.vision.resume import STATE, load_optimizer, read_state
 from pfdl.vision.training import TrainingConfig, train
 from tests.hostile.tampering import answered, tampered, target, values, words
+from tests.internal.test_optimizer_state import MAKERS, step, trained
 from tests.objectives.parts import PARTS, WITHOUT_STATE, batch, call, used
 from tests.states import equal
 from tests.vision.tiny_images import tiny_data
@@ -62,16 +61,6 @@ def trees_of_states(folder: Path, tree: Any) -> None:
     assert state is None or isinstance(state["finished"], bool)
 
 
-OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
-    "adam": lambda parameters: torch.optim.Adam(parameters, fused=True),
-    "adam, not fused": torch.optim.Adam,
-    "amsgrad": lambda parameters: torch.optim.AdamW(parameters, amsgrad=True, fused=True),
-    "sgd": lambda parameters: torch.optim.SGD(parameters, 0.1, momentum=0.9, fused=True),
-    "sgd, not fused": lambda parameters: torch.optim.SGD(parameters, 0.1, momentum=0.9, nesterov=True),
-    "adagrad": lambda parameters: torch.optim.Adagrad(parameters, fused=True),
-}
-
-
 @cache
 def one_process() -> Any:
     """Join a group of one process, in which parameters are sharded as in each of several."""
@@ -79,49 +68,37 @@ def one_process() -> Any:
     return init_device_mesh("cpu", (1,))
 
 
-def a_step(kind: str, is_sharded: bool = False) -> torch.optim.Optimizer:
-    """An optimiser that has taken one step, over a matrix and a vector."""
-    backbone = torch.nn.Linear(32, 16)
-    if is_sharded:
-        shard(backbone, one_process())
-    optimizer = OPTIMIZERS[kind](backbone.parameters())
-    step(optimizer)
-    return optimizer
-
-
-def step(optimizer: torch.optim.Optimizer) -> None:
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            parameter.grad = torch.ones_like(parameter)
-    optimizer.step()
+def a_step(kind: str, is_sharded: bool = False) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
+    """A model and its optimiser, which has taken one step."""
+    return trained(MAKERS[kind], steps=1, width=128, mesh=one_process() if is_sharded else None)
 
 
 def short_moments(kind: str) -> dict[str, Any]:
-    state = copy.deepcopy(a_step(kind).state_dict())
+    state = copy.deepcopy(a_step(kind)[1].state_dict())
     for moments in state["state"].values():
-        for name in ("exp_avg", "exp_avg_sq", "momentum_buffer", "sum", "max_exp_avg_sq"):
-            if name in moments:
-                moments[name] = torch.zeros(1)
+        moments.update({name: torch.zeros(1) for name in moments if name != "step"})
     state["param_groups"][0]["fused"] = True
     return state
 
 
-CASES = [(kind, False) for kind in OPTIMIZERS] + [(kind, True) for kind in OPTIMIZERS if "not fused" in kind]
+CASES = [*((kind, False) for kind in MAKERS), ("Adam", True), ("momentum", True)]
 
 
 @target(
     lambda: (
-        st.sampled_from(CASES).flatmap(lambda case: st.tuples(st.just(case), tampered(a_step(case[0]).state_dict()))),
+        st.sampled_from(CASES).flatmap(
+            lambda case: st.tuples(st.just(case), tampered(a_step(case[0])[1].state_dict()))
+        ),
     ),
     lambda: [((case, short_moments(case[0])),) for case in CASES],
     share=3.0,
 )
 def states_of_optimisers(folder: Path, attack: tuple[tuple[str, bool], Any]) -> None:
     (kind, is_sharded), state = attack
-    optimizer = a_step(kind, is_sharded)
+    model, optimizer = a_step(kind, is_sharded)
     answered(load_optimizer if is_sharded else load_optimizer_state, optimizer, state)
-    if len(optimizer.state) == 2:  # with moments for one of two parameters PyTorch's fused SGD refuses to step
-        step(optimizer)
+    if len(optimizer.state) == 4:  # with moments for some of its parameters PyTorch's fused SGD refuses to step
+        step(model, optimizer)
 
 
 @cache

@@ -121,6 +121,19 @@ WHOLE = (torch.int64, torch.int8, torch.uint8, torch.bool)
 SHAPES = ((), (0,), (1,), (3,), (1, 1), (0, 5), (2, 3), (7, 1, 2), (64,), (100_000,))
 
 
+SPECIAL = ("pipe", "folder", "loop", "zero", "null")
+
+
+def make_special(path: Path, kind: str) -> None:
+    """Put something there that is no regular file: to read it would fail, wait for ever or never end."""
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to(path.name if kind == "loop" else f"/dev/{kind}")
+
+
 @contextmanager
 def full_disk(fits: int = 0) -> Iterator[None]:
     """Let the disk be full after so many files."""

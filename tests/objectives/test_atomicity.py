@@ -60,6 +60,12 @@ class TestStates(StateTester):
         torch.testing.assert_close(found.float(), expected, rtol=torch.finfo(dtype).eps, atol=1e-3)
         assert equal(state, expected_state)
 
+    def test_in_eval_mode_nothing_is_learnt(self, name):
+        part = self.used(name).eval()
+        before = copy.deepcopy(part.state_dict())
+        self.use(part, seed=3)
+        assert equal(part.state_dict(), before)
+
     def test_an_unknown_entry_is_refused(self, name):
         part = self.used(name)
         assert self.is_refused(part, {**part.state_dict(), "something.else": torch.zeros(1)})

@@ -12,8 +12,8 @@ from pfdl.tabular.moments import standardised
 from pfdl.tabular.svi import SVIRegressor, _loss_and_gradient, decorrelating_weights, gate_probabilities
 
 # What github.com/h-yu16/Sparse_Variable_Independence at 59f77b6 (exp_svi.py with its defaults: 20,000 steps for the
-# weights, λ = 3, σ = 0.1) chooses on our tables: by rounds and table the mask of the columns, S first, and the effective
-# number of rows of its last weights. One round (SVI^d) depends on the weights found more than ten do.
+# weights, λ = 3, σ = 0.1) chooses on our tables: by rounds and table the mask of the columns, S first, and the
+# effective number of rows of its last weights. One round (SVI^d) depends on the weights found more than ten do.
 PUBLISHED = {
     (10, 2000, 10, "independent", 0): ([1, 1, 1, 1, 1, 1, 0, 0, 0, 0], 1967),
     (10, 2000, 10, "independent", 1): ([1, 1, 1, 1, 1, 1, 0, 0, 0, 0], 1961),

@@ -7,33 +7,18 @@ import pytest
 from PIL import Image
 from tests.browsing import HOSTILE, PHONE, needs_browser
 
-from pfdl_lab.report.blocks import (
-    Gallery,
-    Heading,
-    Listing,
-    Missing,
-    Number,
-    Page,
-    Plot,
-    Row,
-    Section,
-    SideBySide,
-    Table,
-    Text,
-    Thumbnail,
-    render,
-)
+from pfdl_lab.report import blocks
 
 pytestmark = needs_browser
 
 WIDE = [f"r = {rate}" for rate in range(14)]
-TABLE = Table(
+TABLE = blocks.Table(
     f"Accuracy {HOSTILE}",
     "method",
     [*WIDE, HOSTILE],
     [
-        Row("ERM & co", (*(Number(40.1, 0.3) for _ in WIDE), Missing("not in the paper"))),
-        Row("in the paper", (*(Number(41.31, digits=2) for _ in WIDE), HOSTILE), quiet=True),
+        blocks.Row("ERM & co", (*(blocks.Number(40.1, 0.3) for _ in WIDE), blocks.Missing("not in the paper"))),
+        blocks.Row("in the paper", (*(blocks.Number(41.31, digits=2) for _ in WIDE), HOSTILE), quiet=True),
     ],
 )
 
@@ -46,8 +31,10 @@ def draw(axes):
     axes.legend()
 
 
-FIGURES = Table("Figures", "line", ["1:5", HOSTILE], [Row(HOSTILE, (Number(40.0, 1.0), Number(50.0, 2.0)))])
-PLOT = Plot(f"Accuracy by ratio {HOSTILE}", "It rises where the ratio does.", draw, FIGURES)
+FIGURES = blocks.Table(
+    "Figures", "line", ["1:5", HOSTILE], [blocks.Row(HOSTILE, (blocks.Number(40.0, 1.0), blocks.Number(50.0, 2.0)))]
+)
+PLOT = blocks.Plot(f"Accuracy by ratio {HOSTILE}", "It rises where the ratio does.", draw, FIGURES)
 
 
 @pytest.fixture(scope="module")
@@ -55,21 +42,21 @@ def path(tmp_path_factory):
     """One block of every kind, twice, with hostile names."""
     stream = io.BytesIO()
     Image.new("RGB", (8, 8), "red").save(stream, format="PNG")
-    blocks = [
-        Text(HOSTILE),
-        Text(f"pfdl train {HOSTILE}", "command"),
+    parts = [
+        blocks.Text(HOSTILE),
+        blocks.Text(f"pfdl train {HOSTILE}", "command"),
         TABLE,
         PLOT,
-        SideBySide([PLOT, TABLE]),
-        Gallery(HOSTILE, [Thumbnail(stream.getvalue(), HOSTILE, HOSTILE)] * 3),
-        Listing(HOSTILE, HOSTILE),
+        blocks.SideBySide([PLOT, TABLE]),
+        blocks.Gallery(HOSTILE, [blocks.Thumbnail(stream.getvalue(), HOSTILE, HOSTILE)] * 3),
+        blocks.Listing(HOSTILE, HOSTILE),
     ]
     sections = [
-        Section("First", blocks, finding="It rises."),
-        Section("Second", [Heading("More"), *blocks], "It falls."),
+        blocks.Section("First", parts, finding="It rises."),
+        blocks.Section("Second", [blocks.Heading("More"), *parts], "It falls."),
     ]
     page = tmp_path_factory.mktemp("page") / "small page.html"
-    page.write_text(render(Page(f"A page {HOSTILE}", [], sections, "The end.")), encoding="utf-8")
+    page.write_text(blocks.render(blocks.Page(f"A page {HOSTILE}", [], sections, "The end.")), encoding="utf-8")
     return page
 
 
@@ -151,7 +138,7 @@ def test_the_keyboard_skips_to_the_results_and_reaches_what_scrolls(visit, path)
 
 def test_headings_tables_and_names_are_in_order(visit, path):
     page = visit(path).page
-    levels = page.locator("h1, h2, h3, h4").evaluate_all("all => all.map(one => Number(one.tagName[1]))")
+    levels = page.locator("h1, h2, h3, h4").evaluate_all("all => all.map(one => blocks.Number(one.tagName[1]))")
     assert levels.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
     assert page.evaluate("[...document.querySelectorAll('table')].every(one => one.caption.textContent.trim())")
