@@ -95,12 +95,7 @@ def _become(main, arguments, environment, folder):
 
 
 def run(world, work):
-    """Return what a function of the rank and the number of processes returns in so many, all of which must succeed.
-
-    Args:
-        world: How many.
-        work: Where the function is: ``module:name``.
-    """
+    """Return what ``module:function`` returns, given rank and number, in so many processes; all must succeed."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(one.getsockname()[1]), "WORLD_SIZE": str(world)}
