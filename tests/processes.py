@@ -37,10 +37,6 @@ class Forked:
         self.process.start()
 
     @property
-    def pid(self):
-        return self.process.pid
-
-    @property
     def is_running(self):
         return self.process.is_alive()
 
@@ -56,7 +52,7 @@ class Forked:
         """Wait for its end, end what it started and left, and return its exit status: negative if by that signal."""
         self.process.join(timeout)
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
+            os.killpg(self.process.pid, signal.SIGKILL)
         return self.kill()
 
     def kill(self):
@@ -73,6 +69,7 @@ def _forks():
     forks.set_forkserver_preload(["tests.preloaded"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")  # a fork has no threads but its own
+        patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)  # each fork counts by itself
         forkserver.ensure_running()
     return forks
 

@@ -27,6 +27,7 @@ def modules_after(statement):
         "import pfdl.cli.main; pfdl.cli.main.app(['train', '--help'], standalone_mode=False)",
     ],
 )
+@pytest.mark.usefixtures("children_uncounted")
 def test_names_and_help_do_not_wait_for_pytorch(statement):
     slow = {"torch", "sklearn", "pandas", "numpy", "scipy", "matplotlib", "lightning"}
     assert not modules_after(statement) & slow

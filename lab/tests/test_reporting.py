@@ -1,5 +1,6 @@
 import re
 
+import pytest
 from lab.tests.report.made_up import HOSTILE, make_all, make_training, write_config
 from typer.testing import CliRunner
 
@@ -9,6 +10,7 @@ from pfdl_lab.cli import report as cli_report
 runner = CliRunner()
 
 
+@pytest.mark.usefixtures("nothing_counted")
 def test_one_page_from_many_runs(tmp_path):
     make_all(tmp_path / "runs")
     result = runner.invoke(app, ["report", str(tmp_path / "runs"), "-o", str(tmp_path / "out" / "page.html")])

@@ -231,6 +231,7 @@ def test_a_classifier_behind_the_screen_does_without_the_column_that_follows_the
     assert SelectionScreen().fit(X, y).get_support().all()
 
 
+@pytest.mark.usefixtures("children_uncounted")
 def test_tables_do_without_torch():
     code = (
         "import sys, numpy as np\n"

@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from lightning.pytorch import LightningModule
+from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.strategies import FSDPStrategy
 from torch import nn
 from torch.nn import functional as F
@@ -11,7 +11,6 @@ from torch.utils.data import DataLoader, TensorDataset
 import pfdl
 from pfdl.lightning import ImageClassifier, PFDLCallback
 from pfdl.vision import Classifier, TrainingConfig, fit
-from tests.vision.tiny_images import quiet_trainer
 
 
 class Own(LightningModule):
@@ -40,7 +39,9 @@ def loader():
 
 
 def trainer(*callbacks):
-    return quiet_trainer(callbacks=list(callbacks))
+    """A trainer of Lightning that keeps and shows nothing."""
+    quiet = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
+    return Trainer(max_epochs=1, accelerator="cpu", callbacks=list(callbacks), **dict.fromkeys(quiet, False))
 
 
 @pytest.mark.parametrize("output", ["tensor", "dict"])
@@ -129,7 +130,7 @@ def test_the_classifier_trains_in_lightning_as_without_it_and_logs_its_validatio
     model, twin = ImageClassifier(config, 2), Classifier(config, 2)
     twin.load_state_dict(model.state_dict())
     data = DataLoader(TensorDataset(images, labels, contexts), batch_size=16)
-    run = quiet_trainer()
+    run = trainer()
     run.fit(model, data, DataLoader(data.dataset, batch_size=5))
     means = fit(twin, images, labels, contexts)
     for here, there in zip(model.backbone.parameters(), twin.backbone.parameters(), strict=True):
@@ -141,7 +142,7 @@ def test_the_classifier_trains_in_lightning_as_without_it_and_logs_its_validatio
     groups = [right[(labels == label) & (contexts == context)].mean() for label in (0, 1) for context in (0, 1)]
     assert logged["val_worst_group"] == pytest.approx(min(groups).item())
     with pytest.raises(ValueError, match="needs the context of every sample"):
-        quiet_trainer().fit(model, DataLoader(TensorDataset(images, labels), batch_size=8))
+        trainer().fit(model, DataLoader(TensorDataset(images, labels), batch_size=8))
 
 
 def test_the_classifier_refuses_a_strategy_that_would_shard_g():

@@ -17,16 +17,11 @@ from pfdl.vision.evaluation import evaluate
 from tests.vision.tiny_images import TinySource, tiny_data
 
 
-def model_of(manifest, tmp_path, seed=0):
-    torch.manual_seed(seed)
-    classes = manifest.classes
-    model = make_backbone("mlp", len(classes), image_size=8).eval()
-    return TrainedModel(model, ModelConfig("mlp", classes, 8), tmp_path)
-
-
 def test_features_are_those_of_the_test_images_in_their_order(tmp_path):
     source, manifest = tiny_data()
-    trained = model_of(manifest, tmp_path)
+    torch.manual_seed(0)
+    model = make_backbone("mlp", 2, image_size=8).eval()
+    trained = TrainedModel(model, ModelConfig("mlp", manifest.classes, 8), tmp_path)
     found = diagnose_images(trained, source, manifest, batch_size=7)
     assert [row.path for row in found.rows] == [row.path for row in manifest.rows_of("test")]
     assert len(found.predictions) == len(found.rows) == len(found.images)

@@ -165,6 +165,7 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_written(grid, sele
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.usefixtures("children_uncounted")
 def test_the_command_tries_several_at_a_time_on_images_without_contexts(tmp_path):
     photos = make_folder(tmp_path / "photos", {"cat": 20, "dog": 20})
     fixed = "--set backbone=mlp --set image-size=8 --set epochs=1 --set batch-size=8 --seeds 1 --device cpu"

@@ -1,7 +1,6 @@
 """A source of small images that is ready at once: two classes that differ in brightness, two contexts in colour."""
 
 import torch
-from lightning.pytorch import Trainer
 from PIL import Image
 
 from pfdl.data import make_split
@@ -44,9 +43,3 @@ class TinySource:
 def tiny_data(**settings):
     source = TinySource()
     return source, make_split(source, **{"ratio": "2:1", "validation_fraction": 0.25, **settings})
-
-
-def quiet_trainer(**settings):
-    """A trainer of Lightning that keeps and shows nothing."""
-    quiet = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
-    return Trainer(**{"max_epochs": 1, "accelerator": "cpu", **dict.fromkeys(quiet, False), **settings})
