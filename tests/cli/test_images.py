@@ -45,10 +45,7 @@ def test_one_command_trains_tests_and_exports(trained):
 def test_export_writes_where_it_is_told(trained, tmp_path, monkeypatch):
     monkeypatch.setattr("pfdl.vision.checkpoint._to_onnx", lambda trained: b"onnx")
     typed(f"export {trained[0]} -o {tmp_path / 'out'}")
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        "model.onnx",
-        "preprocessing.json",
-    }
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"model.onnx", "preprocessing.json"}
 
 
 def test_the_built_in_data_and_a_manifest(tmp_path, monkeypatch):

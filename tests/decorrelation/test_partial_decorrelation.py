@@ -34,10 +34,7 @@ def test_algorithm_1_step_by_step():
         optimizer.step()
         torch.testing.assert_close(decorrelate.last.decomposition_loss, loss_g)
         torch.testing.assert_close(decorrelate.last.decorrelation_loss, loss_decorr)
-    for found, wanted in [
-        (model, paper.model),
-        (head, paper.head),
-    ]:
+    for found, wanted in ((model, paper.model), (head, paper.head)):
         for a, b in zip(found.parameters(), wanted.parameters(), strict=True):
             torch.testing.assert_close(a, b)
     for a, b in zip(weights, paper.g_weights, strict=True):
