@@ -163,7 +163,8 @@ class PartialDecorrelation(Part):
             weight × L_decorr, a scalar.
         """
         with self._mini_batch(features, fits=self.training) as (u, batch, weight):
-            if self.training and u.is_cuda and both_steps.serve(self, u, batch):
+            is_pfdl = type(self) is PartialDecorrelation  # a subclass has a second step of its own
+            if is_pfdl and self.training and u.is_cuda and both_steps.serve(self, u, batch):
                 return both_steps.run(self, u, weight)  # the same numbers as below, in one CUDA graph
             if self.training:
                 self._fit(u.detach(), batch)
