@@ -61,7 +61,7 @@ class PartialDecorrelation(Part):
     ``DistributedDataParallel`` does not wait for them.
 
     While training under ``torch.distributed`` both steps are those of the union of all processes' batches, and g is the
-    same in all of them (``docs/how-to/distributed.md``); all processes must make the same calls.
+    same in all of them; all processes must make the same calls.
 
     The optimiser of g and the count of steps are part of ``state_dict()``: resumed training equals uninterrupted
     training. A state that does not fit is refused and changes nothing.
