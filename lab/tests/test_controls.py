@@ -3,8 +3,7 @@
 import pytest
 import torch
 from tests.decorrelation.reference import naive_decorrelation_loss
-from tests.objectives.weightings.test_weightings import features as signed_features
-from tests.objectives.weightings.test_weightings import naive_balance
+from tests.objectives.weightings.test_weightings import features as signed_features, naive_balance
 
 from pfdl_lab.controls import AdamCNBB, Level, MatchedLevel, MeanDecorrelation
 from pfdl_lab.gradients import gradient_parts

@@ -60,8 +60,7 @@ def sweep(
 
     from pfdl._internal.validation import resolve_device
     from pfdl.data import make_split
-    from pfdl.vision.sweep import SweepConfig
-    from pfdl.vision.sweep import sweep as run
+    from pfdl.vision.sweep import SweepConfig, sweep as run
 
     config = SweepConfig(parse_space(setting), select, seeds, trials)
     device = resolve_device(device)

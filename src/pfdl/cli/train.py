@@ -66,8 +66,7 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
     from pfdl._internal.processes import rank
     from pfdl._internal.validation import resolve_device
     from pfdl.data import make_split, read_manifest
-    from pfdl.vision import export, load_model
-    from pfdl.vision import train as train_network
+    from pfdl.vision import export, load_model, train as train_network
     from pfdl.vision.launching import make_fabric
 
     device = resolve_device(run.device)

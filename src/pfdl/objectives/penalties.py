@@ -5,10 +5,10 @@ IRM, V-REx and CORAL compare environments; CNBB's quantization and our covarianc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import combinations
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +18,6 @@ from pfdl._internal.validation import check_count, check_matrix, check_number
 from pfdl.decorrelation import PartialDecorrelation
 from pfdl.decorrelation.distributed import Batch
 from pfdl.decorrelation.functional import decorrelation_loss
-from pfdl.decorrelation.partial_decorrelation import OptimizerFactory, Schedule
 from pfdl.objectives.base import Penalty, sample_risks, scale_gradients
 
 __all__ = ["CORAL", "IRM", "CovarianceDecorrelation", "EnvironmentPenalty", "Penalty", "Quantization", "VREx"]
@@ -170,13 +169,8 @@ class CovarianceDecorrelation(PartialDecorrelation):
     as that of L_decorr at the features. A large network from scratch then learns sooner and ends no better, so this is
     for short trainings.
 
-    Args:
-        num_features: p, the width of the embedding.
-        weight: Strength relative to PFDL's at λ = 1, or a function of the number of completed g-fits:
-            ``lambda fits: float(fits < 1000)`` switches it off after 1,000 steps.
-        hidden: Hidden widths of g.
-        sharing: How g is shared, see :class:`pfdl.PartialDecorrelation`.
-        optimizer: Makes g's optimiser; by default Adam.
+    The arguments are those of :class:`pfdl.PartialDecorrelation`, and ``weight`` is the strength relative to PFDL's at
+    λ = 1. A function of the number of completed g-fits switches it off: ``weight=lambda fits: float(fits < 1000)``.
 
     Attributes:
         matched_weight: The λ that the last call chose; 0 if the gradient of the covariances was lost in rounding.
@@ -191,18 +185,7 @@ class CovarianceDecorrelation(PartialDecorrelation):
     """
 
     reference = "pfdl"
-
-    def __init__(
-        self,
-        num_features: int,
-        weight: float | Schedule = 1.0,
-        *,
-        hidden: int | Sequence[int] = 256,
-        sharing: Literal["strict", "indexed"] = "strict",
-        optimizer: OptimizerFactory | None = None,
-    ) -> None:
-        super().__init__(num_features, weight, hidden=hidden, sharing=sharing, optimizer=optimizer)
-        self.matched_weight: Tensor | None = None
+    matched_weight: Tensor | None = None
 
     def measure(self, u: Tensor, batch: Batch) -> Tensor:
         """Return what is minimised, before it is made as strong as L_decorr."""
