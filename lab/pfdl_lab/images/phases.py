@@ -138,7 +138,7 @@ def blocks(part: Measured) -> list[Block]:
         return [*shown, *_if_there(rows, "Other forms of g", forms_of_g(part))]
     if set(PAPER) <= rows:
         published = Declared(PUBLISHED_DWR, {"last epoch": Place(part, (LAST,))})
-        return [*table_ii(part).blocks(), *_if_there(rows, "DWR as published", published)]
+        return [*table_ii(part).blocks(), *_if_there(rows, "DWR, one weight per training sample", published)]
     if rows & set(GRID):
         return [
             *same_sgd(part).blocks(),
