@@ -58,7 +58,7 @@ class ImagesConfig:
         seeds: Paired repetitions.
         first_seed: The first of them; what was tried while a method was made should have others.
         backbone: The network of rows that have none of their own: a name for
-            :func:`pfdl.vision.backbones.make_backbone`, from scratch; ``"efficientnet-lite0"``, which is pretrained and
+            :func:`pfdl.vision.make_backbone`, from scratch; ``"efficientnet-lite0"``, which is pretrained and
             fine-tuned; or ``"efficientnet-lite0-features"``, a small network on its features. Digits have their own.
         image_size: Height and width.
         epochs: Passes over the training samples.
