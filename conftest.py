@@ -13,26 +13,47 @@ import typer.testing
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
+pytest_plugins = ["tests.browsing"]
+
 settings.register_profile("pfdl", deadline=None)  # tests never measure time
 settings.load_profile("pfdl")
 
 os.environ.setdefault("LOKY_MAX_CPU_COUNT", "1")  # "all cores" is one here: the others run tests, and to start is slow
 
 FORKING = (
-    *("hostile/test_killing.py", "vision/test_distributed.py", "lab/test_grid.py"),
-    *("decorrelation/test_distributed.py", "hostile/test_faults.py", "objectives/test_distributed.py"),
-    *("internal/test_extras.py", "cli/test_own_files.py"),
+    "hostile/test_killing.py",
+    "lab/hostile/test_killing.py",
+    "vision/test_distributed.py",
+    "lab/test_grid.py",
+    "decorrelation/test_distributed.py",
+    "hostile/test_faults.py",
+    "objectives/test_distributed.py",
+    "internal/test_extras.py",
+    "cli/test_own_files.py",
 )
 EXPORTING = ("cli/test_quickstart.py", "vision/test_export.py", "cli/test_images.py")
 TOGETHER = (FORKING, EXPORTING)
 """Each in one process: the server that forks and the exporter to ONNX take many seconds to start."""
 
 SLOWEST_FIRST = (
-    *(*FORKING, "lab/test_ray.py", "hostile/test_fuzz.py", "contexts/test_inference.py", *EXPORTING, "test_docs.py"),
-    *("report/test_browser.py", "decorrelation/kernels/test_interpreter.py", "vision/test_resume.py"),
-    *("lab/colored_mnist/test_run.py", "objectives/test_atomicity.py", "lab/mmads/test_run.py"),
-    *("tabular/test_estimators.py", "lab/test_published.py", "lab/colored_mnist/test_section.py"),
-    *("test_typing.py", "lab/test_demo.py", "data/test_shapes.py"),
+    *FORKING,
+    "lab/test_ray.py",
+    "hostile/test_fuzz.py",
+    "contexts/test_inference.py",
+    *EXPORTING,
+    "test_docs.py",
+    "lab/report/test_browser.py",
+    "decorrelation/kernels/test_interpreter.py",
+    "vision/test_resume.py",
+    "lab/colored_mnist/test_run.py",
+    "objectives/test_atomicity.py",
+    "lab/mmads/test_run.py",
+    "tabular/test_estimators.py",
+    "lab/test_published.py",
+    "lab/colored_mnist/test_section.py",
+    "test_typing.py",
+    "lab/test_demo.py",
+    "lab/test_pages.py",
 )
 """So that no process is still at work on one of them when all the others have nothing left."""
 

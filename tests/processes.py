@@ -95,12 +95,12 @@ def _become(main, arguments, environment, folder):
 
 
 def run(world, work):
-    """Return what a function of the rank and the number of processes returns in so many, all of which must succeed."""
+    """Return what ``module:function`` returns, given rank and number, in so many processes; all must succeed."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(one.getsockname()[1]), "WORLD_SIZE": str(world)}
     with tempfile.TemporaryDirectory() as folder:
-        arguments = (_work_together, f"{work.__module__}:{work.__name__}", folder)
+        arguments = (_work_together, work, folder)
         processes = [Forked(*arguments, **where, RANK=str(rank), LOCAL_RANK=str(rank)) for rank in range(world)]
         status = [process.finish() for process in processes]
         assert status == [0] * world, "\n".join(process.stdout + process.stderr for process in processes)

@@ -1,19 +1,24 @@
-"""What holds of everything that has a state."""
+"""What holds of everything that has a state, in one process and in several that train together."""
 
 import copy
+import io
 import pickle
+import re
 from functools import reduce
 from itertools import cycle, islice
 from operator import getitem
 
 import pytest
 import torch
+import torch.distributed as dist
+
+from tests.processes import run
 
 
 def equal(a, b):
     """Whether two states are the same to the last bit."""
     if isinstance(a, torch.Tensor):
-        return torch.equal(a, b)
+        return a.dtype == b.dtype and torch.equal(a, b)
     if isinstance(a, dict):
         return a.keys() == b.keys() and all(equal(a[key], b[key]) for key in a)
     if isinstance(a, (list, tuple)):
@@ -67,6 +72,15 @@ WRONG_VALUES = {
 NO_STATES = (3, None, [], {7: torch.zeros(2)})
 
 
+def tensors_in(value, place=""):
+    """Yield the place and the tensor, for each in a nested value."""
+    if isinstance(value, torch.Tensor):
+        yield place, value
+    elif isinstance(value, (dict, list, tuple)):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from tensors_in(inner, f"{place}/{key}")
+
+
 class StateTester:
     """Tests of things with a state. A subclass has a fixture ``name`` and says how a thing is made and used.
 
@@ -111,7 +125,9 @@ class StateTester:
     def test_a_state_that_fits_continues_to_the_last_bit_in_memory_of_its_own(self, name):
         source, other = self.used(name), self.make(name, seed=1)
         kept = self.state(source)
-        before = copy.deepcopy(kept)
+        before, file = copy.deepcopy(kept), io.BytesIO()
+        torch.save(kept, file)
+        assert equal(torch.load(io.BytesIO(file.getvalue()), weights_only=True), kept)
         self.load(other, kept)
         for seed in (2, 3):
             torch.manual_seed(seed)
@@ -135,6 +151,15 @@ class StateTester:
                         thing = self.used(name)
         assert torch.isfinite(torch.as_tensor(self.use(thing, seed=5))).all()
 
+    def test_a_state_of_another_precision_is_taken_in_the_precision_of_the_thing(self, name):
+        source, other = self.used(name), self.make(name, seed=1)
+        state = copy.deepcopy(self.state(source))
+        for path in leaves(state):
+            if torch.is_tensor(value := reduce(getitem, path, state)) and value.is_floating_point():
+                state = changed(state, path, torch.Tensor.double)
+        self.load(other, state)
+        assert equal(self.state(other), self.state(source))
+
     def test_what_is_no_state_is_refused(self, name):
         thing = self.used(name)
         assert all(self.is_refused(thing, state) for state in NO_STATES)
@@ -146,3 +171,97 @@ class StateTester:
             assert equal(self.state(twin), before)
             self.use(twin, seed=3)
             assert equal(self.state(source), before)
+
+
+def ask(thing, tensors):
+    """What a call says, and whether it left the thing as it was."""
+    before = copy.deepcopy(dict(thing.state_dict()))
+    try:
+        thing(**tensors)
+    except Exception as error:  # whatever it is, the other processes must hear of it
+        said = str(error)
+    else:
+        said = "nothing"
+    return said, equal(before, dict(thing.state_dict()))
+
+
+@pytest.mark.skipif(not dist.is_gloo_available(), reason="gloo is not available")
+class ProcessTester:
+    """Tests of things that processes train together, each on its samples, against one process with all of them.
+
+    A subclass has a fixture ``name`` and says how a thing is trained and called.
+
+    Attributes:
+        world: Number of processes.
+        names: Those of the fixture.
+        learnt: The part of what :meth:`train` returns that is a state, equal in all processes to the last bit.
+        tolerances: By part, rtol and atol where others than 1e-6 and 1e-10 are wanted.
+        least: How many samples they must have together.
+        culprit: The process that gets what it cannot use.
+        sentences: What it says, by problem.
+    """
+
+    learnt = "state"
+
+    def train(self, name, rank=None):
+        """Return by part what a process computes on its samples; without a rank one process, on the samples of all."""
+        raise NotImplementedError
+
+    def call(self, problem, is_culprit):
+        """Return a new thing and the tensors to call it with; the problem may also be "empty" or "none"."""
+        raise NotImplementedError
+
+    def evaluate(self, rank):
+        """Return what a process gets in eval mode for samples of its own."""
+        raise NotImplementedError
+
+    def more(self, rank):
+        """Return what further tests of the subclass look at, by name."""
+        return {}
+
+    @classmethod
+    def work(cls, rank, world):
+        """Return what a process computes for all tests, in one start, which is slow."""
+        tester = cls()
+        problems = (*cls.sentences, "empty", "none")
+        return {
+            "trained": {name: tester.train(name, rank) for name in cls.names},
+            "asked": {problem: ask(*tester.call(problem, rank == cls.culprit)) for problem in problems},
+            "evaluated": tester.evaluate(rank),
+            **tester.more(rank),
+        }
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def processes(cls):
+        """What each process computed."""
+        return run(cls.world, f"{cls.__module__}:{cls.__qualname__}.work")
+
+    def test_all_compute_what_one_does_on_the_union_of_their_samples(self, processes, name):
+        wanted = self.train(name)
+        for found in (process["trained"][name] for process in processes):
+            for part, value in found.items():
+                rtol, atol = self.tolerances.get(part, (1e-6, 1e-10))
+                expected = dict(tensors_in(wanted[part], part))
+                torch.testing.assert_close(dict(tensors_in(value, part)), expected, rtol=rtol, atol=atol)
+
+    def test_what_is_learnt_is_the_same_in_all_to_the_last_bit(self, processes, name):
+        first, *others = (process["trained"][name][self.learnt] for process in processes)
+        assert all(equal(first, other) for other in others)
+
+    def test_what_one_cannot_use_stops_all_with_a_sentence_and_updates_none(self, processes):
+        for problem, sentence in self.sentences.items():
+            for rank, process in enumerate(processes):
+                said, is_unchanged = process["asked"][problem]
+                other = f"process {self.culprit} cannot use its batch and says why; nothing was updated in this one."
+                assert re.match(sentence, said) if rank == self.culprit else said == other
+                assert is_unchanged
+        assert [process["asked"]["none"] for process in processes] == [("nothing", False)] * self.world
+
+    def test_a_batch_that_is_empty_everywhere_is_refused(self, processes):
+        said = f"all processes together have a batch of 0; give at least {self.least} samples."
+        assert [process["asked"]["empty"] for process in processes] == [(said, True)] * self.world
+
+    def test_in_eval_mode_each_is_by_itself(self, processes):
+        for rank, process in enumerate(processes):
+            torch.testing.assert_close(process["evaluated"], self.evaluate(rank))

@@ -91,4 +91,4 @@ def test_every_promise_of_security_names_a_test_that_exists():
     assert [f"{path}::{test}" for path, test in named if test not in defined[path]] == []
     points = re.findall(r"^- .*?(?=^- |^\*\*|\Z)", promises, flags=re.MULTILINE | re.DOTALL)
     assert len(points) > 10
-    assert [point for point in points if "`tests/" not in point] == []
+    assert [point for point in points if "tests/" not in point] == []

@@ -49,8 +49,16 @@ def test_a_module_does_not_take_the_place_of_a_function():
             assert f"{package.__name__}.{name}" not in sys.modules
 
 
-def test_both_distributions_have_one_version():
-    assert version("pfdl") == version("pfdl-lab") == pfdl.__version__
+def test_the_version_is_that_of_the_distribution():
+    assert version("pfdl") == pfdl.__version__
+
+
+def test_no_test_of_the_library_needs_the_laboratory():
+    houses = {"pfdl_lab", "lab", *(path.stem for path in (ROOT / "lab" / "pages").glob("*.py"))}
+    imported = re.compile(r"""^\s*(?:from|import) (\w+)|import_module\("(\w+)""", re.MULTILINE)
+    for path in (ROOT / "tests").rglob("*.py"):
+        names = {one or other for one, other in imported.findall(path.read_text(encoding="utf-8"))}
+        assert not names & houses, path
 
 
 def test_readme_needs_no_file_beside_it_on_a_package_index():

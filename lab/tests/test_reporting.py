@@ -62,7 +62,7 @@ def test_without_any_run_there_is_a_sentence_and_no_page(tmp_path):
     assert not (tmp_path / "r.html").exists()
 
 
-def test_a_browser_opens_only_before_somebody(monkeypatch, tmp_path):
+def test_a_browser_opens_only_in_a_terminal_with_a_display(monkeypatch, tmp_path):
     opened = []
     monkeypatch.setattr(cli_report.webbrowser, "open", lambda address: opened.append(address) or True)
     monkeypatch.setenv("DISPLAY", ":0")

@@ -7,8 +7,8 @@ from sklearn.datasets import load_wine
 
 from pfdl.data import make_mmads
 from pfdl.report.diagnosis_page import THUMBNAILS
-from tests.cli.typing_commands import FAST, draw, typed
-from tests.report.browsing import PHONE, browser, needs_browser, visit  # noqa: F401, as fixtures
+from tests.browsing import PHONE, needs_browser
+from tests.cli.typing_commands import FAST, draw_all, typed
 
 EVIL = "<script>window.hacked = 1<"
 
@@ -16,11 +16,7 @@ EVIL = "<script>window.hacked = 1<"
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
     """Two classes that differ in brightness, two contexts that differ in colour, one of them with an evil name."""
-    root = tmp_path_factory.mktemp("photos")
-    for label, name in enumerate(("cat", "dog")):
-        for place, context in enumerate((EVIL, "outdoors")):
-            draw(root / name / context, 20, seed=2 * label + place, brightness=60 * label, channel=place)
-    return root
+    return draw_all(tmp_path_factory.mktemp("photos"), (EVIL, "outdoors"), 20, brightness=60, coloured=True)
 
 
 TRAIN = f"{FAST} --ratio 2:1 --layout class/context"
@@ -73,7 +69,7 @@ def test_the_page_shows_it_all_and_runs_nothing_of_it(page):
 
 
 @needs_browser
-def test_a_browser_shows_pictures_the_curve_and_first_the_answer_in_its_colour(page, visit):  # noqa: F811
+def test_a_browser_shows_pictures_the_curve_and_first_the_answer_in_its_colour(page, visit):
     seen = visit(page[1])
     assert seen.page.locator(".plot svg").count() == 1
     titles = seen.page.locator(".gallery p").all_text_contents()
@@ -93,7 +89,7 @@ def test_a_browser_shows_pictures_the_curve_and_first_the_answer_in_its_colour(p
 
 
 @needs_browser
-def test_on_a_phone_the_answer_stands_before_the_contents_and_a_command_breaks_between_words(page, visit):  # noqa: F811
+def test_on_a_phone_the_answer_stands_before_the_contents_and_a_command_breaks_between_words(page, visit):
     shown = visit(page[1], **PHONE).page
     assert shown.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     places = [shown.locator(name).first.bounding_box() for name in (".yes, .no, .unclear", "nav")]

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from pfdl.cli.main import main
-from tests.cli.typing_commands import draw
+from tests.cli.typing_commands import draw_all
 from tests.processes import Forked
 
 OWN = """
@@ -55,8 +55,7 @@ def pfdl(tmp_path):
 
 
 def test_what_a_file_registers_is_trained_and_loaded_again(pfdl, tmp_path):
-    for label, name in enumerate(("cat", "dog")):
-        draw(tmp_path / "photos" / name, 12, seed=label)
+    draw_all(tmp_path / "photos")
     small = ["--image-size", "8", "--epochs", "1", "--device", "cpu", "--no-export", "-o", "run"]
     own = ["--backbone", "tiny", "--objective", "size+pfdl", "--import", "own.py"]
     trained = pfdl("train", "photos", *own, *small)

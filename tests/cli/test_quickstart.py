@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pfdl.cli.main import app
-from pfdl_lab.report.trainings import read_evaluations
+from pfdl.vision.evaluation import read_evaluations
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "tutorials" / "quickstart.md").read_text(encoding="utf-8")

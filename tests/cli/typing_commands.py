@@ -32,3 +32,12 @@ def draw(folder: Path, count: int, seed: int, brightness: int = 0, channel: int 
         if channel is not None:
             pixels[..., channel] += 60
         Image.fromarray(pixels.to(torch.uint8).numpy()).save(folder / f"{number}.png")
+
+
+def draw_all(root, contexts=("",), count=12, *, classes=("cat", "dog"), seed=0, brightness=120, coloured=False):
+    """Draw photos of two classes, the second brighter by so much, in contexts that may differ in colour."""
+    for label, name in enumerate(classes):
+        for place, context in enumerate(contexts):
+            where, number = root / name / context, 100 * seed + 10 * place + label
+            draw(where, count, number, brightness * label, place if coloured else None)
+    return root

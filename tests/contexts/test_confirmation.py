@@ -58,20 +58,19 @@ def test_the_standard_error_is_that_of_repeated_draws():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_many_contexts_are_believed_although_balancing_costs_in_the_usual_ones(seed):
-    features, labels, contexts = made(seed, of_class=0.3)
-    trial = judge("pooled", features, labels, contexts)
-    assert trial.accepted, trial.reason
+@pytest.mark.parametrize(
+    ("of_class", "accepted", "said"),
+    [
+        (0.3, True, "drawing all groups equally often helps (averaged over groups, "),
+        (0.0, False, "balancing them changes the held-out accuracy, averaged over groups"),
+    ],
+)
+def test_many_contexts_are_believed_where_something_but_the_context_can_be_seen(seed, of_class, accepted, said):
+    """Although balancing costs in the usual contexts."""
+    trial = judge("pooled", *made(seed, of_class=of_class))
+    assert trial.accepted == accepted, trial.reason
     assert trial.gain == pytest.approx(trial.balanced_average - trial.average)
-    assert "drawing all groups equally often helps (averaged over groups, " in trial.reason
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_where_nothing_but_the_context_can_be_seen_balancing_gains_nothing(seed):
-    features, labels, contexts = made(seed, of_class=0.0)
-    trial = judge("pooled", features, labels, contexts)
-    assert not trial.accepted
-    assert "balancing them changes the held-out accuracy, averaged over groups" in trial.reason
+    assert said in trial.reason
 
 
 @pytest.mark.parametrize("method", ["pooled", "early"])

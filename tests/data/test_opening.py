@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -9,10 +11,8 @@ from pfdl.data.manifest import Manifest
 from tests.data.image_files import make_folder, noise
 
 
-class Pictures(Dataset):
-    """What torchvision gives: pictures, labels and the names of the classes."""
-
-    classes = ("cat", "dog")
+class Items(Dataset):
+    """So many pictures with labels, in turns of both classes."""
 
     def __init__(self, count=20, first=0, convert=lambda image: image):
         self.count, self.first, self.convert = count, first, convert
@@ -26,23 +26,20 @@ class Pictures(Dataset):
         return self.convert(noise(self.first + index)), index % 2
 
 
-class Named:
-    names = ("cat", "dog")
+class Pictures(Items):
+    """What torchvision gives: with the names of the classes."""
+
+    classes = ("cat", "dog")
 
 
-class HuggingFace:
+class HuggingFace(Items):
     """What Hugging Face's datasets give: dictionaries, with names of labels beside."""
 
-    features = {"label": Named()}  # noqa: RUF012, as there
-
-    def __init__(self, count=12, first=0):
-        self.count, self.first = count, first
-
-    def __len__(self):
-        return self.count
+    features = {"label": SimpleNamespace(names=("cat", "dog"))}  # noqa: RUF012, as there
 
     def __getitem__(self, index):
-        return {"image": noise(self.first + index), "label": index % 2, "weather": ("sun", "rain")[index // 2 % 2]}
+        image, label = super().__getitem__(index)
+        return {"image": image, "label": label, "weather": ("sun", "rain")[index // 2 % 2]}
 
 
 def test_a_dataset_of_torchvision_can_be_split_and_read():

@@ -23,6 +23,11 @@ def batch(seed, n=24):
     return torch.randn(n, 33, generator=torch.Generator().manual_seed(seed)).cuda().requires_grad_()
 
 
+def assert_same_calls(captured, stepwise, calls):
+    for seed in range(calls):
+        assert_same(captured, stepwise, batch(seed))
+
+
 def assert_same(captured, stepwise, u):
     v = u.detach().clone().requires_grad_()
     a, b = captured(u), stepwise(v)
@@ -48,8 +53,7 @@ def assert_same(captured, stepwise, u):
 )
 def test_bit_for_bit_the_same(options):
     captured, stepwise = pair(**options)
-    for seed in range(CALLS_BEFORE + 5):
-        assert_same(captured, stepwise, batch(seed))
+    assert_same_calls(captured, stepwise, CALLS_BEFORE + 5)
     assert len(captured._captured._records) == 1
     for seed in range(3):
         assert_same(captured, stepwise, batch(seed, n=10))  # a last batch of another size
@@ -58,23 +62,19 @@ def test_bit_for_bit_the_same(options):
 
 def test_a_new_learning_rate_and_a_loaded_state_are_noticed():
     captured, stepwise = pair()
-    for seed in range(CALLS_BEFORE + 2):
-        assert_same(captured, stepwise, batch(seed))
+    assert_same_calls(captured, stepwise, CALLS_BEFORE + 2)
     for penalty in (captured, stepwise):
         penalty.optimizer.param_groups[0]["lr"] = 0.1
-    for seed in range(CALLS_BEFORE + 2):
-        assert_same(captured, stepwise, batch(seed))
+    assert_same_calls(captured, stepwise, CALLS_BEFORE + 2)
     state = copy.deepcopy(captured.state_dict())
     captured(batch(50))
     captured.load_state_dict(state)
-    for seed in range(CALLS_BEFORE + 2):
-        assert_same(captured, stepwise, batch(seed))
+    assert_same_calls(captured, stepwise, CALLS_BEFORE + 2)
 
 
 def test_losses_may_be_summed_before_backward():
     captured, stepwise = pair()
-    for seed in range(CALLS_BEFORE + 1):
-        assert_same(captured, stepwise, batch(seed))
+    assert_same_calls(captured, stepwise, CALLS_BEFORE + 1)
     u, v = batch(20), batch(21)
     (captured(u) + captured(v)).backward()
     a, b = batch(20), batch(21)

@@ -1,17 +1,11 @@
 """Three gloo processes against one process on the union of their batches."""
 
-import re
-
-import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import pfdl
-from tests import processes as forked
-
-pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="gloo is not available")
+from tests.states import ProcessTester, each
 
 P, H, STEPS = 6, 5, 6
 # Rows of each process, taken in turns: batches are uneven, and some are empty.
@@ -48,10 +42,9 @@ class Both(nn.Module):
         return self.penalty(self.model(x))
 
 
-def train(both, optimizer, batches):
+def train(both, inner, optimizer, batches):
     """Return the losses and the gradients of the first step."""
     losses, first = [], None
-    inner = both.module if isinstance(both, DistributedDataParallel) else both
     for x in batches:
         optimizer.zero_grad()
         both(x).backward()
@@ -69,18 +62,6 @@ def train(both, optimizer, batches):
     }
 
 
-def run(options, rank):
-    both = DistributedDataParallel(Both(options, seed=rank))  # every process draws another g; the first one's counts
-    optimizer = torch.optim.Adam(both.module.model.parameters(), lr=0.05)
-    mine = [torch.split(x, sizes)[rank] for sizes, x in everything()]
-    return train(both, optimizer, mine)
-
-
-def alone(options):
-    both = Both(options, seed=0)
-    return train(both, torch.optim.Adam(both.model.parameters(), lr=0.05), [x for _, x in everything()])
-
-
 OPTIONS = {
     "fused": {},
     "fused, centred": {"center": "batch", "sharing": "strict"},
@@ -90,7 +71,7 @@ OPTIONS = {
 }
 
 
-def outside_fsdp(rank, world):
+def beside_fsdp(rank, world):
     """The model sharded, the penalty beside it and replicated."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
@@ -108,106 +89,45 @@ def outside_fsdp(rank, world):
     }
 
 
-def asked(decorrelate, x):
-    """What a call says, and whether it left the penalty as it was."""
-    before = [value.clone() for value in decorrelate.parameters()]
-    try:
-        decorrelate(x)
-    except (ValueError, TypeError) as error:
-        said = str(error)
-    else:
-        said = "nothing"
-    untouched = all(torch.equal(a, b) for a, b in zip(before, decorrelate.parameters(), strict=True))
-    return said, untouched and decorrelate.completed_fits == 0
-
-
-def errors_are_shared(rank):
-    """The first process has something that cannot be used; all of them stop, and none has updated anything."""
-    x = torch.randn(4, P, dtype=torch.float64, generator=torch.Generator().manual_seed(rank))
-    first = rank == 0
-    with_nan = x.clone()
-    with_nan[1, 2] = torch.nan
-    turns_nan = {"weight": lambda fits: float("nan") if first and fits else 1.0}
-    return {
-        "nan": asked(penalty({}), with_nan if first else x),
-        "shape": asked(penalty({}), x[:, :3] if first else x),
-        "no tensor": asked(penalty({}), [1.0] if first else x),
-        "schedule": asked(penalty(turns_nan), x),
-        "nobody has a batch": asked(penalty({}), x[:0]),
-        "still works": asked(penalty({}), x),
-    }
-
-
-def work(rank, world):
-    """What each process computes; all in one start of them, which is slow."""
-    results = {name: run(options, rank) for name, options in OPTIONS.items()}
-    results["fsdp"] = outside_fsdp(rank, world)
-    results["errors"] = errors_are_shared(rank)
-    results["eval"] = penalty({}).eval()(torch.full((2 + rank, P), rank + 1.0, dtype=torch.float64))
-    return results
-
-
-@pytest.fixture(scope="module")
-def processes():
-    """Return what each process saw."""
-    return forked.run(len(SIZES[0]), work)
-
-
-@pytest.mark.parametrize("name", OPTIONS)
-def test_ddp_equals_one_process_on_the_union(processes, name):
-    wanted = alone(OPTIONS[name])
-    for rank in processes:
-        found = rank[name]
-        torch.testing.assert_close(found["losses"], wanted["losses"], rtol=1e-7, atol=1e-12)
-        torch.testing.assert_close(found["gradients"], wanted["gradients"], rtol=1e-7, atol=1e-12)
-        torch.testing.assert_close(found["r2"], wanted["r2"], rtol=1e-7, atol=1e-9)
-        torch.testing.assert_close(found["parts"], wanted["parts"], rtol=1e-7, atol=1e-12)
-        for part in ("model", "g"):
-            for key, value in wanted[part].items():
-                if isinstance(value, torch.Tensor):
-                    torch.testing.assert_close(found[part][key], value, rtol=1e-6, atol=1e-9)
-
-
-@pytest.mark.parametrize("name", OPTIONS)
-def test_g_is_the_same_in_all_processes_to_the_last_bit(processes, name):
-    for rank in processes[1:]:
-        for key, value in processes[0][name]["g"].items():
-            assert torch.equal(rank[name]["g"][key], value)
-
-
-def test_fsdp_with_the_penalty_replicated_beside_it(processes):
-    wanted = alone({})
-    for rank in processes:
-        for part in ("model", "g"):
-            for key, value in wanted[part].items():
-                torch.testing.assert_close(rank["fsdp"][part][key], value, rtol=1e-6, atol=1e-9)
-
-
-PROBLEMS = {
+TOLERANCES = {
+    "losses": (1e-7, 1e-12),
+    "gradients": (1e-7, 1e-12),
+    "parts": (1e-7, 1e-12),
+    "r2": (1e-7, 1e-9),
+}
+SENTENCES = {
     "nan": r"features\[1, 2\] is nan; all values must be finite",
-    "shape": "3 columns but num_features is 6",
+    "shape": ".*3 columns but num_features is 6",
     "no tensor": "features is a list",
     "schedule": "weight is nan",
 }
 
 
-@pytest.mark.parametrize("problem", PROBLEMS)
-def test_what_one_process_cannot_use_stops_all_and_updates_none(processes, problem):
-    messages, untouched = zip(*(rank["errors"][problem] for rank in processes), strict=True)
-    assert re.search(PROBLEMS[problem], messages[0])
-    assert all("process 0 cannot use its batch" in message for message in messages[1:])
-    assert all(untouched)
+class TestProcesses(ProcessTester):
+    world, least, culprit = len(SIZES[0]), 2, 0
+    names = (*OPTIONS, "beside FSDP")
+    name = each(names)
+    learnt, tolerances, sentences = "g", TOLERANCES, SENTENCES
 
+    def train(self, name, rank=None):
+        if rank is not None and name not in OPTIONS:
+            return beside_fsdp(rank, self.world)
+        both = Both(OPTIONS.get(name, {}), seed=rank or 0)  # every process draws another g; the first one's counts
+        optimizer = torch.optim.Adam(both.model.parameters(), lr=0.05)
+        if rank is None:
+            return train(both, both, optimizer, [x for _, x in everything()])
+        mine = [torch.split(x, sizes)[rank] for sizes, x in everything()]
+        return train(DistributedDataParallel(both), both, optimizer, mine)
 
-def test_a_batch_that_is_empty_everywhere_is_refused(processes):
-    for rank in processes:
-        said, untouched = rank["errors"]["nobody has a batch"]
-        assert "all processes together have a batch of 0" in said
-        assert untouched
-        assert rank["errors"]["still works"] == ("nothing", False)
+    def call(self, problem, is_culprit):
+        x = torch.randn(4, P, dtype=torch.float64, generator=torch.Generator().manual_seed(int(is_culprit)))
+        if problem == "empty":
+            return penalty({}), {"features": x[:0]}
+        with_nan = x.clone()
+        with_nan[1, 2] = torch.nan
+        bad = {"nan": with_nan, "shape": x[:, :3], "no tensor": [1.0]}.get(problem, x)
+        turns_nan = {"weight": lambda fits: float("nan") if fits else 1.0} if problem == "schedule" else {}
+        return penalty(turns_nan if is_culprit else {}), {"features": bad if is_culprit else x}
 
-
-def test_in_eval_mode_each_process_is_by_itself(processes):
-    for number, rank in enumerate(processes):
-        expected = penalty({}).eval()(torch.full((2 + number, P), number + 1.0, dtype=torch.float64))
-        torch.testing.assert_close(rank["eval"], expected)
+    def evaluate(self, rank):
+        return penalty({}).eval()(torch.full((2 + rank, P), rank + 1.0, dtype=torch.float64))

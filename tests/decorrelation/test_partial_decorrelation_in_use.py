@@ -1,38 +1,10 @@
-"""PFDL's term beside other things: saved, copied, moved, compiled, and given what it cannot use."""
-
-import io
+"""PFDL's term beside other things: moved, compiled, and given what it cannot use."""
 
 import pytest
 import torch
 from torch import nn
 
 from tests.decorrelation.small_batches import batch, make, same, snapshot
-
-
-def test_resumed_training_is_bit_for_bit_the_uninterrupted_one():
-    def fresh():
-        torch.manual_seed(5)
-        model = nn.Linear(6, 6)
-        return make(warmup=7), model, torch.optim.Adam(model.parameters(), 1e-2)
-
-    def run(decorrelate, model, optimizer, seeds):
-        for seed in seeds:
-            optimizer.zero_grad()
-            decorrelate(model(batch(seed=seed))).backward()
-            optimizer.step()
-
-    whole, first, second, checkpoint = fresh(), fresh(), fresh(), io.BytesIO()
-    run(*whole, range(10))
-    run(*first, range(4))
-    torch.save([part.state_dict() for part in first], checkpoint)
-    checkpoint.seek(0)
-    second[0](batch(seed=99))  # a used module, so that loading has something to overwrite
-    for part, state in zip(second, torch.load(checkpoint, weights_only=True), strict=True):
-        part.load_state_dict(state)
-    run(*second, range(4, 10))
-    assert same(snapshot(whole[0]), snapshot(second[0]))
-    assert same(snapshot(whole[1]), snapshot(second[1]))
-    assert second[0].completed_fits == 10
 
 
 def test_moving_takes_the_optimiser_along():

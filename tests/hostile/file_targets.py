@@ -1,14 +1,10 @@
-"""Attacks on readers of tables, folders, results, configurations, weights and images."""
+"""Attacks on readers of tables, folders, evaluations, configurations, weights and images."""
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-import io
 import json
-import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from safetensors.torch import load, save
 
-from pfdl._internal.runs import CONFIG, Run, claim, read_run
+from pfdl._internal.runs import CONFIG, METRICS, claim, read_run
 from pfdl._internal.state import load_state
 from pfdl.cli.common import open_source
 from pfdl.data.images import BadImageError, decoded, hash_bytes, to_tensor
@@ -28,24 +24,24 @@ from pfdl.data.tables import list_table
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.checkpoint import WEIGHTS, check_weights, load_model, read_model_config
 from pfdl.vision.config import DataOptions
+from pfdl.vision.evaluation import read_evaluations
 from pfdl.vision.resume import STATE, read_state
-from pfdl_lab.digits import _read_file
-from pfdl_lab.images.data import read_groups
-from pfdl_lab.report.reading import METRICS, RESULTS, find_runs, read_metrics, read_results
-from pfdl_lab.report.trainings import read_evaluations
-from tests.data.image_files import image_bombs
+from tests.data.image_files import encoded, image_bombs
 from tests.hostile.state_targets import made_run
-from tests.hostile.tampering import answered, check_sentence, records, tampered, target, values, words
+from tests.hostile.tampering import (
+    SPECIAL,
+    Target,
+    answered,
+    check_sentence,
+    make_special,
+    records,
+    tampered,
+    target,
+    values,
+    words,
+)
 
 EVALUATION = "evaluations/test.json"
-
-
-@target(lambda: (st.binary(max_size=40), st.integers(0, 30)), lambda: [(b"", 9), (b"content", 1)])
-def files_of_mnist(folder: Path, content: bytes, cut: int) -> None:
-    packed = gzip.compress(content)
-    (folder / "labels.gz").write_bytes(packed[: len(packed) - cut])
-    found = answered(_read_file, folder / "labels.gz", hashlib.md5(content).hexdigest())
-    assert found == content if cut == 0 else found in (None, content)
 
 
 def as_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> bytes:
@@ -108,6 +104,7 @@ cells = (
     lambda: [
         (",", [["a.png", "-1"], ["b/c.png", "1"]], "list_attr_celeba.csv", b"image_id,partition\na.png,0"),
         (" ", [["a.png", "-1"], ["b/c.png", "1"]], "list_attr_celeba.txt", b"a.png 0\nb/c.png 2"),
+        (" ", [], "list_attr_celeba.txt", b""),
     ],
 )
 def tables_of_images(folder: Path, separator: str, rows: Sequence[Sequence[str]], name: str, partition: bytes) -> None:
@@ -147,20 +144,16 @@ def folders_of_any_nesting(folder: Path, paths: Sequence[Sequence[str]], layout:
         assert len({file.class_name for file in found}) > 1
 
 
-NAMES = (CONFIG, STATE, WEIGHTS, RESULTS, METRICS, EVALUATION, "m.csv", "m.json", "tasks/a.json")
+NAMES = (CONFIG, STATE, WEIGHTS, METRICS, EVALUATION, "m.csv", "m.json")
 
 
 def read_everything(folder: Path) -> list[Any]:
     """What each reader of a folder answers; None where it refuses."""
-    run, problems = Run(folder, "mmads", {}, {}), []
-    answered(read_groups, f"{folder / 'm.csv'}:a")
     answered(check_weights, folder / WEIGHTS)
     answered(_claim_again, folder)
-    read_results(run, ("method",), ("value",), (), problems)
-    read_metrics(run, problems)
     found = [answered(load_state, folder / STATE), answered(read_manifest, folder / "m.csv")]
     found += [answered(read, folder) for read in (read_run, load_model, read_state)]
-    return [*found, *read_evaluations(folder, problems), *find_runs([folder]).runs]
+    return [*found, *read_evaluations(folder, [])]
 
 
 def _claim_again(folder: Path) -> None:
@@ -168,66 +161,43 @@ def _claim_again(folder: Path) -> None:
         pass
 
 
-@target(lambda: (st.binary(max_size=200),), lambda: [(b"[" * 100_000,), (b"\x80\x04\x95",), (b"," * 100_000,)])
-def bytes_in_the_place_of_any_file(folder: Path, content: bytes) -> None:
-    for name in NAMES:
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_bytes(content)
-    assert set(read_everything(folder)) == {None}
+def any_bytes(names: Sequence[str], read: Callable[[Path], list[Any]]) -> Target:
+    """Return the target that puts bytes in the place of all files with these names."""
+
+    @target(lambda: (st.binary(max_size=200),), lambda: [(b"[" * 100_000,), (b"\x80\x04\x95",), (b"," * 100_000,)])
+    def check(folder: Path, content: bytes) -> None:
+        for name in names:
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_bytes(content)
+        assert all(found is None for found in read(folder))
+
+    return check
 
 
-def make_special(path: Path, kind: str) -> None:
-    if kind == "pipe":
-        os.mkfifo(path)
-    elif kind == "folder":
-        path.mkdir()
-    else:
-        path.symlink_to(path.name if kind == "loop" else f"/dev/{kind}")
+def special_file(names: Sequence[str], read: Callable[[Path], list[Any]]) -> Target:
+    """Return the target that puts a pipe, a device or a folder where a file should be: nobody waits or reads on."""
+
+    @target(lambda: (st.sampled_from(names), st.sampled_from(SPECIAL)), share=0.4)
+    def check(folder: Path, name: str, kind: str) -> None:
+        shutil.copytree(made_run(), folder, dirs_exist_ok=True)
+        for other in names:
+            (folder / other).parent.mkdir(exist_ok=True)
+            if not (folder / other).exists():
+                (folder / other).write_text("a,b\n1,2\n")
+        (folder / name).unlink()
+        make_special(folder / name, kind)
+        answered(load_state, folder / name)
+        read(folder)
+
+    return check
 
 
-@target(
-    lambda: (st.sampled_from(NAMES), st.sampled_from(["pipe", "folder", "loop", "zero", "null"])),
-    share=0.4,
-)
-def special_files(folder: Path, name: str, kind: str) -> None:
-    """A pipe, a device or a folder where a file should be: nobody waits, and nobody reads without end."""
-    shutil.copytree(made_run(), folder, dirs_exist_ok=True)
-    for other in ("m.csv", "m.json", RESULTS, METRICS, EVALUATION, "tasks/a.json"):
-        (folder / other).parent.mkdir(exist_ok=True)
-        (folder / other).write_text("a,b\n1,2\n")
-    (folder / name).unlink()
-    make_special(folder / name, kind)
-    answered(_read_file, folder / name, "")
-    answered(load_state, folder / name)
-    read_everything(folder)
-
-
-cells = words | st.floats().map(str) | st.sampled_from(["1e999", "9" * 400, "-", '"', "True", "0x10", "1_0", "١"])
-rows_of_cells = st.lists(st.lists(cells, min_size=1, max_size=5), max_size=4)
+bytes_in_the_place_of_any_file = any_bytes(NAMES, read_everything)
+special_files = special_file(NAMES, read_everything)
 
 
 @target(
     lambda: (
-        rows_of_cells.map(lambda rows: as_table(("method", "value", "seed"), rows)) | st.binary(max_size=60),
-        records(
-            task=records(method=words, seed=values), rows=st.lists(records(value=values, method=words), max_size=3)
-        ),
-    ),
-    lambda: [(b"method,value\nOLS,1\n", {"task": {}, "rows": [{"method": "a", "value": 10**400}]})],
-)
-def results(folder: Path, table: bytes, task: Any) -> None:
-    (folder / RESULTS).write_bytes(table)
-    (folder / "tasks").mkdir()
-    (folder / "tasks" / "a.json").write_text(json.dumps(task))
-    problems: list[str] = []
-    frame = read_results(Run(folder, "mmads", {}, {}), ("method",), ("value", "seed"), ("method", "seed"), problems)
-    assert {"method", "value", "seed"} <= set(frame.columns)
-    assert all("\n" not in problem for problem in problems)
-
-
-@target(
-    lambda: (
-        rows_of_cells.map(lambda rows: as_table(("epoch", "train_loss"), rows)) | st.binary(max_size=60),
         records(
             **{
                 name: st.dictionaries(words, st.floats(), max_size=2) for name in ("by_ratio", "by_label", "by_context")
@@ -239,13 +209,10 @@ def results(folder: Path, table: bytes, task: Any) -> None:
         | values,
     ),
 )
-def metrics_and_evaluations(folder: Path, table: bytes, evaluation: Any) -> None:
-    (folder / METRICS).write_bytes(table)
+def evaluations(folder: Path, evaluation: Any) -> None:
     (folder / EVALUATION).parent.mkdir()
     (folder / EVALUATION).write_text(json.dumps(evaluation))
-    run, problems = Run(folder, "training", {}, {}), []
-    frame = read_metrics(run, problems)
-    assert frame is None or all(kind == float for kind in frame.dtypes)  # noqa: E721, pandas' dtypes equal Python's
+    problems: list[str] = []
     read_evaluations(folder, problems)
     assert all("\n" not in problem for problem in problems)
 
@@ -325,16 +292,11 @@ def weights(folder: Path, state: dict[str, Any]) -> None:
         assert trained.model(torch.zeros(1, 3, 8, 8)).isfinite().all()
 
 
-def picture(kind: str, mode: str = "RGB") -> bytes:
-    stream = io.BytesIO()
-    Image.effect_noise((9, 7), 60).convert(mode).save(stream, kind)
-    return stream.getvalue()
-
-
 @cache
 def pictures_of_all_kinds() -> list[bytes]:
-    found = [picture(kind) for kind in ("PNG", "JPEG", "BMP", "WEBP", "TIFF", "PPM", "JPEG2000")]
-    return [*found, picture("GIF", "P"), picture("PNG", "I;16"), picture("JPEG", "CMYK")]
+    kinds = [("RGB", kind) for kind in ("PNG", "JPEG", "BMP", "WEBP", "TIFF", "PPM", "JPEG2000")]
+    kinds += [("P", "GIF"), ("I;16", "PNG"), ("CMYK", "JPEG")]
+    return [encoded(Image.effect_noise((9, 7), 60).convert(mode), kind) for mode, kind in kinds]
 
 
 @target(

@@ -1,7 +1,5 @@
 """Kills commands again and again, each time at another instant, and compares what a rerun ends with.
 
-Usage: python -m tests.hostile.killing_driver FOLDER COMMAND…
-
 Every run is a process of its own, forked here after what is slow, and ended by a real SIGKILL: in the middle of
 its writes, one by one, when half of the file lies there under its temporary name, and a few times at random. What is
 printed is JSON, by command: how many times it was killed, and which files differed from those of a run that nobody
@@ -15,6 +13,7 @@ import json
 import logging
 import os
 import random
+import shlex
 import shutil
 import signal
 import sys
@@ -27,89 +26,57 @@ from typing import Any
 
 import torch
 import typer
-from PIL import Image
 
 from pfdl._internal import files as _files
 from pfdl._internal.runs import CONFIG, LOCK
 from pfdl._internal.state import load_state
 from pfdl.cli import main as cli
-from pfdl.contexts import statistics
-from pfdl.vision import resume as run_keeper
+from pfdl.vision import resume
 from pfdl.vision.resume import STATE
-from pfdl_lab.images import data as image_data, run as images
-from tests.vision.tiny_images import TinySource
+from tests.cli.typing_commands import draw_all
+from tests.processes import Forked
 
 COMMAND_LINE = typer.main.get_command(cli.app)  # made once: that takes as long as a training
 RANDOM_KILLS = 1
 MOST_WRITES = 5
 """A command that writes so often or more is killed in every second of its writes, or third; train in all of them."""
-QUICK = ("--backbone", "mlp", "--image-size", "8", "--epochs", "2", "--batch-size", "16", "--device", "cpu")
-TRAINING = (
-    *(*QUICK, "--ratio", "2:1", "--no-export"),
-    *("--objective", "stablenet+balance+pfdl", "--contexts", "known"),  # all with a state
-    *("--set", "stablenet.steps=2", "--set", "pfdl.hidden=4"),
-)
+QUICK = "--backbone mlp --image-size 8 --epochs 2 --batch-size 16 --device cpu --no-export"
+STATES = "--objective stablenet+balance+pfdl --contexts known --set stablenet.steps=2 --set pfdl.hidden=4"
+TRAINING = f"{QUICK} --ratio 2:1 {STATES}"
 
 
 def pictures(root: Path) -> Path:
-    generator = torch.Generator().manual_seed(0)
-    for label, name in enumerate(("cat", "dog")):
-        for context in ("in the house", "in the garden"):
-            (root / name / context).mkdir(parents=True, exist_ok=True)
-            for number in range(12):
-                pixels = torch.randint(0, 100, (8, 8, 3), generator=generator) + 120 * label
-                Image.fromarray(pixels.to(torch.uint8).numpy()).save(root / name / context / f"{number}.png")
-    return root
+    return draw_all(root, ("in the house", "in the garden"))
 
 
-def pfdl(*arguments: object) -> None:
-    COMMAND_LINE([str(argument) for argument in arguments], standalone_mode=False)
+def pfdl(line: str) -> None:
+    COMMAND_LINE(shlex.split(line), standalone_mode=False)
 
 
 def train(output: Path, data: Path) -> None:
-    pfdl("train", data, *TRAINING, "-o", output)
+    pfdl(f"train {data} {TRAINING} -o {output}")
 
 
 def train_on_inferred_contexts(output: Path, data: Path) -> None:
-    statistics.WIDTH = 16
-    inferred = ("--objective", "groupdro", "--contexts", "inferred", "--set", "confirm=false")
-    pfdl("train", data, *QUICK, "--no-export", *inferred, "-o", output)
+    pfdl(f"train {data} {QUICK} --objective groupdro --contexts inferred --set confirm=false -o {output}")
 
 
 def refit(output: Path, data: Path) -> None:
     if not (run := data.parent / "trained").exists():  # by the first run, for all
         manifest = data.parent / "halves.csv"
-        pfdl("split", data, "--validation", 0.6, "-o", manifest)  # enough images of each group to refit on
-        pfdl("train", data, *QUICK, "--no-export", "--set", f"manifest={manifest}", "-o", run)
-    pfdl("refit", run, data, "--contexts", "known", "--device", "cpu", "-o", output)
+        pfdl(f"split {data} --validation 0.6 -o {manifest}")  # enough images of each group to refit on
+        pfdl(f"train {data} {QUICK} --set manifest={manifest} -o {run}")
+    pfdl(f"refit {run} {data} --contexts known --device cpu -o {output}")
 
 
 def split(output: Path, data: Path) -> None:
-    pfdl("split", data, "--ratio", "2:1", "-o", output / "manifest.csv")
+    pfdl(f"split {data} --ratio 2:1 -o {output / 'manifest.csv'}")
 
 
-class TinyData(image_data.ImageData):
-    """Images that are ready at once."""
-
-    def open(self) -> Any:
-        return TinySource()
+Command = Callable[[Path, Path], None]
 
 
-def reproduce_nico(output: Path, data: Path) -> None:
-    config = images.ImagesConfig(rows=("pfdl",), backbone="mlp", image_size=8, epochs=2, batch_size=16, seeds=2)
-    images.run(config, [TinyData("shapes")], output)
-
-
-COMMANDS: dict[str, Callable[[Path, Path], None]] = {
-    "train": train,
-    "train on inferred contexts": train_on_inferred_contexts,
-    "refit": refit,
-    "split": split,
-    "nico": reproduce_nico,
-}
-
-
-def start(command: str, output: Path, data: Path, log: Path, kill_at: int = 0) -> int:
+def start(command: Command, output: Path, data: Path, log: Path, kill_at: int = 0) -> int:
     """Run the command in a process of its own, which kills itself in the middle of its n-th write if told so."""
     if pid := os.fork():
         return pid
@@ -121,7 +88,7 @@ def start(command: str, output: Path, data: Path, log: Path, kill_at: int = 0) -
             os.dup2(stream.fileno(), 2)
         logging.getLogger("pfdl").addHandler(logging.StreamHandler())
         count_writes(output.with_suffix(".writes"), kill_at)
-        COMMANDS[command](output, data)
+        command(output, data)
         status = 0
     except BaseException:
         traceback.print_exc()
@@ -171,10 +138,10 @@ def _bits(tensor: torch.Tensor) -> list[Any]:
     return [str(tensor.dtype), *tensor.shape, tensor.numpy().tobytes().hex()]
 
 
-def kill_at_many_instants(command: str, scratch: Path) -> dict[str, Any]:
+def kill_at_many_instants(command: Command, scratch: Path) -> dict[str, Any]:
     data, log, whole = pictures(scratch / "data"), scratch / "log", scratch / "whole"
     with redirect_stdout(sys.stderr):  # all that is slow at first is done here, once, and inherited by every run
-        COMMANDS[command](scratch / "first", data)
+        command(scratch / "first", data)
     gc.freeze()  # no run looks for garbage among it
     began = time.monotonic()
     if end_of(start(command, whole, data, log)) != 0:
@@ -183,7 +150,7 @@ def kill_at_many_instants(command: str, scratch: Path) -> dict[str, Any]:
     expected = content(whole)
     writes = int(whole.with_suffix(".writes").read_text())
     chance = random.Random(0)
-    every = 1 if command == "train" else 1 + writes // MOST_WRITES
+    every = 1 if command is train else 1 + writes // MOST_WRITES
     instants = [("write", number) for number in range(writes, 0, -every)]
     instants += [("time", chance.uniform(0.05, 0.9) * duration) for _ in range(RANDOM_KILLS)]
     killed, different = 0, {}
@@ -197,7 +164,7 @@ def kill_at_many_instants(command: str, scratch: Path) -> dict[str, Any]:
             os.kill(pid, signal.SIGKILL)  # not waited for yet, so that the number is still its own
         ended = end_of(pid)
         killed += ended == -signal.SIGKILL
-        if command == "split":  # it writes where the user wants, which nobody tidies
+        if command is split:  # it writes where the user wants, which nobody tidies
             for litter in output.glob(f"{_files.TEMPORARY}*"):
                 litter.unlink()
         if (ended := end_of(start(command, output, data, log))) != 0:
@@ -214,11 +181,24 @@ def kill_at_many_instants(command: str, scratch: Path) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    run_keeper.SAVE_EVERY = 0.0  # at every epoch, however short
+def main(*commands: Command) -> None:
+    """Kill the commands and print what came of it."""
+    resume.SAVE_EVERY = 0.0  # at every epoch, however short
     torch.set_num_threads(1)  # and so no other threads, which a fork would lose
-    print(json.dumps({name: kill_at_many_instants(name, Path(sys.argv[1]) / name) for name in sys.argv[2:]}))
+    folder = Path(sys.argv[1])
+    print(json.dumps({one.__name__: kill_at_many_instants(one, folder / one.__name__) for one in commands}))
 
 
-if __name__ == "__main__":
-    main()
+def check_reruns(main: Callable[[], None], products: dict[str, set[str]], folder: Path) -> None:
+    """Check what a call of ``main`` printed in a process of its own, given files that each command must write."""
+    done = Forked(main, folder)
+    assert done.finish() == 0, done.stderr
+    reports = json.loads(done.stdout)
+    assert reports.keys() == products.keys()
+    for name, report in reports.items():
+        assert report["different"] == {}, name
+        assert products[name] <= set(report["files"])
+        assert report["writes"] >= len(products[name])
+        # A kill at random may come too late, after the end; one within a write never does.
+        assert report["kills in writes"] <= report["killed"] <= report["kills in writes"] + RANDOM_KILLS
+        assert report["kills in writes"] == report["writes"] or report["kills in writes"] >= MOST_WRITES // 2

@@ -7,7 +7,6 @@ import copy
 import json
 import shutil
 import tempfile
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,11 +24,10 @@ from pfdl._internal.state import FORMAT as STATE_FORMAT, load_state, save_state
 from pfdl.data.manifest import read_manifest
 from pfdl.vision import resume
 from pfdl.vision.checkpoint import load_model
-from pfdl.vision.launching import shard
 from pfdl.vision.resume import STATE, load_optimizer, read_state
 from pfdl.vision.training import TrainingConfig, train
-from pfdl_lab.report.reading import find_runs
 from tests.hostile.tampering import answered, tampered, target, values, words
+from tests.internal.test_optimizer_state import MAKERS, step, trained
 from tests.objectives.parts import PARTS, WITHOUT_STATE, batch, call, used
 from tests.states import equal
 from tests.vision.tiny_images import tiny_data
@@ -62,16 +60,6 @@ def trees_of_states(folder: Path, tree: Any) -> None:
     assert state is None or isinstance(state["finished"], bool)
 
 
-OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
-    "adam": lambda parameters: torch.optim.Adam(parameters, fused=True),
-    "adam, not fused": torch.optim.Adam,
-    "amsgrad": lambda parameters: torch.optim.AdamW(parameters, amsgrad=True, fused=True),
-    "sgd": lambda parameters: torch.optim.SGD(parameters, 0.1, momentum=0.9, fused=True),
-    "sgd, not fused": lambda parameters: torch.optim.SGD(parameters, 0.1, momentum=0.9, nesterov=True),
-    "adagrad": lambda parameters: torch.optim.Adagrad(parameters, fused=True),
-}
-
-
 @cache
 def one_process() -> Any:
     """Join a group of one process, in which parameters are sharded as in each of several."""
@@ -79,49 +67,37 @@ def one_process() -> Any:
     return init_device_mesh("cpu", (1,))
 
 
-def a_step(kind: str, is_sharded: bool = False) -> torch.optim.Optimizer:
-    """An optimiser that has taken one step, over a matrix and a vector."""
-    backbone = torch.nn.Linear(32, 16)
-    if is_sharded:
-        shard(backbone, one_process())
-    optimizer = OPTIMIZERS[kind](backbone.parameters())
-    step(optimizer)
-    return optimizer
-
-
-def step(optimizer: torch.optim.Optimizer) -> None:
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            parameter.grad = torch.ones_like(parameter)
-    optimizer.step()
+def a_step(kind: str, is_sharded: bool = False) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
+    """A model and its optimiser, which has taken one step."""
+    return trained(MAKERS[kind], steps=1, width=128, mesh=one_process() if is_sharded else None)
 
 
 def short_moments(kind: str) -> dict[str, Any]:
-    state = copy.deepcopy(a_step(kind).state_dict())
+    state = copy.deepcopy(a_step(kind)[1].state_dict())
     for moments in state["state"].values():
-        for name in ("exp_avg", "exp_avg_sq", "momentum_buffer", "sum", "max_exp_avg_sq"):
-            if name in moments:
-                moments[name] = torch.zeros(1)
+        moments.update({name: torch.zeros(1) for name in moments if name != "step"})
     state["param_groups"][0]["fused"] = True
     return state
 
 
-CASES = [(kind, False) for kind in OPTIMIZERS] + [(kind, True) for kind in OPTIMIZERS if "not fused" in kind]
+CASES = [*((kind, False) for kind in MAKERS), ("Adam", True), ("momentum", True)]
 
 
 @target(
     lambda: (
-        st.sampled_from(CASES).flatmap(lambda case: st.tuples(st.just(case), tampered(a_step(case[0]).state_dict()))),
+        st.sampled_from(CASES).flatmap(
+            lambda case: st.tuples(st.just(case), tampered(a_step(case[0])[1].state_dict()))
+        ),
     ),
     lambda: [((case, short_moments(case[0])),) for case in CASES],
     share=3.0,
 )
 def states_of_optimisers(folder: Path, attack: tuple[tuple[str, bool], Any]) -> None:
     (kind, is_sharded), state = attack
-    optimizer = a_step(kind, is_sharded)
+    model, optimizer = a_step(kind, is_sharded)
     answered(load_optimizer if is_sharded else load_optimizer_state, optimizer, state)
-    if len(optimizer.state) == 2:  # with moments for one of two parameters PyTorch's fused SGD refuses to step
-        step(optimizer)
+    if len(optimizer.state) == 4:  # with moments for some of its parameters PyTorch's fused SGD refuses to step
+        step(model, optimizer)
 
 
 @cache
@@ -201,16 +177,19 @@ def resumed_trainings(folder: Path, state: Any) -> None:
 )
 def run_folders_with_a_byte_changed(folder: Path, name: str, place: float, change: int) -> None:
     """Any byte of any file of a run: the training ends or says what is wrong, and so does the use of its model."""
-    shutil.copytree(made_run(), folder, dirs_exist_ok=True)
-    content = bytearray((folder / name).read_bytes())
-    content[int(place * len(content))] ^= change
-    (folder / name).write_bytes(content)
+    copy_and_change(folder, name, place, change)
     answered(load_model, folder)
     source, manifest = tiny_data()
     if answered(lambda: train(TINY, source, manifest, folder, device="cpu", tensorboard=False)) is not None:
         answered(load_model, folder)
     answered(read_manifest, folder / "manifest.csv")
-    find_runs([folder])
+
+
+def copy_and_change(folder: Path, name: str, place: float, change: int) -> None:
+    shutil.copytree(made_run(), folder, dirs_exist_ok=True)
+    content = bytearray((folder / name).read_bytes())
+    content[int(place * len(content))] ^= change
+    (folder / name).write_bytes(content)
 
 
 def files_of(folder: Path) -> list[Path]:

@@ -1,17 +1,26 @@
-"""Attacks on what reads files that others wrote: the list of them, hostile values to make them with, a full disk."""
+"""Attacks on what reads files that others wrote: how they are run, hostile values to make them with, a full disk."""
 
 from __future__ import annotations
 
 import copy
 import errno
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import pytest
 import torch
-from hypothesis import strategies as st
+import torch.distributed as dist
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
+
+CASES = int(os.environ.get("PFDL_CASES", "25"))
+"""For a target of share 1; SECURITY.md says how to run many more."""
+MEMORY = 4 << 30
+"""Bytes that a case may take."""
 
 
 class Target(NamedTuple):
@@ -30,21 +39,61 @@ class Target(NamedTuple):
     share: float
 
 
-TARGETS: dict[str, Target] = {}
-
-
 def target(
     strategies: Callable[[], Sequence[st.SearchStrategy[Any]]],
     examples: Callable[[], Sequence[tuple[Any, ...]]] = list,
     share: float = 1.0,
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Enter a function in the list of targets."""
+) -> Callable[[Callable[..., None]], Target]:
+    """Make a target of a function."""
+    return lambda check: Target(check, strategies, examples, share)
 
-    def register(check: Callable[..., None]) -> Callable[..., None]:
-        TARGETS[check.__name__] = Target(check, strategies, examples, share)
-        return check
 
-    return register
+def targets_in(*modules: ModuleType) -> list[Any]:
+    """Return the targets of modules, for a test that is run with each."""
+    return [
+        pytest.param(value, id=name)
+        for module in modules
+        for name, value in vars(module).items()
+        if isinstance(value, Target)
+    ]
+
+
+def attack(target: Target, scratch: Path) -> None:
+    """Call a target with its examples and with many other arguments."""
+
+    def check(drawn: tuple[Any, ...]) -> None:
+        with tempfile.TemporaryDirectory(dir=scratch) as folder:
+            target.check(Path(folder), *drawn)
+
+    how = settings(
+        max_examples=max(1, round(CASES * target.share)),
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+    )
+    try:
+        with bounded_memory():
+            for example in target.examples():
+                check(example)
+            how(given(st.tuples(*target.strategies()))(check))()
+    finally:
+        if dist.is_initialized():  # a group of one process, in which parameters are sharded
+            dist.destroy_process_group()
+
+
+@contextmanager
+def bounded_memory() -> Iterator[None]:
+    """Let a bomb be a MemoryError instead of the end of the machine."""
+    resource = pytest.importorskip("resource")
+    pages = int(Path("/proc/self/statm").read_text().split()[0]) if Path("/proc/self/statm").exists() else 0
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    if pages:
+        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def answered(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -66,11 +115,22 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
     max_leaves=6,
 )
-DTYPES = (
-    *(torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int8, torch.uint8, torch.bool),
-    torch.complex64,
-)
+FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64)
+WHOLE = (torch.int64, torch.int8, torch.uint8, torch.bool)
 SHAPES = ((), (0,), (1,), (3,), (1, 1), (0, 5), (2, 3), (7, 1, 2), (64,), (100_000,))
+
+
+SPECIAL = ("pipe", "folder", "loop", "zero", "null")
+
+
+def make_special(path: Path, kind: str) -> None:
+    """Put something there that is no regular file: to read it would fail, wait for ever or never end."""
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to(path.name if kind == "loop" else f"/dev/{kind}")
 
 
 @contextmanager
@@ -100,7 +160,7 @@ def tensors(draw: st.DrawFn, like: torch.Tensor | None = None) -> torch.Tensor:
     shape = draw(
         st.sampled_from([*SHAPES, *([tuple(like.shape), tuple(like.shape[::-1])] if like is not None else [])])
     )
-    dtype = draw(st.sampled_from([*DTYPES, *([like.dtype] * 3 if like is not None else [])]))
+    dtype = draw(st.sampled_from([*FLOATS, *WHOLE, *([like.dtype] * 3 if like is not None else [])]))
     fill = draw(st.sampled_from([0, 1, -1, 1e30, float("nan"), float("inf")]))
     return torch.full(shape, fill if dtype.is_floating_point else 0, dtype=torch.float64).to(dtype)
 

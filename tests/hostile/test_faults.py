@@ -27,11 +27,11 @@ from tests.hostile.killing_driver import TRAINING, content, pictures
 from tests.processes import Forked
 from tests.vision.interrupted import assert_same_end, interrupt, interrupting, run
 
-QUIET = (*TRAINING, "--set", "tensorboard=false")
+QUIET = f"{TRAINING} --set tensorboard=false"
 
 
-def train(data, output, *further):
-    return CliRunner().invoke(app, ["train", str(data), *QUIET, *further, "-o", str(output)])
+def train(data, output):
+    return CliRunner().invoke(app, f"train {data} {QUIET} -o {output}")
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def with_a_worker_that_dies():
         return load(self, indices)
 
     training_data._Labelled.__getitems__ = die
-    app(["train", str(data), *QUIET, "--set", "workers=2", "-o", str(output)])
+    app(f"train {data} {QUIET} --set workers=2 -o {output}".split())
 
 
 def test_a_dead_process_that_loads_images_is_a_sentence_and_the_training_resumes(data, whole, tmp_path):
@@ -113,7 +113,7 @@ def with_little_memory():
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + int(room)
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    app(["train", data, *QUIET, "-o", output])
+    app(f"train {data} {QUIET} -o {output}".split())
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="nobody says how much memory is in use")

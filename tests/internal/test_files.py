@@ -9,28 +9,18 @@ import pytest
 
 from pfdl._internal import files
 from pfdl._internal.files import read_bytes_file, read_frame, read_json, write_json
+from tests.hostile.tampering import make_special
 
 READERS = {"bytes": read_bytes_file, "json": read_json, "table": read_frame}
 
 
-@pytest.fixture(params=["folder", "pipe", "device", "endless", "link to a pipe"])
-def special(request, tmp_path):
-    """Something that is no regular file; to read it would fail, wait for ever or never end."""
-    place = tmp_path / "file"
-    if request.param == "folder":
-        place.mkdir()
-    elif request.param == "pipe":
-        os.mkfifo(place)
-    elif request.param == "link to a pipe":
-        os.mkfifo(tmp_path / "pipe")
-        place.symlink_to(tmp_path / "pipe")
-    else:
-        place.symlink_to("/dev/null" if request.param == "device" else "/dev/zero")
-    return place
-
-
 @pytest.mark.parametrize("reader", READERS)
-def test_special_files_are_refused_at_once(reader, special):
+@pytest.mark.parametrize("kind", ["folder", "pipe", "null", "zero", "link to a pipe"])
+def test_special_files_are_refused_at_once(reader, kind, tmp_path):
+    special = tmp_path / "file"
+    make_special(tmp_path / "pipe" if kind == "link to a pipe" else special, kind.rpartition(" ")[2])
+    if kind == "link to a pipe":
+        special.symlink_to(tmp_path / "pipe")
     with pytest.raises(ValueError, match=rf"^{special} is not a regular file\.$"):
         READERS[reader](special)
 

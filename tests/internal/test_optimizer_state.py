@@ -6,16 +6,18 @@ import torch
 from torch import nn, optim
 
 from pfdl._internal.loading import load_optimizer_state
+from pfdl.vision.launching import shard
 from tests.states import StateTester, each, equal
 
 MAKERS = {
     "Adam": partial(optim.Adam, lr=1e-2),
     "fused Adam": partial(optim.Adam, lr=1e-2, fused=True),
-    "AMSGrad": partial(optim.AdamW, lr=1e-2, amsgrad=True),
+    "fused AMSGrad": partial(optim.AdamW, lr=1e-2, amsgrad=True, fused=True),
     "SGD": partial(optim.SGD, lr=0.1),
+    "fused SGD": partial(optim.SGD, lr=0.1, momentum=0.9, fused=True),
     "momentum": partial(optim.SGD, lr=0.1, momentum=0.9, nesterov=True),
     "RMSprop": partial(optim.RMSprop, lr=1e-2, centered=True, momentum=0.5),
-    "Adagrad": partial(optim.Adagrad, lr=1e-2),
+    "fused Adagrad": partial(optim.Adagrad, lr=1e-2, fused=True),
     "ASGD": partial(optim.ASGD, lr=1e-2),
     "Rprop": partial(optim.Rprop, lr=1e-2),
     "Adafactor": partial(optim.Adafactor, lr=1e-2),
@@ -23,9 +25,12 @@ MAKERS = {
 }
 
 
-def trained(make, steps=3, width=3):
+def trained(make, steps=3, width=3, mesh=None):
+    """A model and its optimiser after so many steps, its parameters sharded if there is a mesh."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, width), nn.Linear(width, 2))
+    if mesh is not None:
+        shard(model, mesh)
     optimizer = make(model.parameters())
     for _ in range(steps):
         step(model, optimizer)

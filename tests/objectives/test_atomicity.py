@@ -35,6 +35,10 @@ def test_a_call_that_raises_changes_nothing(name, bad):
             assert torch.isfinite(call(part, batch(seed=5))).all()  # and it still works
 
 
+def cast(tensors, dtype):
+    return {name: value.to(dtype) if value.is_floating_point() else value for name, value in tensors.items()}
+
+
 class TestStates(StateTester):
     name = each(PARTS)
 
@@ -44,6 +48,23 @@ class TestStates(StateTester):
 
     def use(self, thing, seed=0):
         return call(thing, batch(seed))
+
+    @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+    def test_tensors_of_any_precision_are_taken_and_what_is_learnt_is_in_single(self, name, dtype):
+        def step(tensors):
+            part = self.make(name)
+            return call(part, tensors), part.state_dict()
+
+        given = cast(batch(), dtype)
+        (found, state), (expected, expected_state) = step(given), step(cast(given, torch.float32))
+        torch.testing.assert_close(found.float(), expected, rtol=torch.finfo(dtype).eps, atol=1e-3)
+        assert equal(state, expected_state)
+
+    def test_in_eval_mode_nothing_is_learnt(self, name):
+        part = self.used(name).eval()
+        before = copy.deepcopy(part.state_dict())
+        self.use(part, seed=3)
+        assert equal(part.state_dict(), before)
 
     def test_an_unknown_entry_is_refused(self, name):
         part = self.used(name)

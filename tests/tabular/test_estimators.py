@@ -28,14 +28,7 @@ from pfdl.tabular import (
     pfdl as pfdl_module,
 )
 from pfdl.tabular.screening import AS_ASKED, FOLLOWS_LABEL
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+from tests.decorrelation.reference import naive_decomposition, naive_decomposition_loss
 
 
 @pytest.mark.parametrize(
@@ -180,21 +173,12 @@ def test_pfdl_trains_g_on_all_rows_by_the_loss_of_the_paper(data, hidden):
     assert model.loss_ == pytest.approx(loss.item(), rel=1e-5)
 
 
-def naive_loss(g, features):
-    """The definition: one network on the other columns, column by column."""
-    parts = []
-    for j in range(features.shape[1]):
-        others = torch.cat([features[:, :j], features[:, j + 1 :]], dim=1)
-        parts.append(g.layers[0](torch.relu(others @ g.first_weight.T + g.first_bias))[:, 0])
-    return (features - torch.stack(parts, dim=1)).square().mean()
-
-
 @pytest.mark.parametrize(("p", "hidden"), [(2, 3), (7, 5)])
 def test_the_gradients_in_closed_form_are_those_of_the_definition(p, hidden):
     torch.manual_seed(0)
     g = FeatureDecomposition(p, hidden, sharing="strict").double()
     features = torch.randn(11, p, dtype=torch.float64)
-    expected = naive_loss(g, features)
+    expected = naive_decomposition_loss(features, naive_decomposition(g, features))
     gradients = torch.autograd.grad(expected, list(g.parameters()))
     for _ in range(2):  # a second call replaces the gradients of the first
         loss = pfdl_module._set_gradients(g, features)

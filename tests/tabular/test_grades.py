@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import runpy
 import warnings
 from pathlib import Path
@@ -172,8 +171,3 @@ def test_rows_that_nobody_selected_lose_nothing(drop):
         assert screen.get_support().all()
         assert set(screen.suspects_["grade"]) <= {"suspect"}
         assert screen.verdict_.endswith("Every column is kept.")
-
-
-def test_the_guide_has_the_table_that_the_results_make():
-    guide = (ROOT / "docs" / "how-to" / "tables.md").read_text(encoding="utf-8")
-    assert importlib.import_module("real_tables_page").with_summary(guide) == guide

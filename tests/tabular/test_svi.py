@@ -11,34 +11,24 @@ from pfdl.data import make_mmads
 from pfdl.tabular.moments import standardised
 from pfdl.tabular.svi import SVIRegressor, _loss_and_gradient, decorrelating_weights, gate_probabilities
 
-# What github.com/h-yu16/Sparse_Variable_Independence at 59f77b6 (exp_svi.py with its defaults: ten rounds, 20,000
-# steps for the weights, λ = 3, σ = 0.1) chooses on our tables: mask of the columns, S first, and the effective number
-# of rows of its last weights.
+# What github.com/h-yu16/Sparse_Variable_Independence at 59f77b6 (exp_svi.py with its defaults: 20,000 steps for the
+# weights, λ = 3, σ = 0.1) chooses on our tables: by rounds and table the mask of the columns, S first, and the
+# effective number of rows of its last weights. One round (SVI^d) depends on the weights found more than ten do.
 PUBLISHED = {
-    (2000, 10, "independent", 0): ([1, 1, 1, 1, 1, 1, 0, 0, 0, 0], 1967),
-    (2000, 10, "independent", 1): ([1, 1, 1, 1, 1, 1, 0, 0, 0, 0], 1961),
-    (1000, 10, "s_to_v", 0): ([1, 1, 1, 1, 1, 1, 0, 0, 0, 0], 325),
-    (1000, 10, "v_to_s", 0): ([1, 1, 1, 1, 1, 1, 0, 0, 0, 0], 319),
-    (2000, 20, "independent", 0): ([1] * 12 + [0] * 8, 1128),
-}
-# The same with one round (SVI^d): it depends on the weights found more than ten rounds do.
-PUBLISHED_ONE_ROUND = {
-    (1000, 10, "s_to_v", 0): ([1, 1, 1, 1, 1, 0, 0, 0, 0, 0], 105),
-    (1000, 10, "independent", 1): ([1, 1, 1, 1, 1, 0, 0, 0, 1, 0], 161),
-    (1000, 10, "v_to_s", 0): ([1, 0, 1, 1, 1, 1, 0, 1, 0, 0], 90),
+    (10, 2000, 10, "independent", 0): ([1, 1, 1, 1, 1, 1, 0, 0, 0, 0], 1967),
+    (10, 2000, 10, "independent", 1): ([1, 1, 1, 1, 1, 1, 0, 0, 0, 0], 1961),
+    (10, 1000, 10, "s_to_v", 0): ([1, 1, 1, 1, 1, 1, 0, 0, 0, 0], 325),
+    (10, 1000, 10, "v_to_s", 0): ([1, 1, 1, 1, 1, 1, 0, 0, 0, 0], 319),
+    (10, 2000, 20, "independent", 0): ([1] * 12 + [0] * 8, 1128),
+    (1, 1000, 10, "s_to_v", 0): ([1, 1, 1, 1, 1, 0, 0, 0, 0, 0], 105),
+    (1, 1000, 10, "independent", 1): ([1, 1, 1, 1, 1, 0, 0, 0, 1, 0], 161),
+    (1, 1000, 10, "v_to_s", 0): ([1, 0, 1, 1, 1, 1, 0, 1, 0, 0], 90),
 }
 
 
-@pytest.mark.parametrize(
-    ("rounds", "table", "expected"),
-    [
-        *((10, table, expected) for table, expected in PUBLISHED.items()),
-        *((1, table, expected) for table, expected in PUBLISHED_ONE_ROUND.items()),
-    ],
-)
-def test_chooses_the_columns_that_the_published_code_chooses(rounds, table, expected):
-    n, p, setting, seed = table
-    chosen, rows = expected
+@pytest.mark.parametrize(("rounds", "n", "p", "setting", "seed"), PUBLISHED)
+def test_chooses_the_columns_that_the_published_code_chooses(rounds, n, p, setting, seed):
+    chosen, rows = PUBLISHED[rounds, n, p, setting, seed]
     data = make_mmads(n, p, 1.7, setting, seed=seed)
     model = SVIRegressor(rounds=rounds, random_state=0).fit(data.X, data.y)
     assert model.kept_.astype(int).tolist() == chosen

@@ -1,13 +1,6 @@
 import pytest
 
-from tests.searching import describe_briefly
 from tests.vision.interrupted import run
-
-
-@pytest.fixture
-def few_filters(monkeypatch):
-    """Describe images briefly, for tests that ask no more of inferred contexts than to be there."""
-    describe_briefly(monkeypatch)
 
 
 @pytest.fixture

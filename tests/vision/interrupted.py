@@ -12,7 +12,6 @@ from pfdl.vision import training
 from pfdl.vision.checkpoint import WEIGHTS
 from pfdl.vision.resume import METRICS, STATE, RunKeeper, TrainingStoppedError
 from pfdl.vision.training import TrainingConfig, train
-from tests.searching import describe_briefly
 from tests.states import equal
 from tests.vision.tiny_images import tiny_data
 
@@ -32,7 +31,6 @@ CONFIG = TrainingConfig(
 
 def run(folder, config=CONFIG):
     with pytest.MonkeyPatch.context() as patch:
-        describe_briefly(patch)
         patch.setattr(RunKeeper, "finish", finish)
         return train(config, *tiny_data(), folder, device="cpu")
 

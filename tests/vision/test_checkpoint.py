@@ -60,12 +60,6 @@ def test_reading_a_model_does_not_need_lightning(tmp_path, monkeypatch):
     assert isinstance(load_model(write_run(tmp_path / "run"))[0], torch.nn.Module)
 
 
-def rewrite(run, change):
-    state = load_file(run / WEIGHTS)
-    change(state)
-    save_file(state, run / WEIGHTS)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -78,7 +72,9 @@ def rewrite(run, change):
 )
 def test_wrong_weights_are_sentences(change, message, tmp_path):
     run = write_run(tmp_path / "run")
-    rewrite(run, change)
+    state = load_file(run / WEIGHTS)
+    change(state)
+    save_file(state, run / WEIGHTS)
     with pytest.raises(ValueError, match=message):
         load_model(run)
 

@@ -8,17 +8,13 @@ import torch
 from torch import nn
 
 from pfdl.data import make_split, make_test_set
-from pfdl.data.images import hash_bytes
-from pfdl.data.sources import Sample
 from pfdl.vision.advice import advise
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.checkpoint import ModelConfig, TrainedModel
 from pfdl.vision.config import TrainingConfig
 from pfdl.vision.diagnosis import compare_diagnoses, diagnose_images
 from pfdl.vision.evaluation import evaluate
-from tests.vision.tiny_images import tiny_data
-
-pytestmark = pytest.mark.usefixtures("few_filters")
+from tests.vision.tiny_images import TinySource, tiny_data
 
 
 def model_of(manifest, tmp_path, seed=0):
@@ -50,14 +46,12 @@ def test_features_are_those_of_the_test_images_in_their_order(tmp_path):
 FAINT = 8
 
 
-class Colours:
+class Colours(TinySource):
     """Brightness shows the class faintly, the colour of the whole image the context clearly; with or without names."""
-
-    description = {"kind": "colours"}  # noqa: RUF012, as the protocol has it
 
     def __init__(self, named, share=0.9, count=300, sets=("train", "test"), seed=0):
         generator = torch.Generator().manual_seed(seed)
-        self.pictures, samples = {}, []
+        self.pictures, self.samples = {}, []
         for split in sets:
             for label, name in enumerate(("bright", "dark")):
                 for number in range(count):
@@ -65,15 +59,9 @@ class Colours:
                     context = label if usual else 1 - label
                     image = torch.randint(0, 60, (3, 8, 8), generator=generator) + FAINT * (1 - label)
                     image[2 * context] += 120
-                    path = f"{split}/{name}/{number:03d}"
-                    self.pictures[path] = image.to(torch.uint8)
-                    digest = hash_bytes(self.pictures[path].numpy().tobytes())
                     where = ("red", "blue")[context] if named else ""
-                    samples.append(Sample(path, name, where, digest, digest, split))
-        self.samples = tuple(sorted(samples))
-
-    def load(self, path, size, sha256):
-        return self.pictures[path]
+                    self.add(f"{split}/{name}/{number:03d}", image, name, where, split)
+        self.samples = tuple(sorted(self.samples))
 
 
 GREEN = ((29.5 + FAINT / 2) / 255 - 0.456) / 0.224  # halfway between the classes, as a network sees it

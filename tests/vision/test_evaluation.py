@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -7,14 +8,8 @@ from torch import nn
 
 from pfdl.data import make_split
 from pfdl.vision.checkpoint import ModelConfig, TrainedModel
-from pfdl.vision.evaluation import (
-    describe_evaluation,
-    evaluate,
-    find_test_set,
-    save_evaluation,
-)
+from pfdl.vision.evaluation import describe_evaluation, evaluate, find_test_set, read_evaluations, save_evaluation
 from pfdl.vision.pixels import normalise
-from pfdl_lab.report.trainings import read_evaluations
 from tests.vision.tiny_images import TinySource, tiny_data
 
 
@@ -125,6 +120,20 @@ def test_evaluations_are_kept_side_by_side_and_never_mixed(tested, tmp_path):
     for bad, name in {"../my photos/": "my-photos", ".hidden": "hidden", "a/b": "a-b", "": "data"}.items():
         path = save_evaluation(tmp_path, replace(result, name=bad))
         assert path == tmp_path / "evaluations" / f"{name}.json"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"overall": float("nan")}, {"by_label": {"dark": 2.0}}, {"worst_group": {}}, {"name": 3}, {"colour": "red"}],
+)
+def test_damaged_evaluations_are_named(tested, tmp_path, damage):
+    path = save_evaluation(tmp_path, tested[-1])
+    path.write_text(json.dumps({**json.loads(path.read_text()), **damage}))
+    with pytest.raises(ValueError, match=r"test.json is not an evaluation"):
+        read_evaluations(tmp_path)
+    problems = []
+    assert read_evaluations(tmp_path, problems) == {}
+    assert "test.json was left out" in problems[0]
 
 
 def test_the_hash_depends_on_images_and_labels_not_on_names(tested):

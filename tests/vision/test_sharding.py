@@ -6,13 +6,11 @@ from functools import partial
 import pytest
 import torch
 import torch.distributed as dist
-from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 
-from pfdl.vision.launching import shard
 from pfdl.vision.resume import gather_sharded, load_optimizer
-from tests.internal.test_optimizer_state import OptimizerTester, step
+from tests.internal.test_optimizer_state import OptimizerTester, trained
 from tests.states import each
 
 MAKERS = {
@@ -26,16 +24,6 @@ def mesh():
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     yield init_device_mesh("cpu", (1,))
     dist.destroy_process_group()
-
-
-def trained(mesh, name, steps=2):
-    torch.manual_seed(0)
-    backbone = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
-    shard(backbone, mesh)
-    optimizer = MAKERS[name](backbone.parameters())
-    for _ in range(steps):
-        step(backbone, optimizer)
-    return backbone, optimizer
 
 
 def weights(backbone):
@@ -52,7 +40,7 @@ class TestStates(OptimizerTester):
         self.mesh = mesh
 
     def make(self, name, seed=0):
-        return trained(self.mesh, name, steps=0)
+        return trained(MAKERS[name], steps=0, mesh=self.mesh)
 
     def use(self, thing, seed=0):
         super().use(thing, seed)

@@ -9,8 +9,8 @@ from optuna.distributions import FloatDistribution
 
 from pfdl.data import make_split, read_manifest
 from pfdl.vision import TrainingStoppedError, sweep
+from pfdl.vision.evaluation import read_evaluations
 from pfdl.vision.sweep import SweepConfig
-from pfdl_lab.report.trainings import read_evaluations
 from tests.cli.typing_commands import typed
 from tests.data.image_files import make_folder
 from tests.vision.tiny_images import TinySource

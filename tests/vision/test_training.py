@@ -23,8 +23,6 @@ from pfdl.vision.training import TrainingConfig, train
 from tests.vision.interrupted import run, stop_at
 from tests.vision.tiny_images import TinySource, tiny_data
 
-pytestmark = pytest.mark.usefixtures("few_filters")
-
 TINY = TrainingConfig(backbone="mlp", objective="erm", image_size=8, epochs=1, batch_size=8)
 
 

@@ -14,19 +14,20 @@ class TinySource:
 
     def __init__(self, per_cell=30, contexts=("blue", "red")):
         generator = torch.Generator().manual_seed(0)
-        self.pictures = {}
-        samples = []
+        self.pictures, self.samples = {}, []
         for label, name in enumerate(("bright", "dark")):
             for place, context in enumerate(contexts):
                 for number in range(per_cell):
                     image = torch.randint(0, 120, (3, 8, 8), generator=generator)
                     image += 60 * (1 - label)
                     image[2 * place] += 60
-                    path = f"{name}/{context or 'any'}/{number:03d}"
-                    self.pictures[path] = image.to(torch.uint8)
-                    digest = hash_bytes(self.pictures[path].numpy().tobytes())
-                    samples.append(Sample(path, name, context, digest, digest))
-        self.samples = tuple(sorted(samples))
+                    self.add(f"{name}/{context or 'any'}/{number:03d}", image, name, context)
+        self.samples = tuple(sorted(self.samples))
+
+    def add(self, path, image, name, context, split=""):
+        self.pictures[path] = image.to(torch.uint8)
+        digest = hash_bytes(self.pictures[path].numpy().tobytes())
+        self.samples.append(Sample(path, name, context, digest, digest, split))
 
     def load(self, path, size, sha256):
         assert size == 8

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from pfdl._internal.files import read_json
 from pfdl._internal.runs import WHY_CONTEXTS, Run, name_folders
-from pfdl.contexts.groups import GroupAccuracy
-from pfdl.vision.evaluation import EVALUATIONS, OWN, Evaluation
+from pfdl.vision.evaluation import OWN, Evaluation, read_evaluations
 from pfdl_lab.report.blocks import Block, Cell, Heading, Missing, Number, Plot, Row, Section, SideBySide, Table, Text
 from pfdl_lab.report.lines import Series, plot_lines
 from pfdl_lab.report.reading import read_metrics
@@ -179,46 +177,3 @@ def _group_table(shares: Mapping[str, Mapping[str, float]], what: str) -> Table 
         for run, one in shares.items()
     ]
     return Table(f"Accuracy in percent by {what}", "run", columns, rows)
-
-
-def read_evaluations(folder: str | Path, problems: list[str] | None = None) -> dict[str, Evaluation]:
-    """Read all evaluations of a run. Tables may compare those of one ``data_sha256`` only.
-
-    Args:
-        folder: The run folder.
-        problems: Where to add a sentence for a file that cannot be used; without it such a file is an error.
-
-    Returns:
-        The evaluations by name, that on the run's own test images first.
-
-    Raises:
-        ValueError: If a file is damaged.
-    """
-    found: dict[str, Evaluation] = {}
-    for path in sorted((Path(folder) / EVALUATIONS).glob("*.json")):
-        try:
-            found[path.stem] = _read_evaluation(path)
-        except (OSError, ValueError) as error:
-            if problems is None:
-                raise
-            problems.append(f"{path} was left out: {' '.join(str(error).split())}")
-    return dict(sorted(found.items(), key=lambda item: (item[0] != OWN, item[0])))
-
-
-def _read_evaluation(path: Path) -> Evaluation:
-    """Read an evaluation; ValueError if the file is damaged, for a page shows what is in it."""
-    try:
-        content = read_json(path)
-        worst, *groups = (GroupAccuracy(**group) for group in (content["worst_group"], *content["groups"]))
-        found = Evaluation(**{**content, "worst_group": worst, "groups": tuple(groups)})
-        shares = [found.overall, found.calibration_error, *(group.accuracy for group in (worst, *groups))]
-        shares += [share for share in (found.average_in_training_mixture,) if share is not None]
-        for part in (found.by_label, found.by_context, found.by_ratio, found.scores):
-            shares += part.values()
-        words = [found.name, found.data_sha256]
-        words += [word for group in (worst, *groups) for word in (group.label, group.context)]
-        if not all(0 <= share <= 1 for share in shares) or not all(isinstance(word, str) for word in words):
-            raise ValueError("a share in it is not a number from 0 to 1, or a name is not a text")
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} is not an evaluation: {error}.") from error
-    return found

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pandas as pd
-from tests.report.browsing import HOSTILE
+from tests.browsing import HOSTILE
 
 from pfdl.contexts import GroupAccuracy
 from pfdl.vision.evaluation import Evaluation, save_evaluation

@@ -1,36 +1,26 @@
 """The same blocks as Markdown, with plots as pictures."""
 
-from pfdl_lab.report.blocks import (
-    Gallery,
-    Heading,
-    Listing,
-    Missing,
-    Number,
-    Plot,
-    Row,
-    Section,
-    SideBySide,
-    Table,
-    Text,
-    Thumbnail,
-)
+from pfdl_lab.report import blocks
 from pfdl_lab.report.markdown import MARK, render, replace_tables
 
-TABLE = Table(
+TABLE = blocks.Table(
     "Accuracy",
     "method",
     ["1:5", "5:1"],
     [
-        Row("A | B", (Number(40.12, 0.34), Number(-1.0, 0.2, 2, signed=True, strong=True, remark="2 seeds"))),
-        Row("in the paper", (Missing("not in the paper"), "37 to 38"), quiet=True),
+        blocks.Row(
+            "A | B",
+            (blocks.Number(40.12, 0.34), blocks.Number(-1.0, 0.2, 2, signed=True, strong=True, remark="2 seeds")),
+        ),
+        blocks.Row("in the paper", (blocks.Missing("not in the paper"), "37 to 38"), quiet=True),
     ],
     note="A remark.",
 )
-PLOT = Plot("Accuracy, with errors", "It rises.", lambda axes: axes.plot([0, 1], [1.0, 2.0]))
+PLOT = blocks.Plot("Accuracy, with errors", "It rises.", lambda axes: axes.plot([0, 1], [1.0, 2.0]))
 
 
 def test_a_table_by_hand():
-    assert render([Section("Title", [TABLE], "What was found.")], level=2).text == (
+    assert render([blocks.Section("Title", [TABLE], "What was found.")], level=2).text == (
         "## Title\n\n**Accuracy**\n\n"
         "| method | 1:5 | 5:1 |\n| --- | --- | --- |\n"
         "| A \\| B | 40.1 ± 0.3 | **−1.00 ± 0.20**, 2 seeds |\n"
@@ -39,15 +29,15 @@ def test_a_table_by_hand():
 
 
 def test_every_block_has_a_form():
-    blocks = [
-        Text("Words."),
-        Text("Careful.", "warning"),
-        Heading("Part"),
-        Listing("Settings", "{}"),
-        SideBySide([Text("left"), Text("right")]),
-        Gallery("Digits", [Thumbnail(b"png", "Some digits")]),
+    parts = [
+        blocks.Text("Words."),
+        blocks.Text("Careful.", "warning"),
+        blocks.Heading("Part"),
+        blocks.Listing("Settings", "{}"),
+        blocks.SideBySide([blocks.Text("left"), blocks.Text("right")]),
+        blocks.Gallery("Digits", [blocks.Thumbnail(b"png", "Some digits")]),
     ]
-    shown = render([Section("Title", blocks)], prefix="page-")
+    shown = render([blocks.Section("Title", parts)], prefix="page-")
     for words in ("\n\nWords.", "\n\n> Careful.", "\n\n## Part", "```\n{}\n```", "left\n\nright"):
         assert words in shown.text
     assert "![Some digits](page-some-digits.png)" in shown.text
@@ -55,7 +45,7 @@ def test_every_block_has_a_form():
 
 
 def test_plots_become_pictures_with_names_of_their_own(tmp_path):
-    shown = render([Section("One", [PLOT]), Section("Two", [SideBySide([PLOT])])], prefix="page-")
+    shown = render([blocks.Section("One", [PLOT]), blocks.Section("Two", [blocks.SideBySide([PLOT])])], prefix="page-")
     assert list(shown.pictures) == ["page-accuracy.svg", "page-accuracy-2.svg"]
     assert "![Accuracy, with errors](page-accuracy-2.svg)\n\n*Accuracy, with errors.* It rises." in shown.text
     assert shown.pictures["page-accuracy.svg"].decode() == PLOT.svg()

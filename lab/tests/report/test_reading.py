@@ -4,7 +4,6 @@ import pytest
 
 from pfdl._internal.runs import read_run
 from pfdl_lab.report.reading import find_runs, read_metrics, read_results
-from pfdl_lab.report.trainings import read_evaluations
 
 from .made_up import make_all, make_training, write_config
 
@@ -95,17 +94,3 @@ def test_damaged_curves_are_named_and_left_out(tmp_path):
         (tmp_path / "metrics.csv").write_text(curves)
         assert read_metrics(run, problems) is None
     assert len(problems) == 3
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [{"overall": float("nan")}, {"by_label": {"dark": 2.0}}, {"worst_group": {}}, {"name": 3}, {"colour": "red"}],
-)
-def test_damaged_evaluations_are_named(tmp_path, damage):
-    path = make_training(tmp_path) / "evaluations" / "test.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **damage}))
-    with pytest.raises(ValueError, match=r"test.json is not an evaluation"):
-        read_evaluations(tmp_path)
-    problems = []
-    assert read_evaluations(tmp_path, problems) == {}
-    assert "test.json was left out" in problems[0]

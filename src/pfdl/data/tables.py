@@ -211,7 +211,7 @@ def _read_cells(path: Path) -> pd.DataFrame:
     else:  # their number, the names of the attributes, and lines that begin with the name of the image
         cells = read_frame(path, **how, sep=r"\s+", skiprows=1).reset_index(names="image_id")
     cells = pd.DataFrame(
-        {str(name): cells[name].map(str, na_action="ignore").fillna("").str.strip() for name in cells.columns}
+        {str(name): cells[name].map(lambda cell: str(cell).strip(), na_action="ignore").fillna("") for name in cells}
     )
     partition = path.with_stem(path.stem.replace(_CELEBA_ATTRIBUTES, _CELEBA_SPLITS))
     if path.stem.startswith(_CELEBA_ATTRIBUTES) and "partition" not in cells.columns and partition.is_file():

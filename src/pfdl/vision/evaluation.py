@@ -16,7 +16,7 @@ import torch
 
 from pfdl._internal.files import read_frame, read_json, write_json
 from pfdl._internal.runs import MANIFEST, METRICS, read_run
-from pfdl.contexts.groups import Accuracies, count_groups, measure_accuracy
+from pfdl.contexts.groups import Accuracies, GroupAccuracy, count_groups, measure_accuracy
 from pfdl.contexts.quality import measure_scores
 from pfdl.data.context_images import ContextImages
 from pfdl.data.manifest import Manifest, ManifestRow, read_manifest
@@ -179,6 +179,49 @@ def save_evaluation(folder: Path, evaluation: Evaluation) -> Path:
     path.parent.mkdir(exist_ok=True)  # without parents: a run folder that was deleted is not made again
     write_json(path, {**asdict(evaluation), "name": path.stem})
     return path
+
+
+def read_evaluations(folder: str | Path, problems: list[str] | None = None) -> dict[str, Evaluation]:
+    """Read all evaluations of a run. Tables may compare those of one ``data_sha256`` only.
+
+    Args:
+        folder: The run folder.
+        problems: Where to add a sentence for a file that cannot be used; without it such a file is an error.
+
+    Returns:
+        The evaluations by name, that on the run's own test images first.
+
+    Raises:
+        ValueError: If a file is damaged.
+    """
+    found: dict[str, Evaluation] = {}
+    for path in sorted((Path(folder) / EVALUATIONS).glob("*.json")):
+        try:
+            found[path.stem] = _read_evaluation(path)
+        except (OSError, ValueError) as error:
+            if problems is None:
+                raise
+            problems.append(f"{path} was left out: {' '.join(str(error).split())}")
+    return dict(sorted(found.items(), key=lambda item: (item[0] != OWN, item[0])))
+
+
+def _read_evaluation(path: Path) -> Evaluation:
+    """Read an evaluation; ValueError if the file is damaged, for a page shows what is in it."""
+    try:
+        content = read_json(path)
+        worst, *groups = (GroupAccuracy(**group) for group in (content["worst_group"], *content["groups"]))
+        found = Evaluation(**{**content, "worst_group": worst, "groups": tuple(groups)})
+        shares = [found.overall, found.calibration_error, *(group.accuracy for group in (worst, *groups))]
+        shares += [share for share in (found.average_in_training_mixture,) if share is not None]
+        for part in (found.by_label, found.by_context, found.by_ratio, found.scores):
+            shares += part.values()
+        words = [found.name, found.data_sha256]
+        words += [word for group in (worst, *groups) for word in (group.label, group.context)]
+        if not all(0 <= share <= 1 for share in shares) or not all(isinstance(word, str) for word in words):
+            raise ValueError("a share in it is not a number from 0 to 1, or a name is not a text")
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} is not an evaluation: {error}.") from error
+    return found
 
 
 def read_kept_epoch(folder: Path, select: str) -> dict[str, float]:

@@ -9,7 +9,12 @@ import pfdl
 from pfdl.decorrelation.distributed import Batch
 from pfdl.decorrelation.finiteness import LateReport
 from tests.decorrelation.kernels.conftest import DEVICE, INTERPRETING, needs_triton
-from tests.decorrelation.reference import naive_decomposition_loss, naive_decorrelation_loss, naive_parts
+from tests.decorrelation.reference import (
+    exact_decorrelation_loss,
+    naive_decomposition_loss,
+    naive_decorrelation_loss,
+    naive_parts,
+)
 
 pytestmark = needs_triton
 SHAPES = [(3, 2), (5, 5)]
@@ -43,16 +48,6 @@ def assert_near(found, wanted, tolerance=1e-5):
     assert (found.cpu().double() - wanted).norm() <= tolerance * wanted.norm()
 
 
-def paper_loss(u, correlated, center):
-    """The loss of the paper's loops, or the same without the loops where those would take too long."""
-    if u.numel() < 100:
-        return naive_decorrelation_loss(u, correlated, center)
-    if center == "batch":
-        u, correlated = u - u.mean(0), correlated - correlated.mean(0)
-    cross = correlated.T @ u / len(u)
-    return ((cross.sum(1) - cross.diagonal()) / (u.shape[1] - 1)).square().mean()
-
-
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_errors_of_the_fit_triton(shape):
     from pfdl.decorrelation.kernels import triton_losses
@@ -83,7 +78,7 @@ def test_penalty_triton(shape, center, mean):
     from pfdl.decorrelation.kernels import triton_losses
 
     u, correlated = (x.detach().float().double().requires_grad_() for x in arrays(shape, mean))
-    loss = paper_loss(u, correlated, center)
+    loss = (naive_decorrelation_loss if u.numel() < 100 else exact_decorrelation_loss)(u, correlated, center)
     of_u, of_correlated = torch.autograd.grad(loss, (u, correlated), retain_graph=True)
     here = there(u, correlated)
     flags = torch.zeros(2, device=DEVICE)

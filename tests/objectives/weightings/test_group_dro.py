@@ -122,15 +122,6 @@ def test_groups_that_come_later_join_with_an_average_share():
     assert weighting.shares.sum().item() == pytest.approx(1)
 
 
-def test_evaluation_changes_nothing():
-    weighting = GroupDRO()
-    weighting(*batch(0))
-    before = copy.deepcopy(weighting.state_dict())
-    weighting.eval()
-    weighting(torch.tensor([9.0]), torch.tensor([7]), torch.tensor([1]))
-    assert equal(weighting.state_dict(), before)
-
-
 def test_preparing_does_not_forget_loaded_shares():
     source, resumed = GroupDRO(step_size=0.5), GroupDRO(step_size=0.5)
     source(*batch(0))

@@ -5,36 +5,20 @@ from itertools import pairwise
 
 import pytest
 from PIL import Image
+from tests.browsing import HOSTILE, PHONE, needs_browser
 
-from pfdl_lab.report.blocks import (
-    Gallery,
-    Heading,
-    Listing,
-    Missing,
-    Number,
-    Page,
-    Plot,
-    Row,
-    Section,
-    SideBySide,
-    Table,
-    Text,
-    Thumbnail,
-    render,
-)
-
-from .browsing import HOSTILE, PHONE, browser, needs_browser, visit  # noqa: F401, as fixtures
+from pfdl_lab.report import blocks
 
 pytestmark = needs_browser
 
 WIDE = [f"r = {rate}" for rate in range(14)]
-TABLE = Table(
+TABLE = blocks.Table(
     f"Accuracy {HOSTILE}",
     "method",
     [*WIDE, HOSTILE],
     [
-        Row("ERM & co", (*(Number(40.1, 0.3) for _ in WIDE), Missing("not in the paper"))),
-        Row("in the paper", (*(Number(41.31, digits=2) for _ in WIDE), HOSTILE), quiet=True),
+        blocks.Row("ERM & co", (*(blocks.Number(40.1, 0.3) for _ in WIDE), blocks.Missing("not in the paper"))),
+        blocks.Row("in the paper", (*(blocks.Number(41.31, digits=2) for _ in WIDE), HOSTILE), quiet=True),
     ],
 )
 
@@ -47,8 +31,10 @@ def draw(axes):
     axes.legend()
 
 
-FIGURES = Table("Figures", "line", ["1:5", HOSTILE], [Row(HOSTILE, (Number(40.0, 1.0), Number(50.0, 2.0)))])
-PLOT = Plot(f"Accuracy by ratio {HOSTILE}", "It rises where the ratio does.", draw, FIGURES)
+FIGURES = blocks.Table(
+    "Figures", "line", ["1:5", HOSTILE], [blocks.Row(HOSTILE, (blocks.Number(40.0, 1.0), blocks.Number(50.0, 2.0)))]
+)
+PLOT = blocks.Plot(f"Accuracy by ratio {HOSTILE}", "It rises where the ratio does.", draw, FIGURES)
 
 
 @pytest.fixture(scope="module")
@@ -56,25 +42,25 @@ def path(tmp_path_factory):
     """One block of every kind, twice, with hostile names."""
     stream = io.BytesIO()
     Image.new("RGB", (8, 8), "red").save(stream, format="PNG")
-    blocks = [
-        Text(HOSTILE),
-        Text(f"pfdl train {HOSTILE}", "command"),
+    parts = [
+        blocks.Text(HOSTILE),
+        blocks.Text(f"pfdl train {HOSTILE}", "command"),
         TABLE,
         PLOT,
-        SideBySide([PLOT, TABLE]),
-        Gallery(HOSTILE, [Thumbnail(stream.getvalue(), HOSTILE, HOSTILE)] * 3),
-        Listing(HOSTILE, HOSTILE),
+        blocks.SideBySide([PLOT, TABLE]),
+        blocks.Gallery(HOSTILE, [blocks.Thumbnail(stream.getvalue(), HOSTILE, HOSTILE)] * 3),
+        blocks.Listing(HOSTILE, HOSTILE),
     ]
     sections = [
-        Section("First", blocks, finding="It rises."),
-        Section("Second", [Heading("More"), *blocks], "It falls."),
+        blocks.Section("First", parts, finding="It rises."),
+        blocks.Section("Second", [blocks.Heading("More"), *parts], "It falls."),
     ]
     page = tmp_path_factory.mktemp("page") / "small page.html"
-    page.write_text(render(Page(f"A page {HOSTILE}", [], sections, "The end.")), encoding="utf-8")
+    page.write_text(blocks.render(blocks.Page(f"A page {HOSTILE}", [], sections, "The end.")), encoding="utf-8")
     return page
 
 
-def test_loads_quietly_runs_no_script_and_asks_nothing_of_the_network(visit, path):  # noqa: F811
+def test_loads_quietly_runs_no_script_and_asks_nothing_of_the_network(visit, path):
     seen = visit(path)
     assert seen.complaints == []
     assert [one for one in seen.requests if not one.startswith("data:")] == [path.as_uri()]
@@ -84,7 +70,7 @@ def test_loads_quietly_runs_no_script_and_asks_nothing_of_the_network(visit, pat
     assert "script" not in policy
 
 
-def test_a_name_that_is_a_script_is_shown_and_not_run(visit, path):  # noqa: F811
+def test_a_name_that_is_a_script_is_shown_and_not_run(visit, path):
     page = visit(path).page
     assert page.evaluate("window.hacked") is None
     assert page.title() == f"A page {HOSTILE}"
@@ -96,7 +82,7 @@ def test_a_name_that_is_a_script_is_shown_and_not_run(visit, path):  # noqa: F81
     assert {HOSTILE, f"ratio $x$ {HOSTILE}", 'a "name" & $\\bad{$'} <= set(drawn)
 
 
-def test_every_plot_is_drawn_and_described(visit, path):  # noqa: F811
+def test_every_plot_is_drawn_and_described(visit, path):
     page = visit(path).page
     assert page.locator(".plot[role=img] svg").count() == 4
     for box in page.locator(".plot").all():
@@ -108,7 +94,7 @@ def test_every_plot_is_drawn_and_described(visit, path):  # noqa: F811
     assert "50.0 ± 2.0" in page.locator("figure details table").first.text_content()
 
 
-def test_dark_follows_the_system_in_page_and_plots_and_paper_is_light(visit, path):  # noqa: F811
+def test_dark_follows_the_system_in_page_and_plots_and_paper_is_light(visit, path):
     light, dark = (visit(path, color_scheme=scheme) for scheme in ("light", "dark"))
 
     def brightness(seen, selector, what):
@@ -124,7 +110,7 @@ def test_dark_follows_the_system_in_page_and_plots_and_paper_is_light(visit, pat
     assert dark.style_of("body", "backgroundColor") == "rgb(253, 253, 251)"
 
 
-def test_a_phone_scrolls_wide_things_in_their_boxes_and_says_so(visit, path):  # noqa: F811
+def test_a_phone_scrolls_wide_things_in_their_boxes_and_says_so(visit, path):
     page = visit(path, **PHONE).page
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     boxes = page.locator(".scroll.many")
@@ -136,7 +122,7 @@ def test_a_phone_scrolls_wide_things_in_their_boxes_and_says_so(visit, path):  #
     assert shadows == "local, local, scroll, scroll"
 
 
-def test_the_keyboard_skips_to_the_results_and_reaches_what_scrolls(visit, path):  # noqa: F811
+def test_the_keyboard_skips_to_the_results_and_reaches_what_scrolls(visit, path):
     page = visit(path).page
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the results"
@@ -150,9 +136,9 @@ def test_the_keyboard_skips_to_the_results_and_reaches_what_scrolls(visit, path)
     assert {"A", "scroll many", "SUMMARY"} <= set(reached)
 
 
-def test_headings_tables_and_names_are_in_order(visit, path):  # noqa: F811
+def test_headings_tables_and_names_are_in_order(visit, path):
     page = visit(path).page
-    levels = page.locator("h1, h2, h3, h4").evaluate_all("all => all.map(one => Number(one.tagName[1]))")
+    levels = page.locator("h1, h2, h3, h4").evaluate_all("all => all.map(one => blocks.Number(one.tagName[1]))")
     assert levels.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
     assert page.evaluate("[...document.querySelectorAll('table')].every(one => one.caption.textContent.trim())")

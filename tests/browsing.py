@@ -1,4 +1,4 @@
-"""A real browser for tests of pages, and names that would do harm if they were read as HTML."""
+"""Fixtures for pages in a real browser, and a name that would do harm if it were read as HTML."""
 
 import shutil
 
