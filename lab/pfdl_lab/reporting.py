@@ -15,7 +15,7 @@ from pfdl_lab.images import section as images
 from pfdl_lab.mmads import readings_section as readings
 from pfdl_lab.mmads import section as mmads
 from pfdl_lab.report import markdown, provenance, trainings
-from pfdl_lab.report.blocks import Block, Page, Row, Section, Table, Text, render
+from pfdl_lab.report.blocks import Block, Page, Section, Table, TableLine, Text, render
 from pfdl_lab.report.reading import RESULTS, find_runs, read_results
 
 Builder = Callable[[Run, list[str]], Section]
@@ -123,7 +123,7 @@ def _build_unknown(run: Run, problems: list[str]) -> Section:
         return Section(title, [Text("No finished results yet.", "warning")])
     shown = results.iloc[:MAX_ROWS, :MAX_COLUMNS]
     first, *others = map(str, shown.columns)
-    rows = [Row(str(line[0]), tuple(map(str, line[1:]))) for line in shown.itertuples(index=False)]
+    rows = [TableLine(str(line[0]), tuple(map(str, line[1:]))) for line in shown.itertuples(index=False)]
     note = f"All {results.shape[0]} lines and {results.shape[1]} columns are in {RESULTS}."
     return Section(title, [Table("Results as they stand", first, others, rows, note=note)])
 

@@ -57,7 +57,7 @@ class DivergedError(ValueError):
     """Training ended in numbers that are not finite."""
 
 
-def train(
+def train_row(
     config: TrainingConfig,
     model: nn.Module,
     samples: Samples,
@@ -143,7 +143,7 @@ def logits_of(model: nn.Module, batch: Tensor, precision: str = "bf16") -> Tenso
 
 
 @torch.no_grad()
-def predict(
+def predict_classes(
     model: nn.Module, inputs: Tensor, *, device: str = "cpu", batch_size: int = 512, precision: str = "bf16"
 ) -> Tensor:
     """Return the predicted class of each input, shape (n,), on the CPU; the model keeps its mode."""

@@ -1,6 +1,7 @@
 """Train rows on data sets with paired seeds, and test them: the experiment behind ``reproduce nico`` and ``study``.
 
-All rows of a seed share the split, the first weights, the order of the samples and the augmentation.
+All rows of a seed share the split, the first weights, the order of the samples and the augmentation, if they are
+made by one revision of the code; a sampler has an order of its own.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from pfdl_lab.images.networks import FEATURES, FROZEN, make_network, write_featu
 from pfdl_lab.images.rows import PAPER, PAPER_BACKBONE, find_row
 from pfdl_lab.images.testing import LAST, Tester
 from pfdl_lab.progress import report
-from pfdl_lab.training import DivergedError, Progress, Samples, train
+from pfdl_lab.training import DivergedError, Progress, Samples, train_row
 from pfdl_lab.workers import IN_SEQUENCE, Execution
 
 KIND = "images"
@@ -281,7 +282,7 @@ def run_task(
 
     report(0, how.epochs, f"{data}: {row}, seed {seed}, epochs")
     try:
-        metrics = train(
+        metrics = train_row(
             training,
             model,
             split.train,

@@ -15,7 +15,7 @@ from pfdl_lab.images.rows import ORACLE, PAPER_BACKBONE, RATIOS, ROWS, find_row
 from pfdl_lab.images.run import AGREEMENT, DIVERGED, ESS, NUMBER
 from pfdl_lab.images.testing import CHOSEN, LAST, VALIDATION, WORST_CLASS, WORST_GROUP
 from pfdl_lab.pairing import PairedDifference, paired
-from pfdl_lab.report.blocks import Cell, Missing, Number, Row, Table
+from pfdl_lab.report.blocks import Cell, Missing, Number, Table, TableLine
 from pfdl_lab.statistics import ACTS_BELOW, difference_cell, mean_cell
 
 TESTS = (*RATIOS, SHIFTED, SAME, WHOLE, WORST_GROUP, WORST_CLASS)
@@ -149,14 +149,14 @@ def accuracies(part: Measured, epoch: str) -> Table:
         cells: list[Cell] = [Number(len(part.of(row, epoch, part.tests[0])), digits=0)]
         cells += [mean_cell(part.of(row, epoch, test), 1) for test in (*part.tests, *judged)]
         cells += [_extra_cell(part, row, shares[row], name) for name in extra]
-        lines.append(Row(what.title, tuple(cells)))
+        lines.append(TableLine(what.title, tuple(cells)))
         if what.paper is not None and (what.backbone or part.backbone == PAPER_BACKBONE):
             printed = dict(zip(RATIOS, what.paper, strict=True))
             paper = [printed.get(test) for test in part.tests]
             absent = Missing("not in the paper")
             figures = [absent if one is None else Number(one, digits=2) for one in paper]
             rest = [absent] * (len(judged) + len(extra))
-            lines.append(Row("in the paper, on NICO", (absent, *figures, *rest), quiet=True))
+            lines.append(TableLine("in the paper, on NICO", (absent, *figures, *rest), quiet=True))
     note = PAPER_NOTE if any(line.quiet for line in lines) else ""
     columns = ["seeds", *part.tests, *judged, *extra]
     return Table(f"Accuracy in percent {WHEN[epoch]}, {part.name}", "row", columns, lines, note=note)
@@ -178,7 +178,7 @@ def differences(part: Measured, epoch: str) -> Table | None:
     pairs = [(row, find_row(row, measured=True).baseline) for row in part.rows]
     pairs += [("level", "pfdl")] if {"level", "pfdl"} <= set(part.rows) else []
     lines = [
-        Row(
+        TableLine(
             f"{title_of(row)} − {title_of(rival)}",
             tuple(part.difference_cell(row, rival, epoch, test) for test in part.tests),
         )
@@ -200,7 +200,7 @@ def overviews(parts: Sequence[Measured], epoch: str) -> list[Table]:
     for family in (family for family in families.values() if len(family) > 1):
         rows = list(dict.fromkeys(row for part in family for row in part.rows))
         columns = [f"{part.name}: {part.tests[0]}" for part in family]
-        lines = [Row(_compared(row), tuple(_overview_cell(part, row, epoch) for part in family)) for row in rows]
+        lines = [TableLine(_compared(row), tuple(_overview_cell(part, row, epoch) for part in family)) for row in rows]
         caption = f"Differences in points {WHEN[epoch]} to ERM at the hardest test; of ERM itself: accuracy in percent"
         tables.append(Table(caption, "row", columns, lines))
     return tables
@@ -226,7 +226,9 @@ def oracle_table(parts: Sequence[Measured]) -> Table | None:
     pairs = [(row, f"{row}{ORACLE}") for row in rows if f"{row}{ORACLE}" in rows]
     if not pairs:
         return None
-    lines = [Row(title_of(row), tuple(_oracle_cell(part, row, oracle) for part in parts)) for row, oracle in pairs]
+    lines = [
+        TableLine(title_of(row), tuple(_oracle_cell(part, row, oracle) for part in parts)) for row, oracle in pairs
+    ]
     caption = "Difference to the same row with true contexts in points, and the share of its gain"
     return Table(caption, "row", [f"{part.name}: {part.tests[0]}" for part in parts], lines)
 
@@ -258,7 +260,7 @@ def probes(part: Measured) -> Table | None:
                 else Missing()
                 for name, values in measured.items()
             ]
-            lines.append(Row(f"{title_of(row)}, epoch {epoch}", tuple(cells)))
+            lines.append(TableLine(f"{title_of(row)}, epoch {epoch}", tuple(cells)))
     caption = f"What the penalty is made of along the training, {part.name}; mean over the seeds"
     return Table(caption, "row, epoch", list(PROBES.values()), lines) if lines else None
 
@@ -268,7 +270,7 @@ def matching_weights(part: Measured) -> Table | None:
     epochs = [epoch for epoch in part.epochs if epoch in SHOWN_EPOCHS]
     found = {row: part.along(row, "matched_weight") for row in part.rows}
     lines = [
-        Row(title_of(row), tuple(mean_cell(values.get(epoch, ()), 0) for epoch in epochs))
+        TableLine(title_of(row), tuple(mean_cell(values.get(epoch, ()), 0) for epoch in epochs))
         for row, values in found.items()
         if values
     ]

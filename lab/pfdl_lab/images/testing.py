@@ -14,7 +14,7 @@ from pfdl.decorrelation import PartialDecorrelation
 from pfdl_lab.controls import MatchedPenalty
 from pfdl_lab.gradients import probe
 from pfdl_lab.images.data import WHOLE, Split
-from pfdl_lab.training import Progress, Samples, logits_of, predict
+from pfdl_lab.training import Progress, Samples, logits_of, predict_classes
 
 WORST_GROUP, WORST_CLASS = "worst group", "worst class"
 VALIDATION = "validation"
@@ -96,7 +96,7 @@ class Tester:
 
     def accuracies(self, model: nn.Module) -> dict[str, float]:
         """Return accuracy in percent by test; of the whole test side also that of its worst group or class."""
-        predicted = predict(model, self.test.inputs, device=self.device, precision=self.precision)
+        predicted = predict_classes(model, self.test.inputs, device=self.device, precision=self.precision)
         right = (predicted == self.test.labels).double()
         found = {name: float(right[rows].mean()) for name, rows in self.tests.items()}
         if WHOLE in self.tests:
@@ -108,7 +108,7 @@ class Tester:
         inputs, labels, contexts = self.validation
         if not len(labels):
             return {}
-        predicted = predict(progress.model, inputs, device=self.device, precision=self.precision)
+        predicted = predict_classes(progress.model, inputs, device=self.device, precision=self.precision)
         found = group_accuracy(predicted, labels, contexts)
         scores = (found.overall,) if self.select == "accuracy" else found.worst_then_average
         if scores > self.best_scores:

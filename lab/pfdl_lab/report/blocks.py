@@ -95,7 +95,7 @@ Cell = str | Number | Missing
 
 
 @dataclass(frozen=True)
-class Row:
+class TableLine:
     """A line of a table.
 
     Args:
@@ -125,7 +125,7 @@ class Table:
     caption: str
     corner: str
     columns: Sequence[str]
-    rows: Sequence[Row]
+    rows: Sequence[TableLine]
     note: str = ""
     error_name: str = "standard error"
 

@@ -104,7 +104,7 @@ def test_all_rows_of_a_seed_share_the_split_and_are_tested_at_seven_ratios(tiny,
 
 
 def test_a_stopped_experiment_goes_on_and_other_images_are_other_results(tiny, tmp_path, monkeypatch):
-    trained, original = [], run.train
+    trained, original = [], run.train_row
 
     def stop_at_third(settings, *args, **kwargs):
         trained.append(settings.objective)
@@ -112,7 +112,7 @@ def test_a_stopped_experiment_goes_on_and_other_images_are_other_results(tiny, t
             raise KeyboardInterrupt
         return original(settings, *args, **kwargs)
 
-    monkeypatch.setattr(run, "train", stop_at_third)
+    monkeypatch.setattr(run, "train_row", stop_at_third)
     with pytest.raises(KeyboardInterrupt):
         run.run(TINY, [tiny], tmp_path)
     first = run.run(TINY, [tiny], tmp_path)
@@ -158,7 +158,7 @@ def test_a_control_is_switched_off_after_its_share_of_the_epochs(digits, task, m
 def test_the_network_and_the_size_of_a_row_count_more_than_those_of_the_experiment(tiny, tmp_path, monkeypatch):
     made = []
     monkeypatch.setattr(run, "make_network", lambda name, inputs, classes, **_: made.append((name, inputs.shape[-1])))
-    monkeypatch.setattr(run, "train", lambda *_, **__: {})
+    monkeypatch.setattr(run, "train_row", lambda *_, **__: {})
     monkeypatch.setattr(testing.Tester, "finish", lambda *_: None)
     monkeypatch.setattr(TinySource, "load", lambda self, path, size, _: torch.zeros(3, size, size, dtype=torch.uint8))
     run.run(dataclasses.replace(TINY, rows=("cn", "erm"), seeds=1), [tiny], tmp_path)
@@ -170,7 +170,7 @@ def test_the_rule_says_what_chooses_an_epoch(digits, task, select, monkeypatch):
     seen, original = [], testing.Tester._validate
 
     def watch(self, progress):
-        predicted = testing.predict(progress.model, self.validation.inputs)
+        predicted = testing.predict_classes(progress.model, self.validation.inputs)
         _, labels, contexts = self.validation
         right = float((predicted == labels).double().mean())
         seen.append(right if select == "accuracy" else worst_group_accuracy(predicted, labels, contexts))

@@ -7,10 +7,10 @@ from pfdl_lab.report.blocks import (
     Missing,
     Number,
     Plot,
-    Row,
     Section,
     SideBySide,
     Table,
+    TableLine,
     Text,
     Thumbnail,
 )
@@ -21,8 +21,8 @@ TABLE = Table(
     "method",
     ["1:5", "5:1"],
     [
-        Row("A | B", (Number(40.12, 0.34), Number(-1.0, 0.2, 2, signed=True, strong=True, remark="2 seeds"))),
-        Row("in the paper", (Missing("not in the paper"), "37 to 38"), quiet=True),
+        TableLine("A | B", (Number(40.12, 0.34), Number(-1.0, 0.2, 2, signed=True, strong=True, remark="2 seeds"))),
+        TableLine("in the paper", (Missing("not in the paper"), "37 to 38"), quiet=True),
     ],
     note="A remark.",
 )
