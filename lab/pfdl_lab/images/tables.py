@@ -137,8 +137,8 @@ def title_of(row: str) -> str:
     return find_row(row, measured=True).title
 
 
-def accuracies(part: Measured, epoch: str) -> Table:
-    """Return the accuracies of all rows, with the paper's where it has some for the same network."""
+def accuracies(part: Measured, epoch: str, *, with_paper: bool) -> Table:
+    """Return the accuracies of all rows; on request below each those that the paper has for the same network."""
     shares = {row: part.share(row) for row in part.rows}
     extra = [ESS] * any(share is not None for share in shares.values())
     extra += [NUMBER, AGREEMENT] if any(len(part.of(row, LAST, NUMBER)) for row in part.rows) else []
@@ -150,7 +150,7 @@ def accuracies(part: Measured, epoch: str) -> Table:
         cells += [mean_cell(part.of(row, epoch, test), 1) for test in (*part.tests, *judged)]
         cells += [_extra_cell(part, row, shares[row], name) for name in extra]
         lines.append(TableLine(what.title, tuple(cells)))
-        if what.paper is not None and (what.backbone or part.backbone == PAPER_BACKBONE):
+        if with_paper and what.paper is not None and (what.backbone or part.backbone == PAPER_BACKBONE):
             printed = dict(zip(RATIOS, what.paper, strict=True))
             paper = [printed.get(test) for test in part.tests]
             absent = Missing("not in the paper")
@@ -266,13 +266,15 @@ def probes(part: Measured) -> Table | None:
 
 
 def matching_weights(part: Measured) -> Table | None:
-    """Return the λ at which a control's gradient is as long as that of L_decorr; None without such controls."""
+    """Return the λ at which a control's gradient is as long as that of L_decorr; None without such controls.
+
+    It is the median over the seeds: in single batches a control has next to no gradient, and λ no bound.
+    """
     epochs = [epoch for epoch in part.epochs if epoch in SHOWN_EPOCHS]
-    found = {row: part.along(row, "matched_weight") for row in part.rows}
-    lines = [
-        TableLine(title_of(row), tuple(mean_cell(values.get(epoch, ()), 0) for epoch in epochs))
-        for row, values in found.items()
-        if values
-    ]
-    caption = f"λ at which a control is as strong as PFDL, {part.name}; mean over the epoch and the seeds"
-    return Table(caption, "row", [f"epoch {epoch}" for epoch in epochs], lines) if lines else None
+    lines = []
+    for row in part.rows:
+        if values := part.along(row, "matched_weight"):
+            medians = [Number(values[at].median(), digits=0) if at in values else Missing() for at in epochs]
+            lines.append(TableLine(title_of(row), (Number(max(map(len, values.values())), digits=0), *medians)))
+    caption = f"λ at which a control is as strong as PFDL, {part.name}; mean over the epoch, median over the seeds"
+    return Table(caption, "row", ["seeds", *(f"epoch {epoch}" for epoch in epochs)], lines) if lines else None
