@@ -61,4 +61,4 @@ def run(folder: Path, console: Console) -> tuple[Path, Written]:
     at_once = min(MAX_TRAININGS, joblib.effective_n_jobs(JOBS))
     images.run(IMAGES, [ImageData("shapes")], parts[2], replace(execution, workers=Workers(at_once)))
     page = folder / "report.html"
-    return page, write_report(parts, page, title=TITLE, preface=PREFACE)
+    return page, write_report(parts, page, title=TITLE, preface=PREFACE, with_findings=True)

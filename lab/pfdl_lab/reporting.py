@@ -33,14 +33,21 @@ class Written(NamedTuple):
 
     Attributes:
         problems: A sentence for everything that could not be read; the page has them, too.
-        findings: For each section that has one, its title and the sentence that says what was found.
+        findings: Where they are asked for, the title of a section and the sentence that says what was found.
     """
 
     problems: list[str]
     findings: dict[str, str]
 
 
-def write_report(paths: Sequence[Path], output: Path, *, title: str = "pfdl report", preface: str = "") -> Written:
+def write_report(
+    paths: Sequence[Path],
+    output: Path,
+    *,
+    title: str = "pfdl report",
+    preface: str = "",
+    with_findings: bool = False,
+) -> Written:
     """Write one page about the runs in some folders.
 
     Args:
@@ -49,6 +56,8 @@ def write_report(paths: Sequence[Path], output: Path, *, title: str = "pfdl repo
             page that is there already, everything above the line that begins with ``<!-- All below`` is kept.
         title: Name of the page.
         preface: A paragraph before everything else.
+        with_findings: Whether an HTML page says in a sentence what each experiment found. That is for the
+            demonstration; what other runs show, a person writes.
 
     Returns:
         What could not be read, and what was found.
@@ -63,6 +72,7 @@ def write_report(paths: Sequence[Path], output: Path, *, title: str = "pfdl repo
     problems = list(found.problems)
     as_markdown = output.suffix == ".md"
     sections = build_sections(found.runs, problems, with_commands=as_markdown)
+    sections = [section if with_findings else replace(section, finding="") for section in sections]
     if as_markdown:
         command = f"pfdl report {' '.join(map(str, paths))} -o {output}"
         shown = markdown.render(sections[:-1], level=2, prefix=f"{output.stem}-")  # the last: how the runs were made

@@ -197,8 +197,8 @@ class Section:
     Args:
         title: Its heading, which the list of contents names.
         blocks: What it holds.
-        finding: One sentence on what was found. It also stands at the top of a page of several sections, and
-            ``pfdl demo`` prints it.
+        finding: One sentence on what was found, for the page of the demonstration; it also stands at the top of a
+            page of several sections.
     """
 
     title: str

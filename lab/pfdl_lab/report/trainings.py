@@ -61,7 +61,7 @@ def build(runs: Sequence[Run], problems: list[str]) -> Section:
     if logged:
         plots = [plot for column in CURVES for plot in _curves(column, logged)]
         blocks += [Heading("Training curves"), SideBySide(plots)]
-    return Section(TITLE, blocks, _headline(tested))
+    return Section(TITLE, blocks)
 
 
 def _curves(column: str, logged: Mapping[str, pd.DataFrame]) -> list[Plot]:
@@ -75,14 +75,6 @@ def _curves(column: str, logged: Mapping[str, pd.DataFrame]) -> list[Plot]:
             y = (factor * known[column]).tolist()
             lines.append(Series(name, (known["epoch"] + 1).tolist(), y, style=style, colour=number))
     return plot_lines(title, "Epoch by epoch.", "epoch", axis, lines, digits)
-
-
-def _headline(tested: Mapping[str, Evaluation]) -> str:
-    """Say which training is right for most of its own test images."""
-    if not tested:
-        return ""
-    name, best = max(tested.items(), key=lambda item: item[1].overall)
-    return f"Highest test accuracy: {name}, {100 * best.overall:.1f} % of {best.images} images."
 
 
 def _inferred(runs: Mapping[str, Run], problems: list[str]) -> list[Block]:

@@ -85,7 +85,6 @@ def test_trainings_are_compared_in_one_section(tmp_path):
     assert cells[0]["best validation (%)"] == Number(30.0)
     assert (cells[0]["test (%)"], cells[0]["worst group, test (%)"]) == (Number(45.0), Number(10.0))
     assert (cells[1]["epochs"], cells[1]["test (%)"]) == ("1 of 3", Missing("not tested"))
-    assert "a/same, 45.0 % of 80 images" in section.finding
     assert (cells[2]["epochs"], cells[2]["best validation (%)"]) == ("0 of at most 9", Missing("no epoch finished yet"))
     tested = tables_of(section)["Accuracies in percent on 80 images (test)"]
     assert [(row.header, row.cells[:2]) for row in tested.rows] == [("a/same", (Number(45.0), Number(10.0)))]
