@@ -20,11 +20,11 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
-from markdown_table import markdown_table
 from pfdl.contexts import find_contexts, group_report
 from pfdl.data.context_images import store_images
 from pfdl_lab.images.data import ImageData
 from pfdl_lab.images.networks import FEATURES, FROZEN, write_features
+from pfdl_lab.report.markdown import markdown_table
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "contexts-pretrained.csv"
 STRENGTH = 0.05
@@ -94,7 +94,7 @@ def table(results: pd.DataFrame) -> str:
         f"{cost.mean():+.1f} ± {cost.sem():.1f} points."
     )
     seeds = f"Seeds {results['seed'].min()} to {results['seed'].max()}:"
-    return "\n".join([seeds, "", *markdown_table(["readout", *TESTS], rows), "", summary])
+    return "\n".join([seeds, "", markdown_table(["readout", *TESTS], rows), "", summary])
 
 
 def main() -> None:

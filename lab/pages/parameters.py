@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 import pfdl
-from markdown_table import markdown_table
 from pfdl.objectives.weightings import StableNet
+from pfdl_lab.report.markdown import markdown_table
 
 FEATURES, HIDDEN, BATCH = 2048, 256, 64
 SIZES = [10**exponent for exponent in range(3, 8)]
@@ -102,7 +102,7 @@ def markdown(rows: list[dict[str, str | int]]) -> str:
         mine = [row for row in rows if row["method"] == name]
         lines.append([name, *(f"{int(row['parameters']):,} ({readable(int(row['bytes']))})" for row in mine)])
     columns = ["learnt beside the model", *(f"n = 10^{len(str(n)) - 1}" for n in SIZES)]
-    return "\n".join(markdown_table(columns, lines))
+    return markdown_table(columns, lines)
 
 
 def main() -> None:

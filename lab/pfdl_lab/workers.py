@@ -60,6 +60,11 @@ class Workers:
         yield from self._on_ray(function, tasks) if self.backend == "ray" else run_tasks(function, tasks, self.n_jobs)
 
     def _on_ray(self, function: Function, tasks: Sequence[Task]) -> Iterator[tuple[Task, Any]]:
+        """Call the function on a Ray cluster, and yield what is finished first.
+
+        Ray's backend for joblib will not do: it has no ``return_as``, so finished tasks could not be kept one by one,
+        and a worker that is killed ends the run.
+        """
         try:
             import ray
         except ImportError:

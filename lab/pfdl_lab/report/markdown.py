@@ -115,9 +115,18 @@ def print_table(table: Table) -> None:
 
 
 def _table(table: Table) -> str:
-    lines = [[table.corner, *table.columns], ["---"] * (len(table.columns) + 1)]
-    lines += [[f"*{row.header}*" if row.quiet else row.header, *map(_cell, row.cells)] for row in table.rows]
-    return "\n".join(f"| {' | '.join(text.replace('|', chr(92) + '|') for text in line)} |" for line in lines)
+    lines = [[f"*{row.header}*" if row.quiet else row.header, *map(_cell, row.cells)] for row in table.rows]
+    return markdown_table([table.corner, *table.columns], lines)
+
+
+def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return a table as Markdown.
+
+    ``DataFrame.to_markdown`` needs one more package, escapes no ``|``, and pads cells, so that one figure changes all
+    lines of a page.
+    """
+    lines = [[str(cell).replace("|", r"\|") for cell in line] for line in (columns, ["---"] * len(columns), *rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _cell(cell: Cell) -> str:
