@@ -12,6 +12,7 @@ from pfdl.data.mmads import SETTINGS
 from pfdl_lab.colored_mnist import run as colored_mnist
 from pfdl_lab.colored_mnist.rows import CHOOSING
 from pfdl_lab.images import run as images
+from pfdl_lab.images.config import ImagesConfig
 from pfdl_lab.images.data import ImageData
 from pfdl_lab.mmads import run as mmads
 from pfdl_lab.reporting import Written, write_report
@@ -32,7 +33,7 @@ TABLES = replace(mmads.QUICK, cells=(mmads.FIGURE_CELL,), settings=SETTINGS[:1],
 DIGITS = replace(
     colored_mnist.QUICK, rows=("grayscale", "erm", "irm", "irm-pfdl-1", *(row.key for row in CHOOSING["GroupDRO"]))
 )
-IMAGES = images.ImagesConfig(
+IMAGES = ImagesConfig(
     rows=("erm", "pfdl"), seeds=3, backbone="small", image_size=32, epochs=12, decay_every=8, batch_size=32
 )
 """Large enough that plain training learns something and loses it where backgrounds change, whatever PFDL does."""

@@ -18,20 +18,18 @@ if TYPE_CHECKING:
 MAX_TABLES = 4
 """So many tables of a run are printed on the terminal; all are in its folder."""
 
-Precision = Annotated[str, typer.Option(help="bf16: convolutions in bfloat16 on a GPU; or 32.")]
-Validation = Annotated[
-    float,
-    typer.Option(
-        min=0.0, max=0.9, help="Share of the training set to hold out; it chooses an epoch, tested beside the last."
-    ),
-]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Run folder, with results.csv, table.md and figures.")]
-FirstSeed = Annotated[int, typer.Option(min=0, help="The first seed.")]
 Mnist = Annotated[
     Path | None,
     typer.Option(envvar="PFDL_MNIST", help="Folder of the four MNIST files. Without it: scikit-learn's digits."),
 ]
-TestEvery = Annotated[int, typer.Option(min=0, help="Also test after every so many epochs.")]
+Rows = Annotated[
+    str,
+    typer.Option(
+        help="With commas: keys of rows, names of objectives, and the lists paper, methods, factors (variants of "
+        "PFDL), declared, grid and practice; an unknown one is answered with all keys."
+    ),
+]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ import typer
 from pfdl.cli.common import Device
 from pfdl.cli.options import add_command, takes_settings
 from pfdl.vision.config import DataOptions
-from pfdl_lab.cli.common import FirstSeed, Mnist, Output, Parallel, Precision, TestEvery, Validation, print_tables
+from pfdl_lab.cli.common import Mnist, Output, Parallel, Rows, print_tables
+from pfdl_lab.images.config import NICO, ImagesConfig
 
 Quick = Annotated[bool, typer.Option("--quick", help="A small version: minutes on two cores.")]
 
@@ -82,25 +83,15 @@ def colored_mnist(
     print_tables(output)
 
 
-@takes_settings(all_shown=True, without=("image_root",))
+@takes_settings(all_shown=True, without=("image_root",), defaults=NICO)
 def nico(
     data: Annotated[
         str, typer.Argument(metavar="DIR|TABLE|shapes", help="NICO, or other images in contexts: a folder or a table.")
     ],
     options: DataOptions,
+    config: ImagesConfig,
     parallel: Parallel,
-    rows: Annotated[
-        str,
-        typer.Option(help="Keys of rows and of lists of rows, with commas; an unknown one is answered with the list."),
-    ] = "paper",
-    seeds: Annotated[int, typer.Option(min=1, help="Paired repetitions.")] = 5,
-    first_seed: FirstSeed = 0,
-    backbone: Annotated[str, typer.Option(help="Network of all rows but CN's, from scratch.")] = "resnet50",
-    image_size: Annotated[int, typer.Option(min=8, help="Height and width; CN's rows have 64.")] = 96,
-    epochs: Annotated[int, typer.Option(min=1, help="The learning rate falls to a tenth after half of them.")] = 160,
-    precision: Precision = "bf16",
-    validation: Validation = 0.0,
-    test_every: TestEvery = 0,
+    rows: Rows = "paper",
     group_by: Annotated[
         str | None, typer.Option(metavar="CSV:COLUMN", help="Keep images with the same entry on one side of the split.")
     ] = None,
@@ -119,20 +110,8 @@ def nico(
     """
     from pfdl_lab.images.data import ImageData
     from pfdl_lab.images.rows import row_keys
-    from pfdl_lab.images.run import NICO, run
+    from pfdl_lab.images.run import run
 
-    config = replace(
-        NICO,
-        rows=row_keys(rows),
-        seeds=seeds,
-        first_seed=first_seed,
-        backbone=backbone,
-        image_size=image_size,
-        epochs=epochs,
-        precision=precision,
-        validation=validation,
-        test_every=test_every,
-    )
     place = ImageData(
         data,
         on_bad_image=options.on_bad_image,
@@ -140,7 +119,7 @@ def nico(
         columns=tuple(options.named_columns().items()),
         layout=options.layout,
     )
-    run(config, [place], output, parallel.execution(device))
+    run(replace(config, rows=row_keys(rows)), [place], output, parallel.execution(device))
     print_tables(output)
 
 

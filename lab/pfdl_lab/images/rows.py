@@ -16,7 +16,6 @@ from pfdl.objectives import list_objectives, make_objective
 from pfdl_lab.controls import COVARIANCE, LEVEL_MATCHED, MEAN
 
 RATIOS = TEST_RATIOS
-PAPER_BACKBONE = "resnet50"
 WEIGHT_DECAY = 1e-4
 
 

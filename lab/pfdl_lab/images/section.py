@@ -8,9 +8,9 @@ import pandas as pd
 
 from pfdl._internal.runs import Run
 from pfdl_lab.images import phases
+from pfdl_lab.images.config import NICO
 from pfdl_lab.images.rows import DECLARED, RATIOS, find_row
 from pfdl_lab.images.run import KIND as KIND
-from pfdl_lab.images.run import NICO
 from pfdl_lab.images.tables import (
     WHEN,
     Measured,
@@ -86,7 +86,7 @@ def _is_papers_protocol(run: Run) -> bool:
 
     Runs of several lengths, such as those of short budgets, have no one number of epochs in their settings.
     """
-    return all(run.settings.get(name) == getattr(NICO, name) for name in ("epochs", "learning_rate"))
+    return all(run.settings.get(name) == NICO[name] for name in ("epochs", "learning_rate"))
 
 
 def _blocks(part: Measured, *, with_paper: bool) -> list[Block]:

@@ -10,8 +10,9 @@ import pandas as pd
 
 from pfdl.objectives import make_objective
 from pfdl.objectives.weightings import Uniform
+from pfdl_lab.images.config import NICO
 from pfdl_lab.images.data import SAME, SHIFTED, WHOLE
-from pfdl_lab.images.rows import ORACLE, PAPER_BACKBONE, RATIOS, ROWS, find_row
+from pfdl_lab.images.rows import ORACLE, RATIOS, ROWS, find_row
 from pfdl_lab.images.run import AGREEMENT, DIVERGED, ESS, NUMBER
 from pfdl_lab.images.testing import CHOSEN, LAST, VALIDATION, WORST_CLASS, WORST_GROUP
 from pfdl_lab.pairing import PairedDifference, paired
@@ -150,7 +151,7 @@ def accuracies(part: Measured, epoch: str, *, with_paper: bool) -> Table:
         cells += [mean_cell(part.of(row, epoch, test), 1) for test in (*part.tests, *judged)]
         cells += [_extra_cell(part, row, shares[row], name) for name in extra]
         lines.append(TableLine(what.title, tuple(cells)))
-        if with_paper and what.paper is not None and (what.backbone or part.backbone == PAPER_BACKBONE):
+        if with_paper and what.paper is not None and (what.backbone or part.backbone == NICO["backbone"]):
             printed = dict(zip(RATIOS, what.paper, strict=True))
             paper = [printed.get(test) for test in part.tests]
             absent = Missing("not in the paper")

@@ -17,9 +17,9 @@ from pfdl.objectives.penalties import Penalty
 from pfdl.objectives.weightings import Weighting
 from pfdl_lab.controls import MatchedPenalty
 from pfdl_lab.images import inferred, run, testing
+from pfdl_lab.images.config import NICO, ImagesConfig
 from pfdl_lab.images.data import SAME, SHIFTED, ImageData
 from pfdl_lab.images.rows import GRID, LISTS, PAPER, RATIOS, RIVALS, ROWS, find_row, row_keys
-from pfdl_lab.images.run import NICO, ImagesConfig
 from pfdl_lab.images.testing import CHOSEN, LAST
 
 TINY = ImagesConfig(("erm", "pfdl"), seeds=2, backbone="mlp", image_size=8, epochs=2, batch_size=16)
@@ -44,12 +44,13 @@ def test_every_row_makes_an_objective_and_has_a_plain_training_to_compare_with()
 
 
 def test_the_papers_table_is_a_list_of_six_rows_by_its_protocol():
-    assert NICO.rows == LISTS["paper"] == ("dwr", "cn", "cn-bn", "cn-cnbb", "erm", "pfdl")
-    assert (NICO.epochs, NICO.learning_rate, NICO.backbone, NICO.validation) == (160, 0.01, "resnet50", 0.0)
-    assert NICO.decay_every is None  # half of the epochs
+    assert LISTS["paper"] == ("dwr", "cn", "cn-bn", "cn-cnbb", "erm", "pfdl")
+    config = ImagesConfig(LISTS["paper"], **NICO)
+    assert (config.epochs, config.learning_rate, config.backbone, config.validation) == (160, 0.01, "resnet50", 0.0)
+    assert config.decay_every is None  # half of the epochs
     assert all(len(row.paper) == len(RATIOS) for row in PAPER.values())
     assert len(LISTS["grid"]) == 27
-    assert row_keys("paper,covariance,pfdl") == (*NICO.rows, "covariance")
+    assert row_keys("paper,covariance,pfdl") == (*config.rows, "covariance")
 
 
 class Shrink(Penalty):
