@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pfdl.cli.common import Device
 from pfdl.cli.options import takes_settings
 from pfdl.vision.config import DataOptions
-from pfdl_lab.cli.common import Mnist, Output, Parallel, Rows, print_tables
+from pfdl_lab.cli.common import Mnist, Output, Rows, print_tables, seen_by_user
 from pfdl_lab.images.config import ImagesConfig
+from pfdl_lab.workers import Execution
 
 if TYPE_CHECKING:
     from pfdl_lab.images.data import ImageData
 
 
-@takes_settings(all_shown=True, without=("image_root", "on_bad_image"))
+@takes_settings(all_shown=True, without=("image_root", "on_bad_image"), defaults={"device": "auto"})
 def study(
     data: Annotated[
         list[str],
@@ -32,7 +32,7 @@ def study(
     ],
     options: DataOptions,
     config: ImagesConfig,
-    parallel: Parallel,
+    execution: Execution,
     group_by: Annotated[
         list[str] | None,
         typer.Option(metavar="FOLDER=CSV:COLUMN", help="For that folder, keep images with the same entry on one side."),
@@ -40,7 +40,6 @@ def study(
     mnist: Mnist = None,
     rows: Rows = "methods",
     output: Output = Path("runs/study"),
-    device: Device = "auto",
 ) -> None:
     """Compare objectives by many trainings on paired seeds.
 
@@ -57,7 +56,7 @@ def study(
     from pfdl_lab.images.run import run
 
     datasets = make_datasets(data, group_by or [], mnist, options)
-    run(replace(config, rows=row_keys(rows)), datasets, output, parallel.execution(device))
+    run(replace(config, rows=row_keys(rows)), datasets, output, seen_by_user(execution))
     print_tables(output)
 
 
