@@ -41,7 +41,7 @@ Sample = tuple[str, int, Tensor, np.ndarray, np.ndarray | None]  # data set, see
 
 def study_samples(arguments: argparse.Namespace) -> Iterator[Sample]:
     """Yield the training sides of the study's splits."""
-    options = DataOptions(layout=arguments.layout)
+    options = DataOptions(layout=arguments.layout, on_bad_image="skip")
     datasets = make_datasets(arguments.data, arguments.group_by, arguments.mnist, options)
     with tempfile.TemporaryDirectory() as folder:
         for number, dataset in enumerate(datasets):

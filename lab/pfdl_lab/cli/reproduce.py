@@ -80,7 +80,7 @@ def colored_mnist(
     print_tables(output)
 
 
-@takes_settings(all_shown=True, without=("image_root",), defaults={**NICO, "device": "auto"})
+@takes_settings(all_shown=True, defaults={**NICO, "device": "auto"})
 def nico(
     data: Annotated[
         str, typer.Argument(metavar="DIR|TABLE|shapes", help="NICO, or other images in contexts: a folder or a table.")
@@ -108,14 +108,7 @@ def nico(
     from pfdl_lab.images.rows import row_keys
     from pfdl_lab.images.run import run
 
-    place = ImageData(
-        data,
-        on_bad_image=options.on_bad_image,
-        group_by=group_by,
-        columns=tuple(options.named_columns().items()),
-        layout=options.layout,
-    )
-    run(replace(config, rows=row_keys(rows)), [place], output, seen_by_user(execution))
+    run(replace(config, rows=row_keys(rows)), [ImageData(data, options, group_by)], output, seen_by_user(execution))
     print_tables(output)
 
 

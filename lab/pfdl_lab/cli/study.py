@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pfdl_lab.images.data import ImageData
 
 
-@takes_settings(all_shown=True, without=("image_root", "on_bad_image"), defaults={"device": "auto"})
+@takes_settings(all_shown=True, defaults={"on_bad_image": "skip", "device": "auto"})
 def study(
     data: Annotated[
         list[str],
@@ -61,7 +61,7 @@ def study(
 
 
 def make_datasets(
-    data: Sequence[str], group_by: Sequence[str], mnist: Path | None, options: DataOptions | None = None
+    data: Sequence[str], group_by: Sequence[str], mnist: Path | None, options: DataOptions
 ) -> list[ImageData]:
     """Return the data sets that the options name; a folder to group is meant by its path or by its last part."""
     from pfdl.data.tables import TABLES
@@ -78,17 +78,8 @@ def make_datasets(
                 "FOLDER=CSV:COLUMN with one of them."
             )
         groups[meant[0]] = column
-    digits = None if mnist is None else str(mnist)
-    options = options or DataOptions()
-    columns = tuple(options.named_columns().items())
-    tables = [name for name in folders if Path(name).suffix.lower() in TABLES]
+    of_table, digits = replace(options, layout=None), None if mnist is None else str(mnist)
     return [
-        ImageData(
-            name,
-            group_by=groups.get(name),
-            mnist=digits,
-            columns=columns if name in folders else (),
-            layout=options.layout if name in folders and name not in tables else None,
-        )
+        ImageData(name, of_table if Path(name).suffix.lower() in TABLES else options, groups.get(name), digits)
         for name in data
     ]

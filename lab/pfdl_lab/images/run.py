@@ -212,11 +212,9 @@ def run_task(
     tester = Tester(
         split,
         judged,
-        select=how.select,
-        test_every=how.test_every,
+        how,
         switch_off_after=round(what.until * how.epochs),
         batch_size=training.batch_size,
-        precision=how.precision,
         device=device,
     )
     _choose_algorithms(device, how.deterministic)
