@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
+from sklearn.utils.class_weight import compute_sample_weight
 
 from pfdl.contexts import find_contexts, group_report
 from pfdl.data.context_images import store_images
@@ -37,12 +37,6 @@ def store_features(data: ImageData, folder: Path) -> Path:
     if not (folder / FEATURES).exists():
         write_features(store_images(data.open(), folder, 96))
     return folder
-
-
-def equal_weights(group: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return weights of mean 1 under which all groups count the same."""
-    weights = 1.0 / np.bincount(group)[group]
-    return np.asarray(weights / weights.mean())
 
 
 def measure(data: ImageData, folder: Path, seed: int) -> dict[str, object]:
@@ -67,7 +61,7 @@ def measure(data: ImageData, folder: Path, seed: int) -> dict[str, object]:
     }
     for row, group in groups.items():
         readout = LogisticRegression(C=STRENGTH, max_iter=300)
-        readout.fit(split.train.inputs.numpy(), labels, sample_weight=equal_weights(group))
+        readout.fit(split.train.inputs.numpy(), labels, sample_weight=compute_sample_weight("balanced", group))
         right = readout.predict(split.test.inputs.numpy()) == split.test.labels.numpy()
         line |= {f"{row} {test}": round(100 * right[split.tests[test].numpy()].mean(), 2) for test in TESTS}
     return line
