@@ -25,9 +25,8 @@ from pfdl.contexts.quality import worst_group_accuracy
 from pfdl.objectives import make_objective
 from pfdl_lab.colored_mnist.data import StackedColoredMNIST, draw_environments, store_contexts
 from pfdl_lab.colored_mnist.environments import TRAIN_COLOR_FLIPS, ColoredMNIST
-from pfdl_lab.colored_mnist.perceptron import MLP
 from pfdl_lab.colored_mnist.rows import PENALTY, ROWS, ColoredMNISTRow
-from pfdl_lab.colored_mnist.stacked import StackedMLPs, measure, train_restarts
+from pfdl_lab.colored_mnist.stacked import MLP, StackedMLPs, measure, train_restarts
 from pfdl_lab.digits import DigitSource, find_digits
 from pfdl_lab.grid import run_grid
 from pfdl_lab.progress import report

@@ -1,4 +1,4 @@
-"""Several restarts of one small network, trained side by side in one batched computation.
+"""Several restarts of the perceptron of Colored-MNIST, trained side by side in one batched computation.
 
 Only the networks are stacked (``torch.func``): their weights have one more dimension, so that ten small products of
 matrices become one large one, and a single Adam updates them all; being elementwise, it does to each what an Adam of
@@ -9,13 +9,48 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pfdl.objectives.base import sample_risks
 from pfdl.objectives.objective import Objective
-from pfdl_lab.colored_mnist.perceptron import MLP, Outputs
+
+
+class Outputs(NamedTuple):
+    """What a network says about a batch.
+
+    Attributes:
+        logits: Shape (n,) for two classes.
+        features: What enters the last layer, shape (n, p).
+    """
+
+    logits: Tensor
+    features: Tensor
+
+
+class MLP(nn.Module):
+    """The perceptron of IRM's Colored-MNIST: two hidden layers, ReLU, Xavier weights, biases that start at zero.
+
+    Args:
+        num_inputs: Width of the flattened input.
+        hidden: Width of both hidden layers.
+    """
+
+    def __init__(self, num_inputs: int, hidden: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(num_inputs, hidden)
+        self.second = nn.Linear(hidden, hidden)
+        self.last = nn.Linear(hidden, 1)
+        for layer in (self.first, self.second, self.last):
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, inputs: Tensor) -> Outputs:
+        """Compute logits and features of inputs, shape (n, num_inputs)."""
+        features = torch.relu(self.second(torch.relu(self.first(inputs))))
+        return Outputs(self.last(features).squeeze(-1), features)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from pfdl.objectives import make_objective
-from pfdl_lab.colored_mnist.perceptron import MLP
-from pfdl_lab.colored_mnist.stacked import FullBatchConfig, StackedMLPs, measure, train_restarts
+from pfdl_lab.colored_mnist.stacked import MLP, FullBatchConfig, StackedMLPs, measure, train_restarts
 
 CONFIG = FullBatchConfig(hidden=6, l2=0.01, lr=0.01, steps=9)
 ROWS = 12
