@@ -221,7 +221,7 @@ def _told(row: ColoredMNISTRow, data: StackedColoredMNIST, rows: int) -> Tensor:
 def _worst_groups(stacked: StackedMLPs, data: StackedColoredMNIST, inputs: Any) -> list[float]:
     """Return the accuracy of each restart in its worst group of held-out rows: one class in one inferred context."""
     images, labels = (torch.cat(parts, dim=1) for parts in zip(*data.held_out, strict=True))
-    answers = (stacked(inputs(images)).logits > 0).long()
+    answers = (stacked(inputs(images))[0] > 0).long()
     return [worst_group_accuracy(*one) for one in zip(answers, labels.long(), data.held_out_contexts, strict=True)]
 
 

@@ -8,16 +8,7 @@ import pandas as pd
 
 from pfdl._internal.runs import Run
 from pfdl_lab.colored_mnist.environments import TRAIN_COLOR_FLIPS
-from pfdl_lab.colored_mnist.rows import (
-    CHOOSING,
-    ERM,
-    IRM,
-    IRM_PFDL,
-    MAIN_ROWS,
-    PAIRS,
-    ROWS,
-    ColoredMNISTRow,
-)
+from pfdl_lab.colored_mnist.rows import CHOOSING, ERM, IRM, IRM_PFDL, MAIN_ROWS, PAIRS, ROWS, ColoredMNISTRow
 from pfdl_lab.colored_mnist.run import FULL, PICTURE, WORST_GROUP
 from pfdl_lab.pairing import paired
 from pfdl_lab.report.blocks import (

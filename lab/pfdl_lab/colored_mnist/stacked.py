@@ -9,25 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from pfdl.objectives.base import sample_risks
 from pfdl.objectives.objective import Objective
-
-
-class Outputs(NamedTuple):
-    """What a network says about a batch.
-
-    Attributes:
-        logits: Shape (n,) for two classes.
-        features: What enters the last layer, shape (n, p).
-    """
-
-    logits: Tensor
-    features: Tensor
 
 
 class MLP(nn.Module):
@@ -47,10 +34,10 @@ class MLP(nn.Module):
             nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)
 
-    def forward(self, inputs: Tensor) -> Outputs:
-        """Compute logits and features of inputs, shape (n, num_inputs)."""
+    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return logits, shape (n,), and what enters the last layer, shape (n, p), of inputs, shape (n, num_inputs)."""
         features = torch.relu(self.second(torch.relu(self.first(inputs))))
-        return Outputs(self.last(features).squeeze(-1), features)
+        return self.last(features).squeeze(-1), features
 
 
 @dataclass(frozen=True)
@@ -86,18 +73,18 @@ class StackedMLPs:
         self._skeleton = networks[0]
         self._outputs = torch.func.vmap(self._one)
 
-    def __call__(self, inputs: Tensor) -> Outputs:
+    def __call__(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits (R, n) and features (R, n, p) of inputs (R, n, d)."""
         outputs: tuple[Tensor, Tensor] = self._outputs(self.parameters, inputs)
-        return Outputs(*outputs)
+        return outputs
 
     def squared_norms(self) -> Tensor:
         """Return the sum of squares of each restart's parameters, shape (R,)."""
         return torch.stack([value.flatten(1).square().sum(1) for value in self.parameters.values()]).sum(0)
 
     def _one(self, parameters: dict[str, Tensor], inputs: Tensor) -> tuple[Tensor, Tensor]:
-        outputs: Outputs = torch.func.functional_call(self._skeleton, parameters, (inputs,))
-        return outputs.logits, outputs.features
+        outputs: tuple[Tensor, Tensor] = torch.func.functional_call(self._skeleton, parameters, (inputs,))
+        return outputs
 
 
 def train_restarts(
@@ -163,7 +150,7 @@ def measure(networks: StackedMLPs, inputs: Tensor, labels: Tensor) -> tuple[list
     Returns:
         R accuracies between 0 and 1, and R risks.
     """
-    logits = networks(inputs).logits
+    logits = networks(inputs)[0]
     accuracy = ((logits > 0) == (labels > 0.5)).float().mean(1)
     risk = torch.stack([sample_risks(one, of) for one, of in zip(logits, labels, strict=True)]).mean(1)
     return accuracy.tolist(), risk.tolist()

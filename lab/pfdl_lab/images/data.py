@@ -25,7 +25,7 @@ from pfdl.data.tables import TABLES
 from pfdl.vision.config import DataOptions
 from pfdl_lab.colored_mnist.environments import ColoredMNIST
 from pfdl_lab.digits import find_digits
-from pfdl_lab.images.networks import FEATURES, FROZEN, LENET, PERCEPTRON, PRETRAINED, embed_all
+from pfdl_lab.images.networks import BATCH, FEATURES, FROZEN, LENET, PERCEPTRON, PRETRAINED, embed
 from pfdl_lab.images.rows import RATIOS
 from pfdl_lab.training import Samples
 
@@ -163,7 +163,9 @@ class ImageData:
             known = torch.cat([train.inputs, held_out.inputs])
             if network == FROZEN:
                 return known
-            return embed_all(known) if network == PRETRAINED else image_statistics(known)
+            if network == PRETRAINED:
+                return embed(torch.split(known, BATCH), "cuda" if torch.cuda.is_available() else "cpu")
+            return image_statistics(known)
 
         tests[WHOLE] = torch.arange(len(rows))
         return Split(train, held_out, test, tests, len(manifest.classes), manifest.has_contexts, context_features)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.markdown import Markdown as RichMarkdown
@@ -29,17 +29,11 @@ MARK = "<!-- All below is written by"
 """How the line begins below which a command owns a page."""
 
 
-@dataclass
-class Markdown:
-    """A text and the pictures that it shows.
-
-    Attributes:
-        text: The Markdown.
-        pictures: The bytes of each picture, by its name: plots are SVG, photographs PNG.
-    """
+class Markdown(NamedTuple):
+    """A text, and the bytes of each picture that it shows, by its name: plots are SVG, photographs PNG."""
 
     text: str
-    pictures: Mapping[str, bytes] = field(default_factory=dict)
+    pictures: Mapping[str, bytes]
 
     def write(self, path: Path) -> list[Path]:
         """Write the file and its pictures, which lie in the same folder; return them."""
