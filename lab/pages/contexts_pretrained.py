@@ -32,13 +32,6 @@ TESTS = ("1:5", "5:1")
 ROWS = {"erm": "ERM", "classes": "classes balanced", "true": "true contexts", "inferred": "inferred contexts"}
 
 
-def store_features(data: ImageData, folder: Path) -> Path:
-    """Embed all images once; an interrupted run begins again."""
-    if not (folder / FEATURES).exists():
-        write_features(store_images(data.open(), folder, 96))
-    return folder
-
-
 def measure(data: ImageData, folder: Path, seed: int) -> dict[str, object]:
     split = data.split(seed, network=FROZEN, images=folder)
     labels, truth = split.train.labels.numpy(), split.train.contexts.numpy()
@@ -100,11 +93,12 @@ def main() -> None:
     settings = parser.parse_args()
     if settings.data is not None:
         data = ImageData(settings.data)
-        folder = store_features(data, settings.store)
+        if not (settings.store / FEATURES).exists():
+            write_features(store_images(data.open(), settings.store, 96))
         lines = pd.read_csv(settings.out).to_dict("records") if settings.out.exists() else []
         for seed in settings.seeds:
             if seed not in {line["seed"] for line in lines}:
-                lines.append(measure(data, folder, seed))
+                lines.append(measure(data, settings.store, seed))
                 pd.DataFrame(lines).to_csv(settings.out, index=False)
     print(tables(settings.out))
 
