@@ -64,7 +64,7 @@ class Execution:
         """What a run folder keeps of it; the names of these settings may differ when a run is resumed."""
         return {"device": self.device, "command": self.command}
 
-    def found(self) -> Execution:
+    def resolved(self) -> Execution:
         """Return the same with the device that auto stands for; on a cluster this machine need not have a GPU."""
         from pfdl._internal.validation import resolve_device
 

@@ -32,7 +32,7 @@ Rows = Annotated[
 
 def seen_by_user(execution: Execution) -> Execution:
     """Return where a command runs, with the device that is there, progress on the terminal and what was typed."""
-    return replace(execution.found(), console=Console(stderr=True), command=_this_command())
+    return replace(execution.resolved(), console=Console(stderr=True), command=_this_command())
 
 
 def _this_command() -> str:

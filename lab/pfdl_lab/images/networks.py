@@ -189,23 +189,9 @@ def load_network() -> nn.Module:
 
 def fine_tuned(classes: int) -> nn.Module:
     """Return the network with a new last layer, for images as :func:`pfdl.vision.pixels.normalise` makes them."""
+    from torchvision.transforms import Normalize  # type: ignore[import-untyped]
+
     network = load_network()
     network._fc = nn.Linear(network._fc.in_features, classes)  # type: ignore[union-attr, arg-type]
-    return nn.Sequential(_Rescaled(), network)
-
-
-class _Rescaled(nn.Module):
-    """From ImageNet's mean and deviation to the scale that this network was trained on."""
-
-    scale: Tensor
-    shift: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        mean, deviation = (torch.tensor(values).view(3, 1, 1) for values in (MEAN, STD))
-        self.register_buffer("scale", 255 * deviation / 128)
-        self.register_buffer("shift", (255 * mean - 127) / 128)
-
-    def forward(self, pixels: Tensor) -> Tensor:
-        """Return (bytes − 127) / 128 of normalised bytes."""
-        return pixels * self.scale + self.shift
+    mean = [(127 / 255 - mean) / deviation for mean, deviation in zip(MEAN, STD, strict=True)]
+    return nn.Sequential(Normalize(mean, [128 / 255 / deviation for deviation in STD]), network)  # (bytes − 127) / 128
