@@ -24,8 +24,9 @@ from pfdl.contexts.quality import worst_group_accuracy
 from pfdl.objectives import make_objective
 from pfdl_lab.colored_mnist.data import StackedColoredMNIST, context_tasks, draw_environments, infer_task
 from pfdl_lab.colored_mnist.environments import TRAIN_COLOR_FLIPS, ColoredMNIST
+from pfdl_lab.colored_mnist.perceptron import MLP
 from pfdl_lab.colored_mnist.rows import PENALTY, ROWS, ColoredMNISTRow
-from pfdl_lab.colored_mnist.stacked import MLP, StackedMLPs, measure, train_restarts
+from pfdl_lab.colored_mnist.stacked import StackedMLPs, measure, train_restarts
 from pfdl_lab.digits import DigitSource, find_digits
 from pfdl_lab.grid import run_grid
 from pfdl_lab.progress import report
@@ -221,7 +222,7 @@ def _told(row: ColoredMNISTRow, data: StackedColoredMNIST, rows: int) -> Tensor:
 def _worst_groups(stacked: StackedMLPs, data: StackedColoredMNIST, inputs: Any) -> list[float]:
     """Return the accuracy of each restart in its worst group of held-out rows: one class in one inferred context."""
     images, labels = (torch.cat(parts, dim=1) for parts in zip(*data.held_out, strict=True))
-    answers = (stacked(inputs(images))[0] > 0).long()
+    answers = (stacked(inputs(images)).logits > 0).long()
     return [worst_group_accuracy(*one) for one in zip(answers, labels.long(), data.held_out_contexts, strict=True)]
 
 

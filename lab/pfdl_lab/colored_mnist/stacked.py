@@ -1,4 +1,4 @@
-"""Several restarts of the perceptron of Colored-MNIST, trained side by side in one batched computation.
+"""Several restarts of one small network, trained side by side in one batched computation.
 
 Only the networks are stacked (``torch.func``): their weights have one more dimension, so that ten small products of
 matrices become one large one, and a single Adam updates them all; being elementwise, it does to each what an Adam of
@@ -11,33 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pfdl.objectives.base import sample_risks
 from pfdl.objectives.objective import Objective
-
-
-class MLP(nn.Module):
-    """The perceptron of IRM's Colored-MNIST: two hidden layers, ReLU, Xavier weights, biases that start at zero.
-
-    Args:
-        num_inputs: Width of the flattened input.
-        hidden: Width of both hidden layers.
-    """
-
-    def __init__(self, num_inputs: int, hidden: int) -> None:
-        super().__init__()
-        self.first = nn.Linear(num_inputs, hidden)
-        self.second = nn.Linear(hidden, hidden)
-        self.last = nn.Linear(hidden, 1)
-        for layer in (self.first, self.second, self.last):
-            nn.init.xavier_uniform_(layer.weight)
-            nn.init.zeros_(layer.bias)
-
-    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits, shape (n,), and what enters the last layer, shape (n, p), of inputs, shape (n, num_inputs)."""
-        features = torch.relu(self.second(torch.relu(self.first(inputs))))
-        return self.last(features).squeeze(-1), features
+from pfdl_lab.colored_mnist.perceptron import MLP, Outputs
 
 
 @dataclass(frozen=True)
@@ -73,18 +51,18 @@ class StackedMLPs:
         self._skeleton = networks[0]
         self._outputs = torch.func.vmap(self._one)
 
-    def __call__(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    def __call__(self, inputs: Tensor) -> Outputs:
         """Return logits (R, n) and features (R, n, p) of inputs (R, n, d)."""
         outputs: tuple[Tensor, Tensor] = self._outputs(self.parameters, inputs)
-        return outputs
+        return Outputs(*outputs)
 
     def squared_norms(self) -> Tensor:
         """Return the sum of squares of each restart's parameters, shape (R,)."""
         return torch.stack([value.flatten(1).square().sum(1) for value in self.parameters.values()]).sum(0)
 
     def _one(self, parameters: dict[str, Tensor], inputs: Tensor) -> tuple[Tensor, Tensor]:
-        outputs: tuple[Tensor, Tensor] = torch.func.functional_call(self._skeleton, parameters, (inputs,))
-        return outputs
+        outputs: Outputs = torch.func.functional_call(self._skeleton, parameters, (inputs,))
+        return outputs.logits, outputs.features
 
 
 def train_restarts(
@@ -150,7 +128,7 @@ def measure(networks: StackedMLPs, inputs: Tensor, labels: Tensor) -> tuple[list
     Returns:
         R accuracies between 0 and 1, and R risks.
     """
-    logits = networks(inputs)[0]
+    logits = networks(inputs).logits
     accuracy = ((logits > 0) == (labels > 0.5)).float().mean(1)
     risk = torch.stack([sample_risks(one, of) for one, of in zip(logits, labels, strict=True)]).mean(1)
     return accuracy.tolist(), risk.tolist()

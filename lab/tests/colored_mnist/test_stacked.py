@@ -6,7 +6,8 @@ import torch
 from torch.nn import functional as F
 
 from pfdl.objectives import make_objective
-from pfdl_lab.colored_mnist.stacked import MLP, FullBatchConfig, StackedMLPs, measure, train_restarts
+from pfdl_lab.colored_mnist.perceptron import MLP
+from pfdl_lab.colored_mnist.stacked import FullBatchConfig, StackedMLPs, measure, train_restarts
 
 CONFIG = FullBatchConfig(hidden=6, l2=0.01, lr=0.01, steps=9)
 ROWS = 12
@@ -75,7 +76,8 @@ def test_stacked_restarts_end_where_separate_ones_do(name, settings, weight, ann
         for key, parameter in alone[r].named_parameters():
             torch.testing.assert_close(stacked.parameters[key][r], parameter, rtol=1e-8, atol=1e-10)
         logits, features = stacked(inputs)
-        torch.testing.assert_close((logits[r], features[r]), alone[r](inputs[r]))
+        torch.testing.assert_close(logits[r], alone[r](inputs[r]).logits)
+        torch.testing.assert_close(features[r], alone[r](inputs[r]).features)
 
 
 @pytest.mark.parametrize("steps", [1, 5])
@@ -95,7 +97,7 @@ def test_measuring_gives_each_restarts_own_accuracy_and_risk():
     networks, _ = parts("erm")
     accuracy, risk = measure(StackedMLPs(networks), inputs, labels)
     for r, network in enumerate(networks):
-        logits = network(inputs[r])[0]
+        logits = network(inputs[r]).logits
         right = sum(int((logit > 0) == (label == 1)) for logit, label in zip(logits, labels[r], strict=True))
         assert accuracy[r] == pytest.approx(right / 40)
         assert risk[r] == pytest.approx(F.binary_cross_entropy_with_logits(logits, labels[r]).item())
