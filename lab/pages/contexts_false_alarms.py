@@ -154,12 +154,9 @@ def measure(kind: str, seed: int, store: Path | None) -> dict[str, object]:
 
 
 def tables(path: Path = RESULTS) -> str:
-    results, rows = pd.read_csv(path), []
-    for kind in (*KINDS, *PRETRAINED):
-        part = results[results["kind"] == kind]
-        if len(part):
-            believed = int((part["contexts"] > 1).sum())
-            rows.append([kind, len(part), believed, f"{part['effective_share'].min():.3f}"])
+    rows = []
+    for kind, part in pd.read_csv(path).groupby("kind", sort=False):
+        rows.append([kind, len(part), int((part["contexts"] > 1).sum()), f"{part['effective_share'].min():.3f}"])
     heads = ["data without contexts", "draws", "contexts believed in", "least effective share of n"]
     return markdown_table(heads, rows)
 

@@ -20,6 +20,11 @@ COMPUTED = {
     "survival/udca2": "a risk score computed from bilirubin, the target, and others",
     "wooldridge/bwght": "the logarithm of the target",
 }
+ACTS = {
+    'the detector, and the step with `drop="suspects"`': ("suspect", "strong", "sure"),
+    'the step with `drop="strong"`': ("strong", "sure"),
+    'the step with `drop="sure"`, the default': ("sure",),
+}
 BEGIN, END = "<!-- made by python lab/pages/real_tables_page.py -->", "<!-- until here -->"
 
 
@@ -27,13 +32,8 @@ def summary(listed: pd.DataFrame, selected: pd.DataFrame) -> str:
     """Return the table of recall and false alarms: the detector, and the step at each grade."""
     computed = (listed["package"] + "/" + listed["item"]).isin(COMPUTED)
     noise = selected[(selected["way"] != "a real column") & (selected["correlation"].abs() >= CORRELATED)]
-    acts = {
-        'the detector, and the step with `drop="suspects"`': ("suspect", "strong", "sure"),
-        'the step with `drop="strong"`': ("strong", "sure"),
-        'the step with `drop="sure"`, the default': ("sure",),
-    }
     rows = []
-    for name, grades in acts.items():
+    for name, grades in ACTS.items():
         row = [name]
         for half in HALVES:
             plain, tied = listed[(listed["half"] == half) & ~computed], noise[noise["half"] == half]
@@ -53,30 +53,11 @@ def ways(selected: pd.DataFrame) -> str:
     for way, part in selected[selected["half"] == "report"].groupby("way", sort=False):
         tied = part[part["correlation"].abs() >= CORRELATED]
         others = (tied[["strong", "sure"]] != "").any(axis=1)
-        rows.append(
-            [
-                way,
-                len(part),
-                f"{part['correlation'].abs().median():.2f}",
-                len(tied),
-                *(
-                    int(tied["grade"].isin(grades).sum())
-                    for grades in (("suspect", "strong", "sure"), ("strong", "sure"))
-                ),
-                int((tied["grade"] == "sure").sum()),
-                int(others.sum()),
-            ]
-        )
-    headers = [
-        "rows are selected",
-        "tables",
-        "median correlation",
-        "of 0.6 and more",
-        "named",
-        "strong or sure",
-        "sure",
-    ]
-    return markdown_table([*headers, "another column strong or sure"], rows)
+        found = [int(tied["grade"].isin(grades).sum()) for grades in ACTS.values()]
+        median = f"{part['correlation'].abs().median():.2f}"
+        rows.append([way, len(part), median, len(tied), *found, int(others.sum())])
+    headers = ["rows are selected", "tables", "median correlation", "of 0.6 and more", "named", "strong or sure"]
+    return markdown_table([*headers, "sure", "another column strong or sure"], rows)
 
 
 def natural(listed: pd.DataFrame) -> str:
