@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfdl._internal.files import read_bytes_file
-from pfdl.data.spuco_mnist import Digits as ImagesAndLabels
-from pfdl.data.spuco_mnist import small_digits
+from pfdl.data.spuco_mnist import Digits as ImagesAndLabels, small_digits
 
 MNIST_VARIABLE = "PFDL_MNIST"
 """Environment variable that names the folder of the MNIST files."""

@@ -12,8 +12,7 @@ from pfdl._internal.files import write_atomically
 from pfdl._internal.runs import Run, read_run, version_of
 from pfdl_lab.colored_mnist import section as colored_mnist
 from pfdl_lab.images import section as images
-from pfdl_lab.mmads import readings_section as readings
-from pfdl_lab.mmads import section as mmads
+from pfdl_lab.mmads import readings_section as readings, section as mmads
 from pfdl_lab.report import markdown, provenance, trainings
 from pfdl_lab.report.blocks import Block, Page, Section, Table, TableLine, Text, render
 from pfdl_lab.report.reading import RESULTS, find_runs, read_results

@@ -36,8 +36,7 @@ from pfdl.cli import main as cli
 from pfdl.contexts import statistics
 from pfdl.vision import resume as run_keeper
 from pfdl.vision.resume import STATE
-from pfdl_lab.images import data as image_data
-from pfdl_lab.images import run as images
+from pfdl_lab.images import data as image_data, run as images
 from tests.vision.tiny_images import TinySource
 
 COMMAND_LINE = typer.main.get_command(cli.app)  # made once: that takes as long as a training

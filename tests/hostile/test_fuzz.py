@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch.distributed as dist
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 import pfdl
 from pfdl_lab.digits import _read_file

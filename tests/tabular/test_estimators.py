@@ -19,8 +19,14 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from pfdl.data import make_mmads
 from pfdl.decorrelation import FeatureDecomposition
-from pfdl.tabular import DWRRegressor, PFDLRegressor, ScreenedRegressor, SelectionScreen, SVIRegressor
-from pfdl.tabular import pfdl as pfdl_module
+from pfdl.tabular import (
+    DWRRegressor,
+    PFDLRegressor,
+    ScreenedRegressor,
+    SelectionScreen,
+    SVIRegressor,
+    pfdl as pfdl_module,
+)
 from pfdl.tabular.screening import AS_ASKED, FOLLOWS_LABEL
 
 

@@ -13,7 +13,7 @@ import torch
 from sklearn.model_selection import train_test_split
 from torch import Tensor
 
-from pfdl._internal.files import read_table
+from pfdl._internal.files import read_frame
 from pfdl.contexts.statistics import image_statistics
 from pfdl.data import Shapes, make_split, open_images
 from pfdl.data.context_images import PIXELS, StoredImages
@@ -190,7 +190,7 @@ def read_groups(source: str) -> dict[str, str]:
         raise ValueError(f"the groups are {source!r}; give a CSV file and one of its columns, as meta.csv:background.")
     if not Path(name).is_file():
         raise FileNotFoundError(f"there is no file {name}; give a CSV file of groups.")
-    table = read_table(Path(name), dtype=str, keep_default_na=False)
+    table = read_frame(Path(name), dtype=str, keep_default_na=False)
     for wanted in ("path", column):
         if wanted not in table.columns:
             raise ValueError(f"{name} has no column {wanted!r}; it has {', '.join(map(repr, table.columns))}.")

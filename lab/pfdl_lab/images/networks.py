@@ -38,7 +38,7 @@ def make_network(name: str, inputs: Tensor, classes: int, *, width: int | None =
     """Make an untrained network, or one to be fine-tuned.
 
     Args:
-        name: A name for :func:`pfdl.vision.backbones.make_backbone`, or one of this module.
+        name: A name for :func:`pfdl.vision.make_backbone`, or one of this module.
         inputs: Some inputs: images, shape (n, 3, h, w), or numbers, shape (n, p).
         classes: Number of logits.
         width: Width of the embedding, by a hidden layer in front of the classifier; None for the network's own.

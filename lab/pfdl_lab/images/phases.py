@@ -26,6 +26,7 @@ ENDPOINTS = {"early": EARLY, "all": tuple(map(str, range(5, 161, 5))), "last": (
 """The epochs over which phase by phase averages the accuracy of a seed."""
 
 TESTS = {"1:5": ("1:5",), "5:1": ("5:1",), "mean of the seven ratios": RATIOS}
+BOTH_ENDS = {test: TESTS[test] for test in ("1:5", "5:1")}
 SHIFT_AND_MEAN = {test: TESTS[test] for test in ("1:5", "mean of the seven ratios")}
 PHASES: tuple[Pair, ...] = (
     ("pfdl", "erm"),
@@ -51,13 +52,12 @@ CONVERGED: tuple[Pair, ...] = (
 )
 
 PUBLISHED_DWR: tuple[Pair, ...] = (("dwr-samples", "erm"),)
-PRACTICE: tuple[Pair, ...] = (
+CLASSES: tuple[Pair, ...] = (
     ("sampler-classes", "erm"),
     ("sampler", "sampler-classes"),
     ("sampler-known", "sampler-classes"),
-    ("dfr-held-out", "erm"),
-    ("dfr-held-out-known", "erm"),
 )
+PRACTICE: tuple[Pair, ...] = (*CLASSES, ("dfr-held-out", "erm"), ("dfr-held-out-known", "erm"))
 TABLE_II: tuple[Pair, ...] = (*((row, "erm") for row in PAPER if row != "erm"), ("cn-cnbb", "cn"))
 MARGIN = 1.0
 """Points within which two rows are called equal."""
@@ -138,7 +138,7 @@ def blocks(part: Measured) -> list[Block]:
         return [*shown, *_if_there(rows, "Other forms of g", forms_of_g(part))]
     if set(PAPER) <= rows:
         published = Declared(PUBLISHED_DWR, {"last epoch": Place(part, (LAST,))})
-        return [*table_ii(part).blocks(), *_if_there(rows, "DWR as published", published)]
+        return [*table_ii(part).blocks(), *_if_there(rows, "DWR, one weight per training sample", published)]
     if rows & set(GRID):
         return [
             *same_sgd(part).blocks(),
@@ -189,8 +189,7 @@ def best_sgd(part: Measured) -> Declared:
 
 def practice(part: Measured) -> Declared:
     """Return the declaration of docs/results/practice.md."""
-    tests = {test: TESTS[test] for test in ("1:5", "5:1")}
-    return Declared(PRACTICE, {"last epoch": Place(part, (LAST,))}, tests)
+    return Declared(PRACTICE, {"last epoch": Place(part, (LAST,))}, BOTH_ENDS)
 
 
 class NamedDeclaration(NamedTuple):
@@ -216,14 +215,17 @@ NAMED = (
         ("shapes-240-epochs", "shapes-0.75-240-epochs"),
         {"1:5": TESTS["1:5"]},
     ),
+    NamedDeclaration("PACS, ResNet-18, beyond balanced classes", CLASSES, ("pacs-beyond-classes",), BOTH_ENDS),
     NamedDeclaration(
-        "PACS as features, contexts by the later rule",
-        (("sampler", "sampler-classes"),),
-        ("pacs-later-rule",),
-        {test: TESTS[test] for test in ("1:5", "5:1")},
+        "PetScapes, ResNet-18, beyond balanced classes", CLASSES, ("petscapes-beyond-classes",), BOTH_ENDS
+    ),
+    NamedDeclaration("PACS as features, contexts by the later rule", CLASSES[1:2], ("pacs-later-rule",), BOTH_ENDS),
+    NamedDeclaration(
+        "PACS fine-tuned, contexts by the later rule", CLASSES[1:2], ("pacs-later-rule-fine-tuned",), BOTH_ENDS
     ),
 )
-"""The declarations of docs/results/budgets.md, images-contexts.md (the shapes) and practice.md (the later rule)."""
+"""The declarations of docs/results/budgets.md, images-contexts.md (shapes, balanced classes) and practice.md (the later
+rule)."""
 
 
 def by_name(parts: Sequence[Measured]) -> list[Block]:

@@ -13,7 +13,7 @@ import torch
 from pfdl._internal.validation import check_choice
 from pfdl.data.proportions import TEST_RATIOS
 from pfdl.objectives import list_objectives, make_objective
-from pfdl_lab.controls import COVARIANCE, LEVEL_MATCHED, MEAN
+from pfdl_lab.controls import LEVEL_MATCHED, MEAN
 
 RATIOS = TEST_RATIOS
 WEIGHT_DECAY = 1e-4
@@ -70,7 +70,7 @@ def _pfdl(title: str, *, row: Mapping[str, Any] | None = None, **changes: Any) -
     return Row(title, "pfdl", {"pfdl": changes} if changes else {}, **(row or {}))
 
 
-def _matched(title: str, objective: str = COVARIANCE, sharing: str = "strict", **changes: Any) -> Row:
+def _matched(title: str, objective: str = "covariance", sharing: str = "strict", **changes: Any) -> Row:
     """Return a part of the penalty, or a rival of it, that is as strong as PFDL at every step."""
     return Row(title, objective, {objective: {"sharing": sharing}}, **changes)
 

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from pfdl.contexts import group_accuracy, worst_group_accuracy
 from pfdl.decorrelation import PartialDecorrelation
 from pfdl.vision.pixels import normalise
-from pfdl_lab.controls import MatchedPenalty
 from pfdl_lab.gradients import probe
 from pfdl_lab.images.config import ImagesConfig
 from pfdl_lab.images.data import WHOLE, Split
@@ -76,8 +75,8 @@ class Tester:
             self.note(progress.epoch, values)
         if progress.epoch == self.switch_off_after:
             for part in progress.objective.modules():
-                if isinstance(part, MatchedPenalty):
-                    part.is_on = False
+                if isinstance(part, PartialDecorrelation):
+                    part.weight = 0.0
 
     def finish(self, model: nn.Module, refit: Callable[[nn.Module], nn.Module]) -> None:
         """Test the last weights and those that were best on the validation samples.

@@ -8,8 +8,7 @@ import pandas as pd
 
 from pfdl._internal.runs import Run
 from pfdl.data.mmads import SETTINGS, true_coefficients
-from pfdl_lab.mmads.paper import CELLS, METRICS, PAPER, name_cell
-from pfdl_lab.mmads.paper import Cell as TableCell
+from pfdl_lab.mmads.paper import CELLS, METRICS, PAPER, Cell as TableCell, name_cell
 from pfdl_lab.mmads.run import FIGURE_CELL, METHODS, TEST_RATES
 from pfdl_lab.pairing import paired
 from pfdl_lab.report.blocks import Block, Cell, Heading, Missing, Number, Plot, Section, Table, TableLine, Text

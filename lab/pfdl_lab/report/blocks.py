@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from pfdl.report.page import blocks as html
-from pfdl.report.page import draw_svg, inline
-from pfdl.report.page import render as render_page
+from pfdl.report.page import blocks as html, draw_svg, inline, render as render_page
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

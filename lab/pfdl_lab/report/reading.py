@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from pfdl._internal.files import read_json, read_table
+from pfdl._internal.files import read_frame, read_json
 from pfdl._internal.runs import CONFIG, METRICS, Run, read_run
 
 RESULTS = "results.csv"
@@ -98,7 +98,7 @@ def read_results(
         if not path.is_file():
             continue
         try:
-            frame = read_table(path) if path.name == file else pd.DataFrame(_rows_of(path))
+            frame = read_frame(path) if path.name == file else pd.DataFrame(_rows_of(path))
             parts.append(_checked(frame, names, numbers))
         except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors
             problems.append(f"{path} was left out: {_one_line(error)}")
@@ -156,7 +156,7 @@ def read_metrics(run: Run, problems: list[str]) -> pd.DataFrame | None:
     if not path.is_file():
         return None
     try:
-        frame = read_table(path).apply(_numeric)
+        frame = read_frame(path).apply(_numeric)
         if "epoch" not in frame.columns:
             raise ValueError("it has no column epoch.")
     except (OSError, ValueError) as error:

@@ -5,8 +5,7 @@ import torch
 
 from pfdl.contexts import InferredContexts
 from pfdl.vision.loading import EpochSampler
-from pfdl_lab.images import data as image_data
-from pfdl_lab.images import inferred, run
+from pfdl_lab.images import data as image_data, inferred, run
 from pfdl_lab.images.config import ImagesConfig
 from pfdl_lab.images.data import ImageData
 

@@ -34,7 +34,7 @@ def say(what: str) -> None:
 
 
 @contextmanager
-def answering_stops() -> Iterator[None]:
+def exit_on_stop() -> Iterator[None]:
     """Answer Ctrl-C or SIGTERM during a training with what was saved; of several processes only the first prints."""
     from pfdl._internal.processes import OtherProcessError, rank
     from pfdl.vision import TrainingStoppedError
@@ -51,7 +51,7 @@ def answering_stops() -> Iterator[None]:
 
 
 @contextmanager
-def answering_mistakes() -> Iterator[None]:
+def exit_on_user_error() -> Iterator[None]:
     """Answer a user's mistake, a missing package or a full disk with a sentence; our own mistakes keep a traceback."""
     try:
         yield

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from pfdl._internal.files import read_json, read_table, write_json
+from pfdl._internal.files import read_frame, read_json, write_json
 from pfdl._internal.runs import MANIFEST, METRICS, read_run
 from pfdl.contexts.groups import Accuracies, count_groups, measure_accuracy
 from pfdl.contexts.quality import measure_scores
@@ -183,7 +183,7 @@ def save_evaluation(folder: Path, evaluation: Evaluation) -> Path:
 
 def read_kept_epoch(folder: Path, select: str) -> dict[str, float]:
     """Return what a training logged in the epoch whose weights it kept, by the ``select`` of its config."""
-    logged = read_table(folder / METRICS)
+    logged = read_frame(folder / METRICS)
     history = [{str(name): float(value) for name, value in row.dropna().items()} for _, row in logged.iterrows()]
     best = find_best_epoch(history, SELECTIONS.get(select, ""))
     return history[-1 if best is None else best]

@@ -49,7 +49,7 @@ def refit(
         contexts: ``"known"``, those of the data, or ``"inferred"``, what :func:`pfdl.contexts.find_contexts` finds in
             the training and validation images.
         device: Where to compute.
-        seed: Of the draws, and of inferring.
+        seed: Seed of what is drawn, and of inferring contexts.
 
     Returns:
         The layer; and a sentence on which contexts were balanced, and why they are believed.
