@@ -1,4 +1,8 @@
-"""Grey digits to be coloured: MNIST from its files, or the small digits that scikit-learn brings."""
+"""Grey digits to be coloured: MNIST from its files, or the small digits that scikit-learn brings.
+
+torchvision's reader of MNIST takes neither packed files nor a folder without ``MNIST/raw``, reads files of any size,
+and takes damaged or swapped ones for MNIST; this one answers them with a sentence.
+"""
 
 from __future__ import annotations
 

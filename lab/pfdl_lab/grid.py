@@ -52,7 +52,7 @@ def run_grid(
     missing = unfinished(tasks, folder)
     if missing:
         with _progress(execution.console, len(tasks), len(tasks) - len(missing)) as (watched, advance):
-            for task, rows in execution.workers.run(watched(function), missing):
+            for task, rows in execution.run(watched(function), missing):
                 if not folder.is_dir():  # to write would bring back a part of the run that was deleted
                     raise FileNotFoundError(f"{folder} was removed while its tasks ran; start the command again.")
                 write_json(_path(folder, task), {"task": dict(task), "rows": [dict(row) for row in rows]})

@@ -8,7 +8,7 @@ choices is tried on the seven cells of Table I, and the readings are sorted by t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -305,21 +305,16 @@ class _OwnNetworks(nn.Module):
 
 
 def _train(g: nn.Module, rows: Tensor, optimizer: torch.optim.Optimizer, batches: bool, iterations: int) -> None:
-    for batch in _batches(rows, BATCH if batches else len(rows), iterations):
+    """Traverse the table again and again, in a new order each time."""
+    size, order = BATCH if batches else len(rows), torch.arange(0)
+    for _ in range(iterations):
+        if len(order) < size:
+            order = torch.randperm(len(rows))
+        batch, order = rows[order[:size]], order[size:]
         loss = (g(batch) - batch).square().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-
-
-def _batches(rows: Tensor, size: int, iterations: int) -> Iterator[Tensor]:
-    """Traverse the table again and again, in a new order each time."""
-    order, start = torch.randperm(len(rows)), 0
-    for _ in range(iterations):
-        if start + size > len(rows):
-            order, start = torch.randperm(len(rows)), 0
-        yield rows[order[start : start + size]]
-        start += size
 
 
 def distances(results: pd.DataFrame) -> pd.DataFrame:

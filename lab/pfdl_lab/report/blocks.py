@@ -93,7 +93,7 @@ Cell = str | Number | Missing
 
 
 @dataclass(frozen=True)
-class Row:
+class TableLine:
     """A line of a table.
 
     Args:
@@ -123,7 +123,7 @@ class Table:
     caption: str
     corner: str
     columns: Sequence[str]
-    rows: Sequence[Row]
+    rows: Sequence[TableLine]
     note: str = ""
     error_name: str = "standard error"
 
@@ -195,8 +195,8 @@ class Section:
     Args:
         title: Its heading, which the list of contents names.
         blocks: What it holds.
-        finding: One sentence on what was found. It also stands at the top of a page of several sections, and
-            ``pfdl demo`` prints it.
+        finding: One sentence on what was found, for the page of the demonstration; it also stands at the top of a
+            page of several sections.
     """
 
     title: str

@@ -20,14 +20,14 @@ MAX_DEPTH = 4
 
 
 @dataclass
-class Found:
+class FoundRuns:
     """Runs, and a sentence for everything that could not be read."""
 
     runs: list[Run] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
 
-def find_runs(paths: Sequence[Path]) -> Found:
+def find_runs(paths: Sequence[Path]) -> FoundRuns:
     """Return the runs in some folders, each of which is a run or holds runs.
 
     Args:
@@ -37,7 +37,7 @@ def find_runs(paths: Sequence[Path]) -> Found:
         Each run once, in the order of the paths and then of the names. A run within a run belongs to that run and is
         not listed.
     """
-    found = Found()
+    found = FoundRuns()
     seen: set[Path] = set()
     for path in paths:
         if not path.is_dir():
@@ -57,7 +57,7 @@ def find_runs(paths: Sequence[Path]) -> Found:
     return found
 
 
-def _run_folders(folder: Path, depth: int, found: Found) -> list[Path]:
+def _run_folders(folder: Path, depth: int, found: FoundRuns) -> list[Path]:
     if (folder / CONFIG).is_file():
         return [folder]
     if depth == 0:
