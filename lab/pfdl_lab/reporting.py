@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pfdl._internal.files import write_atomically
-from pfdl._internal.runs import Run, read_run, version_of
+from pfdl.runs import Run, read_run, version_of
 from pfdl_lab.colored_mnist import section as colored_mnist
 from pfdl_lab.images import section as images
 from pfdl_lab.mmads import readings_section as readings, section as mmads

@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from pfdl._internal.runs import read_run
 from pfdl.cli.main import app
+from pfdl.runs import read_run
 from pfdl_lab import demo
 
 TINY = {

@@ -24,7 +24,6 @@ from pfdl.tabular import (
     PFDLRegressor,
     ScreenedRegressor,
     SelectionScreen,
-    SVIRegressor,
     pfdl as pfdl_module,
 )
 from pfdl.tabular.screening import AS_ASKED, FOLLOWS_LABEL
@@ -38,7 +37,6 @@ from tests.decorrelation.reference import naive_decomposition, naive_decompositi
         SelectionScreen(),
         ScreenedRegressor(),
         DWRRegressor(max_iter=20),
-        SVIRegressor(rounds=1, gate_steps=20),
     ],
     ids=repr,
 )
@@ -199,7 +197,6 @@ def test_pfdl_with_one_column_is_least_squares(data):
         (SelectionScreen, {"target": "label", "drop": "all"}),
         (PFDLRegressor, {"learning_rate": 0, "batch_size": 0, "max_iter": 0}),
         (DWRRegressor, {"solver": "sgd", "max_iter": 0, "tol": -1}),
-        (SVIRegressor, {"rounds": 0, "gate_steps": 0, "penalty": -1}),
     ],
 )
 def test_parameters_are_stored_as_given_and_checked_in_fit(estimator, wrong, data):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from pfdl._internal.runs import Run
+from pfdl.runs import Run
 from pfdl_lab.colored_mnist.environments import TRAIN_COLOR_FLIPS
 from pfdl_lab.colored_mnist.rows import CHOOSING, ERM, IRM, IRM_PFDL, MAIN_ROWS, PAIRS, ROWS, ColoredMNISTRow
 from pfdl_lab.colored_mnist.run import FULL, PICTURE, WORST_GROUP

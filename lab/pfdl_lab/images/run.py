@@ -20,17 +20,16 @@ from rich.console import Console
 from sklearn.metrics import normalized_mutual_info_score
 from torch import Tensor, nn
 
-from pfdl._internal.files import write_atomically
 from pfdl._internal.progress import progress_bar
-from pfdl._internal.runs import claim
 from pfdl.contexts import refit_readout
 from pfdl.contexts.balancing import has_several
 from pfdl.data.context_images import store_images
 from pfdl.data.sources import ContextSource, ImageFiles
+from pfdl.runs import claim
 from pfdl.vision.config import TrainingConfig
 from pfdl.vision.features import embed
 from pfdl.vision.refitting import with_readout
-from pfdl_lab.grid import run_grid, unfinished
+from pfdl_lab.grid import run_grid, unfinished, write_results
 from pfdl_lab.images.config import ImagesConfig
 from pfdl_lab.images.data import ImageData, Split, fingerprint
 from pfdl_lab.images.inferred import INFERRED, contexts_for, infer, kinds_needed
@@ -115,7 +114,7 @@ def run(
                 run_grid(partial(infer_task, **share), inferences, output / "contexts", execution)
         function = partial(run_task, **share, contexts=output / "contexts", device=execution.device)
         results = run_grid(function, tasks, output / "cells", execution)
-        write_atomically(output / "results.csv", results[list(COLUMNS)].to_csv(index=False))
+        write_results(results[list(COLUMNS)], output)
         shutil.rmtree(folder, ignore_errors=True)  # an interrupted run finds the images again
     return results
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from pfdl._internal.runs import Run
+from pfdl.runs import Run
 from pfdl_lab.images import phases
 from pfdl_lab.images.config import NICO
 from pfdl_lab.images.rows import DECLARED, RATIOS, find_row

@@ -19,12 +19,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pfdl._internal.files import write_atomically
-from pfdl._internal.runs import claim
 from pfdl.data.mmads import make_mmads
 from pfdl.decorrelation import FeatureDecomposition
+from pfdl.runs import claim
 from pfdl.tabular.metrics import rmse
-from pfdl_lab.grid import run_grid
+from pfdl_lab.grid import run_grid, write_results
 from pfdl_lab.mmads.paper import CELLS, METRICS, PAPER
 from pfdl_lab.mmads.run import TEST_RATES, judge
 from pfdl_lab.workers import IN_SEQUENCE, Execution
@@ -224,7 +223,7 @@ def run(config: ReadingsConfig, folder: Path, execution: Execution = IN_SEQUENCE
         results = run_grid(run_task, tasks, folder / "tasks", execution)
         names = [field.name for field in fields(Network)]
         columns = [*names, "use", "estimator", "n", "p", "r", "seed", "metric", "value"]
-        write_atomically(folder / "results.csv", results[columns].to_csv(index=False, float_format="%.5f"))
+        write_results(results[columns], folder, float_format="%.5f")
     return results
 
 

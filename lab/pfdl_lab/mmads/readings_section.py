@@ -7,7 +7,7 @@ from dataclasses import fields
 import numpy as np
 import pandas as pd
 
-from pfdl._internal.runs import Run
+from pfdl.runs import Run
 from pfdl_lab.mmads.paper import CELLS, METRICS, PAPER, name_cell
 from pfdl_lab.mmads.readings import Network, distances
 from pfdl_lab.mmads.section import METRIC_NAMES

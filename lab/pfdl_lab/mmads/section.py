@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from pfdl._internal.runs import Run
 from pfdl.data.mmads import SETTINGS, true_coefficients
+from pfdl.runs import Run
 from pfdl_lab.mmads.paper import CELLS, METRICS, PAPER, Cell as TableCell, name_cell
 from pfdl_lab.mmads.run import FIGURE_CELL, METHODS, TEST_RATES
 from pfdl_lab.pairing import paired

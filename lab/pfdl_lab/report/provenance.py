@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pfdl._internal.runs import Run
+from pfdl.runs import Run
 from pfdl_lab.report.blocks import Block, Heading, Listing, Section, Text
 
 TITLE = "How the runs were made"

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from pfdl._internal.files import read_frame, read_json
-from pfdl._internal.runs import CONFIG, METRICS, Run, read_run
+from pfdl.runs import CONFIG, METRICS, Run, read_run
 
 RESULTS = "results.csv"
 TASK_FOLDERS = ("tasks", "cells")

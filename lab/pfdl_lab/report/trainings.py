@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from pfdl._internal.files import read_json
-from pfdl._internal.runs import WHY_CONTEXTS, Run, name_folders
+from pfdl.runs import WHY_CONTEXTS, Run, name_folders
 from pfdl.vision.evaluation import OWN, Evaluation, read_evaluations
 from pfdl_lab.report.blocks import (
     Block,

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from pfdl._internal.runs import Run
+from pfdl.runs import Run
 from pfdl_lab.images import run, section
 from pfdl_lab.images.rows import PAPER, RATIOS
 from pfdl_lab.report.blocks import Missing, Table, Text

@@ -3,7 +3,7 @@ import json
 import pandas as pd
 import pytest
 
-from pfdl._internal.runs import read_run
+from pfdl.runs import read_run
 from pfdl_lab import reporting
 from pfdl_lab.colored_mnist import section as colored_mnist
 from pfdl_lab.colored_mnist.run import ROWS as COLORED_ROWS

@@ -88,8 +88,8 @@ def open_source(data: str, options: DataOptions, split: Manifest | None) -> Cont
 
 def open_run(run: Path, data: str, options: DataOptions) -> tuple[TrainedModel, Manifest, ContextSource]:
     """Open a trained model, its own split, and images for it, of which bad ones are left out."""
-    from pfdl._internal.runs import MANIFEST
     from pfdl.data import read_manifest
+    from pfdl.runs import MANIFEST
     from pfdl.vision import load_model
 
     trained = load_model(run)

@@ -60,7 +60,7 @@ def sweep(
 
     from pfdl._internal.validation import resolve_device
     from pfdl.data import make_split
-    from pfdl.vision.sweep import SweepConfig, sweep as run
+    from pfdl.vision import SweepConfig, sweep as run
 
     config = SweepConfig(parse_space(setting), select, seeds, trials)
     device = resolve_device(device)
@@ -76,7 +76,7 @@ def sweep(
 
 
 def parse_space(texts: Sequence[str]) -> dict[str, list[Any] | BaseDistribution]:
-    """Read the values of each setting, for :class:`pfdl.vision.sweep.SweepConfig`.
+    """Read the values of each setting, for :class:`pfdl.vision.SweepConfig`.
 
     A text is a name, ``=``, and values with commas or a range.
 

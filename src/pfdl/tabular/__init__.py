@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from pfdl.tabular.reading import read_table as read_table
     from pfdl.tabular.screened import ScreenedRegressor as ScreenedRegressor
     from pfdl.tabular.selector import SelectionScreen as SelectionScreen, SelectionWarning as SelectionWarning
-    from pfdl.tabular.svi import SVIRegressor as SVIRegressor
 
 #: Loaded when first asked for: only DWR and PFDL need PyTorch, which takes seconds to import.
 _MODULES = {
@@ -19,6 +18,5 @@ _MODULES = {
     "reading": ("read_table",),
     "screened": ("ScreenedRegressor",),
     "selector": ("SelectionScreen", "SelectionWarning"),
-    "svi": ("SVIRegressor",),
 }
 __getattr__, __dir__, __all__ = lazy_names(__name__, _MODULES)

@@ -19,12 +19,17 @@ if TYPE_CHECKING:
         compare_diagnoses as compare_diagnoses,
         diagnose_images as diagnose_images,
     )
-    from pfdl.vision.evaluation import Evaluation as Evaluation, evaluate as evaluate
+    from pfdl.vision.evaluation import (
+        Evaluation as Evaluation,
+        evaluate as evaluate,
+        read_evaluations as read_evaluations,
+    )
     from pfdl.vision.features import embed as embed
     from pfdl.vision.loop import fit as fit
     from pfdl.vision.prediction import predict as predict
     from pfdl.vision.refitting import refit as refit
     from pfdl.vision.resume import TrainingStoppedError as TrainingStoppedError
+    from pfdl.vision.sweeping import SweepConfig as SweepConfig, sweep as sweep
     from pfdl.vision.training import train as train
 
 #: Loaded when first asked for, because ``pfdl train --help`` reads settings here and should not import PyTorch.
@@ -34,12 +39,13 @@ _MODULES = {
     "classifier": ("Classifier",),
     "config": ("DataOptions", "TrainingConfig"),
     "diagnosis": ("ImageDiagnosis", "compare_diagnoses", "diagnose_images"),
-    "evaluation": ("Evaluation", "evaluate"),
+    "evaluation": ("Evaluation", "evaluate", "read_evaluations"),
     "features": ("embed",),
     "loop": ("fit",),
     "prediction": ("predict",),
     "refitting": ("refit",),
     "resume": ("TrainingStoppedError",),
+    "sweeping": ("SweepConfig", "sweep"),
     "training": ("train",),
 }
 __getattr__, __dir__, __all__ = lazy_names(__name__, _MODULES)

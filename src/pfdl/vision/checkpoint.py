@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from pfdl._internal.files import write_atomically, write_json
-from pfdl._internal.runs import CONFIG, read_run
+from pfdl.runs import CONFIG, read_run
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.pixels import MEAN, STD
 

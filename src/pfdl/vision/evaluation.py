@@ -15,7 +15,6 @@ import numpy as np
 import torch
 
 from pfdl._internal.files import read_frame, read_json, write_json
-from pfdl._internal.runs import MANIFEST, METRICS, read_run
 from pfdl.contexts.groups import Accuracies, GroupAccuracy, count_groups, measure_accuracy
 from pfdl.contexts.quality import measure_scores
 from pfdl.data.context_images import ContextImages
@@ -23,6 +22,7 @@ from pfdl.data.manifest import Manifest, ManifestRow, read_manifest
 from pfdl.data.sources import ContextSource
 from pfdl.data.splits import make_test_set
 from pfdl.diagnosis import Gap
+from pfdl.runs import MANIFEST, METRICS, read_run
 from pfdl.vision.config import ACCURACY, SELECTIONS, find_best_epoch
 from pfdl.vision.features import BATCH, run_model
 

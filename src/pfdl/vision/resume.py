@@ -20,8 +20,8 @@ from torch.optim import Optimizer
 from pfdl._internal.files import write_atomically
 from pfdl._internal.loading import checked_optimizer_state
 from pfdl._internal.processes import anybody, gather_objects, rank, run_on_first
-from pfdl._internal.runs import CONFIG, METRICS, set_aside
 from pfdl._internal.state import load_state, save_state, save_tensors
+from pfdl.runs import CONFIG, METRICS, set_aside
 from pfdl.vision.checkpoint import WEIGHTS, check_weights
 from pfdl.vision.config import find_best_epoch
 from pfdl.vision.loop import Loop

@@ -16,12 +16,12 @@ from torch.utils.data.distributed import DistributedSampler
 
 from pfdl._internal.files import read_frame, read_json, write_atomically, write_json
 from pfdl._internal.processes import rank, run_on_first, world_size
-from pfdl._internal.runs import INFERRED_CONTEXTS, WHY_CONTEXTS, set_aside
 from pfdl.contexts import InferredContexts, find_contexts
 from pfdl.contexts.network import NETWORK_METHODS
 from pfdl.data.context_images import ContextImages
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
+from pfdl.runs import INFERRED_CONTEXTS, WHY_CONTEXTS, set_aside
 from pfdl.vision.config import TrainingConfig
 from pfdl.vision.features import BATCH
 from pfdl.vision.loading import EpochLoader, EpochSampler
