@@ -41,6 +41,17 @@ def test_python_blocks_run(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
+def test_no_page_sends_a_user_to_what_is_internal(page):
+    assert "pfdl._internal" not in page.read_text()
+
+
+def test_the_settings_that_contributing_shows_are_those_of_the_code():
+    (block,) = re.findall(r"^```python notest\n(.*?)^```", PAGES[1].read_text(), flags=re.DOTALL | re.MULTILINE)
+    code = (ROOT / "src" / "pfdl" / "vision" / "config.py").read_text()
+    assert all(f"    {line}\n" in code for line in block.splitlines())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_local_links_lead_somewhere(page):
     targets = re.findall(r"\]\(([^)#\s]+)", page.read_text())
     local = [target for target in targets if "://" not in target]

@@ -44,13 +44,10 @@ def test_every_public_name_is_there_when_asked_for(package):
 
 
 def test_a_module_does_not_take_the_place_of_a_function():
-    for name, home in pfdl._HOME.items():
-        assert f"pfdl.{name}" != home
-        assert callable(getattr(pfdl, name)) or name == "functional"  # the one module among them
-    assert not {f"pfdl.{name}" for name in pfdl._HOME} & set(sys.modules)
-    for name in pfdl.vision.__all__:
-        assert callable(getattr(pfdl.vision, name))
-        assert f"pfdl.vision.{name}" not in sys.modules
+    for package in (pfdl, pfdl.data, pfdl.tabular, pfdl.vision):
+        for name in set(package.__all__) - {"__version__"}:
+            assert callable(getattr(package, name)) or name == "functional"  # the one module among them
+            assert f"{package.__name__}.{name}" not in sys.modules
 
 
 def test_the_version_is_that_of_the_distribution():

@@ -23,13 +23,13 @@ import pandas as pd
 from sklearn.metrics import adjusted_rand_score
 from torch import Tensor
 
-from markdown_table import markdown_table
 from pfdl.contexts import find_contexts, image_statistics
 from pfdl.contexts.confirmation import confirm
 from pfdl.contexts.inference import LEAST_AGREEMENT, METHODS
 from pfdl.data.context_images import store_images
 from pfdl.vision.config import DataOptions
 from pfdl_lab.cli.study import make_datasets
+from pfdl_lab.report.markdown import markdown_table
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "contexts.csv"
 TRUE = "true contexts"
@@ -41,7 +41,7 @@ Sample = tuple[str, int, Tensor, np.ndarray, np.ndarray | None]  # data set, see
 
 def study_samples(arguments: argparse.Namespace) -> Iterator[Sample]:
     """Yield the training sides of the study's splits."""
-    options = DataOptions(layout=arguments.layout)
+    options = DataOptions(layout=arguments.layout, on_bad_image="skip")
     datasets = make_datasets(arguments.data, arguments.group_by, arguments.mnist, options)
     with tempfile.TemporaryDirectory() as folder:
         for number, dataset in enumerate(datasets):
@@ -107,7 +107,7 @@ def tables(path: Path = RESULTS) -> str:
             ]
         )
     columns = ["data", "candidate", "contexts", "ARI", "stability", "Cramér's V", "usual / unusual", "gain", "believed"]
-    return "\n".join(markdown_table(columns, rows))
+    return markdown_table(columns, rows)
 
 
 def main() -> None:

@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from torch import Tensor
 
-from markdown_table import markdown_table
 from pfdl.contexts import find_contexts
 from pfdl.contexts.confirmation import ERRORS_SURE
 from pfdl.data.context_images import StoredImages
 from pfdl.objectives.weightings import Balance
 from pfdl_lab.images.networks import FEATURES
+from pfdl_lab.report.markdown import markdown_table
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "contexts-false-alarms.csv"
 SAMPLES, COLUMNS, CLASSES = 2_000, 64, 4
@@ -154,14 +154,11 @@ def measure(kind: str, seed: int, store: Path | None) -> dict[str, object]:
 
 
 def tables(path: Path = RESULTS) -> str:
-    results, rows = pd.read_csv(path), []
-    for kind in (*KINDS, *PRETRAINED):
-        part = results[results["kind"] == kind]
-        if len(part):
-            believed = int((part["contexts"] > 1).sum())
-            rows.append([kind, len(part), believed, f"{part['effective_share'].min():.3f}"])
+    rows = []
+    for kind, part in pd.read_csv(path).groupby("kind", sort=False):
+        rows.append([kind, len(part), int((part["contexts"] > 1).sum()), f"{part['effective_share'].min():.3f}"])
     heads = ["data without contexts", "draws", "contexts believed in", "least effective share of n"]
-    return "\n".join(markdown_table(heads, rows))
+    return markdown_table(heads, rows)
 
 
 def main() -> None:

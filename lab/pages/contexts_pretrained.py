@@ -17,32 +17,19 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
+from sklearn.utils.class_weight import compute_sample_weight
 
-from markdown_table import markdown_table
 from pfdl.contexts import find_contexts, group_report
 from pfdl.data.context_images import store_images
 from pfdl_lab.images.data import ImageData
 from pfdl_lab.images.networks import FEATURES, FROZEN, write_features
+from pfdl_lab.report.markdown import markdown_table
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "contexts-pretrained.csv"
 STRENGTH = 0.05
 TESTS = ("1:5", "5:1")
 ROWS = {"erm": "ERM", "classes": "classes balanced", "true": "true contexts", "inferred": "inferred contexts"}
-
-
-def store_features(data: ImageData, folder: Path) -> Path:
-    """Embed all images once; an interrupted run begins again."""
-    if not (folder / FEATURES).exists():
-        write_features(store_images(data.open(), folder, 96))
-    return folder
-
-
-def equal_weights(group: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return weights of mean 1 under which all groups count the same."""
-    weights = 1.0 / np.bincount(group)[group]
-    return np.asarray(weights / weights.mean())
 
 
 def measure(data: ImageData, folder: Path, seed: int) -> dict[str, object]:
@@ -67,7 +54,7 @@ def measure(data: ImageData, folder: Path, seed: int) -> dict[str, object]:
     }
     for row, group in groups.items():
         readout = LogisticRegression(C=STRENGTH, max_iter=300)
-        readout.fit(split.train.inputs.numpy(), labels, sample_weight=equal_weights(group))
+        readout.fit(split.train.inputs.numpy(), labels, sample_weight=compute_sample_weight("balanced", group))
         right = readout.predict(split.test.inputs.numpy()) == split.test.labels.numpy()
         line |= {f"{row} {test}": round(100 * right[split.tests[test].numpy()].mean(), 2) for test in TESTS}
     return line
@@ -94,7 +81,7 @@ def table(results: pd.DataFrame) -> str:
         f"{cost.mean():+.1f} ± {cost.sem():.1f} points."
     )
     seeds = f"Seeds {results['seed'].min()} to {results['seed'].max()}:"
-    return "\n".join([seeds, "", *markdown_table(["readout", *TESTS], rows), "", summary])
+    return "\n".join([seeds, "", markdown_table(["readout", *TESTS], rows), "", summary])
 
 
 def main() -> None:
@@ -106,11 +93,12 @@ def main() -> None:
     settings = parser.parse_args()
     if settings.data is not None:
         data = ImageData(settings.data)
-        folder = store_features(data, settings.store)
+        if not (settings.store / FEATURES).exists():
+            write_features(store_images(data.open(), settings.store, 96))
         lines = pd.read_csv(settings.out).to_dict("records") if settings.out.exists() else []
         for seed in settings.seeds:
             if seed not in {line["seed"] for line in lines}:
-                lines.append(measure(data, folder, seed))
+                lines.append(measure(data, settings.store, seed))
                 pd.DataFrame(lines).to_csv(settings.out, index=False)
     print(tables(settings.out))
 

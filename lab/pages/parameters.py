@@ -10,82 +10,64 @@ nothing of the model itself, and no gradients.
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
+import pandas as pd
 import torch
 from torch import Tensor
 
 import pfdl
-from markdown_table import markdown_table
 from pfdl.objectives.weightings import StableNet
+from pfdl_lab.report.markdown import markdown_table
 
 FEATURES, HIDDEN, BATCH = 2048, 256, 64
 SIZES = [10**exponent for exponent in range(3, 8)]
-RESULTS = Path(__file__).parents[2] / "docs" / "results"
+RESULTS = Path(__file__).parents[2] / "docs" / "results" / "parameters.csv"
+Learnt = tuple[list[Tensor], list[Tensor]]
+"""Parameters, and what is kept beside them."""
 
 
-class Size(NamedTuple):
-    """What a method learns."""
-
-    parameters: int
-    bytes: int
-
-
-def count(parameters: list[Tensor], kept: list[Tensor]) -> Size:
-    return Size(sum(value.numel() for value in parameters), sum(value.nbytes for value in [*parameters, *kept]))
-
-
-def learnt_weights(n: int, optimizer: Callable[[list[Tensor]], torch.optim.Optimizer]) -> Size:
+def learnt_weights(n: int, optimizer: type[torch.optim.Optimizer], **settings: float) -> Learnt:
     """One weight for each of n samples, and what its optimiser keeps."""
     weights = torch.ones(n, requires_grad=True)
     weights.grad = torch.zeros(n)
-    made = optimizer([weights])
+    made = optimizer([weights], **settings)
     made.step()
-    return count([weights], list(made.state[weights].values()))
+    return [weights], list(made.state[weights].values())
 
 
-def of_pfdl(n: int) -> Size:
+def of_pfdl(n: int) -> Learnt:
     penalty = pfdl.PartialDecorrelation(FEATURES, hidden=HIDDEN)
     penalty(torch.randn(4, FEATURES))
-    state = [value for values in penalty.optimizer.state.values() for value in values.values()]
-    return count(list(penalty.parameters()), state)
+    return list(penalty.parameters()), [one for state in penalty.optimizer.state.values() for one in state.values()]
 
 
-def of_dwr(n: int) -> Size:
-    return learnt_weights(n, lambda weights: torch.optim.RMSprop(weights, lr=0.005))
-
-
-def of_cnbb(n: int) -> Size:
-    return learnt_weights(BATCH, lambda weights: torch.optim.Adam(weights, lr=1e-3))
-
-
-def of_stablenet(n: int) -> Size:
-    size = learnt_weights(BATCH, lambda weights: torch.optim.SGD(weights, lr=1.0, momentum=0.9))
+def of_stablenet(n: int) -> Learnt:
+    parameters, kept = learnt_weights(BATCH, torch.optim.SGD, lr=1.0, momentum=0.9)
     weighting = StableNet(steps=0)
     weighting(torch.randn(BATCH, FEATURES))
-    return Size(size.parameters, size.bytes + sum(value.nbytes for value in weighting.buffers()))
+    return parameters, [*kept, *weighting.buffers()]
 
 
 METHODS = {
     "PFDL": of_pfdl,
-    "DWR, all samples": of_dwr,
-    "CNBB, one batch": of_cnbb,
+    "DWR, all samples": partial(learnt_weights, optimizer=torch.optim.RMSprop, lr=0.005),
+    "CNBB, one batch": lambda n: learnt_weights(BATCH, torch.optim.Adam, lr=1e-3),
     "StableNet, one batch and a memory of one": of_stablenet,
 }
 
 
-def measure() -> list[dict[str, str | int]]:
+def measure() -> pd.DataFrame:
     """One row per method and size."""
     torch.manual_seed(0)
-    rows: list[dict[str, str | int]] = []
-    for name, size_at in METHODS.items():
+    rows = []
+    for name, learnt in METHODS.items():
         for n in SIZES:
-            size = size_at(n)
-            rows.append({"method": name, "n": n, "parameters": size.parameters, "bytes": size.bytes})
-    return rows
+            parameters, kept = learnt(n)
+            numbers = sum(one.numel() for one in parameters), sum(one.nbytes for one in (*parameters, *kept))
+            rows.append((name, n, *numbers))
+    return pd.DataFrame(rows, columns=["method", "n", "parameters", "bytes"])
 
 
 def readable(number: int) -> str:
@@ -95,24 +77,14 @@ def readable(number: int) -> str:
     return f"{number} B"
 
 
-def markdown(rows: list[dict[str, str | int]]) -> str:
-    """The table of docs/results/parameters.md, from the rows of the CSV: one line per method, one column per n."""
-    lines = []
-    for name in dict.fromkeys(row["method"] for row in rows):
-        mine = [row for row in rows if row["method"] == name]
-        lines.append([name, *(f"{int(row['parameters']):,} ({readable(int(row['bytes']))})" for row in mine)])
-    columns = ["learnt beside the model", *(f"n = 10^{len(str(n)) - 1}" for n in SIZES)]
-    return "\n".join(markdown_table(columns, lines))
-
-
-def main() -> None:
-    rows = measure()
-    print(markdown(rows))
-    with (RESULTS / "parameters.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, ["method", "n", "parameters", "bytes"], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+def markdown(measured: pd.DataFrame) -> str:
+    """The table of docs/results/parameters.md: one line per method, one column per n."""
+    cells = measured["parameters"].map("{:,}".format) + " (" + measured["bytes"].map(readable) + ")"
+    lines = [[name, *cells[part.index]] for name, part in measured.groupby("method", sort=False)]
+    return markdown_table(["learnt beside the model", *(f"n = 10^{len(str(n)) - 1}" for n in SIZES)], lines)
 
 
 if __name__ == "__main__":
-    main()
+    found = measure()
+    print(markdown(found))
+    found.to_csv(RESULTS, index=False, lineterminator="\n")

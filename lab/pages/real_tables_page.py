@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from markdown_table import markdown_table
+from pfdl_lab.report.markdown import markdown_table
 
 DOCS = Path(__file__).parents[2] / "docs"
 RESULTS = DOCS / "results"
@@ -20,20 +20,20 @@ COMPUTED = {
     "survival/udca2": "a risk score computed from bilirubin, the target, and others",
     "wooldridge/bwght": "the logarithm of the target",
 }
+ACTS = {
+    'the detector, and the step with `drop="suspects"`': ("suspect", "strong", "sure"),
+    'the step with `drop="strong"`': ("strong", "sure"),
+    'the step with `drop="sure"`, the default': ("sure",),
+}
 BEGIN, END = "<!-- made by python lab/pages/real_tables_page.py -->", "<!-- until here -->"
 
 
-def summary(listed: pd.DataFrame, selected: pd.DataFrame) -> list[str]:
+def summary(listed: pd.DataFrame, selected: pd.DataFrame) -> str:
     """Return the table of recall and false alarms: the detector, and the step at each grade."""
     computed = (listed["package"] + "/" + listed["item"]).isin(COMPUTED)
     noise = selected[(selected["way"] != "a real column") & (selected["correlation"].abs() >= CORRELATED)]
-    acts = {
-        'the detector, and the step with `drop="suspects"`': ("suspect", "strong", "sure"),
-        'the step with `drop="strong"`': ("strong", "sure"),
-        'the step with `drop="sure"`, the default': ("sure",),
-    }
     rows = []
-    for name, grades in acts.items():
+    for name, grades in ACTS.items():
         row = [name]
         for half in HALVES:
             plain, tied = listed[(listed["half"] == half) & ~computed], noise[noise["half"] == half]
@@ -48,38 +48,19 @@ def summary(listed: pd.DataFrame, selected: pd.DataFrame) -> list[str]:
     return markdown_table(headers, rows)
 
 
-def ways(selected: pd.DataFrame) -> list[str]:
+def ways(selected: pd.DataFrame) -> str:
     rows = []
     for way, part in selected[selected["half"] == "report"].groupby("way", sort=False):
         tied = part[part["correlation"].abs() >= CORRELATED]
         others = (tied[["strong", "sure"]] != "").any(axis=1)
-        rows.append(
-            [
-                way,
-                len(part),
-                f"{part['correlation'].abs().median():.2f}",
-                len(tied),
-                *(
-                    int(tied["grade"].isin(grades).sum())
-                    for grades in (("suspect", "strong", "sure"), ("strong", "sure"))
-                ),
-                int((tied["grade"] == "sure").sum()),
-                int(others.sum()),
-            ]
-        )
-    headers = [
-        "rows are selected",
-        "tables",
-        "median correlation",
-        "of 0.6 and more",
-        "named",
-        "strong or sure",
-        "sure",
-    ]
-    return markdown_table([*headers, "another column strong or sure"], rows)
+        found = [int(tied["grade"].isin(grades).sum()) for grades in ACTS.values()]
+        median = f"{part['correlation'].abs().median():.2f}"
+        rows.append([way, len(part), median, len(tied), *found, int(others.sum())])
+    headers = ["rows are selected", "tables", "median correlation", "of 0.6 and more", "named", "strong or sure"]
+    return markdown_table([*headers, "sure", "another column strong or sure"], rows)
 
 
-def natural(listed: pd.DataFrame) -> list[str]:
+def natural(listed: pd.DataFrame) -> str:
     touched = listed[(listed["strong"] != "") | (listed["sure"] != "")]
     rows = []
     for row in touched.to_dict("records"):
@@ -89,7 +70,7 @@ def natural(listed: pd.DataFrame) -> list[str]:
     return markdown_table(["table", "half", "rows", "target", "strong suspect", "computed from the target"], rows)
 
 
-def outcomes(listed: pd.DataFrame) -> list[str]:
+def outcomes(listed: pd.DataFrame) -> str:
     counts = pd.crosstab(listed["outcome"], listed["half"])
     words = {
         "NO_SELECTION": "no column follows the label",
@@ -105,7 +86,7 @@ def outcomes(listed: pd.DataFrame) -> list[str]:
     return markdown_table(["outcome", "design half", "report half"], rows)
 
 
-def environments(measured: pd.DataFrame) -> list[str]:
+def environments(measured: pd.DataFrame) -> str:
     means = measured.groupby(["table", "method"], sort=False)["rmse"].mean().unstack("method")
     rows = [[name, *(f"{value:.4g}" for value in row)] for name, row in zip(means.index, means.to_numpy(), strict=True)]
     return markdown_table(["table", *means.columns], rows)
@@ -121,15 +102,14 @@ def read() -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
 def tables() -> list[str]:
     """Return the tables of the page, in their order."""
     listed, selected, measured = read()
-    made = (summary(listed, selected), ways(selected), natural(listed), outcomes(listed), environments(measured))
-    return ["\n".join(table) for table in made]
+    return [summary(listed, selected), ways(selected), natural(listed), outcomes(listed), environments(measured)]
 
 
 def with_summary(text: str) -> str:
     """Return a text with the table of recall and false alarms between its marks."""
     listed, selected, _ = read()
     before, rest = text.split(BEGIN)
-    return "\n".join([before + BEGIN, *summary(listed, selected), END]) + rest.split(END)[1]
+    return "\n".join([before + BEGIN, summary(listed, selected), END]) + rest.split(END)[1]
 
 
 def main() -> None:

@@ -32,7 +32,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import Sampler, WeightedRandomSampler
 
-from markdown_table import markdown_table
 from pfdl import context_sampler, image_statistics
 from pfdl.contexts import choose_balance, find_contexts, group_accuracy, group_report
 from pfdl.contexts.network import NETWORK_METHODS
@@ -40,6 +39,7 @@ from pfdl.data import SpuCoMNIST
 from pfdl_lab.digits import find_digits
 from pfdl_lab.images.networks import lenet
 from pfdl_lab.pairing import holm, paired
+from pfdl_lab.report.markdown import markdown_table
 from pfdl_lab.statistics import difference_cell
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "spuco-mnist-own-rules.csv"
@@ -195,7 +195,7 @@ def tables(path: Path = RESULTS) -> str:
                 rows.append([f"{setting[0]} {setting[1]}", row, len(lines), *means, behind, *seconds])
     heads = ["setting", "row", "draws", "average, chosen", "average, last", "worst, chosen", "worst, last"]
     heads += ["ours − row, average, chosen", "inference, s", "training, s"]
-    return "\n".join(markdown_table(heads, rows))
+    return markdown_table(heads, rows)
 
 
 def comparisons(path: Path = RESULTS) -> str:
@@ -212,7 +212,7 @@ def comparisons(path: Path = RESULTS) -> str:
         keys = [(setting, measure, rival) for rival in ("erm", *NETWORK_METHODS)]
         cells = [f"{difference_cell(found[key], 1)}, Holm {adjusted[key]:.2g}" for key in keys]
         rows.append([setting, measure.removeprefix("chosen_"), *cells])
-    return "\n".join(markdown_table(["difficulty", "measure", "ours − ERM", "− JTT", "− SPARE", "− EIIL"], rows))
+    return markdown_table(["difficulty", "measure", "ours − ERM", "− JTT", "− SPARE", "− EIIL"], rows)
 
 
 def main() -> None:

@@ -1,22 +1,18 @@
-"""Parts of the published penalty and its rivals, each as strong as the whole: controls for a claim, not PFDL."""
+"""Rivals of the published penalty: controls for a claim, not PFDL."""
 
 from __future__ import annotations
-
-from abc import ABC, abstractmethod
-from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from pfdl import register_objective
 from pfdl._internal.validation import check_features, check_number
-from pfdl.decorrelation import PartialDecorrelation
+from pfdl.decorrelation.distributed import Batch
 from pfdl.decorrelation.functional import decorrelation_loss, mean_of_others
-from pfdl.objectives import DataShape
-from pfdl.objectives.penalties import Penalty
+from pfdl.objectives.penalties import CovarianceDecorrelation, Penalty
 from pfdl.objectives.weightings import CNBB
 from pfdl.objectives.weightings.cnbb import balance_gradient
-from pfdl_lab.gradients import GradientParts, gradient_parts, level_loss
+from pfdl_lab.gradients import level_loss
 
 
 class Level(Penalty):
@@ -82,73 +78,12 @@ class MeanDecorrelation(Level):
         return decorrelation_loss(u, mean_of_others(u))
 
 
-class MatchedPenalty(Penalty, ABC):
-    """Follow one direction at the features, at every step as strongly as PFDL follows its own.
+class MatchedLevel(CovarianceDecorrelation):
+    """Follow the level penalty, which has no g, as strongly as PFDL follows its own with a g trained alongside."""
 
-    The gradient is stretched to the length of the gradient of L_decorr with a g that is trained alongside, so that two
-    rows differ in the direction only. The stretching factor is the λ that would have matched, and is logged.
-
-    Args:
-        num_features: p, the width of the embedding.
-        sharing: How g is shared, see :class:`pfdl.PartialDecorrelation`.
-
-    Attributes:
-        is_on: Whether the penalty acts; set it to False to train on without it.
-    """
-
-    def __init__(self, num_features: int, *, sharing: Literal["strict", "indexed"] = "strict") -> None:
-        super().__init__()
-        self.pfdl = PartialDecorrelation(num_features, sharing=sharing)
-        self.factor: Tensor | None = None
-        self.is_on = True
-
-    @classmethod
-    def from_data(cls, shape: DataShape, **settings: Any) -> MatchedPenalty:
-        """Build the penalty for features of this width."""
-        return cls(shape.num_features, **settings)
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Fit g, then return a scalar of value 0 whose gradient is the stretched one."""
-        if not self.is_on:
-            return features.new_zeros(())
-        if self.training:
-            self.pfdl.fit_step(features)
-        found = gradient_parts(self.pfdl, features)
-        direction = self.direction(features, found)
-        self.factor = found.whole.norm() / direction.norm().clamp(min=torch.finfo(direction.dtype).tiny)
-        return ((features - features.detach()) * (self.factor * direction)).sum()
-
-    @abstractmethod
-    def direction(self, features: Tensor, parts: GradientParts) -> Tensor:
-        """Return the gradient to stretch, shape (n, p)."""
-
-    def metrics(self) -> dict[str, Tensor]:
-        """Return the factor of the last call, and what PFDL reports of g."""
-        if not self.is_on or self.factor is None:
-            return {}
-        return {**self.pfdl.metrics(), "matched_weight": self.factor}
-
-
-class MatchedCovariance(MatchedPenalty):
-    """Follow the covariance part of L_decorr, the only one that is about correlation, as strongly as PFDL.
-
-    Its own gradient is far shorter than that of L_decorr; with weight 1 it does nothing.
-    """
-
-    def direction(self, features: Tensor, parts: GradientParts) -> Tensor:
-        """Return the gradient of the covariance part."""
-        return parts.covariance
-
-
-class MatchedLevel(MatchedPenalty):
-    """Follow the level penalty, which has no g, as strongly as PFDL."""
-
-    def direction(self, features: Tensor, parts: GradientParts) -> Tensor:
-        """Return the gradient of the level penalty."""
-        with torch.enable_grad():
-            leaf = features.detach().to(parts.whole.dtype).requires_grad_()
-            (gradient,) = torch.autograd.grad(level_loss(leaf), leaf)
-        return gradient
+    def measure(self, u: Tensor, batch: Batch) -> Tensor:
+        """Return the level penalty."""
+        return level_loss(u)
 
 
 class AdamCNBB(CNBB):
@@ -170,9 +105,8 @@ class AdamCNBB(CNBB):
         return self.finish(logits.detach().softmax(0))
 
 
-COVARIANCE, LEVEL_MATCHED, MEAN = "matched-covariance", "matched-level", "mean-decorrelation"
+LEVEL_MATCHED, MEAN = "matched-level", "mean-decorrelation"
 register_objective("cnbb-adam", AdamCNBB)
 register_objective("level", Level)
-register_objective(COVARIANCE, MatchedCovariance)
 register_objective(LEVEL_MATCHED, MatchedLevel)
 register_objective(MEAN, MeanDecorrelation)

@@ -12,10 +12,11 @@ from pfdl.data.mmads import SETTINGS
 from pfdl_lab.colored_mnist import run as colored_mnist
 from pfdl_lab.colored_mnist.rows import CHOOSING
 from pfdl_lab.images import run as images
+from pfdl_lab.images.config import ImagesConfig
 from pfdl_lab.images.data import ImageData
 from pfdl_lab.mmads import run as mmads
 from pfdl_lab.reporting import Written, write_report
-from pfdl_lab.workers import Execution, Workers
+from pfdl_lab.workers import Execution
 
 TITLE = "PFDL where correlations break"
 PREFACE = (
@@ -32,7 +33,7 @@ TABLES = replace(mmads.QUICK, cells=(mmads.FIGURE_CELL,), settings=SETTINGS[:1],
 DIGITS = replace(
     colored_mnist.QUICK, rows=("grayscale", "erm", "irm", "irm-pfdl-1", *(row.key for row in CHOOSING["GroupDRO"]))
 )
-IMAGES = images.ImagesConfig(
+IMAGES = ImagesConfig(
     rows=("erm", "pfdl"), seeds=3, backbone="small", image_size=32, epochs=12, decay_every=8, batch_size=32
 )
 """Large enough that plain training learns something and loses it where backgrounds change, whatever PFDL does."""
@@ -51,7 +52,7 @@ def run(folder: Path, console: Console) -> tuple[Path, Written]:
     Raises:
         ValueError: If a folder holds another run.
     """
-    execution = Execution("cpu", Workers(JOBS), console, COMMAND)
+    execution = Execution(JOBS, console=console, command=COMMAND)
     parts = [folder / name for name in ("mmads", "colored-digits", "images")]
     console.print("1 of 3: linear models on tables that were selected with a bias (MMADS)")
     mmads.run(TABLES, parts[0], execution)
@@ -59,6 +60,6 @@ def run(folder: Path, console: Console) -> tuple[Path, Written]:
     colored_mnist.run(DIGITS, parts[1], folder=None, execution=execution)
     console.print("3 of 3: generated shapes whose backgrounds change, with and without PFDL")
     at_once = min(MAX_TRAININGS, joblib.effective_n_jobs(JOBS))
-    images.run(IMAGES, [ImageData("shapes")], parts[2], replace(execution, workers=Workers(at_once)))
+    images.run(IMAGES, [ImageData("shapes")], parts[2], replace(execution, jobs=at_once))
     page = folder / "report.html"
-    return page, write_report(parts, page, title=TITLE, preface=PREFACE)
+    return page, write_report(parts, page, title=TITLE, preface=PREFACE, with_findings=True)

@@ -1,4 +1,8 @@
-"""Grey digits to be coloured: MNIST from its files, or the small digits that scikit-learn brings."""
+"""Grey digits to be coloured: MNIST from its files, or the small digits that scikit-learn brings.
+
+torchvision's reader of MNIST takes neither packed files nor a folder without ``MNIST/raw``, reads files of any size,
+and takes damaged or swapped ones for MNIST; this one answers them with a sentence.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfdl._internal.files import read_bytes_file
-from pfdl.data.spuco_mnist import Digits as ImagesAndLabels
-from pfdl.data.spuco_mnist import small_digits
+from pfdl.data.spuco_mnist import Digits as ImagesAndLabels, small_digits
 
 MNIST_VARIABLE = "PFDL_MNIST"
 """Environment variable that names the folder of the MNIST files."""

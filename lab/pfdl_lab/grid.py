@@ -13,9 +13,9 @@ import pandas as pd
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from pfdl._internal.files import write_json
-from pfdl._internal.runs import set_aside
+from pfdl._internal.files import write_atomically, write_json
 from pfdl._internal.workers import Function, Task
+from pfdl.runs import set_aside
 from pfdl_lab.progress import task_bars
 from pfdl_lab.report.reading import read_task
 from pfdl_lab.workers import IN_SEQUENCE, Execution
@@ -52,12 +52,17 @@ def run_grid(
     missing = unfinished(tasks, folder)
     if missing:
         with _progress(execution.console, len(tasks), len(tasks) - len(missing)) as (watched, advance):
-            for task, rows in execution.workers.run(watched(function), missing):
+            for task, rows in execution.run(watched(function), missing):
                 if not folder.is_dir():  # to write would bring back a part of the run that was deleted
                     raise FileNotFoundError(f"{folder} was removed while its tasks ran; start the command again.")
                 write_json(_path(folder, task), {"task": dict(task), "rows": [dict(row) for row in rows]})
                 advance()
     return pd.DataFrame([{**task, **row} for task in tasks for row in stored_rows(task, folder) or ()])
+
+
+def write_results(results: pd.DataFrame, folder: Path, **how: Any) -> None:
+    """Write ``results.csv`` of a run folder, whole or not at all; further arguments are those of ``to_csv``."""
+    write_atomically(folder / "results.csv", results.to_csv(index=False, **how))
 
 
 def unfinished(tasks: Sequence[Task], folder: Path) -> list[Task]:

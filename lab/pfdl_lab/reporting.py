@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pfdl._internal.files import write_atomically
-from pfdl._internal.runs import Run, read_run, version_of
+from pfdl.runs import Run, read_run, version_of
 from pfdl_lab.colored_mnist import section as colored_mnist
 from pfdl_lab.images import section as images
-from pfdl_lab.mmads import readings_section as readings
-from pfdl_lab.mmads import section as mmads
+from pfdl_lab.mmads import readings_section as readings, section as mmads
 from pfdl_lab.report import markdown, provenance, trainings
-from pfdl_lab.report.blocks import Block, Page, Row, Section, Table, Text, render
+from pfdl_lab.report.blocks import Block, Page, Section, Table, TableLine, Text, render
 from pfdl_lab.report.reading import RESULTS, find_runs, read_results
 
 Builder = Callable[[Run, list[str]], Section]
@@ -33,14 +32,21 @@ class Written(NamedTuple):
 
     Attributes:
         problems: A sentence for everything that could not be read; the page has them, too.
-        findings: For each section that has one, its title and the sentence that says what was found.
+        findings: Where they are asked for, the title of a section and the sentence that says what was found.
     """
 
     problems: list[str]
     findings: dict[str, str]
 
 
-def write_report(paths: Sequence[Path], output: Path, *, title: str = "pfdl report", preface: str = "") -> Written:
+def write_report(
+    paths: Sequence[Path],
+    output: Path,
+    *,
+    title: str = "pfdl report",
+    preface: str = "",
+    with_findings: bool = False,
+) -> Written:
     """Write one page about the runs in some folders.
 
     Args:
@@ -49,6 +55,8 @@ def write_report(paths: Sequence[Path], output: Path, *, title: str = "pfdl repo
             page that is there already, everything above the line that begins with ``<!-- All below`` is kept.
         title: Name of the page.
         preface: A paragraph before everything else.
+        with_findings: Whether an HTML page says in a sentence what each experiment found. That is for the
+            demonstration; what other runs show, a person writes.
 
     Returns:
         What could not be read, and what was found.
@@ -63,6 +71,7 @@ def write_report(paths: Sequence[Path], output: Path, *, title: str = "pfdl repo
     problems = list(found.problems)
     as_markdown = output.suffix == ".md"
     sections = build_sections(found.runs, problems, with_commands=as_markdown)
+    sections = [section if with_findings else replace(section, finding="") for section in sections]
     if as_markdown:
         command = f"pfdl report {' '.join(map(str, paths))} -o {output}"
         shown = markdown.render(sections[:-1], level=2, prefix=f"{output.stem}-")  # the last: how the runs were made
@@ -123,7 +132,7 @@ def _build_unknown(run: Run, problems: list[str]) -> Section:
         return Section(title, [Text("No finished results yet.", "warning")])
     shown = results.iloc[:MAX_ROWS, :MAX_COLUMNS]
     first, *others = map(str, shown.columns)
-    rows = [Row(str(line[0]), tuple(map(str, line[1:]))) for line in shown.itertuples(index=False)]
+    rows = [TableLine(str(line[0]), tuple(map(str, line[1:]))) for line in shown.itertuples(index=False)]
     note = f"All {results.shape[0]} lines and {results.shape[1]} columns are in {RESULTS}."
     return Section(title, [Table("Results as they stand", first, others, rows, note=note)])
 

@@ -16,8 +16,7 @@ from torch.nn import functional as F
 
 from pfdl.objectives import Objective, make_objective
 from pfdl.vision import Classifier, TrainingConfig, fit
-from pfdl.vision.features import FeatureTap
-from pfdl.vision.pixels import normalise
+from pfdl.vision.features import FeatureTap, run_model
 
 
 class Samples(NamedTuple):
@@ -57,7 +56,7 @@ class DivergedError(ValueError):
     """Training ended in numbers that are not finite."""
 
 
-def train(
+def train_row(
     config: TrainingConfig,
     model: nn.Module,
     samples: Samples,
@@ -132,23 +131,15 @@ def _centre_classes(_: nn.Module, inputs: tuple[Any, ...], parts: dict[str, Any]
     return inputs, {**parts, "features": features - means[inputs[1]]}
 
 
-def logits_of(model: nn.Module, batch: Tensor, precision: str = "bf16") -> Tensor:
-    """Return the logits of images as bytes, or of other inputs, on their device; bfloat16 is for GPUs alone."""
-    pixels = normalise(batch)
-    if pixels.dim() == 4 and pixels.is_cuda:
-        pixels = pixels.contiguous(memory_format=torch.channels_last)
-    with torch.autocast(pixels.device.type, torch.bfloat16, enabled=pixels.is_cuda and precision == "bf16"):
-        logits: Tensor = model(pixels)
-    return logits
+def mixed_precision(device: str, precision: str) -> torch.autocast:
+    """Return a context in which bf16 means convolutions in bfloat16; that is for GPUs alone."""
+    is_mixed = device.startswith("cuda") and precision == "bf16"
+    return torch.autocast(torch.device(device).type, torch.bfloat16, enabled=is_mixed)
 
 
-@torch.no_grad()
-def predict(
+def predict_classes(
     model: nn.Module, inputs: Tensor, *, device: str = "cpu", batch_size: int = 512, precision: str = "bf16"
 ) -> Tensor:
     """Return the predicted class of each input, shape (n,), on the CPU; the model keeps its mode."""
-    training = model.training
-    model.eval()
-    found = [logits_of(model, batch.to(device), precision).argmax(1) for batch in torch.split(inputs, batch_size)]
-    model.train(training)
-    return torch.cat(found).cpu()
+    with mixed_precision(device, precision):
+        return run_model(model, inputs, device=device, batch_size=batch_size)[0].argmax(1)

@@ -6,17 +6,15 @@ import logging
 import os
 import platform
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import joblib
+from rich.console import Console
 
-from pfdl._internal.validation import check_choice
+from pfdl._internal.settings import setting
 from pfdl._internal.workers import Function, Task, WorkerLostError, call_on_threads, run_tasks
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 BACKENDS = ("joblib", "ray")
 RETRIES = 3
@@ -24,31 +22,55 @@ RETRIES = 3
 
 
 @dataclass(frozen=True)
-class Workers:
-    """Where tasks run, each on one thread, and how many at a time.
+class Execution:
+    """Where an experiment runs and what is seen of it; its results do not depend on this. Each task has one thread.
 
     Args:
-        n_jobs: Tasks at a time (joblib's counting: −1 is one for each core). A Ray cluster decides that itself.
-        backend: ``"joblib"``, processes of this machine; or ``"ray"``, the cluster that the environment variable
-            ``RAY_ADDRESS`` names, else a local Ray for ``n_jobs`` tasks.
-        gpus_per_task: On Ray, how much of a GPU each task asks for: 0.1 puts ten tasks on one GPU.
+        jobs: How many at a time on this machine; -1 for all cores. A Ray cluster decides that itself.
+        backend: joblib: processes of this machine; ray: the Ray cluster that RAY_ADDRESS names, else a local one.
+        gpus_per_task: With ray, the part of a GPU that each asks for: 0.1 puts ten on one GPU.
+        device: cpu or cuda; auto takes a GPU where there is one.
+        console: Where to show progress; None for nowhere.
+        command: What a user typed to start this, for the record.
 
     Raises:
         ValueError: If a value cannot be used.
     """
 
-    n_jobs: int = 1
-    backend: str = "joblib"
-    gpus_per_task: float = 0.0
+    jobs: int = setting(1, short="-j")
+    backend: str = setting("joblib")
+    gpus_per_task: float | None = setting(None)
+    device: str = setting("cpu")
+    console: Console | None = None
+    command: str | None = None
 
     def __post_init__(self) -> None:
-        check_choice("backend", self.backend, BACKENDS)
-        if self.n_jobs == 0:
-            raise ValueError("n_jobs is 0; give the number of tasks at a time, or -1 for all cores.")
-        if self.gpus_per_task < 0 or (self.gpus_per_task > 1 and self.gpus_per_task % 1):
+        gpus = self.gpus_per_task
+        if self.backend not in BACKENDS:
+            raise ValueError(f"backend is {self.backend!r}; choose one of {', '.join(map(repr, BACKENDS))}.")
+        if self.jobs == 0:
+            raise ValueError("jobs is 0; give the number of tasks at a time, or -1 for all cores.")
+        if gpus is not None and self.backend != "ray":
             raise ValueError(
-                f"gpus_per_task is {self.gpus_per_task}; give a part of one GPU, such as 0.1, or a whole number."
+                "gpus_per_task is for the backend ray; on this machine alone jobs says how many share the GPU."
             )
+        if gpus is not None and (gpus < 0 or (gpus > 1 and gpus % 1)):
+            raise ValueError(f"gpus_per_task is {gpus}; give a part of one GPU, such as 0.1, or a whole number.")
+        if gpus == 0 and self.device.startswith("cuda"):
+            raise ValueError("gpus_per_task is 0, but tasks compute on a GPU; give a part of one, or the device cpu.")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What a run folder keeps of it; the names of these settings may differ when a run is resumed."""
+        return {"device": self.device, "command": self.command}
+
+    def resolved(self) -> Execution:
+        """Return the same with the device that auto stands for; on a cluster this machine need not have a GPU."""
+        from pfdl._internal.validation import resolve_device
+
+        if self.backend == "ray" and (self.device == "cuda" or (self.device == "auto" and self.gpus_per_task)):
+            return replace(self, device="cuda")
+        return replace(self, device=resolve_device(self.device))
 
     def run(self, function: Function, tasks: Sequence[Task]) -> Iterator[tuple[Task, Any]]:
         """Call ``function(**task)`` for every task, as :func:`pfdl._internal.workers.run_tasks` does.
@@ -57,9 +79,14 @@ class Workers:
             WorkerLostError: If a worker was killed; on Ray, if that happened again and again.
             ModuleNotFoundError: If Ray is asked for and not installed.
         """
-        yield from self._on_ray(function, tasks) if self.backend == "ray" else run_tasks(function, tasks, self.n_jobs)
+        yield from self._on_ray(function, tasks) if self.backend == "ray" else run_tasks(function, tasks, self.jobs)
 
     def _on_ray(self, function: Function, tasks: Sequence[Task]) -> Iterator[tuple[Task, Any]]:
+        """Call the function on a Ray cluster, and yield what is finished first.
+
+        Ray's backend for joblib will not do: it has no ``return_as``, so finished tasks could not be kept one by one,
+        and a worker that is killed ends the run.
+        """
         try:
             import ray
         except ImportError:
@@ -69,12 +96,13 @@ class Workers:
         started_here = not ray.is_initialized()
         if started_here:
             has_cluster = bool(os.environ.get("RAY_ADDRESS"))
-            cores = joblib.effective_n_jobs(self.n_jobs)
+            cores = joblib.effective_n_jobs(self.jobs)
             local = {} if has_cluster else {"address": "local", "num_cpus": cores, "include_dashboard": False}
             ray.init(log_to_driver=False, logging_level=logging.ERROR, **local)
         running: list[Any] = []
         try:
-            remote = ray.remote(num_cpus=1, num_gpus=self.gpus_per_task, max_retries=RETRIES)(_call_in)
+            gpus = float(self.device.startswith("cuda")) if self.gpus_per_task is None else self.gpus_per_task
+            remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)(_call_in)
             running += [remote.remote(str(Path.cwd()), function, task) for task in tasks]
             while running:
                 (done,), running[:] = ray.wait(running, num_returns=1)
@@ -91,28 +119,6 @@ class Workers:
                 ray.cancel(task, force=True)
             if started_here:
                 ray.shutdown()
-
-
-@dataclass(frozen=True)
-class Execution:
-    """Where an experiment runs and what is seen of it; its results do not depend on this.
-
-    Args:
-        device: Where to compute.
-        workers: Where the tasks run, and how many at a time; by default one after the other.
-        console: Where to show progress; None for nowhere.
-        command: What a user typed to start this, for the record.
-    """
-
-    device: str = "cpu"
-    workers: Workers = Workers()
-    console: Console | None = None
-    command: str | None = None
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What a run folder keeps of it; the names of these settings may differ when a run is resumed."""
-        return {"device": self.device, "command": self.command}
 
 
 IN_SEQUENCE = Execution()

@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from pfdl._internal.runs import read_run
 from pfdl.cli.main import app
+from pfdl.runs import read_run
 from pfdl_lab import demo
 
 TINY = {
@@ -42,7 +42,7 @@ def test_a_demonstration_that_is_stopped_goes_on_and_ends_with_a_page(tiny, monk
     assert "the same command resumes from there" in stopped.stderr
     assert not (tmp_path / "report.html").exists()
     done = when_written(tmp_path)
-    assert len(done) == 2 + 6  # two tables and the rows of digits
+    assert len(done) == 2 + 1 + 6  # two tables, the contexts and the rows of digits
 
     ended = CliRunner().invoke(app, ["demo", "-o", str(tmp_path)])
     assert ended.exit_code == 0, ended.output

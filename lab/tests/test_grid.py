@@ -22,7 +22,7 @@ from tests.processes import Forked
 from pfdl._internal.workers import WorkerLostError, _call_for
 from pfdl_lab.grid import run_grid
 from pfdl_lab.progress import EVERY, report
-from pfdl_lab.workers import Execution, Workers
+from pfdl_lab.workers import Execution
 
 
 def squares(base: int, log: str) -> list[dict[str, object]]:
@@ -76,18 +76,18 @@ def tasks(calls: Path, bases=(1, 2, 3)) -> list[dict[str, object]]:
     return [{"base": base, "log": str(calls)} for base in bases]
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_rows_of_all_tasks_in_their_order(tmp_path, calls, n_jobs):
-    frame = run_grid(squares, tasks(calls), tmp_path / "out", Execution(workers=Workers(n_jobs)))
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_rows_of_all_tasks_in_their_order(tmp_path, calls, jobs):
+    frame = run_grid(squares, tasks(calls), tmp_path / "out", Execution(jobs))
     expected = [[base, power, base**power] for base in (1, 2, 3) for power in (1, 2)]
     assert frame[["base", "power", "value"]].to_numpy().tolist() == expected
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_a_terminal_shows_how_far_each_task_is(tmp_path, n_jobs):
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_terminal_shows_how_far_each_task_is(tmp_path, jobs):
     grid, terminal = [{"number": number} for number in (0, 1)], io.StringIO()
     console = Console(file=terminal, force_terminal=True, width=120)
-    run_grid(reports, grid, tmp_path / "a", Execution(workers=Workers(n_jobs), console=console))
+    run_grid(reports, grid, tmp_path / "a", Execution(jobs, console=console))
     for number in (0, 1):
         assert re.search(rf"\[training\] {number}, epochs.*5/8", terminal.getvalue())
     assert "2/2" in terminal.getvalue()
@@ -160,7 +160,7 @@ def test_killed_at_any_moment_the_next_run_goes_on(tmp_path, calls):
 def sleep_side_by_side() -> None:
     folder = sys.argv[1]
     both = [{"number": number, "folder": folder} for number in range(2)]
-    run_grid(sleeps, both, Path(folder, "out"), Execution(workers=Workers(2)))
+    run_grid(sleeps, both, Path(folder, "out"), Execution(2))
 
 
 def work_for_a_process_that_is_gone():
@@ -191,14 +191,14 @@ def test_workers_use_one_thread_and_give_the_others_back(tmp_path):
 
 def test_a_killed_worker_gets_a_sentence_and_what_was_finished_is_kept(tmp_path):
     with pytest.raises(WorkerLostError, match="was killed, often because the memory did not suffice"):
-        run_grid(dies_at_nine, [{"base": 1}, {"base": 9}], tmp_path, Execution(workers=Workers(2)))
+        run_grid(dies_at_nine, [{"base": 1}, {"base": 9}], tmp_path, Execution(2))
     assert [json.loads(path.read_text())["task"] for path in tmp_path.iterdir()] in ([], [{"base": 1}])
 
 
 def test_ray_that_is_not_installed_is_named(tmp_path, calls, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ModuleNotFoundError, match=r"pfdl\[cluster\]"):
-        run_grid(squares, tasks(calls), tmp_path / "out", Execution(workers=Workers(backend="ray")))
+        run_grid(squares, tasks(calls), tmp_path / "out", Execution(backend="ray"))
 
 
 def test_a_pipe_gets_a_line_per_task(tmp_path):
@@ -211,10 +211,12 @@ def test_a_pipe_gets_a_line_per_task(tmp_path):
     ("options", "message"),
     [
         ({"backend": "dask"}, "backend is 'dask'; choose one of 'joblib', 'ray'"),
-        ({"n_jobs": 0}, "n_jobs is 0"),
-        ({"gpus_per_task": 1.5}, "gpus_per_task is 1.5; give a part of one GPU"),
+        ({"jobs": 0}, "jobs is 0"),
+        ({"gpus_per_task": 0.1}, "gpus_per_task is for the backend ray"),
+        ({"backend": "ray", "gpus_per_task": 1.5}, "gpus_per_task is 1.5; give a part of one GPU"),
+        ({"backend": "ray", "gpus_per_task": 0, "device": "cuda"}, "gpus_per_task is 0, but tasks compute on a GPU"),
     ],
 )
 def test_mistakes_are_named(options, message):
     with pytest.raises(ValueError, match=message):
-        Workers(**options)
+        Execution(**options)

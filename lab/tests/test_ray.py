@@ -11,7 +11,7 @@ from lab.tests.ray_tasks import dies, dies_once, fails
 from pfdl._internal.workers import WorkerLostError
 from pfdl_lab import workers
 from pfdl_lab.grid import run_grid
-from pfdl_lab.workers import Execution, Workers
+from pfdl_lab.workers import Execution
 
 ray = pytest.importorskip("ray")
 
@@ -37,7 +37,7 @@ def test_a_killed_worker_costs_nothing(cluster, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("attempts").mkdir()
     grid = [{"number": number, "folder": "attempts"} for number in range(6)]
-    found = run_grid(dies_once, grid, tmp_path / "ray", Execution(workers=Workers(backend="ray")))
+    found = run_grid(dies_once, grid, tmp_path / "ray", Execution(backend="ray"))
     attempts = [(path.name.partition(".")[0], json.loads(path.read_text())) for path in Path("attempts").iterdir()]
     assert sorted(number for number, _ in attempts) == list("0123345")
     assert {facts["folder"] for _, facts in attempts} == {str(tmp_path)}  # so that relative paths hold
@@ -49,14 +49,14 @@ def test_a_killed_worker_costs_nothing(cluster, tmp_path, monkeypatch):
 
 def test_an_error_of_a_task_is_raised_as_it_was(cluster, tmp_path):
     with pytest.raises(ValueError, match=r"^3 is no number$"):
-        run_grid(fails, [{"number": 3}], tmp_path, Execution(workers=Workers(backend="ray")))
+        run_grid(fails, [{"number": 3}], tmp_path, Execution(backend="ray"))
     assert list(tmp_path.iterdir()) == []
     assert ray.is_initialized()  # who started it ends it
 
 
 def test_a_task_on_a_tenth_of_a_gpu_that_is_lost_for_good_gets_a_sentence(cluster, tmp_path, monkeypatch):
     monkeypatch.setattr(workers, "RETRIES", 0)
-    tenth = Execution(workers=Workers(backend="ray", gpus_per_task=0.1))
+    tenth = Execution(backend="ray", gpus_per_task=0.1)
     with pytest.raises(WorkerLostError, match=r"a task was lost on the cluster 1 times"):
         run_grid(dies, [{"folder": str(tmp_path)}], tmp_path, tenth)
     assert (tmp_path / "gpus").read_text() == "0"
@@ -75,4 +75,4 @@ def test_ray_is_the_cluster_that_is_named_or_a_local_one(monkeypatch, address, s
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", note)
     with pytest.raises(InterruptedError):
-        list(Workers(3, backend="ray").run(dict, [{"number": 1}]))
+        list(Execution(3, backend="ray").run(dict, [{"number": 1}]))

@@ -27,6 +27,7 @@ def test_one_page_from_many_runs(tmp_path):
     assert HOSTILE not in page
     assert "<script" not in page
     assert "0123456789abcdef" in page
+    assert 'class="finding' not in page  # what was found, a person writes
 
 
 def test_a_folder_that_cannot_be_read_costs_one_section_and_is_named_in_the_page_and_on_standard_error(tmp_path):

@@ -8,7 +8,7 @@ from torch import nn
 
 from pfdl.vision.config import TrainingConfig
 from pfdl_lab import training
-from pfdl_lab.training import DivergedError, Samples, predict, train
+from pfdl_lab.training import DivergedError, Samples, predict_classes, train_row
 
 SHORT = TrainingConfig(epochs=6, batch_size=32, learning_rate=0.02, augment="none")
 
@@ -36,9 +36,10 @@ def run(environments=TRAIN.contexts, layer=-1, class_centred=False, **changes):
     """Accuracy in each test, and what the objective reported of the last epoch."""
     network = model()
     how = replace(SHORT, **changes)
-    metrics = train(how, network, TRAIN, environments, layer=layer, class_centred=class_centred)
+    metrics = train_row(how, network, TRAIN, environments, layer=layer, class_centred=class_centred)
     shares = {
-        name: float((predict(network, test.inputs) == test.labels).double().mean()) for name, test in TESTS.items()
+        name: float((predict_classes(network, test.inputs) == test.labels).double().mean())
+        for name, test in TESTS.items()
     }
     return {name: 100 * share for name, share in shares.items()}, metrics
 

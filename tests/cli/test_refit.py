@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from pfdl._internal.runs import read_run
 from pfdl.contexts import InferredContexts
 from pfdl.data import make_split
+from pfdl.runs import read_run
 from pfdl.vision import refitting as refit
 from pfdl.vision.checkpoint import ModelConfig, TrainedModel, load_model
 from pfdl.vision.evaluation import read_evaluations

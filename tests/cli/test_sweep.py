@@ -2,8 +2,8 @@ import pytest
 from optuna.distributions import FloatDistribution, IntDistribution
 
 from pfdl.cli.sweep import parse_space
+from pfdl.vision import SweepConfig
 from pfdl.vision.config import TrainingConfig
-from pfdl.vision.sweep import SweepConfig
 
 
 def test_every_combination_is_tried_once_and_settings_count_where_the_objective_has_the_part():

@@ -117,27 +117,27 @@ def test_tensors_of_any_kind_large_seeds_and_one_hot_labels_are_taken():
     found = infer_contexts(half, torch.from_numpy(np.eye(CLASSES)[labels]), seed=2**40)
     assert group_report(labels, found, contexts).ari > 0.95
     names = np.array(["ape", "bat", "cat", "dog"])[labels]
-    np.testing.assert_array_equal(found, infer_contexts(half, names, contexts=CONTEXTS, seed=2**40))
+    np.testing.assert_array_equal(found, infer_contexts(half, names, num_contexts=CONTEXTS, seed=2**40))
 
 
 def test_units_do_not_matter_and_the_same_seed_finds_the_same():
     features, labels, _ = objects_in_contexts()
     found = infer_contexts(features, labels)
     np.testing.assert_array_equal(found, infer_contexts(features, labels))
-    scaled = infer_contexts(features * np.geomspace(1e-150, 1e150, 40) + 7e-151, labels, contexts=CONTEXTS)
+    scaled = infer_contexts(features * np.geomspace(1e-150, 1e150, 40) + 7e-151, labels, num_contexts=CONTEXTS)
     assert normalized_mutual_info_score(found, scaled) > 0.99
 
 
 def test_datasets_and_loaders_give_what_arrays_give():
     """With the number of contexts given: to search for it takes ten times as long and reads no other data."""
     features, labels, _ = (torch.from_numpy(part) for part in objects_in_contexts())
-    expected = infer_contexts(features, labels, contexts=CONTEXTS)
+    expected = infer_contexts(features, labels, num_contexts=CONTEXTS)
     assert set(expected) == set(range(CONTEXTS))
     dataset = TensorDataset(features, labels)
     before = torch.get_rng_state()
     for data in (dataset, DataLoader(dataset, 100, shuffle=True)):
-        np.testing.assert_array_equal(infer_contexts(data, contexts=CONTEXTS), expected)
-    np.testing.assert_array_equal(infer_contexts(TensorDataset(features), labels, contexts=CONTEXTS), expected)
+        np.testing.assert_array_equal(infer_contexts(data, num_contexts=CONTEXTS), expected)
+    np.testing.assert_array_equal(infer_contexts(TensorDataset(features), labels, num_contexts=CONTEXTS), expected)
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -159,7 +159,7 @@ def test_colours_that_fill_the_image_are_found_exactly(strength, most):
     found = find_contexts(data.train)
     assert found.method == "pooled", found.sentence
     assert group_report(data.train.labels, found.contexts, data.train.contexts).ari == 1.0
-    again = infer_contexts(data.train.images, data.train.labels, contexts=found.number)
+    again = infer_contexts(data.train.images, data.train.labels, num_contexts=found.number)
     np.testing.assert_array_equal(found.contexts, again)
 
 
@@ -171,7 +171,7 @@ def test_images_are_described_by_what_the_user_gives():
         seen.append(images.shape)
         return image_statistics(images, seed=3)
 
-    found = infer_contexts(DataLoader(data.train, 128), describe=describe, contexts=5)
+    found = infer_contexts(DataLoader(data.train, 128), describe=describe, num_contexts=5)
     assert seen[0] == (128, 3, 28, 28)
     assert max(shape[0] for shape in seen) == 128
     assert len(found) == len(data.train)
@@ -189,9 +189,9 @@ def test_images_are_described_by_what_the_user_gives():
         (("folder", np.zeros(4)), {}, TypeError, "features are a str"),
         ((ChainDataset([]), np.zeros(4)), {}, TypeError, "the dataset is a stream"),
         ((np.eye(4), [0.0, 1.0, np.nan, 1.0]), {}, ValueError, "labels have NaN"),
-        ((np.eye(4), np.zeros(4)), {"contexts": 8}, ValueError, "contexts is 8, but there are only 4 samples"),
-        ((np.eye(4), np.zeros(4)), {"contexts": 2.0}, TypeError, "contexts is 2.0"),
-        ((np.eye(4), np.zeros(4)), {"contexts": 2, "method": "early"}, ValueError, "finds its own number"),
+        ((np.eye(4), np.zeros(4)), {"num_contexts": 8}, ValueError, "contexts is 8, but there are only 4 samples"),
+        ((np.eye(4), np.zeros(4)), {"num_contexts": 2.0}, TypeError, "contexts is 2.0"),
+        ((np.eye(4), np.zeros(4)), {"num_contexts": 2, "method": "early"}, ValueError, "finds its own number"),
         ((np.eye(4), np.zeros(4)), {"confirmation": float("nan")}, ValueError, "confirmation is nan"),
         ((np.eye(4), np.zeros(4)), {"method": "guess"}, ValueError, "method is 'guess'"),
         ((np.eye(4), np.zeros(4)), {"seed": -1}, ValueError, "seed is -1"),
@@ -205,13 +205,13 @@ def test_what_cannot_be_used_is_refused(arguments, settings, error, message):
 
 def test_a_number_may_be_asked_for():
     features, labels, _ = objects_in_contexts()
-    assert find_contexts(features, labels, contexts=2, confirmation=0.0).number == 2
-    assert find_contexts(features, labels, contexts=1).sentence.endswith("one context was asked for.")
-    assert {trial.method for trial in find_contexts(features, labels, contexts=11).tried} <= {"pooled", "within"}
+    assert find_contexts(features, labels, num_contexts=2, confirmation=0.0).number == 2
+    assert find_contexts(features, labels, num_contexts=1).sentence.endswith("one context was asked for.")
+    assert {trial.method for trial in find_contexts(features, labels, num_contexts=11).tried} <= {"pooled", "within"}
 
 
 @pytest.mark.parametrize("sparse", [lambda x: torch.as_tensor(x).to_sparse(), csr_matrix])
 def test_sparse_features_are_read(sparse):
     features, labels, _ = objects_in_contexts()
-    expected = find_contexts(features, labels, contexts=2)
-    assert np.array_equal(find_contexts(sparse(features), labels, contexts=2).contexts, expected.contexts)
+    expected = find_contexts(features, labels, num_contexts=2)
+    assert np.array_equal(find_contexts(sparse(features), labels, num_contexts=2).contexts, expected.contexts)

@@ -3,8 +3,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pfdl.data import make_split
 from pfdl.data.images import hash_bytes

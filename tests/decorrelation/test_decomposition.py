@@ -2,8 +2,7 @@ from contextlib import contextmanager
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import pfdl
 from pfdl.decorrelation.kernels import leave_one_out, torch_closed_form

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from PIL import Image
 from safetensors.torch import load, save
 
-from pfdl._internal.runs import CONFIG, METRICS, claim, read_run
 from pfdl._internal.state import load_state
 from pfdl.cli.common import open_source
 from pfdl.data.images import BadImageError, decoded, hash_bytes, to_tensor
 from pfdl.data.layout import list_folder
 from pfdl.data.manifest import COLUMNS, FORMAT, read_manifest
 from pfdl.data.tables import list_table
+from pfdl.runs import CONFIG, METRICS, claim, read_run
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.checkpoint import WEIGHTS, check_weights, load_model, read_model_config
 from pfdl.vision.config import DataOptions

@@ -28,9 +28,9 @@ import torch
 import typer
 
 from pfdl._internal import files as _files
-from pfdl._internal.runs import CONFIG, LOCK
 from pfdl._internal.state import load_state
 from pfdl.cli import main as cli
+from pfdl.runs import CONFIG, LOCK
 from pfdl.vision import resume
 from pfdl.vision.resume import STATE
 from tests.cli.typing_commands import draw_all

@@ -20,8 +20,7 @@ from torch.distributed.device_mesh import init_device_mesh
 
 from pfdl import PartialDecorrelation
 from pfdl._internal.loading import load_optimizer_state
-from pfdl._internal.state import FORMAT as STATE_FORMAT
-from pfdl._internal.state import load_state, save_state
+from pfdl._internal.state import FORMAT as STATE_FORMAT, load_state, save_state
 from pfdl.data.manifest import read_manifest
 from pfdl.vision import resume
 from pfdl.vision.checkpoint import load_model

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 import torch.distributed as dist
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 CASES = int(os.environ.get("PFDL_CASES", "25"))
 """For a target of share 1; SECURITY.md says how to run many more."""

@@ -11,9 +11,9 @@ import torch
 from sklearn.base import BaseEstimator, is_classifier
 
 import pfdl.tabular
-from pfdl._internal.runs import LOCK, claim, set_aside
 from pfdl._internal.state import save_state
 from pfdl.data.manifest import Manifest, ManifestRow
+from pfdl.runs import LOCK, claim, set_aside
 from pfdl.vision import Classifier, TrainingConfig
 from tests.hostile.tampering import full_disk
 from tests.states import StateTester, each

@@ -70,6 +70,6 @@ def test_a_training_redoes_what_a_damaged_file_held(name, damage, set_aside, kep
     [("/a/model.onnx", "/a/model.onnx: No space left on device."), (None, "No space left on device.")],
 )
 def test_an_error_of_the_system_is_a_sentence_on_the_command_line(where, sentence, capsys):
-    with pytest.raises(cli_common.typer.Exit), cli_common.answering_mistakes():
+    with pytest.raises(cli_common.typer.Exit), cli_common.exit_on_user_error():
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), where)
     assert capsys.readouterr().err == f"Error: {sentence}\n"

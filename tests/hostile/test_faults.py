@@ -19,8 +19,8 @@ import pytest
 from torch.utils.data import get_worker_info
 from typer.testing import CliRunner
 
-from pfdl._internal.runs import CONFIG
 from pfdl.cli.main import app
+from pfdl.runs import CONFIG
 from pfdl.vision import TrainingStoppedError, resume, training_data
 from pfdl.vision.resume import STATE
 from tests.hostile.killing_driver import TRAINING, content, pictures

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 from pfdl._internal import files
-from pfdl._internal.files import read_bytes_file, read_json, read_table, write_json
+from pfdl._internal.files import read_bytes_file, read_frame, read_json, write_json
 from tests.hostile.tampering import make_special
 
-READERS = {"bytes": read_bytes_file, "json": read_json, "table": read_table}
+READERS = {"bytes": read_bytes_file, "json": read_json, "table": read_frame}
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -56,11 +56,11 @@ def test_what_is_missing_is_the_systems_own_error(tmp_path):
 
 def test_tables(tmp_path):
     (tmp_path / "file").write_bytes(b"\xef\xbb\xbfa,b\n1,2\n")
-    pd.testing.assert_frame_equal(read_table(tmp_path / "file"), pd.DataFrame({"a": [1], "b": [2]}))
-    pd.testing.assert_frame_equal(read_table(tmp_path / "file", usecols=["b"]), pd.DataFrame({"b": [2]}))
+    pd.testing.assert_frame_equal(read_frame(tmp_path / "file"), pd.DataFrame({"a": [1], "b": [2]}))
+    pd.testing.assert_frame_equal(read_frame(tmp_path / "file", usecols=["b"]), pd.DataFrame({"b": [2]}))
     (tmp_path / "file").write_bytes(b"," * 20_000 + b"\n1")
     with pytest.raises(ValueError, match="has 20001 columns; more than 10000 are not read"):
-        read_table(tmp_path / "file")
+        read_frame(tmp_path / "file")
 
 
 def test_json_never_holds_words_for_numbers(tmp_path):

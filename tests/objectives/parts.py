@@ -5,7 +5,7 @@ from functools import partial
 import torch
 
 from pfdl import PartialDecorrelation
-from pfdl.objectives.penalties import CORAL, IRM, Quantization, VREx
+from pfdl.objectives.penalties import CORAL, IRM, CovarianceDecorrelation, Quantization, VREx
 from pfdl.objectives.weightings import CNBB, Balance, BatchDWR, CVaR, GroupDRO, Product, StableNet, Uniform
 
 SGD = partial(torch.optim.SGD, lr=0.01, momentum=0.9, fused=True)
@@ -16,6 +16,7 @@ PARTS = {
     "PartialDecorrelation, standardised": lambda: PartialDecorrelation(6, hidden=4, standardize=True, fit_steps=2),
     "PartialDecorrelation, SGD": lambda: PartialDecorrelation(6, hidden=4, optimizer=SGD),
     "PartialDecorrelation, Adagrad": lambda: PartialDecorrelation(6, hidden=4, optimizer=Adagrad),
+    "CovarianceDecorrelation": lambda: CovarianceDecorrelation(6, hidden=4),
     "IRM": lambda: IRM(weight=9.0, anneal=1),
     "VREx": lambda: VREx(anneal=2),
     "CORAL": CORAL,

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from pfdl.objectives.penalties import CORAL, IRM, Quantization, VREx
+from pfdl.objectives.penalties import CORAL, IRM, CovarianceDecorrelation, Quantization, VREx
+from tests.decorrelation.reference import naive_decorrelation_loss
 
 
 def published_penalty(logits, labels):
@@ -110,3 +111,32 @@ def test_coral_of_one_environment_is_zero():
 def test_quantization_by_hand():
     features = torch.tensor([[1.0, -1.0], [0.5, 0.0]])
     assert Quantization(weight=2.0)(features).item() == pytest.approx(-2 * (1 + 1 + 0.25))
+
+
+@pytest.mark.parametrize("sharing", ["strict", "indexed"])
+def test_covariances_are_followed_as_strongly_as_the_whole_of_l_decorr(sharing):
+    torch.manual_seed(0)
+    penalty = CovarianceDecorrelation(6, 0.5, hidden=4, sharing=sharing).double()
+    features = torch.randn(16, 6, dtype=torch.float64).relu().requires_grad_()
+    for _ in range(3):
+        features.grad = None
+        value = penalty(features)
+        value.backward()
+    losses = [
+        naive_decorrelation_loss(features, penalty.decomposition(features), center) for center in ("none", "batch")
+    ]
+    whole, covariance = (torch.autograd.grad(loss, features, retain_graph=True)[0] for loss in losses)
+    matched = whole.norm() / covariance.norm()
+    assert matched > 1
+    torch.testing.assert_close(features.grad, 0.5 * matched * covariance)
+    torch.testing.assert_close(value.detach(), 0.5 * matched * losses[1].detach())
+    torch.testing.assert_close(penalty.metrics()["matched_weight"], matched)
+
+
+def test_covariances_that_are_lost_in_rounding_are_not_followed():
+    penalty = CovarianceDecorrelation(4, hidden=4)
+    features = torch.full((8, 4), 3.0, requires_grad=True)
+    value = penalty(features)
+    value.backward()
+    assert value == penalty.matched_weight == 0
+    assert not features.grad.any()

@@ -19,8 +19,13 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from pfdl.data import make_mmads
 from pfdl.decorrelation import FeatureDecomposition
-from pfdl.tabular import DWRRegressor, PFDLRegressor, ScreenedRegressor, SelectionScreen, SVIRegressor
-from pfdl.tabular import pfdl as pfdl_module
+from pfdl.tabular import (
+    DWRRegressor,
+    PFDLRegressor,
+    ScreenedRegressor,
+    SelectionScreen,
+    pfdl as pfdl_module,
+)
 from pfdl.tabular.screening import AS_ASKED, FOLLOWS_LABEL
 from tests.decorrelation.reference import naive_decomposition, naive_decomposition_loss
 
@@ -32,7 +37,6 @@ from tests.decorrelation.reference import naive_decomposition, naive_decompositi
         SelectionScreen(),
         ScreenedRegressor(),
         DWRRegressor(max_iter=20),
-        SVIRegressor(rounds=1, gate_steps=20),
     ],
     ids=repr,
 )
@@ -193,7 +197,6 @@ def test_pfdl_with_one_column_is_least_squares(data):
         (SelectionScreen, {"target": "label", "drop": "all"}),
         (PFDLRegressor, {"learning_rate": 0, "batch_size": 0, "max_iter": 0}),
         (DWRRegressor, {"solver": "sgd", "max_iter": 0, "tol": -1}),
-        (SVIRegressor, {"rounds": 0, "gate_steps": 0, "penalty": -1}),
     ],
 )
 def test_parameters_are_stored_as_given_and_checked_in_fit(estimator, wrong, data):

@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from pfdl._internal.runs import CONFIG, claim
 from pfdl._internal.state import save_tensors
+from pfdl.runs import CONFIG, claim
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.checkpoint import WEIGHTS, ModelConfig, load_model
 

@@ -10,8 +10,8 @@ import torch.distributed as dist
 from safetensors.torch import load_file
 from torch.distributed.run import main as torchrun
 
-from pfdl._internal.runs import read_run
 from pfdl.cli import main as command_line
+from pfdl.runs import read_run
 from pfdl.vision.checkpoint import WEIGHTS
 from pfdl.vision.launching import choose_devices
 from pfdl.vision.resume import METRICS

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 
-from pfdl.vision.resume import load_optimizer, whole
+from pfdl.vision.resume import gather_sharded, load_optimizer
 from tests.internal.test_optimizer_state import OptimizerTester, trained
 from tests.states import each
 
@@ -47,7 +47,7 @@ class TestStates(OptimizerTester):
         return torch.cat([value.flatten() for value in weights(thing[0])])
 
     def state(self, thing):
-        return whole(thing[1].state_dict())
+        return gather_sharded(thing[1].state_dict())
 
     def load(self, thing, state):
         load_optimizer(thing[1], state)

@@ -8,9 +8,8 @@ import pytest
 from optuna.distributions import FloatDistribution
 
 from pfdl.data import make_split, read_manifest
-from pfdl.vision import TrainingStoppedError, sweep
+from pfdl.vision import SweepConfig, TrainingStoppedError, sweeping
 from pfdl.vision.evaluation import read_evaluations
-from pfdl.vision.sweep import SweepConfig
 from tests.cli.typing_commands import typed
 from tests.data.image_files import make_folder
 from tests.vision.tiny_images import TinySource
@@ -29,7 +28,7 @@ CONFIG = SweepConfig(GRID, "worst-class", seeds=2)
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sweep") / "run"
-    return folder, *sweep.sweep(CONFIG, TinySource(), folder, ratio="2:1")
+    return folder, *sweeping.sweep(CONFIG, TinySource(), folder, ratio="2:1")
 
 
 def test_the_highest_validation_score_is_chosen_and_a_training_that_diverges_is_a_result(swept):
@@ -59,15 +58,15 @@ def test_only_the_chosen_candidate_is_tested(swept):
 
 def test_a_finished_sweep_trains_nothing_again(swept, monkeypatch):
     folder, results, choice = swept
-    monkeypatch.setattr(sweep, "train", None)
-    again, same = sweep.sweep(CONFIG, TinySource(), folder, ratio="2:1")
+    monkeypatch.setattr(sweeping, "train", None)
+    again, same = sweeping.sweep(CONFIG, TinySource(), folder, ratio="2:1")
     pd.testing.assert_frame_equal(again, results)
     assert same == choice
 
 
 def test_a_stopped_sweep_resumes_and_ends_the_same(swept, tmp_path, monkeypatch):
     _, results, choice = swept
-    train, calls = sweep.train, []
+    train, calls = sweeping.train, []
 
     def stop_at_second(*arguments, **settings):
         calls.append(arguments)
@@ -75,10 +74,10 @@ def test_a_stopped_sweep_resumes_and_ends_the_same(swept, tmp_path, monkeypatch)
             raise TrainingStoppedError("stopped")
         return train(*arguments, **settings)
 
-    monkeypatch.setattr(sweep, "train", stop_at_second)
+    monkeypatch.setattr(sweeping, "train", stop_at_second)
     with pytest.raises(TrainingStoppedError):
-        sweep.sweep(CONFIG, TinySource(), tmp_path / "run", ratio="2:1")
-    again, same = sweep.sweep(CONFIG, TinySource(), tmp_path / "run", ratio="2:1")
+        sweeping.sweep(CONFIG, TinySource(), tmp_path / "run", ratio="2:1")
+    again, same = sweeping.sweep(CONFIG, TinySource(), tmp_path / "run", ratio="2:1")
     assert len(calls) == 6  # each of the two that do not diverge twice, one that diverges once, one stopped
     pd.testing.assert_frame_equal(again, results)
     assert same == choice
@@ -88,13 +87,13 @@ def test_another_grid_or_rule_is_another_sweep(swept):
     folder, _, _ = swept
     for config in (SweepConfig({**GRID, "epochs": [3]}, "worst-class", 2), SweepConfig(GRID, "accuracy", 2)):
         with pytest.raises(ValueError, match="holds another run"):
-            sweep.sweep(config, TinySource(), folder, ratio="2:1")
+            sweeping.sweep(config, TinySource(), folder, ratio="2:1")
 
 
 def test_trials_are_proposed_within_ranges_and_more_can_be_added(tmp_path):
     space = {**GRID, "learning_rate": FloatDistribution(0.001, 0.1), "epochs": [1]}
-    results, _ = sweep.sweep(SweepConfig(space, seeds=1, trials=2), TinySource(), tmp_path / "run", ratio="2:1")
-    more, choice = sweep.sweep(SweepConfig(space, seeds=1, trials=3), TinySource(), tmp_path / "run", ratio="2:1")
+    results, _ = sweeping.sweep(SweepConfig(space, seeds=1, trials=2), TinySource(), tmp_path / "run", ratio="2:1")
+    more, choice = sweeping.sweep(SweepConfig(space, seeds=1, trials=3), TinySource(), tmp_path / "run", ratio="2:1")
     rates = more["params_learning_rate"]
     assert len(rates) == 3
     assert rates.between(0.001, 0.1).all()
@@ -104,7 +103,7 @@ def test_trials_are_proposed_within_ranges_and_more_can_be_added(tmp_path):
 
 def test_a_candidate_that_is_proposed_again_is_not_trained_again(tmp_path):
     space = {**GRID, "learning_rate": [0.05], "pfdl.weight": [1, 2]}
-    results, _ = sweep.sweep(SweepConfig(space, seeds=1, trials=2), TinySource(), tmp_path / "run", ratio="2:1")
+    results, _ = sweeping.sweep(SweepConfig(space, seeds=1, trials=2), TinySource(), tmp_path / "run", ratio="2:1")
     assert results["state"].tolist() == ["COMPLETE", "FAIL"]
     assert results["user_attrs_reason"][1] == "it was proposed before"
 
@@ -116,10 +115,10 @@ def test_a_candidate_that_is_behind_beyond_chance_is_not_trained_on_all_seeds(tm
         trained.append(config.learning_rate)
         return 90.0 + config.seed if config.learning_rate == 0.1 else 10.0
 
-    monkeypatch.setattr(sweep, "_validate", score)
-    monkeypatch.setattr(sweep, "_test_best", lambda study, *_: study.best_params)
+    monkeypatch.setattr(sweeping, "_validate", score)
+    monkeypatch.setattr(sweeping, "_test_best", lambda study, *_: study.best_params)
     space = {**GRID, "learning_rate": [0.1, 0.01]}
-    results, choice = sweep.sweep(SweepConfig(space, seeds=8), TinySource(), tmp_path / "run", ratio="2:1")
+    results, choice = sweeping.sweep(SweepConfig(space, seeds=8), TinySource(), tmp_path / "run", ratio="2:1")
     assert choice["learning_rate"] == 0.1
     assert 2 <= trained.count(0.01) < 8
     assert results["value"].tolist() == [93.5, 10.0]
@@ -127,12 +126,12 @@ def test_a_candidate_that_is_behind_beyond_chance_is_not_trained_on_all_seeds(tm
 
 def test_leaving_out_one_context_after_the_other_chooses_and_no_test_image_plays_a_part(tmp_path):
     split = make_split(TinySource(), ratio="2:1")
-    part = sweep._leave_out(split, "red")
+    part = sweeping._leave_out(split, "red")
     assert {row.context for row in part.rows_of("test")} == {"red"}
     assert {row.context for row in part.rows if row.side == "train"} == {"blue"}
     assert {row.path for row in part.rows} == {row.path for row in split.rows if row.sets and row.side == "train"}
-    config = SweepConfig({**GRID, "learning_rate": [1e-9, 0.05], "epochs": [6]}, sweep.LEAVE_OUT, seeds=1)
-    results, choice = sweep.sweep(config, TinySource(), tmp_path / "run", ratio="2:1")
+    config = SweepConfig({**GRID, "learning_rate": [1e-9, 0.05], "epochs": [6]}, sweeping.LEAVE_OUT, seeds=1)
+    results, choice = sweeping.sweep(config, TinySource(), tmp_path / "run", ratio="2:1")
     assert choice["candidate"] == "learning_rate=0.05" == results["user_attrs_candidate"][results["value"].idxmax()]
     folder = tmp_path / "run" / choice["folders"][0]
     left_out = [read_evaluations(f"{folder}-without-{number}")["test"] for number in range(2)]
@@ -141,13 +140,13 @@ def test_leaving_out_one_context_after_the_other_chooses_and_no_test_image_plays
     assert read_manifest(folder / "manifest.csv") == split  # trained on all contexts
     assert choice["test"]["all"][0] > 80
     with pytest.raises(ValueError, match="not of several known contexts"):
-        sweep.sweep(config, TinySource(contexts=("",)), tmp_path / "other")
+        sweeping.sweep(config, TinySource(contexts=("",)), tmp_path / "other")
 
 
 def test_if_every_candidate_fails_the_sweep_says_why(tmp_path):
     config = SweepConfig({**GRID, "learning_rate": [1e30]}, seeds=1)
     with pytest.raises(ValueError, match=r"every candidate .* failed; the first one because .*(diverged|finite)"):
-        sweep.sweep(config, TinySource(), tmp_path / "run", ratio="2:1")
+        sweeping.sweep(config, TinySource(), tmp_path / "run", ratio="2:1")
 
 
 @pytest.mark.parametrize(
@@ -161,7 +160,7 @@ def test_if_every_candidate_fails_the_sweep_says_why(tmp_path):
 )
 def test_what_cannot_be_trained_is_refused_before_anything_is_written(grid, select, message, tmp_path):
     with pytest.raises(ValueError, match=message):
-        sweep.sweep(SweepConfig(grid, select), TinySource(), tmp_path / "run", ratio="2:1")
+        sweeping.sweep(SweepConfig(grid, select), TinySource(), tmp_path / "run", ratio="2:1")
     assert not (tmp_path / "run").exists()
 
 

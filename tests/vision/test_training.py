@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 import torch
 
-from pfdl._internal.runs import INFERRED_CONTEXTS
 from pfdl.contexts.network import NETWORK_METHODS
 from pfdl.data import make_split
 from pfdl.data.context_images import ContextImages
 from pfdl.objectives.weightings import DWR, Balance
+from pfdl.runs import INFERRED_CONTEXTS
 from pfdl.vision import training
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.checkpoint import WEIGHTS, load_model

@@ -4,74 +4,35 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import Console
 
-from pfdl._internal.settings import setting
-
-if TYPE_CHECKING:
-    from pfdl_lab.workers import Execution
+from pfdl_lab.workers import Execution
 
 MAX_TABLES = 4
 """So many tables of a run are printed on the terminal; all are in its folder."""
 
-Precision = Annotated[str, typer.Option(help="bf16: convolutions in bfloat16 on a GPU; or 32.")]
-Validation = Annotated[
-    float,
-    typer.Option(
-        min=0.0, max=0.9, help="Share of the training set to hold out; it chooses an epoch, tested beside the last."
-    ),
-]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Run folder, with results.csv, table.md and figures.")]
-FirstSeed = Annotated[int, typer.Option(min=0, help="The first seed.")]
 Mnist = Annotated[
     Path | None,
     typer.Option(envvar="PFDL_MNIST", help="Folder of the four MNIST files. Without it: scikit-learn's digits."),
 ]
-TestEvery = Annotated[int, typer.Option(min=0, help="Also test after every so many epochs.")]
+Rows = Annotated[
+    str,
+    typer.Option(
+        help="With commas: keys of rows, names of objectives, and the lists paper, methods, factors (variants of "
+        "PFDL), declared, grid and practice; an unknown one is answered with all keys."
+    ),
+]
 
 
-@dataclass(frozen=True)
-class Parallel:
-    """How many tasks run at a time, and where.
-
-    Args:
-        jobs: How many at a time on this machine; -1 for all cores.
-        backend: joblib: processes of this machine; ray: the Ray cluster that RAY_ADDRESS names, else a local one.
-        gpus_per_task: With ray, the part of a GPU that each asks for: 0.1 puts ten on one GPU.
-    """
-
-    jobs: int = setting(1, short="-j")
-    backend: str = setting("joblib")
-    gpus_per_task: float | None = setting(None)
-
-    def find_device(self, device: str) -> str:
-        """Return the device that tasks compute on, of cpu, cuda or auto; on a cluster this machine need not have it."""
-        from pfdl._internal.validation import resolve_device
-
-        if self.backend == "ray" and (device == "cuda" or (device == "auto" and self.gpus_per_task)):
-            return "cuda"
-        return resolve_device(device)
-
-    def execution(self, device: str) -> Execution:
-        """Return what an experiment takes."""
-        from rich.console import Console
-
-        from pfdl_lab.workers import Execution, Workers
-
-        device = self.find_device(device)
-        on_gpu = device.startswith("cuda")
-        if self.gpus_per_task is not None and self.backend != "ray":
-            raise ValueError(
-                "--gpus-per-task is for --backend ray; on this machine alone --jobs says how many share the GPU."
-            )
-        gpus = float(on_gpu) if self.gpus_per_task is None else self.gpus_per_task
-        if on_gpu and not gpus:
-            raise ValueError("--gpus-per-task is 0, but tasks compute on a GPU; give a part of one, or --device cpu.")
-        return Execution(device, Workers(self.jobs, self.backend, gpus), Console(stderr=True), _this_command())
+def seen_by_user(execution: Execution) -> Execution:
+    """Return where a command runs, with the device that is there, progress on the terminal and what was typed."""
+    return replace(execution.resolved(), console=Console(stderr=True), command=_this_command())
 
 
 def _this_command() -> str:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from pfdl._internal.text import printable
-from pfdl.cli.common import answering_mistakes
+from pfdl.cli.common import exit_on_user_error
 
 
 def report(
@@ -31,7 +31,7 @@ def report(
 
         pfdl report docs/results/colored-mnist -o docs/results/colored-mnist.md
     """
-    with answering_mistakes():
+    with exit_on_user_error():
         from pfdl_lab.reporting import write_report
 
         for problem in write_report(runs, output).problems:
@@ -50,7 +50,7 @@ def demo(
     """
     from rich.console import Console
 
-    with answering_mistakes():
+    with exit_on_user_error():
         from pfdl.vision import TrainingStoppedError
         from pfdl_lab import demo as demonstration
 

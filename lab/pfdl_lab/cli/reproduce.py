@@ -8,29 +8,30 @@ from typing import Annotated
 
 import typer
 
-from pfdl.cli.common import Device
 from pfdl.cli.options import add_command, takes_settings
 from pfdl.vision.config import DataOptions
-from pfdl_lab.cli.common import FirstSeed, Mnist, Output, Parallel, Precision, TestEvery, Validation, print_tables
+from pfdl_lab.cli.common import Mnist, Output, Rows, print_tables, seen_by_user
+from pfdl_lab.images.config import NICO, ImagesConfig
+from pfdl_lab.workers import Execution
 
 Quick = Annotated[bool, typer.Option("--quick", help="A small version: minutes on two cores.")]
 
 
-@takes_settings(all_shown=True, without=("gpus_per_task",), defaults={"jobs": -1})
-def mmads(parallel: Parallel, output: Output = Path("runs/mmads"), quick: Quick = False) -> None:
+@takes_settings(all_shown=True, without=("gpus_per_task", "device"), defaults={"jobs": -1})
+def mmads(execution: Execution, output: Output = Path("runs/mmads"), quick: Quick = False) -> None:
     """Rerun Table I: coefficients and stability on MMADS, in the paper's setting and two more.
 
     An interrupted run resumes when started again with the same output folder.
     """
     from pfdl_lab.mmads.run import FULL, QUICK, run
 
-    run(QUICK if quick else FULL, output, parallel.execution("cpu"))
+    run(QUICK if quick else FULL, output, seen_by_user(execution))
     print_tables(output)
 
 
-@takes_settings(all_shown=True, without=("gpus_per_task",), defaults={"jobs": -1})
+@takes_settings(all_shown=True, without=("gpus_per_task", "device"), defaults={"jobs": -1})
 def readings(
-    parallel: Parallel,
+    execution: Execution,
     output: Output = Path("runs/readings"),
     quick: Quick = False,
     seeds: Annotated[int, typer.Option(min=1, help="Tables per cell.")] = 3,
@@ -43,19 +44,18 @@ def readings(
     from pfdl_lab.mmads.readings import QUICK, ReadingsConfig, run
 
     config = QUICK if quick else ReadingsConfig(seeds=seeds)
-    run(config, output, parallel.execution("cpu"))
+    run(config, output, seen_by_user(execution))
     print_tables(output)
 
 
-@takes_settings(all_shown=True, without=("jobs",))
+@takes_settings(all_shown=True, without=("jobs",), defaults={"device": "auto"})
 def colored_mnist(
-    parallel: Parallel,
+    execution: Execution,
     mnist: Mnist = None,
     output: Output = Path("runs/colored-mnist"),
     quick: Quick = False,
     rows: Annotated[str | None, typer.Option(help="Keys of rows, with commas; all where left out.")] = None,
     restarts: Annotated[int | None, typer.Option(min=1, help="Restarts per method; 10, or 3 if quick.")] = None,
-    device: Device = "auto",
     jobs: Annotated[
         int | None, typer.Option("--jobs", "-j", help="Methods at a time; by default all cores, or 4 on a GPU.")
     ] = None,
@@ -64,48 +64,35 @@ def colored_mnist(
 
     An interrupted run resumes when started again with the same output folder.
     """
-    from rich.console import Console
-
     from pfdl_lab.colored_mnist import run as experiment
     from pfdl_lab.digits import find_digits
 
-    console = Console(stderr=True)
+    execution = seen_by_user(execution)
+    on_cpu = execution.device == "cpu"
     source = find_digits(mnist)
     config = experiment.QUICK if quick else experiment.FULL
     config = replace(config, restarts=restarts or config.restarts, rows=tuple(rows.split(",")) if rows else config.rows)
-    place = parallel.find_device(device)
-    console.print(f"Digits: {source.name}. Computing on {place}.")
-    if place == "cpu" and not quick and source.is_mnist:
-        console.print("The published protocol takes hours without a GPU; --quick takes minutes.")
-    execution = replace(parallel, jobs=jobs or (-1 if place == "cpu" else 4)).execution(place)
+    typer.echo(f"Digits: {source.name}. Computing on {execution.device}.", err=True)
+    if on_cpu and not quick and source.is_mnist:
+        typer.echo("The published protocol takes hours without a GPU; --quick takes minutes.", err=True)
+    execution = replace(execution, jobs=jobs or (-1 if on_cpu else 4))
     experiment.run(config, output, folder=None if mnist is None else str(mnist), execution=execution)
     print_tables(output)
 
 
-@takes_settings(all_shown=True, without=("image_root",))
+@takes_settings(all_shown=True, defaults={**NICO, "device": "auto"})
 def nico(
     data: Annotated[
         str, typer.Argument(metavar="DIR|TABLE|shapes", help="NICO, or other images in contexts: a folder or a table.")
     ],
     options: DataOptions,
-    parallel: Parallel,
-    rows: Annotated[
-        str,
-        typer.Option(help="Keys of rows and of lists of rows, with commas; an unknown one is answered with the list."),
-    ] = "paper",
-    seeds: Annotated[int, typer.Option(min=1, help="Paired repetitions.")] = 5,
-    first_seed: FirstSeed = 0,
-    backbone: Annotated[str, typer.Option(help="Network of all rows but CN's, from scratch.")] = "resnet50",
-    image_size: Annotated[int, typer.Option(min=8, help="Height and width; CN's rows have 64.")] = 96,
-    epochs: Annotated[int, typer.Option(min=1, help="The learning rate falls to a tenth after half of them.")] = 160,
-    precision: Precision = "bf16",
-    validation: Validation = 0.0,
-    test_every: TestEvery = 0,
+    config: ImagesConfig,
+    execution: Execution,
+    rows: Rows = "paper",
     group_by: Annotated[
         str | None, typer.Option(metavar="CSV:COLUMN", help="Keep images with the same entry on one side of the split.")
     ] = None,
     output: Output = Path("runs/nico"),
-    device: Device = "auto",
 ) -> None:
     """Rerun Table II: DWR, CN, CN+BN, CNBB, ResNet-50 and PFDL at seven dominant ratios, beside the paper's figures.
 
@@ -119,28 +106,9 @@ def nico(
     """
     from pfdl_lab.images.data import ImageData
     from pfdl_lab.images.rows import row_keys
-    from pfdl_lab.images.run import NICO, run
+    from pfdl_lab.images.run import run
 
-    config = replace(
-        NICO,
-        rows=row_keys(rows),
-        seeds=seeds,
-        first_seed=first_seed,
-        backbone=backbone,
-        image_size=image_size,
-        epochs=epochs,
-        precision=precision,
-        validation=validation,
-        test_every=test_every,
-    )
-    place = ImageData(
-        data,
-        on_bad_image=options.on_bad_image,
-        group_by=group_by,
-        columns=tuple(options.named_columns().items()),
-        layout=options.layout,
-    )
-    run(config, [place], output, parallel.execution(device))
+    run(replace(config, rows=row_keys(rows)), [ImageData(data, options, group_by)], output, seen_by_user(execution))
     print_tables(output)
 
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pfdl.cli.common import Device
 from pfdl.cli.options import takes_settings
 from pfdl.vision.config import DataOptions
-from pfdl_lab.cli.common import FirstSeed, Mnist, Output, Parallel, Precision, TestEvery, Validation, print_tables
+from pfdl_lab.cli.common import Mnist, Output, Rows, print_tables, seen_by_user
+from pfdl_lab.images.config import ImagesConfig
+from pfdl_lab.workers import Execution
 
 if TYPE_CHECKING:
     from pfdl_lab.images.data import ImageData
 
 
-@takes_settings(all_shown=True, without=("image_root", "on_bad_image"))
+@takes_settings(all_shown=True, defaults={"on_bad_image": "skip", "device": "auto"})
 def study(
     data: Annotated[
         list[str],
@@ -29,44 +31,15 @@ def study(
         ),
     ],
     options: DataOptions,
-    parallel: Parallel,
+    config: ImagesConfig,
+    execution: Execution,
     group_by: Annotated[
         list[str] | None,
         typer.Option(metavar="FOLDER=CSV:COLUMN", help="For that folder, keep images with the same entry on one side."),
     ] = None,
     mnist: Mnist = None,
-    rows: Annotated[
-        str,
-        typer.Option(
-            help="With commas: keys of rows, names of objectives, and the lists methods, factors (variants of PFDL), "
-            "paper, declared and grid."
-        ),
-    ] = "methods",
-    seeds: Annotated[int, typer.Option(min=2, help="Paired repetitions.")] = 10,
-    first_seed: FirstSeed = 0,
-    epochs: Annotated[int, typer.Option(min=1, help="The learning rate falls to a tenth after half of them.")] = 30,
-    learning_rate: Annotated[float, typer.Option(min=0.0, help="Learning rate of SGD.")] = 0.01,
-    backbone: Annotated[
-        str,
-        typer.Option(
-            help="What is trained on pixels: see 'pfdl list'; efficientnet-lite0, pretrained and fine-tuned; or "
-            "efficientnet-lite0-features, a small network on its features."
-        ),
-    ] = "resnet18",
-    image_size: Annotated[
-        int | None, typer.Option(min=8, help="Height and width; 64, or 96 for the pretrained network.")
-    ] = None,
-    precision: Precision = "bf16",
-    validation: Validation = 0.0,
-    select: Annotated[
-        str,
-        typer.Option(
-            help="What chooses an epoch: accuracy, or worst-group (of inferred contexts; of true ones for oracles)."
-        ),
-    ] = "accuracy",
-    test_every: TestEvery = 0,
+    rows: Rows = "methods",
     output: Output = Path("runs/study"),
-    device: Device = "auto",
 ) -> None:
     """Compare objectives by many trainings on paired seeds.
 
@@ -79,30 +52,16 @@ def study(
 
         pfdl study pacs --backbone efficientnet-lite0-features
     """
-    from pfdl_lab.images.networks import FROZEN, PRETRAINED
     from pfdl_lab.images.rows import row_keys
-    from pfdl_lab.images.run import ImagesConfig, run
+    from pfdl_lab.images.run import run
 
-    config = ImagesConfig(
-        rows=row_keys(rows),
-        seeds=seeds,
-        first_seed=first_seed,
-        backbone=backbone,
-        image_size=image_size or (96 if backbone in (FROZEN, PRETRAINED) else 64),
-        epochs=epochs,
-        learning_rate=learning_rate,
-        precision=precision,
-        validation=validation,
-        select=select,
-        test_every=test_every,
-    )
     datasets = make_datasets(data, group_by or [], mnist, options)
-    run(config, datasets, output, parallel.execution(device))
+    run(replace(config, rows=row_keys(rows)), datasets, output, seen_by_user(execution))
     print_tables(output)
 
 
 def make_datasets(
-    data: Sequence[str], group_by: Sequence[str], mnist: Path | None, options: DataOptions | None = None
+    data: Sequence[str], group_by: Sequence[str], mnist: Path | None, options: DataOptions
 ) -> list[ImageData]:
     """Return the data sets that the options name; a folder to group is meant by its path or by its last part."""
     from pfdl.data.tables import TABLES
@@ -119,17 +78,8 @@ def make_datasets(
                 "FOLDER=CSV:COLUMN with one of them."
             )
         groups[meant[0]] = column
-    digits = None if mnist is None else str(mnist)
-    options = options or DataOptions()
-    columns = tuple(options.named_columns().items())
-    tables = [name for name in folders if Path(name).suffix.lower() in TABLES]
+    of_table, digits = replace(options, layout=None), None if mnist is None else str(mnist)
     return [
-        ImageData(
-            name,
-            group_by=groups.get(name),
-            mnist=digits,
-            columns=columns if name in folders else (),
-            layout=options.layout if name in folders and name not in tables else None,
-        )
+        ImageData(name, of_table if Path(name).suffix.lower() in TABLES else options, groups.get(name), digits)
         for name in data
     ]

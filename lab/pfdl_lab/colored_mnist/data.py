@@ -5,18 +5,18 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-import joblib
 import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
-from pfdl._internal.files import write_atomically
 from pfdl.contexts.inference import infer_contexts
 from pfdl.contexts.statistics import image_statistics
 from pfdl_lab.colored_mnist.environments import ColoredMNIST, Environment
 from pfdl_lab.digits import DigitSource
+from pfdl_lab.grid import stored_rows
 
 
 class StackedColoredMNIST:
@@ -27,7 +27,7 @@ class StackedColoredMNIST:
         seeds: Of the restarts.
         max_train: Rows of the two training environments together; None for all.
         device: Where to put the tensors.
-        contexts: Folder with what :func:`store_contexts` found; None where no row needs it.
+        contexts: Folder with what :func:`infer_task` found; None where no row needs it.
     """
 
     def __init__(
@@ -45,8 +45,8 @@ class StackedColoredMNIST:
         self.test = self._stack([data.test for data in restarts])
         self.has_contexts = contexts is not None
         if contexts is not None:
-            stored = [np.load(_stored(contexts, seed), allow_pickle=False) for seed in seeds]
-            found = torch.from_numpy(np.stack(stored)).long().to(device)
+            stored = [stored_rows(task, contexts) for task in context_tasks(source.name, seeds, max_train)]
+            found = torch.tensor([lines[0]["contexts"] for lines in stored if lines], device=device)
             rows = self.train[0][1].shape[1] + self.train[1][1].shape[1]
             self.train_contexts, self.held_out_contexts = found[:, :rows], found[:, rows:]
 
@@ -55,23 +55,18 @@ class StackedColoredMNIST:
         return images.to(self.device), torch.stack([environment.labels for environment in environments]).to(self.device)
 
 
-def store_contexts(
-    source: DigitSource, seeds: Sequence[int], max_train: int | None, folder: Path, *, n_jobs: int = 1
-) -> None:
-    """Infer the contexts of the training and held-out rows of each restart that has none stored yet.
+def context_tasks(digits: str, seeds: Sequence[int], max_train: int | None) -> list[dict[str, Any]]:
+    """Return one task for :func:`infer_task` per restart; the name of the digits tells results apart."""
+    return [{"digits": digits, "seed": seed, "max_train": max_train} for seed in seeds]
 
-    The test environment plays no part. Training rows stand before held-out rows in each file.
 
-    Args:
-        source: Grey digits.
-        seeds: Of the restarts.
-        max_train: Rows of the two training environments together; None for all.
-        folder: Where to store them.
-        n_jobs: Restarts at a time.
-    """
-    missing = [seed for seed in seeds if not _stored(folder, seed).exists()]
-    with joblib.parallel_config("loky", n_jobs=n_jobs, inner_max_num_threads=1):
-        joblib.Parallel()(joblib.delayed(_store)(source, seed, max_train, _stored(folder, seed)) for seed in missing)
+def infer_task(digits: str, seed: int, max_train: int | None, *, folder: str | None) -> list[dict[str, Any]]:
+    """Infer the contexts of the training rows and, after them, the held-out rows of a restart; not of test rows."""
+    data = ColoredMNIST(folder, seed=seed, max_train=max_train)
+    environments = (*data.train, *data.held_out)
+    images = torch.cat([environment.images for environment in environments])
+    labels = torch.cat([environment.labels for environment in environments])
+    return [{"contexts": infer_contexts(image_statistics(images), labels.long(), seed=seed).tolist()}]
 
 
 def draw_environments(data: ColoredMNIST, columns: int = 12, scale: int = 3) -> bytes:
@@ -86,17 +81,3 @@ def draw_environments(data: ColoredMNIST, columns: int = 12, scale: int = 3) -> 
     stream = io.BytesIO()
     Image.fromarray(pixels.repeat(scale, axis=0).repeat(scale, axis=1)).save(stream, format="PNG", optimize=True)
     return stream.getvalue()
-
-
-def _stored(folder: Path, seed: int) -> Path:
-    return folder / f"seed-{seed}.npy"
-
-
-def _store(source: DigitSource, seed: int, max_train: int | None, path: Path) -> None:
-    data = ColoredMNIST(source, seed=seed, max_train=max_train)
-    environments = (*data.train, *data.held_out)
-    images = torch.cat([environment.images for environment in environments])
-    labels = torch.cat([environment.labels for environment in environments])
-    stream = io.BytesIO()
-    np.save(stream, infer_contexts(image_statistics(images), labels.long(), seed=seed).astype(np.uint8))
-    write_atomically(path, stream.getvalue())

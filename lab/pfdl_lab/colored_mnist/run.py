@@ -13,23 +13,22 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-import joblib
 import pandas as pd
 import torch
 from torch import Tensor
 
 from pfdl._internal.files import write_atomically
-from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice
 from pfdl.contexts.quality import worst_group_accuracy
 from pfdl.objectives import make_objective
-from pfdl_lab.colored_mnist.data import StackedColoredMNIST, draw_environments, store_contexts
+from pfdl.runs import claim
+from pfdl_lab.colored_mnist.data import StackedColoredMNIST, context_tasks, draw_environments, infer_task
 from pfdl_lab.colored_mnist.environments import TRAIN_COLOR_FLIPS, ColoredMNIST
 from pfdl_lab.colored_mnist.perceptron import MLP
 from pfdl_lab.colored_mnist.rows import PENALTY, ROWS, ColoredMNISTRow
 from pfdl_lab.colored_mnist.stacked import StackedMLPs, measure, train_restarts
 from pfdl_lab.digits import DigitSource, find_digits
-from pfdl_lab.grid import run_grid
+from pfdl_lab.grid import run_grid, write_results
 from pfdl_lab.progress import report
 from pfdl_lab.workers import IN_SEQUENCE, Execution
 
@@ -87,7 +86,7 @@ def run(
 
     Args:
         config: How large the experiment is.
-        output: The run folder, see :mod:`pfdl._internal.runs`; finished rows are kept in its ``cells``.
+        output: The run folder, see :mod:`pfdl.runs`; finished rows are kept in its ``cells``.
         folder: Folder of the MNIST files, or ``None`` for scikit-learn's digits.
         execution: Where the rows are trained, and how many at a time.
 
@@ -105,11 +104,12 @@ def run(
         contexts = None
         if any(ROWS[row].chooses for row in config.rows):
             contexts = output / "contexts"
-            at_once = min(config.restarts, joblib.cpu_count())  # the GPU plays no part in it
-            store_contexts(source, config.seeds, config.max_train, contexts, n_jobs=at_once)
+            restarts = context_tasks(source.name, config.seeds, config.max_train)
+            on_cores = replace(execution, jobs=-1, device="cpu", gpus_per_task=None)  # a GPU plays no part in it
+            run_grid(partial(infer_task, folder=folder), restarts, contexts, on_cores)
         function = partial(run_task, folder=folder, device=execution.device, contexts=contexts)
         results = run_grid(function, tasks(source, config), output / "cells", execution)
-        write_atomically(output / "results.csv", results.to_csv(index=False))
+        write_results(results, output)
         first = ColoredMNIST(source, seed=config.seed, max_train=config.max_train)
         write_atomically(output / PICTURE, draw_environments(first))
     return results

@@ -6,18 +6,9 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from pfdl._internal.runs import Run
+from pfdl.runs import Run
 from pfdl_lab.colored_mnist.environments import TRAIN_COLOR_FLIPS
-from pfdl_lab.colored_mnist.rows import (
-    CHOOSING,
-    ERM,
-    IRM,
-    IRM_PFDL,
-    MAIN_ROWS,
-    PAIRS,
-    ROWS,
-    ColoredMNISTRow,
-)
+from pfdl_lab.colored_mnist.rows import CHOOSING, ERM, IRM, IRM_PFDL, MAIN_ROWS, PAIRS, ROWS, ColoredMNISTRow
 from pfdl_lab.colored_mnist.run import FULL, PICTURE, WORST_GROUP
 from pfdl_lab.pairing import paired
 from pfdl_lab.report.blocks import (
@@ -28,9 +19,9 @@ from pfdl_lab.report.blocks import (
     Missing,
     Number,
     Plot,
-    Row,
     Section,
     Table,
+    TableLine,
     Text,
     Thumbnail,
 )
@@ -117,7 +108,7 @@ def _main_table(ends: pd.DataFrame, shown: set[str]) -> Table:
     lines = []
     for row in (row for row in MAIN_ROWS if row.key in shown):
         ours: list[Cell] = [mean_cell(_accuracies(ends, row, split), 2) for split in SPLITS]
-        lines.append(Row(row.title, (*ours, *(row.published or absent), *(row.paper or absent))))
+        lines.append(TableLine(row.title, (*ours, *(row.published or absent), *(row.paper or absent))))
     columns = [*SPLITS, "published train", "published test", "PFDL paper's train", "PFDL paper's test"]
     return Table("Accuracy in percent at the last step", "method", columns, lines)
 
@@ -127,7 +118,7 @@ def _differences(ends: pd.DataFrame) -> list[Block]:
     for row, base in PAIRS:
         found = [paired(_accuracies(ends, row, split), _accuracies(ends, base, split)) for split in SPLITS]
         if any(one is not None for one in found):
-            lines.append(Row(f"{row.title} − {base.title}", tuple(difference_cell(one, 2) for one in found)))
+            lines.append(TableLine(f"{row.title} − {base.title}", tuple(difference_cell(one, 2) for one in found)))
     caption = "Differences over paired restarts, in points of accuracy"
     return [Table(caption, "difference", SPLITS, lines)] if lines else []
 
@@ -145,7 +136,7 @@ def _chosen(results: pd.DataFrame, ends: pd.DataFrame) -> list[Block]:
         cells.append(Number(chosen["step"].median(), digits=0))
         cells.append(", ".join(f"{value} ({times} of {len(chosen)})" for value, times in l2.items()))
         cells.append(mean_cell(_accuracies(ends, candidates[0], "test"), 2))
-        lines.append(Row(title, tuple(cells)))
+        lines.append(TableLine(title, tuple(cells)))
     if not lines:
         return []
     headers = [*SPLITS, "held-out worst inferred group", "step (median)", "l2", "test at the last step, first l2"]
@@ -169,7 +160,7 @@ def _risks(ends: pd.DataFrame) -> list[Block]:
     for row in (IRM, *IRM_PFDL):
         own = ends[ends["row"] == row.key]
         if len(own):
-            lines.append(Row(row.title, tuple(Number(own[risk].mean(), digits=4) for risk in RISKS)))
+            lines.append(TableLine(row.title, tuple(Number(own[risk].mean(), digits=4) for risk in RISKS)))
     columns = [f"flips {flip:g}" for flip in TRAIN_COLOR_FLIPS]
     return [Table("Risk on held-out rows, by PFDL's weight", "method", columns, lines)] if len(lines) > 1 else []
 
@@ -180,7 +171,7 @@ def _extras(ends: pd.DataFrame) -> list[Block]:
     lines = []
     for key in keys:
         own = ends[ends["row"] == key]
-        lines.append(Row(key, tuple(mean_cell(own[f"{split}_accuracy"], 2) for split in SPLITS)))
+        lines.append(TableLine(key, tuple(mean_cell(own[f"{split}_accuracy"], 2) for split in SPLITS)))
     caption = "Also measured: rows of results.csv that the command no longer trains"
     return [Table(caption, "row", SPLITS, lines)] if lines else []
 

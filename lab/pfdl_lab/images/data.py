@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ import torch
 from sklearn.model_selection import train_test_split
 from torch import Tensor
 
-from pfdl._internal.files import read_table
+from pfdl._internal.files import read_frame
 from pfdl.contexts.statistics import image_statistics
 from pfdl.data import Shapes, make_split, open_images
 from pfdl.data.context_images import PIXELS, StoredImages
@@ -22,9 +22,10 @@ from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
 from pfdl.data.spuco_mnist import COLORS, MAGNITUDES, SpuCoMNIST
 from pfdl.data.tables import TABLES
+from pfdl.vision.config import DataOptions
 from pfdl_lab.colored_mnist.environments import ColoredMNIST
 from pfdl_lab.digits import find_digits
-from pfdl_lab.images.networks import FEATURES, FROZEN, LENET, PERCEPTRON, PRETRAINED, embed_all
+from pfdl_lab.images.networks import BATCH, FEATURES, FROZEN, LENET, PERCEPTRON, PRETRAINED, embed
 from pfdl_lab.images.rows import RATIOS
 from pfdl_lab.training import Samples
 
@@ -34,6 +35,7 @@ TRAINING_RATIO = "5:1"
 SHIFTED, SAME = "shifted", "same"
 """The tests of Colored-MNIST: the colours reversed, and as in training."""
 
+SKIPPING = DataOptions(on_bad_image="skip")
 WHOLE = "whole"
 """The test on the whole test side."""
 
@@ -70,19 +72,15 @@ class ImageData:
             ``"spuco-mnist-small-0.995"`` (size and strength of its colour; by default large and 0.95), or images in any
             form that :func:`pfdl.data.open_images` takes. Images in contexts are trained on at 5:1 and tested at seven
             dominant ratios and on the whole test side; others, and those with a test set of their own, on that.
-        on_bad_image: ``"error"`` or ``"skip"``, see :func:`pfdl.data.open_images`.
+        options: How to read images that are not generated.
         group_by: See :func:`read_groups`; for folders.
         mnist: Folder of the MNIST files; without it scikit-learn's digits are coloured.
-        columns: For a table of images, what its columns hold and their names, as pairs.
-        layout: For a folder, ``"class/context"`` or ``"context/class"`` where it can be read in both ways.
     """
 
     data: str
-    on_bad_image: str = "skip"
+    options: DataOptions = SKIPPING
     group_by: str | None = None
     mnist: str | None = None
-    columns: tuple[tuple[str, str], ...] = ()
-    layout: str | None = None
 
     @property
     def is_generated(self) -> bool:
@@ -115,12 +113,7 @@ class ImageData:
         if self.is_generated:
             strength = self.data.removeprefix(SHAPES).removeprefix("-")
             return Shapes(100, strength=float(strength or 1.0))
-        return open_images(
-            self.data,
-            layout=self.layout,
-            on_bad_image=self.on_bad_image,
-            columns=dict(self.columns),
-        )
+        return open_images(self.data, **{**asdict(self.options), "columns": self.options.named_columns()})
 
     def make_manifest(self, source: ContextSource, seed: int, validation: float) -> Manifest:
         """Split the images for a seed.
@@ -170,7 +163,9 @@ class ImageData:
             known = torch.cat([train.inputs, held_out.inputs])
             if network == FROZEN:
                 return known
-            return embed_all(known) if network == PRETRAINED else image_statistics(known)
+            if network == PRETRAINED:
+                return embed(torch.split(known, BATCH), "cuda" if torch.cuda.is_available() else "cpu")
+            return image_statistics(known)
 
         tests[WHOLE] = torch.arange(len(rows))
         return Split(train, held_out, test, tests, len(manifest.classes), manifest.has_contexts, context_features)
@@ -195,7 +190,7 @@ def read_groups(source: str) -> dict[str, str]:
         raise ValueError(f"the groups are {source!r}; give a CSV file and one of its columns, as meta.csv:background.")
     if not Path(name).is_file():
         raise FileNotFoundError(f"there is no file {name}; give a CSV file of groups.")
-    table = read_table(Path(name), dtype=str, keep_default_na=False)
+    table = read_frame(Path(name), dtype=str, keep_default_na=False)
     for wanted in ("path", column):
         if wanted not in table.columns:
             raise ValueError(f"{name} has no column {wanted!r}; it has {', '.join(map(repr, table.columns))}.")

@@ -7,6 +7,7 @@ read as tensors only, which cannot run code.
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def make_network(name: str, inputs: Tensor, classes: int, *, width: int | None =
     """Make an untrained network, or one to be fine-tuned.
 
     Args:
-        name: A name for :func:`pfdl.vision.backbones.make_backbone`, or one of this module.
+        name: A name for :func:`pfdl.vision.make_backbone`, or one of this module.
         inputs: Some inputs: images, shape (n, 3, h, w), or numbers, shape (n, p).
         classes: Number of logits.
         width: Width of the embedding, by a hidden layer in front of the classifier; None for the network's own.
@@ -153,26 +154,21 @@ def write_features(folder: Path, device: str = "cpu") -> None:
     Raises:
         ModuleNotFoundError: If the packages with the network and its weights are missing.
     """
-    source, network = StoredImages(folder), load_network().to(device)
+    source = StoredImages(folder)
     paths = [sample.path for sample in source.samples]
-    batches = (paths[first : first + BATCH] for first in range(0, len(paths), BATCH))
-    features = torch.cat([embed(network, source.take(batch).to(device)).half().cpu() for batch in batches])
-    np.save(folder / FEATURES, features.numpy())
+    batches = (source.take(paths[first : first + BATCH]) for first in range(0, len(paths), BATCH))
+    np.save(folder / FEATURES, embed(batches, device).half().numpy())
 
 
 @torch.inference_mode()
-def embed(network: nn.Module, images: Tensor) -> Tensor:
-    """Return the network's last feature maps, averaged over the picture, of images as bytes: shape (n, 1280)."""
-    pixels = F.interpolate(images.float(), size=(SIZE, SIZE), mode="bilinear", align_corners=False)
-    features: Tensor = network.extract_features((pixels - 127) / 128).mean((2, 3))  # type: ignore[operator]
-    return features
-
-
-def embed_all(images: Tensor) -> Tensor:
-    """Return the pretrained network's features of all images, computed on a GPU where there is one."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    network = load_network().to(device)
-    return torch.cat([embed(network, batch.to(device)).cpu() for batch in torch.split(images, BATCH)])
+def embed(batches: Iterable[Tensor], device: str) -> Tensor:
+    """Return the pretrained network's last feature maps, averaged over each image, given as bytes: shape (n, 1280)."""
+    network, found = load_network().to(device), []
+    for images in batches:
+        pixels = F.interpolate(images.to(device).float(), size=(SIZE, SIZE), mode="bilinear", align_corners=False)
+        maps: Tensor = network.extract_features((pixels - 127) / 128)  # type: ignore[operator]
+        found.append(maps.mean((2, 3)).cpu())
+    return torch.cat(found)
 
 
 def load_network() -> nn.Module:
@@ -193,23 +189,9 @@ def load_network() -> nn.Module:
 
 def fine_tuned(classes: int) -> nn.Module:
     """Return the network with a new last layer, for images as :func:`pfdl.vision.pixels.normalise` makes them."""
+    from torchvision.transforms import Normalize  # type: ignore[import-untyped]
+
     network = load_network()
     network._fc = nn.Linear(network._fc.in_features, classes)  # type: ignore[union-attr, arg-type]
-    return nn.Sequential(_Rescaled(), network)
-
-
-class _Rescaled(nn.Module):
-    """From ImageNet's mean and deviation to the scale that this network was trained on."""
-
-    scale: Tensor
-    shift: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        mean, deviation = (torch.tensor(values).view(3, 1, 1) for values in (MEAN, STD))
-        self.register_buffer("scale", 255 * deviation / 128)
-        self.register_buffer("shift", (255 * mean - 127) / 128)
-
-    def forward(self, pixels: Tensor) -> Tensor:
-        """Return (bytes − 127) / 128 of normalised bytes."""
-        return pixels * self.scale + self.shift
+    mean = [(127 / 255 - mean) / deviation for mean, deviation in zip(MEAN, STD, strict=True)]
+    return nn.Sequential(Normalize(mean, [128 / 255 / deviation for deviation in STD]), network)  # (bytes − 127) / 128

@@ -16,7 +16,7 @@ from pfdl_lab.images.rows import DECLARED, GRID, LISTS, PAPER, RATIOS, ROWS
 from pfdl_lab.images.tables import Measured, title_of
 from pfdl_lab.images.testing import CHOSEN, LAST, VALIDATION
 from pfdl_lab.pairing import PairedDifference, holm, paired
-from pfdl_lab.report.blocks import Block, Cell, Heading, Missing, Number, Plot, Row, Table
+from pfdl_lab.report.blocks import Block, Cell, Heading, Missing, Number, Plot, Table, TableLine
 from pfdl_lab.report.lines import plot_lines
 from pfdl_lab.statistics import difference_cell, mean_cell, mean_series
 
@@ -26,6 +26,7 @@ ENDPOINTS = {"early": EARLY, "all": tuple(map(str, range(5, 161, 5))), "last": (
 """The epochs over which phase by phase averages the accuracy of a seed."""
 
 TESTS = {"1:5": ("1:5",), "5:1": ("5:1",), "mean of the seven ratios": RATIOS}
+BOTH_ENDS = {test: TESTS[test] for test in ("1:5", "5:1")}
 SHIFT_AND_MEAN = {test: TESTS[test] for test in ("1:5", "mean of the seven ratios")}
 PHASES: tuple[Pair, ...] = (
     ("pfdl", "erm"),
@@ -51,13 +52,12 @@ CONVERGED: tuple[Pair, ...] = (
 )
 
 PUBLISHED_DWR: tuple[Pair, ...] = (("dwr-samples", "erm"),)
-PRACTICE: tuple[Pair, ...] = (
+CLASSES: tuple[Pair, ...] = (
     ("sampler-classes", "erm"),
     ("sampler", "sampler-classes"),
     ("sampler-known", "sampler-classes"),
-    ("dfr-held-out", "erm"),
-    ("dfr-held-out-known", "erm"),
 )
+PRACTICE: tuple[Pair, ...] = (*CLASSES, ("dfr-held-out", "erm"), ("dfr-held-out-known", "erm"))
 TABLE_II: tuple[Pair, ...] = (*((row, "erm") for row in PAPER if row != "erm"), ("cn-cnbb", "cn"))
 MARGIN = 1.0
 """Points within which two rows are called equal."""
@@ -72,7 +72,7 @@ class Place(NamedTuple):
     epochs: tuple[str, ...]
 
 
-class Judged(NamedTuple):
+class TestResult(NamedTuple):
     """One declared test: the difference, in how many seeds it is positive, and its p-value after Holm's method."""
 
     difference: PairedDifference | None
@@ -93,14 +93,14 @@ class Declared(NamedTuple):
         parts = [part.of(row, epoch, ratio) for epoch, ratio in product(epochs, self.tests[test])]
         return pd.concat(parts, axis=1).dropna().mean(axis=1)
 
-    def judge(self) -> dict[tuple[str, str, str, str], Judged]:
+    def judge(self) -> dict[tuple[str, str, str, str], TestResult]:
         """Return the declared tests by row, rival, endpoint and test."""
         found = {}
         for (row, rival), when, test in product(self.comparisons, self.places, self.tests):
             ours, theirs = self.endpoint(row, when, test), self.endpoint(rival, when, test)
             found[row, rival, when, test] = (paired(ours, theirs), int((ours - theirs).gt(0).sum()))
         adjusted = holm([float("nan") if one is None else one.p_value for one, _ in found.values()])
-        return {key: Judged(*one, value) for (key, one), value in zip(found.items(), adjusted, strict=True)}
+        return {key: TestResult(*one, value) for (key, one), value in zip(found.items(), adjusted, strict=True)}
 
     def blocks(self, floor: Pair | None = None) -> list[Block]:
         """Return for each test the accuracies and the comparisons; the noise floor is shown and not judged."""
@@ -112,15 +112,15 @@ class Declared(NamedTuple):
             for row in rows:
                 values = [self.endpoint(row, when, test) for when in self.places]
                 cells = [Number(max(map(len, values)), digits=0), *(mean_cell(one, 1) for one in values)]
-                lines.append(Row(title_of(row), tuple(cells)))
+                lines.append(TableLine(title_of(row), tuple(cells)))
             shown.append(Table(f"Accuracy in percent by endpoint: {test}", "row", ["seeds", *self.places], lines))
             lines = [
-                Row(_names(pair), tuple(_judged_cell(judged[(*pair, when, test)]) for when in self.places))
+                TableLine(_names(pair), tuple(_judged_cell(judged[(*pair, when, test)]) for when in self.places))
                 for pair in self.comparisons
             ]
             if floor:
                 noise = [paired(*(self.endpoint(row, when, test) for row in floor)) for when in self.places]
-                lines.append(Row(_names(floor), tuple(difference_cell(one, 2) for one in noise), quiet=True))
+                lines.append(TableLine(_names(floor), tuple(difference_cell(one, 2) for one in noise), quiet=True))
             note = _note(len(judged), floor) if test == next(iter(self.tests)) else ""
             shown.append(Table(f"Declared comparisons: {test}", "difference", list(self.places), lines, note=note))
         return shown
@@ -138,7 +138,7 @@ def blocks(part: Measured) -> list[Block]:
         return [*shown, *_if_there(rows, "Other forms of g", forms_of_g(part))]
     if set(PAPER) <= rows:
         published = Declared(PUBLISHED_DWR, {"last epoch": Place(part, (LAST,))})
-        return [*table_ii(part).blocks(), *_if_there(rows, "DWR as published", published)]
+        return [*table_ii(part).blocks(), *_if_there(rows, "DWR, one weight per training sample", published)]
     if rows & set(GRID):
         return [
             *same_sgd(part).blocks(),
@@ -189,8 +189,7 @@ def best_sgd(part: Measured) -> Declared:
 
 def practice(part: Measured) -> Declared:
     """Return the declaration of docs/results/practice.md."""
-    tests = {test: TESTS[test] for test in ("1:5", "5:1")}
-    return Declared(PRACTICE, {"last epoch": Place(part, (LAST,))}, tests)
+    return Declared(PRACTICE, {"last epoch": Place(part, (LAST,))}, BOTH_ENDS)
 
 
 class NamedDeclaration(NamedTuple):
@@ -216,14 +215,17 @@ NAMED = (
         ("shapes-240-epochs", "shapes-0.75-240-epochs"),
         {"1:5": TESTS["1:5"]},
     ),
+    NamedDeclaration("PACS, ResNet-18, beyond balanced classes", CLASSES, ("pacs-beyond-classes",), BOTH_ENDS),
     NamedDeclaration(
-        "PACS as features, contexts by the later rule",
-        (("sampler", "sampler-classes"),),
-        ("pacs-later-rule",),
-        {test: TESTS[test] for test in ("1:5", "5:1")},
+        "PetScapes, ResNet-18, beyond balanced classes", CLASSES, ("petscapes-beyond-classes",), BOTH_ENDS
+    ),
+    NamedDeclaration("PACS as features, contexts by the later rule", CLASSES[1:2], ("pacs-later-rule",), BOTH_ENDS),
+    NamedDeclaration(
+        "PACS fine-tuned, contexts by the later rule", CLASSES[1:2], ("pacs-later-rule-fine-tuned",), BOTH_ENDS
     ),
 )
-"""The declarations of docs/results/budgets.md, images-contexts.md (the shapes) and practice.md (the later rule)."""
+"""The declarations of docs/results/budgets.md, images-contexts.md (shapes, balanced classes) and practice.md (the later
+rule)."""
 
 
 def by_name(parts: Sequence[Measured]) -> list[Block]:
@@ -249,7 +251,7 @@ def _names(pair: Sequence[str]) -> str:
     return " − ".join(map(title_of, pair))
 
 
-def _judged_cell(judged: Judged) -> Cell:
+def _judged_cell(judged: TestResult) -> Cell:
     difference = judged.difference
     if difference is None or difference.pairs < 2:
         return Missing()
@@ -279,7 +281,7 @@ def _epochs_needed(part: Measured, test: str = "mean of the seven ratios") -> Ta
             below = [epoch for epoch, mean in means[row].items() if mean < means["erm"][goal]]
             reached = [epoch for epoch in means[row] if not below or epoch > max(below)]
             cells.append(Number(min(reached), digits=0) if reached else Missing("not reached"))
-        lines.append(Row(title_of(row), tuple(cells)))
+        lines.append(TableLine(title_of(row), tuple(cells)))
     columns = [f"of epoch {goal}: {means['erm'][goal]:.1f} %" for goal in goals]
     return Table(f"Epoch from which on the mean accuracy stays at or above ERM's, {test}", "row", columns, lines)
 

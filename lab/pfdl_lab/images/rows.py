@@ -13,10 +13,9 @@ import torch
 from pfdl._internal.validation import check_choice
 from pfdl.data.proportions import TEST_RATIOS
 from pfdl.objectives import list_objectives, make_objective
-from pfdl_lab.controls import COVARIANCE, LEVEL_MATCHED, MEAN
+from pfdl_lab.controls import LEVEL_MATCHED, MEAN
 
 RATIOS = TEST_RATIOS
-PAPER_BACKBONE = "resnet50"
 WEIGHT_DECAY = 1e-4
 
 
@@ -71,7 +70,7 @@ def _pfdl(title: str, *, row: Mapping[str, Any] | None = None, **changes: Any) -
     return Row(title, "pfdl", {"pfdl": changes} if changes else {}, **(row or {}))
 
 
-def _matched(title: str, objective: str = COVARIANCE, sharing: str = "strict", **changes: Any) -> Row:
+def _matched(title: str, objective: str = "covariance", sharing: str = "strict", **changes: Any) -> Row:
     """Return a part of the penalty, or a rival of it, that is as strong as PFDL at every step."""
     return Row(title, objective, {objective: {"sharing": sharing}}, **changes)
 
@@ -219,7 +218,7 @@ RIVALS |= {
 }
 """Weightings of other authors."""
 
-EARLIER = {
+NO_LONGER_RUN = {
     "groupdro-contexts": Row("GroupDRO, groups = inferred contexts (not class × context)", "groupdro"),
     "pairwise": _pfdl("PFDL, indexed g, pairwise form", sharing="indexed", form="pairwise"),
     "pairwise-centred": _pfdl(
@@ -253,7 +252,7 @@ def find_row(key: str, *, measured: bool = False) -> Row:
     Raises:
         ValueError: If there is no such row or objective.
     """
-    known = {**ROWS, **EARLIER} if measured else ROWS
+    known = {**ROWS, **NO_LONGER_RUN} if measured else ROWS
     if key in known:
         return known[key]
     names = {info.name for info in list_objectives()}

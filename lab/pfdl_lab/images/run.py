@@ -1,6 +1,7 @@
 """Train rows on data sets with paired seeds, and test them: the experiment behind ``reproduce nico`` and ``study``.
 
-All rows of a seed share the split, the first weights, the order of the samples and the augmentation.
+All rows of a seed share the split, the first weights, the order of the samples and the augmentation, if they are
+made by one revision of the code; a sampler has an order of its own.
 """
 
 from __future__ import annotations
@@ -8,10 +9,10 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pandas as pd
 import torch
@@ -19,25 +20,24 @@ from rich.console import Console
 from sklearn.metrics import normalized_mutual_info_score
 from torch import Tensor, nn
 
-from pfdl._internal.files import write_atomically
 from pfdl._internal.progress import progress_bar
-from pfdl._internal.runs import claim
-from pfdl._internal.validation import check_choice, check_count
 from pfdl.contexts import refit_readout
 from pfdl.contexts.balancing import has_several
 from pfdl.data.context_images import store_images
 from pfdl.data.sources import ContextSource, ImageFiles
-from pfdl.vision.config import PRECISIONS, TrainingConfig
+from pfdl.runs import claim
+from pfdl.vision.config import TrainingConfig
 from pfdl.vision.features import embed
 from pfdl.vision.refitting import with_readout
-from pfdl_lab.grid import run_grid, unfinished
+from pfdl_lab.grid import run_grid, unfinished, write_results
+from pfdl_lab.images.config import ImagesConfig
 from pfdl_lab.images.data import ImageData, Split, fingerprint
 from pfdl_lab.images.inferred import INFERRED, contexts_for, infer, kinds_needed
 from pfdl_lab.images.networks import FEATURES, FROZEN, make_network, write_features
-from pfdl_lab.images.rows import PAPER, PAPER_BACKBONE, find_row
+from pfdl_lab.images.rows import find_row
 from pfdl_lab.images.testing import LAST, Tester
 from pfdl_lab.progress import report
-from pfdl_lab.training import DivergedError, Progress, Samples, train
+from pfdl_lab.training import DivergedError, Progress, Samples, train_row
 from pfdl_lab.workers import IN_SEQUENCE, Execution
 
 KIND = "images"
@@ -46,62 +46,6 @@ COLUMNS = ("data", "backbone", "row", "seed", "epoch", "test", "value")
 
 ESS, NUMBER, AGREEMENT = "effective sample size", "contexts found", "agreement with true contexts"
 DIVERGED = "diverged"
-SELECT = ("accuracy", "worst-group")
-
-
-@dataclass(frozen=True)
-class ImagesConfig:
-    """How the experiment is made.
-
-    Args:
-        rows: Keys for :func:`pfdl_lab.images.rows.find_row`.
-        seeds: Paired repetitions.
-        first_seed: The first of them; what was tried while a method was made should have others.
-        backbone: The network of rows that have none of their own: a name for
-            :func:`pfdl.vision.backbones.make_backbone`, from scratch; ``"efficientnet-lite0"``, which is pretrained and
-            fine-tuned; or ``"efficientnet-lite0-features"``, a small network on its features. Digits have their own.
-        image_size: Height and width.
-        epochs: Passes over the training samples.
-        decay_every: Epochs after which the learning rate falls to a tenth; None for half of the epochs.
-        batch_size: Samples per step, of rows that have no other.
-        learning_rate: Learning rate of SGD at the start, of rows that have no other.
-        precision: ``"bf16"``, convolutions in bfloat16 where they run on a GPU; or ``"32"``.
-        validation: Share of the training samples that is held out to choose an epoch; 0 tests the last epoch alone.
-        select: What chooses it: ``"accuracy"``, or ``"worst-group"``, whose contexts are inferred except for oracles.
-        test_every: Also test after every so many epochs; 0 for never.
-        deterministic: Whether a GPU adds in a fixed order, so that rows that do the same have the same result.
-    """
-
-    rows: tuple[str, ...]
-    seeds: int = 10
-    first_seed: int = 0
-    backbone: str = "resnet18"
-    image_size: int = 64
-    epochs: int = 30
-    decay_every: int | None = None
-    batch_size: int = 64
-    learning_rate: float = 0.01
-    precision: str = "bf16"
-    validation: float = 0.0
-    select: str = "accuracy"
-    test_every: int = 0
-    deterministic: bool = True
-
-    def __post_init__(self) -> None:
-        for row in self.rows:
-            find_row(row)
-        check_choice("select", self.select, SELECT)
-        check_choice("precision", self.precision, PRECISIONS)
-        check_count("seeds", self.seeds, 1)
-
-    @property
-    def training(self) -> dict[str, Any]:
-        """All that changes the result of one training."""
-        return {name: value for name, value in asdict(self).items() if name not in ("rows", "seeds", "first_seed")}
-
-
-NICO = ImagesConfig(rows=tuple(PAPER), seeds=5, backbone=PAPER_BACKBONE, image_size=96, epochs=160, deterministic=False)
-"""The paper's protocol; it is silent on the batch size, the size of the images and the number of repetitions."""
 
 
 def run(
@@ -143,7 +87,12 @@ def run(
         for name in places
         for row in rows[name]
     ]
-    settings = {**asdict(config), "datasets": [asdict(dataset) for dataset in datasets], **execution.settings}
+    settings = {
+        **asdict(config),
+        **config.training,
+        "datasets": [asdict(dataset) for dataset in datasets],
+        **execution.settings,
+    }
     may_change = ("rows", "seeds", "first_seed", "datasets", *execution.settings)
     folder = output / "images"
     with claim(output, KIND, settings, may_change=may_change):
@@ -151,7 +100,7 @@ def run(
         if unfinished(tasks, output / "cells"):
             for name, source in sources.items():
                 if source is not None:
-                    for size in {find_row(row).image_size or config.image_size for row in rows[name]}:
+                    for size in {find_row(row).image_size or config.size for row in rows[name]}:
                         place = store_images(source, folder / f"{name}-{size}", size)
                         if config.backbone == FROZEN and not (place / FEATURES).exists():
                             write_features(place, execution.device)
@@ -165,7 +114,7 @@ def run(
                 run_grid(partial(infer_task, **share), inferences, output / "contexts", execution)
         function = partial(run_task, **share, contexts=output / "contexts", device=execution.device)
         results = run_grid(function, tasks, output / "cells", execution)
-        write_atomically(output / "results.csv", results[list(COLUMNS)].to_csv(index=False))
+        write_results(results[list(COLUMNS)], output)
         shutil.rmtree(folder, ignore_errors=True)  # an interrupted run finds the images again
     return results
 
@@ -189,7 +138,7 @@ def _split(place: ImageData, config: ImagesConfig, row: str | None, seed: int, f
     """Return the network that a row trains, and the samples in the size that it wants."""
     what = None if row is None else find_row(row)
     network = place.own_network or (what and what.backbone) or config.backbone
-    size = (what and what.image_size) or config.image_size
+    size = (what and what.image_size) or config.size
     images = None if place.own_network else folder / f"{place.name}-{size}"
     return network, place.split(seed, network=network, validation=config.validation, images=images)
 
@@ -227,7 +176,7 @@ def run_task(
         data: Name of the data set.
         row: Key of the row.
         seed: Seed of the split, the first weights and all that training draws.
-        config: What :class:`ImagesConfig` takes, except rows and seeds.
+        config: What :class:`pfdl_lab.images.config.ImagesConfig` takes, except rows and seeds.
         datasets: The data sets by their names.
         folder: Where their images are stored.
         contexts: Where contexts lie that were inferred before; others are inferred here.
@@ -256,17 +205,15 @@ def run_task(
         weight_decay=what.weight_decay,
         sampler=what.sampler,
         augment="flip-shift" if split.train.inputs.dim() == 4 else "none",
-        precision=cast(Any, how.precision) if device.startswith("cuda") else "32",
+        precision=how.precision if device.startswith("cuda") else "32",
         seed=seed,
     )
     tester = Tester(
         split,
         judged,
-        select=how.select,
-        test_every=how.test_every,
+        how,
         switch_off_after=round(what.until * how.epochs),
         batch_size=training.batch_size,
-        precision=how.precision,
         device=device,
     )
     _choose_algorithms(device, how.deterministic)
@@ -281,7 +228,7 @@ def run_task(
 
     report(0, how.epochs, f"{data}: {row}, seed {seed}, epochs")
     try:
-        metrics = train(
+        metrics = train_row(
             training,
             model,
             split.train,

@@ -6,8 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-from pfdl._internal.runs import Run
+from pfdl.runs import Run
 from pfdl_lab.images import phases
+from pfdl_lab.images.config import NICO
 from pfdl_lab.images.rows import DECLARED, RATIOS, find_row
 from pfdl_lab.images.run import KIND as KIND
 from pfdl_lab.images.tables import (
@@ -57,7 +58,7 @@ def build(run: Run, problems: list[str]) -> Section:
         blocks += [Heading("Across data sets"), *(table for table in compared if table)]
     blocks += phases.by_name(parts)
     for part in parts:
-        blocks += [Heading(part.name), *_blocks(part)]
+        blocks += [Heading(part.name), *_blocks(part, with_paper=_is_papers_protocol(run))]
     return Section(TITLE, blocks, _finding(parts[0]))
 
 
@@ -80,11 +81,24 @@ def _settings(run: Run, results: pd.DataFrame) -> str:
     return "; ".join(f"{name}: {value}" for name, value in said.items() if value not in (None, "")) + "."
 
 
-def _blocks(part: Measured) -> list[Block]:
-    tables = [make(part, epoch) for epoch in WHEN if part.has(epoch) for make in (accuracies, differences)]
-    blocks: list[Block] = [table for table in tables if table]
-    if declared := phases.blocks(part):
-        blocks = [*declared, *blocks]
+def _is_papers_protocol(run: Run) -> bool:
+    """Return whether a run was trained as long and as fast as the paper's; beside others its figures mislead.
+
+    Runs of several lengths, such as those of short budgets, have no one number of epochs in their settings.
+    """
+    return all(run.settings.get(name) == NICO[name] for name in ("epochs", "learning_rate"))
+
+
+def _blocks(part: Measured, *, with_paper: bool) -> list[Block]:
+    """Return what is shown of one data set: first the accuracies, which a terminal shows beside the paper's."""
+    first, *tables = [
+        table
+        for epoch in WHEN
+        if part.has(epoch)
+        for table in (accuracies(part, epoch, with_paper=with_paper and epoch == LAST), differences(part, epoch))
+        if table
+    ]
+    blocks: list[Block] = [first, *phases.blocks(part), *tables]
     if part.epochs:
         blocks += [*_curves(part, "1:5"), *_curves(part, "5:1"), *_cosines(part)]
     elif set(RATIOS) <= set(part.tests):

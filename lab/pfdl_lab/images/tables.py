@@ -10,12 +10,13 @@ import pandas as pd
 
 from pfdl.objectives import make_objective
 from pfdl.objectives.weightings import Uniform
+from pfdl_lab.images.config import NICO
 from pfdl_lab.images.data import SAME, SHIFTED, WHOLE
-from pfdl_lab.images.rows import ORACLE, PAPER_BACKBONE, RATIOS, ROWS, find_row
+from pfdl_lab.images.rows import ORACLE, RATIOS, ROWS, find_row
 from pfdl_lab.images.run import AGREEMENT, DIVERGED, ESS, NUMBER
 from pfdl_lab.images.testing import CHOSEN, LAST, VALIDATION, WORST_CLASS, WORST_GROUP
 from pfdl_lab.pairing import PairedDifference, paired
-from pfdl_lab.report.blocks import Cell, Missing, Number, Row, Table
+from pfdl_lab.report.blocks import Cell, Missing, Number, Table, TableLine
 from pfdl_lab.statistics import ACTS_BELOW, difference_cell, mean_cell
 
 TESTS = (*RATIOS, SHIFTED, SAME, WHOLE, WORST_GROUP, WORST_CLASS)
@@ -137,8 +138,8 @@ def title_of(row: str) -> str:
     return find_row(row, measured=True).title
 
 
-def accuracies(part: Measured, epoch: str) -> Table:
-    """Return the accuracies of all rows, with the paper's where it has some for the same network."""
+def accuracies(part: Measured, epoch: str, *, with_paper: bool) -> Table:
+    """Return the accuracies of all rows; on request below each those that the paper has for the same network."""
     shares = {row: part.share(row) for row in part.rows}
     extra = [ESS] * any(share is not None for share in shares.values())
     extra += [NUMBER, AGREEMENT] if any(len(part.of(row, LAST, NUMBER)) for row in part.rows) else []
@@ -149,14 +150,14 @@ def accuracies(part: Measured, epoch: str) -> Table:
         cells: list[Cell] = [Number(len(part.of(row, epoch, part.tests[0])), digits=0)]
         cells += [mean_cell(part.of(row, epoch, test), 1) for test in (*part.tests, *judged)]
         cells += [_extra_cell(part, row, shares[row], name) for name in extra]
-        lines.append(Row(what.title, tuple(cells)))
-        if what.paper is not None and (what.backbone or part.backbone == PAPER_BACKBONE):
+        lines.append(TableLine(what.title, tuple(cells)))
+        if with_paper and what.paper is not None and (what.backbone or part.backbone == NICO["backbone"]):
             printed = dict(zip(RATIOS, what.paper, strict=True))
             paper = [printed.get(test) for test in part.tests]
             absent = Missing("not in the paper")
             figures = [absent if one is None else Number(one, digits=2) for one in paper]
             rest = [absent] * (len(judged) + len(extra))
-            lines.append(Row("in the paper, on NICO", (absent, *figures, *rest), quiet=True))
+            lines.append(TableLine("in the paper, on NICO", (absent, *figures, *rest), quiet=True))
     note = PAPER_NOTE if any(line.quiet for line in lines) else ""
     columns = ["seeds", *part.tests, *judged, *extra]
     return Table(f"Accuracy in percent {WHEN[epoch]}, {part.name}", "row", columns, lines, note=note)
@@ -178,7 +179,7 @@ def differences(part: Measured, epoch: str) -> Table | None:
     pairs = [(row, find_row(row, measured=True).baseline) for row in part.rows]
     pairs += [("level", "pfdl")] if {"level", "pfdl"} <= set(part.rows) else []
     lines = [
-        Row(
+        TableLine(
             f"{title_of(row)} − {title_of(rival)}",
             tuple(part.difference_cell(row, rival, epoch, test) for test in part.tests),
         )
@@ -200,7 +201,7 @@ def overviews(parts: Sequence[Measured], epoch: str) -> list[Table]:
     for family in (family for family in families.values() if len(family) > 1):
         rows = list(dict.fromkeys(row for part in family for row in part.rows))
         columns = [f"{part.name}: {part.tests[0]}" for part in family]
-        lines = [Row(_compared(row), tuple(_overview_cell(part, row, epoch) for part in family)) for row in rows]
+        lines = [TableLine(_compared(row), tuple(_overview_cell(part, row, epoch) for part in family)) for row in rows]
         caption = f"Differences in points {WHEN[epoch]} to ERM at the hardest test; of ERM itself: accuracy in percent"
         tables.append(Table(caption, "row", columns, lines))
     return tables
@@ -226,7 +227,9 @@ def oracle_table(parts: Sequence[Measured]) -> Table | None:
     pairs = [(row, f"{row}{ORACLE}") for row in rows if f"{row}{ORACLE}" in rows]
     if not pairs:
         return None
-    lines = [Row(title_of(row), tuple(_oracle_cell(part, row, oracle) for part in parts)) for row, oracle in pairs]
+    lines = [
+        TableLine(title_of(row), tuple(_oracle_cell(part, row, oracle) for part in parts)) for row, oracle in pairs
+    ]
     caption = "Difference to the same row with true contexts in points, and the share of its gain"
     return Table(caption, "row", [f"{part.name}: {part.tests[0]}" for part in parts], lines)
 
@@ -258,19 +261,21 @@ def probes(part: Measured) -> Table | None:
                 else Missing()
                 for name, values in measured.items()
             ]
-            lines.append(Row(f"{title_of(row)}, epoch {epoch}", tuple(cells)))
+            lines.append(TableLine(f"{title_of(row)}, epoch {epoch}", tuple(cells)))
     caption = f"What the penalty is made of along the training, {part.name}; mean over the seeds"
     return Table(caption, "row, epoch", list(PROBES.values()), lines) if lines else None
 
 
 def matching_weights(part: Measured) -> Table | None:
-    """Return the λ at which a control's gradient is as long as that of L_decorr; None without such controls."""
+    """Return the λ at which a control's gradient is as long as that of L_decorr; None without such controls.
+
+    It is the median over the seeds: in single batches a control has next to no gradient, and λ no bound.
+    """
     epochs = [epoch for epoch in part.epochs if epoch in SHOWN_EPOCHS]
-    found = {row: part.along(row, "matched_weight") for row in part.rows}
-    lines = [
-        Row(title_of(row), tuple(mean_cell(values.get(epoch, ()), 0) for epoch in epochs))
-        for row, values in found.items()
-        if values
-    ]
-    caption = f"λ at which a control is as strong as PFDL, {part.name}; mean over the epoch and the seeds"
-    return Table(caption, "row", [f"epoch {epoch}" for epoch in epochs], lines) if lines else None
+    lines = []
+    for row in part.rows:
+        if values := part.along(row, "matched_weight"):
+            medians = [Number(values[at].median(), digits=0) if at in values else Missing() for at in epochs]
+            lines.append(TableLine(title_of(row), (Number(max(map(len, values.values())), digits=0), *medians)))
+    caption = f"λ at which a control is as strong as PFDL, {part.name}; mean over the epoch, median over the seeds"
+    return Table(caption, "row", ["seeds", *(f"epoch {epoch}" for epoch in epochs)], lines) if lines else None

@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from pfdl.contexts import group_accuracy, worst_group_accuracy
 from pfdl.decorrelation import PartialDecorrelation
-from pfdl_lab.controls import MatchedPenalty
+from pfdl.vision.pixels import normalise
 from pfdl_lab.gradients import probe
+from pfdl_lab.images.config import ImagesConfig
 from pfdl_lab.images.data import WHOLE, Split
-from pfdl_lab.training import Progress, Samples, logits_of, predict
+from pfdl_lab.training import Progress, Samples, mixed_precision, predict_classes
 
 WORST_GROUP, WORST_CLASS = "worst group", "worst class"
 VALIDATION = "validation"
@@ -31,12 +32,10 @@ class Tester:
     Args:
         split: The samples.
         judged: What may be known of the contexts of validation samples, shape (m,).
-        select: What chooses an epoch: ``"accuracy"``, or ``"worst-group"`` and, between equal ones, the average over
-            groups.
-        test_every: Test after every so many epochs; 0 for the last only.
+        config: How the experiment is made: what chooses an epoch (between equal ones of worst-group, the average over
+            groups), how often to test, and the precision.
         switch_off_after: Epochs after which a control's penalty is switched off.
         batch_size: Samples of the batch on which penalties are probed.
-        precision: ``"bf16"``, convolutions in bfloat16 where they run on a GPU; or ``"32"``.
         device: Where to compute.
 
     Attributes:
@@ -47,20 +46,17 @@ class Tester:
         self,
         split: Split,
         judged: Tensor,
+        config: ImagesConfig,
         *,
-        select: str,
-        test_every: int,
         switch_off_after: int,
         batch_size: int,
-        precision: str,
         device: str,
     ) -> None:
-        self.tests, self.has_contexts, self.select = split.tests, split.has_contexts, select
+        self.tests, self.has_contexts, self.config = split.tests, split.has_contexts, config
         self.test = Samples(split.test.inputs.to(device), split.test.labels, split.test.contexts)
         self.validation = Samples(split.validation.inputs.to(device), split.validation.labels, judged)
         self.probed = split.train.inputs[:batch_size]
-        self.test_every, self.switch_off_after = test_every, switch_off_after
-        self.precision, self.device = precision, device
+        self.switch_off_after, self.device = switch_off_after, device
         self.best_scores: tuple[float, ...] = ()
         self.best_epoch = 0
         self.best_weights: dict[str, Tensor] = {}
@@ -73,13 +69,14 @@ class Tester:
     def __call__(self, progress: Progress) -> None:
         """Validate after every epoch; test, and probe the penalty, after some."""
         score = self._validate(progress)
-        if self.test_every and (progress.epoch % self.test_every == 0 or progress.epoch in EARLY_EPOCHS):
+        every = self.config.test_every
+        if every and (progress.epoch % every == 0 or progress.epoch in EARLY_EPOCHS):
             values = {**score, **progress.metrics, **self.accuracies(progress.model), **self._probe(progress)}
             self.note(progress.epoch, values)
         if progress.epoch == self.switch_off_after:
             for part in progress.objective.modules():
-                if isinstance(part, MatchedPenalty):
-                    part.is_on = False
+                if isinstance(part, PartialDecorrelation):
+                    part.weight = 0.0
 
     def finish(self, model: nn.Module, refit: Callable[[nn.Module], nn.Module]) -> None:
         """Test the last weights and those that were best on the validation samples.
@@ -96,7 +93,7 @@ class Tester:
 
     def accuracies(self, model: nn.Module) -> dict[str, float]:
         """Return accuracy in percent by test; of the whole test side also that of its worst group or class."""
-        predicted = predict(model, self.test.inputs, device=self.device, precision=self.precision)
+        predicted = predict_classes(model, self.test.inputs, device=self.device, precision=self.config.precision)
         right = (predicted == self.test.labels).double()
         found = {name: float(right[rows].mean()) for name, rows in self.tests.items()}
         if WHOLE in self.tests:
@@ -108,9 +105,9 @@ class Tester:
         inputs, labels, contexts = self.validation
         if not len(labels):
             return {}
-        predicted = predict(progress.model, inputs, device=self.device, precision=self.precision)
+        predicted = predict_classes(progress.model, inputs, device=self.device, precision=self.config.precision)
         found = group_accuracy(predicted, labels, contexts)
-        scores = (found.overall,) if self.select == "accuracy" else found.worst_then_average
+        scores = (found.overall,) if self.config.select == "accuracy" else found.worst_then_average
         if scores > self.best_scores:
             self.best_scores, self.best_epoch = scores, progress.epoch
             self.best_weights = {name: value.clone() for name, value in progress.model.state_dict().items()}
@@ -123,7 +120,8 @@ class Tester:
             return {}
         state = copy.deepcopy(dict(progress.model.named_buffers()))
         with torch.no_grad():
-            logits_of(progress.model, self.probed.to(self.device), self.precision)
+            with mixed_precision(self.device, self.config.precision):
+                progress.model(normalise(self.probed.to(self.device)))
             for name, value in progress.model.named_buffers():
                 value.copy_(state[name])  # the batch statistics are put back
         return probe(penalty, progress.tap.features.float())

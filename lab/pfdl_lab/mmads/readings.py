@@ -8,7 +8,7 @@ choices is tried on the seven cells of Table I, and the readings are sorted by t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,12 +19,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pfdl._internal.files import write_atomically
-from pfdl._internal.runs import claim
 from pfdl.data.mmads import make_mmads
 from pfdl.decorrelation import FeatureDecomposition
+from pfdl.runs import claim
 from pfdl.tabular.metrics import rmse
-from pfdl_lab.grid import run_grid
+from pfdl_lab.grid import run_grid, write_results
 from pfdl_lab.mmads.paper import CELLS, METRICS, PAPER
 from pfdl_lab.mmads.run import TEST_RATES, judge
 from pfdl_lab.workers import IN_SEQUENCE, Execution
@@ -224,7 +223,7 @@ def run(config: ReadingsConfig, folder: Path, execution: Execution = IN_SEQUENCE
         results = run_grid(run_task, tasks, folder / "tasks", execution)
         names = [field.name for field in fields(Network)]
         columns = [*names, "use", "estimator", "n", "p", "r", "seed", "metric", "value"]
-        write_atomically(folder / "results.csv", results[columns].to_csv(index=False, float_format="%.5f"))
+        write_results(results[columns], folder, float_format="%.5f")
     return results
 
 
@@ -305,21 +304,16 @@ class _OwnNetworks(nn.Module):
 
 
 def _train(g: nn.Module, rows: Tensor, optimizer: torch.optim.Optimizer, batches: bool, iterations: int) -> None:
-    for batch in _batches(rows, BATCH if batches else len(rows), iterations):
+    """Traverse the table again and again, in a new order each time."""
+    size, order = BATCH if batches else len(rows), torch.arange(0)
+    for _ in range(iterations):
+        if len(order) < size:
+            order = torch.randperm(len(rows))
+        batch, order = rows[order[:size]], order[size:]
         loss = (g(batch) - batch).square().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-
-
-def _batches(rows: Tensor, size: int, iterations: int) -> Iterator[Tensor]:
-    """Traverse the table again and again, in a new order each time."""
-    order, start = torch.randperm(len(rows)), 0
-    for _ in range(iterations):
-        if start + size > len(rows):
-            order, start = torch.randperm(len(rows)), 0
-        yield rows[order[start : start + size]]
-        start += size
 
 
 def distances(results: pd.DataFrame) -> pd.DataFrame:

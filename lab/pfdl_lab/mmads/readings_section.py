@@ -7,11 +7,11 @@ from dataclasses import fields
 import numpy as np
 import pandas as pd
 
-from pfdl._internal.runs import Run
+from pfdl.runs import Run
 from pfdl_lab.mmads.paper import CELLS, METRICS, PAPER, name_cell
 from pfdl_lab.mmads.readings import Network, distances
 from pfdl_lab.mmads.section import METRIC_NAMES
-from pfdl_lab.report.blocks import Block, Cell, Number, Row, Section, Table, Text
+from pfdl_lab.report.blocks import Block, Cell, Number, Section, Table, TableLine, Text
 from pfdl_lab.report.reading import read_results
 
 KIND = "readings"
@@ -47,12 +47,12 @@ def build(run: Run, problems: list[str]) -> Section:
 
 
 def _table(caption: str, ranked: pd.DataFrame) -> Table:
-    paper: list[Row] = []
+    paper: list[TableLine] = []
     for method in ("PFDL", "OLS", "DWR"):
         means = [Number(float(np.mean(PAPER[method][metric])), digits=3) for metric in METRICS]
         cells: list[Cell] = ["", "", "", *means, Number(_distance_of_paper(method), digits=2)]
-        paper.append(Row(f"the paper's row of {method}", tuple(cells), quiet=True))
-    lines = [Row(_describe(reading), _figures(reading)) for _, reading in ranked.iterrows()]
+        paper.append(TableLine(f"the paper's row of {method}", tuple(cells), quiet=True))
+    lines = [TableLine(_describe(reading), _figures(reading)) for _, reading in ranked.iterrows()]
     columns = ["training of g", "use", "estimator", *METRIC_NAMES.values(), "distance"]
     note = "Distance: mean over cells and metrics of |figure − the paper's PFDL| / the paper's PFDL."
     return Table(caption, "g sees", columns, [*paper, *lines], note=note)
@@ -91,5 +91,5 @@ def _cells(results: pd.DataFrame, best: pd.Series) -> Table:
     for metric in METRICS:
         ours = tuple(Number(float(means[(*cell, metric)]), digits=3) for _, cell in cells)
         published = tuple(Number(PAPER["PFDL"][metric][number], digits=3) for number, _ in cells)
-        lines += [Row(METRIC_NAMES[metric], ours), Row("in the paper", published, quiet=True)]
+        lines += [TableLine(METRIC_NAMES[metric], ours), TableLine("in the paper", published, quiet=True)]
     return Table("The closest reading, cell by cell", "metric", [name_cell(cell) for _, cell in cells], lines)

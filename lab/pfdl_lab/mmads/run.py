@@ -17,17 +17,16 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.linear_model import Lasso, LinearRegression, Ridge
 
-from pfdl._internal.files import write_atomically
-from pfdl._internal.runs import claim
 from pfdl.data.mmads import MMADS, SETTINGS, Setting, make_mmads
+from pfdl.runs import claim
 from pfdl.tabular import DWRRegressor, PFDLRegressor, ScreenedRegressor
 from pfdl.tabular.metrics import rmse
-from pfdl.tabular.svi import SVIRegressor
 from pfdl.tabular.weights import EffectiveSampleSizeWarning
-from pfdl_lab.grid import run_grid
+from pfdl_lab.grid import run_grid, write_results
 from pfdl_lab.mmads.auxiliary import AuxiliaryRegressor
 from pfdl_lab.mmads.paper import CELLS
 from pfdl_lab.mmads.srdo import SRDORegressor
+from pfdl_lab.mmads.svi import SVIRegressor
 from pfdl_lab.workers import IN_SEQUENCE, Execution
 
 TEST_RATES = (-3.0, -2.0, -1.7, -1.5, -1.3, 1.3, 1.5, 1.7, 2.0, 3.0)
@@ -92,7 +91,7 @@ def run(config: MMADSConfig, folder: Path, execution: Execution = IN_SEQUENCE) -
 
     Args:
         config: ``FULL``, ``QUICK`` or one of your own.
-        folder: Run folder, see :mod:`pfdl._internal.runs`; finished tasks are kept in its ``tasks``.
+        folder: Run folder, see :mod:`pfdl.runs`; finished tasks are kept in its ``tasks``.
         execution: Where the tasks run, on CPUs; by default one after the other.
 
     Returns:
@@ -105,7 +104,7 @@ def run(config: MMADSConfig, folder: Path, execution: Execution = IN_SEQUENCE) -
     with claim(folder, "mmads", settings, may_change=("seeds", "command")):
         results = run_grid(run_task, config.tasks(), folder / "tasks", execution)
         columns = ["setting", "n", "p", "r", "method", "seed", "metric", "value"]
-        write_atomically(folder / "results.csv", results[columns].to_csv(index=False))
+        write_results(results[columns], folder)
     return results
 
 

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from pfdl._internal.runs import Run
 from pfdl.data.mmads import SETTINGS, true_coefficients
-from pfdl_lab.mmads.paper import CELLS, METRICS, PAPER, name_cell
-from pfdl_lab.mmads.paper import Cell as TableCell
+from pfdl.runs import Run
+from pfdl_lab.mmads.paper import CELLS, METRICS, PAPER, Cell as TableCell, name_cell
 from pfdl_lab.mmads.run import FIGURE_CELL, METHODS, TEST_RATES
 from pfdl_lab.pairing import paired
-from pfdl_lab.report.blocks import Block, Cell, Heading, Missing, Number, Plot, Row, Section, Table, Text
+from pfdl_lab.report.blocks import Block, Cell, Heading, Missing, Number, Plot, Section, Table, TableLine, Text
 from pfdl_lab.report.lines import Series, plot_lines
 from pfdl_lab.report.reading import read_results
 from pfdl_lab.statistics import by_seed, difference_cell, mean_series
@@ -73,9 +72,11 @@ def _metric_table(part: pd.DataFrame, setting: str, metric: str, cells: Sequence
     for method in METHODS:
         values = [by_seed(_at(part, cell), method=method, metric=metric) for cell in cells]
         figures = [Number(one.mean(), one.std(ddof=0), 3) if len(one) else Missing() for one in values]
-        rows.append(Row(method, tuple(figures)))
+        rows.append(TableLine(method, tuple(figures)))
         if method in PAPER and setting == SETTINGS[0]:
-            rows.append(Row("in the paper", tuple(_paper_cell(method, cell, metric) for cell in cells), quiet=True))
+            rows.append(
+                TableLine("in the paper", tuple(_paper_cell(method, cell, metric) for cell in cells), quiet=True)
+            )
     caption = f"{METRIC_NAMES[metric]}, {SETTING_NAMES[setting]}"
     return Table(caption, "method", [name_cell(cell) for cell in cells], rows, error_name=DEVIATION)
 
@@ -96,11 +97,11 @@ def _stability(part: pd.DataFrame, setting: str) -> list[Block]:
             cells.append(difference_cell(paired(many, few), 3))
         if not any(isinstance(cell, Number) for cell in cells):
             continue
-        rows.append(Row(method, tuple(cells)))
+        rows.append(TableLine(method, tuple(cells)))
         if method in PAPER and setting == SETTINGS[0]:
             changes = [PAPER[method][metric][2] - PAPER[method][metric][0] for metric in METRICS]
             printed = tuple(Number(change, digits=3, signed=True) for change in changes)
-            rows.append(Row("in the paper", printed, quiet=True))
+            rows.append(TableLine("in the paper", printed, quiet=True))
     if not rows:
         return []
     caption = f"Stable when n changes? {name_cell(MANY)} less {name_cell(FEW)}, {SETTING_NAMES[setting]}"
@@ -136,14 +137,14 @@ def _kept_table(part: pd.DataFrame, setting: str) -> Table:
     for method in METHODS:
         chosen = part[(part["method"] == method) & part["metric"].str.startswith("beta[")]
         if not len(chosen):
-            rows.append(Row(method, (Missing(),) * 4))
+            rows.append(TableLine(method, (Missing(),) * 4))
             continue
         kept = chosen.assign(kept=chosen["value"].abs() > _ZERO).groupby("metric")["kept"].mean()
         shares = {column: float(kept[f"beta[{column}]"]) for column in columns}
         counts = [sum(share for column, share in shares.items() if column[0] == side) for side in "SV"]
         never = [column for column, share in shares.items() if share == 0]
         sometimes = [f"{column} ({share:.0%})" for column, share in shares.items() if 0 < share < 1]
-        rows.append(Row(method, (*(Number(count) for count in counts), _words(never), _words(sometimes))))
+        rows.append(TableLine(method, (*(Number(count) for count in counts), _words(never), _words(sometimes))))
     sizes = [sum(column[0] == side for column in columns) for side in "SV"]
     return Table(
         f"Kept and dropped columns, {SETTING_NAMES[setting]}, trained at {name_cell(FIGURE_CELL)}",

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from pfdl.report.page import blocks as html
-from pfdl.report.page import draw_svg, inline
-from pfdl.report.page import render as render_page
+from pfdl.report.page import blocks as html, draw_svg, inline, render as render_page
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -95,7 +93,7 @@ Cell = str | Number | Missing
 
 
 @dataclass(frozen=True)
-class Row:
+class TableLine:
     """A line of a table.
 
     Args:
@@ -125,7 +123,7 @@ class Table:
     caption: str
     corner: str
     columns: Sequence[str]
-    rows: Sequence[Row]
+    rows: Sequence[TableLine]
     note: str = ""
     error_name: str = "standard error"
 
@@ -197,8 +195,8 @@ class Section:
     Args:
         title: Its heading, which the list of contents names.
         blocks: What it holds.
-        finding: One sentence on what was found. It also stands at the top of a page of several sections, and
-            ``pfdl demo`` prints it.
+        finding: One sentence on what was found, for the page of the demonstration; it also stands at the top of a
+            page of several sections.
     """
 
     title: str

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pfdl._internal.text import printable
 from pfdl.report.page import PALETTE
-from pfdl_lab.report.blocks import Cell, Missing, Number, Plot, Row, Table
+from pfdl_lab.report.blocks import Cell, Missing, Number, Plot, Table, TableLine
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -136,7 +136,7 @@ def _table(title: str, corner: str, series: Sequence[Series], digits: int) -> Ta
     places = list(dict.fromkeys(place for one in series for place in one.x))
     if not places or len(places) > MAX_COLUMNS:
         return None
-    rows = [Row(one.name, tuple(_cell(one, place, digits) for place in places)) for one in series]
+    rows = [TableLine(one.name, tuple(_cell(one, place, digits) for place in places)) for one in series]
     return Table(title, corner, [f"{x:g}" if not isinstance(x, str) else x for x in places], rows)
 
 

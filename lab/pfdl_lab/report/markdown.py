@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.markdown import Markdown as RichMarkdown
@@ -29,17 +29,11 @@ MARK = "<!-- All below is written by"
 """How the line begins below which a command owns a page."""
 
 
-@dataclass
-class Markdown:
-    """A text and the pictures that it shows.
-
-    Attributes:
-        text: The Markdown.
-        pictures: The bytes of each picture, by its name: plots are SVG, photographs PNG.
-    """
+class Markdown(NamedTuple):
+    """A text, and the bytes of each picture that it shows, by its name: plots are SVG, photographs PNG."""
 
     text: str
-    pictures: Mapping[str, bytes] = field(default_factory=dict)
+    pictures: Mapping[str, bytes]
 
     def write(self, path: Path) -> list[Path]:
         """Write the file and its pictures, which lie in the same folder; return them."""
@@ -115,9 +109,18 @@ def print_table(table: Table) -> None:
 
 
 def _table(table: Table) -> str:
-    lines = [[table.corner, *table.columns], ["---"] * (len(table.columns) + 1)]
-    lines += [[f"*{row.header}*" if row.quiet else row.header, *map(_cell, row.cells)] for row in table.rows]
-    return "\n".join(f"| {' | '.join(text.replace('|', chr(92) + '|') for text in line)} |" for line in lines)
+    lines = [[f"*{row.header}*" if row.quiet else row.header, *map(_cell, row.cells)] for row in table.rows]
+    return markdown_table([table.corner, *table.columns], lines)
+
+
+def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return a table as Markdown.
+
+    ``DataFrame.to_markdown`` needs one more package, escapes no ``|``, and pads cells, so that one figure changes all
+    lines of a page.
+    """
+    lines = [[str(cell).replace("|", r"\|") for cell in line] for line in (columns, ["---"] * len(columns), *rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _cell(cell: Cell) -> str:

@@ -1,4 +1,4 @@
-"""How every run was made: settings, seeds, versions, revision, hardware."""
+"""How every run was made: command, versions, revision, hardware, and its settings, among them the seeds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pfdl._internal.runs import Run
+from pfdl.runs import Run
 from pfdl_lab.report.blocks import Block, Heading, Listing, Section, Text
 
 TITLE = "How the runs were made"
@@ -20,30 +20,18 @@ def build(runs: Sequence[Run]) -> Section:
     for run in runs:
         blocks += [
             Heading(f"{run.folder} ({run.kind})"),
-            Listing("Seeds, versions, hardware", "\n".join(_facts(run))),
+            Listing("Command, versions, hardware", "\n".join(_facts(run))),
             Listing("Settings", json.dumps(run.settings, indent=2, ensure_ascii=False)),
         ]
     return Section(TITLE, blocks)
 
 
 def _facts(run: Run) -> list[str]:
-    flat = {"command": run.settings.get("command"), "seeds": _seeds(run.settings)}
+    flat = {"command": run.settings.get("command")}
     for name, value in run.made_with.items():
         flat |= value if isinstance(value, Mapping) else {name: value}
     order = sorted(flat, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
     return [f"{_NAMES.get(name, name)}: {_words(flat[name])}" for name in order]
-
-
-def _seeds(settings: Mapping[str, Any]) -> str:
-    """Return the seeds, however the kind of run calls them."""
-    training = settings.get("training")
-    if isinstance(training, Mapping):
-        return str(training.get("seed"))
-    number = settings.get("seeds", settings.get("restarts"))
-    if not isinstance(number, int):
-        return "not recorded"
-    first = settings.get("seed", 0)
-    return f"{first} to {first + number - 1}" if isinstance(first, int) and number > 1 else str(first)
 
 
 def _words(value: Any) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from pfdl._internal.files import read_json, read_table
-from pfdl._internal.runs import CONFIG, METRICS, Run, read_run
+from pfdl._internal.files import read_frame, read_json
+from pfdl.runs import CONFIG, METRICS, Run, read_run
 
 RESULTS = "results.csv"
 TASK_FOLDERS = ("tasks", "cells")
@@ -20,14 +20,14 @@ MAX_DEPTH = 4
 
 
 @dataclass
-class Found:
+class FoundRuns:
     """Runs, and a sentence for everything that could not be read."""
 
     runs: list[Run] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
 
-def find_runs(paths: Sequence[Path]) -> Found:
+def find_runs(paths: Sequence[Path]) -> FoundRuns:
     """Return the runs in some folders, each of which is a run or holds runs.
 
     Args:
@@ -37,7 +37,7 @@ def find_runs(paths: Sequence[Path]) -> Found:
         Each run once, in the order of the paths and then of the names. A run within a run belongs to that run and is
         not listed.
     """
-    found = Found()
+    found = FoundRuns()
     seen: set[Path] = set()
     for path in paths:
         if not path.is_dir():
@@ -57,7 +57,7 @@ def find_runs(paths: Sequence[Path]) -> Found:
     return found
 
 
-def _run_folders(folder: Path, depth: int, found: Found) -> list[Path]:
+def _run_folders(folder: Path, depth: int, found: FoundRuns) -> list[Path]:
     if (folder / CONFIG).is_file():
         return [folder]
     if depth == 0:
@@ -98,7 +98,7 @@ def read_results(
         if not path.is_file():
             continue
         try:
-            frame = read_table(path) if path.name == file else pd.DataFrame(_rows_of(path))
+            frame = read_frame(path) if path.name == file else pd.DataFrame(_rows_of(path))
             parts.append(_checked(frame, names, numbers))
         except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors
             problems.append(f"{path} was left out: {_one_line(error)}")
@@ -156,7 +156,7 @@ def read_metrics(run: Run, problems: list[str]) -> pd.DataFrame | None:
     if not path.is_file():
         return None
     try:
-        frame = read_table(path).apply(_numeric)
+        frame = read_frame(path).apply(_numeric)
         if "epoch" not in frame.columns:
             raise ValueError("it has no column epoch.")
     except (OSError, ValueError) as error:

@@ -8,9 +8,21 @@ from typing import Any
 import pandas as pd
 
 from pfdl._internal.files import read_json
-from pfdl._internal.runs import WHY_CONTEXTS, Run, name_folders
+from pfdl.runs import WHY_CONTEXTS, Run, name_folders
 from pfdl.vision.evaluation import OWN, Evaluation, read_evaluations
-from pfdl_lab.report.blocks import Block, Cell, Heading, Missing, Number, Plot, Row, Section, SideBySide, Table, Text
+from pfdl_lab.report.blocks import (
+    Block,
+    Cell,
+    Heading,
+    Missing,
+    Number,
+    Plot,
+    Section,
+    SideBySide,
+    Table,
+    TableLine,
+    Text,
+)
 from pfdl_lab.report.lines import Series, plot_lines
 from pfdl_lab.report.reading import read_metrics
 
@@ -47,7 +59,7 @@ def build(runs: Sequence[Run], problems: list[str]) -> Section:
     if logged:
         plots = [plot for column in CURVES for plot in _curves(column, logged)]
         blocks += [Heading("Training curves"), SideBySide(plots)]
-    return Section(TITLE, blocks, _headline(tested))
+    return Section(TITLE, blocks)
 
 
 def _curves(column: str, logged: Mapping[str, pd.DataFrame]) -> list[Plot]:
@@ -61,14 +73,6 @@ def _curves(column: str, logged: Mapping[str, pd.DataFrame]) -> list[Plot]:
             y = (factor * known[column]).tolist()
             lines.append(Series(name, (known["epoch"] + 1).tolist(), y, style=style, colour=number))
     return plot_lines(title, "Epoch by epoch.", "epoch", axis, lines, digits)
-
-
-def _headline(tested: Mapping[str, Evaluation]) -> str:
-    """Say which training is right for most of its own test images."""
-    if not tested:
-        return ""
-    name, best = max(tested.items(), key=lambda item: item[1].overall)
-    return f"Highest test accuracy: {name}, {100 * best.overall:.1f} % of {best.images} images."
 
 
 def _inferred(runs: Mapping[str, Run], problems: list[str]) -> list[Block]:
@@ -107,7 +111,7 @@ def _tested(evaluations: Mapping[str, Evaluation]) -> list[Block]:
         "calibration error": [Number(one.calibration_error, digits=3) for one in evaluations.values()],
     }
     columns = {name: cells for name, cells in columns.items() if not all(isinstance(cell, Missing) for cell in cells)}
-    rows = [Row(run, cells) for run, cells in zip(evaluations, zip(*columns.values(), strict=True), strict=True)]
+    rows = [TableLine(run, cells) for run, cells in zip(evaluations, zip(*columns.values(), strict=True), strict=True)]
     caption = f"Accuracies in percent on {first.images} images ({names})"
     table = Table(caption, "run", list(columns), rows)
     blocks: list[Block] = [Heading(f"Tested on {names}: {first.images} images"), table, *_ratio_plot(evaluations)]
@@ -143,7 +147,7 @@ def _overview(
         cells += (
             [absent, absent] if own is None else [Number(100 * own.overall), Number(100 * own.worst_group.accuracy)]
         )
-        lines.append(Row(name, tuple(cells)))
+        lines.append(TableLine(name, tuple(cells)))
     columns = ["backbone", "objective", "seed", "epochs", "best validation (%)", "test (%)", "worst group, test (%)"]
     note = (
         "Test: the test images of the run's own split, looked at once. Runs with other splits have other test images."
@@ -173,7 +177,7 @@ def _group_table(shares: Mapping[str, Mapping[str, float]], what: str) -> Table 
     if not columns:
         return None
     rows = [
-        Row(run, tuple(Number(100 * one[name]) if name in one else Missing("not tested") for name in columns))
+        TableLine(run, tuple(Number(100 * one[name]) if name in one else Missing("not tested") for name in columns))
         for run, one in shares.items()
     ]
     return Table(f"Accuracy in percent by {what}", "run", columns, rows)

@@ -1,14 +1,16 @@
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 
 from pfdl._internal.validation import resolve_device
 from pfdl_lab.colored_mnist import run as colored_mnist
-from pfdl_lab.colored_mnist.data import StackedColoredMNIST, store_contexts
+from pfdl_lab.colored_mnist.data import StackedColoredMNIST, context_tasks, infer_task
 from pfdl_lab.colored_mnist.rows import CHOOSING, PENALTY, ROWS
 from pfdl_lab.colored_mnist.run import QUICK, WORST_GROUP, ColoredMNISTConfig, run, run_row, run_task, tasks
 from pfdl_lab.digits import bundled_digits
+from pfdl_lab.grid import run_grid
 
 TINY = ColoredMNISTConfig(restarts=2, max_train=40, max_hidden=4, feature_rows=8, decomposition_width=4)
 
@@ -31,6 +33,12 @@ def data():
 
 def stacked(config, contexts=None):
     return StackedColoredMNIST(bundled_digits(), config.seeds, config.max_train, "cpu", contexts)
+
+
+def infer(config, folder):
+    run_grid(
+        partial(infer_task, folder=None), context_tasks(bundled_digits().name, config.seeds, config.max_train), folder
+    )
 
 
 def tiny(key, steps, width=4):
@@ -107,7 +115,7 @@ def test_a_quick_run_is_narrower_and_shorter_of_rows():
 @pytest.fixture(scope="module")
 def with_contexts(tmp_path_factory):
     folder, config = tmp_path_factory.mktemp("contexts"), replace(TINY, max_train=400)
-    store_contexts(bundled_digits(), config.seeds, config.max_train, folder, n_jobs=1)
+    infer(config, folder)
     return lambda: (stacked(config, folder), config)
 
 
@@ -130,10 +138,10 @@ def test_irm_may_choose_as_the_others_do_and_is_told_the_environments(with_conte
 
 def test_inferred_contexts_are_the_colours_and_are_inferred_once(tmp_path):
     config = replace(TINY, restarts=1, max_train=600)
-    store_contexts(bundled_digits(), config.seeds, config.max_train, tmp_path)
+    infer(config, tmp_path)
     (stored,) = tmp_path.iterdir()
     written = stored.stat().st_mtime_ns
-    store_contexts(bundled_digits(), config.seeds, config.max_train, tmp_path)
+    infer(config, tmp_path)
     assert stored.stat().st_mtime_ns == written
     data = stacked(config, tmp_path)
     images = torch.cat([images for images, _ in data.train], dim=1)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.hostile.file_targets import any_bytes, as_table, special_file
 from tests.hostile.tampering import answered, records, target, values, words
 
-from pfdl._internal.runs import CONFIG, METRICS, Run
+from pfdl.runs import CONFIG, METRICS, Run
 from pfdl_lab.digits import _read_file
 from pfdl_lab.images.data import read_groups
 from pfdl_lab.report.reading import RESULTS, find_runs, read_metrics, read_results

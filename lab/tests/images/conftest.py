@@ -3,10 +3,10 @@
 import pytest
 from tests.vision.tiny_images import TinySource
 
-from pfdl_lab.images import data as image_data
-from pfdl_lab.images import networks
+from pfdl_lab.images import data as image_data, networks
+from pfdl_lab.images.config import ImagesConfig
 from pfdl_lab.images.data import ImageData
-from pfdl_lab.images.run import ImagesConfig, run_task
+from pfdl_lab.images.run import run_task
 
 
 @pytest.fixture

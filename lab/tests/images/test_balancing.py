@@ -5,10 +5,9 @@ import torch
 
 from pfdl.contexts import InferredContexts
 from pfdl.vision.loading import EpochSampler
-from pfdl_lab.images import data as image_data
-from pfdl_lab.images import inferred, run
+from pfdl_lab.images import data as image_data, inferred, run
+from pfdl_lab.images.config import ImagesConfig
 from pfdl_lab.images.data import ImageData
-from pfdl_lab.images.run import ImagesConfig
 
 SPUCO = ImageData("spuco-mnist-large-0.8")
 

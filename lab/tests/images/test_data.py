@@ -61,24 +61,25 @@ def test_other_images_have_another_fingerprint():
 
 def test_folders_are_read_as_pfdl_train_reads_them(tmp_path):
     make_folder(tmp_path, {f"{context}/{label}": 1 for context in ("photo", "sketch") for label in ("dog", "horse")})
-    (place,) = make_datasets([str(tmp_path)], [], None)
+    (place,) = make_datasets([str(tmp_path)], [], None, DataOptions())
     assert {sample.class_name for sample in place.open().samples} == {"dog", "horse"}
     (asked,) = make_datasets([str(tmp_path)], [], None, DataOptions(layout="class/context"))
     assert {sample.class_name for sample in asked.open().samples} == {"photo", "sketch"}
     assert fingerprint(place.open()) != fingerprint(asked.open())
     (table,) = make_datasets(["meta.csv"], [], None, DataOptions(layout="class/context"))
-    assert table.layout is None
+    assert table.options.layout is None
 
 
 def test_a_folder_is_grouped_by_its_path_or_its_name():
     def grouped(*group_by):
-        return [place.group_by for place in make_datasets(["shapes", "data/pets", "other/pacs"], group_by, None)]
+        places = make_datasets(["shapes", "data/pets", "other/pacs"], group_by, None, DataOptions())
+        return [place.group_by for place in places]
 
     assert grouped("pets=meta.csv:place") == grouped("data/pets=meta.csv:place") == [None, "meta.csv:place", None]
     with pytest.raises(ValueError, match="--group-by birds=a:b names no folder of the study"):
         grouped("birds=a:b")
     with pytest.raises(ValueError, match="--group-by pets=m:a names several folders of the study"):
-        make_datasets(["a/pets", "b/pets"], ["pets=m:a"], None)
+        make_datasets(["a/pets", "b/pets"], ["pets=m:a"], None, DataOptions())
 
 
 def test_groups_are_read_from_a_column_of_a_table(tmp_path):

@@ -23,7 +23,7 @@ def test_every_image_is_embedded_and_trained_on_standardised(tmp_path, monkeypat
     features = np.load(folder / FEATURES)
     assert features.shape == (len(source.samples), 1280)
     sample = source.samples[60]
-    alone = embed(load_network(), source.load(sample.path, 8, sample.sha256)[None])[0]
+    alone = embed([source.load(sample.path, 8, sample.sha256)[None]], "cpu")[0]
     torch.testing.assert_close(torch.from_numpy(features[60]).float(), alone, atol=2e-3, rtol=2e-3)
     split = ImageData("shapes").split(0, network=FROZEN, images=folder)
     torch.testing.assert_close(split.train.inputs.mean(0), torch.zeros(1280), atol=1e-4, rtol=0)

@@ -13,13 +13,12 @@ import pfdl
 from pfdl.cli.main import app
 from pfdl.contexts import InferredContexts, worst_group_accuracy
 from pfdl.objectives import make_objective, registry
-from pfdl.objectives.penalties import Penalty
+from pfdl.objectives.penalties import CovarianceDecorrelation, Penalty
 from pfdl.objectives.weightings import Weighting
-from pfdl_lab.controls import MatchedPenalty
 from pfdl_lab.images import inferred, run, testing
+from pfdl_lab.images.config import NICO, ImagesConfig
 from pfdl_lab.images.data import SAME, SHIFTED, ImageData
 from pfdl_lab.images.rows import GRID, LISTS, PAPER, RATIOS, RIVALS, ROWS, find_row, row_keys
-from pfdl_lab.images.run import NICO, ImagesConfig
 from pfdl_lab.images.testing import CHOSEN, LAST
 
 TINY = ImagesConfig(("erm", "pfdl"), seeds=2, backbone="mlp", image_size=8, epochs=2, batch_size=16)
@@ -44,12 +43,13 @@ def test_every_row_makes_an_objective_and_has_a_plain_training_to_compare_with()
 
 
 def test_the_papers_table_is_a_list_of_six_rows_by_its_protocol():
-    assert NICO.rows == LISTS["paper"] == ("dwr", "cn", "cn-bn", "cn-cnbb", "erm", "pfdl")
-    assert (NICO.epochs, NICO.learning_rate, NICO.backbone, NICO.validation) == (160, 0.01, "resnet50", 0.0)
-    assert NICO.decay_every is None  # half of the epochs
+    assert LISTS["paper"] == ("dwr", "cn", "cn-bn", "cn-cnbb", "erm", "pfdl")
+    config = ImagesConfig(LISTS["paper"], **NICO)
+    assert (config.epochs, config.learning_rate, config.backbone, config.validation) == (160, 0.01, "resnet50", 0.0)
+    assert config.decay_every is None  # half of the epochs
     assert all(len(row.paper) == len(RATIOS) for row in PAPER.values())
     assert len(LISTS["grid"]) == 27
-    assert row_keys("paper,covariance,pfdl") == (*NICO.rows, "covariance")
+    assert row_keys("paper,covariance,pfdl") == (*config.rows, "covariance")
 
 
 class Shrink(Penalty):
@@ -104,7 +104,7 @@ def test_all_rows_of_a_seed_share_the_split_and_are_tested_at_seven_ratios(tiny,
 
 
 def test_a_stopped_experiment_goes_on_and_other_images_are_other_results(tiny, tmp_path, monkeypatch):
-    trained, original = [], run.train
+    trained, original = [], run.train_row
 
     def stop_at_third(settings, *args, **kwargs):
         trained.append(settings.objective)
@@ -112,7 +112,7 @@ def test_a_stopped_experiment_goes_on_and_other_images_are_other_results(tiny, t
             raise KeyboardInterrupt
         return original(settings, *args, **kwargs)
 
-    monkeypatch.setattr(run, "train", stop_at_third)
+    monkeypatch.setattr(run, "train_row", stop_at_third)
     with pytest.raises(KeyboardInterrupt):
         run.run(TINY, [tiny], tmp_path)
     first = run.run(TINY, [tiny], tmp_path)
@@ -142,23 +142,22 @@ def test_rows_are_tested_and_probed_along_the_training_and_where_validation_choo
 
 
 def test_a_control_is_switched_off_after_its_share_of_the_epochs(digits, task, monkeypatch):
-    states, original = [], MatchedPenalty.forward
+    weights, original = [], CovarianceDecorrelation.forward
 
     def note(self, features):
-        states.append(self.is_on)
+        weights.append(self.weight)
         return original(self, features)
 
-    monkeypatch.setattr(MatchedPenalty, "forward", note)
+    monkeypatch.setattr(CovarianceDecorrelation, "forward", note)
     values = task("covariance-third", digits, epochs=3, test_every=1, batch_size=100)
-    assert states == [True, True, False, False, False, False]
+    assert weights == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
     assert ("1", "matched_weight") in values
-    assert ("2", "matched_weight") not in values
 
 
 def test_the_network_and_the_size_of_a_row_count_more_than_those_of_the_experiment(tiny, tmp_path, monkeypatch):
     made = []
     monkeypatch.setattr(run, "make_network", lambda name, inputs, classes, **_: made.append((name, inputs.shape[-1])))
-    monkeypatch.setattr(run, "train", lambda *_, **__: {})
+    monkeypatch.setattr(run, "train_row", lambda *_, **__: {})
     monkeypatch.setattr(testing.Tester, "finish", lambda *_: None)
     monkeypatch.setattr(TinySource, "load", lambda self, path, size, _: torch.zeros(3, size, size, dtype=torch.uint8))
     run.run(dataclasses.replace(TINY, rows=("cn", "erm"), seeds=1), [tiny], tmp_path)
@@ -170,7 +169,7 @@ def test_the_rule_says_what_chooses_an_epoch(digits, task, select, monkeypatch):
     seen, original = [], testing.Tester._validate
 
     def watch(self, progress):
-        predicted = testing.predict(progress.model, self.validation.inputs)
+        predicted = testing.predict_classes(progress.model, self.validation.inputs)
         _, labels, contexts = self.validation
         right = float((predicted == labels).double().mean())
         seen.append(right if select == "accuracy" else worst_group_accuracy(predicted, labels, contexts))
@@ -238,14 +237,22 @@ def test_a_training_that_diverges_is_a_result_too(digits, tmp_path):
     assert results["value"].notna().all()
 
 
-def test_the_command_prints_ours_beside_the_papers(tiny, tmp_path):
-    arguments = ["reproduce", "nico", "shapes", "--rows", "erm,pfdl", "--backbone", "mlp", "--image-size", "8"]
-    arguments += ["--seeds", "2", "--epochs", "1", "--device", "cpu", "-o", str(tmp_path / "out")]
-    result = CliRunner().invoke(app, arguments)
+def test_the_command_prints_ours_beside_the_papers(tiny, tmp_path, monkeypatch):
+    """By its defaults, which are the paper's protocol; the networks are small, and stay untrained."""
+    small = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(3, 2))
+    monkeypatch.setattr(run, "make_network", lambda *_, **__: small)
+    monkeypatch.setattr(run, "train_row", lambda *_, **__: {})
+    monkeypatch.setattr(TinySource, "load", lambda self, path, size, _: torch.zeros(3, size, size, dtype=torch.uint8))
+    words = ["reproduce", "nico", "shapes", "--seeds", "2", "--device", "cpu", "-o", str(tmp_path)]
+    result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
-    assert "Accuracy in percent at the last epoch, shapes, mlp" in result.stdout
+    lines = result.stdout.splitlines()
+    assert lines[0] == "**Accuracy in percent at the last epoch, shapes, resnet50**"
+    printed = [number for number, line in enumerate(lines) if line.startswith("| *in the paper, on NICO* |")]
+    assert {lines[number - 1].split(" | ")[0] for number in printed} == {f"| {row.title}" for row in PAPER.values()}
+    assert "| 41.31 | 41.41 | 43.70 | 47.46 | 46.80 | 49.29 | 50.87 |" in lines[printed[-1]]
     assert "PFDL − ERM" in result.stdout
-    assert "| PFDL | 2 |" in (tmp_path / "out" / "table.md").read_text()
+    assert "| PFDL | 2 |" in (tmp_path / "table.md").read_text()
 
 
 @pytest.mark.parametrize(

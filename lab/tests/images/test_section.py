@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 
-from pfdl._internal.runs import Run
+from pfdl.runs import Run
 from pfdl_lab.images import run, section
-from pfdl_lab.images.rows import RATIOS
+from pfdl_lab.images.rows import PAPER, RATIOS
 from pfdl_lab.report.blocks import Missing, Table, Text
 from pfdl_lab.report.markdown import render
 
@@ -58,11 +58,24 @@ def test_the_papers_figures_stand_beside_its_own_networks_alone(built):
     rows = {"erm": (50.0,), "pfdl": (51.0,), "cn": (40.0,)}
     for backbone, quoted in (("resnet50", [37.17, 39.79, 41.31]), ("resnet18", [37.17])):
         parts = [made_up(rows, test=test, backbone=backbone) for test in ("1:5", "1:3", "whole")]
-        table = tables_of(built(*parts))[0]
+        table = tables_of(built(*parts, epochs=160, learning_rate=0.01))[0]
         lines = [line for line in table.rows if line.quiet]
         assert sorted(line.cells[1].value for line in lines) == quoted
         assert all(line.cells[3] == Missing("not in the paper") for line in lines)
         assert table.columns == ["seeds", "1:5", "1:3", "whole"]
+
+
+def test_the_papers_figures_stand_beside_its_own_protocol_alone(built):
+    rows = dict.fromkeys(PAPER, (50.0, 51.0))
+    ours = [
+        made_up(rows, test=test, epoch=epoch, backbone="resnet50") for test in RATIOS for epoch in ("last", "chosen")
+    ]
+    first, *others = tables_of(built(*ours, epochs=160, learning_rate=0.01))
+    assert first.caption == "Accuracy in percent at the last epoch, pets, resnet50"
+    assert [line.header for line in first.rows].count("in the paper, on NICO") == 6
+    assert not any(line.quiet for table in others for line in table.rows)  # also of the epoch that was chosen
+    for settings in ({"epochs": 20, "learning_rate": 0.01}, {"epochs": 160, "learning_rate": 0.1}, {}):
+        assert "in the paper" not in text_of(built(*ours, **settings))
 
 
 def test_a_weighting_that_did_not_act_is_called_so(built):
@@ -95,6 +108,12 @@ def test_the_sentence_of_the_demonstration_has_the_figures(built):
     sentence = built(made_up({"erm": (30.0,) * 3, "pfdl": (28.0, 27.9, 28.1)}), *others).finding
     assert "ERM is right for 60.0 % at 5:1, as in training, and 30.0 % at 1:5" in sentence
     assert sentence.endswith("PFDL − ERM there: −2.0 ± 0.1 points (3 paired seeds).")
+
+
+def test_one_seed_without_a_gradient_does_not_decide_the_matching_weight(built):
+    weights = {"covariance": (300.0, 9.6e31, 500.0)}
+    text = text_of(built(made_up(), made_up(weights, test="matched_weight", epoch="5")))
+    assert "| Decorrelation, as strong as PFDL | 3 | 500 |" in text
 
 
 def test_without_results_the_page_says_so(built, tmp_path):

@@ -13,10 +13,11 @@ from typer.testing import CliRunner
 
 from pfdl.cli.main import app
 from pfdl.data import make_mmads
-from pfdl.tabular import DWRRegressor, PFDLRegressor, SVIRegressor
+from pfdl.tabular import DWRRegressor, PFDLRegressor
 from pfdl_lab.mmads import run as mmads
 from pfdl_lab.mmads.paper import CELLS, METRICS, PAPER
 from pfdl_lab.mmads.srdo import SRDORegressor
+from pfdl_lab.mmads.svi import SVIRegressor
 
 runner = CliRunner()
 

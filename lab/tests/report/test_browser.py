@@ -17,8 +17,8 @@ TABLE = blocks.Table(
     "method",
     [*WIDE, HOSTILE],
     [
-        blocks.Row("ERM & co", (*(blocks.Number(40.1, 0.3) for _ in WIDE), blocks.Missing("not in the paper"))),
-        blocks.Row("in the paper", (*(blocks.Number(41.31, digits=2) for _ in WIDE), HOSTILE), quiet=True),
+        blocks.TableLine("ERM & co", (*(blocks.Number(40.1, 0.3) for _ in WIDE), blocks.Missing("not in the paper"))),
+        blocks.TableLine("in the paper", (*(blocks.Number(41.31, digits=2) for _ in WIDE), HOSTILE), quiet=True),
     ],
 )
 
@@ -32,7 +32,10 @@ def draw(axes):
 
 
 FIGURES = blocks.Table(
-    "Figures", "line", ["1:5", HOSTILE], [blocks.Row(HOSTILE, (blocks.Number(40.0, 1.0), blocks.Number(50.0, 2.0)))]
+    "Figures",
+    "line",
+    ["1:5", HOSTILE],
+    [blocks.TableLine(HOSTILE, (blocks.Number(40.0, 1.0), blocks.Number(50.0, 2.0)))],
 )
 PLOT = blocks.Plot(f"Accuracy by ratio {HOSTILE}", "It rises where the ratio does.", draw, FIGURES)
 

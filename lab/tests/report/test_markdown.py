@@ -8,11 +8,11 @@ TABLE = blocks.Table(
     "method",
     ["1:5", "5:1"],
     [
-        blocks.Row(
+        blocks.TableLine(
             "A | B",
             (blocks.Number(40.12, 0.34), blocks.Number(-1.0, 0.2, 2, signed=True, strong=True, remark="2 seeds")),
         ),
-        blocks.Row("in the paper", (blocks.Missing("not in the paper"), "37 to 38"), quiet=True),
+        blocks.TableLine("in the paper", (blocks.Missing("not in the paper"), "37 to 38"), quiet=True),
     ],
     note="A remark.",
 )

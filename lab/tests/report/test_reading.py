@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from pfdl._internal.runs import read_run
+from pfdl.runs import read_run
 from pfdl_lab.report.reading import find_runs, read_metrics, read_results
 
 from .made_up import make_all, make_training, write_config

@@ -97,7 +97,7 @@ def read_bytes_file(path: Path, limit: int = MAX_TEXT) -> bytes:
     return content
 
 
-def read_table(path: Path, *, limit: int = MAX_TEXT, **options: Any) -> pd.DataFrame:
+def read_frame(path: Path, *, limit: int = MAX_TEXT, **options: Any) -> pd.DataFrame:
     """Read a CSV file, whichever of the ``SEPARATORS`` it has, or a Parquet file.
 
     Between semicolons, numbers may have decimal commas.

@@ -9,19 +9,17 @@ from typing import Any
 
 
 def lazy_names(
-    package: str, homes: Mapping[str, str], packages: Collection[str] = ()
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` for the ``__init__`` of a package.
+    package: str, modules: Mapping[str, Collection[str]], packages: Collection[str] = ()
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` for the ``__init__`` of a package.
 
     Args:
         package: Its ``__name__``.
-        homes: For each public name the module that has it. No module of the package may have the name of one of these:
-            importing it would put it in the other's place.
+        modules: For each module of the package the public names that it has. No module may have the name of one of
+            these: importing it would put it in the other's place.
         packages: Sub-packages that can be reached as attributes, too.
-
-    Returns:
-        The two functions.
     """
+    homes = {name: f"{package}.{module}" for module, names in modules.items() for name in names}
 
     def get(name: str) -> Any:
         if name in homes:
@@ -35,4 +33,4 @@ def lazy_names(
     def list_names() -> list[str]:
         return sorted({*vars(sys.modules[package]), *homes, *packages})
 
-    return get, list_names
+    return get, list_names, sorted(homes)

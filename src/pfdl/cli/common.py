@@ -34,7 +34,7 @@ def say(what: str) -> None:
 
 
 @contextmanager
-def answering_stops() -> Iterator[None]:
+def exit_on_stop() -> Iterator[None]:
     """Answer Ctrl-C or SIGTERM during a training with what was saved; of several processes only the first prints."""
     from pfdl._internal.processes import OtherProcessError, rank
     from pfdl.vision import TrainingStoppedError
@@ -51,7 +51,7 @@ def answering_stops() -> Iterator[None]:
 
 
 @contextmanager
-def answering_mistakes() -> Iterator[None]:
+def exit_on_user_error() -> Iterator[None]:
     """Answer a user's mistake, a missing package or a full disk with a sentence; our own mistakes keep a traceback."""
     try:
         yield
@@ -88,8 +88,8 @@ def open_source(data: str, options: DataOptions, split: Manifest | None) -> Cont
 
 def open_run(run: Path, data: str, options: DataOptions) -> tuple[TrainedModel, Manifest, ContextSource]:
     """Open a trained model, its own split, and images for it, of which bad ones are left out."""
-    from pfdl._internal.runs import MANIFEST
     from pfdl.data import read_manifest
+    from pfdl.runs import MANIFEST
     from pfdl.vision import load_model
 
     trained = load_model(run)

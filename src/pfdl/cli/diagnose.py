@@ -62,9 +62,9 @@ def diagnose(
 
 def _diagnose_runs(runs: list[Path], data: str, options: DataOptions, device: str, output: Path) -> None:
     from pfdl._internal.files import write_atomically
-    from pfdl._internal.runs import name_folders
     from pfdl._internal.validation import resolve_device
     from pfdl.report.diagnosis_page import diagnosis_page
+    from pfdl.runs import name_folders
     from pfdl.vision.advice import advise
     from pfdl.vision.diagnosis import compare_diagnoses, diagnose_images
     from pfdl.vision.evaluation import find_test_set

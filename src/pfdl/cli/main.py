@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import fnmatch
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields
-from importlib.metadata import entry_points
-from typing import Annotated, Any
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -102,39 +103,55 @@ COMMANDS: dict[str, Callable[..., None]] = {
 
 
 class Commands(typer.core.TyperGroup):
-    """The commands, and for those of the laboratory where it is not installed the line that installs it."""
+    """The library's commands, and those of other packages, which are loaded when they are asked for or listed."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all commands."""
+        self._join(entry_points(group=ENTRY_POINTS))
+        return super().list_commands(ctx)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command of a name; None if there is none."""
-        found = super().get_command(ctx, cmd_name)
-        if found is None and cmd_name in LABORATORY:
-            typer.echo(f"Error: 'pfdl {cmd_name}' belongs to the laboratory: pip install pfdl-lab", err=True)
-            raise typer.Exit(2)
-        return found
+        """Return the command of a name; None if there is none. Of the laboratory: say how to install it."""
+        if cmd_name not in self.commands:
+            offered = entry_points(group=ENTRY_POINTS)
+            of_name = [entry for entry in offered if entry.name == cmd_name]
+            if not of_name and cmd_name in LABORATORY:
+                typer.echo(f"Error: 'pfdl {cmd_name}' belongs to the laboratory: pip install pfdl-lab", err=True)
+                raise typer.Exit(2)
+            self._join(of_name or offered)  # all, where one that was misspelt may be meant
+        return super().get_command(ctx, cmd_name)
 
+    def _join(self, offered: Iterable[EntryPoint]) -> None:
+        """Add commands of other packages; the library's own names are taken."""
+        loaded = {entry.name: _load(entry) for entry in offered if entry.name not in self.commands}
+        self.commands.update({name: command for name, command in loaded.items() if command is not None})
+
+
+MARKUP: Literal["markdown"] = "markdown"
+"""Of docstrings: their paragraphs are broken at the width of the terminal."""
 
 app = typer.Typer(
     cls=Commands,
     name="pfdl",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",  # of docstrings: their paragraphs are broken at the width of the terminal
+    rich_markup_mode=MARKUP,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+for name, command in COMMANDS.items():
+    add_command(app, name, command)
 
 
-def _add_commands() -> None:
-    """Add the library's commands, then those of other packages."""
-    for name, command in COMMANDS.items():
-        add_command(app, name, command)
-    for entry in entry_points(group=ENTRY_POINTS):
-        try:
-            add_command(app, entry.name, entry.load())
-        except Exception as error:  # another package's mistake must not take our commands away
-            typer.echo(f"Note: the command {entry.name!r} of {entry.value} cannot be used: {error}", err=True)
-
-
-_add_commands()
+@cache
+def _load(entry: EntryPoint) -> Any:
+    """Return the command that another package offers; None, after a note, if it cannot be used."""
+    group = typer.Typer(rich_markup_mode=MARKUP)
+    try:
+        add_command(group, entry.name, entry.load())
+        return typer.main.get_group(group).commands[entry.name]
+    except Exception as error:  # another package's mistake must not take our commands away
+        typer.echo(f"Note: the command {entry.name!r} of {entry.value} cannot be used: {error}", err=True)
+        return None
 
 
 def _show_version(wanted: bool) -> None:

@@ -72,8 +72,7 @@ def predict(
     from pfdl._internal.files import write_atomically
     from pfdl._internal.validation import resolve_device
     from pfdl.data.sources import describe_bad_images
-    from pfdl.vision import load_model
-    from pfdl.vision import predict as classify
+    from pfdl.vision import load_model, predict as classify
 
     trained = load_model(run)
     place = resolve_device(device)
@@ -120,8 +119,7 @@ def refit(
         pfdl diagnose runs/erm-refit photos/ --compare runs/erm
     """
     from pfdl._internal.validation import resolve_device
-    from pfdl.vision import load_model
-    from pfdl.vision import refit as refit_run
+    from pfdl.vision import load_model, refit as refit_run
 
     device = resolve_device(device)
     trained, manifest, source = open_run(run, data, options)
@@ -149,8 +147,7 @@ def export(
 
     preprocessing.json says what to do to an image before it enters.
     """
-    from pfdl.vision import export as write
-    from pfdl.vision import load_model
+    from pfdl.vision import export as write, load_model
 
     for path in write(load_model(run), output or run / "export"):
         typer.echo(path)

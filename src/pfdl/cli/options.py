@@ -14,7 +14,7 @@ import typer
 from pfdl._internal.own_files import add_own_files
 from pfdl._internal.settings import describe_settings, read_setting
 from pfdl._internal.text import did_you_mean, json_or_text
-from pfdl.cli.common import answering_mistakes
+from pfdl.cli.common import exit_on_user_error
 
 SET = "A further setting; 'pfdl list settings' lists them. Can be given several times."
 IMPORT = (
@@ -80,7 +80,7 @@ def takes_settings(
         parameters.append(_keyword("own_files", list[Path] | None, option, None))
 
         @functools.wraps(command)
-        @answering_mistakes()
+        @exit_on_user_error()
         def run(settings: list[str] | None = None, own_files: list[Path] | None = None, **given: Any) -> None:
             if own_files:
                 add_own_files(own_files)

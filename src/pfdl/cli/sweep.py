@@ -12,7 +12,7 @@ import typer
 
 from pfdl._internal.settings import read_setting
 from pfdl._internal.text import json_or_text, printable_lines
-from pfdl.cli.common import Data, Device, answering_stops, open_source
+from pfdl.cli.common import Data, Device, exit_on_stop, open_source
 from pfdl.cli.options import split_settings, takes_settings
 from pfdl.vision.config import DataOptions, TrainingConfig
 
@@ -60,15 +60,14 @@ def sweep(
 
     from pfdl._internal.validation import resolve_device
     from pfdl.data import make_split
-    from pfdl.vision.sweep import SweepConfig
-    from pfdl.vision.sweep import sweep as run
+    from pfdl.vision import SweepConfig, sweep as run
 
     config = SweepConfig(parse_space(setting), select, seeds, trials)
     device = resolve_device(device)
     source = open_source(data, options, None)
     typer.echo(make_split(source, ratio=ratio).describe(), err=True)
     typer.echo(f"Candidates: {config.number}; seeds: {seeds}.", err=True)
-    with answering_stops():
+    with exit_on_stop():
         results, choice = run(
             config, source, output, ratio=ratio, device=device, jobs=jobs, console=Console(stderr=True)
         )
@@ -77,7 +76,7 @@ def sweep(
 
 
 def parse_space(texts: Sequence[str]) -> dict[str, list[Any] | BaseDistribution]:
-    """Read the values of each setting, for :class:`pfdl.vision.sweep.SweepConfig`.
+    """Read the values of each setting, for :class:`pfdl.vision.SweepConfig`.
 
     A text is a name, ``=``, and values with commas or a range.
 

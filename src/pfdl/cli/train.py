@@ -10,7 +10,7 @@ import typer
 
 from pfdl._internal.settings import check_settings, describe_settings, setting
 from pfdl._internal.text import printable
-from pfdl.cli.common import Data, answering_stops, evaluate_and_print, open_source, print_understood
+from pfdl.cli.common import Data, evaluate_and_print, exit_on_stop, open_source, print_understood
 from pfdl.cli.options import takes_settings
 from pfdl.vision.config import DataOptions, TrainingConfig
 
@@ -66,8 +66,7 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
     from pfdl._internal.processes import rank
     from pfdl._internal.validation import resolve_device
     from pfdl.data import make_split, read_manifest
-    from pfdl.vision import export, load_model
-    from pfdl.vision import train as train_network
+    from pfdl.vision import export, load_model, train as train_network
     from pfdl.vision.launching import make_fabric
 
     device = resolve_device(run.device)
@@ -83,7 +82,7 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
     split = given or make_split(source, ratio=run.ratio, seed=config.seed)
     if is_first:
         print_understood(split)
-    with answering_stops():
+    with exit_on_stop():
         train_network(
             config,
             source,

@@ -86,7 +86,7 @@ def infer_contexts(
     labels: Any = None,
     *,
     method: Literal["auto", "pooled", "within", "early"] = "auto",
-    contexts: int | None = None,
+    num_contexts: int | None = None,
     confirmation: float = 0.5,
     describe: Describe | None = None,
     seed: int = 0,
@@ -110,8 +110,8 @@ def infer_contexts(
         method: ``"pooled"``, clusters over all samples; ``"within"``, groups within classes of what features predict
             of each other; ``"early"``, the class that a short training predicts; or ``"auto"``: the first of these
             that is confirmed.
-        contexts: Number of clusters; by default that of 2 to 12 on which halves of the features agree best, or a larger
-            one that passes the checks, too. Only clusters are tried if it is given.
+        num_contexts: Number of clusters; by default that of 2 to 12 on which halves of the features agree best, or a
+            larger one that passes the checks, too. Only clusters are tried if it is given.
         confirmation: How well halves of the features must agree, 0 to 1: the adjusted Rand index of clusters, or of
             what a short training gets wrong the share on which both halves give the same wrong class. At least 0.95 is
             needed of clusters over all samples, 0.5 of groups within classes and 0.8 of a short training; a larger
@@ -140,7 +140,7 @@ def infer_contexts(
         features,
         labels,
         method=method,
-        contexts=contexts,
+        num_contexts=num_contexts,
         confirmation=confirmation,
         describe=describe,
         seed=seed,
@@ -152,7 +152,7 @@ def find_contexts(
     labels: Any = None,
     *,
     method: str = "auto",
-    contexts: int | None = None,
+    num_contexts: int | None = None,
     confirmation: float = 0.5,
     describe: Describe | None = None,
     seed: int = 0,
@@ -169,16 +169,16 @@ def find_contexts(
     if not (math.isfinite(confirmation) and 0 <= confirmation <= 1):
         raise ValueError(f"confirmation is {confirmation}; give a number from 0 (check nothing) to 1.")
     source = open_features(features, labels, describe, seed)
-    if contexts is not None:
-        check_count("contexts", contexts, 1)
-        if contexts > len(source):
-            raise ValueError(f"contexts is {contexts}, but there are only {len(source)} samples.")
+    if num_contexts is not None:
+        check_count("num_contexts", num_contexts, 1)
+        if num_contexts > len(source):
+            raise ValueError(f"num_contexts is {num_contexts}, but there are only {len(source)} samples.")
         if method == "early":
-            raise ValueError(f"contexts is {contexts}, but method 'early' finds its own number; leave it out.")
-    search_in = _Search.of(source, contexts, confirmation, seed)
+            raise ValueError(f"num_contexts is {num_contexts}, but method 'early' finds its own number; leave it out.")
+    search_in = _Search.of(source, num_contexts, confirmation, seed)
     if isinstance(search_in, str):
         return _one_context(source, search_in)
-    outcomes = search_in.try_all(method, contexts)
+    outcomes = search_in.try_all(method, num_contexts)
     trials = tuple(trial for trial, _ in outcomes)
     rejected = "; ".join(f"{_NAMES[trial.method]}: {trial.reason}" for trial in trials if not trial.accepted)
     believed = [outcome for outcome in outcomes if outcome[0].accepted]

@@ -35,7 +35,7 @@ def find_by_jtt(logits: Any, labels: Any, *, upweight: int = 20) -> InferredCont
     authors do, take ``Subset(dataset, np.repeat(np.arange(n), found.draws.astype(int)))``.
 
     Args:
-        logits: Of all classes, shape (n, classes), after T epochs, or the predicted classes, shape (n,).
+        logits: Logits of a first network after T epochs, shape (n, classes), or its predicted classes, shape (n,).
         labels: The classes as numbers from 0, shape (n,).
         upweight: λ_up; the authors choose among 20, 50 and 100 for images.
 
@@ -68,7 +68,7 @@ def find_by_spare(
     not clearly apart, and all classes equally often. The defaults are those of SpuCo 2.0.
 
     Args:
-        logits: Of all classes, shape (n, classes), after few epochs.
+        logits: Logits of a first network after few epochs, shape (n, classes).
         labels: The classes as numbers from 0, shape (n,).
         clusters: Number of clusters in each class; by default that of 2 to 10 with the best silhouette.
         power: The exponent in classes whose clusters are not clearly apart: with a silhouette below 0.9.
@@ -113,7 +113,7 @@ def find_by_eiil(
     training is IRM between these environments; SpuCo draws both equally often, which is what ``draws`` does.
 
     Args:
-        logits: Of all classes, shape (n, classes), of the network to be improved.
+        logits: Logits of the network to be improved, shape (n, classes).
         labels: The classes as numbers from 0, shape (n,).
         steps: Steps of Adam.
         learning_rate: The size of these steps.
@@ -151,7 +151,7 @@ def spread_contexts(
     again with the samples of whose context it is sure. Nothing is checked.
 
     Args:
-        features: Of the samples whose contexts are wanted, shape (n, p).
+        features: Features of the samples whose contexts are wanted, shape (n, p).
         labels: Their classes, shape (n,).
         known_features: The same features of samples whose contexts are known, shape (m, p).
         known_labels: Their classes, shape (m,).

@@ -163,7 +163,7 @@ def measure_scores(probabilities: Any, labels: Any, contexts: Any = None) -> Sco
     """Measure how good predicted probabilities are, beside accuracy (:func:`pfdl.contexts.group_accuracy`).
 
     Args:
-        probabilities: Of all classes, shape (n, classes).
+        probabilities: Predicted probability of each class, shape (n, classes).
         labels: The classes as numbers from 0, shape (n,). Classes without samples do not count in the means.
         contexts: The context of each sample, shape (n,), if known.
 

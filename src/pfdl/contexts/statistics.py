@@ -28,8 +28,8 @@ class ImageStatistics:
 
     Attributes:
         filters: A bank of filters for each level.
-        mean: Of each channel, shape (1, channels, 1, 1).
-        deviation: Of each channel, shape (1, channels, 1, 1); 1 for a channel that never varies.
+        mean: Mean of each channel, shape (1, channels, 1, 1).
+        deviation: Standard deviation of each channel, shape (1, channels, 1, 1); 1 for a channel that never varies.
     """
 
     filters: tuple[Tensor, ...]

@@ -6,28 +6,21 @@ from pfdl._internal.lazy import lazy_names
 
 if TYPE_CHECKING:
     from pfdl.data.context_images import ContextImages as ContextImages
-    from pfdl.data.manifest import Manifest as Manifest
-    from pfdl.data.manifest import read_manifest as read_manifest
-    from pfdl.data.mmads import MMADS as MMADS
-    from pfdl.data.mmads import make_mmads as make_mmads
+    from pfdl.data.manifest import Manifest as Manifest, read_manifest as read_manifest
+    from pfdl.data.mmads import MMADS as MMADS, make_mmads as make_mmads
     from pfdl.data.opening import open_images as open_images
     from pfdl.data.shapes import Shapes as Shapes
-    from pfdl.data.splits import make_split as make_split
-    from pfdl.data.splits import make_test_set as make_test_set
+    from pfdl.data.splits import make_split as make_split, make_test_set as make_test_set
     from pfdl.data.spuco_mnist import SpuCoMNIST as SpuCoMNIST
 
 #: Loaded when first asked for: tables need no packages for images.
-_HOME = {
-    "ContextImages": "pfdl.data.context_images",
-    "MMADS": "pfdl.data.mmads",
-    "Manifest": "pfdl.data.manifest",
-    "Shapes": "pfdl.data.shapes",
-    "SpuCoMNIST": "pfdl.data.spuco_mnist",
-    "make_mmads": "pfdl.data.mmads",
-    "make_split": "pfdl.data.splits",
-    "make_test_set": "pfdl.data.splits",
-    "open_images": "pfdl.data.opening",
-    "read_manifest": "pfdl.data.manifest",
+_MODULES = {
+    "context_images": ("ContextImages",),
+    "manifest": ("Manifest", "read_manifest"),
+    "mmads": ("MMADS", "make_mmads"),
+    "opening": ("open_images",),
+    "shapes": ("Shapes",),
+    "splits": ("make_split", "make_test_set"),
+    "spuco_mnist": ("SpuCoMNIST",),
 }
-__all__ = list(_HOME)
-__getattr__, __dir__ = lazy_names(__name__, _HOME)
+__getattr__, __dir__, __all__ = lazy_names(__name__, _MODULES)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from pfdl._internal.files import read_table
+from pfdl._internal.files import read_frame
 from pfdl._internal.validation import check_choice
 from pfdl.data.images import BadImage, BadImageError, check_relative, path_inside
 from pfdl.data.layout import SPLIT_NAMES
@@ -87,7 +87,7 @@ def list_table(
         root: The folder that paths are relative to.
         table: The file.
         columns: Which column holds what, as in :func:`pfdl.data.open_images`.
-        hints: Likewise, names of columns to look for before the usual ones.
+        hints: Which column holds what, if it is there; looked for before the usual names.
         searches: Whether to look for the images in the folders below ``root`` if the first one is not in it.
 
     Raises:
@@ -203,13 +203,13 @@ def _read_cells(path: Path) -> pd.DataFrame:
     ending = path.suffix.lower()
     how: dict[str, Any] = {"limit": MAX_BYTES, "dtype": str, "keep_default_na": False}
     if ending == ".parquet":
-        cells = read_table(path, limit=MAX_BYTES).convert_dtypes().astype(object)  # 1 for a whole number of any type
+        cells = read_frame(path, limit=MAX_BYTES).convert_dtypes().astype(object)  # 1 for a whole number of any type
     elif ending != CELEBA_TEXT:
-        cells = read_table(path, **how)
+        cells = read_frame(path, **how)
     elif path.stem == _CELEBA_SPLITS:
-        cells = read_table(path, **how, sep=r"\s+", names=["image_id", "partition"])
+        cells = read_frame(path, **how, sep=r"\s+", names=["image_id", "partition"])
     else:  # their number, the names of the attributes, and lines that begin with the name of the image
-        cells = read_table(path, **how, sep=r"\s+", skiprows=1).reset_index(names="image_id")
+        cells = read_frame(path, **how, sep=r"\s+", skiprows=1).reset_index(names="image_id")
     cells = pd.DataFrame(
         {str(name): cells[name].map(lambda cell: str(cell).strip(), na_action="ignore").fillna("") for name in cells}
     )

@@ -45,8 +45,7 @@ class FeatureDecomposition(nn.Module):
         hidden: Widths of the hidden layers, or one width for a single layer. ``()`` makes g linear.
         sharing: ``"strict"``: the paper's g, one network on the p−1 remaining coordinates that is not told which
             feature j it predicts. ``"indexed"``: g also gets j, through a learnt bias per feature in the first layer.
-            Both cost the same. A strict g cannot distinguish features, so it explains much less of their variance
-            (``docs/explanation/method.md`` has the comparison).
+            Both cost the same. A strict g cannot distinguish features, so it explains much less of their variance.
         activation: ``"relu"``, ``"gelu"``, ``"silu"``, ``"tanh"``, ``"elu"``, ``"leaky_relu"`` or ``"identity"``.
         kernel: ``"auto"`` (default): for one hidden layer with ReLU or GELU the closed form, as fused Triton kernels
             on a GPU, in PyTorch on a CPU; for anything else the plain path, chunked PyTorch with autograd. Both give

@@ -55,7 +55,7 @@ class Batch:
 
 
 def join_batches(rows: int, problem: Exception | None = None, least: int = 2) -> Batch:
-    """Return the union of the batches of all processes, which go on or stop together; no GPU is waited for.
+    """Return the union of the batches of all processes, which go on or stop together, without waiting for a GPU.
 
     Args:
         rows: Samples of this process.

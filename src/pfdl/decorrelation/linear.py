@@ -27,7 +27,7 @@ _CONSTANT = 1e-9
 """A standard deviation below this part of a feature's largest value is rounding."""
 
 
-class LeftOut(NamedTuple):
+class RidgePredictions(NamedTuple):
     """What the other features say about each feature of a sample that they were not fitted to.
 
     Attributes:
@@ -41,7 +41,7 @@ class LeftOut(NamedTuple):
     coefficients: FloatArray
 
 
-def predict_left_out(features: FloatArray, groups: NDArray[np.intp] | None = None) -> LeftOut:
+def predict_left_out(features: FloatArray, groups: NDArray[np.intp] | None = None) -> RidgePredictions:
     """Predict each feature of each sample from its other features, by a fit to all other samples.
 
     Args:
@@ -84,7 +84,7 @@ def predict_left_out(features: FloatArray, groups: NDArray[np.intp] | None = Non
     np.fill_diagonal(of_others, 0.0)
     coefficients = np.zeros((len(varies), len(of_others)))
     coefficients[varies] = of_others / deviation[varies, None]
-    return LeftOut(r2, coefficients)
+    return RidgePredictions(r2, coefficients)
 
 
 def _decompose(z: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -61,7 +61,7 @@ class PartialDecorrelation(Part):
     ``DistributedDataParallel`` does not wait for them.
 
     While training under ``torch.distributed`` both steps are those of the union of all processes' batches, and g is the
-    same in all of them (``docs/how-to/distributed.md``); all processes must make the same calls.
+    same in all of them; all processes must make the same calls.
 
     The optimiser of g and the count of steps are part of ``state_dict()``: resumed training equals uninterrupted
     training. A state that does not fit is refused and changes nothing.
@@ -163,7 +163,8 @@ class PartialDecorrelation(Part):
             weight × L_decorr, a scalar.
         """
         with self._mini_batch(features, fits=self.training) as (u, batch, weight):
-            if self.training and u.is_cuda and both_steps.serve(self, u, batch):
+            is_pfdl = type(self) is PartialDecorrelation  # a subclass has a second step of its own
+            if is_pfdl and self.training and u.is_cuda and both_steps.serve(self, u, batch):
                 return both_steps.run(self, u, weight)  # the same numbers as below, in one CUDA graph
             if self.training:
                 self._fit(u.detach(), batch)

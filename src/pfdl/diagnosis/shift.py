@@ -26,7 +26,7 @@ class ShiftCurve:
         shift: From 0 (the training mixture) over 0.5 (all contexts of a class equally frequent) to 1 (the mixture
             reversed).
         accuracy: What to expect there, from 0 to 1.
-        standard_error: Of that, from the number of test images; it knows nothing of another training.
+        standard_error: Standard error of the accuracy, from the number of test images; another training varies more.
     """
 
     shift: FloatArray

@@ -133,7 +133,7 @@ class Comparison:
 
     Attributes:
         difference: The first one's effect minus the second one's, from −1 to 1.
-        standard_error: Of that; on the same images it is that of the paired difference.
+        standard_error: Standard error of the difference, paired where both have the same images.
     """
 
     difference: float

@@ -1,8 +1,12 @@
-"""Penalties, terms of a loss that read the features: IRM, V-REx and CORAL compare environments; CNBB's does not."""
+"""Penalties, terms of a loss that read the features.
+
+IRM, V-REx and CORAL compare environments; CNBB's quantization and our covariance decorrelation do not.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -11,9 +15,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pfdl._internal.validation import check_count, check_matrix, check_number
+from pfdl.decorrelation import PartialDecorrelation
+from pfdl.decorrelation.distributed import Batch
+from pfdl.decorrelation.functional import decorrelation_loss
 from pfdl.objectives.base import Penalty, sample_risks, scale_gradients
 
-__all__ = ["CORAL", "IRM", "EnvironmentPenalty", "Penalty", "Quantization", "VREx"]
+__all__ = ["CORAL", "IRM", "CovarianceDecorrelation", "EnvironmentPenalty", "Penalty", "Quantization", "VREx"]
 
 
 class EnvironmentPenalty(Penalty):
@@ -151,6 +158,55 @@ class CORAL(EnvironmentPenalty):
         if not distances:
             return features.new_zeros(())
         return torch.stack(distances).mean() / (4 * features.shape[1] ** 2)
+
+
+class CovarianceDecorrelation(PartialDecorrelation):
+    """Decorrelate by the covariance part of L_decorr alone, as strongly as PFDL acts; ours, not the paper's.
+
+    L_decorr is made of products of means and of covariances, and these alone are about correlation
+    (:func:`pfdl.decorrelation.functional.decorrelation_parts`). After a ReLU their gradient is tens to thousands of
+    times shorter than that of L_decorr. Here the model follows it alone, multiplied at every step until it is as long
+    as that of L_decorr at the features. A large network from scratch then learns sooner and ends no better, so this is
+    for short trainings.
+
+    The arguments are those of :class:`pfdl.PartialDecorrelation`, and ``weight`` is the strength relative to PFDL's at
+    λ = 1. A function of the number of completed g-fits switches it off: ``weight=lambda fits: float(fits < 1000)``.
+
+    Attributes:
+        matched_weight: The λ that the last call chose; 0 if the gradient of the covariances was lost in rounding.
+
+    Example:
+        >>> _ = torch.manual_seed(0)
+        >>> decorrelate = CovarianceDecorrelation(num_features=4, hidden=8)
+        >>> features = torch.randn(16, 4).relu().requires_grad_()
+        >>> decorrelate(features).backward()
+        >>> bool(decorrelate.matched_weight > 1)
+        True
+    """
+
+    reference = "pfdl"
+    matched_weight: Tensor | None = None
+
+    def measure(self, u: Tensor, batch: Batch) -> Tensor:
+        """Return what is minimised, before it is made as strong as L_decorr."""
+        return decorrelation_loss(u, self.decomposition(u), center="batch", batch=batch)
+
+    def metrics(self) -> dict[str, Tensor]:
+        """Return what PFDL reports, and the weight that made this penalty as strong."""
+        return super().metrics() | ({} if self.matched_weight is None else {"matched_weight": self.matched_weight})
+
+    def _penalise(self, u: Tensor, batch: Batch, weight: float) -> Tensor:
+        leaf = u.detach().requires_grad_()
+        with torch.enable_grad():
+            losses = super()._penalise(leaf, batch, weight=1.0), self.measure(leaf, batch)
+            gradients = [torch.autograd.grad(loss, leaf)[0] for loss in losses]
+        whole, part = (size.sqrt() for size in batch.average([gradient.square().sum() for gradient in gradients]))
+        is_lost = part <= torch.finfo(u.dtype).eps * whole
+        self.matched_weight = torch.where(is_lost, 0.0, whole / part)
+        self.last = replace(self.last, weight=weight)
+        direction = torch.where(is_lost, 0.0, self.matched_weight * gradients[1])
+        value = torch.where(is_lost, 0.0, self.matched_weight * losses[1].detach())
+        return weight * (value + ((u - u.detach()) * direction).sum())  # this gradient, and no graph through g
 
 
 class Quantization(Penalty):

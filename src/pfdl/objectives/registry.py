@@ -17,7 +17,7 @@ from pfdl._internal.text import did_you_mean
 from pfdl.decorrelation import PartialDecorrelation
 from pfdl.decorrelation.part import DataShape
 from pfdl.objectives.objective import Objective
-from pfdl.objectives.penalties import CORAL, IRM, VREx
+from pfdl.objectives.penalties import CORAL, IRM, CovarianceDecorrelation, VREx
 from pfdl.objectives.weightings import CNBB, DWR, Balance, BatchDWR, CVaR, GroupDRO, Product, StableNet, Weighting
 
 ENTRY_POINTS = "pfdl.objectives"
@@ -54,6 +54,7 @@ _factories: dict[str, Factory] = {
     "balance": Balance,
     "cnbb": CNBB,
     "coral": CORAL,
+    "covariance": CovarianceDecorrelation,
     "cvar": CVaR,
     "dwr": BatchDWR,
     "dwr-samples": DWR,

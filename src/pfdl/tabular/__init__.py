@@ -9,19 +9,14 @@ if TYPE_CHECKING:
     from pfdl.tabular.pfdl import PFDLRegressor as PFDLRegressor
     from pfdl.tabular.reading import read_table as read_table
     from pfdl.tabular.screened import ScreenedRegressor as ScreenedRegressor
-    from pfdl.tabular.selector import SelectionScreen as SelectionScreen
-    from pfdl.tabular.selector import SelectionWarning as SelectionWarning
-    from pfdl.tabular.svi import SVIRegressor as SVIRegressor
+    from pfdl.tabular.selector import SelectionScreen as SelectionScreen, SelectionWarning as SelectionWarning
 
 #: Loaded when first asked for: only DWR and PFDL need PyTorch, which takes seconds to import.
-_HOME = {
-    "SVIRegressor": "pfdl.tabular.svi",
-    "DWRRegressor": "pfdl.tabular.dwr",
-    "PFDLRegressor": "pfdl.tabular.pfdl",
-    "ScreenedRegressor": "pfdl.tabular.screened",
-    "SelectionScreen": "pfdl.tabular.selector",
-    "SelectionWarning": "pfdl.tabular.selector",
-    "read_table": "pfdl.tabular.reading",
+_MODULES = {
+    "dwr": ("DWRRegressor",),
+    "pfdl": ("PFDLRegressor",),
+    "reading": ("read_table",),
+    "screened": ("ScreenedRegressor",),
+    "selector": ("SelectionScreen", "SelectionWarning"),
 }
-__all__ = list(_HOME)
-__getattr__, __dir__ = lazy_names(__name__, _HOME)
+__getattr__, __dir__, __all__ = lazy_names(__name__, _MODULES)

@@ -36,7 +36,7 @@ def read_table(path: str | Path, target: str) -> tuple[pd.DataFrame, pd.Series, 
     import pandas as pd
 
     path = Path(path)
-    table = files.read_table(path, limit=_MOST_BYTES)
+    table = files.read_frame(path, limit=_MOST_BYTES)
     table.columns = [str(name) for name in table.columns]
     if target not in table.columns:
         raise ValueError(f"{path} has no column {target!r}; it has {', '.join(map(repr, table.columns))}.")

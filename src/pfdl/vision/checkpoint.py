@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from pfdl._internal.files import write_atomically, write_json
-from pfdl._internal.runs import CONFIG, read_run
+from pfdl.runs import CONFIG, read_run
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.pixels import MEAN, STD
 
@@ -32,10 +32,10 @@ class ModelConfig:
     """What must be known to build a model again.
 
     Args:
-        backbone: See :func:`pfdl.vision.backbones.make_backbone`.
+        backbone: See :func:`pfdl.vision.make_backbone`.
         classes: Names of the classes, in the order of the logits.
         image_size: Height and width of the images.
-        small_stem: See :func:`pfdl.vision.backbones.make_backbone`.
+        small_stem: See :func:`pfdl.vision.make_backbone`.
     """
 
     backbone: str

@@ -31,8 +31,8 @@ class TrainingConfig:
     """How to train; all of it is written into the run folder, and a run resumes only under the same config.
 
     The defaults are plain training, because PFDL does not help a ResNet-18, the default backbone: on PACS it is behind
-    after 30 epochs (``docs/results/images.md``) and after 160 (``docs/results/decorrelation.md``). 40 epochs, a quarter
-    of the paper's 160, are a compromise with time that nothing was tuned for. The schedule has the paper's form: SGD
+    after 30 epochs and not shown to be ahead after 160. 40 epochs, a quarter of the paper's 160, are a compromise with
+    time that nothing was tuned for. The schedule has the paper's form: SGD
     with a learning rate of 0.01, and a tenth of it after half of the epochs. The paper names neither momentum nor
     weight decay; the defaults are those of the ResNet paper.
 

@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pfdl._internal.runs import read_run
 from pfdl.contexts import find_contexts
 from pfdl.contexts.groups import Accuracies, Mixture
 from pfdl.contexts.statistics import image_statistics
@@ -21,6 +20,7 @@ from pfdl.data.manifest import Manifest, ManifestRow
 from pfdl.data.sources import ContextSource
 from pfdl.diagnosis import Comparison, Diagnosis, Gap, compare_reliance, count_groups, diagnose
 from pfdl.diagnosis.reliance import goes_together
+from pfdl.runs import read_run
 from pfdl.vision.config import TrainingConfig
 from pfdl.vision.evaluation import Evaluation, check_classes, evaluate, split_names, training_mixture
 from pfdl.vision.features import BATCH, run_model

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from pfdl._internal.files import read_json, read_table, write_json
-from pfdl._internal.runs import MANIFEST, METRICS, read_run
+from pfdl._internal.files import read_frame, read_json, write_json
 from pfdl.contexts.groups import Accuracies, GroupAccuracy, count_groups, measure_accuracy
 from pfdl.contexts.quality import measure_scores
 from pfdl.data.context_images import ContextImages
@@ -23,6 +22,7 @@ from pfdl.data.manifest import Manifest, ManifestRow, read_manifest
 from pfdl.data.sources import ContextSource
 from pfdl.data.splits import make_test_set
 from pfdl.diagnosis import Gap
+from pfdl.runs import MANIFEST, METRICS, read_run
 from pfdl.vision.config import ACCURACY, SELECTIONS, find_best_epoch
 from pfdl.vision.features import BATCH, run_model
 
@@ -226,7 +226,7 @@ def _read_evaluation(path: Path) -> Evaluation:
 
 def read_kept_epoch(folder: Path, select: str) -> dict[str, float]:
     """Return what a training logged in the epoch whose weights it kept, by the ``select`` of its config."""
-    logged = read_table(folder / METRICS)
+    logged = read_frame(folder / METRICS)
     history = [{str(name): float(value) for name, value in row.dropna().items()} for _, row in logged.iterrows()]
     best = find_best_epoch(history, SELECTIONS.get(select, ""))
     return history[-1 if best is None else best]

@@ -128,7 +128,7 @@ def choose_devices(device: str, devices: int | None = None, strategy: str = "aut
 
 
 def _launched() -> tuple[str, int, int] | None:
-    """Return who started the processes, how many on each node, and the number of nodes; None if nobody did."""
+    """Return which launcher started this process, the processes per node and the nodes; None without a launcher."""
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
         processes = int(os.environ["WORLD_SIZE"])
         per_node = int(os.environ.get("LOCAL_WORLD_SIZE", processes))

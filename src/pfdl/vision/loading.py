@@ -23,7 +23,7 @@ class EpochSampler(Sampler[int]):
     do not come out even, the first ones come once more.
 
     Args:
-        config: Of which the sampler, the size of batches and the seed count.
+        config: Says the sampler, the batch size and the seed.
         labels: The classes of all samples, shape (n,).
         contexts: Their contexts, shape (n,).
         draws: How often the sampler ``"shuffle"`` draws each sample relative to the others, shape (n,); by default each

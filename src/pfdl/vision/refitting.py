@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.utils.data import ConcatDataset
 
 from pfdl._internal.files import write_json
-from pfdl._internal.runs import MANIFEST, WHY_CONTEXTS, claim, read_run
 from pfdl._internal.state import save_tensors
 from pfdl._internal.validation import check_choice
 from pfdl.contexts import InferredContexts, Readout, find_contexts, refit_readout
@@ -20,6 +19,7 @@ from pfdl.data.context_images import ContextImages
 from pfdl.data.images import hash_bytes
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
+from pfdl.runs import MANIFEST, WHY_CONTEXTS, claim, read_run
 from pfdl.vision.checkpoint import WEIGHTS, TrainedModel
 from pfdl.vision.features import attach, run_model
 
@@ -49,7 +49,7 @@ def refit(
         contexts: ``"known"``, those of the data, or ``"inferred"``, what :func:`pfdl.contexts.find_contexts` finds in
             the training and validation images.
         device: Where to compute.
-        seed: Of the draws, and of inferring.
+        seed: Seed of what is drawn, and of inferring contexts.
 
     Returns:
         The layer; and a sentence on which contexts were balanced, and why they are believed.

@@ -20,8 +20,8 @@ from torch.optim import Optimizer
 from pfdl._internal.files import write_atomically
 from pfdl._internal.loading import checked_optimizer_state
 from pfdl._internal.processes import anybody, gather_objects, rank, run_on_first
-from pfdl._internal.runs import CONFIG, METRICS, set_aside
 from pfdl._internal.state import load_state, save_state, save_tensors
+from pfdl.runs import CONFIG, METRICS, set_aside
 from pfdl.vision.checkpoint import WEIGHTS, check_weights
 from pfdl.vision.config import find_best_epoch
 from pfdl.vision.loop import Loop
@@ -198,7 +198,7 @@ class RunKeeper:
             )
         self.history.append(row)
         if self.monitor is None or (self.monitor in row and self._epochs_since_best() == 0):
-            weights = whole(self.loop.model.backbone.state_dict())
+            weights = gather_sharded(self.loop.model.backbone.state_dict())
             if rank() == 0:
                 self._best_weights = {name: value.clone() for name, value in weights.items()}
                 self._weights_are_saved = False
@@ -219,8 +219,8 @@ class RunKeeper:
             "finished": False,
             "history": self.history,
             "means": gather_objects(self.loop.model.means.state_dict()),
-            "module": whole(self.loop.model.state_dict()),
-            "optimizer": whole(self.loop.optimizer.state_dict()),
+            "module": gather_sharded(self.loop.model.state_dict()),
+            "optimizer": gather_sharded(self.loop.optimizer.state_dict()),
         }
         run_on_first(lambda: self._write(state))
         self._saved_at = time.monotonic()
@@ -239,15 +239,15 @@ class RunKeeper:
             self._weights_are_saved = True
 
 
-def whole(state: Any) -> Any:
+def gather_sharded(state: Any) -> Any:
     """Return a state in which the first process has whole tensors on the CPU where it held parts; all must call."""
     if isinstance(state, DTensor):
         full = state.full_tensor()
         return full.cpu() if rank() == 0 else None
     if isinstance(state, Mapping):
-        return {name: whole(value) for name, value in state.items()}
+        return {name: gather_sharded(value) for name, value in state.items()}
     if isinstance(state, (list, tuple)):
-        return type(state)(whole(value) for value in state)
+        return type(state)(gather_sharded(value) for value in state)
     return state
 
 

@@ -21,11 +21,11 @@ from torch.utils.data import DataLoader
 
 from pfdl._internal.processes import gather_objects, rank, report_lost_process, run_on_first
 from pfdl._internal.progress import progress_bar
-from pfdl._internal.runs import MANIFEST, claim
 from pfdl._internal.validation import resolve_device
 from pfdl.data.images import hash_bytes
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
+from pfdl.runs import MANIFEST, claim
 from pfdl.vision.checkpoint import ModelConfig
 from pfdl.vision.classifier import Classifier
 from pfdl.vision.config import SELECTIONS, TrainingConfig, check_contexts, check_sets

@@ -14,14 +14,14 @@ from torch import Tensor
 from torch.utils.data import ConcatDataset, DataLoader, Dataset
 from torch.utils.data.distributed import DistributedSampler
 
-from pfdl._internal.files import read_json, read_table, write_atomically, write_json
+from pfdl._internal.files import read_frame, read_json, write_atomically, write_json
 from pfdl._internal.processes import rank, run_on_first, world_size
-from pfdl._internal.runs import INFERRED_CONTEXTS, WHY_CONTEXTS, set_aside
 from pfdl.contexts import InferredContexts, find_contexts
 from pfdl.contexts.network import NETWORK_METHODS
 from pfdl.data.context_images import ContextImages
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
+from pfdl.runs import INFERRED_CONTEXTS, WHY_CONTEXTS, set_aside
 from pfdl.vision.config import TrainingConfig
 from pfdl.vision.features import BATCH
 from pfdl.vision.loading import EpochLoader, EpochSampler
@@ -153,7 +153,7 @@ def _read_contexts(folder: Path | None, sets: Sequence[ContextImages]) -> Inferr
         return None
     table = folder / INFERRED_CONTEXTS
     try:
-        kept = read_table(table, dtype={"draws": str})  # to be read exactly, which pandas does not do by default
+        kept = read_frame(table, dtype={"draws": str})  # to be read exactly, which pandas does not do by default
         why = read_json(folder / WHY_CONTEXTS)
         contexts, sentence = kept["context"].to_numpy(dtype="int64"), why["sentence"]
         draws = kept["draws"].to_numpy(dtype="float64") if "draws" in kept else None

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 import pfdl
-from pfdl.decorrelation.kernels import choose_kernels
-from pfdl.decorrelation.kernels import torch_closed_form as cpu
+from pfdl.decorrelation.kernels import choose_kernels, torch_closed_form as cpu
 from pfdl.decorrelation.kernels.function import OneHidden
 from tests.decorrelation.kernels.conftest import DEVICE, HAS_TRITON, INTERPRETING, needs_triton
 from tests.decorrelation.reference import naive_decomposition

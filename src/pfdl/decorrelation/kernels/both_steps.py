@@ -62,8 +62,7 @@ def both_steps(penalty: PartialDecorrelation, u: Tensor, flags: Tensor) -> list[
         u: The features, shape (n, p), detached.
         flags: Two numbers on the device, see :class:`pfdl.decorrelation.finiteness.LateReport`.
     """
-    from pfdl.decorrelation.kernels import triton_closed_form as kernels
-    from pfdl.decorrelation.kernels import triton_losses as losses
+    from pfdl.decorrelation.kernels import triton_closed_form as kernels, triton_losses as losses
     from pfdl.decorrelation.kernels.triton_adam import take_step
 
     parameters = list(penalty.decomposition.parameters())

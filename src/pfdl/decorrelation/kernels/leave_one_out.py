@@ -49,7 +49,7 @@ def leave_one_out_mlp(
 
     Args:
         u: Features, shape (n, p).
-        weight: Of the first layer by coordinate, shape (p − 1, h) if coordinate j is removed, (p, h) if it is masked.
+        weight: First layer's weight by coordinate, shape (p − 1, h) if coordinate j is removed, (p, h) if it is masked.
         offset: What is added to the pre-activations, shape (h,), or (p, h) if each feature has its own.
         layers: The linear layers after the first; the last has one output. Empty if the first layer has width 1
             and is the last.

@@ -1,7 +1,7 @@
 """One step of Adam on the parameters of a one-hidden-layer g, skipped on the device if it would not be finite.
 
 PyTorch's fused step gives a processor of the GPU 65,536 numbers at a time, so that g's parameters occupy eight of them
-and leave the others idle (37 µs on an H200, where this one takes 5, see ``docs/results/speed_gpu.md``), and the check
+and leave the others idle (37 µs on an H200, where this one takes 5), and the check
 before it takes a dozen launches. Here both are three launches that spread over the GPU.
 """
 

@@ -30,7 +30,7 @@ class StableNet(Weighting):
     Args:
         functions: Number of random affine maps, drawn again for each step.
         steps: Steps of SGD on θ for each batch.
-        learning_rate: Their size; a tenth of it in the second half.
+        learning_rate: Learning rate of these steps; a tenth of it in the second half.
         momentum: Momentum of these steps.
         decay: How much of the memory stays at each batch.
         balance: λ, 70 in the published code.
@@ -93,7 +93,7 @@ class StableNet(Weighting):
 
     @torch.no_grad()
     def _learn(self, u: Tensor, frequency: Tensor, phase: Tensor, *memory: Tensor) -> list[Tensor]:
-        """Run SGD with momentum on θ, with the gradient in closed form: launching a backward pass took most of it."""
+        """Run SGD with momentum on θ; the gradient is in closed form, which is faster than a backward pass a step."""
         logits = torch.ones_like(u[:, 0])
         velocity = torch.zeros_like(logits)
         with_memory, *remembered = (torch.cat([u, memory[0]]), memory[1]) if memory else (u,)

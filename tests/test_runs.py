@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from pfdl._internal import runs
+from pfdl import runs
 from pfdl._internal.files import TEMPORARY
-from pfdl._internal.runs import CONFIG, LOCK, RunInUseError, claim, read_run, set_aside
+from pfdl.runs import CONFIG, LOCK, RunInUseError, claim, read_run, set_aside
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = {"seeds": 3, "cells": [(1, 2.5)], "model": {"name": "mlp", "size": 8}, "command": "pfdl …"}
@@ -141,7 +141,7 @@ def test_resuming_with_other_versions_is_said(tmp_path, caplog, monkeypatch):
 HOLD = """
 import sys
 from pathlib import Path
-from pfdl._internal import runs
+from pfdl import runs
 runs.describe_this_machine = dict  # slow: it imports PyTorch
 with runs.claim(Path(sys.argv[1]), "mmads", {}):
     print("held", flush=True)

@@ -33,7 +33,7 @@ PATIENCE = 10.0
 """Seconds to wait for the children of a killed process, such as those that load its images: they hold its lock."""
 
 PACKAGES = ("pfdl", "torch", "numpy", "scikit-learn", "lightning", "torchvision")
-CHECKOUT = Path(__file__).parents[3]
+CHECKOUT = Path(__file__).parents[2]
 """The folder above ``src``, if the package is used from there."""
 
 _log = logging.getLogger("pfdl")

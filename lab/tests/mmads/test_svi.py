@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from scipy.optimize import check_grad
 from sklearn.linear_model import LinearRegression
+from sklearn.utils.estimator_checks import check_estimator
 
 from pfdl.data import make_mmads
 from pfdl.tabular.moments import standardised
-from pfdl.tabular.svi import SVIRegressor, _loss_and_gradient, decorrelating_weights, gate_probabilities
+from pfdl_lab.mmads.svi import SVIRegressor, _loss_and_gradient, decorrelating_weights, gate_probabilities
 
 # What github.com/h-yu16/Sparse_Variable_Independence at 59f77b6 (exp_svi.py with its defaults: 20,000 steps for the
 # weights, λ = 3, σ = 0.1) chooses on our tables: by rounds and table the mask of the columns, S first, and the
@@ -82,3 +83,9 @@ def test_gates_close_on_columns_without_use():
     assert chance[0] > 0.9
     assert (chance[1:] < 0.1).all()
     assert gate_probabilities(X, y / y.std(), np.ones(500), penalty=0.0, steps=10, rng=rng).min() > 0.9
+
+
+@pytest.mark.usefixtures("nothing_counted")  # most lines that run are scikit-learn's
+def test_scikit_learn_compatibility():
+    results = check_estimator(SVIRegressor(rounds=1, gate_steps=20), on_skip=None, on_fail=None)
+    assert [result for result in results if result["status"] == "failed"] == []

@@ -25,7 +25,6 @@ from rich.console import Console
 
 from pfdl._internal.files import write_atomically, write_json
 from pfdl._internal.progress import progress_bar
-from pfdl._internal.runs import claim
 from pfdl._internal.validation import check_choice, check_count
 from pfdl._internal.workers import run_tasks
 from pfdl.data import make_split, read_manifest
@@ -33,6 +32,7 @@ from pfdl.data.context_images import StoredImages, store_images
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
 from pfdl.objectives import make_objective
+from pfdl.runs import claim
 from pfdl.vision.checkpoint import load_model
 from pfdl.vision.config import SELECTIONS, TrainingConfig, check_contexts
 from pfdl.vision.evaluation import evaluate, read_kept_epoch, save_evaluation

@@ -56,7 +56,7 @@ class SVIRegressor(LinearRegressorBase):
 
     Examples:
         >>> from pfdl.data import make_mmads
-        >>> from pfdl.tabular.svi import SVIRegressor
+        >>> from pfdl_lab.mmads.svi import SVIRegressor
         >>> data = make_mmads(1000, 10, 1.7, seed=1)
         >>> model = SVIRegressor(rounds=1, random_state=0).fit(data.X, data.y)
         >>> model.kept_[data.stable].all().item()
