@@ -44,7 +44,7 @@ SLOWEST_FIRST = (
     "vision/test_sweep.py",
     "vision/test_training.py",
     "lab/mmads/test_run.py",
-    "tabular/test_svi.py",
+    "lab/mmads/test_svi.py",
     "lab/test_published.py",
     "lab/report/test_browser.py",
     "objectives/test_atomicity.py",

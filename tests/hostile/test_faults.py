@@ -1,6 +1,6 @@
 """Faults of the machine under a training: a sentence or the system's own error, and the same end when it goes on.
 
-Elsewhere: a read-only folder in ``tests/internal/test_runs.py``, kills in ``test_killing.py``, lost processes of one
+Elsewhere: a read-only folder in ``tests/test_runs.py``, kills in ``test_killing.py``, lost processes of one
 training in ``tests/vision/test_distributed.py``, dying workers of joblib and Ray in the laboratory's ``test_grid.py``
 and ``test_ray.py``, batches that are uneven over processes in ``tests/decorrelation/test_distributed.py`` and
 ``tests/objectives/test_distributed.py``.
