@@ -12,11 +12,12 @@ import pytest
 import pfdl
 
 ROOT = Path(__file__).parents[1]
-LOADED = "import sys; {}; print(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
 
 
 def modules_after(statement):
-    done = subprocess.run([sys.executable, "-c", LOADED.format(statement)], capture_output=True, text=True, check=True)
+    """Return what is imported after a statement in a process of its own, modules and the packages they are in."""
+    code = f"import sys; {statement}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return set(done.stdout.splitlines()[-1].split())
 
 

@@ -2,14 +2,13 @@
 
 import importlib
 import re
+import shlex
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
-
-from pfdl.cli.main import app
+from tests.cli.typing_commands import typed
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 MARK = re.compile(r"<!-- All below is written by `pfdl (.*?)` -->")
@@ -31,8 +30,7 @@ def test_a_page_is_what_its_command_makes_of_its_results(name, tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["pfdl", *command])
     monkeypatch.setattr("pfdl_lab.report.blocks.Plot.svg", lambda plot: "")  # the page holds the names of its pictures
-    result = CliRunner().invoke(app, command)
-    assert result.exit_code == 0, result.output
+    typed(shlex.join(command))
     assert (tmp_path / "docs" / "results" / name).read_text(encoding="utf-8") == page
     for picture in re.findall(r"\]\((.*?\.(?:png|svg|jpg))\)", page):
         assert (RESULTS / picture).is_file()

@@ -2,19 +2,15 @@ import re
 
 import pytest
 from lab.tests.report.made_up import HOSTILE, make_all, make_training, write_config
-from typer.testing import CliRunner
+from tests.cli.typing_commands import typed
 
-from pfdl.cli.main import app
 from pfdl_lab.cli import report as cli_report
-
-runner = CliRunner()
 
 
 @pytest.mark.usefixtures("nothing_counted")
 def test_one_page_from_many_runs(tmp_path):
     make_all(tmp_path / "runs")
-    result = runner.invoke(app, ["report", str(tmp_path / "runs"), "-o", str(tmp_path / "out" / "page.html")])
-    assert result.exit_code == 0, result.output
+    result = typed(f"report {tmp_path / 'runs'} -o {tmp_path / 'out' / 'page.html'}")
     assert result.stdout.splitlines()[-1] == str(tmp_path / "out" / "page.html")
     page = (tmp_path / "out" / "page.html").read_text(encoding="utf-8")
     assert [re.sub("<.*?>", "", title) for title in re.findall(r"<h2.*?</h2>", page)] == [
@@ -36,8 +32,7 @@ def test_a_folder_that_cannot_be_read_costs_one_section_and_is_named_in_the_page
     write_config(tmp_path / "stranger", "training", {"training": "x", "model": []})
     (tmp_path / "torn").mkdir()
     (tmp_path / "torn" / "config.json").write_text("{")
-    result = runner.invoke(app, ["report", str(tmp_path), str(tmp_path / "no"), "-o", str(tmp_path / "r.html")])
-    assert result.exit_code == 0
+    result = typed(f"report {tmp_path} {tmp_path / 'no'} -o {tmp_path / 'r.html'}")
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
     for words in (f"{tmp_path}/torn was left out", f"{tmp_path}/no is not a folder"):
         assert words in result.stderr
@@ -49,15 +44,14 @@ def test_a_folder_that_cannot_be_read_costs_one_section_and_is_named_in_the_page
 def test_two_runs_of_one_kind_are_told_apart(tmp_path):
     for name in ("first", "second"):
         write_config(tmp_path / name, "colored-mnist", {"digits": "MNIST"})
-    runner.invoke(app, ["report", str(tmp_path), "-o", str(tmp_path / "r.html")])
+    typed(f"report {tmp_path} -o {tmp_path / 'r.html'}")
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert "Colored digits (Colored-MNIST): first</h2>" in page
     assert "Colored digits (Colored-MNIST): second</h2>" in page
 
 
 def test_without_any_run_there_is_a_sentence_and_no_page(tmp_path):
-    result = runner.invoke(app, ["report", str(tmp_path), "-o", str(tmp_path / "r.html")])
-    assert result.exit_code == 2
+    result = typed(f"report {tmp_path} -o {tmp_path / 'r.html'}", fails=True)
     assert result.stderr == (
         f"Error: there is nothing to report. {tmp_path} holds no run: there is no config.json in it, nor in folders "
         "within it.\n"

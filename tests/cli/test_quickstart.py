@@ -6,10 +6,9 @@ import shlex
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from pfdl.cli.main import app
 from pfdl.vision.evaluation import read_evaluations
+from tests.cli.typing_commands import typed
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "tutorials" / "quickstart.md").read_text(encoding="utf-8")
@@ -28,9 +27,7 @@ def walk(folder):
                 runpy.run_path(str(ROOT / arguments[0]), run_name="__main__")
                 continue
             assert program == "pfdl"
-            result = CliRunner().invoke(app, arguments)
-            assert result.exit_code == 0, f"{line}\n{result.output}"
-            printed.setdefault(arguments[0], []).append(result.output)
+            printed.setdefault(arguments[0], []).append(typed(shlex.join(arguments)).output)
     return printed
 
 

@@ -5,12 +5,11 @@ import dataclasses
 import pandas as pd
 import pytest
 import torch
+from tests.cli.typing_commands import typed
 from tests.data.image_files import make_folder
 from tests.vision.tiny_images import TinySource
-from typer.testing import CliRunner
 
 import pfdl
-from pfdl.cli.main import app
 from pfdl.contexts import InferredContexts, worst_group_accuracy
 from pfdl.objectives import make_objective, registry
 from pfdl.objectives.penalties import CovarianceDecorrelation, Penalty
@@ -24,10 +23,10 @@ from pfdl_lab.images.testing import CHOSEN, LAST
 TINY = ImagesConfig(("erm", "pfdl"), seeds=2, backbone="mlp", image_size=8, epochs=2, batch_size=16)
 
 
-def study(output, data, *options):
+def study(output, data, options, **how):
     """Type the command, for one epoch of two tiny trainings a row."""
-    small = ["--backbone", "mlp", "--image-size", "8", "--seeds", "2", "--epochs", "1", "--device", "cpu"]
-    return CliRunner().invoke(app, ["study", str(data), *small, *options, "-o", str(output)])
+    small = "--backbone mlp --image-size 8 --seeds 2 --epochs 1 --device cpu"
+    return typed(f"study {data} {small} {options} -o {output}", **how)
 
 
 def test_every_row_makes_an_objective_and_has_a_plain_training_to_compare_with():
@@ -80,8 +79,7 @@ def made_up_objectives(monkeypatch):
 def test_an_objective_that_a_stranger_registered_is_a_row(made_up_objectives, digits, tmp_path):
     """Nothing else changes: its name is a key, its contexts are inferred if it reads contexts."""
     assert (find_row("made-up").contexts, find_row("asks").contexts) == ("hidden", "inferred")
-    result = study(tmp_path, "colored-mnist", "--rows", "erm,made-up,asks,irm+made-up")
-    assert result.exit_code == 0, result.output
+    result = study(tmp_path, "colored-mnist", "--rows erm,made-up,asks,irm+made-up")
     assert set(pd.read_csv(tmp_path / "results.csv")["row"]) == {"erm", "made-up", "asks", "irm+made-up"}
     page = (tmp_path / "table.md").read_text()
     for row in ("made-up", "asks", "irm+made-up"):
@@ -189,8 +187,7 @@ def test_images_without_contexts_get_a_plain_split_and_no_oracles(tmp_path, monk
         lambda features, labels, **_: InferredContexts((labels.numpy() + 1) % 2, "pooled", "Found.", ()),
     )
     photos = make_folder(tmp_path / "photos", {"cat": 30, "dog": 30})
-    result = study(tmp_path / "out", photos, "--rows", "erm,balance,balance-known")
-    assert result.exit_code == 0, result.output
+    result = study(tmp_path / "out", photos, "--rows erm,balance,balance-known")
     assert f"{photos} has no contexts; left out there: balance-known." in result.output
     results = pd.read_csv(tmp_path / "out" / "results.csv")
     assert set(results["row"]) == {"erm", "balance"}
@@ -207,9 +204,8 @@ def test_a_table_of_images_with_sets_of_its_own_is_tested_on_its_test_set(tmp_pa
         lines.append(f"a/{number:03d}.png,{what},{where},{part}")
     table = photos / "images.csv"
     table.write_text("\n".join(lines))
-    columns = ["--columns", "path=file,label=what,context=where,split=part"]
-    result = study(tmp_path / "out", table, *columns, "--rows", "erm,groupdro-known")
-    assert result.exit_code == 0, result.output
+    columns = "--columns path=file,label=what,context=where,split=part"
+    study(tmp_path / "out", table, f"{columns} --rows erm,groupdro-known")
     results = pd.read_csv(tmp_path / "out" / "results.csv")
     assert set(results["data"]) == {"images"}
     assert set(results["row"]) == {"erm", "groupdro-known"}
@@ -221,12 +217,11 @@ def test_what_cannot_be_split_is_refused_before_anything_is_written(tmp_path):
     plain = make_folder(tmp_path / "plain", {"cat": 4, "dog": 4})
     mistakes = {
         (photos, "erm"): "can be read in two ways",
-        (photos, "erm", "--layout", "class/context"): "there are too few images for a training set at 5:1",
+        (photos, "erm --layout class/context"): "there are too few images for a training set at 5:1",
         (plain, "balance-known"): "has no contexts, which balance-known needs",
     }
-    for (folder, *words), message in mistakes.items():
-        result = study(tmp_path / "out", folder, "--rows", *words)
-        assert (result.exit_code, message in result.output) == (2, True)
+    for (folder, rows), message in mistakes.items():
+        assert message in study(tmp_path / "out", folder, f"--rows {rows}", fails=True).output
         assert not (tmp_path / "out").exists()
 
 
@@ -243,9 +238,7 @@ def test_the_command_prints_ours_beside_the_papers(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(run, "make_network", lambda *_, **__: small)
     monkeypatch.setattr(run, "train_row", lambda *_, **__: {})
     monkeypatch.setattr(TinySource, "load", lambda self, path, size, _: torch.zeros(3, size, size, dtype=torch.uint8))
-    words = ["reproduce", "nico", "shapes", "--seeds", "2", "--device", "cpu", "-o", str(tmp_path)]
-    result = CliRunner().invoke(app, words)
-    assert result.exit_code == 0, result.output
+    result = typed(f"reproduce nico shapes --seeds 2 --device cpu -o {tmp_path}")
     lines = result.stdout.splitlines()
     assert lines[0] == "**Accuracy in percent at the last epoch, shapes, resnet50**"
     printed = [number for number, line in enumerate(lines) if line.startswith("| *in the paper, on NICO* |")]
@@ -258,14 +251,12 @@ def test_the_command_prints_ours_beside_the_papers(tiny, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["colored-mnist", "--rows", "magic"], "the row is 'magic'"),
-        (["colored-mnist", "--select", "best"], "select"),
-        (["colored-mnist", "--precision", "16"], "precision"),
-        (["no-such-folder"], "there is no folder no-such-folder"),
-        (["a/shapes", "b/shapes"], "two data sets have the same name"),
+        ("colored-mnist --rows magic", "the row is 'magic'"),
+        ("colored-mnist --select best", "select"),
+        ("colored-mnist --precision 16", "precision"),
+        ("no-such-folder", "there is no folder no-such-folder"),
+        ("a/shapes b/shapes", "two data sets have the same name"),
     ],
 )
 def test_mistakes_get_a_sentence(arguments, message, tmp_path):
-    result = CliRunner().invoke(app, ["study", *arguments, "--device", "cpu", "-o", str(tmp_path / "out")])
-    assert result.exit_code == 2
-    assert message in result.output
+    assert message in typed(f"study {arguments} --device cpu -o {tmp_path / 'out'}", fails=True).output

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
+from tests.cli.typing_commands import typed
 
-from pfdl.cli.main import app
 from pfdl_lab.mmads import readings
 from pfdl_lab.mmads.readings import ESTIMATORS, USES, Network, train_network
 
@@ -64,8 +63,7 @@ def test_a_linear_g_of_full_rank_that_sees_all_is_the_identity():
 
 
 def test_the_command_sorts_readings_by_their_distance(tmp_path):
-    result = CliRunner().invoke(app, ["reproduce", "readings", "--quick", "--jobs", "1", "-o", str(tmp_path / "run")])
-    assert result.exit_code == 0, result.output
+    typed(f"reproduce readings --quick --jobs 1 -o {tmp_path / 'run'}")
     page = (tmp_path / "run" / "table.md").read_text(encoding="utf-8")
     assert "the paper's row of PFDL" in page
     distances = readings.distances(readings.pd.read_csv(tmp_path / "run" / "results.csv"))["distance"]

@@ -9,17 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression
-from typer.testing import CliRunner
+from tests.cli.typing_commands import typed
 
-from pfdl.cli.main import app
 from pfdl.data import make_mmads
 from pfdl.tabular import DWRRegressor, PFDLRegressor
 from pfdl_lab.mmads import run as mmads
 from pfdl_lab.mmads.paper import CELLS, METRICS, PAPER
 from pfdl_lab.mmads.srdo import SRDORegressor
 from pfdl_lab.mmads.svi import SVIRegressor
-
-runner = CliRunner()
 
 # What an independent program measured with the same reading of the generator (10 seeds), setting S ⊥ V, in two cells.
 CALIBRATION = {
@@ -103,8 +100,7 @@ def test_command_writes_the_folder_and_resumes(tmp_path, monkeypatch, quick_meth
     monkeypatch.setattr(mmads, "QUICK", config)
     monkeypatch.setitem(mmads.METHODS, "Screened OLS + auxiliary", mmads.METHODS["Screened OLS"])  # the slowest of all
     monkeypatch.setattr(sys, "argv", ["pfdl", "reproduce", "mmads", "--quick", "-o", str(tmp_path)])
-    result = runner.invoke(app, ["reproduce", "mmads", "--quick", "-o", str(tmp_path), "-j", "1"])
-    assert result.exit_code == 0, result.output
+    typed(f"reproduce mmads --quick -o {tmp_path} -j 1")
     results = pd.read_csv(tmp_path / "results.csv")
     assert results.columns.tolist() == ["setting", "n", "p", "r", "method", "seed", "metric", "value"]
     assert len(results) == 2 * 2 * len(mmads.METHODS) * (5 + 10 + 20)
@@ -121,5 +117,5 @@ def test_command_writes_the_folder_and_resumes(tmp_path, monkeypatch, quick_meth
 
     monkeypatch.setattr(mmads, "run_task", unexpected)
     before = (tmp_path / "results.csv").read_text()
-    assert runner.invoke(app, ["reproduce", "mmads", "--quick", "-o", str(tmp_path), "-j", "1"]).exit_code == 0
+    typed(f"reproduce mmads --quick -o {tmp_path} -j 1")
     assert (tmp_path / "results.csv").read_text() == before
