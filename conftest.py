@@ -102,14 +102,10 @@ def pytest_configure(config):
     """Import what is slow before any line is counted."""
     if hasattr(config, "workerinput"):  # one of the processes that run all tests
         atexit.register(os._exit, 0)  # the first, so called last: to take a million objects apart takes seconds
-        import_what_is_slow()
-
-
-def import_what_is_slow():
-    gc.disable()  # until all is imported and collected
-    for name in ("lightning.pytorch", "matplotlib.pyplot", "sklearn.ensemble", "timm"):
-        with contextlib.suppress(ImportError):  # what needs it says so itself
-            importlib.import_module(name)
+        gc.disable()  # until all is imported and collected
+        for name in ("lightning.pytorch", "matplotlib.pyplot", "sklearn.ensemble", "timm"):
+            with contextlib.suppress(ImportError):  # what needs it says so itself
+                importlib.import_module(name)
 
 
 def pytest_collection_finish():

@@ -20,13 +20,10 @@ REPRODUCED = (RESULTS / "reproduced.md").read_text(encoding="utf-8")
 ERRORS = ("beta_v_error", "ae", "se")
 
 
-def signed(mean, error, digits=2):
-    return f"{mean:+.{digits}f} ± {error:.{digits}f}".replace("-", "−")
-
-
 def shown(difference, digits=1):
+    """Write the mean of paired differences and its standard error as pages do."""
     difference = difference.dropna()
-    return signed(difference.mean(), difference.sem(), digits)
+    return f"{difference.mean():+.{digits}f} ± {difference.sem():.{digits}f}".replace("-", "−")
 
 
 def last_epoch(folder):
@@ -58,10 +55,9 @@ def test_the_table_of_phases(endpoints, row, title):
     for table in endpoints.values():
         difference = table[row] - table["erm"]
         assert len(difference) == 12
-        cells.append(signed(difference.mean(), difference.sem()))
+        cells.append(shown(difference, 2))
     assert f"| {title} | {' | '.join(cells)} |" in README
-    early, last = (endpoints[name][row] - endpoints[name]["erm"] for name in ("early", "last"))
-    early, last = signed(early.mean(), early.sem(), 1), signed(last.mean(), last.sem(), 1)
+    early, last = (shown(endpoints[name][row] - endpoints[name]["erm"]) for name in ("early", "last"))
     assert f"| {early} | {last} |" in REPRODUCED
     if row == "pfdl":
         assert f"{early} points over epochs 5 to 40" in README
@@ -81,7 +77,7 @@ def test_the_finding_on_budgets():
     fresh = found.query("data == 'pacs-20-epochs-confirmation' and test == '1:5' and epoch == 'last'")
     accuracy = fresh.pivot_table(index="seed", columns="row", values="value")
     gain = accuracy["pfdl"] - accuracy["erm"]
-    assert f"it ends {signed(gain.mean(), gain.sem(), 1)} ahead" in README
+    assert f"it ends {shown(gain)} ahead" in README
 
 
 @pytest.fixture(scope="module")
@@ -110,8 +106,8 @@ def test_the_tables_of_mmads_beside_the_papers(mmads, method):
             mmads(method, n, 10, 1.7).query(f"metric == '{metric}'").set_index("seed")["value"] for n in (4000, 1000)
         )
         change, printed = large - small, paper[metric][2] - paper[metric][0]
-        changes.append(f"{signed(change.mean(), change.sem(), 3)} / {printed:+.3f}".replace("-", "−"))
-        assert f" {signed(change.mean(), change.sem(), 3)} |" in (RESULTS / "mmads.md").read_text(encoding="utf-8")
+        changes.append(f"{shown(change, 3)} / {printed:+.3f}".replace("-", "−"))
+        assert f" {shown(change, 3)} |" in (RESULTS / "mmads.md").read_text(encoding="utf-8")
     assert f"| {method} | {' | '.join(changes)} |" in REPRODUCED
 
 
@@ -131,7 +127,7 @@ def last():
 )
 def test_the_page_of_the_paper_on_colored_mnist(last, row, title, published):
     gain = last[row] - last["irm"]
-    line = f"| {title} | {last[row].mean():.1f} | {published} | {signed(gain.mean(), gain.sem(), 1)} |"
+    line = f"| {title} | {last[row].mean():.1f} | {published} | {shown(gain)} |"
     assert line.replace("|  |", "| |") in REPRODUCED
 
 
@@ -163,7 +159,7 @@ def test_the_table_of_other_networks(data, backbone, row, title):
         means = found[found["epoch"].isin(epochs)].groupby(["row", "seed"])["value"].mean().unstack(0)
         difference = (means[row] - means["erm"]).dropna()
         count = f"{(difference > 0).sum()} of {len(difference)}"
-        cells.append(f"{signed(difference.mean(), difference.sem())}, {count}")
+        cells.append(f"{shown(difference, 2)}, {count}")
     page = (RESULTS / "decorrelation.md").read_text(encoding="utf-8")
     assert f"| {title} | {cells[0]} | {cells[1]} |" in page
 
@@ -222,7 +218,7 @@ def test_the_finding_on_contexts():
     table = noisy.pivot(index="seed", columns="row", values=["chosen_average", "chosen_worst"])
     for measure, said in (("chosen_average", "averaged over groups"), ("chosen_worst", "in the worst group")):
         gain = table[measure]["ours"] - table[measure]["erm"]
-        assert f"{signed(gain.mean(), gain.sem(), 1)} points {said}" in README
+        assert f"{shown(gain)} points {said}" in README
 
 
 def test_the_finding_on_spuco_mnist():

@@ -105,15 +105,6 @@ def test_indexed_bias_tells_the_features_apart_and_strict_does_not():
     torch.testing.assert_close(strict, strict[:, :1].expand(1, 6))
 
 
-def test_stays_in_its_own_precision_under_autocast():
-    g = make(300, 16).float()
-    u = torch.randn(8, 300).bfloat16()
-    with torch.autocast("cpu", torch.bfloat16):
-        out = g(u)
-    assert out.dtype == torch.float32
-    torch.testing.assert_close(out, g(u.float()), rtol=0, atol=0)
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "says"),
     [

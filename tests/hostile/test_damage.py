@@ -33,9 +33,8 @@ def cut(path):
     path.write_bytes(path.read_bytes()[:-100])
 
 
-def lack_a_part(path):
-    state = load_state(path)
-    save_state(path, {**{name: state[name] for name in state if name != "module"}, "finished": False})
+def with_parts(**parts):
+    return lambda path: save_state(path, {**load_state(path), **parts})
 
 
 @pytest.mark.parametrize(
@@ -44,7 +43,12 @@ def lack_a_part(path):
         (METRICS, lambda path: path.write_text("epoch,lea\n0"), [], True),
         (METRICS, lambda path: path.unlink(), [], True),
         (STATE, cut, [STATE], False),
-        (STATE, lack_a_part, [STATE], False),
+        (STATE, with_parts(finished=False), [STATE], False),  # the other parts are missing
+        (STATE, with_parts(finished="yes"), [STATE], False),
+        (STATE, with_parts(history="junk"), [STATE], False),
+        (STATE, with_parts(history=[1, 2]), [STATE], False),
+        (STATE, with_parts(history=[{"epoch": 0, "train_loss": "low"}]), [STATE], False),
+        (STATE, with_parts(history=[{"epoch": 7}]), [STATE], False),
         (STATE, lambda path: path.write_bytes(b"\x80\x04K\x01."), [STATE], False),
         (WEIGHTS, cut, [WEIGHTS, STATE], False),
         (WEIGHTS, lambda path: path.unlink(), [STATE], False),

@@ -8,7 +8,7 @@ from pfdl._internal.validation import resolve_device
 from pfdl_lab.colored_mnist import run as colored_mnist
 from pfdl_lab.colored_mnist.data import StackedColoredMNIST, context_tasks, infer_task
 from pfdl_lab.colored_mnist.rows import CHOOSING, PENALTY, ROWS
-from pfdl_lab.colored_mnist.run import QUICK, WORST_GROUP, ColoredMNISTConfig, run, run_row, run_task, tasks
+from pfdl_lab.colored_mnist.run import QUICK, WORST_GROUP, ColoredMNISTConfig, run_row, run_task, tasks
 from pfdl_lab.digits import bundled_digits
 from pfdl_lab.grid import run_grid
 
@@ -17,13 +17,6 @@ TINY = ColoredMNISTConfig(restarts=2, max_train=40, max_hidden=4, feature_rows=8
 
 def with_steps(rows, steps):
     return {key: replace(row, config=replace(row.config, steps=steps)) for key, row in rows.items()}
-
-
-@pytest.fixture
-def short_rows(monkeypatch):
-    monkeypatch.delenv("PFDL_MNIST", raising=False)
-    monkeypatch.setattr(colored_mnist, "ROWS", with_steps(ROWS, 3))
-    colored_mnist.stacked_environments.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -49,28 +42,8 @@ def tiny(key, steps, width=4):
     return replace(row, config=replace(row.config, hidden=width), settings=settings)
 
 
-def test_a_killed_run_goes_on_with_what_is_missing_and_ends_the_same(short_rows, tmp_path, monkeypatch):
-    whole = run(TINY, tmp_path / "whole", folder=None)
-    trained = []
-    original = colored_mnist.run_row
-
-    def killed(row, *arguments):
-        if len(trained) == 4:
-            raise KeyboardInterrupt
-        trained.append(row.key)
-        return original(row, *arguments)
-
-    monkeypatch.setattr(colored_mnist, "run_row", killed)
-    with pytest.raises(KeyboardInterrupt):
-        run(TINY, tmp_path / "killed", folder=None)
-    resumed = []
-    monkeypatch.setattr(colored_mnist, "run_row", lambda row, *rest: resumed.append(row.key) or original(row, *rest))
-    results = run(TINY, tmp_path / "killed", folder=None)
-    assert sorted(trained + resumed) == sorted(ROWS)
-    assert results.equals(whole)
-
-
-def test_results_of_other_digits_or_another_size_are_not_mixed_up(short_rows):
+def test_results_of_other_digits_or_another_size_are_not_mixed_up(monkeypatch):
+    monkeypatch.delenv("PFDL_MNIST", raising=False)
     first = tasks(bundled_digits(), TINY)[0]
     assert first not in tasks(bundled_digits(), replace(TINY, seed=1))
     assert first not in tasks(replace(bundled_digits(), name="MNIST"), TINY)

@@ -3,7 +3,6 @@
 import sys
 
 import pandas as pd
-import pytest
 from lab.tests.colored_mnist.test_run import with_steps
 from lab.tests.report.made_up import copy_published
 from tests.cli.typing_commands import typed
@@ -34,37 +33,20 @@ def test_a_quick_run_on_other_digits_is_called_so(tmp_path):
         assert words in table
 
 
-class TestCommandLine:
-    @pytest.fixture(autouse=True)
-    def _short(self, monkeypatch):
-        monkeypatch.delenv("PFDL_MNIST", raising=False)
-        monkeypatch.setattr(colored_mnist, "ROWS", with_steps(ROWS, 2))
-        monkeypatch.setattr(sys, "argv", ["pfdl", "reproduce", "colored-mnist", "--quick"])
-
-    def test_it_runs_and_names_its_files(self, tmp_path):
-        result = typed(f"reproduce colored-mnist --quick --restarts 2 --jobs 1 --device cpu -o {tmp_path}")
-        assert "Digits: scikit-learn's digits (not MNIST)" in result.stderr
-        folder = f"{tmp_path}/"
-        written = [line.removeprefix(folder) for line in result.stdout.splitlines() if line.startswith(folder)]
-        assert written[:2] == ["results.csv", "table.md"]
-        assert len(written) == 4  # the digits and a plot
-        assert all((tmp_path / name).stat().st_size > 0 for name in written)
-        results = pd.read_csv(tmp_path / "results.csv")
-        assert results["row"].unique().tolist() == list(ROWS)
-        assert (results.groupby("row")["restart"].apply(list).map(tuple) == (0, 1)).all()
-        assert (results["step"] == 1).all()
-        assert results.filter(like="accuracy").stack().between(0, 100).all()
-        assert len(list((tmp_path / "cells").glob("*.json"))) == len(ROWS)
-
-    @pytest.mark.parametrize(
-        ("arguments", "message"),
-        [
-            ("--mnist nowhere", "nowhere has no file train-images-idx3-ubyte"),
-            ("--device abacus", "the device 'abacus' is not available"),
-            ("--rows magic", "the row is 'magic'"),
-        ],
-    )
-    def test_a_mistake_is_answered_with_a_sentence(self, arguments, message, tmp_path):
-        line = f"reproduce colored-mnist {arguments} -o {tmp_path / 'out'}"
-        assert message in typed(line, fails=True).stderr
-        assert not (tmp_path / "out").exists()
+def test_the_command_runs_and_names_its_files(tmp_path, monkeypatch):
+    monkeypatch.delenv("PFDL_MNIST", raising=False)
+    monkeypatch.setattr(colored_mnist, "ROWS", with_steps(ROWS, 2))
+    monkeypatch.setattr(sys, "argv", ["pfdl", "reproduce", "colored-mnist", "--quick"])
+    result = typed(f"reproduce colored-mnist --quick --restarts 2 --jobs 1 --device cpu -o {tmp_path}")
+    assert "Digits: scikit-learn's digits (not MNIST)" in result.stderr
+    folder = f"{tmp_path}/"
+    written = [line.removeprefix(folder) for line in result.stdout.splitlines() if line.startswith(folder)]
+    assert written[:2] == ["results.csv", "table.md"]
+    assert len(written) == 4  # the digits and a plot
+    assert all((tmp_path / name).stat().st_size > 0 for name in written)
+    results = pd.read_csv(tmp_path / "results.csv")
+    assert results["row"].unique().tolist() == list(ROWS)
+    assert (results.groupby("row")["restart"].apply(list).map(tuple) == (0, 1)).all()
+    assert (results["step"] == 1).all()
+    assert results.filter(like="accuracy").stack().between(0, 100).all()
+    assert len(list((tmp_path / "cells").glob("*.json"))) == len(ROWS)

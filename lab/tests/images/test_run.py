@@ -246,17 +246,3 @@ def test_the_command_prints_ours_beside_the_papers(tiny, tmp_path, monkeypatch):
     assert "| 41.31 | 41.41 | 43.70 | 47.46 | 46.80 | 49.29 | 50.87 |" in lines[printed[-1]]
     assert "PFDL − ERM" in result.stdout
     assert "| PFDL | 2 |" in (tmp_path / "table.md").read_text()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("colored-mnist --rows magic", "the row is 'magic'"),
-        ("colored-mnist --select best", "select"),
-        ("colored-mnist --precision 16", "precision"),
-        ("no-such-folder", "there is no folder no-such-folder"),
-        ("a/shapes b/shapes", "two data sets have the same name"),
-    ],
-)
-def test_mistakes_get_a_sentence(arguments, message, tmp_path):
-    assert message in typed(f"study {arguments} --device cpu -o {tmp_path / 'out'}", fails=True).output
