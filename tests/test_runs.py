@@ -18,18 +18,15 @@ from filelock import FileLock
 from pfdl import runs
 from pfdl._internal.files import TEMPORARY
 from pfdl.runs import CONFIG, LOCK, RunInUseError, claim, read_run, set_aside
+from tests.hostile.tampering import files
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 SETTINGS = {"seeds": 3, "cells": [(1, 2.5)], "model": {"name": "mlp", "size": 8}, "command": "pfdl …"}
 
 
 def make(folder, settings=SETTINGS, kind="mmads", **options):
     with claim(folder, kind, settings, **options) as run:
         return run
-
-
-def files(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file() and path.name != LOCK}
 
 
 def test_a_run_says_what_it_is_and_with_what_it_was_made(tmp_path):

@@ -17,6 +17,8 @@ import torch
 import torch.distributed as dist
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
+from pfdl.runs import LOCK
+
 CASES = int(os.environ.get("PFDL_CASES", "25"))
 """For a target of share 1; SECURITY.md says how to run many more."""
 MEMORY = 4 << 30
@@ -118,6 +120,12 @@ values = st.recursive(
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64)
 WHOLE = (torch.int64, torch.int8, torch.uint8, torch.bool)
 SHAPES = ((), (0,), (1,), (3,), (1, 1), (0, 5), (2, 3), (7, 1, 2), (64,), (100_000,))
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """The content of a folder, without the lock of a run."""
+    found = (path for path in folder.rglob("*") if path.is_file() and path.name != LOCK)
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
 
 SPECIAL = ("pipe", "folder", "loop", "zero", "null")

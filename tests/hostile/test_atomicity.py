@@ -13,19 +13,11 @@ from sklearn.base import BaseEstimator, is_classifier
 import pfdl.tabular
 from pfdl._internal.state import save_state
 from pfdl.data.manifest import Manifest, ManifestRow
-from pfdl.runs import LOCK, claim, set_aside
+from pfdl.runs import claim, set_aside
 from pfdl.vision import Classifier, TrainingConfig
-from tests.hostile.tampering import full_disk
+from tests.hostile.tampering import files, full_disk
 from tests.states import StateTester, each
 from tests.vision.tiny_images import tiny_data
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file() and path.name != LOCK
-    }
 
 
 class TestStatesOfClassifiers(StateTester):

@@ -20,7 +20,6 @@ from tests.processes import ROOT, Forked
 from tests.vision.distributed_worker import COMMAND, PLAIN, main
 from tests.vision.tiny_images import TinySource, tiny_data
 
-needs_gloo = pytest.mark.skipif(not dist.is_gloo_available(), reason="gloo is not available")
 ANYWHERE = {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
 """Where the processes that a process starts find the tests, too."""
 
@@ -28,6 +27,8 @@ ANYWHERE = {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """The folder in which two processes worked, and what each of them said."""
+    if not dist.is_gloo_available():
+        pytest.skip("gloo is not available")
     folder = tmp_path_factory.mktemp("trained")
     TinySource(per_cell=16).save(folder / "images")
     finished = Forked(main, folder, **ANYWHERE)
@@ -46,7 +47,6 @@ def assert_close(here, there, **tolerance):
     pd.testing.assert_frame_equal(pd.read_csv(here / METRICS), pd.read_csv(there / METRICS), rtol=1e-3, atol=1e-6)
 
 
-@needs_gloo
 def test_processes_agree_and_the_first_speaks_for_all(trained):
     folder, said, _ = trained
     for rank in range(2):
@@ -61,7 +61,6 @@ def test_processes_agree_and_the_first_speaks_for_all(trained):
     assert not (folder / "seeds").exists()
 
 
-@needs_gloo
 def test_two_processes_train_what_one_trains(trained, tmp_path):
     folder, _, _ = trained
     alone = train(PLAIN, *tiny_data(), tmp_path / "alone", device="cpu")
@@ -69,7 +68,6 @@ def test_two_processes_train_what_one_trains(trained, tmp_path):
     assert read_run(folder / "plain").settings["processes"] == 2
 
 
-@needs_gloo
 def test_a_process_that_is_asked_to_stop_stops_all_and_the_run_resumes_exactly(trained):
     folder, said, _ = trained
     for name in ("stopped", "stopped fsdp"):
@@ -79,7 +77,6 @@ def test_a_process_that_is_asked_to_stop_stops_all_and_the_run_resumes_exactly(t
     assert_close(folder / "fsdp", folder / "uninterrupted", rtol=1e-4, atol=1e-5)
 
 
-@needs_gloo
 def test_a_killed_process_ends_all_and_torchrun_resumes_to_the_same_weights(trained):
     folder, _, killed = trained
     assert killed.finish() != 0

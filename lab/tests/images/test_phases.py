@@ -7,6 +7,7 @@ from scipy import stats
 
 from pfdl_lab.images import phases
 from pfdl_lab.images.rows import DECLARED, GRID, PAPER, RATIOS
+from pfdl_lab.images.run import COLUMNS
 from pfdl_lab.images.tables import measure
 from pfdl_lab.pairing import PairedDifference, holm
 from pfdl_lab.report.blocks import Plot, Table
@@ -14,19 +15,20 @@ from pfdl_lab.report.blocks import Plot, Table
 EPOCHS = [*map(str, (1, 2, *range(5, 161, 5))), "last", "chosen"]
 
 
+def frame(lines):
+    return pd.DataFrame(lines, columns=list(COLUMNS))
+
+
 @pytest.fixture(scope="module")
 def results():
     rng = np.random.default_rng(0)
     gain = {"pfdl": 5.0, "level-matched": 0.05}
-    return pd.DataFrame(
-        [
-            ("pacs", "resnet50", row, seed, epoch, ratio, 50 + seed + gain.get(row, 0) + rng.normal() / 4)
-            for row in DECLARED
-            for seed in range(6)
-            for epoch in EPOCHS
-            for ratio in RATIOS
-        ],
-        columns=["data", "backbone", "row", "seed", "epoch", "test", "value"],
+    return frame(
+        ("pacs", "resnet50", row, seed, epoch, ratio, 50 + seed + gain.get(row, 0) + rng.normal() / 4)
+        for row in DECLARED
+        for seed in range(6)
+        for epoch in EPOCHS
+        for ratio in RATIOS
     )
 
 
@@ -114,7 +116,7 @@ def test_the_papers_rows_are_judged_at_the_last_epoch():
         for seed in range(5)
         for ratio in RATIOS
     ]
-    (part,) = measure(pd.DataFrame(values, columns=["data", "backbone", "row", "seed", "epoch", "test", "value"]))
+    (part,) = measure(frame(values))
     judged = phases.table_ii(part).judge()
     assert len(judged) == 18
     assert judged["cn-cnbb", "cn", "last epoch", "1:5"].difference.pairs == 5
@@ -140,14 +142,11 @@ def test_equivalence_is_two_one_sided_tests():
 
 def test_each_method_is_compared_at_the_setting_that_validation_chooses():
     validation = {"erm-wd-0.001-lr-0.01": 60.0, "pfdl-wd-0.0001-lr-0.03": 61.0, "covariance-wd-0.0005-lr-0.01": 62.0}
-    results = pd.DataFrame(
-        [
-            ("pacs-40-epochs-sgd", "resnet50", row, seed, "chosen", test, value)
-            for row in GRID
-            for seed in range(3)
-            for test, value in [("validation", validation.get(row, 50.0)), *((ratio, seed) for ratio in RATIOS)]
-        ],
-        columns=["data", "backbone", "row", "seed", "epoch", "test", "value"],
+    results = frame(
+        ("pacs-40-epochs-sgd", "resnet50", row, seed, "chosen", test, value)
+        for row in GRID
+        for seed in range(3)
+        for test, value in [("validation", validation.get(row, 50.0)), *((ratio, seed) for ratio in RATIOS)]
     )
     (part,) = measure(results)
     erm, pfdl, covariance = validation
