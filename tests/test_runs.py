@@ -19,7 +19,7 @@ from pfdl import runs
 from pfdl._internal.files import TEMPORARY
 from pfdl.runs import CONFIG, LOCK, RunInUseError, claim, read_run, set_aside
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 SETTINGS = {"seeds": 3, "cells": [(1, 2.5)], "model": {"name": "mlp", "size": 8}, "command": "pfdl …"}
 
 
