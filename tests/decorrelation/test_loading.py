@@ -11,22 +11,16 @@ from tests.decorrelation.small_batches import batch, make
 from tests.states import StateTester, each
 
 
-class Holder(nn.Module):
-    def __init__(self, penalty):
-        super().__init__()
-        self.penalty = penalty
-
-
 class TestAsAPart(StateTester):
     """By itself it is tested with all other penalties; a module that holds it loads it by another way."""
 
     name = each(["strict", "indexed"])
 
     def make(self, name, seed=0):
-        return Holder(make(seed=seed, sharing=name))
+        return nn.ModuleDict({"penalty": make(seed=seed, sharing=name)})
 
     def use(self, thing, seed=0):
-        return thing.penalty(batch(seed=seed))
+        return thing["penalty"](batch(seed=seed))
 
 
 def test_a_refused_state_of_another_width_does_not_crash_the_next_call():

@@ -10,16 +10,10 @@ from pfdl_lab.images.data import ImageData
 from pfdl_lab.images.run import ImagesConfig, run
 
 
-class TinyData(ImageData):
-    """Images that are ready at once."""
-
-    def open(self):
-        return TinySource()
-
-
 def nico(output, data):
+    ImageData.open = lambda self, *_: TinySource()  # in a process of its own
     config = ImagesConfig(rows=("pfdl",), backbone="mlp", image_size=8, epochs=2, batch_size=16, seeds=2)
-    run(config, [TinyData("shapes")], output)
+    run(config, [ImageData("shapes")], output)
 
 
 def kill_nico():

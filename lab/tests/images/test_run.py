@@ -68,16 +68,11 @@ class Ask(Weighting):
         return self.finish(torch.ones(len(labels)))
 
 
-@pytest.fixture
-def made_up_objectives(monkeypatch):
-    """Two objectives that a stranger registered; gone after the test."""
+def test_an_objective_that_a_stranger_registered_is_a_row(digits, tmp_path, monkeypatch):
+    """Nothing else changes: its name is a key, its contexts are inferred if it reads contexts."""
     monkeypatch.setattr(registry, "_factories", dict(registry._factories))
     pfdl.register_objective("made-up", Shrink)
     pfdl.register_objective("asks", Ask)
-
-
-def test_an_objective_that_a_stranger_registered_is_a_row(made_up_objectives, digits, tmp_path):
-    """Nothing else changes: its name is a key, its contexts are inferred if it reads contexts."""
     assert (find_row("made-up").contexts, find_row("asks").contexts) == ("hidden", "inferred")
     result = study(tmp_path, "colored-mnist", "--rows erm,made-up,asks,irm+made-up")
     assert set(pd.read_csv(tmp_path / "results.csv")["row"]) == {"erm", "made-up", "asks", "irm+made-up"}
