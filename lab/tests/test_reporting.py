@@ -1,13 +1,11 @@
 import re
 
-import pytest
 from lab.tests.report.made_up import HOSTILE, make_all, make_training, write_config
 from tests.cli.typing_commands import typed
 
 from pfdl_lab.cli import report as cli_report
 
 
-@pytest.mark.usefixtures("nothing_counted")
 def test_one_page_from_many_runs(tmp_path):
     make_all(tmp_path / "runs")
     result = typed(f"report {tmp_path / 'runs'} -o {tmp_path / 'out' / 'page.html'}")

@@ -42,7 +42,7 @@ def quick_interpreter():
     run_grid = interpreter.GridExecutor.__call__
 
     def run_uncounted(*arguments, **settings):
-        """Run a kernel without counting lines: no line of a kernel is counted, and the interpreter has many."""
+        """Run a kernel without counting lines: those of kernels are left out, and the interpreter has many."""
         counter = sys.gettrace()
         sys.settrace(None)
         try:
