@@ -23,6 +23,8 @@ CONFIG = TrainingConfig(
     **SETTINGS,
     objective="stablenet+balance+pfdl",
     contexts="inferred",
+    infer_by="pooled",
+    confirm=False,  # so that there are several, which the weights remember
     objective_settings={"stablenet": {"steps": 2}, "pfdl": {"hidden": 4}},
     patience=3,
     seed=7,
