@@ -19,10 +19,10 @@ ACTS_BELOW = 0.999
 
 def by_seed(results: pd.DataFrame, **where: object) -> pd.Series[float]:
     """Return the values of the lines whose columns have these entries, by their seed."""
-    for column, entry in where.items():
-        results = results[results[column] == entry]
-    measured = results[results["value"].notna()]
-    return measured.set_index("seed")["value"].astype(float)
+    matches = [(results[column] == entry).to_numpy() for column, entry in where.items()]
+    chosen = np.logical_and.reduce([results["value"].notna().to_numpy(), *matches])
+    values = results["value"].to_numpy(dtype=float)[chosen]
+    return pd.Series(values, index=pd.Index(results["seed"].to_numpy()[chosen], name="seed"), name="value")
 
 
 def mean_cell(values: Values, digits: int) -> Cell:

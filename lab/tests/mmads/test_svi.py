@@ -27,6 +27,7 @@ PUBLISHED = {
 }
 
 
+@pytest.mark.usefixtures("nothing_counted")
 @pytest.mark.parametrize(("rounds", "n", "p", "setting", "seed"), PUBLISHED)
 def test_chooses_the_columns_that_the_published_code_chooses(rounds, n, p, setting, seed):
     chosen, rows = PUBLISHED[rounds, n, p, setting, seed]

@@ -141,7 +141,7 @@ def test_the_keyboard_skips_to_the_results_and_reaches_what_scrolls(visit, path)
 
 def test_headings_tables_and_names_are_in_order(visit, path):
     page = visit(path).page
-    levels = page.locator("h1, h2, h3, h4").evaluate_all("all => all.map(one => blocks.Number(one.tagName[1]))")
+    levels = page.locator("h1, h2, h3, h4").evaluate_all("all => all.map(one => Number(one.tagName[1]))")
     assert levels.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
     assert page.evaluate("[...document.querySelectorAll('table')].every(one => one.caption.textContent.trim())")
