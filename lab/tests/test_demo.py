@@ -31,6 +31,7 @@ def when_written(folder):
     return {path: path.stat().st_mtime_ns for path in folder.glob("*/*/*.json")}
 
 
+@pytest.mark.usefixtures("nothing_counted")
 def test_a_demonstration_that_is_stopped_goes_on_and_ends_with_a_page(tiny, monkeypatch, tmp_path):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt

@@ -19,6 +19,7 @@ def test_the_pages_of_this_laboratory_are_checked():
     assert {"colored-mnist.md", "decorrelation.md", "images.md", "mmads.md", "phases.md"} <= set(PAGES)
 
 
+@pytest.mark.usefixtures("nothing_counted")
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_what_its_command_makes_of_its_results(name, tmp_path, monkeypatch):
     page = (RESULTS / name).read_text(encoding="utf-8")
