@@ -204,9 +204,8 @@ class CovarianceDecorrelation(PartialDecorrelation):
         is_lost = part <= torch.finfo(u.dtype).eps * whole
         self.matched_weight = torch.where(is_lost, 0.0, whole / part)
         self.last = replace(self.last, weight=weight)
-        direction = torch.where(is_lost, 0.0, self.matched_weight * gradients[1])
-        value = torch.where(is_lost, 0.0, self.matched_weight * losses[1].detach())
-        return weight * (value + ((u - u.detach()) * direction).sum())  # this gradient, and no graph through g
+        slope = ((u - u.detach()) * gradients[1]).sum()  # this gradient, and no graph through g
+        return weight * self.matched_weight * (losses[1].detach() + slope)
 
 
 class Quantization(Penalty):
