@@ -1,0 +1,77 @@
+"""Show where the published loss of DWR leads on the features of a ResNet-50, for docs/results/nico.md.
+
+Trains ERM by the protocol of that page. After some epochs it learns one weight per training sample from the features of
+that moment, by the published solver and by L-BFGS.
+
+    python lab/pages/dwr_weights.py PACS --device cuda --out docs/results/dwr-weights.csv
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from sklearn.preprocessing import StandardScaler
+
+from pfdl.data.context_images import store_images
+from pfdl.objectives.weightings.dwr import decorrelating_weights, decorrelating_weights_by_lbfgs, dwr_loss_and_gradient
+from pfdl.vision.config import DataOptions, TrainingConfig
+from pfdl.vision.features import embed
+from pfdl_lab.images.data import ImageData
+from pfdl_lab.images.networks import make_network
+from pfdl_lab.training import Progress, train_row
+
+BACKBONE, EPOCHS, TESTED = "resnet50", 160, (1, 20, 40, 80, 160)
+SEEDS = range(200, 205)
+SOLVERS = {
+    "RMSProp, at most 5,000 steps (published)": lambda x: decorrelating_weights(x, steps=5000, tol=1e-8),
+    "L-BFGS, at most 500 steps": lambda x: decorrelating_weights_by_lbfgs(x, steps=500, tol=1e-8),
+}
+
+
+def measure(data: ImageData, images: Path, seed: int, device: str) -> list[dict[str, Any]]:
+    """Train with one seed, and return a line for each tested epoch and solver."""
+    train = data.split(seed, network=BACKBONE, validation=0.1, images=images).train
+    precision = "bf16" if device.startswith("cuda") else "32"
+    config = TrainingConfig(epochs=EPOCHS, batch_size=64, learning_rate=0.01, precision=precision, seed=seed)
+    torch.manual_seed(seed)
+    model = make_network(BACKBONE, train.inputs, int(train.labels.max()) + 1)
+    found = []
+
+    def look(progress: Progress) -> None:
+        if progress.epoch not in TESTED:
+            return
+        features = embed(model, train.inputs, device=device).double().cpu().numpy()
+        x = torch.from_numpy(StandardScaler().fit_transform(features)).float().to(device)
+        for solver, solve in SOLVERS.items():
+            weights, loss, steps = solve(x)
+            about = {"seed": seed, "epoch": progress.epoch, "samples": len(x), "features": x.shape[1], "solver": solver}
+            size = float(weights.sum() ** 2 / weights.square().sum() / len(x))
+            ends = {"loss_at_one": float(dwr_loss_and_gradient(x, torch.ones_like(weights))[0]), "loss": loss}
+            at_zero = float(dwr_loss_and_gradient(x, torch.zeros_like(weights))[0])
+            what = {"loss_at_zero": at_zero, "mean_weight": float(weights.mean()), "effective_sample_size": size}
+            found.append({**about, "steps": steps, **ends, **what})
+
+    train_row(config, model, train, torch.zeros_like(train.labels), device=device, after_epoch=look)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", help="folder of PACS, class/context/image")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    data = ImageData(options.data, DataOptions(layout="class/context"))
+    with tempfile.TemporaryDirectory() as folder:
+        images = store_images(data.open(), Path(folder) / "images", 96)
+        lines = [line for seed in SEEDS for line in measure(data, images, seed, options.device)]
+    pd.DataFrame(lines).to_csv(options.out, index=False, float_format="%.6g")
+
+
+if __name__ == "__main__":
+    main()
