@@ -35,7 +35,7 @@ class DWR(Weighting):
     :class:`BatchDWR` needs neither call nor indices and is an adaptation. Costs O(n·p²) a step.
 
     The loss is 0.0005·n² at weights of zero, and a tenth of that with all weight on one sample. Where decorrelating
-    costs more, as on features of a network for some thousand images, solvers can end there: :meth:`fit` warns. The
+    costs more, as it can on a network's features, solvers can end there: :meth:`fit` warns, once while that lasts. The
     metrics ``mean_weight``, before it is made 1, and ``effective_share_of_all`` show it, those of a batch do not.
 
     Args:
@@ -70,9 +70,6 @@ class DWR(Weighting):
 
         Raises:
             ValueError: If the features are not finite or the weights diverge; nothing has changed then.
-
-        Warns:
-            UserWarning: If the weights fell to zero or on few samples and had not in the last call: once in a training.
         """
         check_matrix("features", features)
         if problem := describe_non_finite("features", features.detach()):
