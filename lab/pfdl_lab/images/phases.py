@@ -202,6 +202,7 @@ class NamedDeclaration(NamedTuple):
 
 
 NAMED = (
+    NamedDeclaration("PACS, g by SGD, fresh seeds", FORMS[:1], ("pacs-160-epochs-fresh-seeds",), SHIFT_AND_MEAN),
     NamedDeclaration("PACS, 20 and 40 epochs", PHASES, ("pacs-20-epochs", "pacs-40-epochs")),
     NamedDeclaration("PACS, 20 epochs, fresh seeds", PHASES, ("pacs-20-epochs-confirmation",), SHIFT_AND_MEAN),
     NamedDeclaration("PACS, 80 epochs", PHASES, ("pacs-80-epochs",)),
@@ -224,8 +225,8 @@ NAMED = (
         "PACS fine-tuned, contexts by the later rule", CLASSES[1:2], ("pacs-later-rule-fine-tuned",), BOTH_ENDS
     ),
 )
-"""The declarations of docs/results/budgets.md, images-contexts.md (shapes, balanced classes) and practice.md (the later
-rule)."""
+"""The declarations of docs/results/phases.md (fresh seeds), budgets.md, images-contexts.md (shapes, balanced classes) and
+practice.md (the later rule)."""
 
 
 def by_name(parts: Sequence[Measured]) -> list[Block]:
