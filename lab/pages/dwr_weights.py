@@ -8,13 +8,13 @@ that moment, by the published solver and by L-BFGS.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import torch
+import typer
 from sklearn.preprocessing import StandardScaler
 
 from pfdl.data.context_images import store_images
@@ -86,19 +86,14 @@ def table(path: Path = RESULTS) -> str:
     return markdown_table([*heads, "worth so many samples"], rows)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", help="folder of PACS, class/context/image")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    options = parser.parse_args()
-    data = ImageData(options.data, DataOptions(layout="class/context"))
-    with tempfile.TemporaryDirectory() as folder:
-        images = store_images(data.open(), Path(folder) / "images", 96)
-        lines = [line for seed in SEEDS for line in measure(data, images, seed, options.device)]
-    pd.DataFrame(lines).to_csv(options.out, index=False, float_format="%.6g")
-    print(table(options.out))
+def main(folder: str, device: str = "cpu", out: Path = RESULTS) -> None:
+    data = ImageData(folder, DataOptions(layout="class/context"))
+    with tempfile.TemporaryDirectory() as place:
+        images = store_images(data.open(), Path(place) / "images", 96)
+        lines = [line for seed in SEEDS for line in measure(data, images, seed, device)]
+    pd.DataFrame(lines).to_csv(out, index=False, float_format="%.6g")
+    print(table(out))
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

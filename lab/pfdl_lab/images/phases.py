@@ -211,7 +211,7 @@ NAMED = (
         "Switched off after a third", THIRD, ("pacs-40-epochs", "pacs-80-epochs", "pacs-160-epochs"), SHIFT_AND_MEAN
     ),
     NamedDeclaration(
-        "Shapes trained to the end",
+        "Shapes, 240 epochs",
         CONVERGED,
         ("shapes-240-epochs", "shapes-0.75-240-epochs"),
         {"1:5": TESTS["1:5"]},
