@@ -139,7 +139,6 @@ def test_the_page_of_the_paper_on_colored_mnist(last, row, title, published):
 @pytest.mark.parametrize(
     ("data", "backbone", "row", "title"),
     [
-        ("pacs", "resnet50", "pfdl", "PFDL"),
         ("pacs", "resnet50", "pfdl-indexed", "PFDL, indexed g"),
         ("pacs", "resnet50", "standardised", "PFDL on standardised features"),
         ("pacs", "resnet50", "mean", "mean of the other features instead of g"),
