@@ -108,6 +108,18 @@ def pytest_configure(config):
                 importlib.import_module(name)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session):
+    """Let one process count the lines that all of them run while they import what they test."""
+    counter = sys.gettrace()
+    if getattr(session.config, "workerinput", {"workerid": "gw0"})["workerid"] != "gw0":
+        sys.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(counter)
+
+
 def pytest_collection_finish():
     """Never look for garbage among the million objects of what is imported."""
     gc.freeze()
