@@ -73,10 +73,9 @@ class Place(NamedTuple):
 
 
 class TestResult(NamedTuple):
-    """One declared test: the difference, in how many seeds it is positive, and its p-value after Holm's method."""
+    """One declared test: the difference, and its p-value after Holm's method."""
 
     difference: PairedDifference | None
-    positive: int
     adjusted: float
 
 
@@ -90,17 +89,16 @@ class Declared(NamedTuple):
     def endpoint(self, row: str, when: str, test: str) -> pd.Series[float]:
         """Return an endpoint by the seed: the mean over its epochs and ratios, of seeds that have all of them."""
         part, epochs = self.places[when]
-        parts = [part.of(row, epoch, ratio) for epoch, ratio in product(epochs, self.tests[test])]
-        return pd.concat(parts, axis=1).dropna().mean(axis=1)
+        return part.mean(row, epochs, self.tests[test])
 
     def judge(self) -> dict[tuple[str, str, str, str], TestResult]:
         """Return the declared tests by row, rival, endpoint and test."""
-        found = {}
-        for (row, rival), when, test in product(self.comparisons, self.places, self.tests):
-            ours, theirs = self.endpoint(row, when, test), self.endpoint(rival, when, test)
-            found[row, rival, when, test] = (paired(ours, theirs), int((ours - theirs).gt(0).sum()))
-        adjusted = holm([float("nan") if one is None else one.p_value for one, _ in found.values()])
-        return {key: TestResult(*one, value) for (key, one), value in zip(found.items(), adjusted, strict=True)}
+        found = {
+            (*pair, when, test): paired(*(self.endpoint(row, when, test) for row in pair))
+            for pair, when, test in product(self.comparisons, self.places, self.tests)
+        }
+        adjusted = holm([float("nan") if one is None else one.p_value for one in found.values()])
+        return dict(zip(found, map(TestResult, found.values(), adjusted), strict=True))
 
     def blocks(self, floor: Pair | None = None) -> list[Block]:
         """Return for each test the accuracies and the comparisons; the noise floor is shown and not judged."""
@@ -259,15 +257,13 @@ def _judged_cell(judged: TestResult) -> Cell:
     is_equal = difference.equivalence_p_value(MARGIN) <= SIGNIFICANCE
     word = "equal" if is_equal else "" if strong else "no difference shown"
     figures = f"p = {difference.p_value:.2g}, Holm {judged.adjusted:.2g}"
-    remark = ", ".join(filter(None, (f"{judged.positive} of {difference.pairs}", figures, word)))
+    remark = ", ".join(filter(None, (f"{difference.positive} of {difference.pairs}", figures, word)))
     return difference_cell(difference, 2, strong=strong, remark=remark)
 
 
 def _every_fifth(part: Measured, row: str, test: str) -> dict[int, pd.Series[float]]:
     """Return the accuracies of a row by the seed, after every fifth epoch."""
-    epochs = [epoch for epoch in part.epochs if epoch % 5 == 0]
-    by_ratio = [[part.of(row, epoch, ratio) for ratio in TESTS[test]] for epoch in epochs]
-    return {epoch: pd.concat(one, axis=1).mean(axis=1) for epoch, one in zip(epochs, by_ratio, strict=True)}
+    return {epoch: part.mean(row, (epoch,), TESTS[test]) for epoch in part.epochs if epoch % 5 == 0}
 
 
 def _epochs_needed(part: Measured, test: str = "mean of the seven ratios") -> Table:

@@ -66,21 +66,13 @@ class Network:
 
 NETWORKS: tuple[Network, ...] = (
     Network(),
-    Network("indexed"),
-    Network("own"),
-    Network("all"),
-    Network("all", 0.8),
-    Network("all", 0.5),
-    Network("all, linear", 0.8),
-    Network("all, linear", 0.5),
-    Network(optimizer="sgd"),
-    Network(optimizer="rmsprop"),
-    Network(batches=False),
-    Network(standardised=False),
-    Network("all", 0.8, optimizer="sgd"),
-    Network("all", 0.8, optimizer="rmsprop"),
-    Network("all", 0.8, batches=False),
-    Network("all", 0.8, standardised=False),
+    *(Network(sees) for sees in ("indexed", "own", "all")),
+    *(Network(sees, width) for sees in ("all", "all, linear") for width in (0.8, 0.5)),
+    *(
+        replace(network, **way)
+        for network in (Network(), Network("all", 0.8))
+        for way in ({"optimizer": "sgd"}, {"optimizer": "rmsprop"}, {"batches": False}, {"standardised": False})
+    ),
 )
 """The paper's g, other things that g may see, and for the paper's and the closest of them the ways to train it."""
 
