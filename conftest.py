@@ -108,16 +108,14 @@ def pytest_configure(config):
                 importlib.import_module(name)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collection(session):
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection():
     """Let one process count the lines that all of them run while they import what they test."""
     counter = sys.gettrace()
-    if getattr(session.config, "workerinput", {"workerid": "gw0"})["workerid"] != "gw0":
+    if os.environ.get("PYTEST_XDIST_WORKER", "gw0") != "gw0":
         sys.settrace(None)
-    try:
-        return (yield)
-    finally:
-        sys.settrace(counter)
+    yield
+    sys.settrace(counter)
 
 
 def pytest_collection_finish():

@@ -102,7 +102,7 @@ def paired(first: pd.Series[float], second: pd.Series[float]) -> PairedDifferenc
         >>> paired(pd.Series([3.0, 5.0, 9.0]), pd.Series([2.0, 2.0]))
         PairedDifference(mean=2.0, standard_error=1.0, pairs=2, positive=2)
     """
-    differences = (first - second).to_numpy()
+    differences = (first - second).to_numpy(dtype=float)
     differences = differences[~np.isnan(differences)]  # of repetitions that only one of them has
     if not len(differences):
         return None

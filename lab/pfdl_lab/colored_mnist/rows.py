@@ -122,11 +122,7 @@ MAIN_ROWS = (
     IRM_PFDL_AT_PAPER_LR,
 )
 
-PAIRS = (
-    (ERM_PFDL, ERM),
-    *((row, IRM) for row in IRM_PFDL),
-    (IRM_PFDL_AT_PAPER_LR, IRM_AT_PAPER_LR),
-)
+PAIRS = ((ERM_PFDL, ERM), *((row, IRM) for row in IRM_PFDL), (IRM_PFDL_AT_PAPER_LR, IRM_AT_PAPER_LR))
 """Rows with PFDL, and the same without."""
 
 

@@ -190,40 +190,20 @@ def practice(part: Measured) -> Declared:
     return Declared(PRACTICE, {"last epoch": Place(part, (LAST,))}, BOTH_ENDS)
 
 
-class NamedDeclaration(NamedTuple):
-    """What a page declared of results by the name of their data, such as pacs-20-epochs."""
-
-    title: str
-    comparisons: tuple[Pair, ...]
-    data: tuple[str, ...]
-    tests: Mapping[str, tuple[str, ...]] = TESTS
-
-
-NAMED = (
-    NamedDeclaration("PACS, 20 and 40 epochs", PHASES, ("pacs-20-epochs", "pacs-40-epochs")),
-    NamedDeclaration("PACS, 20 epochs, fresh seeds", PHASES, ("pacs-20-epochs-confirmation",), SHIFT_AND_MEAN),
-    NamedDeclaration("PACS, 80 epochs", PHASES, ("pacs-80-epochs",)),
-    NamedDeclaration("PetScapes", PHASES, ("petscapes-20-epochs", "petscapes-40-epochs", "petscapes-80-epochs")),
-    NamedDeclaration(
-        "Switched off after a third", THIRD, ("pacs-40-epochs", "pacs-80-epochs", "pacs-160-epochs"), SHIFT_AND_MEAN
-    ),
-    NamedDeclaration(
-        "Shapes trained to the end",
-        CONVERGED,
-        ("shapes-240-epochs", "shapes-0.75-240-epochs"),
-        {"1:5": TESTS["1:5"]},
-    ),
-    NamedDeclaration("PACS, ResNet-18, beyond balanced classes", CLASSES, ("pacs-beyond-classes",), BOTH_ENDS),
-    NamedDeclaration(
-        "PetScapes, ResNet-18, beyond balanced classes", CLASSES, ("petscapes-beyond-classes",), BOTH_ENDS
-    ),
-    NamedDeclaration("PACS as features, contexts by the later rule", CLASSES[1:2], ("pacs-later-rule",), BOTH_ENDS),
-    NamedDeclaration(
-        "PACS fine-tuned, contexts by the later rule", CLASSES[1:2], ("pacs-later-rule-fine-tuned",), BOTH_ENDS
-    ),
+NAMED: tuple[tuple[str, tuple[Pair, ...], tuple[str, ...], Mapping[str, tuple[str, ...]]], ...] = (
+    ("PACS, 20 and 40 epochs", PHASES, ("pacs-20-epochs", "pacs-40-epochs"), TESTS),
+    ("PACS, 20 epochs, fresh seeds", PHASES, ("pacs-20-epochs-confirmation",), SHIFT_AND_MEAN),
+    ("PACS, 80 epochs", PHASES, ("pacs-80-epochs",), TESTS),
+    ("PetScapes", PHASES, ("petscapes-20-epochs", "petscapes-40-epochs", "petscapes-80-epochs"), TESTS),
+    ("Switched off after a third", THIRD, ("pacs-40-epochs", "pacs-80-epochs", "pacs-160-epochs"), SHIFT_AND_MEAN),
+    ("Shapes trained to the end", CONVERGED, ("shapes-240-epochs", "shapes-0.75-240-epochs"), {"1:5": TESTS["1:5"]}),
+    ("PACS, ResNet-18, beyond balanced classes", CLASSES, ("pacs-beyond-classes",), BOTH_ENDS),
+    ("PetScapes, ResNet-18, beyond balanced classes", CLASSES, ("petscapes-beyond-classes",), BOTH_ENDS),
+    ("PACS as features, contexts by the later rule", CLASSES[1:2], ("pacs-later-rule",), BOTH_ENDS),
+    ("PACS fine-tuned, contexts by the later rule", CLASSES[1:2], ("pacs-later-rule-fine-tuned",), BOTH_ENDS),
 )
-"""The declarations of docs/results/budgets.md, images-contexts.md (shapes, balanced classes) and practice.md (the later
-rule)."""
+"""What pages declared of results by the name of their data: the title, the comparisons, the data and the tests; of
+docs/results/budgets.md, images-contexts.md (shapes, balanced classes) and practice.md (the later rule)."""
 
 
 def by_name(parts: Sequence[Measured]) -> list[Block]:

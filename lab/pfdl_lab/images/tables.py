@@ -19,7 +19,7 @@ from pfdl_lab.images.run import AGREEMENT, DIVERGED, ESS, NUMBER
 from pfdl_lab.images.testing import CHOSEN, LAST, VALIDATION, WORST_CLASS, WORST_GROUP
 from pfdl_lab.pairing import PairedDifference, paired
 from pfdl_lab.report.blocks import Cell, Missing, Number, Table, TableLine
-from pfdl_lab.statistics import ACTS_BELOW, difference_cell, mean_cell
+from pfdl_lab.statistics import ACTS_BELOW, NOTHING, by_seed, difference_cell, mean_cell
 
 TESTS = (*RATIOS, SHIFTED, SAME, WHOLE, WORST_GROUP, WORST_CLASS)
 """All tests of accuracy, the hardest of each data set first."""
@@ -45,9 +45,6 @@ PAPER_NOTE = (
     "Lines in the paper are the paper's figures on NICO. Its ResNet-50 row is commented out in its source, and it does "
     "not say on which network it ran DWR."
 )
-
-
-NOTHING = pd.Series(dtype=float)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,12 +132,10 @@ def _weighs(objective: str) -> bool:
 
 def measure(results: pd.DataFrame) -> list[Measured]:
     """Return the results by data set and backbone, for look-up."""
-    parts = []
-    for (data, backbone), part in results.dropna(subset=["value"]).groupby(["data", "backbone"], sort=False):
-        groups = part.set_index("seed").groupby(["row", "epoch", "test"], sort=False, observed=True)["value"]
-        values = {(str(row), str(epoch), str(test)): one for (row, epoch, test), one in groups}
-        parts.append(Measured(str(data), str(backbone), values))
-    return parts
+    return [
+        Measured(str(data), str(backbone), by_seed(part, "row", "epoch", "test"))
+        for (data, backbone), part in results.dropna(subset=["value"]).groupby(["data", "backbone"], sort=False)
+    ]
 
 
 def title_of(row: str) -> str:

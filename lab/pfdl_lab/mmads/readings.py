@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -125,18 +126,12 @@ def _linear(solve: Solver, columns: FloatArray, y: FloatArray) -> tuple[FloatArr
     return beta, level - float(center @ beta)
 
 
-def _joined(solve: Solver, X: FloatArray, g: FloatArray, y: FloatArray) -> Fitted:
+def _joined(solve: Solver, X: FloatArray, g: FloatArray, y: FloatArray, dropped: bool = False) -> Fitted:
+    """Join g for the fit; where it is dropped when predicting, its mean stays in the intercept."""
     beta, intercept = _linear(solve, np.hstack([X, g]), y)
-    p = X.shape[1]
-    return Fitted(beta[:p], lambda X, g: X @ beta[:p] + g @ beta[p:] + intercept)
-
-
-def _dropped(solve: Solver, X: FloatArray, g: FloatArray, y: FloatArray) -> Fitted:
-    """Join g for the fit and drop it when predicting; its mean stays in the intercept."""
-    beta, intercept = _linear(solve, np.hstack([X, g]), y)
-    p = X.shape[1]
-    level = intercept + float(g.mean(0) @ beta[p:])
-    return Fitted(beta[:p], lambda X, g: X @ beta[:p] + level)
+    of_X, of_g = np.split(beta, [X.shape[1]])
+    mean = g.mean(0)
+    return Fitted(of_X, lambda X, g: X @ of_X + (mean if dropped else g) @ of_g + intercept)
 
 
 def _of(combine: Callable[[FloatArray, FloatArray], FloatArray]) -> Callable[..., Fitted]:
@@ -157,7 +152,7 @@ def _partialled(solve: Solver, X: FloatArray, g: FloatArray, y: FloatArray) -> F
 
 USES: dict[str, Callable[[Solver, FloatArray, FloatArray, FloatArray], Fitted]] = {
     "[X, g]": _joined,
-    "[X, g], g dropped": _dropped,
+    "[X, g], g dropped": partial(_joined, dropped=True),
     "X − g": _of(lambda X, g: X - g),
     "g alone": _of(lambda X, g: g),
     "X + g": _of(lambda X, g: X + g),

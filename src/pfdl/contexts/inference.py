@@ -287,10 +287,9 @@ class _Search:
 
     def _assign(self, candidate: Candidate) -> IndexArray:
         """Return the contexts of all samples, by a pass over the data if the sample is not all of them."""
-        own = candidate.assign(self.z, self.y) if candidate.held_out is None else candidate.held_out
-        assigned = own
+        assigned = candidate.assign(self.z, self.y) if candidate.held_out is None else candidate.held_out
         if len(self.rows) < len(self.source):
-            parts, start = [], 0
+            own, parts, start = assigned, [], 0
             for block in self.source.blocks():
                 parts.append(candidate.assign(self.scale(block), self.source.labels[start : start + len(block)]))
                 start += len(block)

@@ -19,8 +19,7 @@ RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 """Penalties on features of variance 1, from a long to a short training."""
 
 FOLDS = 2
-libraries = cache(ThreadpoolController)
-"""What calculates on threads, looked for once: that takes longer than many a fit."""
+libraries = cache(ThreadpoolController)  # with threads, looked for once: that takes longer than many a fit
 
 
 class RidgePath:
