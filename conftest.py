@@ -51,7 +51,6 @@ SLOWEST_FIRST = (
     "lab/test_demo.py",
     "vision/test_diagnosis.py",
     "vision/test_training.py",
-    "test_typing.py",
 )
 """So that no process is still at work on one of them when all the others have nothing left."""
 

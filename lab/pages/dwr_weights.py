@@ -3,18 +3,18 @@
 Trains ERM by the protocol of that page. After some epochs it learns one weight per training sample from the features of
 that moment, by the published solver and by L-BFGS.
 
-    python lab/pages/dwr_weights.py PACS --device cuda --out docs/results/dwr-weights.csv
+    python lab/pages/dwr_weights.py PACS --device cuda
 """
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import torch
+import typer
 from sklearn.preprocessing import StandardScaler
 
 from pfdl.data.context_images import store_images
@@ -23,7 +23,10 @@ from pfdl.vision.config import DataOptions, TrainingConfig
 from pfdl.vision.features import embed
 from pfdl_lab.images.data import ImageData
 from pfdl_lab.images.networks import make_network
+from pfdl_lab.report.markdown import markdown_table
 from pfdl_lab.training import Progress, train_row
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results" / "dwr-weights.csv"
 
 BACKBONE, EPOCHS, TESTED = "resnet50", 160, (1, 20, 40, 80, 160)
 SEEDS = range(200, 205)
@@ -49,28 +52,48 @@ def measure(data: ImageData, images: Path, seed: int, device: str) -> list[dict[
         x = torch.from_numpy(StandardScaler().fit_transform(features)).float().to(device)
         for solver, solve in SOLVERS.items():
             weights, loss, steps = solve(x)
-            about = {"seed": seed, "epoch": progress.epoch, "samples": len(x), "features": x.shape[1], "solver": solver}
-            size = float(weights.sum() ** 2 / weights.square().sum() / len(x))
-            ends = {"loss_at_one": float(dwr_loss_and_gradient(x, torch.ones_like(weights))[0]), "loss": loss}
-            what = {"loss_at_zero": 0.0005 * len(x) ** 2, "mean_weight": float(weights.mean()), "effective_sample_size": size}
-            found.append({**about, "steps": steps, **ends, **what})
+            found.append(
+                {
+                    "seed": seed,
+                    "epoch": progress.epoch,
+                    "samples": len(x),
+                    "features": x.shape[1],
+                    "solver": solver,
+                    "steps": steps,
+                    "loss_at_one": float(dwr_loss_and_gradient(x, torch.ones_like(weights))[0]),
+                    "loss": loss,
+                    "loss_at_zero": 0.0005 * len(x) ** 2,
+                    "mean_weight": float(weights.mean()),
+                    "effective_sample_size": float(weights.sum() ** 2 / weights.square().sum() / len(x)),
+                }
+            )
 
     train_row(config, model, train, torch.zeros_like(train.labels), device=device, after_epoch=look)
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", help="folder of PACS, class/context/image")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--out", type=Path, required=True)
-    options = parser.parse_args()
-    data = ImageData(options.data, DataOptions(layout="class/context"))
-    with tempfile.TemporaryDirectory() as folder:
-        images = store_images(data.open(), Path(folder) / "images", 96)
-        lines = [line for seed in SEEDS for line in measure(data, images, seed, options.device)]
-    pd.DataFrame(lines).to_csv(options.out, index=False, float_format="%.6g")
+def table(path: Path = RESULTS) -> str:
+    """Return what became of the weights of the five seeds, from the smallest to the largest, as Markdown."""
+    rows = []
+    for (solver, epoch), part in pd.read_csv(path).groupby(["solver", "epoch"], sort=False):
+        worth = part["effective_sample_size"] * part["samples"]
+        ranges = [
+            f"{one.min():,.0f} to {one.max():,.0f}" for one in (part["loss_at_one"], part["loss_at_zero"], part["loss"])
+        ]
+        mean = f"{part['mean_weight'].min():.2f} to {part['mean_weight'].max():.2f}"
+        rows.append([solver, epoch, *ranges, mean, f"{worth.min():.0f} to {worth.max():.0f}"])
+    heads = ["solver", "epoch", "loss, all weights 1", "loss, all weights 0", "loss at the end", "mean weight"]
+    return markdown_table([*heads, "worth so many samples"], rows)
+
+
+def main(folder: str, device: str = "cpu", out: Path = RESULTS) -> None:
+    data = ImageData(folder, DataOptions(layout="class/context"))
+    with tempfile.TemporaryDirectory() as place:
+        images = store_images(data.open(), Path(place) / "images", 96)
+        lines = [line for seed in SEEDS for line in measure(data, images, seed, device)]
+    pd.DataFrame(lines).to_csv(out, index=False, float_format="%.6g")
+    print(table(out))
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

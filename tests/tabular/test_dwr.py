@@ -91,6 +91,9 @@ def test_few_effective_rows_are_warned_of():
     X = rng.standard_normal((300, 1)) + 0.05 * rng.standard_normal((300, 12))
     with pytest.warns(EffectiveSampleSizeWarning, match=r"the weights of DWR are worth \d+ of 300 rows"):
         DWRRegressor().fit(X, X[:, 0])
+    data = make_mmads(300, 40, 1.7, seed=0)
+    with pytest.warns(EffectiveSampleSizeWarning, match=r"the weights of DWR fell to zero \(mean .*wanted: 1\)"):
+        assert DWRRegressor().fit(data.X, data.y).effective_sample_size_ > 30
 
 
 def test_a_fit_that_is_worse_than_the_mean_is_warned_of():

@@ -191,19 +191,21 @@ def practice(part: Measured) -> Declared:
 
 
 NAMED: tuple[tuple[str, tuple[Pair, ...], tuple[str, ...], Mapping[str, tuple[str, ...]]], ...] = (
+    ("PACS, g by SGD, fresh seeds", FORMS[:1], ("pacs-160-epochs-fresh-seeds",), SHIFT_AND_MEAN),
     ("PACS, 20 and 40 epochs", PHASES, ("pacs-20-epochs", "pacs-40-epochs"), TESTS),
     ("PACS, 20 epochs, fresh seeds", PHASES, ("pacs-20-epochs-confirmation",), SHIFT_AND_MEAN),
     ("PACS, 80 epochs", PHASES, ("pacs-80-epochs",), TESTS),
     ("PetScapes", PHASES, ("petscapes-20-epochs", "petscapes-40-epochs", "petscapes-80-epochs"), TESTS),
     ("Switched off after a third", THIRD, ("pacs-40-epochs", "pacs-80-epochs", "pacs-160-epochs"), SHIFT_AND_MEAN),
-    ("Shapes trained to the end", CONVERGED, ("shapes-240-epochs", "shapes-0.75-240-epochs"), {"1:5": TESTS["1:5"]}),
+    ("Shapes, 240 epochs", CONVERGED, ("shapes-240-epochs", "shapes-0.75-240-epochs"), {"1:5": TESTS["1:5"]}),
     ("PACS, ResNet-18, beyond balanced classes", CLASSES, ("pacs-beyond-classes",), BOTH_ENDS),
     ("PetScapes, ResNet-18, beyond balanced classes", CLASSES, ("petscapes-beyond-classes",), BOTH_ENDS),
     ("PACS as features, contexts by the later rule", CLASSES[1:2], ("pacs-later-rule",), BOTH_ENDS),
     ("PACS fine-tuned, contexts by the later rule", CLASSES[1:2], ("pacs-later-rule-fine-tuned",), BOTH_ENDS),
 )
 """What pages declared of results by the name of their data: the title, the comparisons, the data and the tests; of
-docs/results/budgets.md, images-contexts.md (shapes, balanced classes) and practice.md (the later rule)."""
+docs/results/phases.md (fresh seeds), budgets.md, images-contexts.md (shapes, balanced classes) and practice.md (the
+later rule)."""
 
 
 def by_name(parts: Sequence[Measured]) -> list[Block]:

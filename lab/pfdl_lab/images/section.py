@@ -33,6 +33,9 @@ TITLE = "Images under context shift"
 DRAWN = (*DECLARED[1:], "level", "weight-decay", "standardised")
 """The rows whose differences are drawn along the training; of others the tables say enough."""
 
+MOST_DRAWN = 15
+"""With more rows a picture has no room beside its legend."""
+
 SAID = ("epochs", "decay_every", "image_size", "batch_size", "learning_rate", "precision", "validation", "test_every")
 """Settings that stand above the tables."""
 
@@ -101,7 +104,7 @@ def _blocks(part: Measured, *, with_paper: bool) -> list[Block]:
     blocks: list[Block] = [first, *phases.blocks(part), *tables]
     if part.epochs:
         blocks += [*_curves(part, "1:5"), *_curves(part, "5:1"), *_cosines(part)]
-    elif set(RATIOS) <= set(part.tests):
+    elif set(RATIOS) <= set(part.tests) and len(part.rows) <= MOST_DRAWN:
         blocks += _by_ratio(part)
     return [*blocks, *(table for table in (probes(part), matching_weights(part)) if table)]
 

@@ -22,11 +22,7 @@ Values = Mapping[tuple[int, int, float, str, str], pd.Series]
 KIND = "mmads"
 TITLE = "Tables under biased selection (MMADS)"
 METRIC_NAMES = {"beta_s_error": "β_S error", "beta_v_error": "β_V error", "ae": "AE", "se": "SE"}
-SETTING_NAMES = {
-    "independent": "S ⊥ V (independent)",
-    "s_to_v": "S → V (S causes V)",
-    "v_to_s": "S ← V (V causes S)",
-}
+SETTING_NAMES = {"independent": "S ⊥ V (independent)", "s_to_v": "S → V (S causes V)", "v_to_s": "S ← V (V causes S)"}
 FEW, MANY = CELLS[0], CELLS[2]
 """The cells that differ in n alone, by a factor of four."""
 

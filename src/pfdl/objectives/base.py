@@ -36,6 +36,7 @@ class Weighting(Part):
             sample has all the weight. A weighting that stays at n has done nothing; one that falls to a few samples
             makes the risk very noisy.
         effective_share: ``effective_sample_size`` over n, between 0 and 1, so that batches of different sizes compare.
+        learnt: What else is logged of the weights, by name.
     """
 
     def __init__(self) -> None:
@@ -43,6 +44,7 @@ class Weighting(Part):
         self.captured = Captured()  # the inner loops of some weightings are hundreds of small launches
         self.effective_sample_size: Tensor | None = None
         self.effective_share: Tensor | None = None
+        self.learnt: dict[str, Tensor] = {}
 
     def prepare(self, labels: Tensor, environments: Tensor) -> None:
         """See the labels and environments of all training samples, shape (n,), before the first batch.
@@ -58,10 +60,11 @@ class Weighting(Part):
         """
 
     def metrics(self) -> Mapping[str, Tensor]:
-        """Return the effective sample size of the last batch, and its share of the batch."""
+        """Return the effective sample size of the last batch, its share of the batch, and what was learnt."""
         if self.effective_sample_size is None or self.effective_share is None:
             return {}
-        return {"effective_sample_size": self.effective_sample_size, "effective_share": self.effective_share}
+        sizes = {"effective_sample_size": self.effective_sample_size, "effective_share": self.effective_share}
+        return sizes | self.learnt
 
     def finish(self, weights: Tensor) -> Tensor:
         """Note the effective sample size and scale the weights to a mean of 1; how every ``forward`` ends."""

@@ -29,14 +29,14 @@ class DWRRegressor(WeightedLeastSquares):
     gradient come from one weighted covariance matrix, the same as in :class:`pfdl.objectives.weightings.DWR`. It also
     keeps the checkpoint with the smallest error against the *true* coefficients, which nobody has outside a
     simulation; here the last one counts. On real tables the weights often rest on few rows, and the errors are then
-    many times those of least squares: ``fit`` warns.
+    many times those of least squares; on small tables they may all fall to zero. ``fit`` warns of both.
 
     Args:
         standardize: Whether the weights are learnt from columns scaled to variance 1, so that units do not matter.
             False is the published form, in which columns with large values rule the loss; it is right for the paper's
             synthetic tables, whose columns have one size.
-        solver: ``"lbfgs"``, at most 500 steps, which mostly end near or below the loss of the published solver, not
-            always; or ``"rmsprop"``, the published one.
+        solver: ``"lbfgs"``, at most 500 steps, which on MMADS mostly end near or below the loss of the published
+            solver, not always; or ``"rmsprop"``, the published one. On small tables either may end at zero weights.
         max_iter: Most steps of stage one; by default 500 for L-BFGS, 5,000 for RMSProp.
         tol: Stage one stops when its loss changes by no more than this from one step to the next.
 
@@ -45,7 +45,7 @@ class DWRRegressor(WeightedLeastSquares):
         intercept_: Intercept.
         sample_weight_: The learnt weights, with mean 1.
         effective_sample_size_: (Σw)² / Σw²: as many equally weighted rows would be worth as much. Below a tenth of the
-            rows, ``fit`` warns; it also warns where the fit is worse over all rows than the mean of y.
+            rows ``fit`` warns, as where the mean weight fell below 0.1, or the mean of y is better over all rows.
         loss_: Value of the loss at the end.
         n_iter_: Steps taken.
         n_features_in_: Number of columns seen in ``fit``.
@@ -90,4 +90,4 @@ class DWRRegressor(WeightedLeastSquares):
         weights = learnt.weights.double().numpy()
         if not np.isfinite(learnt.loss) or not np.isfinite(weights).all():
             raise ValueError("the weights of DWR diverged; with standardize=True columns of any size are fine.")
-        self._fit_under(weights, X, y)
+        self._fit_under(weights, X, y, mean=float(weights.mean()))

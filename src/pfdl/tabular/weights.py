@@ -12,10 +12,9 @@ from sklearn.linear_model._base import LinearModel
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
+from pfdl._internal.collapse import describe_collapse
 from pfdl.tabular.moments import FloatArray, effective_rows
 from pfdl.tabular.validation import all_or_nothing, check_rows, check_table
-
-_LEAST_SHARE = 0.1
 
 Fitted = TypeVar("Fitted", bound="LinearRegressorBase")
 
@@ -55,28 +54,27 @@ class LinearRegressorBase(RegressorMixin, LinearModel):  # type: ignore[misc]
 
 
 class EffectiveSampleSizeWarning(UserWarning):
-    """A fit under learnt weights cannot be trusted: they rest on few rows, or it is worse than the mean of y."""
+    """A fit under learnt weights cannot be trusted: they are near zero or on few rows, or the mean of y does better."""
 
 
 class WeightedLeastSquares(LinearRegressorBase):
     """What DWR and SRDO have in common: least squares under learnt weights, with a warning where these mislead it."""
 
-    def _fit_under(self, weight: FloatArray, X: FloatArray, y: FloatArray) -> None:
-        """Fit under the weights; warn if they are worth few rows, or the fit is worse than the mean of y."""
+    def _fit_under(self, weight: FloatArray, X: FloatArray, y: FloatArray, mean: float = 1.0) -> None:
+        """Fit under the weights, whose mean should have been 1; warn if they or the fit are of no use."""
         self.sample_weight_ = weight / weight.mean()
         self.effective_sample_size_ = effective_rows(self.sample_weight_)
         self.coef_, self.intercept_ = least_squares(X, y, self.sample_weight_)
         name, rows = type(self).__name__.removesuffix("Regressor"), len(weight)
-        worth = f"the weights of {name} are worth {self.effective_sample_size_:.0f} of {rows} rows"
-        if self.effective_sample_size_ < _LEAST_SHARE * rows:
-            worth += " (effective sample size below a tenth)"
-        elif (r2 := r2_score(y, X @ self.coef_ + self.intercept_)) < 0:
-            worth += f", and over all rows the fit is worse than the mean of y (R² {r2:.2f})"
-        else:
-            return
+        problem = describe_collapse(mean, self.effective_sample_size_, rows, "rows")
+        if problem is None:
+            if (r2 := r2_score(y, X @ self.coef_ + self.intercept_)) >= 0:
+                return
+            problem = f"are worth {self.effective_sample_size_:.0f} of {rows} rows, and over all rows the fit is worse "
+            problem += f"than the mean of y (R² {r2:.2f})"
         warnings.warn(
-            f"{worth}, so its coefficients are unreliable. Use fewer columns, or compare with least squares on "
-            "held-out environments before you trust the fit.",
+            f"the weights of {name} {problem}, so its coefficients are unreliable. Use fewer columns, or compare with "
+            "least squares on held-out environments before you trust the fit.",
             EffectiveSampleSizeWarning,
             stacklevel=5,  # the caller of fit, which is wrapped
         )

@@ -1,6 +1,7 @@
 """Every weighting against a transcription of its equation, written loop by loop."""
 
 import math
+import warnings
 
 import pytest
 import torch
@@ -147,6 +148,30 @@ def test_dwr_learns_a_weight_for_every_training_sample_and_acts():
     assert dwr_loss_with_copies(x, weights) < 0.05 * dwr_loss_with_copies(x, torch.ones(300))
     published = decorrelating_weights(x, steps=5000, learning_rate=0.005, tol=1e-8)
     assert dwr_loss_with_copies(x, weights) < 1.05 * published.loss
+
+
+def test_dwr_says_once_that_its_weights_collapsed_and_not_where_they_act():
+    """Fewer than twice as many samples as features: all weights fall to zero; near copies: on a few samples."""
+    generator = torch.Generator().manual_seed(0)
+    few = torch.randn(60, 50, generator=generator)
+    copies = torch.randn(200, 1, generator=generator) + 0.01 * torch.randn(200, 50, generator=generator)
+    dwr = DWR()
+    with pytest.warns(UserWarning, match=r"the weights of DWR fell to zero \(mean .*wanted: 1.*here 60 for 50"):
+        dwr.fit(few)
+    dwr(torch.arange(8))
+    assert dwr.metrics()["mean_weight"] < 1e-3
+    assert dwr.metrics()["effective_share"] > 0.1  # of a batch: it does not show the collapse
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dwr.fit(few + 0.01)  # the next epoch
+        dwr.fit(torch.randn(300, 4, generator=generator))
+    assert dwr.learnt["mean_weight"] > 0.9
+    with pytest.warns(UserWarning, match=r"the weights of DWR are worth \d of 200 samples"):
+        dwr.fit(copies)
+    assert dwr.learnt["effective_share_of_all"] < 0.05
+    batch = BatchDWR(learning_rate=0.05)
+    torch.testing.assert_close(batch(few), torch.ones(60), atol=0.1, rtol=0)  # equal, and near zero before
+    assert batch.metrics()["mean_weight"] < 0.01
 
 
 @pytest.mark.parametrize(("mean", "scale"), [(0.0, 1e8), (0.0, 1e-6), (100.0, 1.0)])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from pfdl._internal.collapse import describe_collapse
 from pfdl._internal.validation import check_count, check_matrix, check_number, describe_non_finite
 from pfdl.objectives.base import Weighting
 
@@ -32,11 +34,12 @@ class DWR(Weighting):
     the ``indices`` of each batch's samples. :class:`pfdl.tabular.DWRRegressor` is the published regression;
     :class:`BatchDWR` needs neither call nor indices and is an adaptation. Costs O(n·p²) a step.
 
-    Where there are few samples for many features the weights fall on a few samples: read
-    ``effective_sample_size``.
+    The loss is 0.0005·n² at weights of zero, and a tenth of that with all weight on one sample. Where decorrelating
+    costs more, as it can on a network's features, solvers can end there: :meth:`fit` warns, once while that lasts. The
+    metrics ``mean_weight``, before it is made 1, and ``effective_share_of_all`` show it, those of a batch do not.
 
     Args:
-        steps: Most steps of L-BFGS, which ends near or below the loss of the published solver (5,000 of RMSProp).
+        steps: Most steps of L-BFGS; published are 5,000 of RMSProp.
         tol: Stop when the loss changes by no more than this from one step to the next, as published.
 
     Example:
@@ -59,6 +62,7 @@ class DWR(Weighting):
         check_number("tol", tol)
         self.steps = steps
         self.tol = tol
+        self._has_collapsed = False
         self.register_buffer("sample_weights", torch.zeros(0))
 
     def fit(self, features: Tensor) -> None:
@@ -75,9 +79,21 @@ class DWR(Weighting):
         scale = centred.square().mean(0).sqrt()
         columns = (centred / torch.where(scale > 0, scale, 1.0)).float()
         weights = decorrelating_weights_by_lbfgs(columns, steps=self.steps, tol=self.tol).weights
+        mean, weights = weights.mean(), weights / weights.mean()
         if problem := describe_non_finite("the weights of DWR", weights[None]):
             raise ValueError(problem)
-        self.sample_weights = weights / weights.mean()
+        self.sample_weights, share = weights, 1.0 / weights.square().mean()
+        self.learnt = {"mean_weight": mean, "effective_share_of_all": share}
+        n, p = features.shape
+        problem = describe_collapse(float(mean), n * float(share), n)
+        if problem and not self._has_collapsed:
+            warnings.warn(
+                f"the weights of DWR {problem}. Its loss ends there where samples are few for the features (here {n} "
+                f"for {p}) or these nearly copy each other; a training under them is very noisy at best. Use fewer "
+                "features, such as a narrower embedding, more samples, or another objective.",
+                stacklevel=2,
+            )
+        self._has_collapsed = problem is not None
 
     def forward(self, indices: Tensor) -> Tensor:
         """Return the weights of the samples with these numbers, shape (n,); their mean over all samples is 1."""
@@ -99,9 +115,9 @@ class BatchDWR(Weighting):
 
     The loss is that of :class:`DWR`, the solver the published RMSProp (decay 0.9, learning rate 0.005). That every
     batch starts again from equal weights, and that it takes 20 steps, is ours: the published method takes up to 5,000
-    on all samples at once. At 20 steps of 0.005 the weights of a batch stay equal; with thousands of steps, or a
-    larger learning rate, they move, and fall on a few samples where a batch has fewer samples than features. Read
-    ``effective_sample_size``. Costs O(n·p·min(n, p)) a step.
+    on all samples at once. On few samples for many features all weights fall towards zero, as those of
+    :class:`DWR` do: in 20 steps of 0.005 alike, so that they stay equal; with more or larger steps unlike, near zero.
+    Read the metric ``mean_weight``, before it is made 1. Costs O(n·p·min(n, p)) a step.
 
     Args:
         steps: Steps of RMSProp for each batch.
@@ -122,6 +138,7 @@ class BatchDWR(Weighting):
         check_matrix("features", features)
         settings = (self.steps, self.learning_rate)
         (weights,) = self.captured.run(self._learn, [features.detach().float()], settings)
+        self.learnt = {"mean_weight": weights.mean()}
         return self.finish(weights)
 
     def _learn(self, x: Tensor) -> list[Tensor]:
