@@ -80,8 +80,7 @@ def held_out_predictions(
     Returns:
         The predicted classes, shape (ridges, n), and the fit to the complement of each fold.
     """
-    predicted = np.empty((len(RIDGES), len(y)), dtype=np.intp)
-    fits = []
+    predicted, fits = np.empty((len(RIDGES), len(y)), dtype=np.intp), list[RidgePath]()
     with libraries().limit(limits=1):  # the matrices are small: threads would mostly wait for each other
         for number in range(FOLDS):
             held = fold == number
