@@ -51,7 +51,6 @@ SLOWEST_FIRST = (
     "lab/test_demo.py",
     "vision/test_diagnosis.py",
     "vision/test_training.py",
-    "test_typing.py",
 )
 """So that no process is still at work on one of them when all the others have nothing left."""
 
@@ -106,6 +105,16 @@ def pytest_configure(config):
         for name in ("lightning.pytorch", "matplotlib.pyplot", "sklearn.ensemble", "timm"):
             with contextlib.suppress(ImportError):  # what needs it says so itself
                 importlib.import_module(name)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection():
+    """Let one process count the lines that all of them run while they import what they test."""
+    counter = sys.gettrace()
+    if os.environ.get("PYTEST_XDIST_WORKER", "gw0") != "gw0":
+        sys.settrace(None)
+    yield
+    sys.settrace(counter)
 
 
 def pytest_collection_finish():

@@ -41,46 +41,40 @@ def noise(rng: np.random.Generator) -> Drawn:
     return rng.normal(size=(SAMPLES, COLUMNS)), rng.integers(CLASSES, size=SAMPLES)
 
 
-def separate(rng: np.random.Generator, labels: NDArray[np.int64], spread: float = 0.35) -> NDArray[np.float64]:
-    """Return features around a mean of each class, which overlap a little."""
-    return rng.normal(size=(len(labels), COLUMNS)) + spread * rng.normal(size=(CLASSES, COLUMNS))[labels]
-
-
-def classes(rng: np.random.Generator) -> Drawn:
-    """Four classes around means of their own."""
-    labels = rng.integers(CLASSES, size=SAMPLES)
-    return separate(rng, labels), labels
+def classes(rng: np.random.Generator, given: NDArray[np.int64] | None = None) -> Drawn:
+    """Four classes around means of their own, which overlap a little."""
+    labels = rng.integers(CLASSES, size=SAMPLES) if given is None else given
+    return rng.normal(size=(SAMPLES, COLUMNS)) + 0.35 * rng.normal(size=(CLASSES, COLUMNS))[labels], labels
 
 
 def rare_classes(rng: np.random.Generator) -> Drawn:
     """The same, nine of ten samples in two of the classes."""
-    labels = rng.choice(CLASSES, size=SAMPLES, p=[0.6, 0.3, 0.07, 0.03])
-    return separate(rng, labels), labels
+    return classes(rng, rng.choice(CLASSES, size=SAMPLES, p=[0.6, 0.3, 0.07, 0.03]))
 
 
 def correlated(rng: np.random.Generator) -> Drawn:
     """Features that all follow five hidden ones, whatever the class."""
-    labels = rng.integers(CLASSES, size=SAMPLES)
-    return separate(rng, labels) + rng.normal(size=(SAMPLES, 5)) @ rng.normal(size=(5, COLUMNS)), labels
+    features, labels = classes(rng)
+    return features + rng.normal(size=(SAMPLES, 5)) @ rng.normal(size=(5, COLUMNS)), labels
 
 
 def heavy_tails(rng: np.random.Generator) -> Drawn:
     """Features with a few enormous values, from Student's t with two degrees of freedom."""
-    labels = rng.integers(CLASSES, size=SAMPLES)
-    return separate(rng, labels) + rng.standard_t(2, size=(SAMPLES, COLUMNS)), labels
+    features, labels = classes(rng)
+    return features + rng.standard_t(2, size=(SAMPLES, COLUMNS)), labels
 
 
 def clusters(rng: np.random.Generator) -> Drawn:
     """Three plain clusters that are as frequent in every class: contexts that do not go with the class."""
-    labels = rng.integers(CLASSES, size=SAMPLES)
-    return separate(rng, labels) + 2 * rng.normal(size=(3, COLUMNS))[rng.integers(3, size=SAMPLES)], labels
+    features, labels = classes(rng)
+    return features + 2 * rng.normal(size=(3, COLUMNS))[rng.integers(3, size=SAMPLES)], labels
 
 
 def subclasses(rng: np.random.Generator) -> Drawn:
     """Classes of three kinds each, 80, 15 and 5 % of it, that no other class has."""
     labels = rng.integers(CLASSES, size=SAMPLES)
     kinds = rng.choice(3, size=SAMPLES, p=[0.80, 0.15, 0.05])
-    return separate(rng, labels) + rng.normal(size=(CLASSES, 3, COLUMNS))[labels, kinds], labels
+    return classes(rng, labels)[0] + rng.normal(size=(CLASSES, 3, COLUMNS))[labels, kinds], labels
 
 
 def digits(rng: np.random.Generator) -> Drawn:

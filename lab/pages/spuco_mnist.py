@@ -154,16 +154,14 @@ class Draw:
         }
         power = choose_balance({power: scores[power][epoch] for power, epoch in chosen.items()}, *known)
         models = trainings[power].models
-        last, best = (
-            group_accuracy(outputs(model, self.test), self.test_labels, self.test_contexts)
-            for model in (models[-1], models[chosen[power]])
-        )
+        measured = {}
+        for when, model in {"last": models[-1], "chosen": models[chosen[power]]}.items():
+            found = group_accuracy(outputs(model, self.test), self.test_labels, self.test_contexts)
+            measured[f"{when}_worst"] = round(100 * found.worst_group.accuracy, 2)
+            measured[f"{when}_average"] = round(100 * found.average_over_groups, 2)
         report = group_report(self.labels[: self.size], groups.contexts[: self.size], self.truth[: self.size])
         return {
-            "last_worst": round(100 * last.worst_group.accuracy, 2),
-            "last_average": round(100 * last.average_over_groups, 2),
-            "chosen_worst": round(100 * best.worst_group.accuracy, 2),
-            "chosen_average": round(100 * best.average_over_groups, 2),
+            **measured,
             "chosen_epoch": chosen[power] + 1,
             "contexts": len(np.unique(groups.contexts[: self.size])),
             "ari": round(report.ari, 3),

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -96,15 +97,8 @@ def _progress(
 ) -> Iterator[tuple[Callable[[Function], Function], Callable[[], None]]]:
     """Show how many tasks are done; yield what to pass their function through, and what to call after each."""
     if console is None or not console.is_terminal:
-        count = done
-
-        def say() -> None:
-            nonlocal count
-            count += 1
-            if console is not None:
-                console.print(f"{count} of {total} tasks done", highlight=False)
-
-        yield lambda function: function, say
+        say, numbers = (console or Console(quiet=True)).print, count(done + 1)
+        yield lambda function: function, lambda: say(f"{next(numbers)} of {total} tasks done", highlight=False)
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console) as progress:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy.stats import t as student_t
 
 
@@ -19,11 +20,13 @@ class PairedDifference:
         mean: Mean of the differences.
         standard_error: Their standard deviation (n − 1) over √n; NaN for a single pair.
         pairs: Number of pairs.
+        positive: In how many of them the difference is above zero.
     """
 
     mean: float
     standard_error: float
     pairs: int
+    positive: int = 0
 
     def is_beyond_chance(self) -> bool:
         """Return whether the 95 % interval of Student's t leaves out zero; never for a single pair.
@@ -82,7 +85,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def standard_error(values: Sequence[float] | pd.Series[float]) -> float:
+def standard_error(values: ArrayLike) -> float:
     """Return the standard error of the mean; NaN for a single value."""
     measured = np.asarray(values, dtype=float)
     return float(measured.std(ddof=1) / len(measured) ** 0.5) if len(measured) > 1 else math.nan
@@ -97,9 +100,11 @@ def paired(first: pd.Series[float], second: pd.Series[float]) -> PairedDifferenc
 
     Example:
         >>> paired(pd.Series([3.0, 5.0, 9.0]), pd.Series([2.0, 2.0]))
-        PairedDifference(mean=2.0, standard_error=1.0, pairs=2)
+        PairedDifference(mean=2.0, standard_error=1.0, pairs=2, positive=2)
     """
-    differences = (first - second).dropna()
-    if differences.empty:
+    differences = (first - second).to_numpy(dtype=float)
+    differences = differences[~np.isnan(differences)]  # of repetitions that only one of them has
+    if not len(differences):
         return None
-    return PairedDifference(float(differences.mean()), standard_error(differences), len(differences))
+    positive = int((differences > 0).sum())
+    return PairedDifference(float(differences.mean()), standard_error(differences), len(differences), positive)

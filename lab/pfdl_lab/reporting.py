@@ -40,12 +40,7 @@ class Written(NamedTuple):
 
 
 def write_report(
-    paths: Sequence[Path],
-    output: Path,
-    *,
-    title: str = "pfdl report",
-    preface: str = "",
-    with_findings: bool = False,
+    paths: Sequence[Path], output: Path, *, title: str = "pfdl report", preface: str = "", with_findings: bool = False
 ) -> Written:
     """Write one page about the runs in some folders.
 

@@ -15,14 +15,13 @@ from pfdl_lab.report.lines import Series
 Values = Sequence[float] | pd.Series
 ACTS_BELOW = 0.999
 """An effective sample size, as a share of the batch, from which on a weighting is plain training by another name."""
+NOTHING = pd.Series(dtype=float)
 
 
-def by_seed(results: pd.DataFrame, **where: object) -> pd.Series[float]:
-    """Return the values of the lines whose columns have these entries, by their seed."""
-    matches = [(results[column] == entry).to_numpy() for column, entry in where.items()]
-    chosen = np.logical_and.reduce([results["value"].notna().to_numpy(), *matches])
-    values = results["value"].to_numpy(dtype=float)[chosen]
-    return pd.Series(values, index=pd.Index(results["seed"].to_numpy()[chosen], name="seed"), name="value")
+def by_seed(results: pd.DataFrame, *columns: str) -> dict[Any, pd.Series[float]]:
+    """Return the values by their seed, for each combination of entries that some columns have."""
+    lines = results.dropna(subset=["value"]).set_index("seed")
+    return dict(iter(lines.groupby(list(columns), sort=False)["value"]))
 
 
 def mean_cell(values: Values, digits: int) -> Cell:

@@ -7,7 +7,7 @@ from scipy import stats
 
 from pfdl_lab.pairing import paired
 from pfdl_lab.report.blocks import Missing, Number
-from pfdl_lab.statistics import by_seed, difference_cell, mean_cell
+from pfdl_lab.statistics import NOTHING, by_seed, difference_cell, mean_cell
 
 
 def test_values_are_looked_up_as_a_search_of_all_lines_finds_them():
@@ -16,9 +16,9 @@ def test_values_are_looked_up_as_a_search_of_all_lines_finds_them():
     table = pd.DataFrame({**lines, "value": np.where(rng.random(60) < 0.2, np.nan, rng.normal(size=60))})
     for row, n in product("abc", (0, 1.0, 7)):
         found = table[(table["row"] == row) & (table["n"] == n)].set_index("seed")["value"].dropna()
-        assert by_seed(table, row=row, n=n).to_dict() == found.to_dict()
-        assert by_seed(table[table["n"] == n], row=row).to_dict() == found.to_dict()
-    assert by_seed(table, n=1, row="a").dtype == by_seed(table, row="none").dtype == float
+        assert by_seed(table, "row", "n").get((row, n), NOTHING).to_dict() == found.to_dict()
+        assert by_seed(table[table["n"] == n], "row").get((row,), NOTHING).to_dict() == found.to_dict()
+    assert by_seed(table, "n", "row")[1, "a"].dtype == NOTHING.dtype == float
 
 
 def test_mean_with_standard_error():

@@ -89,12 +89,7 @@ def beside_fsdp(rank, world):
     }
 
 
-TOLERANCES = {
-    "losses": (1e-7, 1e-12),
-    "gradients": (1e-7, 1e-12),
-    "parts": (1e-7, 1e-12),
-    "r2": (1e-7, 1e-9),
-}
+TOLERANCES = {"losses": (1e-7, 1e-12), "gradients": (1e-7, 1e-12), "parts": (1e-7, 1e-12), "r2": (1e-7, 1e-9)}
 SENTENCES = {
     "nan": r"features\[1, 2\] is nan; all values must be finite",
     "shape": ".*3 columns but num_features is 6",

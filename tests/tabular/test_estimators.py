@@ -19,25 +19,14 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from pfdl.data import make_mmads
 from pfdl.decorrelation import FeatureDecomposition
-from pfdl.tabular import (
-    DWRRegressor,
-    PFDLRegressor,
-    ScreenedRegressor,
-    SelectionScreen,
-    pfdl as pfdl_module,
-)
+from pfdl.tabular import DWRRegressor, PFDLRegressor, ScreenedRegressor, SelectionScreen, pfdl as pfdl_module
 from pfdl.tabular.screening import AS_ASKED, FOLLOWS_LABEL
 from tests.decorrelation.reference import naive_decomposition, naive_decomposition_loss
 
 
 @pytest.mark.parametrize(
     "estimator",
-    [
-        PFDLRegressor(max_iter=3),
-        SelectionScreen(),
-        ScreenedRegressor(),
-        DWRRegressor(max_iter=20),
-    ],
+    [PFDLRegressor(max_iter=3), SelectionScreen(), ScreenedRegressor(), DWRRegressor(max_iter=20)],
     ids=repr,
 )
 @pytest.mark.filterwarnings("ignore::pfdl.tabular.weights.EffectiveSampleSizeWarning")

@@ -70,11 +70,7 @@ class ColoredMNIST:
     """
 
     def __init__(
-        self,
-        digits: DigitSource | str | Path | None = None,
-        *,
-        seed: int = 0,
-        max_train: int | None = None,
+        self, digits: DigitSource | str | Path | None = None, *, seed: int = 0, max_train: int | None = None
     ) -> None:
         self.source = digits if isinstance(digits, DigitSource) else find_digits(digits)
         if max_train is not None:

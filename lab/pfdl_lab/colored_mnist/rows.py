@@ -100,11 +100,7 @@ IRM_PFDL = tuple(
 )
 """The paper's weight is 1."""
 IRM_AT_PAPER_LR = replace(
-    IRM,
-    key="irm-lr-0.001",
-    title="IRM, learning rate 0.001",
-    config=replace(IRM_CONFIG, lr=PAPER_LR),
-    published=None,
+    IRM, key="irm-lr-0.001", title="IRM, learning rate 0.001", config=replace(IRM_CONFIG, lr=PAPER_LR), published=None
 )
 IRM_PFDL_AT_PAPER_LR = replace(
     _with_pfdl(IRM_AT_PAPER_LR, "irm-pfdl-lr-0.001", "IRM+PFDL, λ = 1, learning rate 0.001", weight=1.0),
@@ -122,11 +118,7 @@ MAIN_ROWS = (
     IRM_PFDL_AT_PAPER_LR,
 )
 
-PAIRS = (
-    (ERM_PFDL, ERM),
-    *((row, IRM) for row in IRM_PFDL),
-    (IRM_PFDL_AT_PAPER_LR, IRM_AT_PAPER_LR),
-)
+PAIRS = ((ERM_PFDL, ERM), *((row, IRM) for row in IRM_PFDL), (IRM_PFDL_AT_PAPER_LR, IRM_AT_PAPER_LR))
 """Rows with PFDL, and the same without."""
 
 

@@ -116,13 +116,7 @@ def run(
 
 
 def run_task(
-    row: str,
-    digits: str,
-    *,
-    folder: str | None,
-    device: str,
-    contexts: Path | None = None,
-    **config: Any,
+    row: str, digits: str, *, folder: str | None, device: str, contexts: Path | None = None, **config: Any
 ) -> list[dict[str, Any]]:
     """Train and measure all restarts of one row.
 

@@ -167,11 +167,11 @@ def _risks(ends: pd.DataFrame) -> list[Block]:
 
 def _extras(ends: pd.DataFrame) -> list[Block]:
     """Show rows that were measured once and that the command no longer trains, by their keys."""
-    keys = [key for key in dict.fromkeys(ends["row"]) if key not in ROWS]
-    lines = []
-    for key in keys:
-        own = ends[ends["row"] == key]
-        lines.append(TableLine(key, tuple(mean_cell(own[f"{split}_accuracy"], 2) for split in SPLITS)))
+    lines = [
+        TableLine(str(key), tuple(mean_cell(own[f"{split}_accuracy"], 2) for split in SPLITS))
+        for key, own in ends.groupby("row", sort=False)
+        if key not in ROWS
+    ]
     caption = "Also measured: rows of results.csv that the command no longer trains"
     return [Table(caption, "row", SPLITS, lines)] if lines else []
 

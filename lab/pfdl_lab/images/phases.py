@@ -73,10 +73,9 @@ class Place(NamedTuple):
 
 
 class TestResult(NamedTuple):
-    """One declared test: the difference, in how many seeds it is positive, and its p-value after Holm's method."""
+    """One declared test: the difference, and its p-value after Holm's method."""
 
     difference: PairedDifference | None
-    positive: int
     adjusted: float
 
 
@@ -90,17 +89,16 @@ class Declared(NamedTuple):
     def endpoint(self, row: str, when: str, test: str) -> pd.Series[float]:
         """Return an endpoint by the seed: the mean over its epochs and ratios, of seeds that have all of them."""
         part, epochs = self.places[when]
-        parts = [part.of(row, epoch, ratio) for epoch, ratio in product(epochs, self.tests[test])]
-        return pd.concat(parts, axis=1).dropna().mean(axis=1)
+        return part.mean(row, epochs, self.tests[test])
 
     def judge(self) -> dict[tuple[str, str, str, str], TestResult]:
         """Return the declared tests by row, rival, endpoint and test."""
-        found = {}
-        for (row, rival), when, test in product(self.comparisons, self.places, self.tests):
-            ours, theirs = self.endpoint(row, when, test), self.endpoint(rival, when, test)
-            found[row, rival, when, test] = (paired(ours, theirs), int((ours - theirs).gt(0).sum()))
-        adjusted = holm([float("nan") if one is None else one.p_value for one, _ in found.values()])
-        return {key: TestResult(*one, value) for (key, one), value in zip(found.items(), adjusted, strict=True)}
+        found = {
+            (*pair, when, test): paired(*(self.endpoint(row, when, test) for row in pair))
+            for pair, when, test in product(self.comparisons, self.places, self.tests)
+        }
+        adjusted = holm([float("nan") if one is None else one.p_value for one in found.values()])
+        return dict(zip(found, map(TestResult, found.values(), adjusted), strict=True))
 
     def blocks(self, floor: Pair | None = None) -> list[Block]:
         """Return for each test the accuracies and the comparisons; the noise floor is shown and not judged."""
@@ -192,41 +190,22 @@ def practice(part: Measured) -> Declared:
     return Declared(PRACTICE, {"last epoch": Place(part, (LAST,))}, BOTH_ENDS)
 
 
-class NamedDeclaration(NamedTuple):
-    """What a page declared of results by the name of their data, such as pacs-20-epochs."""
-
-    title: str
-    comparisons: tuple[Pair, ...]
-    data: tuple[str, ...]
-    tests: Mapping[str, tuple[str, ...]] = TESTS
-
-
-NAMED = (
-    NamedDeclaration("PACS, g by SGD, fresh seeds", FORMS[:1], ("pacs-160-epochs-fresh-seeds",), SHIFT_AND_MEAN),
-    NamedDeclaration("PACS, 20 and 40 epochs", PHASES, ("pacs-20-epochs", "pacs-40-epochs")),
-    NamedDeclaration("PACS, 20 epochs, fresh seeds", PHASES, ("pacs-20-epochs-confirmation",), SHIFT_AND_MEAN),
-    NamedDeclaration("PACS, 80 epochs", PHASES, ("pacs-80-epochs",)),
-    NamedDeclaration("PetScapes", PHASES, ("petscapes-20-epochs", "petscapes-40-epochs", "petscapes-80-epochs")),
-    NamedDeclaration(
-        "Switched off after a third", THIRD, ("pacs-40-epochs", "pacs-80-epochs", "pacs-160-epochs"), SHIFT_AND_MEAN
-    ),
-    NamedDeclaration(
-        "Shapes, 240 epochs",
-        CONVERGED,
-        ("shapes-240-epochs", "shapes-0.75-240-epochs"),
-        {"1:5": TESTS["1:5"]},
-    ),
-    NamedDeclaration("PACS, ResNet-18, beyond balanced classes", CLASSES, ("pacs-beyond-classes",), BOTH_ENDS),
-    NamedDeclaration(
-        "PetScapes, ResNet-18, beyond balanced classes", CLASSES, ("petscapes-beyond-classes",), BOTH_ENDS
-    ),
-    NamedDeclaration("PACS as features, contexts by the later rule", CLASSES[1:2], ("pacs-later-rule",), BOTH_ENDS),
-    NamedDeclaration(
-        "PACS fine-tuned, contexts by the later rule", CLASSES[1:2], ("pacs-later-rule-fine-tuned",), BOTH_ENDS
-    ),
+NAMED: tuple[tuple[str, tuple[Pair, ...], tuple[str, ...], Mapping[str, tuple[str, ...]]], ...] = (
+    ("PACS, g by SGD, fresh seeds", FORMS[:1], ("pacs-160-epochs-fresh-seeds",), SHIFT_AND_MEAN),
+    ("PACS, 20 and 40 epochs", PHASES, ("pacs-20-epochs", "pacs-40-epochs"), TESTS),
+    ("PACS, 20 epochs, fresh seeds", PHASES, ("pacs-20-epochs-confirmation",), SHIFT_AND_MEAN),
+    ("PACS, 80 epochs", PHASES, ("pacs-80-epochs",), TESTS),
+    ("PetScapes", PHASES, ("petscapes-20-epochs", "petscapes-40-epochs", "petscapes-80-epochs"), TESTS),
+    ("Switched off after a third", THIRD, ("pacs-40-epochs", "pacs-80-epochs", "pacs-160-epochs"), SHIFT_AND_MEAN),
+    ("Shapes, 240 epochs", CONVERGED, ("shapes-240-epochs", "shapes-0.75-240-epochs"), {"1:5": TESTS["1:5"]}),
+    ("PACS, ResNet-18, beyond balanced classes", CLASSES, ("pacs-beyond-classes",), BOTH_ENDS),
+    ("PetScapes, ResNet-18, beyond balanced classes", CLASSES, ("petscapes-beyond-classes",), BOTH_ENDS),
+    ("PACS as features, contexts by the later rule", CLASSES[1:2], ("pacs-later-rule",), BOTH_ENDS),
+    ("PACS fine-tuned, contexts by the later rule", CLASSES[1:2], ("pacs-later-rule-fine-tuned",), BOTH_ENDS),
 )
-"""The declarations of docs/results/phases.md (fresh seeds), budgets.md, images-contexts.md (shapes, balanced classes) and
-practice.md (the later rule)."""
+"""What pages declared of results by the name of their data: the title, the comparisons, the data and the tests; of
+docs/results/phases.md (fresh seeds), budgets.md, images-contexts.md (shapes, balanced classes) and practice.md (the
+later rule)."""
 
 
 def by_name(parts: Sequence[Measured]) -> list[Block]:
@@ -260,15 +239,13 @@ def _judged_cell(judged: TestResult) -> Cell:
     is_equal = difference.equivalence_p_value(MARGIN) <= SIGNIFICANCE
     word = "equal" if is_equal else "" if strong else "no difference shown"
     figures = f"p = {difference.p_value:.2g}, Holm {judged.adjusted:.2g}"
-    remark = ", ".join(filter(None, (f"{judged.positive} of {difference.pairs}", figures, word)))
+    remark = ", ".join(filter(None, (f"{difference.positive} of {difference.pairs}", figures, word)))
     return difference_cell(difference, 2, strong=strong, remark=remark)
 
 
 def _every_fifth(part: Measured, row: str, test: str) -> dict[int, pd.Series[float]]:
     """Return the accuracies of a row by the seed, after every fifth epoch."""
-    epochs = [epoch for epoch in part.epochs if epoch % 5 == 0]
-    by_ratio = [[part.of(row, epoch, ratio) for ratio in TESTS[test]] for epoch in epochs]
-    return {epoch: pd.concat(one, axis=1).mean(axis=1) for epoch, one in zip(epochs, by_ratio, strict=True)}
+    return {epoch: part.mean(row, (epoch,), TESTS[test]) for epoch in part.epochs if epoch % 5 == 0}
 
 
 def _epochs_needed(part: Measured, test: str = "mean of the seven ratios") -> Table:

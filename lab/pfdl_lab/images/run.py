@@ -87,12 +87,7 @@ def run(
         for name in places
         for row in rows[name]
     ]
-    settings = {
-        **asdict(config),
-        **config.training,
-        "datasets": [asdict(dataset) for dataset in datasets],
-        **execution.settings,
-    }
+    settings = {**asdict(config), **config.training, "datasets": list(map(asdict, datasets)), **execution.settings}
     may_change = ("rows", "seeds", "first_seed", "datasets", *execution.settings)
     folder = output / "images"
     with claim(output, KIND, settings, may_change=may_change):

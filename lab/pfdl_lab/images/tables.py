@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache, cached_property
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -17,7 +19,7 @@ from pfdl_lab.images.run import AGREEMENT, DIVERGED, ESS, NUMBER
 from pfdl_lab.images.testing import CHOSEN, LAST, VALIDATION, WORST_CLASS, WORST_GROUP
 from pfdl_lab.pairing import PairedDifference, paired
 from pfdl_lab.report.blocks import Cell, Missing, Number, Table, TableLine
-from pfdl_lab.statistics import ACTS_BELOW, difference_cell, mean_cell
+from pfdl_lab.statistics import ACTS_BELOW, NOTHING, by_seed, difference_cell, mean_cell
 
 TESTS = (*RATIOS, SHIFTED, SAME, WHOLE, WORST_GROUP, WORST_CLASS)
 """All tests of accuracy, the hardest of each data set first."""
@@ -45,7 +47,7 @@ PAPER_NOTE = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Measured:
     """The results on one data set with one backbone.
 
@@ -66,21 +68,27 @@ class Measured:
 
     def of(self, row: str, epoch: str | int, test: str) -> pd.Series[float]:
         """Return the values by their seed; none where nothing was measured."""
-        return self.values.get((row, str(epoch), test), pd.Series(dtype=float))
+        return self.values.get((row, str(epoch), test), NOTHING)
 
-    @property
+    @cache  # noqa: B019, they live as long as the page
+    def mean(self, row: str, epochs: tuple[str | int, ...], tests: tuple[str, ...]) -> pd.Series[float]:
+        """Return means over epochs and tests by the seed, of the seeds that have all of them."""
+        parts = [self.of(row, epoch, test) for epoch, test in product(epochs, tests)]
+        return pd.concat(parts, axis=1).dropna().mean(axis=1) if len(parts) > 1 else parts[0]
+
+    @cached_property
     def rows(self) -> list[str]:
         """Return the rows there are, in the order in which rows are defined."""
         present = dict.fromkeys(row for row, _, _ in self.values)
         return [*(row for row in ROWS if row in present), *(row for row in present if row not in ROWS)]
 
-    @property
+    @cached_property
     def tests(self) -> list[str]:
         """Return the tests of accuracy there are, the hardest first."""
         present = {test for _, epoch, test in self.values if epoch in WHEN}
         return [test for test in TESTS if test in present]
 
-    @property
+    @cached_property
     def epochs(self) -> list[int]:
         """Return the epochs after which networks were tested along the training."""
         return sorted({int(epoch) for _, epoch, _ in self.values if epoch not in WHEN})
@@ -100,18 +108,15 @@ class Measured:
 
     def share(self, row: str) -> float | None:
         """Return the effective sample size of a weighting as a share of the batch; None for other rows."""
-        sizes, name = self.of(row, LAST, ESS), find_row(row, measured=True).objective
-        weighting = make_objective(name, 2, num_classes=2, num_contexts=2).weighting
-        return float(sizes.mean()) if len(sizes) and not isinstance(weighting, Uniform) else None
+        sizes = self.of(row, LAST, ESS)
+        return float(sizes.mean()) if len(sizes) and _weighs(find_row(row, measured=True).objective) else None
 
     def difference_cell(self, row: str, rival: str, epoch: str, test: str) -> Cell:
         """Return a paired difference in points as a cell, with what qualifies it."""
-        ours, theirs = self.of(row, epoch, test), self.of(rival, epoch, test)
-        difference = paired(ours, theirs)
+        difference = self.difference(row, rival, epoch, test)
         if difference is None or difference.pairs < 2:
-            return Missing("no pairs") if len(ours) else Missing()
-        common = ours.index.intersection(theirs.index)
-        remarks = [f"{int((ours[common] > theirs[common]).sum())} of {difference.pairs}"]
+            return Missing("no pairs") if len(self.of(row, epoch, test)) else Missing()
+        remarks = [f"{difference.positive} of {difference.pairs}"]
         is_idle = (self.share(row) or 0.0) > ACTS_BELOW
         remarks += ["did not act"] if is_idle else []
         if diverged := len(self.of(row, LAST, DIVERGED)):
@@ -120,17 +125,17 @@ class Measured:
         return difference_cell(difference, 2, strong=strong, remark=", ".join(remarks))
 
 
+@cache
+def _weighs(objective: str) -> bool:
+    return not isinstance(make_objective(objective, 2, num_classes=2, num_contexts=2).weighting, Uniform)
+
+
 def measure(results: pd.DataFrame) -> list[Measured]:
     """Return the results by data set and backbone, for look-up."""
-    parts = []
-    for (data, backbone), part in results.dropna(subset=["value"]).groupby(["data", "backbone"], sort=False):
-        groups = part.set_index("seed").groupby(["row", "epoch", "test"], sort=False, observed=True)["value"]
-        parts.append(
-            Measured(
-                str(data), str(backbone), {(str(row), str(epoch), str(test)): one for (row, epoch, test), one in groups}
-            )
-        )
-    return parts
+    return [
+        Measured(str(data), str(backbone), by_seed(part, "row", "epoch", "test"))
+        for (data, backbone), part in results.dropna(subset=["value"]).groupby(["data", "backbone"], sort=False)
+    ]
 
 
 def title_of(row: str) -> str:

@@ -43,14 +43,7 @@ class Tester:
     """
 
     def __init__(
-        self,
-        split: Split,
-        judged: Tensor,
-        config: ImagesConfig,
-        *,
-        switch_off_after: int,
-        batch_size: int,
-        device: str,
+        self, split: Split, judged: Tensor, config: ImagesConfig, *, switch_off_after: int, batch_size: int, device: str
     ) -> None:
         self.tests, self.has_contexts, self.config = split.tests, split.has_contexts, config
         self.test = Samples(split.test.inputs.to(device), split.test.labels, split.test.contexts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
@@ -14,16 +14,15 @@ from pfdl_lab.pairing import paired
 from pfdl_lab.report.blocks import Block, Cell, Heading, Missing, Number, Plot, Section, Table, TableLine, Text
 from pfdl_lab.report.lines import Series, plot_lines
 from pfdl_lab.report.reading import read_results
-from pfdl_lab.statistics import by_seed, difference_cell, mean_series
+from pfdl_lab.statistics import NOTHING, by_seed, difference_cell, mean_series
+
+Values = Mapping[tuple[int, int, float, str, str], pd.Series]
+"""By n, p, r, method and metric, and then by the seed."""
 
 KIND = "mmads"
 TITLE = "Tables under biased selection (MMADS)"
 METRIC_NAMES = {"beta_s_error": "β_S error", "beta_v_error": "β_V error", "ae": "AE", "se": "SE"}
-SETTING_NAMES = {
-    "independent": "S ⊥ V (independent)",
-    "s_to_v": "S → V (S causes V)",
-    "v_to_s": "S ← V (V causes S)",
-}
+SETTING_NAMES = {"independent": "S ⊥ V (independent)", "s_to_v": "S → V (S causes V)", "v_to_s": "S ← V (V causes S)"}
 FEW, MANY = CELLS[0], CELLS[2]
 """The cells that differ in n alone, by a factor of four."""
 
@@ -45,32 +44,33 @@ def build(run: Run, problems: list[str]) -> Section:
         blocks.append(Heading(SETTING_NAMES[setting]))
         cells = _cells(part)
         drawn = FIGURE_CELL if FIGURE_CELL in cells else cells[0]
-        blocks += _rmse_plot(_at(part, drawn), setting, drawn)
-        has_coefficients = part["metric"].str.startswith("beta[").any()
-        if has_coefficients:
-            blocks += _coefficient_plot(_at(part, FIGURE_CELL), setting)
-        blocks += [_metric_table(part, setting, metric, cells) for metric in METRICS]
-        blocks += _stability(part, setting)
-        if has_coefficients:
-            blocks.append(_kept_table(_at(part, FIGURE_CELL), setting))
-    return Section(TITLE, blocks, _finding(results))
+        values = by_seed(part, "n", "p", "r", "method", "metric")
+        blocks += _rmse_plot(values, setting, drawn)
+        columns = _column_names(values)
+        if columns:
+            blocks += _coefficient_plot(values, setting, columns)
+        blocks += [_metric_table(values, setting, metric, cells) for metric in METRICS]
+        blocks += _stability(values, setting)
+        if columns:
+            blocks.append(_kept_table(values, setting, columns))
+    return Section(TITLE, blocks, _finding(results[results["setting"] == SETTINGS[0]]))
 
 
-def _finding(results: pd.DataFrame) -> str:
+def _finding(part: pd.DataFrame) -> str:
     """Say in one sentence what the columns without effect get, in the paper's setting and the cell of its figure."""
-    part = _at(results[results["setting"] == SETTINGS[0]], FIGURE_CELL)
+    values = by_seed(part, "n", "p", "r", "method", "metric")
     methods = {"OLS": "least squares", "PFDL": "PFDL", "Screened OLS": "our screening of columns"}
-    found = {name: by_seed(part, method=method, metric="beta_v_error") for method, name in methods.items()}
+    found = {name: _at(values, FIGURE_CELL, method, "beta_v_error") for method, name in methods.items()}
     figures = [f"{name} {values.mean():.3f}" for name, values in found.items() if len(values)]
     if not figures:
         return ""
     return f"Coefficients of columns V, which do not act on y and should get 0, on average: {', '.join(figures)}."
 
 
-def _metric_table(part: pd.DataFrame, setting: str, metric: str, cells: Sequence[TableCell]) -> Table:
+def _metric_table(found: Values, setting: str, metric: str, cells: Sequence[TableCell]) -> Table:
     rows = []
     for method in METHODS:
-        values = [by_seed(_at(part, cell), method=method, metric=metric) for cell in cells]
+        values = [_at(found, cell, method, metric) for cell in cells]
         figures = [Number(one.mean(), one.std(ddof=0), 3) if len(one) else Missing() for one in values]
         rows.append(TableLine(method, tuple(figures)))
         if method in PAPER and setting == SETTINGS[0]:
@@ -87,13 +87,13 @@ def _paper_cell(method: str, cell: TableCell, metric: str) -> Cell:
     return Number(PAPER[method][metric][CELLS.index(cell)], digits=3)
 
 
-def _stability(part: pd.DataFrame, setting: str) -> list[Block]:
+def _stability(values: Values, setting: str) -> list[Block]:
     """Answer whether a method is stable when n changes: its figures at four times as many rows less those at few."""
     rows = []
     for method in METHODS:
         cells = []
         for metric in METRICS:
-            few, many = (by_seed(_at(part, cell), method=method, metric=metric) for cell in (FEW, MANY))
+            few, many = (_at(values, cell, method, metric) for cell in (FEW, MANY))
             cells.append(difference_cell(paired(many, few), 3))
         if not any(isinstance(cell, Number) for cell in cells):
             continue
@@ -109,38 +109,35 @@ def _stability(part: pd.DataFrame, setting: str) -> list[Block]:
     return [Table(caption, "method", [METRIC_NAMES[metric] for metric in METRICS], rows, note=note)]
 
 
-def _rmse_plot(part: pd.DataFrame, setting: str, cell: TableCell) -> list[Plot]:
+def _rmse_plot(found: Values, setting: str, cell: TableCell) -> list[Plot]:
     lines = []
     for number, method in enumerate(METHODS):
         # As in the paper's figure, rates stand at even distances: to scale most of them would be crowded.
-        values = {f"{rate:g}": by_seed(part, method=method, metric=f"rmse[{rate:g}]") for rate in TEST_RATES}
+        values = {f"{rate:g}": _at(found, cell, method, f"rmse[{rate:g}]") for rate in TEST_RATES}
         lines.append(mean_series(method, values, number))
     summary = f"Trained at {name_cell(cell)}. A flat line is a method that is as good under any selection."
     return plot_lines(f"RMSE against r_test, {SETTING_NAMES[setting]}", summary, "r_test", "RMSE", lines, digits=3)
 
 
-def _coefficient_plot(part: pd.DataFrame, setting: str) -> list[Plot]:
-    columns = _column_names(part)
+def _coefficient_plot(found: Values, setting: str, columns: Sequence[str]) -> list[Plot]:
     truth = true_coefficients(len(columns)).tolist()
     lines: list[Series | None] = [Series("true β", columns, truth, style="markers", colour=len(METHODS))]
     for number, method in enumerate(METHODS):
-        values = {column: by_seed(part, method=method, metric=f"beta[{column}]") for column in columns}
+        values = {column: _at(found, FIGURE_CELL, method, f"beta[{column}]") for column in columns}
         lines.append(mean_series(method, values, number, "markers"))
     summary = f"Trained at {name_cell(FIGURE_CELL)}. The V columns have no effect: their coefficients should be 0."
     title = f"Coefficients, {SETTING_NAMES[setting]}"
     return plot_lines(title, summary, "column", "mean coefficient", lines, digits=3, is_grouped=True)
 
 
-def _kept_table(part: pd.DataFrame, setting: str) -> Table:
-    columns = _column_names(part)
+def _kept_table(values: Values, setting: str, columns: Sequence[str]) -> Table:
     rows = []
     for method in METHODS:
-        chosen = part[(part["method"] == method) & part["metric"].str.startswith("beta[")]
-        if not len(chosen):
+        found = {column: _at(values, FIGURE_CELL, method, f"beta[{column}]") for column in columns}
+        if not all(map(len, found.values())):
             rows.append(TableLine(method, (Missing(),) * 4))
             continue
-        kept = chosen.assign(kept=chosen["value"].abs() > _ZERO).groupby("metric")["kept"].mean()
-        shares = {column: float(kept[f"beta[{column}]"]) for column in columns}
+        shares = {column: float((one.abs() > _ZERO).mean()) for column, one in found.items()}
         counts = [sum(share for column, share in shares.items() if column[0] == side) for side in "SV"]
         never = [column for column, share in shares.items() if share == 0]
         sometimes = [f"{column} ({share:.0%})" for column, share in shares.items() if 0 < share < 1]
@@ -159,8 +156,8 @@ def _words(names: Sequence[str]) -> str:
     return ", ".join(names) or "none"
 
 
-def _column_names(part: pd.DataFrame) -> list[str]:
-    names = [metric[5:-1] for metric in part["metric"].unique() if metric.startswith("beta[")]
+def _column_names(values: Values) -> list[str]:
+    names = {metric[5:-1] for *cell, _, metric in values if metric.startswith("beta[") and tuple(cell) == FIGURE_CELL}
     return sorted(names, key=lambda name: (name[0], int(name[1:])))
 
 
@@ -170,6 +167,5 @@ def _cells(part: pd.DataFrame) -> list[TableCell]:
     return sorted(found, key=lambda cell: (CELLS.index(cell) if cell in CELLS else len(CELLS), cell))
 
 
-def _at(part: pd.DataFrame, cell: TableCell) -> pd.DataFrame:
-    n, p, r = cell
-    return part[(part["n"] == n) & (part["p"] == p) & (part["r"] == r)]
+def _at(values: Values, cell: TableCell, method: str, metric: str) -> pd.Series[float]:
+    return values.get((*cell, method, metric), NOTHING)

@@ -141,13 +141,13 @@ def gate_probabilities(
     slopes, centre = np.linalg.lstsq(X, y, rcond=None)[0], np.zeros(X.shape[1])
     rates = np.repeat([_RATE_OF_SLOPES, _RATE_OF_GATES], len(slopes))
     first, second = np.zeros(len(rates)), np.zeros(len(rates))
-    for step in range(1, steps + 1):
-        raw = centre + 0.5 + _NOISE * rng.standard_normal(len(slopes))
-        gates = np.clip(raw, 0.0, 1.0)
-        open_ = ndtr((centre + 0.5) / _NOISE)
+    for step, noise in enumerate(_NOISE * rng.standard_normal((steps, len(slopes))), 1):
+        middle = centre + 0.5
+        raw, scaled = middle + noise, middle / _NOISE
+        gates = np.minimum(np.maximum(raw, 0.0), 1.0)  # as np.clip, which takes three times as long for so few
         error = 2.0 * (products @ (slopes * gates) - across)
-        density = np.exp(-0.5 * ((centre + 0.5) / _NOISE) ** 2) / (_NOISE * math.sqrt(2.0 * math.pi))
-        of_gates = error * slopes * ((raw > 0.0) & (raw < 1.0)) + 2.0 * penalty * open_.sum() * density
+        density = np.exp(-0.5 * scaled**2) / (_NOISE * math.sqrt(2.0 * math.pi))
+        of_gates = error * slopes * (raw == gates) + 2.0 * penalty * ndtr(scaled).sum() * density
         gradient = np.concatenate([error * gates, of_gates])
         first += 0.1 * (gradient - first)
         second += 0.001 * (gradient**2 - second)

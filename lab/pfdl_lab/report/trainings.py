@@ -115,10 +115,9 @@ def _tested(evaluations: Mapping[str, Evaluation]) -> list[Block]:
     caption = f"Accuracies in percent on {first.images} images ({names})"
     table = Table(caption, "run", list(columns), rows)
     blocks: list[Block] = [Heading(f"Tested on {names}: {first.images} images"), table, *_ratio_plot(evaluations)]
-    shares = {"context": "by_context", "class": "by_label"}
     tables = [
-        _group_table({run: getattr(one, field) for run, one in evaluations.items()}, what)
-        for what, field in shares.items()
+        _group_table({run: one.by_context for run, one in evaluations.items()}, "context"),
+        _group_table({run: one.by_label for run, one in evaluations.items()}, "class"),
     ]
     return [*blocks, *(table for table in tables if table is not None)]
 
@@ -143,10 +142,8 @@ def _overview(
         cells.append(f"{epochs} of{may_stop} {config.get('epochs', '?')}")
         cells.append(_best(curve))
         own = tested.get(name)
-        absent = Missing("not tested")
-        cells += (
-            [absent, absent] if own is None else [Number(100 * own.overall), Number(100 * own.worst_group.accuracy)]
-        )
+        shares = (None, None) if own is None else (own.overall, own.worst_group.accuracy)
+        cells += [Missing("not tested") if one is None else Number(100 * one) for one in shares]
         lines.append(TableLine(name, tuple(cells)))
     columns = ["backbone", "objective", "seed", "epochs", "best validation (%)", "test (%)", "worst group, test (%)"]
     note = (

@@ -56,12 +56,7 @@ def train_one(network, objective, inputs, labels, environments, weight_after, an
         ("erm", {}, 1.0, 0),
         ("irm", {"irm": {"weight": 50.0, "anneal": 3}}, 50.0, 3),
         ("vrex", {"vrex": {"weight": 20.0, "anneal": 2}}, 20.0, 2),
-        (
-            "irm+pfdl",
-            {"irm": {"weight": 50.0, "anneal": 3}, "pfdl": {"weight": 10.0, "hidden": 4}},
-            50.0,
-            3,
-        ),
+        ("irm+pfdl", {"irm": {"weight": 50.0, "anneal": 3}, "pfdl": {"weight": 10.0, "hidden": 4}}, 50.0, 3),
         ("pfdl", {"pfdl": {"weight": 10.0, "hidden": 4, "sharing": "indexed"}}, 1.0, 0),
     ],
 )

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from threadpoolctl import threadpool_limits  # scikit-learn brings it
 
 from pfdl._internal.validation import check_choice, check_count
 from pfdl.contexts._arrays import FloatArray, IndexArray, group_table
@@ -23,6 +22,7 @@ from pfdl.contexts.candidates import (
 )
 from pfdl.contexts.clusters import PooledClusters, WithinClusters
 from pfdl.contexts.confirmation import Trial, confirm
+from pfdl.contexts.probe import libraries
 from pfdl.contexts.sources import Describe, Features, open_features
 
 METHODS = ("auto", "pooled", "within", "early")
@@ -251,11 +251,11 @@ class _Search:
         One number alone decides whether there are contexts: of many, one would pass by chance. What balances the parts
         of a context balances the context, too; so of those that pass the largest is taken.
         """
-        with threadpool_limits(1):  # the matrices are small: threads would mostly wait for each other
+        with libraries().limit(limits=1):  # the matrices are small: threads would mostly wait for each other
             best = next(found)
         outcome = self.judge(best)
         if outcome[0].accepted:
-            with threadpool_limits(1):
+            with libraries().limit(limits=1):
                 larger = list(found)
             for candidate in larger:
                 own = candidate.assign(self.z, self.y)
@@ -287,10 +287,9 @@ class _Search:
 
     def _assign(self, candidate: Candidate) -> IndexArray:
         """Return the contexts of all samples, by a pass over the data if the sample is not all of them."""
-        own = candidate.assign(self.z, self.y) if candidate.held_out is None else candidate.held_out
-        assigned = own
+        assigned = candidate.assign(self.z, self.y) if candidate.held_out is None else candidate.held_out
         if len(self.rows) < len(self.source):
-            parts, start = [], 0
+            own, parts, start = assigned, [], 0
             for block in self.source.blocks():
                 parts.append(candidate.assign(self.scale(block), self.source.labels[start : start + len(block)]))
                 start += len(block)

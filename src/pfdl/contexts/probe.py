@@ -8,9 +8,10 @@ step size, a number of epochs or chance.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
-from threadpoolctl import threadpool_limits  # scikit-learn brings it
+from threadpoolctl import ThreadpoolController  # scikit-learn brings it
 
 from pfdl.contexts._arrays import FloatArray, IndexArray, group_table
 
@@ -18,6 +19,7 @@ RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 """Penalties on features of variance 1, from a long to a short training."""
 
 FOLDS = 2
+libraries = cache(ThreadpoolController)  # with threads, looked for once: that takes longer than many a fit
 
 
 class RidgePath:
@@ -78,9 +80,8 @@ def held_out_predictions(
     Returns:
         The predicted classes, shape (ridges, n), and the fit to the complement of each fold.
     """
-    predicted = np.empty((len(RIDGES), len(y)), dtype=np.intp)
-    fits = []
-    with threadpool_limits(1):  # the matrices are small: threads would mostly wait for each other
+    predicted, fits = np.empty((len(RIDGES), len(y)), dtype=np.intp), list[RidgePath]()
+    with libraries().limit(limits=1):  # the matrices are small: threads would mostly wait for each other
         for number in range(FOLDS):
             held = fold == number
             fits.append(RidgePath(z[~held], y[~held], weight[~held], classes))
