@@ -39,7 +39,8 @@ def endpoints():
     epoch = pd.to_numeric(found["epoch"], errors="coerce")
     tested = (epoch % 5 == 0) & (epoch >= 5)
     parts = {"early": tested & (epoch <= 40), "all": tested, "last": found["epoch"] == "last"}
-    return {name: found[rows].groupby(["data", "row", "seed"])["value"].mean().unstack(1) for name, rows in parts.items()}
+    keys = ["data", "row", "seed"]
+    return {name: found[rows].groupby(keys)["value"].mean().unstack("row") for name, rows in parts.items()}
 
 
 @pytest.mark.parametrize(
