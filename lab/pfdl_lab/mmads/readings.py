@@ -66,7 +66,7 @@ class Network:
 
 
 NETWORKS: tuple[Network, ...] = (
-    *(Network("all, linear", *how) for how in product((0.8, 0.5), ("adam",), (True,), (True, False))),
+    *(Network("all, linear", width, standardised=scaled) for width, scaled in product((0.8, 0.5), (True, False))),
     *(
         Network(sees, width, optimizer, batches, standardised)
         for batches, (sees, width), optimizer, standardised in product(
@@ -96,7 +96,9 @@ class Fitted(NamedTuple):
 
 
 Solver = Callable[[FloatArray, FloatArray], FloatArray]
-"""From centred columns and a centred outcome to coefficients."""
+"""From centred columns and a centred outcome, or several, to coefficients."""
+Columns = Callable[[FloatArray, FloatArray], FloatArray]
+Use = Callable[[Solver, FloatArray, FloatArray, FloatArray], Fitted]
 
 
 def _least_norm(columns: FloatArray, y: FloatArray) -> FloatArray:
@@ -124,66 +126,35 @@ def _rmsprop(columns: FloatArray, y: FloatArray) -> FloatArray:
 ESTIMATORS: dict[str, Solver] = {"least norm": _least_norm, "ridge 0.01 n": _ridge, "RMSProp as DWR": _rmsprop}
 
 
-def _linear(solve: Solver, columns: FloatArray, y: FloatArray) -> tuple[FloatArray, Any]:
-    """Return coefficients and an intercept, of each column if y has several."""
-    center, level = columns.mean(0), y.mean(0)
-    beta = solve(columns - center, y - level)
-    return beta, level - center @ beta
+def _use(coefficients: Callable[..., FloatArray], columns: Columns = lambda X, g: X) -> Use:
+    """Return a use of g: what gives the coefficients, from a fit, X, g and y, and the columns that predict by them."""
+
+    def use(solve: Solver, X: FloatArray, g: FloatArray, y: FloatArray) -> Fitted:
+        def fit(columns: FloatArray, y: FloatArray) -> FloatArray:
+            return solve(columns - columns.mean(0), y - y.mean(0))
+
+        beta = coefficients(fit, X, g, y)
+        level = y.mean() - columns(X, g).mean(0) @ beta
+        return Fitted(beta[: X.shape[1]], lambda X, g: columns(X, g) @ beta + level)
+
+    return use
 
 
-def _joined(solve: Solver, X: FloatArray, g: FloatArray, y: FloatArray) -> Fitted:
-    beta, intercept = _linear(solve, np.hstack([X, g]), y)
-    p = X.shape[1]
-    return Fitted(beta[:p], lambda X, g: X @ beta[:p] + g @ beta[p:] + intercept)
+def _join(X: FloatArray, g: FloatArray) -> FloatArray:
+    return np.hstack([X, g])
 
 
-def _dropped(solve: Solver, X: FloatArray, g: FloatArray, y: FloatArray) -> Fitted:
-    """Join g for the fit and drop it when predicting; its mean stays in the intercept."""
-    return _on_x_alone(_linear(solve, np.hstack([X, g]), y)[0][: X.shape[1]], X, y)
-
-
-def _of(combine: Callable[[FloatArray, FloatArray], FloatArray]) -> Callable[..., Fitted]:
-    def fit(solve: Solver, X: FloatArray, g: FloatArray, y: FloatArray) -> Fitted:
-        beta, intercept = _linear(solve, combine(X, g), y)
-        return Fitted(beta, lambda X, g: combine(X, g) @ beta + intercept)
-
-    return fit
-
-
-def _on_x_alone(beta: FloatArray, X: FloatArray, y: FloatArray) -> Fitted:
-    level = float(y.mean() - X.mean(0) @ beta)
-    return Fitted(beta, lambda X, g: X @ beta + level)
-
-
-def _out_of_y(solve: Solver, X: FloatArray, g: FloatArray, y: FloatArray) -> Fitted:
-    """Take from y what g explains linearly, then fit the rest on X as it is; g is dropped when predicting."""
-    return _on_x_alone(_linear(solve, X, y - g @ _linear(solve, g, y)[0])[0], X, y)
-
-
-def _out_of_both(solve: Solver, X: FloatArray, g: FloatArray, y: FloatArray) -> Fitted:
-    """Take what g explains linearly from y and from X, then fit rest on rest (Frisch and Waugh); g is dropped."""
-    rest_of_x, rest_of_y = (part - g @ _linear(solve, g, part)[0] for part in (X, y))
-    return _on_x_alone(_linear(solve, rest_of_x, rest_of_y)[0], X, y)
-
-
-def _shrunk(solve: Solver, X: FloatArray, g: FloatArray, y: FloatArray) -> Fitted:
-    """Shrink the coefficients to a third along the principal components of X that g keeps."""
-    beta, _ = _linear(solve, X, y)
-    return _on_x_alone(_linear(solve, X, X @ beta - 2 / 3 * g @ beta)[0], X, y)
-
-
-Use = Callable[[Solver, FloatArray, FloatArray, FloatArray], Fitted]
 USES: dict[str, Use] = {
-    "[X, g]": _joined,
-    "[X, g], g dropped": _dropped,
-    "X − g": _of(lambda X, g: X - g),
-    "g alone": _of(lambda X, g: g),
-    "X + g": _of(lambda X, g: X + g),
-    "g partialled out of y": _out_of_y,
-    "g partialled out of y and X": _out_of_both,
+    "[X, g]": _use(lambda fit, X, g, y: fit(_join(X, g), y), _join),
+    "[X, g], g dropped": _use(lambda fit, X, g, y: fit(_join(X, g), y)[: X.shape[1]]),
+    "X − g": _use(lambda fit, X, g, y: fit(X - g, y), lambda X, g: X - g),
+    "g alone": _use(lambda fit, X, g, y: fit(g, y), lambda X, g: g),
+    "X + g": _use(lambda fit, X, g, y: fit(X + g, y), lambda X, g: X + g),
+    "g partialled out of y": _use(lambda fit, X, g, y: fit(X, y - g @ fit(g, y))),
+    "g partialled out of y and X": _use(lambda fit, X, g, y: fit(X - g @ fit(g, X), y - g @ fit(g, y))),
 }
-DESCRIPTIONS: dict[str, Use] = {"OLS shrunk to a third along them": _shrunk}
-"""What the paper's row looks like; no reading of its words."""
+SHRINK = _use(lambda fit, X, g, y: fit(X, (X - 2 / 3 * g) @ fit(X, y)))
+"""No reading of the paper's words but a description of its row, where g is principal components of X."""
 
 
 @dataclass(frozen=True)
@@ -254,9 +225,9 @@ def run_task(
     g = train_network(Network(**network), train.X, iterations, seed)
     outputs = [g(table.X) for table in (train, *tests)]
     lines = []
-    readings = product(USES, ESTIMATORS) if network["sees"] != "nothing" else product(DESCRIPTIONS, ["least norm"])
-    for use, estimator in readings:
-        fitted = (USES | DESCRIPTIONS)[use](ESTIMATORS[estimator], train.X, outputs[0], train.y)
+    uses = {"OLS shrunk to a third along them": SHRINK} if network["sees"] == "nothing" else USES
+    for use, estimator in product(uses, ["least norm"] if uses is not USES else ESTIMATORS):
+        fitted = uses[use](ESTIMATORS[estimator], train.X, outputs[0], train.y)
         errors = [rmse(test.y, fitted.predict(test.X, output)) for test, output in zip(tests, outputs[1:], strict=True)]
         values = judge(train, fitted.beta, errors)
         lines += [{"use": use, "estimator": estimator, "metric": name, "value": values[name]} for name in values]
