@@ -15,7 +15,7 @@ from pfdl_lab.report.blocks import Block, Cell, Number, Section, Table, TableLin
 from pfdl_lab.report.reading import read_results
 
 KIND = "readings"
-TITLE = "Every reading of PFDL on tables"
+TITLE = "Readings of PFDL on tables"
 SHOWN = 20
 KEYS = (*(field.name for field in fields(Network)), "use", "estimator")
 SEES = {
