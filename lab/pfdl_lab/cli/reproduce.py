@@ -36,7 +36,7 @@ def readings(
     quick: Quick = False,
     seeds: Annotated[int, typer.Option(min=1, help="Tables per cell.")] = 3,
 ) -> None:
-    """Try every reading of PFDL on tables, and sort them by their distance to the paper's row of Table I.
+    """Try readings of PFDL on tables, and sort them by their distance to the paper's row of Table I.
 
     The paper leaves open what g sees, how it is trained, what joins what, the estimator, and what predicts. An
     interrupted run resumes when started again with the same output folder.

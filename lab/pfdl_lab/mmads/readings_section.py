@@ -15,7 +15,7 @@ from pfdl_lab.report.blocks import Block, Cell, Number, Section, Table, TableLin
 from pfdl_lab.report.reading import read_results
 
 KIND = "readings"
-TITLE = "Every reading of PFDL on tables"
+TITLE = "Readings of PFDL on tables"
 SHOWN = 20
 KEYS = (*(field.name for field in fields(Network)), "use", "estimator")
 SEES = {
@@ -24,6 +24,7 @@ SEES = {
     "own": "the others, a network per column",
     "all": "all columns",
     "all, linear": "all columns, principal components",
+    "nothing": "not a reading: no g, principal components",
 }
 
 
@@ -34,14 +35,17 @@ def build(run: Run, problems: list[str]) -> Section:
     results = read_results(run, names, numbers, [*KEYS, "n", "p", "r", "seed", "metric"], problems)
     if not len(results):
         return Section(TITLE, [Text("No finished results yet.", "warning")])
-    ranked = distances(results).reset_index()
-    best_of_each = ranked.drop_duplicates("sees")
+    found = distances(results).reset_index()
+    ranked, described = (found[(found["sees"] == "nothing") == is_none] for is_none in (False, True))
     paper_as = ranked[(ranked["sees"] == "shared") & (ranked["use"] == "[X, g]")]
     blocks: list[Block] = [
         _table(f"The {SHOWN} readings closest to the paper's row; mean over the cells of Table I", ranked.head(SHOWN)),
-        _table("The closest reading for each thing that g may see", best_of_each),
+        _table("The closest without the error of β_S, which the paper does not print", ranked.nsmallest(5, "printed")),
+        _table("The closest reading for each thing that g may see", ranked.drop_duplicates("sees")),
         _table("The paper's own words: a shared g whose output joins X", paper_as),
-        _cells(results, ranked.iloc[0]),
+        _cells("The closest reading, cell by cell", results, ranked.iloc[0]),
+        _table("Not a reading but a description of the paper's row", described),
+        *(_cells("This description, cell by cell", results, line) for _, line in described.iterrows()),
     ]
     return Section(TITLE, blocks)
 
@@ -50,11 +54,14 @@ def _table(caption: str, ranked: pd.DataFrame) -> Table:
     paper: list[TableLine] = []
     for method in ("PFDL", "OLS", "DWR"):
         means = [Number(float(np.mean(PAPER[method][metric])), digits=3) for metric in METRICS]
-        cells: list[Cell] = ["", "", "", *means, Number(_distance_of_paper(method), digits=2)]
+        pairs = [(np.array(PAPER[method][metric]), np.array(PAPER["PFDL"][metric])) for metric in METRICS]
+        off = [float(np.mean(np.abs(other - theirs) / theirs)) for other, theirs in pairs]
+        far = [Number(float(np.mean(some)), digits=3) for some in (off, off[1:])]
+        cells: list[Cell] = ["", "", "", *means, *far]
         paper.append(TableLine(f"the paper's row of {method}", tuple(cells), quiet=True))
     lines = [TableLine(_describe(reading), _figures(reading)) for _, reading in ranked.iterrows()]
-    columns = ["training of g", "use", "estimator", *METRIC_NAMES.values(), "distance"]
-    note = "Distance: mean over cells and metrics of |figure − the paper's PFDL| / the paper's PFDL."
+    columns = ["training of g", "use", "estimator", *METRIC_NAMES.values(), "distance", "without β_S"]
+    note = "Distance: mean over cells and metrics of |figure − the paper's PFDL| / the paper's PFDL; then without β_S."
     return Table(caption, "g sees", columns, [*paper, *lines], note=note)
 
 
@@ -64,24 +71,15 @@ def _describe(reading: pd.Series) -> str:
 
 
 def _figures(reading: pd.Series) -> tuple[Cell, ...]:
-    training = (
-        "exact"
-        if reading["sees"] == "all, linear"
-        else f"{reading['optimizer']}, {'batches of 128' if reading['batches'] == 'True' else 'all rows'}"
-        f"{'' if reading['standardised'] == 'True' else ', not standardised'}"
-    )
-    figures = [Number(float(reading[metric]), digits=3) for metric in METRICS]
-    return (training, reading["use"], reading["estimator"], *figures, Number(float(reading["distance"]), digits=2))
+    rows = "batches of 128" if reading["batches"] == "True" else "all rows"
+    training = "exact" if reading["sees"] in ("all, linear", "nothing") else f"{reading['optimizer']}, {rows}"
+    scaling = "" if reading["standardised"] == "True" else ", not standardised"
+    figures = [Number(float(reading[name]), digits=3) for name in (*METRICS, "distance", "printed")]
+    return (f"{training}{scaling}", reading["use"], reading["estimator"], *figures)
 
 
-def _distance_of_paper(method: str) -> float:
-    """Return how far another row of the paper's table is from its row of PFDL."""
-    rows = [(np.array(PAPER[method][metric]), np.array(PAPER["PFDL"][metric])) for metric in METRICS]
-    return float(np.mean([np.abs(ours - theirs) / theirs for ours, theirs in rows]))
-
-
-def _cells(results: pd.DataFrame, best: pd.Series) -> Table:
-    """Show the closest reading beside the paper, cell by cell."""
+def _cells(caption: str, results: pd.DataFrame, best: pd.Series) -> Table:
+    """Show one reading beside the paper, cell by cell."""
     chosen = results
     for key in KEYS:
         chosen = chosen[chosen[key] == best[key]]
@@ -92,4 +90,4 @@ def _cells(results: pd.DataFrame, best: pd.Series) -> Table:
         ours = tuple(Number(float(means[(*cell, metric)]), digits=3) for _, cell in cells)
         published = tuple(Number(PAPER["PFDL"][metric][number], digits=3) for number, _ in cells)
         lines += [TableLine(METRIC_NAMES[metric], ours), TableLine("in the paper", published, quiet=True)]
-    return Table("The closest reading, cell by cell", "metric", [name_cell(cell) for _, cell in cells], lines)
+    return Table(caption, "metric", [name_cell(cell) for _, cell in cells], lines)

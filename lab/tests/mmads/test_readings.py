@@ -39,21 +39,25 @@ def test_uses_are_what_their_names_say():
     fitted = {name: use(solve, X, G, Y) for name, use in USES.items()}
     np.testing.assert_allclose(fitted["[X, g]"].beta, joined[:3])
     np.testing.assert_allclose(fitted["[X, g]"].predict(X, G), np.c_[X, G, np.ones(200)] @ joined)
-    dropped = fitted["[X, g], g dropped"]
-    np.testing.assert_allclose(dropped.beta, joined[:3])
-    np.testing.assert_allclose(dropped.predict(X, G), dropped.predict(X, 0 * G))
-    assert np.mean(dropped.predict(X, G)) == pytest.approx(Y.mean())
     difference = np.linalg.lstsq(np.c_[X - G, np.ones(200)], Y, rcond=None)[0]
     np.testing.assert_allclose(fitted["X − g"].predict(X, G), np.c_[X - G, np.ones(200)] @ difference)
-    np.testing.assert_allclose(fitted["partialled out"].predict(X, G), fitted["partialled out"].predict(X, 0 * G))
+    for name in ("[X, g], g dropped", "g partialled out of y and X", "g partialled out of y"):
+        np.testing.assert_allclose(fitted[name].predict(X, G), fitted[name].predict(X, 0 * G))
+        assert np.mean(fitted[name].predict(X, G)) == pytest.approx(Y.mean())
+        assert np.allclose(fitted[name].beta, joined[:3]) == (name != "g partialled out of y")
+
+
+def test_the_description_shrinks_along_the_large_components_alone():
+    g = train_network(Network("nothing", 0.4, standardised=False), X, 0, 0)(X)
+    components, least = np.linalg.eigh(np.cov(X.T))[1], ESTIMATORS["least norm"]
+    beta, shrunk = least(X - X.mean(0), Y - Y.mean()), readings.SHRINK(least, X, g, Y).beta
+    np.testing.assert_allclose(shrunk @ components, beta @ components * [1, 1, 1 / 3])
 
 
 @pytest.mark.parametrize("sees", ["shared", "indexed", "own"])
 def test_a_g_that_leaves_a_column_out_does_not_depend_on_it(sees):
     g = train_network(Network(sees), X, iterations=3, seed=0)
-    changed = X.copy()
-    changed[:, 1] += 5.0
-    before, after = g(X), g(changed)
+    before, after = g(X), g(X + 5.0 * np.eye(3)[1])
     np.testing.assert_allclose(before[:, 1], after[:, 1], atol=1e-5)
     assert not np.allclose(before[:, 0], after[:, 0])
 
@@ -66,6 +70,7 @@ def test_the_command_sorts_readings_by_their_distance(tmp_path):
     typed(f"reproduce readings --quick --jobs 1 -o {tmp_path / 'run'}")
     page = (tmp_path / "run" / "table.md").read_text(encoding="utf-8")
     assert "the paper's row of PFDL" in page
+    assert "Not a reading but a description" in page
     distances = readings.distances(readings.pd.read_csv(tmp_path / "run" / "results.csv"))["distance"]
     assert distances.is_monotonic_increasing
-    assert len(distances) == 2 * len(USES) * len(ESTIMATORS)
+    assert len(distances) == 2 * len(USES) * len(ESTIMATORS) + 1
