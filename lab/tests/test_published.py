@@ -44,7 +44,7 @@ def test_the_page_of_contexts_has_the_tables_that_its_scripts_make_of_csv_files(
         assert importlib.import_module(script).tables() in page, script
     assert importlib.import_module("dwr_weights").table() in (RESULTS / "nico.md").read_text(encoding="utf-8")
     spuco = importlib.import_module("spuco_mnist")
-    for name in ("spuco-mnist-own-rules.csv", "spuco-mnist-difficulties.csv"):
+    for name in ("spuco-mnist-own-rules.csv", "spuco-mnist-difficulties.csv", "spuco-mnist-wrong-labels.csv"):
         assert spuco.tables(RESULTS / name) in page, name
         assert spuco.comparisons(RESULTS / name) in page, name
 
