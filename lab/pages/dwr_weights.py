@@ -1,9 +1,11 @@
-"""Show where the published loss of DWR leads on the features of a ResNet-50, for docs/results/nico.md.
+"""Show where the published loss of DWR leads on the features of a network, for docs/results/nico.md.
 
 Trains ERM by the protocol of that page. After some epochs it learns one weight per training sample from the features of
-that moment, by the published solver and by L-BFGS.
+that moment, by the published solver and by L-BFGS. With --pretrained the features are those of EfficientNet-lite0, which
+stay fixed, and both published stages are run: the weights, then a weighted (logistic) regression, beside a plain one.
 
     python lab/pages/dwr_weights.py PACS --device cuda
+    python lab/pages/dwr_weights.py PACS --pretrained
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import Any
 import pandas as pd
 import torch
 import typer
+from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from pfdl.data.context_images import store_images
@@ -22,16 +25,20 @@ from pfdl.objectives.weightings.dwr import decorrelating_weights, decorrelating_
 from pfdl.vision.config import DataOptions, TrainingConfig
 from pfdl.vision.features import embed
 from pfdl_lab.images.data import ImageData
-from pfdl_lab.images.networks import make_network
+from pfdl_lab.images.networks import FROZEN, make_network, write_features
+from pfdl_lab.pairing import holm, paired
 from pfdl_lab.report.markdown import markdown_table
 from pfdl_lab.training import Progress, train_row
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "dwr-weights.csv"
+READOUTS = RESULTS.with_name("dwr-readouts.csv")
 
 BACKBONE, EPOCHS, TESTED = "resnet50", 160, (1, 20, 40, 80, 160)
-SEEDS = range(200, 205)
+SEEDS, READOUT_SEEDS = range(200, 205), range(240, 245)
+DECLARED = ("1:5", "5:1", "mean of the ratios")
+PUBLISHED = "RMSProp, at most 5,000 steps (published)"
 SOLVERS = {
-    "RMSProp, at most 5,000 steps (published)": lambda x: decorrelating_weights(x, steps=5000, tol=1e-8),
+    PUBLISHED: lambda x: decorrelating_weights(x, steps=5000, tol=1e-8),
     "L-BFGS, at most 500 steps": lambda x: decorrelating_weights_by_lbfgs(x, steps=500, tol=1e-8),
 }
 
@@ -86,13 +93,50 @@ def table(path: Path = RESULTS) -> str:
     return markdown_table([*heads, "worth so many samples"], rows)
 
 
-def main(folder: str, device: str = "cpu", out: Path = RESULTS) -> None:
+def readouts(path: Path = READOUTS) -> str:
+    """Return the accuracies of both readouts and the three declared tests as Markdown."""
+    found = pd.read_csv(path).set_index(["row", "seed"])
+    found[DECLARED[-1]] = found.filter(like=":").mean(axis=1)
+    erm, dwr = found.loc["erm"], found.loc["dwr"]
+    tests = [pair for name in DECLARED if (pair := paired(dwr[name], erm[name]))]
+    rows = []
+    for name, test, p_value in zip(DECLARED, tests, holm([test.p_value for test in tests]), strict=True):
+        cells = [f"{row[name].mean():.1f} ± {row[name].sem():.1f}" for row in (erm, dwr)]
+        difference = f"{test.mean:+.1f} ± {test.standard_error:.1f}".replace("-", "−")
+        rows.append([name, *cells, difference, f"{p_value:.2g}"])
+    return markdown_table(["test", "equal weights", "weights of DWR", "difference", "Holm's p"], rows)
+
+
+def measure_readouts(data: ImageData, images: Path, seed: int) -> list[dict[str, Any]]:
+    """Run both stages on fixed features, and return accuracies in percent with equal and with learnt weights."""
+    split = data.split(seed, network=FROZEN, images=images)
+    scaler = StandardScaler().fit(split.train.inputs.numpy())
+    x, test_x = (scaler.transform(part.inputs.numpy()) for part in (split.train, split.test))
+    learnt, _, steps = SOLVERS[PUBLISHED](torch.from_numpy(x))
+    lines = []
+    for row, weights in {"erm": torch.ones_like(learnt), "dwr": learnt}.items():
+        worth = float(weights.sum() ** 2 / weights.square().sum())
+        readout = LogisticRegression(C=0.05, max_iter=300)
+        readout.fit(x, split.train.labels.numpy(), sample_weight=(weights / weights.mean()).numpy())
+        right = readout.predict(test_x) == split.test.labels.numpy()
+        accuracies = {test: round(100 * right[rows.numpy()].mean(), 2) for test, rows in split.tests.items()}
+        sizes = {"samples": len(x), "worth": round(worth, 1), "mean_weight": round(float(weights.mean()), 4)}
+        lines.append({"seed": seed, "row": row, "steps": steps, **sizes, **accuracies})
+    print(lines[-1], flush=True)
+    return lines
+
+
+def main(folder: str, device: str = "cpu", pretrained: bool = False) -> None:
     data = ImageData(folder, DataOptions(layout="class/context"))
     with tempfile.TemporaryDirectory() as place:
         images = store_images(data.open(), Path(place) / "images", 96)
-        lines = [line for seed in SEEDS for line in measure(data, images, seed, device)]
-    pd.DataFrame(lines).to_csv(out, index=False, float_format="%.6g")
-    print(table(out))
+        if pretrained:
+            write_features(images)
+            lines = [line for seed in READOUT_SEEDS for line in measure_readouts(data, images, seed)]
+        else:
+            lines = [line for seed in SEEDS for line in measure(data, images, seed, device)]
+    pd.DataFrame(lines).to_csv(READOUTS if pretrained else RESULTS, index=False, float_format="%.6g")
+    print(readouts() if pretrained else table())
 
 
 if __name__ == "__main__":
