@@ -1,7 +1,7 @@
 """Show where the published loss of DWR leads on the features of a network, for docs/results/nico.md.
 
 Trains ERM by the protocol of that page. After some epochs it learns one weight per training sample from the features of
-that moment, by the published solver and by L-BFGS. With --pretrained the features are those of EfficientNet-lite0, which
+that moment, by the published solver and by L-BFGS. With --pretrained the features are those of EfficientNet-lite0 and
 stay fixed, and both published stages are run: the weights, then a weighted (logistic) regression, beside a plain one.
 
     python lab/pages/dwr_weights.py PACS --device cuda
