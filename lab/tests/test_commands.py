@@ -1,12 +1,16 @@
 """The laboratory beside the library: one version, and commands that are loaded when they are asked for."""
 
+import re
 from importlib.metadata import version
 
 import pytest
+import typer
 from tests.cli.typing_commands import typed
+from tests.test_docs import CONTRIBUTING, PAGES, run_blocks
 from tests.test_package import modules_after
 
 import pfdl
+from pfdl.cli.main import app
 
 
 def test_both_distributions_have_one_version():
@@ -21,6 +25,26 @@ def test_the_laboratorys_commands_are_loaded_when_they_are_asked_for(arguments, 
     loaded = modules_after(f"from pfdl.cli.main import app; app([{arguments}], standalone_mode=False)")
     assert ("pfdl_lab.cli.study" in loaded) == is_loaded
     assert not any(name.startswith("pfdl_lab") for name in loaded) or "train" not in arguments
+
+
+@pytest.mark.usefixtures("nothing_counted")
+def test_the_code_in_contributing_runs():
+    run_blocks(CONTRIBUTING)
+
+
+def test_every_command_and_option_that_a_page_shows_exists():
+    shown = re.compile(r"^(?:\$ )?pfdl (\w(?:[^\n]*\\\n)*[^#\n]*)", re.MULTILINE)
+    commands = {(): typer.main.get_command(app)}
+    for page in PAGES:
+        for line in shown.findall(page.read_text(encoding="utf-8")):
+            words, path = line.split(), ()
+            while hasattr(commands[path], "commands") and words[len(path)] != "[OPTIONS]":
+                path = (*path, words[len(path)])
+                commands.setdefault(path, commands[path[:-1]].get_command(None, path[-1]))
+                assert commands[path] is not None, f"{page.name}: pfdl {line}"
+            known = {option for one in commands[path].params for option in (*one.opts, *one.secondary_opts)}
+            typed_options = {word.partition("=")[0] for word in words if re.match("--?[a-zA-Z]", word)}
+            assert typed_options <= known | {"--help"}, f"{page.name}: pfdl {line}"
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,6 @@ from typing import Any, Literal
 
 from pfdl._internal.settings import check_settings, setting
 
-MAX_VALIDATION = 0.9
-
 
 @dataclass(frozen=True)
 class ImagesConfig:
@@ -47,20 +45,15 @@ class ImagesConfig:
     epochs: int = setting(30, minimum=1)
     decay_every: int | None = setting(None, minimum=1)
     batch_size: int = setting(64, minimum=2)
-    learning_rate: float = setting(0.01)
+    learning_rate: float = setting(0.01, minimum=0)
     precision: Literal["bf16", "32"] = setting("bf16")
-    validation: float = setting(0.0)
+    validation: float = setting(0.0, minimum=0, maximum=0.9)
     select: Literal["accuracy", "worst-group"] = setting("accuracy")
     test_every: int = setting(0, minimum=0)
     deterministic: bool = setting(True)
 
     def __post_init__(self) -> None:
-        from pfdl._internal.validation import check_number
-
         check_settings(self)
-        check_number("learning_rate", self.learning_rate)
-        if not 0 <= self.validation <= MAX_VALIDATION:
-            raise ValueError(f"validation is {self.validation}; give a share from 0 to {MAX_VALIDATION}.")
         if self.rows:
             from pfdl_lab.images.rows import find_row
 

@@ -85,11 +85,12 @@ def _settings(run: Run, results: pd.DataFrame) -> str:
 
 
 def _is_papers_protocol(run: Run) -> bool:
-    """Return whether a run was trained as long and as fast as the paper's; beside others its figures mislead.
+    """Return whether a run has the paper's schedule; beside others its figures mislead.
 
     Runs of several lengths, such as those of short budgets, have no one number of epochs in their settings.
     """
-    return all(run.settings.get(name) == NICO[name] for name in ("epochs", "learning_rate"))
+    schedule = all(run.settings.get(name) == NICO[name] for name in ("epochs", "learning_rate"))
+    return schedule and run.settings.get("decay_every") in (None, NICO["epochs"] // 2)
 
 
 def _blocks(part: Measured, *, with_paper: bool) -> list[Block]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import field, fields
@@ -14,23 +15,26 @@ _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "o
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false"}
 
 
-def setting(default: Any, *, minimum: int | None = None, shown: bool = False, short: str = "") -> Any:
+def setting(
+    default: Any, *, minimum: float | None = None, maximum: float = math.inf, shown: bool = False, short: str = ""
+) -> Any:
     """Declare a setting, a field of a frozen dataclass whose docstring explains it under ``Args:``.
 
     The words that it can be are a ``Literal`` in its annotation.
 
     Args:
         default: Its value if nobody sets it.
-        minimum: The least whole number that it can be.
+        minimum: The least number that it can be; None for settings that are no numbers.
+        maximum: The largest.
         shown: Whether commands have an option for it; all other settings are typed as ``--set NAME=VALUE``.
         short: The short form of that option, such as ``"-b"``.
     """
-    return field(default=default, metadata={"minimum": minimum, "shown": shown, "short": short})
+    return field(default=default, metadata={"minimum": minimum, "maximum": maximum, "shown": shown, "short": short})
 
 
 def check_settings(config: Any) -> None:
     """Raise unless every setting has a value that its declaration allows."""
-    from pfdl._internal.validation import check_choice, check_count
+    from pfdl._internal.validation import check_choice, check_count, check_number
 
     hints = get_type_hints(type(config))
     for one in fields(config):
@@ -38,7 +42,10 @@ def check_settings(config: Any) -> None:
         if get_origin(hints[one.name]) is Literal:
             check_choice(one.name, value, get_args(hints[one.name]))
         if one.metadata.get("minimum") is not None and value is not None:
-            check_count(one.name, value, one.metadata["minimum"])
+            if hints[one.name] is float:
+                check_number(one.name, value, one.metadata["minimum"], one.metadata["maximum"])
+            else:
+                check_count(one.name, value, one.metadata["minimum"])
 
 
 def describe_settings(config: type) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from typing import TypeGuard
 
@@ -41,12 +42,14 @@ def check_count(name: str, value: int, minimum: int) -> None:
         raise ValueError(f"{name} is {value}; it must be at least {minimum}.")
 
 
-def check_number(name: str, value: float, minimum: float = 0.0) -> None:
-    """Raise unless ``value`` is a number of at least ``minimum`` that float32 can hold."""
+def check_number(name: str, value: float, minimum: float = 0.0, maximum: float = math.inf) -> None:
+    """Raise unless ``value`` is a number from ``minimum`` to ``maximum`` that float32 can hold."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} is {value!r}; give a number.")
     if not minimum <= value <= torch.finfo(torch.float32).max:  # a comparison with NaN is False
         raise ValueError(f"{name} is {value}; give a finite number of at least {minimum:g}, below 3.4e38.")
+    if value > maximum:
+        raise ValueError(f"{name} is {value}; give a number from {minimum:g} to {maximum:g}.")
 
 
 def check_matrix(name: str, value: Tensor, num_features: int | None = None) -> None:

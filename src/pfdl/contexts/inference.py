@@ -180,20 +180,19 @@ def find_contexts(
         return _one_context(source, search_in)
     outcomes = search_in.try_all(method, num_contexts)
     trials = tuple(trial for trial, _ in outcomes)
-    rejected = "; ".join(f"{_NAMES[trial.method]}: {trial.reason}" for trial in trials if not trial.accepted)
+    rejected = [f"Rejected {_NAMES[trial.method]}: {trial.reason}." for trial in trials if not trial.accepted]
     believed = [outcome for outcome in outcomes if outcome[0].accepted]
     if not believed:
-        return _one_context(source, f"no contexts were confirmed ({rejected})", trials)
+        return _one_context(source, " ".join(["no contexts were confirmed.", *rejected]), trials)
     best, found = max(believed, key=lambda outcome: outcome[0].stability)
-    sentence = f"Found {best.number} contexts, {_NAMES[best.method]}: {best.reason}."
-    sentence += f" Rejected: {rejected}." if rejected else ""
-    return InferredContexts(found, best.method, sentence, trials)
+    accepted = f"Found {best.number} contexts, {_NAMES[best.method]}: {best.reason}."
+    return InferredContexts(found, best.method, " ".join([accepted, *rejected]), trials)
 
 
 def _one_context(source: Features, why: str, tried: tuple[Trial, ...] = ()) -> InferredContexts:
     """Return all samples in one context."""
     contexts = np.zeros(len(source), dtype=np.intp)
-    return InferredContexts(contexts, "none", f"All samples are one context: {why}.", tried)
+    return InferredContexts(contexts, "none", f"All samples are one context: {why}", tried)
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,17 +213,17 @@ class _Search:
         labels = source.labels
         rng = np.random.default_rng(seed)
         if number == 1:
-            return "one context was asked for"
+            return "one context was asked for."
         sizes = np.bincount(labels)
         if int((sizes > 0).sum()) < 2:
-            return "there is one class only, which nothing can be associated with"
+            return "there is one class only, which nothing can be associated with."
         if int((sizes >= LEAST_CLASS).sum()) < 2:
-            return f"fewer than two classes have {LEAST_CLASS} samples"
+            return f"fewer than two classes have {LEAST_CLASS} samples."
         rows = stratified_rows(labels, MOST_SAMPLES, rng)
         drawn = source.take(rows)
         scale = _Standardisation(drawn, rng)
         if scale.features < LEAST_FEATURES:
-            return f"fewer than {LEAST_FEATURES} features vary, so that halves of them cannot confirm each other"
+            return f"fewer than {LEAST_FEATURES} features vary, so that halves of them cannot confirm each other."
         return cls(source, rows, scale, scale(drawn), labels[rows], confirmation, seed)
 
     def try_all(self, method: str, number: int | None) -> list[tuple[Trial, IndexArray]]:
@@ -272,7 +271,10 @@ class _Search:
         """Assign all samples and check the contexts; what is unstable needs no pass over the data."""
         labels, method, stability = self.source.labels, candidate.method, candidate.stability
         if stability < self.needed(method):
-            reason = f"halves of the features disagree on them ({stability:.2f})"
+            reason = (
+                f"two halves of the features find different ones (agreement {stability:.2f}, and "
+                f"{self.needed(method):.2f} is needed)"
+            )
             return Trial(method, 0, stability, reason=reason), np.zeros(len(labels), dtype=np.intp)
         contexts = self._assign(candidate)
         counts = group_table(labels, contexts)

@@ -151,7 +151,7 @@ def l1_logistic_regression(
     """Minimise ``strength`` × Σ cross-entropy + Σ|weight| by FISTA, as scikit-learn's C with an l1 penalty.
 
     For several classes scikit-learn has this by SAGA alone, which takes seconds where this takes milliseconds, and asks
-    for it in different words from version to version.
+    for it in different words from version to version; skglm has it for two classes.
 
     Args:
         x: Standardised features, shape (n, p).
