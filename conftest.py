@@ -22,7 +22,7 @@ os.environ.setdefault("LOKY_MAX_CPU_COUNT", "1")  # "all cores" is one here: the
 
 FORKING = (
     "hostile/test_killing.py",
-    "lab/hostile/test_killing.py",
+    "lab/hostile/test_attacks.py",
     "vision/test_distributed.py",
     "lab/test_grid.py",
     "decorrelation/test_distributed.py",

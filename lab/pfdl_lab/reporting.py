@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pfdl._internal.files import write_atomically
 from pfdl.runs import Run, read_run, version_of
 from pfdl_lab.colored_mnist import section as colored_mnist
 from pfdl_lab.images import section as images
 from pfdl_lab.mmads import readings_section as readings, section as mmads
-from pfdl_lab.report import markdown, provenance, trainings
-from pfdl_lab.report.blocks import Block, Page, Section, Table, TableLine, Text, render
+from pfdl_lab.report import markdown, trainings
+from pfdl_lab.report.blocks import Block, Heading, Listing, Page, Section, Table, TableLine, Text, render
 from pfdl_lab.report.reading import RESULTS, find_runs, read_results
 
 Builder = Callable[[Run, list[str]], Section]
@@ -25,6 +26,9 @@ SECTIONS: Mapping[str, Builder] = {one.KIND: one.build for one in (mmads, readin
 TABLE = "table.md"
 MAX_ROWS, MAX_COLUMNS = 200, 16
 """So much is shown of results that nobody made a section for."""
+
+_FIRST = ("command", "started", "pfdl", "git_revision", "python", "torch")
+_NAMES = {"git_revision": "git revision", "cpu_count": "cores", "gpu": "GPU", "cpu": "CPU"}
 
 
 class Written(NamedTuple):
@@ -107,7 +111,7 @@ def build_sections(runs: Sequence[Run], problems: list[str], *, with_commands: b
         sections = [_with_command(section, run) for section, run in zip(sections, experiments, strict=True)]
     if single:
         sections.append(trainings.build(single, problems))
-    return [*sections, provenance.build(runs)]
+    return [*sections, _provenance(runs)]
 
 
 def _build(run: Run, problems: list[str]) -> Section:
@@ -148,3 +152,31 @@ def _introduction(runs: Sequence[Run], problems: Sequence[str]) -> list[Block]:
     many = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
     text = f"Results of {many}. A dash is what was not run or not printed; below each table stands what its ± means."
     return [Text(text), *(Text(problem, "warning") for problem in dict.fromkeys(problems))]
+
+
+def _provenance(runs: Sequence[Run]) -> Section:
+    """Say how every run was made: command, versions, revision, hardware, and its settings, among them the seeds."""
+    blocks: list[Block] = [Text("What is needed to reproduce these results. Settings are as config.json has them.")]
+    for run in runs:
+        blocks += [
+            Heading(f"{run.folder} ({run.kind})"),
+            Listing("Command, versions, hardware", "\n".join(_facts(run))),
+            Listing("Settings", json.dumps(run.settings, indent=2, ensure_ascii=False)),
+        ]
+    return Section("How the runs were made", blocks)
+
+
+def _facts(run: Run) -> list[str]:
+    flat = {"command": run.settings.get("command")}
+    for name, value in run.made_with.items():
+        flat |= value if isinstance(value, Mapping) else {name: value}
+    order = sorted(flat, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
+    return [f"{_NAMES.get(name, name)}: {_words(flat[name])}" for name in order]
+
+
+def _words(value: Any) -> str:
+    if value is None:
+        return "not recorded"
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return str(value)

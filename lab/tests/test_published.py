@@ -1,4 +1,4 @@
-"""Every page of results says what its CSV files say."""
+"""Every page of results says what its CSV files say, and the scripts of ``lab/pages`` measure what they say."""
 
 import importlib
 import re
@@ -7,8 +7,14 @@ import shutil
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.cli.typing_commands import typed
+from tests.tabular.test_environments import changing_table
+
+import icp
+import shapes_gap
+from pfdl.data import Shapes
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 MARK = re.compile(r"<!-- All below is written by `pfdl (.*?)` -->")
@@ -53,8 +59,27 @@ def test_the_page_of_real_tables_has_the_tables_that_its_csv_files_make():
     page = (RESULTS / "real-tables.md").read_text(encoding="utf-8")
     script = importlib.import_module("real_tables_page")
     assert all(table in page for table in script.tables())
+    guide = (RESULTS.parent / "how-to" / "tables.md").read_text(encoding="utf-8")
+    assert script.with_summary(guide) == guide
     listed, selected, _ = script.read()
     tied = selected[(selected["half"] == "report") & (selected["correlation"].abs() >= script.CORRELATED)]
     acted = int(tied["grade"].isin(("strong", "sure")).sum())
     assert f"{len(listed)} tables of R" in page
     assert f"acts on {acted} of {len(tied)} ({acted / len(tied):.0%})" in page
+
+
+def test_plain_training_on_shapes_loses_ten_points_between_the_ratios(monkeypatch):
+    """The promise of the data set, measured by the functions of its page on one small split."""
+    monkeypatch.setattr(shapes_gap, "TEST_RATIOS", ("5:1", "1:5"))
+    result = shapes_gap.measure(Shapes(per_cell=40), epochs=6, seed=0)
+    assert result["test-5:1"] - result["test-1:5"] >= 10
+
+
+def test_icp_keeps_the_causes_whose_distribution_shifts():
+    """The rival of the benchmark of environments."""
+    model = icp.ICPRegressor().fit(*changing_table(0, n=500, shift=2.0))
+    assert model.kept_.tolist() == [True, True, False]
+    assert not model.rejected_
+    assert np.allclose(model.coef_[:2], [1.0, -1.0], atol=0.1)
+    assert model.coef_[2] == 0.0
+    assert (0, 1) in model.invariant_sets_

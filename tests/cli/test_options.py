@@ -26,7 +26,7 @@ class Baking:
     hours: int = setting(2, minimum=1, shown=True, short="-t")
     grain: Literal["rye", "wheat"] = setting("rye")
     crust: bool = setting(True, shown=True)
-    salt: float | None = setting(None)
+    salt: float | None = setting(None, minimum=0, maximum=9)
 
     def __post_init__(self):
         check_settings(self)
@@ -92,3 +92,9 @@ def test_a_config_is_written_as_it_is_typed():
     assert write_options(Baking()) == []
     assert [read_setting(Baking, "salt", text) for text in ("1.5", "none")] == [1.5, None]
     assert write_options(Baking(crust=False)) == ["--no-crust"]
+
+
+@pytest.mark.parametrize("salt", [-1.0, 10.0, float("nan")])
+def test_a_number_outside_its_bounds_is_refused(salt):
+    with pytest.raises(ValueError, match=f"salt is {salt}"):
+        Baking(salt=salt)

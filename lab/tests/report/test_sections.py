@@ -9,7 +9,7 @@ from pfdl_lab.colored_mnist import section as colored_mnist
 from pfdl_lab.colored_mnist.run import ROWS as COLORED_ROWS
 from pfdl_lab.mmads import section as mmads
 from pfdl_lab.mmads.run import FIGURE_CELL
-from pfdl_lab.report import provenance, trainings
+from pfdl_lab.report import trainings
 from pfdl_lab.report.blocks import Missing, Number, Plot, Table, Text
 
 from .made_up import copy_published, make_training, write_config
@@ -111,7 +111,8 @@ def test_a_kind_without_a_section_shows_its_results_as_they_stand(tmp_path):
 
 
 def test_how_a_run_was_made(tmp_path):
-    section = provenance.build([read_run(write_config(tmp_path, "colored-mnist", {"restarts": 2, "seed": 4}))])
+    run = read_run(write_config(tmp_path, "something-new", {"restarts": 2, "seed": 4}))
+    section = reporting.build_sections([run], [])[-1]
     assert '"seed": 4' in section.blocks[3].text
     facts = section.blocks[2].text.splitlines()
     stated = {"git revision: 0123456789abcdef", "GPU: none", "CPU: A fast one"}

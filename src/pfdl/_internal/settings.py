@@ -42,7 +42,7 @@ def check_settings(config: Any) -> None:
         if get_origin(hints[one.name]) is Literal:
             check_choice(one.name, value, get_args(hints[one.name]))
         if one.metadata.get("minimum") is not None and value is not None:
-            if hints[one.name] is float:
+            if float in (hints[one.name], *get_args(hints[one.name])):
                 check_number(one.name, value, one.metadata["minimum"], one.metadata["maximum"])
             else:
                 check_count(one.name, value, one.metadata["minimum"])
