@@ -145,8 +145,6 @@ def test_the_page_of_the_paper_on_colored_mnist(last, row, title, published):
         ("pacs", "resnet50", "mean", "mean of the other features instead of g"),
         ("pacs", "resnet50", "pfdl-centred", "PFDL, centred, λ = 1"),
         ("pacs", "resnet50", "weight-decay", "ERM, weight decay 5e-4"),
-        ("petscapes", "resnet50", "pfdl", "PFDL"),
-        ("petscapes", "resnet50", "level", "level penalty"),
         ("shapes", "resnet50", "pfdl", "PFDL"),
         ("shapes", "resnet50", "level", "level penalty"),
         ("shapes", "resnet50", "covariance", "decorrelation, as strong as PFDL"),
