@@ -59,7 +59,7 @@ SETTINGS = f"""
 strict = true
 mypy_path = {ROOT / "src"}
 follow_imports = skip
-[mypy-pfdl.*,torch,torch._tensor,torch.nn,torch.nn.modules,torch.nn.modules.module]
+[mypy-pfdl.*,numpy.typing.*,numpy._typing.*,torch,torch._tensor,torch.nn,torch.nn.modules,torch.nn.modules.module]
 follow_imports = normal
 [mypy-pandas.*,scipy.*]
 follow_imports_for_stubs = true

@@ -71,7 +71,7 @@ def measure(data: ImageData, images: Path, seed: int, device: str) -> list[dict[
                     "loss": loss,
                     "loss_at_zero": 0.0005 * len(x) ** 2,
                     "mean_weight": float(weights.mean()),
-                    "effective_sample_size": float(weights.sum() ** 2 / weights.square().sum() / len(x)),
+                    "effective_share_of_all": float(weights.sum() ** 2 / weights.square().sum() / len(x)),
                 }
             )
 
@@ -83,7 +83,7 @@ def table(path: Path = RESULTS) -> str:
     """Return what became of the weights of the five seeds, from the smallest to the largest, as Markdown."""
     rows = []
     for (solver, epoch), part in pd.read_csv(path).groupby(["solver", "epoch"], sort=False):
-        worth = part["effective_sample_size"] * part["samples"]
+        worth = part["effective_share_of_all"] * part["samples"]
         ranges = [
             f"{one.min():,.0f} to {one.max():,.0f}" for one in (part["loss_at_one"], part["loss_at_zero"], part["loss"])
         ]

@@ -178,6 +178,9 @@ def test_weightings_multiply(batch):
     other = CNBB(steps=50)(batch["features"])
     torch.testing.assert_close(weights, one * other / (one * other).mean())
     torch.testing.assert_close(weighting.effective_sample_size, weights.sum() ** 2 / weights.square().sum())
+    with_dwr = Product([BatchDWR(), Balance()])
+    with_dwr(*(batch[name].detach() for name in with_dwr.needs))
+    assert "mean_weight" in with_dwr.metrics()
     weighting.prepare(batch["labels"], batch["environments"])
     torch.testing.assert_close(weighting(*tensors), weights)
 

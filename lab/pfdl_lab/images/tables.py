@@ -70,7 +70,7 @@ class Measured:
         """Return the values by their seed; none where nothing was measured."""
         return self.values.get((row, str(epoch), test), NOTHING)
 
-    @cache  # noqa: B019, they live as long as the page
+    @cache  # noqa: B019, a process makes few pages
     def mean(self, row: str, epochs: tuple[str | int, ...], tests: tuple[str, ...]) -> pd.Series[float]:
         """Return means over epochs and tests by the seed, of the seeds that have all of them."""
         parts = [self.of(row, epoch, test) for epoch, test in product(epochs, tests)]

@@ -43,7 +43,7 @@ def build(run: Run, problems: list[str]) -> Section:
         _table("The closest without the error of β_S, which the paper does not print", ranked.nsmallest(5, "printed")),
         _table("The closest reading for each thing that g may see", ranked.drop_duplicates("sees")),
         _table("The paper's own words: a shared g whose output joins X", paper_as),
-        _cells("The closest reading, cell by cell", results, ranked.iloc[0]),
+        *(_cells("The closest reading, cell by cell", results, line) for _, line in ranked.head(1).iterrows()),
         _table("Not a reading but a description of the paper's row", described),
         *(_cells("This description, cell by cell", results, line) for _, line in described.iterrows()),
     ]

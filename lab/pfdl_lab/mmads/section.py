@@ -16,7 +16,7 @@ from pfdl_lab.report.lines import Series, plot_lines
 from pfdl_lab.report.reading import read_results
 from pfdl_lab.statistics import NOTHING, by_seed, difference_cell, mean_series
 
-Values = Mapping[tuple[int, int, float, str, str], pd.Series]
+BySeed = Mapping[tuple[int, int, float, str, str], pd.Series]
 """By n, p, r, method and metric, and then by the seed."""
 
 KIND = "mmads"
@@ -67,7 +67,7 @@ def _finding(part: pd.DataFrame) -> str:
     return f"Coefficients of columns V, which do not act on y and should get 0, on average: {', '.join(figures)}."
 
 
-def _metric_table(found: Values, setting: str, metric: str, cells: Sequence[TableCell]) -> Table:
+def _metric_table(found: BySeed, setting: str, metric: str, cells: Sequence[TableCell]) -> Table:
     rows = []
     for method in METHODS:
         values = [_at(found, cell, method, metric) for cell in cells]
@@ -87,7 +87,7 @@ def _paper_cell(method: str, cell: TableCell, metric: str) -> Cell:
     return Number(PAPER[method][metric][CELLS.index(cell)], digits=3)
 
 
-def _stability(values: Values, setting: str) -> list[Block]:
+def _stability(values: BySeed, setting: str) -> list[Block]:
     """Answer whether a method is stable when n changes: its figures at four times as many rows less those at few."""
     rows = []
     for method in METHODS:
@@ -109,7 +109,7 @@ def _stability(values: Values, setting: str) -> list[Block]:
     return [Table(caption, "method", [METRIC_NAMES[metric] for metric in METRICS], rows, note=note)]
 
 
-def _rmse_plot(found: Values, setting: str, cell: TableCell) -> list[Plot]:
+def _rmse_plot(found: BySeed, setting: str, cell: TableCell) -> list[Plot]:
     lines = []
     for number, method in enumerate(METHODS):
         # As in the paper's figure, rates stand at even distances: to scale most of them would be crowded.
@@ -119,7 +119,7 @@ def _rmse_plot(found: Values, setting: str, cell: TableCell) -> list[Plot]:
     return plot_lines(f"RMSE against r_test, {SETTING_NAMES[setting]}", summary, "r_test", "RMSE", lines, digits=3)
 
 
-def _coefficient_plot(found: Values, setting: str, columns: Sequence[str]) -> list[Plot]:
+def _coefficient_plot(found: BySeed, setting: str, columns: Sequence[str]) -> list[Plot]:
     truth = true_coefficients(len(columns)).tolist()
     lines: list[Series | None] = [Series("true β", columns, truth, style="markers", colour=len(METHODS))]
     for number, method in enumerate(METHODS):
@@ -130,7 +130,7 @@ def _coefficient_plot(found: Values, setting: str, columns: Sequence[str]) -> li
     return plot_lines(title, summary, "column", "mean coefficient", lines, digits=3, is_grouped=True)
 
 
-def _kept_table(values: Values, setting: str, columns: Sequence[str]) -> Table:
+def _kept_table(values: BySeed, setting: str, columns: Sequence[str]) -> Table:
     rows = []
     for method in METHODS:
         found = {column: _at(values, FIGURE_CELL, method, f"beta[{column}]") for column in columns}
@@ -156,7 +156,7 @@ def _words(names: Sequence[str]) -> str:
     return ", ".join(names) or "none"
 
 
-def _column_names(values: Values) -> list[str]:
+def _column_names(values: BySeed) -> list[str]:
     names = {metric[5:-1] for *cell, _, metric in values if metric.startswith("beta[") and tuple(cell) == FIGURE_CELL}
     return sorted(names, key=lambda name: (name[0], int(name[1:])))
 
@@ -167,5 +167,5 @@ def _cells(part: pd.DataFrame) -> list[TableCell]:
     return sorted(found, key=lambda cell: (CELLS.index(cell) if cell in CELLS else len(CELLS), cell))
 
 
-def _at(values: Values, cell: TableCell, method: str, metric: str) -> pd.Series[float]:
+def _at(values: BySeed, cell: TableCell, method: str, metric: str) -> pd.Series[float]:
     return values.get((*cell, method, metric), NOTHING)

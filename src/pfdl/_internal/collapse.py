@@ -8,5 +8,5 @@ def describe_collapse(mean: float, size: float, samples: int, noun: str = "sampl
     if mean < _LEAST:
         return f"fell to zero (mean {mean:.1g}, wanted: 1), where the loss does not depend on their ratios"
     if size < _LEAST * samples:
-        return f"are worth {size:.0f} of {samples} {noun} (effective sample size below a tenth)"
+        return f"are worth {size:.0f} of {samples} {noun} (effective sample size below a tenth), very few to learn from"
     return None

@@ -101,6 +101,7 @@ class Product(Weighting):
         before = copy.deepcopy(self.state_dict())
         try:
             weights = [factor(*(batch[name] for name in factor.needs)) for factor in self._factors()]
+            self.learnt = {name: value for factor in self._factors() for name, value in factor.learnt.items()}
             return self.finish(torch.stack(weights).prod(0))
         except Exception:
             self.load_state_dict(before)  # one factor may have learnt from a batch that another refused

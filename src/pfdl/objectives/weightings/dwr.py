@@ -79,21 +79,21 @@ class DWR(Weighting):
         scale = centred.square().mean(0).sqrt()
         columns = (centred / torch.where(scale > 0, scale, 1.0)).float()
         weights = decorrelating_weights_by_lbfgs(columns, steps=self.steps, tol=self.tol).weights
-        mean, weights = weights.mean(), weights / weights.mean()
         if problem := describe_non_finite("the weights of DWR", weights[None]):
             raise ValueError(problem)
-        self.sample_weights, share = weights, 1.0 / weights.square().mean()
-        self.learnt = {"mean_weight": mean, "effective_share_of_all": share}
+        self.sample_weights = weights
+        self._of_mean_one()
         n, p = features.shape
-        problem = describe_collapse(float(mean), n * float(share), n)
-        if problem and not self._has_collapsed:
+        mean, share = map(float, self.learnt.values())
+        problem, had_collapsed = describe_collapse(mean, n * share, n), self._has_collapsed
+        self._has_collapsed = problem is not None
+        if problem and not had_collapsed:
             warnings.warn(
                 f"the weights of DWR {problem}. Its loss ends there where samples are few for the features (here {n} "
-                f"for {p}) or these nearly copy each other; a training under them is very noisy at best. Use fewer "
-                "features, such as a narrower embedding, more samples, or another objective.",
+                f"for {p}) or these are strongly correlated. Use fewer features, such as a narrower embedding, more "
+                "samples, or another objective.",
                 stacklevel=2,
             )
-        self._has_collapsed = problem is not None
 
     def forward(self, indices: Tensor) -> Tensor:
         """Return the weights of the samples with these numbers, shape (n,); their mean over all samples is 1."""
@@ -105,8 +105,15 @@ class DWR(Weighting):
                 f"indices go from {int(indices.min())} to {int(indices.max())} and DWR has weights of {known} samples; "
                 "call fit(features) with the features of all training samples first."
             )
-        weights = self.sample_weights[indices]
+        weights = self._of_mean_one()[indices]
         self.finish(weights)  # notes the effective sample size
+        return weights
+
+    def _of_mean_one(self) -> Tensor:
+        """Return the weights of all samples with a mean of 1, and note what is logged of them."""
+        mean = self.sample_weights.mean()
+        weights = self.sample_weights / mean
+        self.learnt = {"mean_weight": mean, "effective_share_of_all": 1.0 / weights.square().mean()}
         return weights
 
 
