@@ -7,7 +7,6 @@ from torch import Tensor
 
 from pfdl import register_objective
 from pfdl._internal.validation import check_features, check_number
-from pfdl.decorrelation.distributed import Batch
 from pfdl.decorrelation.functional import decorrelation_loss, mean_of_others
 from pfdl.objectives.penalties import CovarianceDecorrelation, Penalty
 from pfdl.objectives.weightings import CNBB
@@ -81,7 +80,7 @@ class MeanDecorrelation(Level):
 class MatchedLevel(CovarianceDecorrelation):
     """Follow the level penalty, which has no g, as strongly as PFDL follows its own with a g trained alongside."""
 
-    def measure(self, u: Tensor, batch: Batch) -> Tensor:
+    def measure(self, u: Tensor, covariance: Tensor) -> Tensor:
         """Return the level penalty."""
         return level_loss(u)
 

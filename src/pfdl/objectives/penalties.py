@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from pfdl._internal.validation import check_count, check_matrix, check_number
 from pfdl.decorrelation import PartialDecorrelation
 from pfdl.decorrelation.distributed import Batch
-from pfdl.decorrelation.functional import decorrelation_loss
+from pfdl.decorrelation.functional import decorrelation_loss, decorrelation_parts
 from pfdl.objectives.base import Penalty, sample_risks, scale_gradients
 
 __all__ = ["CORAL", "IRM", "CovarianceDecorrelation", "EnvironmentPenalty", "Penalty", "Quantization", "VREx"]
@@ -187,9 +187,9 @@ class CovarianceDecorrelation(PartialDecorrelation):
     reference = "pfdl"
     matched_weight: Tensor | None = None
 
-    def measure(self, u: Tensor, batch: Batch) -> Tensor:
+    def measure(self, u: Tensor, covariance: Tensor) -> Tensor:
         """Return what is minimised, before it is made as strong as L_decorr."""
-        return decorrelation_loss(u, self.decomposition(u), center="batch", batch=batch)
+        return covariance
 
     def metrics(self) -> dict[str, Tensor]:
         """Return what PFDL reports, and the weight that made this penalty as strong."""
@@ -198,12 +198,16 @@ class CovarianceDecorrelation(PartialDecorrelation):
     def _penalise(self, u: Tensor, batch: Batch, weight: float) -> Tensor:
         leaf = u.detach().requires_grad_()
         with torch.enable_grad():
-            losses = super()._penalise(leaf, batch, weight=1.0), self.measure(leaf, batch)
-            gradients = [torch.autograd.grad(loss, leaf)[0] for loss in losses]
+            correlated = self.decomposition(leaf)
+            whole_loss = decorrelation_loss(leaf, correlated, center=self.center, batch=batch)
+            level, covariance = decorrelation_parts(leaf, correlated, batch=batch)
+            losses = whole_loss, self.measure(leaf, covariance)
+            gradients = [torch.autograd.grad(loss, leaf, retain_graph=True)[0] for loss in losses]
+        parts = {"level_part": level.detach(), "covariance_part": covariance.detach()}
+        self.last = replace(self.last, decorrelation_loss=whole_loss.detach(), weight=weight, **parts)
         whole, part = (size.sqrt() for size in batch.average([gradient.square().sum() for gradient in gradients]))
         is_lost = part <= torch.finfo(u.dtype).eps * whole
         self.matched_weight = torch.where(is_lost, 0.0, whole / part)
-        self.last = replace(self.last, weight=weight)
         slope = ((u - u.detach()) * gradients[1]).sum()  # this gradient, and no graph through g
         return weight * self.matched_weight * (losses[1].detach() + slope)
 
