@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from pfdl_lab.pairing import paired
-from pfdl_lab.report.blocks import Missing, Number
+from pfdl_lab.report.blocks import Missing, Number, Table, TableLine
 from pfdl_lab.statistics import NOTHING, by_seed, difference_cell, mean_cell
 
 
@@ -19,11 +19,6 @@ def test_values_are_looked_up_as_a_search_of_all_lines_finds_them():
         assert by_seed(table, "row", "n").get((row, n), NOTHING).to_dict() == found.to_dict()
         assert by_seed(table[table["n"] == n], "row").get((row,), NOTHING).to_dict() == found.to_dict()
     assert by_seed(table, "n", "row")[1, "a"].dtype == NOTHING.dtype == float
-
-
-def test_mean_with_standard_error():
-    assert mean_cell([1.0, 3.0], 1) == Number(2.0, 1.0, 1)
-    assert mean_cell([], 1) == Missing()
 
 
 def test_the_paired_difference_is_that_of_the_t_test():
@@ -50,3 +45,19 @@ def test_differences_are_of_the_repetitions_that_both_have():
     assert (difference.mean, difference.standard_error) == pytest.approx((5.0, 3.0))
     assert paired(first, pd.Series([1.0], index=[7])) is None
     assert difference_cell(None, 1) == Missing()
+
+
+def test_an_error_that_one_measurement_cannot_give_is_left_out():
+    number = Number(1.0, float("nan"), signed=True)
+    assert (str(number), number.printed_error) == ("+1.0", "")
+    assert str(Number(-0.5, 0.25, digits=2)) == "−0.50 ± 0.25"
+    assert mean_cell([1.0, 3.0], 1) == Number(2.0, 1.0, 1)
+    assert mean_cell([], 1) == Missing()
+
+
+def test_a_table_says_what_its_errors_are_where_it_has_some():
+    row = TableLine("x", (Number(1.0, 0.1), Missing()))
+    assert Table("c", "m", ["a", "b"], [row], "So it is.").notes == ["± standard error.", "So it is."]
+    deviation = Table("c", "m", ["a", "b"], [row], error_name="standard deviation over seeds (ddof 1)")
+    assert deviation.notes == ["± standard deviation over seeds (ddof 1)."]
+    assert Table("c", "m", ["a"], [TableLine("x", (Number(1.0, float("nan")),))]).notes == []
