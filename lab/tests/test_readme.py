@@ -171,11 +171,11 @@ def test_the_finding_on_readings():
     ranked = distances(pd.read_csv(RESULTS / "readings" / "results.csv").query("sees != 'nothing'"))
     closest, on_printed = 100 * ranked["distance"].iloc[0], 100 * ranked["printed"].iloc[0]
     assert ranked["printed"].idxmin() == ranked.index[0]
-    assert f"Of {len(ranked)} [ways to read it]" in README
+    assert f"Of {len(ranked):,} [ways to read it]" in README
     assert f"the closest misses the printed figures by {on_printed:.0f} % on average" in README
-    assert f"Of {len(ranked)} [readings](readings.md) the closest is {closest:.0f} % off" in REPRODUCED
+    assert f"Of {len(ranked):,} [readings](readings.md) the closest is {closest:.0f} % off" in REPRODUCED
     page = (RESULTS / "readings.md").read_text(encoding="utf-8")
-    assert f"The closest of {len(ranked)} is {closest:.1f} % off on average" in page
+    assert f"The closest of {len(ranked):,} is {closest:.1f} % off on average" in page
     assert f"without the β_S errors {on_printed:.1f} %" in page
 
 

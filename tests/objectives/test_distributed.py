@@ -3,9 +3,8 @@
 import torch
 import torch.distributed as dist
 
-from pfdl.objectives import make_objective, register_objective
 from pfdl.objectives.penalties import Penalty
-from pfdl.objectives.registry import _known
+from pfdl.objectives.registry import _known, make_objective, register_objective
 from pfdl.objectives.weightings import DWR
 from tests.states import ProcessTester, each
 
