@@ -49,8 +49,7 @@ def test_the_page_of_contexts_has_the_tables_that_its_scripts_make_of_csv_files(
     for script in ("contexts", "contexts_false_alarms", "contexts_pretrained"):
         assert importlib.import_module(script).tables() in page, script
     dwr, nico = importlib.import_module("dwr_weights"), (RESULTS / "nico.md").read_text(encoding="utf-8")
-    assert dwr.table() in nico
-    assert dwr.readouts() in nico
+    assert all(table in nico for table in (dwr.table(), dwr.readouts()))
     spuco = importlib.import_module("spuco_mnist")
     for name in ("spuco-mnist-own-rules.csv", "spuco-mnist-difficulties.csv", "spuco-mnist-wrong-labels.csv"):
         assert spuco.tables(RESULTS / name) in page, name

@@ -293,9 +293,8 @@ def test_the_findings_on_networks_from_scratch():
     assert f"[240 epochs](docs/results/images-contexts.md) ({shown(shapes['sampler'] - shapes['erm'])})" in README
     by_row = {test: found["pacs-beyond-classes", "resnet18", test].unstack("row") for test in ("5:1", "1:5")}
     assert all(len(table) == 10 for table in by_row.values())
-    said = []
-    for row in ("sampler", "sampler-known"):
-        said += [shown(table[row] - table["sampler-classes"]) for table in by_row.values()]
+    rows = ("sampler", "sampler-known")
+    said = [shown(table[row] - table["sampler-classes"]) for row in rows for table in by_row.values()]
     lost, gained, lost_by_true, gained_by_true = (words.lstrip("−+") for words in said)
     assert f"inferred contexts lose {lost} points at 5:1, and a gain at 1:5 is not shown (+{gained})" in README
     assert f"lose {lost_by_true} and gain {gained_by_true}" in README
