@@ -68,12 +68,6 @@ def pytest_xdist_make_scheduler(config, log):
     return ByFile(config, log)
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers():
-    """One process more than cores, because some tests wait: for Ray, for a browser, for a kill."""
-    return (os.cpu_count() or 1) + 1
-
-
 @pytest.fixture(scope="session", autouse=True)
 def one_command_line():
     """Make the parser of the command line once: to make it takes longer than most commands that tests run."""
