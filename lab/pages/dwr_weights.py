@@ -28,6 +28,7 @@ from pfdl_lab.images.data import ImageData
 from pfdl_lab.images.networks import FROZEN, make_network, write_features
 from pfdl_lab.pairing import holm, paired
 from pfdl_lab.report.markdown import markdown_table
+from pfdl_lab.statistics import difference_cell, mean_cell
 from pfdl_lab.training import Progress, train_row
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "dwr-weights.csv"
@@ -98,12 +99,12 @@ def readouts(path: Path = READOUTS) -> str:
     found = pd.read_csv(path).set_index(["row", "seed"])
     found[DECLARED[-1]] = found.filter(like=":").mean(axis=1)
     erm, dwr = found.loc["erm"], found.loc["dwr"]
-    tests = [pair for name in DECLARED if (pair := paired(dwr[name], erm[name]))]
-    rows = []
-    for name, test, p_value in zip(DECLARED, tests, holm([test.p_value for test in tests]), strict=True):
-        cells = [f"{row[name].mean():.1f} ± {row[name].sem():.1f}" for row in (erm, dwr)]
-        difference = f"{test.mean:+.1f} ± {test.standard_error:.1f}".replace("-", "−")
-        rows.append([name, *cells, difference, f"{p_value:.2g}"])
+    tests = [paired(dwr[name], erm[name]) for name in DECLARED]
+    adjusted = holm([test.p_value for test in tests if test])
+    rows = [
+        [name, *(str(mean_cell(row[name], 1)) for row in (erm, dwr)), str(difference_cell(test, 1)), f"{p_value:.2g}"]
+        for name, test, p_value in zip(DECLARED, tests, adjusted, strict=True)
+    ]
     return markdown_table(["test", "equal weights", "weights of DWR", "difference", "Holm's p"], rows)
 
 

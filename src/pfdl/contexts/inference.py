@@ -180,19 +180,19 @@ def find_contexts(
         return _one_context(source, search_in)
     outcomes = search_in.try_all(method, num_contexts)
     trials = tuple(trial for trial, _ in outcomes)
-    rejected = [f"Rejected {_NAMES[trial.method]}: {trial.reason}." for trial in trials if not trial.accepted]
+    rejected = [f"Rejected {_NAMES[trial.method]}: {trial.reason}" for trial in trials if not trial.accepted]
     believed = [outcome for outcome in outcomes if outcome[0].accepted]
     if not believed:
-        return _one_context(source, " ".join(["no contexts were confirmed.", *rejected]), trials)
+        return _one_context(source, ". ".join(["no contexts were confirmed", *rejected]), trials)
     best, found = max(believed, key=lambda outcome: outcome[0].stability)
-    accepted = f"Found {best.number} contexts, {_NAMES[best.method]}: {best.reason}."
-    return InferredContexts(found, best.method, " ".join([accepted, *rejected]), trials)
+    accepted = f"Found {best.number} contexts, {_NAMES[best.method]}: {best.reason}"
+    return InferredContexts(found, best.method, ". ".join([accepted, *rejected]) + ".", trials)
 
 
 def _one_context(source: Features, why: str, tried: tuple[Trial, ...] = ()) -> InferredContexts:
     """Return all samples in one context."""
     contexts = np.zeros(len(source), dtype=np.intp)
-    return InferredContexts(contexts, "none", f"All samples are one context: {why}", tried)
+    return InferredContexts(contexts, "none", f"All samples are one context: {why}.", tried)
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,17 +213,17 @@ class _Search:
         labels = source.labels
         rng = np.random.default_rng(seed)
         if number == 1:
-            return "one context was asked for."
+            return "one context was asked for"
         sizes = np.bincount(labels)
         if int((sizes > 0).sum()) < 2:
-            return "there is one class only, which nothing can be associated with."
+            return "there is one class only, which nothing can be associated with"
         if int((sizes >= LEAST_CLASS).sum()) < 2:
-            return f"fewer than two classes have {LEAST_CLASS} samples."
+            return f"fewer than two classes have {LEAST_CLASS} samples"
         rows = stratified_rows(labels, MOST_SAMPLES, rng)
         drawn = source.take(rows)
         scale = _Standardisation(drawn, rng)
         if scale.features < LEAST_FEATURES:
-            return f"fewer than {LEAST_FEATURES} features vary, so that halves of them cannot confirm each other."
+            return f"fewer than {LEAST_FEATURES} features vary, so that halves of them cannot confirm each other"
         return cls(source, rows, scale, scale(drawn), labels[rows], confirmation, seed)
 
     def try_all(self, method: str, number: int | None) -> list[tuple[Trial, IndexArray]]:
