@@ -5,10 +5,11 @@
 
 All rows train the same LeNet from the same start on the same images. *ours* is ``pfdl.infer_contexts`` and the sampler:
 the network is trained with each strength of ``POWERS``, of which 0 is plain training, and ``choose_balance`` takes one
-by held-out images. ``ours, full`` draws all groups equally often, as does ``true``, with the true contexts. The peers'
-groups are those of ``pfdl.contexts.find_by_…``, which are SpuCo's sample by sample, from the plain training after
-``--first-epochs`` epochs. They draw by their own rule (JTT: SpuCo's, right and wrong samples equally often) and, in the
-rows ``… sampler``, by our sampler, class × context, all groups equally often. ``last`` is after the last epoch.
+by held-out images. ``ours, full`` draws all groups equally often, as does ``true``, with the true contexts;
+``classes`` draws classes equally often. The peers' groups are those of ``pfdl.contexts.find_by_…``, which are SpuCo's
+sample by sample, from the plain training after ``--first-epochs`` epochs. They draw by their own rule (JTT: SpuCo's,
+right and wrong samples equally often) and, in the rows ``… sampler``, by our sampler, class × context, all groups
+equally often. ``last`` is after the last epoch.
 ``chosen`` is after the epoch with the best average over groups of held-out images of the *training* distribution, wrong
 labels included, by the groups that the row itself has inferred there: no true group is seen. Seconds are CPU time: of
 the inference, with the short training that the peers' needs, and of the trainings of the row. A line is written for
@@ -43,7 +44,7 @@ from pfdl_lab.report.markdown import markdown_table
 from pfdl_lab.statistics import difference_cell
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "spuco-mnist-own-rules.csv"
-ROWS = ("erm", "ours", "ours, full", "true", *(f"{peer}{how}" for peer in NETWORK_METHODS for how in ("", " sampler")))
+ROWS = ("erm", "classes", "ours", "ours, full", "true", *(f"{peer}{how}" for peer in NETWORK_METHODS for how in ("", " sampler")))
 KEYS = ("magnitude", "strength", "label_noise", "images", "seed", "row")
 POWERS = (0.0, 0.5, 1.0)
 MEASURES = ("chosen_average", "last_average", "chosen_worst", "last_worst")
@@ -120,7 +121,7 @@ class Draw:
             generator = torch.Generator().manual_seed(self.seed)
             sampler = WeightedRandomSampler(groups.draws[: self.size], self.size, generator=generator)
             return {1.0: self.train(sampler)}
-        if len(np.unique(groups.contexts)) == 1:
+        if len(np.unique(groups.contexts)) == 1 and name != "classes":
             return {0.0: self.balanced(name, 0.0)}
         return {power: self.balanced(name, power) for power in (POWERS if row == "ours" else (1.0,))}
 
@@ -129,7 +130,7 @@ class Draw:
         """Return what a method infers of all images."""
         if name == "true":
             return Groups(self.truth)
-        if name == "erm":
+        if name in ("erm", "classes"):
             return Groups(np.zeros(len(self.labels), dtype=np.intp))
         begin = process_time()
         if name == "ours":
