@@ -44,7 +44,14 @@ from pfdl_lab.report.markdown import markdown_table
 from pfdl_lab.statistics import difference_cell
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "spuco-mnist-own-rules.csv"
-ROWS = ("erm", "classes", "ours", "ours, full", "true", *(f"{peer}{how}" for peer in NETWORK_METHODS for how in ("", " sampler")))
+ROWS = (
+    "erm",
+    "classes",
+    "ours",
+    "ours, full",
+    "true",
+    *(f"{peer}{how}" for peer in NETWORK_METHODS for how in ("", " sampler")),
+)
 KEYS = ("magnitude", "strength", "label_noise", "images", "seed", "row")
 POWERS = (0.0, 0.5, 1.0)
 MEASURES = ("chosen_average", "last_average", "chosen_worst", "last_worst")
