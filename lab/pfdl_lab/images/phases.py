@@ -202,6 +202,7 @@ NAMED: tuple[tuple[str, tuple[Pair, ...], tuple[str, ...], Mapping[str, tuple[st
     ("PetScapes, ResNet-18, beyond balanced classes", CLASSES, ("petscapes-beyond-classes",), BOTH_ENDS),
     ("PACS as features, contexts by the later rule", CLASSES[1:2], ("pacs-later-rule",), BOTH_ENDS),
     ("PACS fine-tuned, contexts by the later rule", CLASSES[1:2], ("pacs-later-rule-fine-tuned",), BOTH_ENDS),
+    ("PACS as features, refitted by the later rule", PRACTICE[3:], ("pacs-later-rule-refitted",), BOTH_ENDS),
 )
 """What pages declared of results by the name of their data: the title, the comparisons, the data and the tests; of
 docs/results/phases.md (fresh seeds), budgets.md, images-contexts.md (shapes, balanced classes) and practice.md (the
