@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 RIGHT = """
-from typing import assert_type
+from typing_extensions import assert_type
 
 import numpy as np
 import torch

@@ -10,6 +10,7 @@ import sklearn
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import get_scorer
 from sklearn.model_selection import GroupKFold, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
@@ -44,13 +45,14 @@ def test_cross_validation_cuts_groups_and_weights_to_the_rows_of_the_fold(data):
     weight = np.random.default_rng(0).uniform(0.5, 1.5, size=400)
     model = make_pipeline(
         SelectionScreen().set_fit_request(groups=True, sample_weight=True),
-        Witness().set_fit_request(sample_weight=True).set_score_request(sample_weight=True),
+        Witness().set_fit_request(sample_weight=True),
     )
     found = cross_validate(
         model,
         data.X,
         data.y,
         params={"groups": np.arange(400) % 4, "sample_weight": weight},
+        scoring=get_scorer("r2").set_score_request(sample_weight=True),
         cv=GroupKFold(4),
         return_estimator=True,
         return_indices=True,

@@ -100,7 +100,7 @@ def read_results(
         try:
             frame = read_frame(path) if path.name == file else pd.DataFrame(_rows_of(path))
             parts.append(_checked(frame, names, numbers))
-        except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors
+        except (OSError, ValueError, OverflowError) as error:  # pandas' own errors are ValueErrors
             problems.append(f"{path} was left out: {_one_line(error)}")
     filled = [part for part in parts[1:] if len(part)]
     if not filled:

@@ -65,14 +65,14 @@ def takes_settings(
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        hints = get_type_hints(command, include_extras=True)
-        kinds = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+        own = inspect.signature(command, eval_str=True).parameters  # typing's hints lose options in Python 3.10
+        kinds = {name: one.annotation for name, one in own.items() if is_dataclass(one.annotation)}
         parameters = []
-        for one in inspect.signature(command).parameters.values():
+        for one in own.values():
             if one.name in kinds:
                 parameters += _make_options(kinds[one.name], without, all_shown, defaults or {})
             else:
-                parameters.append(one.replace(annotation=hints[one.name], kind=one.KEYWORD_ONLY))
+                parameters.append(one.replace(kind=one.KEYWORD_ONLY))
         if kinds and not all_shown:
             option = typer.Option("--set", metavar="NAME=VALUE", help=SET)
             parameters.append(_keyword("settings", list[str] | None, option, None))
@@ -85,7 +85,7 @@ def takes_settings(
             if own_files:
                 add_own_files(own_files)
             configs = read_settings(kinds, given, settings or [], without)
-            rest = {name: given[name] for name in hints if name in given}
+            rest = {name: given[name] for name in own if name in given}
             command(**configs, **rest)
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
