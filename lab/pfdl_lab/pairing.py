@@ -28,18 +28,19 @@ class PairedDifference:
     pairs: int
     positive: int = 0
 
-    def is_beyond_chance(self) -> bool:
-        """Return whether the 95 % interval of Student's t leaves out zero; never for a single pair.
+    @property
+    def reach(self) -> float:
+        """How far the 95 % interval of Student's t reaches to either side of the mean; NaN for a single pair."""
+        return float(student_t.ppf(0.975, self.pairs - 1)) * self.standard_error
 
-        Tables print such differences in bold. Two standard errors would do for many pairs; two pairs need thirteen.
+    def is_beyond_chance(self) -> bool:
+        """Return whether the 95 % interval leaves out zero; never for a single pair. Tables print that in bold.
 
         Example:
             >>> PairedDifference(mean=2.0, standard_error=1.0, pairs=2).is_beyond_chance()
             False
-            >>> PairedDifference(mean=2.0, standard_error=0.5, pairs=5).is_beyond_chance()
-            True
         """
-        return self.pairs > 1 and abs(self.mean) > float(student_t.ppf(0.975, self.pairs - 1)) * self.standard_error
+        return abs(self.mean) > self.reach
 
     @property
     def p_value(self) -> float:

@@ -65,6 +65,7 @@ def test_the_table_of_phases(endpoints, row, title):
         assert all(gains[name]["petscapes"].count() == 12 for name in ("early", "last"))
         on_pets = [shown(gains[name]["petscapes"]) for name in ("early", "last")]
         assert f"On PetScapes it is {on_pets[0]} early and {on_pets[1]} at the end (twelve seeds each)" in README
+        assert f"not declared: {shown(gains['last'], 2)}**" in (RESULTS / "phases.md").read_text(encoding="utf-8")
         assert f"by {early} points, averaged over epochs 5 to 40, and by {last} at epoch 160" in README
 
 

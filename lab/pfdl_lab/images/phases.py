@@ -50,7 +50,6 @@ CONVERGED: tuple[Pair, ...] = (
     ("sampler-known", "sampler-classes"),
     ("dfr", "erm"),
 )
-
 PUBLISHED_DWR: tuple[Pair, ...] = (("dwr-samples", "erm"),)
 CLASSES: tuple[Pair, ...] = (
     ("sampler-classes", "erm"),
@@ -126,7 +125,7 @@ class Declared(NamedTuple):
 
 def blocks(part: Measured) -> list[Block]:
     """Return what was declared of one data set; nothing of rows of which nothing was."""
-    rows, epochs = set(part.rows), set(map(str, part.epochs))
+    rows, epochs, last = set(part.rows), set(map(str, part.epochs)), {"last epoch": Place(part, (LAST,))}
     if set(DECLARED) <= rows and set(EARLY) <= epochs:
         shown = [
             *phase_by_phase(part).blocks(NOISE_FLOOR),
@@ -135,7 +134,7 @@ def blocks(part: Measured) -> list[Block]:
         ]
         return [*shown, *_if_there(rows, "Other forms of g", forms_of_g(part))]
     if set(PAPER) <= rows:
-        published = Declared(PUBLISHED_DWR, {"last epoch": Place(part, (LAST,))})
+        published = Declared(PUBLISHED_DWR, last)
         return [*table_ii(part).blocks(), *_if_there(rows, "DWR, one weight per training sample", published)]
     if rows & set(GRID):
         return [
@@ -143,7 +142,7 @@ def blocks(part: Measured) -> list[Block]:
             Heading("Each at the setting that held-out images choose"),
             *best_sgd(part).blocks(),
         ]
-    return practice(part).blocks() if set(LISTS["practice"]) <= rows else []
+    return Declared(PRACTICE, last, BOTH_ENDS).blocks() if set(LISTS["practice"]) <= rows else []
 
 
 def _if_there(rows: set[str], heading: str, declared: Declared) -> list[Block]:
@@ -185,11 +184,6 @@ def best_sgd(part: Measured) -> Declared:
     return Declared(pairs, {"chosen epoch": Place(part, (CHOSEN,))}, SHIFT_AND_MEAN)
 
 
-def practice(part: Measured) -> Declared:
-    """Return the declaration of docs/results/practice.md."""
-    return Declared(PRACTICE, {"last epoch": Place(part, (LAST,))}, BOTH_ENDS)
-
-
 NAMED: tuple[tuple[str, tuple[Pair, ...], tuple[str, ...], Mapping[str, tuple[str, ...]]], ...] = (
     ("PACS, g by SGD, fresh seeds", FORMS[:1], ("pacs-160-epochs-fresh-seeds",), SHIFT_AND_MEAN),
     ("PACS, 20 and 40 epochs", PHASES, ("pacs-20-epochs", "pacs-40-epochs"), TESTS),
@@ -221,10 +215,11 @@ def by_name(parts: Sequence[Measured]) -> list[Block]:
 
 def _note(tests: int, floor: Pair | None) -> str:
     return (
-        "Paired differences in points ± standard error, the number of seeds with a positive difference, the p-value of "
-        f"the paired t-test and, after Holm's method over all {tests} declared tests, its adjusted value; bold: "
-        "significant at 5 % after Holm. Equal: two one-sided t-tests place the difference within "
-        f"± {MARGIN:g} point at 5 %." + (" The placebo is the noise floor and not among the tests." if floor else "")
+        "Paired differences in points ± standard error, the 95 % interval if they are not significant, the number of "
+        "seeds with a positive difference, the p-value of the paired t-test and, by Holm's method, that over all "
+        f"{tests} declared tests; bold: significant at 5 % by the latter. Equal: two one-sided t-tests place the "
+        f"difference within ± {MARGIN:g} point at 5 %."
+        + (" The placebo is the noise floor and not among the tests." if floor else "")
     )
 
 
@@ -239,8 +234,10 @@ def _judged_cell(judged: TestResult) -> Cell:
     strong = judged.adjusted <= SIGNIFICANCE
     is_equal = difference.equivalence_p_value(MARGIN) <= SIGNIFICANCE
     word = "equal" if is_equal else "" if strong else "no difference shown"
+    ends = (difference.mean - difference.reach, difference.mean + difference.reach)
+    interval = "" if strong else "95 % " + " to ".join(Number(end, digits=2, signed=True).printed for end in ends)
     figures = f"p = {difference.p_value:.2g}, Holm {judged.adjusted:.2g}"
-    remark = ", ".join(filter(None, (f"{difference.positive} of {difference.pairs}", figures, word)))
+    remark = ", ".join(filter(None, (interval, f"{difference.positive} of {difference.pairs}", figures, word)))
     return difference_cell(difference, 2, strong=strong, remark=remark)
 
 

@@ -80,7 +80,7 @@ _ERM_PAPER = (39.79, 39.98, 40.54, 42.41, 43.21, 46.67, 44.73)  # commented out 
 _DWR_PAPER = (35.66, 35.61, 37.29, 40.37, 41.81, 43.08, 43.72)  # on which network, the paper does not say
 _PFDL_PAPER = (41.31, 41.41, 43.70, 47.46, 46.80, 49.29, 50.87)
 PAPER: dict[str, Row] = {
-    "dwr": Row("DWR", "dwr", paper=_DWR_PAPER),
+    "dwr": Row("DWR on batches (an adaptation)", "dwr", paper=_DWR_PAPER),
     "cn": Row("CN", **_CN, baseline="cn", paper=(37.17, None, 37.80, 41.46, 42.50, 43.23, None)),
     "cn-bn": Row(
         "CN+BN",
@@ -191,7 +191,9 @@ def _cnbb_by_adam(steps: int) -> Row:
 # With their default settings DWR on a batch and StableNet leave the weights of 64 samples equal. The settings with
 # numbers in their keys were found on made-up features by the effective sample size alone.
 RIVALS: dict[str, Row] = {
-    "dwr-samples": Row("DWR, one weight per training sample", "dwr-samples", {"dwr-samples": {"steps": 50}}),
+    "dwr-samples": Row(
+        "DWR, one weight per training sample", "dwr-samples", {"dwr-samples": {"steps": 50}}, paper=_DWR_PAPER
+    ),
     "cnbb": Row("CNBB's weights", "cnbb"),
     "stablenet": Row("StableNet", "stablenet"),
     "dwr-0.05": Row("DWR, learning rate 0.05", "dwr", {"dwr": {"learning_rate": 0.05}}),

@@ -84,6 +84,7 @@ def test_tables_say_what_is_significant_equal_or_neither(results):
     assert gain.remark.startswith("6 of 6, p = ")
     assert "equal" not in gain.remark
     level = cells["Level penalty, as strong as PFDL − ERM"][1]
+    assert level.remark.startswith("95 % +0.02 to +0.12, 6 of 6")
     assert level.remark.endswith("equal")
     placebo = comparisons.rows[-1]
     assert placebo.quiet
