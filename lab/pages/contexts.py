@@ -1,4 +1,4 @@
-"""Why contexts are believed or not: every check, for what pfdl.infer_contexts finds and for the true contexts.
+"""Which contexts pfdl.infer_contexts accepts, and whether the true ones pass the same checks.
 
     python lab/pages/contexts.py shapes shapes-0.75 pacs colored-mnist --mnist DIR --out contexts.csv
     python lab/pages/contexts.py --without mnist=DIR fashion-mnist=DIR --out contexts.csv
@@ -6,8 +6,7 @@
 
 Nothing of a test set is read. If the true contexts fail a check, the check is too strict for these data; if they pass
 and ours do not, the wrong contexts were found. ``--without`` names data that have no contexts: folders with the files
-of MNIST, of which 6,000 images are drawn. A line is written for every candidate of every seed; the table has means over
-the seeds.
+of MNIST, of which 6,000 images are drawn. A line is written for every seed; the table has means over the seeds.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from torch import Tensor
 
 from pfdl.contexts import find_contexts, image_statistics
 from pfdl.contexts.confirmation import confirm
-from pfdl.contexts.inference import LEAST_AGREEMENT, METHODS
 from pfdl.data.context_images import store_images
 from pfdl.vision.config import DataOptions
 from pfdl_lab.cli.study import make_datasets
@@ -33,6 +31,8 @@ from pfdl_lab.report.markdown import markdown_table
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "contexts.csv"
 TRUE = "true contexts"
+COLUMNS = ["data", "seed", "contexts", "method", "agreement", "true_contexts", "true_accepted", "usual", "unusual"]
+COLUMNS += ["gain", "gain_error", "sentence"]
 PLAIN = 6000
 IMAGE_SIZE = 64
 PARTS = ("images-idx3", "labels-idx1")
@@ -65,49 +65,38 @@ def samples_without(arguments: argparse.Namespace) -> Iterator[Sample]:
             yield name, seed, image_statistics(images[rows][:, None]), labels[rows].astype(np.intp), None
 
 
-def check(method: str, features: Tensor, labels: np.ndarray, truth: np.ndarray | None, seed: int) -> dict[str, object]:
-    """Put one candidate through every check, also where an earlier one fails."""
-    if method == TRUE:
-        contexts, stability = truth, 1.0
-    else:
-        found = find_contexts(features, labels, method=method, confirmation=0.0, seed=seed)
-        contexts, stability = found.contexts, found.tried[0].stability
+def check(features: Tensor, labels: np.ndarray, truth: np.ndarray | None, seed: int) -> dict[str, object]:
+    """Infer contexts, and put the true ones through the same checks."""
+    found = find_contexts(features, labels, seed=seed)
+    line = {"contexts": found.number, "method": found.method, "sentence": found.sentence}
+    if truth is None:
+        return line
     array = features.double().numpy()
     spread = array.std(axis=0)
     z = ((array - array.mean(axis=0)) / np.where(spread > 0, spread, 1.0))[:, spread > 0]
-    trial = confirm(method, stability, z, labels, contexts, seed=seed)
-    return {
-        "candidate": method,
-        "number": trial.number,
-        "agreement": "" if truth is None else round(adjusted_rand_score(truth, contexts), 3),
-        "stability": round(stability, 3),
-        "association": round(trial.association, 3),
-        **{name: round(100 * getattr(trial, name), 1) for name in ("usual", "unusual", "gain", "gain_error")},
-        "believed": int(trial.accepted and stability >= LEAST_AGREEMENT.get(method, 1.0)),
-    }
+    trial = confirm(TRUE, 1.0, z, labels, truth, seed=seed)
+    figures = {name: round(100 * getattr(trial, name), 1) for name in ("usual", "unusual", "gain", "gain_error")}
+    agreement = round(adjusted_rand_score(truth, found.contexts), 3)
+    return {**line, "agreement": agreement, "true_contexts": trial.number, "true_accepted": trial.accepted, **figures}
 
 
 def tables(path: Path = RESULTS) -> str:
-    """Return the means over seeds of a CSV file as Markdown."""
-    lines, rows = pd.read_csv(path), []
-    for (data, candidate), part in lines.groupby(["data", "candidate"], sort=False):
-        mean = part.mean(numeric_only=True)
-        measured = not np.isnan(mean["gain"])
-        rows.append(
-            [
-                data,
-                candidate,
-                f"{mean['number']:.1f}",
-                "no contexts" if np.isnan(mean["agreement"]) else f"{mean['agreement']:.2f}",
-                "given" if candidate == TRUE else f"{mean['stability']:.2f}",
-                f"{mean['association']:.2f}",
-                f"{mean['usual']:.0f} / {mean['unusual']:.0f}" if measured else "not measured",
-                f"{mean['gain']:+.1f} ± {mean['gain_error']:.1f}" if measured else "not measured",
-                f"{part['believed'].sum()} of {len(part)}",
-            ]
-        )
-    columns = ["data", "candidate", "contexts", "ARI", "stability", "Cramér's V", "usual / unusual", "gain", "believed"]
-    return markdown_table(columns, rows)
+    """Return what a CSV file says of each data set, as Markdown."""
+    rows = []
+    for data, part in pd.read_csv(path).groupby("data", sort=False):
+        accepted, mean = part[part["contexts"] > 1], part.mean(numeric_only=True)
+        known = bool(part["agreement"].notna().all())
+        of_true = ["no contexts", "", "", ""]
+        if known:
+            gain, passed = f"{mean['gain']:+.1f} ± {mean['gain_error']:.1f}", part["true_accepted"].astype(bool).sum()
+            of_true = [f"{mean['true_contexts']:.0f}", f"{mean['usual']:.0f} / {mean['unusual']:.0f}", gain]
+            of_true.append(f"{passed} of {len(part)}")
+        numbers = " to ".join(str(one) for one in sorted({accepted["contexts"].min(), accepted["contexts"].max()}))
+        agreement = f"{accepted['agreement'].mean():.2f}" if known else ""
+        of_ours = [numbers, agreement] if len(accepted) else ["", ""]
+        rows.append([data, *of_true, f"{len(accepted)} of {len(part)}", *of_ours])
+    heads = ["true contexts", "usual / unusual", "gain", "true accepted", "ours accepted", "our contexts", "our ARI"]
+    return markdown_table(["data", *heads], rows)
 
 
 def main() -> None:
@@ -118,15 +107,13 @@ def main() -> None:
     parser.add_argument("--layout", help="as for pfdl study")
     parser.add_argument("--mnist", type=Path, help="folder of the MNIST files")
     parser.add_argument("--backbone", default="small", help="as for pfdl study")
-    parser.add_argument("--methods", nargs="+", default=[name for name in METHODS if name not in ("auto", "errors")])
     parser.add_argument("--seeds", nargs="+", type=int, default=[10, 11, 12])
     parser.add_argument("--out", type=Path, required=True, help="a CSV file, to which lines are added")
     arguments = parser.parse_args()
     for samples in (study_samples(arguments), samples_without(arguments)):
         for name, seed, features, labels, truth in samples:
-            for method in [*([] if truth is None else [TRUE]), *arguments.methods]:
-                line = pd.DataFrame([{"data": name, "seed": seed, **check(method, features, labels, truth, seed)}])
-                line.to_csv(arguments.out, mode="a", header=not arguments.out.exists(), index=False)
+            line = pd.DataFrame([{"data": name, "seed": seed, **check(features, labels, truth, seed)}], columns=COLUMNS)
+            line.to_csv(arguments.out, mode="a", header=not arguments.out.exists(), index=False)
     print(tables(arguments.out))
 
 

@@ -2,7 +2,7 @@
 
 The generator's constants were chosen by this measurement, that is by the behaviour of ERM, and by nothing else.
 
-    python lab/pages/shapes_gap.py                     # the figures of docs/how-to/image-data.md
+    python lab/pages/shapes_gap.py                   # accuracy at the seven ratios
     python lab/pages/shapes_gap.py --strength 0      # backgrounds that tell nothing: the gap must vanish
 """
 
