@@ -152,7 +152,7 @@ def read_bytes(path: Path) -> bytes:
 
 @contextmanager
 def decoded(content: bytes) -> Iterator[Image.Image]:
-    """Decode the content of an image file as :func:`as_rgb` does, for use in the block; of an animation the first frame.
+    """Decode an image file to what :func:`as_rgb` returns, for use in the block; of an animation the first frame.
 
     Threads share the budget ``MEMORY``: a large image waits until others are done with.
 

@@ -18,7 +18,7 @@ from pfdl._internal.files import read_frame, read_json, write_json
 from pfdl.contexts.groups import Accuracies, GroupAccuracy, count_groups, measure_accuracy
 from pfdl.contexts.quality import measure_scores
 from pfdl.data.context_images import ContextImages
-from pfdl.data.manifest import Manifest, ManifestRow, read_manifest
+from pfdl.data.manifest import NO_CONTEXT, Manifest, ManifestRow, read_manifest
 from pfdl.data.sources import ContextSource
 from pfdl.data.splits import make_test_set
 from pfdl.diagnosis import Gap
@@ -139,9 +139,9 @@ def check_classes(trained: TrainedModel, manifest: Manifest) -> None:
 
 
 def split_names(rows: Sequence[ManifestRow]) -> tuple[Any, Any]:
-    """Return the classes and the contexts of images as arrays; None for the contexts if there are none."""
+    """Return the names of the classes and the contexts of images as arrays; None for the contexts if there are none."""
     labels, contexts = (np.array([getattr(row, part) for row in rows]) for part in ("class_name", "context"))
-    return labels, contexts if (contexts != "").any() else None
+    return labels, np.where(contexts == "", NO_CONTEXT, contexts) if (contexts != "").any() else None
 
 
 def training_mixture(manifest: Manifest) -> dict[tuple[Any, Any], float]:
