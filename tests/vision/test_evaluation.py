@@ -51,7 +51,7 @@ def table_model(source, manifest, folder):
 def tested(tmp_path):
     source, manifest = tiny_data()
     trained = table_model(source, manifest, tmp_path)
-    return trained, source, manifest, evaluate(trained, source, manifest, batch_size=5)
+    return trained, source, manifest, evaluate(trained, source, manifest)
 
 
 def share(rows):

@@ -24,7 +24,7 @@ from pfdl.data.splits import make_test_set
 from pfdl.diagnosis import Gap
 from pfdl.runs import MANIFEST, METRICS, read_run
 from pfdl.vision.config import ACCURACY, SELECTIONS, find_best_epoch
-from pfdl.vision.features import BATCH, run_model
+from pfdl.vision.features import run_model
 
 if TYPE_CHECKING:
     from pfdl.vision.checkpoint import TrainedModel
@@ -82,7 +82,6 @@ def evaluate(
     name: str = OWN,
     trained_on: Manifest | None = None,
     device: str = "cpu",
-    batch_size: int = BATCH,
 ) -> Evaluation:
     """Test a trained model on a set of a manifest.
 
@@ -94,7 +93,6 @@ def evaluate(
         name: What the evaluation is called.
         trained_on: The split of the training, whose mixture of groups is reported on; by default ``manifest``.
         device: Where to compute.
-        batch_size: Images at a time.
 
     Returns:
         The accuracies.
@@ -105,7 +103,7 @@ def evaluate(
     check_classes(trained, manifest)
     images = ContextImages(source, manifest, set_name, size=trained.config.image_size, cache=False)
     rows = manifest.rows_of(set_name)
-    logits, _ = run_model(trained.model, images, device=device, batch_size=batch_size)
+    logits, _ = run_model(trained.model, images, device=device)
     numbers = torch.tensor([trained.config.classes.index(row.class_name) for row in rows])
     right = (logits.argmax(1) == numbers).numpy()
     labels, contexts = split_names(rows)

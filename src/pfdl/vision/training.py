@@ -43,7 +43,7 @@ from pfdl.vision.resume import (
 from pfdl.vision.training_data import TrainingData
 
 ESTIMATE_AFTER = 5.0
-"""Seconds of training after which its whole time is told."""
+"""Seconds of training after which it is said how long the whole takes."""
 
 WITHOUT_CONTEXTS = (
     "With one context there is nothing to balance: the sampler, balance and GroupDRO change nothing, and this is plain "
@@ -52,7 +52,7 @@ WITHOUT_CONTEXTS = (
     "Unproven: clusters without this check (--set confirm=false)."
 )
 
-__all__ = ["MANIFEST", "TrainingConfig", "TrainingStoppedError", "train"]
+__all__ = ["TrainingConfig", "TrainingStoppedError", "train"]
 
 
 def train(
