@@ -171,6 +171,8 @@ def test_if_every_candidate_fails_the_sweep_says_why(tmp_path):
         ({}, "worst-group", "the selection by 'worst-group' needs contexts"),
         ({"objective": ["magic"]}, "accuracy", "'magic' in the objective 'magic' is unknown"),
         ({}, "best", "select is 'best'"),
+        ({"seed": [0, 1]}, "accuracy", "the space has 'seed'; give seeds="),
+        ({"label_smoothing": [1]}, "accuracy", "label_smoothing is 1; it must be below 1"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_before_anything_is_written(grid, select, message, tmp_path):

@@ -135,7 +135,6 @@ def test_local_weights_are_the_start_and_part_of_the_run(tmp_path):
         {"backbone": "x"},
         {"optimizer": "lion"},
         {"select": "best"},
-        {"label_smoothing": 1.0},
     ],
 )
 def test_a_wrong_config_is_a_sentence_before_anything_is_written(wrong, tmp_path):

@@ -74,6 +74,8 @@ class SweepConfig:
     def __post_init__(self) -> None:
         check_choice("select", self.select, (*SELECTIONS, LEAVE_OUT))
         check_count("seeds", self.seeds, 1)
+        if given := sorted({"seed", "select", "objective_settings"} & set(self.space)):
+            raise ValueError(f"the space has {given[0]!r}; give seeds=, select= or a setting such as 'pfdl.weight'.")
         ranges = [name for name, values in self.space.items() if isinstance(values, BaseDistribution)]
         if self.trials is not None:
             check_count("trials", self.trials, 1)
