@@ -191,7 +191,7 @@ def read_manifest(path: str | Path) -> Manifest:
             f"{csv_path} is not the table that {json_path.name} was written with; restore the pair, "
             "or make it again with pfdl split."
         )
-    try:
+    try:  # to the letter: read_frame would guess separators and kinds
         table = list(csv.reader(io.StringIO(content.decode(), newline=""), strict=True))
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{csv_path} is not a CSV file in UTF-8 ({error}).") from error

@@ -1,4 +1,4 @@
-"""How to train and how to read images: the only place where a setting is written. Importing it imports no PyTorch."""
+"""How to train and how to read images; ``pfdl.cli.train.RunOptions`` says where. Importing it imports no PyTorch."""
 
 from __future__ import annotations
 

@@ -40,8 +40,7 @@ def predict(
             :func:`pfdl.data.open_images` opens.
         path_column: Column of a table that has the path of the image; by default one of the usual names.
         image_root: Folder that the paths of a table are relative to; by default as :func:`pfdl.data.open_images` says.
-        on_bad_image: ``"error"`` to refuse if a file is no usable image, ``"skip"`` to leave it out. A source goes by its
-            own rule.
+        on_bad_image: ``"error"`` to refuse if a file is no usable image, ``"skip"`` to leave it out; for files alone.
         device: Where to compute.
 
     Returns:
