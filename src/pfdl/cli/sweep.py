@@ -35,8 +35,7 @@ def sweep(
         ),
     ],
     select: Annotated[
-        str,
-        typer.Option(help="Which accuracy chooses: accuracy, worst-class, worst-group or leave-one-context-out."),
+        str, typer.Option(help="Which accuracy chooses: accuracy, worst-class, worst-group or leave-one-context-out.")
     ] = "accuracy",
     trials: Annotated[
         int | None, typer.Option(min=1, help="Candidates that Optuna proposes; without it every combination is tried.")

@@ -19,11 +19,7 @@ _MOST_NAMED = 3
 
 
 def make_split(
-    source: ContextSource,
-    *,
-    ratio: str = NATURAL,
-    seed: int = 0,
-    validation_fraction: float = 0.1,
+    source: ContextSource, *, ratio: str = NATURAL, seed: int = 0, validation_fraction: float = 0.1
 ) -> Manifest:
     """Split images into training, validation and test sets.
 

@@ -32,14 +32,7 @@ from pfdl.vision.config import SELECTIONS, TrainingConfig, check_contexts, check
 from pfdl.vision.features import embed
 from pfdl.vision.launching import choose_devices, make_fabric
 from pfdl.vision.loop import Loop
-from pfdl.vision.resume import (
-    RunKeeper,
-    TrainingStoppedError,
-    check_folder,
-    read_state,
-    stop_signals,
-    write_metrics,
-)
+from pfdl.vision.resume import RunKeeper, TrainingStoppedError, check_folder, read_state, stop_signals, write_metrics
 from pfdl.vision.training_data import TrainingData
 
 ESTIMATE_AFTER = 5.0
