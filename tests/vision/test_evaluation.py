@@ -7,15 +7,9 @@ import torch
 from torch import nn
 
 from pfdl.data import make_split
+from pfdl.vision import evaluation
 from pfdl.vision.checkpoint import ModelConfig, TrainedModel
-from pfdl.vision.evaluation import (
-    describe_evaluation,
-    evaluate,
-    find_test_set,
-    read_evaluations,
-    save_evaluation,
-    split_names,
-)
+from pfdl.vision.evaluation import describe_evaluation, evaluate, find_test_set, read_evaluations, save_evaluation
 from pfdl.vision.pixels import normalise
 from tests.vision.tiny_images import TinySource, tiny_data
 
@@ -69,7 +63,7 @@ def test_accuracies_are_counts_over_the_sets_of_the_manifest(tested):
     assert result.by_label["dark"] == pytest.approx(share(row for row in test if row.class_name == "dark"))
     assert result.by_context["red"] == pytest.approx(share(row for row in test if row.context == "red"))
     nameless = [row._replace(context=row.context.replace("red", "")) for row in test]
-    assert set(split_names(nameless)[1]) == {"blue", "no context"}
+    assert set(evaluation.split_names(nameless)[1]) == {"blue", "no context"}
     worst = [row for row in test if (row.class_name, row.context) == ("dark", "red")]
     assert (result.worst_group.label, result.worst_group.context) == ("dark", "red")
     assert (result.worst_group.accuracy, result.worst_group.samples) == (0, len(worst))
