@@ -6,15 +6,8 @@ import pytest
 
 HOSTILE = "<script>window.hacked = true</script>"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
+UNUSED = ("gpu", "quic", "background-networking", "component-update", "sync")
+FLAGS = ("--no-sandbox", "--no-first-run", *(f"--disable-{name}" for name in UNUSED))
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 

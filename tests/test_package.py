@@ -40,6 +40,7 @@ def test_every_public_name_is_there_when_asked_for(package):
         assert getattr(package, name) is not None
         assert name in dir(package)
     assert pfdl.tabular.PFDLRegressor
+    assert pfdl.__getattr__("runs").claim
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         package.nothing  # noqa: B018
 

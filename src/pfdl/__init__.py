@@ -36,6 +36,6 @@ _MODULES = {
     "vision.backbones": ("register_backbone",),
     "vision.features": ("FeatureTap", "attach"),
 }
-_PACKAGES = ("contexts", "data", "decorrelation", "diagnosis", "lightning", "objectives", "tabular", "vision")
+_PACKAGES = ("contexts", "data", "decorrelation", "diagnosis", "lightning", "objectives", "runs", "tabular", "vision")
 __getattr__, __dir__, _names = lazy_names(__name__, _MODULES, _PACKAGES)
 __all__ = ["__version__", *_names]

@@ -49,7 +49,7 @@ class Run:
 
     Args:
         folder: The folder.
-        kind: What made it: ``"training"``, ``"mmads"``, ``"colored-mnist"``, ``"contexts"``, ….
+        kind: What made it: ``"training"``, ``"sweep"``, ``"images"``, ``"mmads"``, ``"readings"``, ….
         settings: All that changes its results, as JSON holds it.
         made_with: Versions, git revision, hardware and the time of its first start.
     """

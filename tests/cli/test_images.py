@@ -56,6 +56,8 @@ def test_the_built_in_data_and_a_manifest(tmp_path, monkeypatch):
     result = typed(f"train shapes {FAST} --set manifest={tmp_path / 'split.csv'} -o {tmp_path / 'run'}")
     assert "crescent" in result.output
     assert not (tmp_path / "run" / "export").exists()
+    result = typed(f"train shapes {FAST} --set manifest={tmp_path / 'split.csv'} --ratio 5:1", fails=True)
+    assert "leave out the ratio 5:1" in result.output
 
 
 def test_without_onnx_training_still_ends_well(trained, photos, monkeypatch):

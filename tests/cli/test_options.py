@@ -98,3 +98,5 @@ def test_a_config_is_written_as_it_is_typed():
 def test_a_number_outside_its_bounds_is_refused(salt):
     with pytest.raises(ValueError, match=f"salt is {salt}"):
         Baking(salt=salt)
+    with pytest.raises(TypeError, match="crust is 'no'; give True or False"):
+        Baking(crust="no")

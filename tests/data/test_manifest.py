@@ -85,10 +85,7 @@ def test_a_table_that_was_edited_is_noticed(saved):
         (lambda text: text.replace("sha256", "md5", 1), "does not have the columns"),
         (lambda text: text + "one,two\n", "does not have the columns"),
         (lambda text: text + '"open quote', "not a CSV file"),
-        (
-            lambda text: text.replace("class0/context0/0,", "../passwd,"),
-            r"manifest\.csv: the path '\.\./passwd' is not",
-        ),
+        (lambda text: text.replace("class0/context0/0,", "../passwd,"), r"csv: the path '\.\./passwd' is not"),
     ],
 )
 def test_damaged_tables_are_refused(saved, change, message):

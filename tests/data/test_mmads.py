@@ -101,9 +101,7 @@ def test_the_strongest_bias_of_the_paper_is_within_reach():
         ({"p": 11}, "even .* got 11"),
         ({"p": 8}, "at least 10, got 8"),
         ({"r": 1.0}, r"\|r\| > 1 .* got 1.0"),
-        ({"r": -0.5}, "got -0.5"),
-        ({"r": float("nan")}, "got nan"),
-        ({"r": float("inf")}, "got inf"),
+        *(({"r": float(r)}, f"got {r}") for r in ("-0.5", "nan", "inf")),
         ({"setting": "S->V"}, "Unknown setting 'S->V': choose one of 'independent'"),
     ],
 )

@@ -3,12 +3,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import ExifTags, Image
 from torch.utils.data import Dataset, TensorDataset
 
 from pfdl.data import ContextImages, Shapes, make_split, open_images
 from pfdl.data.manifest import Manifest
-from tests.data.image_files import make_folder, noise
+from tests.data.image_files import encoded, make_folder, noise
 
 
 class Items(Dataset):
@@ -91,6 +91,21 @@ def test_grey_tensors_are_read():
     assert [sample.class_name for sample in source.samples] == ["0", "1", "0", "1"]
     loaded = source.load("all/00000001", 6, source.samples[1].sha256)
     assert torch.equal(loaded, data[1][0].expand(3, -1, -1))
+    truth, shares = (open_images([(picture, 0)]).samples for picture in (torch.eye(4) > 0, torch.eye(4)))
+    assert truth == shares
+
+
+def test_a_picture_of_a_dataset_is_what_its_file_is_in_a_folder(tmp_path):
+    turned = noise(0)
+    turned.getexif()[ExifTags.Base.Orientation] = 6
+    grey = Image.fromarray(np.arange(0, 48000, 1000, dtype=np.uint16).reshape(6, 8))
+    make_folder(tmp_path, {"cat": 3, "dog": 1})
+    for number, image in enumerate((turned, grey, Image.new("RGBA", (8, 6), (9, 9, 9, 40)))):
+        (tmp_path / "cat" / f"{number}.png").write_bytes(encoded(image, exif=image.getexif()))
+    files = open_images(tmp_path).samples
+    data = open_images([(Image.open(tmp_path / one.path), 0) for one in files])
+    assert [one.pixels for one in files] == [one.pixels for one in data.samples]
+    assert data.load("all/00000000", 6, files[0].pixels).shape == (3, 6, 6)  # it is not turned again
 
 
 @pytest.mark.parametrize(

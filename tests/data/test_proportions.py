@@ -143,9 +143,12 @@ def test_by_default_every_image_is_used_in_its_natural_proportion():
     assert counted(manifest, "test") == {("cat", "snow"): 20, ("cat", "grass"): 4, ("dog", ""): 12}
     assert manifest.set_names == ("train", "validation", "test")
     assert (manifest.parameters["protocol"], manifest.parameters["ratio"]) == ("plain", None)
-    assert (manifest.dominant, manifest.notes) == ({"cat": "snow", "dog": ""}, [])
+    note = "30 of 90 images have no context; they count as a context of their own."
+    assert (manifest.dominant, manifest.notes) == ({"cat": "snow", "dog": ""}, [note])
+    assert "in 3 contexts (no context, grass, snow)" in manifest.describe()
     alike = make_split(source_of({("cat", ""): 50, ("dog", ""): 30}), ratio="5:1")  # without contexts there is no ratio
     assert (alike.parameters["protocol"], alike.parameters["ratio"]) == ("plain", None)
+    assert alike.notes == ["The ratio 5:1 was not used: the data has no contexts."]
 
 
 def test_a_class_with_one_context_only_takes_part_with_it():

@@ -30,11 +30,12 @@ def paths(manifest, name):
 def test_the_datas_own_test_set_is_not_split_again():
     samples = own_sets({"train": 20, "validation": 5, "test": 7})
     for seed in range(3):
-        manifest = make_split(Listed(samples), seed=seed)
+        manifest = make_split(Listed(samples), ratio="2:1", seed=seed)
         for name, split in (("train", "train"), ("validation", "validation"), ("test", "test")):
             assert paths(manifest, name) == {s.path for s in samples if s.split == split}
     assert manifest.set_names == ("train", "validation", "test")
-    assert manifest.parameters["ratio"] is None
+    assert (manifest.parameters["ratio"], len(manifest.notes)) == (None, 1)
+    assert manifest.notes[0] == "The ratio 2:1 was not used: the data has sets of its own."
 
 
 def test_a_validation_set_is_held_out_where_the_data_has_none():

@@ -64,12 +64,8 @@ def test_numbers_of_any_type_are_the_same_names(photos, monkeypatch):
     )
     (photos / "meta.parquet").touch()
     monkeypatch.setattr(pd, "read_parquet", lambda path: table)
-    assert [(s.class_name, s.split) for s in open_images(photos / "meta.parquet").samples] == [
-        ("0", "train"),
-        ("1", "train"),
-        ("0", "test"),
-        ("1", "test"),
-    ]
+    found = [(one.class_name, one.split) for one in open_images(photos / "meta.parquet").samples]
+    assert found == [("0", "train"), ("1", "train"), ("0", "test"), ("1", "test")]
 
 
 def test_parquet_without_its_package_is_a_sentence(photos, monkeypatch):

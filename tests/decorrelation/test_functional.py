@@ -16,12 +16,7 @@ CORRELATED = torch.tensor([[1.0, 0.0, 2.0], [1.0, 1.0, 0.0]])
 
 
 @settings(max_examples=40)
-@given(
-    n=st.integers(2, 7),
-    p=st.integers(2, 7),
-    center=st.sampled_from(CENTERINGS),
-    seed=st.integers(0, 10**6),
-)
+@given(n=st.integers(2, 7), p=st.integers(2, 7), center=st.sampled_from(CENTERINGS), seed=st.integers(0, 10**6))
 def test_agrees_with_the_loops_of_the_equation(n, p, center, seed):
     generator = torch.Generator().manual_seed(seed)
     u, correlated = torch.randn(2, n, p, dtype=torch.float64, generator=generator) + 0.5

@@ -69,9 +69,7 @@ SOUND = {"format": FORMAT, "dominant": {}, "notes": []}
         (HEADING + b"\na,b,c," + b"0" * 64 + b",test,test-" + b"1" * 5000 + b":1", SOUND),
         (HEADING, {"format": FORMAT, "dominant": {}}),
         (HEADING, {**SOUND, "notes": 3}),
-        (HEADING, {**SOUND, "source": []}),
-        (HEADING, {**SOUND, "source": {"strength": "x"}}),
-        (HEADING, {**SOUND, "source": {"per_cell": 2.5}}),
+        *((HEADING, {**SOUND, "source": source}) for source in ([], {"strength": "x"}, {"per_cell": 2.5})),
     ],
 )
 def manifests(folder: Path, table: bytes, parameters: Any) -> None:
@@ -256,14 +254,9 @@ def sound_weights() -> bytes:
     ),
     lambda: [
         (training(),),
-        (training(classes=3),),
-        (training(classes="ab"),),
-        (training(image_size="8"),),
-        (training(image_size=10**12),),
-        (training(image_size=16384),),
-        (training(image_size=True),),
-        (training(backbone=["mlp"]),),
-        (training(backbone="timm/hf-hub:somebody/something"),),
+        *((training(classes=classes),) for classes in (3, "ab")),
+        *((training(image_size=size),) for size in ("8", 10**12, 16384, True)),
+        *((training(backbone=name),) for name in (["mlp"], "timm/hf-hub:somebody/something")),
     ],
     share=0.5,
 )

@@ -43,12 +43,9 @@ def with_parts(**parts):
         (METRICS, lambda path: path.write_text("epoch,lea\n0"), [], True),
         (METRICS, lambda path: path.unlink(), [], True),
         (STATE, cut, [STATE], False),
-        (STATE, with_parts(finished=False), [STATE], False),  # the other parts are missing
-        (STATE, with_parts(finished="yes"), [STATE], False),
-        (STATE, with_parts(history="junk"), [STATE], False),
-        (STATE, with_parts(history=[1, 2]), [STATE], False),
+        *((STATE, with_parts(finished=word), [STATE], False) for word in (False, "yes")),  # or other parts are missing
+        *((STATE, with_parts(history=rows), [STATE], False) for rows in ("junk", [1, 2], [{"epoch": 7}])),
         (STATE, with_parts(history=[{"epoch": 0, "train_loss": "low"}]), [STATE], False),
-        (STATE, with_parts(history=[{"epoch": 7}]), [STATE], False),
         (STATE, lambda path: path.write_bytes(b"\x80\x04K\x01."), [STATE], False),
         (WEIGHTS, cut, [WEIGHTS, STATE], False),
         (WEIGHTS, lambda path: path.unlink(), [STATE], False),

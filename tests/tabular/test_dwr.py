@@ -92,7 +92,7 @@ def test_few_effective_rows_are_warned_of():
     with pytest.warns(EffectiveSampleSizeWarning, match=r"the weights of DWR are worth \d+ of 300 rows"):
         DWRRegressor().fit(X, X[:, 0])
     data = make_mmads(300, 40, 1.7, seed=0)
-    with pytest.warns(EffectiveSampleSizeWarning, match=r"the weights of DWR fell to zero \(mean .*wanted: 1\)"):
+    with pytest.warns(EffectiveSampleSizeWarning, match=r"the weights of DWR fell to zero \(mean .*instead of 1\)"):
         assert DWRRegressor().fit(data.X, data.y).effective_sample_size_ > 30
 
 

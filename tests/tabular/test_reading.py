@@ -34,8 +34,8 @@ def test_separators_are_recognised(separator, tmp_path):
 
 def test_decimal_commas_are_read_with_semicolons(tmp_path):
     path = tmp_path / "table.csv"
-    path.write_text("﻿a;y\n1,5;2\n2,5;4\n0,5;1\n", encoding="utf-8")
-    assert read_table(path, "y")[0]["a"].tolist() == [1.5, 2.5, 0.5]
+    path.write_text("﻿a;b;y\n1,5;;2\n2,5;7;4\n0,5;5;1\n0,7;6;3\n", encoding="utf-8")
+    assert read_table(path, "y")[0].to_dict("list") == {"a": [2.5, 0.5, 0.7], "b": [7, 5, 6]}  # without the empty cell
 
 
 def test_parquet_is_read(tmp_path):

@@ -22,7 +22,7 @@ def test_features_are_those_of_the_test_images_in_their_order(tmp_path):
     torch.manual_seed(0)
     model = make_backbone("mlp", 2, image_size=8).eval()
     trained = TrainedModel(model, ModelConfig("mlp", manifest.classes, 8), tmp_path)
-    found = diagnose_images(trained, source, manifest, batch_size=7)
+    found = diagnose_images(trained, source, manifest)
     assert [row.path for row in found.rows] == [row.path for row in manifest.rows_of("test")]
     assert len(found.predictions) == len(found.rows) == len(found.images)
     assert len(found.found.r2) == 256
@@ -31,8 +31,6 @@ def test_features_are_those_of_the_test_images_in_their_order(tmp_path):
     assert found.found.accuracies.by_context == pytest.approx(measured.by_context)
     assert found.found.accuracies.worst_group.accuracy == pytest.approx(measured.worst_group.accuracy)
     assert found.found.shift.accuracy[0] == pytest.approx(measured.average_in_training_mixture)
-    again = diagnose_images(trained, source, manifest, batch_size=100)
-    np.testing.assert_allclose(again.found.r2, found.found.r2, atol=1e-4)
     assert found.contexts_are == "known"
     assert found.usual_contexts == manifest.dominant
     assert not trained.model._modules["5"]._forward_pre_hooks

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from pfdl.data import make_split
+from pfdl.vision import evaluation
 from pfdl.vision.checkpoint import ModelConfig, TrainedModel
 from pfdl.vision.evaluation import describe_evaluation, evaluate, find_test_set, read_evaluations, save_evaluation
 from pfdl.vision.pixels import normalise
@@ -44,7 +45,7 @@ def table_model(source, manifest, folder):
 def tested(tmp_path):
     source, manifest = tiny_data()
     trained = table_model(source, manifest, tmp_path)
-    return trained, source, manifest, evaluate(trained, source, manifest, batch_size=5)
+    return trained, source, manifest, evaluate(trained, source, manifest)
 
 
 def share(rows):
@@ -61,6 +62,8 @@ def test_accuracies_are_counts_over_the_sets_of_the_manifest(tested):
     assert result.overall == share(test)
     assert result.by_label["dark"] == pytest.approx(share(row for row in test if row.class_name == "dark"))
     assert result.by_context["red"] == pytest.approx(share(row for row in test if row.context == "red"))
+    nameless = [row._replace(context=row.context.replace("red", "")) for row in test]
+    assert set(evaluation.split_names(nameless)[1]) == {"blue", "no context"}
     worst = [row for row in test if (row.class_name, row.context) == ("dark", "red")]
     assert (result.worst_group.label, result.worst_group.context) == ("dark", "red")
     assert (result.worst_group.accuracy, result.worst_group.samples) == (0, len(worst))

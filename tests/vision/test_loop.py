@@ -68,3 +68,8 @@ def test_rows_of_one_seed_share_the_augmentation_whatever_their_objectives_draw(
         return dict(model.backbone.state_dict())
 
     torch.testing.assert_close(trained("erm"), trained("pfdl", pfdl={"weight": 0.0}), rtol=0, atol=0)
+
+
+def test_a_sampler_of_groups_needs_contexts():
+    with pytest.raises(ValueError, match="the sampler 'groups' needs the context of every sample"):
+        fit(Classifier(replace(CONFIG, sampler="groups"), 2), torch.zeros(8, 3, 8, 8), torch.arange(8) % 2)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from pfdl.data.images import to_tensor
+from pfdl.vision import prediction
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.checkpoint import ModelConfig, TrainedModel
 from pfdl.vision.pixels import normalise
@@ -21,17 +22,13 @@ def probabilities(table):
     return torch.tensor(table.filter(like="probability of").to_numpy())
 
 
-def test_answers_are_those_of_the_model(trained, tmp_path):
+def test_answers_are_those_of_the_model(trained, tmp_path, monkeypatch):
+    monkeypatch.setattr(prediction, "BATCH", 2)
     root = make_folder(tmp_path / "photos", {"a/b": 3, "c": 2})
     (root / ".hidden.png").write_bytes(encoded(noise(9)))
-    found, _ = predict(trained, [root, root / "c", root / "c" / "000.png"], batch_size=2)  # files are taken once
-    assert [path.removeprefix(f"{root}/") for path in found["path"]] == [
-        "a/b/000.png",
-        "a/b/001.png",
-        "a/b/002.png",
-        "c/000.png",
-        "c/001.png",
-    ]
+    found, _ = predict(trained, [root, root / "c", root / "c" / "000.png"])  # files are taken once
+    names = ["a/b/000.png", "a/b/001.png", "a/b/002.png", "c/000.png", "c/001.png"]
+    assert [path.removeprefix(f"{root}/") for path in found["path"]] == names
     pixels = np.stack([np.asarray(noise(n).crop((1, 0, 7, 6))) for n in range(1, 6)])
     images = torch.tensor(pixels).permute(0, 3, 1, 2)
     with torch.no_grad():
@@ -63,7 +60,7 @@ def test_a_table_of_images_needs_their_paths_alone(trained, tmp_path, ending):
 
 def test_a_dataset_is_classified_too(trained):
     pictures = [noise(number) for number in range(3)]
-    found, _ = predict(trained, [(picture, 0) for picture in pictures], batch_size=2)
+    found, _ = predict(trained, [(picture, 0) for picture in pictures])
     assert found["path"].tolist() == ["all/00000000", "all/00000001", "all/00000002"]
     images = torch.stack([to_tensor(picture, 6) for picture in pictures])
     with torch.no_grad():

@@ -13,10 +13,7 @@ from pfdl.vision.resume import gather_sharded, load_optimizer
 from tests.internal.test_optimizer_state import OptimizerTester, trained
 from tests.states import each
 
-MAKERS = {
-    "SGD": partial(torch.optim.SGD, lr=0.1, momentum=0.9),
-    "AdamW": partial(torch.optim.AdamW, lr=1e-2),
-}
+MAKERS = {"SGD": partial(torch.optim.SGD, lr=0.1, momentum=0.9), "AdamW": partial(torch.optim.AdamW, lr=1e-2)}
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import pandas as pd
 import pytest
@@ -83,6 +84,20 @@ def test_a_stopped_sweep_resumes_and_ends_the_same(swept, tmp_path, monkeypatch)
     assert same == choice
 
 
+@pytest.mark.parametrize(
+    ("damage", "is_set_aside"),
+    [(lambda log: log[:-9], False), (lambda log: log[:400] + log[500:], True), (lambda log: "{}\n" + log, True)],
+)
+def test_a_sweep_with_a_damaged_journal_ends_the_same(damage, is_set_aside, swept, tmp_path):
+    folder = shutil.copytree(swept[0], tmp_path / "run")
+    log = folder / "study.log"
+    log.write_text(damage(log.read_text()))
+    again, same = sweeping.sweep(CONFIG, TinySource(), folder, ratio="2:1")
+    pd.testing.assert_frame_equal(again, swept[1])
+    assert same == swept[2]
+    assert (folder / "study.log.damaged").exists() == is_set_aside
+
+
 def test_another_grid_or_rule_is_another_sweep(swept):
     folder, _, _ = swept
     for config in (SweepConfig({**GRID, "epochs": [3]}, "worst-class", 2), SweepConfig(GRID, "accuracy", 2)):
@@ -108,7 +123,7 @@ def test_a_candidate_that_is_proposed_again_is_not_trained_again(tmp_path):
     assert results["user_attrs_reason"][1] == "it was proposed before"
 
 
-def test_a_candidate_that_is_behind_beyond_chance_is_not_trained_on_all_seeds(tmp_path, monkeypatch):
+def test_a_candidate_that_is_behind_in_three_seeds_is_not_trained_on_a_fourth(tmp_path, monkeypatch):
     trained = []
 
     def score(config, select, folder, output, device):
@@ -118,10 +133,10 @@ def test_a_candidate_that_is_behind_beyond_chance_is_not_trained_on_all_seeds(tm
     monkeypatch.setattr(sweeping, "_validate", score)
     monkeypatch.setattr(sweeping, "_test_best", lambda study, *_: study.best_params)
     space = {**GRID, "learning_rate": [0.1, 0.01]}
-    results, choice = sweeping.sweep(SweepConfig(space, seeds=8), TinySource(), tmp_path / "run", ratio="2:1")
+    results, choice = sweeping.sweep(SweepConfig(space, seeds=4), TinySource(), tmp_path / "run", ratio="2:1")
     assert choice["learning_rate"] == 0.1
-    assert 2 <= trained.count(0.01) < 8
-    assert results["value"].tolist() == [93.5, 10.0]
+    assert trained.count(0.01) == 3
+    assert results["value"].tolist() == [91.5, 10.0]
 
 
 def test_leaving_out_one_context_after_the_other_chooses_and_no_test_image_plays_a_part(tmp_path):
@@ -156,6 +171,8 @@ def test_if_every_candidate_fails_the_sweep_says_why(tmp_path):
         ({}, "worst-group", "the selection by 'worst-group' needs contexts"),
         ({"objective": ["magic"]}, "accuracy", "'magic' in the objective 'magic' is unknown"),
         ({}, "best", "select is 'best'"),
+        ({"seed": [0, 1]}, "accuracy", "the space has 'seed'; give seeds="),
+        ({"label_smoothing": [1]}, "accuracy", "label_smoothing is 1; it must be below 1"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_before_anything_is_written(grid, select, message, tmp_path):

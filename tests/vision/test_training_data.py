@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -51,6 +53,13 @@ def test_contexts_are_inferred_from_what_describes_the_images():
     assert make().inferred is None
     with pytest.raises(ValueError, match="contexts is 'guessed'"):
         make(contexts="guessed")
+
+
+def test_kept_contexts_belong_to_paths_whatever_these_look_like(tmp_path):
+    (tmp_path / "contexts.csv").write_text("path,context\n007,0\nNA,1\n")
+    (tmp_path / "contexts.json").write_text('{"method": "pooled", "sentence": "Two contexts."}')
+    kept = training_data._read_contexts(tmp_path, [SimpleNamespace(paths=["007", "NA"])])
+    assert kept.contexts.tolist() == [0, 1]
 
 
 def test_the_way_of_inferring_can_be_chosen(monkeypatch):

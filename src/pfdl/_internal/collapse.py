@@ -1,12 +1,15 @@
-"""When learnt weights of samples or rows are of no use."""
+"""Describe learnt weights that are of no use."""
 
 _LEAST = 0.1
 
 
 def describe_collapse(mean: float, size: float, samples: int, noun: str = "samples") -> str | None:
-    """Say what became of learnt weights of no use, by their mean, wanted at 1, and effective sample size; or None."""
+    """Return what is wrong with learnt weights, for a sentence; None if nothing is.
+
+    The mean is that before it is made 1, the size the effective sample size.
+    """
     if mean < _LEAST:
-        return f"fell to zero (mean {mean:.1g}, wanted: 1), where the loss does not depend on their ratios"
+        return f"fell to zero (mean {mean:.1g} instead of 1); there the loss no longer says which {noun} count more"
     if size < _LEAST * samples:
         return f"are worth {size:.0f} of {samples} {noun} (effective sample size below a tenth), very few to learn from"
     return None

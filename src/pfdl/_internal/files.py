@@ -125,8 +125,9 @@ def read_frame(path: Path, *, limit: int = MAX_TEXT, **options: Any) -> pd.DataF
                 raise ValueError(f"it has {columns} columns; more than {MAX_COLUMNS} are not read")
             options = {"sep": separator, "encoding": "utf-8-sig", **options}
             table = pd.read_csv(io.BytesIO(content), **options)
-            if separator == ";" and not any(pd.api.types.is_float_dtype(kind) for kind in table.dtypes):
-                table = pd.read_csv(io.BytesIO(content), **{"decimal": ",", **options})
+            if separator == ";":
+                other = pd.read_csv(io.BytesIO(content), **{"decimal": ",", **options})
+                table = max(table, other, key=lambda one: one.select_dtypes("number").shape[1])
     except ImportError as error:
         raise ModuleNotFoundError(f"reading {path} needs pyarrow: pip install 'pfdl[parquet]'.") from error
     except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors, some of pyarrow's OSErrors

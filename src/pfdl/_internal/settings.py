@@ -23,7 +23,7 @@ def setting(
     The words that it can be are a ``Literal`` in its annotation.
 
     Args:
-        default: Its value if nobody sets it.
+        default: Its value by default.
         minimum: The least number that it can be; None for settings that are no numbers.
         maximum: The largest.
         shown: Whether commands have an option for it; all other settings are typed as ``--set NAME=VALUE``.
@@ -41,6 +41,8 @@ def check_settings(config: Any) -> None:
         value = getattr(config, one.name)
         if get_origin(hints[one.name]) is Literal:
             check_choice(one.name, value, get_args(hints[one.name]))
+        if hints[one.name] is bool and not isinstance(value, bool):
+            raise TypeError(f"{one.name} is {value!r}; give True or False.")
         if one.metadata.get("minimum") is not None and value is not None:
             if float in (hints[one.name], *get_args(hints[one.name])):
                 check_number(one.name, value, one.metadata["minimum"], one.metadata["maximum"])

@@ -31,7 +31,7 @@ def diagnose(
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("diagnosis.html"),
     device: Device = "auto",
 ) -> None:
-    """Does a model rely on context? Yes, no or cannot tell, and a page that shows why.
+    """Say whether a model relies on context: yes, no or cannot tell, and a page that shows why.
 
     A trained model is judged on images that it was not trained on: does it recognise a class less often outside the
     context that goes with the class in training? Where the images have no contexts, contexts are inferred. The page

@@ -48,10 +48,7 @@ def add_command(group: typer.Typer, name: str, command: Callable[..., None] | ty
 
 
 def takes_settings(
-    *,
-    without: Collection[str] = (),
-    all_shown: bool = False,
-    defaults: Mapping[str, Any] | None = None,
+    *, without: Collection[str] = (), all_shown: bool = False, defaults: Mapping[str, Any] | None = None
 ) -> Callable[..., Any]:
     """Let a command take dataclasses of settings as parameters.
 

@@ -12,7 +12,7 @@ import typer
 
 from pfdl._internal.settings import read_setting
 from pfdl._internal.text import json_or_text, printable_lines
-from pfdl.cli.common import Data, Device, exit_on_stop, open_source
+from pfdl.cli.common import Data, Device, exit_on_stop, open_source, print_understood
 from pfdl.cli.options import split_settings, takes_settings
 from pfdl.vision.config import DataOptions, TrainingConfig
 
@@ -35,8 +35,7 @@ def sweep(
         ),
     ],
     select: Annotated[
-        str,
-        typer.Option(help="Which accuracy chooses: accuracy, worst-class, worst-group or leave-one-context-out."),
+        str, typer.Option(help="Which accuracy chooses: accuracy, worst-class, worst-group or leave-one-context-out.")
     ] = "accuracy",
     trials: Annotated[
         int | None, typer.Option(min=1, help="Candidates that Optuna proposes; without it every combination is tried.")
@@ -65,7 +64,7 @@ def sweep(
     config = SweepConfig(parse_space(setting), select, seeds, trials)
     device = resolve_device(device)
     source = open_source(data, options, None)
-    typer.echo(make_split(source, ratio=ratio).describe(), err=True)
+    print_understood(make_split(source, ratio=ratio))
     typer.echo(f"Candidates: {config.number}; seeds: {seeds}.", err=True)
     with exit_on_stop():
         results, choice = run(

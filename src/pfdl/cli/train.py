@@ -44,6 +44,8 @@ class RunOptions:
 
     def __post_init__(self) -> None:
         check_settings(self)
+        if self.manifest is not None and self.ratio != "natural":
+            raise ValueError(f"the manifest says which image is in which set; leave out the ratio {self.ratio}.")
 
 
 @takes_settings()

@@ -156,10 +156,7 @@ class StoredImages:
 
 
 def store_images(
-    source: ContextSource,
-    folder: Path,
-    size: int,
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    source: ContextSource, folder: Path, size: int, on_progress: Callable[[int, int], None] = lambda done, total: None
 ) -> Path:
     """Decode all images of a source into a folder, unless it holds them already, and return it.
 

@@ -152,9 +152,8 @@ def read_bytes(path: Path) -> bytes:
 
 @contextmanager
 def decoded(content: bytes) -> Iterator[Image.Image]:
-    """Decode the content of an image file into 8-bit RGB, upright, for use in the block.
+    """Decode an image file to what :func:`as_rgb` returns, for use in the block; of an animation the first frame.
 
-    Of an animation the first frame is taken. Transparent parts become white. 16-bit grey keeps its upper 8 bits.
     Threads share the budget ``MEMORY``: a large image waits until others are done with.
 
     Raises:
@@ -170,7 +169,7 @@ def decoded(content: bytes) -> Iterator[Image.Image]:
         with MEMORY.reserve(width * height * BYTES_PER_PIXEL):
             with _naming_damage():
                 original.load()
-                image = _upright(original, _to_rgb(original))
+                image = as_rgb(original)
             yield image
 
 
@@ -205,6 +204,15 @@ def hash_pixels(image: Image.Image) -> str:
     """Return the SHA-256 of what an RGB image shows, the same for every lossless way of storing it."""
     width, height = image.size
     return hash_bytes(f"{width}x{height}:".encode() + image.tobytes())
+
+
+def as_rgb(image: Image.Image) -> Image.Image:
+    """Convert an image to 8-bit RGB, upright. Transparent parts become white; 16-bit grey keeps its upper 8 bits.
+
+    Raises:
+        BadImageError: If it holds floating-point values.
+    """
+    return _upright(image, _to_rgb(image))
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:

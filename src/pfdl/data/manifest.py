@@ -18,6 +18,9 @@ from pfdl.data.images import BadImageError, check_relative, hash_bytes
 FORMAT = "pfdl-manifest-1"
 COLUMNS = ("path", "class", "context", "sha256", "side", "sets")
 
+NO_CONTEXT = "no context"
+"""What the context ``""`` is called where other images have one."""
+
 _MOST_NAMED = 8
 """So many classes or contexts are named in a description; of more, the first ones."""
 
@@ -121,8 +124,8 @@ class Manifest:
 
     def describe(self) -> str:
         """Say in two lines what was understood: classes and contexts, and how many images each set has."""
-        contexts = [name for name in self.contexts if name]
-        where = f"in {_counted(contexts, 'context', 'contexts')}" if contexts else "without contexts"
+        contexts = [name or NO_CONTEXT for name in self.contexts]
+        where = f"in {_counted(contexts, 'context', 'contexts')}" if any(self.contexts) else "without contexts"
         layout = self.parameters.get("source", {}).get("layout")
         how = f"; folders read as {printable(layout)}" if layout else ""
         whose = ", as the data has them" if self.parameters.get("protocol") == "own" else ""
@@ -188,7 +191,7 @@ def read_manifest(path: str | Path) -> Manifest:
             f"{csv_path} is not the table that {json_path.name} was written with; restore the pair, "
             "or make it again with pfdl split."
         )
-    try:
+    try:  # to the letter: read_frame would guess separators and kinds
         table = list(csv.reader(io.StringIO(content.decode(), newline=""), strict=True))
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{csv_path} is not a CSV file in UTF-8 ({error}).") from error

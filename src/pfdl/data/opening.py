@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from pfdl._internal.validation import check_choice
-from pfdl.data.images import hash_pixels, to_tensor
+from pfdl.data.images import as_rgb, hash_pixels, to_tensor
 from pfdl.data.layout import SPLIT_NAMES, list_folder
 from pfdl.data.manifest import Manifest
 from pfdl.data.shapes import Shapes
@@ -123,8 +123,8 @@ class DatasetSource:
     """Images of a dataset in memory, or of several that are its sets.
 
     An item is a pair (image, label), of which further parts are ignored, or a dictionary as Hugging Face's datasets
-    give. An image is a PIL image, or an array or tensor: bytes, or floating-point numbers from 0 to 1; its channels may
-    come first or last. It must be the same each time it is asked for: apply random transforms later.
+    give. An image is a PIL image, or an array or tensor: bytes, floating-point numbers from 0 to 1, or truth values;
+    its channels may come first or last. It must be the same each time it is asked for: apply random transforms later.
 
     Args:
         data: The dataset; or a mapping from ``"train"``, ``"validation"`` and ``"test"`` to datasets.
@@ -205,7 +205,7 @@ class DatasetSource:
         else:
             raise ValueError(f"{where} is a {type(item).__name__}; give (image, label) or a dictionary with both.")
         try:
-            return _to_rgb(image), label, context, group
+            return _read_image(image), label, context, group
         except ValueError as error:
             raise ValueError(f"the image of {where} {error}.") from error
 
@@ -234,10 +234,10 @@ def _class_name(names: Sequence[str] | None, label: Any) -> str:
     return names[value] if names is not None and isinstance(value, int) and 0 <= value < len(names) else str(value)
 
 
-def _to_rgb(image: Any) -> Image.Image:
+def _read_image(image: Any) -> Image.Image:
     """Turn what datasets give for an image into 8-bit RGB."""
     if isinstance(image, Image.Image):
-        return image.convert("RGB")
+        return as_rgb(image)
     if not isinstance(image, (Tensor, np.ndarray)):
         raise ValueError(f"is a {type(image).__name__}; give a PIL image, an array or a tensor")
     pixels = image.detach().cpu() if isinstance(image, Tensor) else torch.tensor(image)
@@ -247,7 +247,7 @@ def _to_rgb(image: Any) -> Image.Image:
         raise ValueError(f"has the shape {tuple(pixels.shape)}; give (channels, height, width) with 1 or 3 channels")
     if pixels.shape[0] not in (1, 3):
         pixels = pixels.permute(2, 0, 1)
-    if pixels.is_floating_point():
+    if pixels.is_floating_point() or pixels.dtype == torch.bool:
         if not bool(((pixels >= 0) & (pixels <= 1)).all()):
             raise ValueError("has numbers outside 0 to 1; give images as they are before they are normalised")
         pixels = (pixels * 255).round()

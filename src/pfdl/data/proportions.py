@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
+from pfdl.data.manifest import NO_CONTEXT
 from pfdl.data.sources import Sample
 
 TRAIN_FRACTION = 0.6
@@ -141,8 +142,8 @@ def _draw_rounds(
             drawn[1].update(paths[kept * needed[context] : rounds * needed[context]])
         if not rounds:
             context = min(context for context, paths in contexts.items() if len(paths) < needed[context])
-            found = f"{len(contexts[context])} image(s) in context {context!r} where {needed[context]} are needed"
-            short.append(f"class {name!r} has {found}")
+            found = f"{len(contexts[context])} image(s) in context {context or NO_CONTEXT!r}"
+            short.append(f"class {name!r} has {found} where {needed[context]} are needed")
     return *drawn, "; ".join(short)
 
 

@@ -19,11 +19,7 @@ _MOST_NAMED = 3
 
 
 def make_split(
-    source: ContextSource,
-    *,
-    ratio: str = NATURAL,
-    seed: int = 0,
-    validation_fraction: float = 0.1,
+    source: ContextSource, *, ratio: str = NATURAL, seed: int = 0, validation_fraction: float = 0.1
 ) -> Manifest:
     """Split images into training, validation and test sets.
 
@@ -47,8 +43,8 @@ def make_split(
 
     A picture that occurs twice is used once, so that no content can be on both sides; a picture that occurs under two
     classes is not used. In sets of the data's own, only a picture of the test set that is trained on is left out, of
-    training. All this is told in ``parameters["notes"]``, as are images that a ratio leaves out and test sets for which
-    the images do not suffice.
+    training. All this is told in ``parameters["notes"]``, as are images that a ratio leaves out, test sets for which
+    the images do not suffice, a ratio that is not used, and images without a context where others have one.
 
     Args:
         source: The images.
@@ -82,6 +78,12 @@ def make_split(
             inside = [sample for sample in samples if sample.path in sets["train"]]
             sets["train"], sets["validation"] = divide(inside, seed, 1 - validation_fraction, "validation")
         dominant = _most_frequent(samples, sets["train"])
+        if ratio != NATURAL:
+            why = "sets of its own" if has_own_sets else "no contexts"
+            notes.append(f"The ratio {ratio} was not used: the data has {why}.")
+    lacking = sum(not sample.context for sample in samples)
+    if lacking and any(sample.context for sample in samples if sample.path in sets["train"]):
+        notes.append(f"{lacking} of {len(samples)} images have no context; they count as a context of their own.")
     description = dict(source.description)
     parameters: dict[str, Any] = {
         "seed": seed,

@@ -33,12 +33,7 @@ __all__ = [
 
 
 def diagnose(
-    features: Any,
-    labels: Any,
-    contexts: Any = None,
-    *,
-    predictions: Any = None,
-    training: Mixture | None = None,
+    features: Any, labels: Any, contexts: Any = None, *, predictions: Any = None, training: Mixture | None = None
 ) -> Diagnosis:
     """Say whether a model relies on the context, and how far its features predict each other.
 

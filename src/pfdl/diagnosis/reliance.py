@@ -98,11 +98,7 @@ def measure_reliance(
 
 
 def compare_reliance(
-    labels: NDArray[Any],
-    contexts: NDArray[Any],
-    first: NDArray[Any],
-    second: NDArray[Any],
-    usual: Mapping[Any, Any],
+    labels: NDArray[Any], contexts: NDArray[Any], first: NDArray[Any], second: NDArray[Any], usual: Mapping[Any, Any]
 ) -> Comparison:
     """Compare how much two models rely on the context, on the same images.
 

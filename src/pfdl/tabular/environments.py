@@ -40,12 +40,7 @@ class Environments:
 
 
 def compare_environments(
-    found: Screening,
-    X: FloatArray,
-    label: FloatArray,
-    groups: NDArray[np.str_],
-    weight: FloatArray,
-    protected: Mask,
+    found: Screening, X: FloatArray, label: FloatArray, groups: NDArray[np.str_], weight: FloatArray, protected: Mask
 ) -> Screening:
     """Leave out further columns without which least squares predicts unseen environments better.
 

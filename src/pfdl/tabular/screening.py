@@ -298,16 +298,16 @@ class Sample:
         A cause of the label does not look like that: it collides with the others in it. So the others must add to the
         prediction of the label, given the suspects; else there is nothing to collide with.
         """
-        first, moments, nobody = self.first, self.moments, np.zeros(self.X.shape[1], dtype=bool)
+        first, moments, none = self.first, self.moments, np.zeros(self.X.shape[1], dtype=bool)
         if not self.number:
-            return nobody
+            return none
         strong = first.correlated & (first.m >= _STRONG_M) & self.evidence.relevant & self.quantity
         strong &= (first.k < _STRONG_RATIO * first.m) & (first.share > _STRONG_SHARE)
         strong &= moments.residual_variance(moments.label) <= 1.0 - _STRONG_LABEL_SHARE
         for j in np.flatnonzero(strong):
             strong[j] = len(np.unique(self.X[:, j])) >= _STRONG_VALUES
         told = self.evidence.adds_to_label(np.flatnonzero(strong))
-        return strong if told and (~strong).sum() >= _LEAST_LEFT else nobody
+        return strong if told and (~strong).sum() >= _LEAST_LEFT else none
 
 
 def _survival(X: FloatArray, label: FloatArray, weight: FloatArray, number: bool, seed: int) -> FloatArray:

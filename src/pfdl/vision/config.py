@@ -1,4 +1,4 @@
-"""How to train and how to read images: the only place where a setting is written. Importing it imports no PyTorch."""
+"""How to train and how to read images; ``pfdl.cli.train.RunOptions`` says where. Importing it imports no PyTorch."""
 
 from __future__ import annotations
 
@@ -115,12 +115,14 @@ class TrainingConfig:
         for name, value, default in (("infer_by", self.infer_by, "auto"), ("confirm", self.confirm, True)):
             if value != default and self.contexts != "inferred":
                 raise ValueError(f"{name} is {value!r}, but contexts is {self.contexts!r}; set contexts to 'inferred'.")
+        if self.label_smoothing == 1:
+            raise ValueError("label_smoothing is 1; it must be below 1.")
         if self.sampler == "shuffle" and self.sampler_power != 1:
             raise ValueError(f"sampler_power is {self.sampler_power}, but sampler is 'shuffle'; set it to 'groups'.")
 
     @property
     def first_network(self) -> TrainingConfig | None:
-        """How the network is trained from whose logits contexts are inferred; None if they come from features."""
+        """The config of the first network, whose logits contexts are inferred from; None if there is none."""
         if self.infer_by not in ("jtt", "spare", "eiil"):
             return None
         return replace(

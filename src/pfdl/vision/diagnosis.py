@@ -23,7 +23,7 @@ from pfdl.diagnosis.reliance import goes_together
 from pfdl.runs import read_run
 from pfdl.vision.config import TrainingConfig
 from pfdl.vision.evaluation import Evaluation, check_classes, evaluate, split_names, training_mixture
-from pfdl.vision.features import BATCH, run_model
+from pfdl.vision.features import run_model
 
 if TYPE_CHECKING:
     from pfdl.vision.checkpoint import TrainedModel
@@ -112,7 +112,6 @@ def diagnose_images(
     *,
     trained_on: Manifest | None = None,
     device: str = "cpu",
-    batch_size: int = BATCH,
     say: Callable[[str], None] = lambda what: None,
 ) -> ImageDiagnosis:
     """Diagnose a trained model on all test images of a manifest.
@@ -128,7 +127,6 @@ def diagnose_images(
         manifest: Which image is in which set.
         trained_on: The split of the training, which says what contexts go with which class; by default ``manifest``.
         device: Where to compute the features.
-        batch_size: Images at a time.
         say: Called with a few words before each part that takes a while.
 
     Returns:
@@ -142,7 +140,7 @@ def diagnose_images(
     rows = manifest.rows_of("test")
     images = ContextImages(source, manifest, "test", size=trained.config.image_size, cache=False)
     say(f"Classifying {len(rows)} test images")
-    logits, features = run_model(trained.model, images, device=device, batch_size=batch_size, with_features=True)
+    logits, features = run_model(trained.model, images, device=device, with_features=True)
     predictions = np.array(trained.config.classes)[logits.argmax(1).numpy()]
     labels, contexts = split_names(rows)
     contexts_are = KNOWN
@@ -156,7 +154,7 @@ def diagnose_images(
     validation = None
     if "validation" in manifest.set_names and found.accuracies is not None:
         say(f"Classifying {len(manifest.rows_of('validation'))} validation images")
-        validation = evaluate(trained, source, manifest, set_name="validation", device=device, batch_size=batch_size)
+        validation = evaluate(trained, source, manifest, set_name="validation", device=device)
         mixed = _in_training_mixture(validation, source, manifest)
         gap = Gap(validation.overall, validation.images, found.accuracies.overall, len(rows), mixed)
         found = replace(found, gap=gap)

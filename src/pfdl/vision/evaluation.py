@@ -18,13 +18,13 @@ from pfdl._internal.files import read_frame, read_json, write_json
 from pfdl.contexts.groups import Accuracies, GroupAccuracy, count_groups, measure_accuracy
 from pfdl.contexts.quality import measure_scores
 from pfdl.data.context_images import ContextImages
-from pfdl.data.manifest import Manifest, ManifestRow, read_manifest
+from pfdl.data.manifest import NO_CONTEXT, Manifest, ManifestRow, read_manifest
 from pfdl.data.sources import ContextSource
 from pfdl.data.splits import make_test_set
 from pfdl.diagnosis import Gap
 from pfdl.runs import MANIFEST, METRICS, read_run
 from pfdl.vision.config import ACCURACY, SELECTIONS, find_best_epoch
-from pfdl.vision.features import BATCH, run_model
+from pfdl.vision.features import run_model
 
 if TYPE_CHECKING:
     from pfdl.vision.checkpoint import TrainedModel
@@ -82,7 +82,6 @@ def evaluate(
     name: str = OWN,
     trained_on: Manifest | None = None,
     device: str = "cpu",
-    batch_size: int = BATCH,
 ) -> Evaluation:
     """Test a trained model on a set of a manifest.
 
@@ -94,7 +93,6 @@ def evaluate(
         name: What the evaluation is called.
         trained_on: The split of the training, whose mixture of groups is reported on; by default ``manifest``.
         device: Where to compute.
-        batch_size: Images at a time.
 
     Returns:
         The accuracies.
@@ -105,7 +103,7 @@ def evaluate(
     check_classes(trained, manifest)
     images = ContextImages(source, manifest, set_name, size=trained.config.image_size, cache=False)
     rows = manifest.rows_of(set_name)
-    logits, _ = run_model(trained.model, images, device=device, batch_size=batch_size)
+    logits, _ = run_model(trained.model, images, device=device)
     numbers = torch.tensor([trained.config.classes.index(row.class_name) for row in rows])
     right = (logits.argmax(1) == numbers).numpy()
     labels, contexts = split_names(rows)
@@ -139,9 +137,9 @@ def check_classes(trained: TrainedModel, manifest: Manifest) -> None:
 
 
 def split_names(rows: Sequence[ManifestRow]) -> tuple[Any, Any]:
-    """Return the classes and the contexts of images as arrays; None for the contexts if there are none."""
+    """Return the names of the classes and the contexts of images as arrays; None for the contexts if there are none."""
     labels, contexts = (np.array([getattr(row, part) for row in rows]) for part in ("class_name", "context"))
-    return labels, contexts if (contexts != "").any() else None
+    return labels, np.where(contexts == "", NO_CONTEXT, contexts) if (contexts != "").any() else None
 
 
 def training_mixture(manifest: Manifest) -> dict[tuple[Any, Any], float]:

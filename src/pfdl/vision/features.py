@@ -161,15 +161,18 @@ def run_model(
     with_features: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Return the logits of images, or of a dataset whose items begin with them, and the features if they are wanted."""
-    training = model.training
+    modes = {part: part.training for part in model.modules()}
     model.to(device).eval()
     batches: Any = DataLoader(images, batch_size) if isinstance(images, Dataset) else torch.split(images, batch_size)
     logits, features = [], []
-    with attach(model) if with_features else nullcontext() as tap:
-        for batch in batches:
-            pixels = batch if isinstance(batch, Tensor) else batch[0]
-            logits.append(model(normalise(pixels.to(device))).float().cpu())
-            if tap is not None:
-                features.append(tap.features.float().cpu())
-    model.train(training)
+    try:
+        with attach(model) if with_features else nullcontext() as tap:
+            for batch in batches:
+                pixels = batch if isinstance(batch, Tensor) else batch[0]
+                logits.append(model(normalise(pixels.to(device))).float().cpu())
+                if tap is not None:
+                    features.append(tap.features.float().cpu())
+    finally:
+        for part, mode in modes.items():  # parts that are frozen stay so
+            part.training = mode
     return torch.cat(logits), torch.cat(features) if features else torch.empty(0)

@@ -140,14 +140,13 @@ def fit(
         labels: The classes, shape (n,).
         contexts: What the objective and the sampler may know of the context of each image, shape (n,).
         device: Where to train.
-        after_epoch: Called with the number of epochs that are done and the means of the last one. It may look at the
-            model, and must leave it in training mode.
+        after_epoch: Called with the number of epochs that are done and the means of the last one.
 
     Returns:
         The means of the last epoch: loss, accuracy and what the objective reports.
 
     Raises:
-        ValueError: If the objective needs contexts that are not there, or cannot use a batch.
+        ValueError: If the objective or the sampler needs contexts that are not there, or a batch cannot be used.
 
     Example:
         >>> from pfdl.vision import Classifier, TrainingConfig
@@ -158,6 +157,8 @@ def fit(
     """
     if contexts is None:
         contexts = torch.full_like(labels, -1)
+    if model.config.sampler == "groups" and bool((contexts < 0).any()):
+        raise ValueError("the sampler 'groups' needs the context of every sample; give contexts=….")
     model.check_contexts(contexts)
     fabric = make_fabric(device, precision=model.config.precision)
     sampler = EpochSampler(model.config, labels.cpu(), contexts.cpu())

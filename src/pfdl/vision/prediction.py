@@ -30,7 +30,6 @@ def predict(
     image_root: str | Path | None = None,
     on_bad_image: str = "error",
     device: str = "cpu",
-    batch_size: int = BATCH,
 ) -> tuple[pd.DataFrame, list[BadImage]]:
     """Classify images.
 
@@ -41,13 +40,12 @@ def predict(
             :func:`pfdl.data.open_images` opens.
         path_column: Column of a table that has the path of the image; by default one of the usual names.
         image_root: Folder that the paths of a table are relative to; by default as :func:`pfdl.data.open_images` says.
-        on_bad_image: ``"error"`` to refuse if a file is no usable image, ``"skip"`` to leave it out.
+        on_bad_image: ``"error"`` to refuse if a file is no usable image, ``"skip"`` to leave it out; for files alone.
         device: Where to compute.
-        batch_size: Images at a time.
 
     Returns:
-        A line for each image, with the columns path, prediction, confidence and one for the probability of each class;
-        and the files that could not be read, with the reasons.
+        A line for each image, however often it is given, with the columns path, prediction, confidence and one for the
+        probability of each class; and the files that could not be read, with the reasons.
 
     Raises:
         FileNotFoundError: If there is no such file or folder.
@@ -67,9 +65,9 @@ def predict(
     names = list(reads)
     paths: list[str] = []
     probabilities: list[Tensor] = []
-    for start in range(0, len(names), batch_size):
+    for start in range(0, len(names), BATCH):
         tensors = []
-        for name in names[start : start + batch_size]:
+        for name in names[start : start + BATCH]:
             try:
                 tensors.append(reads[name]())
                 paths.append(name)

@@ -172,7 +172,7 @@ class RunKeeper:
         return self.loop.epoch >= config.epochs or is_stalled
 
     def before_epoch(self) -> None:
-        """Save if the last time was long ago, or if somebody wants to stop."""
+        """Save if the last time was long ago, or stop if asked to."""
         is_late = rank() == 0 and time.monotonic() - self._saved_at >= SAVE_EVERY
         if self.loop.epoch > 0 and self.loop.step == 0:
             self.stop_if_asked()
@@ -180,7 +180,7 @@ class RunKeeper:
                 self._save()
 
     def stop_if_asked(self) -> None:
-        """Save and stop, between two steps, if somebody wants to."""
+        """Save and stop, between two steps, if asked to."""
         if anybody(self.stop.is_set()):
             self._save()
             raise TrainingStoppedError(

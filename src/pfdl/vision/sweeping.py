@@ -32,13 +32,13 @@ from pfdl.data.context_images import StoredImages, store_images
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
 from pfdl.objectives import make_objective
-from pfdl.runs import claim
+from pfdl.runs import claim, set_aside
 from pfdl.vision.checkpoint import load_model
 from pfdl.vision.config import SELECTIONS, TrainingConfig, check_contexts
 from pfdl.vision.evaluation import evaluate, read_kept_epoch, save_evaluation
 from pfdl.vision.training import train
 
-SPLIT, RUN = "splits/seed-{}.csv", "runs/candidate-{}/seed-{}"
+SPLIT, RUN, JOURNAL = "splits/seed-{}.csv", "runs/candidate-{}/seed-{}", "study.log"
 LEAVE_OUT = "leave-one-context-out"
 """The selection by the accuracy on images of a context that was not trained on, mean over all known contexts."""
 
@@ -47,8 +47,8 @@ LEAVE_OUT = "leave-one-context-out"
 class SweepConfig:
     """What is tried and how one candidate is chosen, all of it declared before anything is trained.
 
-    A candidate that is behind on the first seeds beyond chance (Wilcoxon's test on paired seeds, see
-    :class:`optuna.pruners.WilcoxonPruner`) is not trained on the others.
+    A candidate that is behind the best one in each of the first three seeds is not trained on further ones, nor is one
+    that falls behind later (p < 0.2 in Wilcoxon's test on paired seeds, see :class:`optuna.pruners.WilcoxonPruner`).
 
     Args:
         space: For each setting the values to try, or a range such as
@@ -74,6 +74,8 @@ class SweepConfig:
     def __post_init__(self) -> None:
         check_choice("select", self.select, (*SELECTIONS, LEAVE_OUT))
         check_count("seeds", self.seeds, 1)
+        if given := sorted({"seed", "select", "objective_settings"} & set(self.space)):
+            raise ValueError(f"the space has {given[0]!r}; give seeds=, select= or a setting such as 'pfdl.weight'.")
         ranges = [name for name, values in self.space.items() if isinstance(values, BaseDistribution)]
         if self.trials is not None:
             check_count("trials", self.trials, 1)
@@ -169,10 +171,10 @@ def sweep(
     with claim(output, "sweep", settings, may_change=("trials", "device")):
         for seed, split in enumerate(splits):
             split.save(output / SPLIT.format(seed))
-        study = _open_study(output)
+        study = _resume_study(output)
         for values in combinations[len(study.trials) :]:  # the others wait, or are done
             study.enqueue_trial(values)
-        for trial in study.get_trials(states=(TrialState.RUNNING,)):  # its process was killed; another goes on with it
+        for trial in study.get_trials(states=(TrialState.RUNNING,)):  # the process was killed; it starts again
             study._storage.set_trial_state_values(trial._trial_id, TrialState.WAITING)
         done = len(study.get_trials(states=(TrialState.COMPLETE, TrialState.FAIL)))
         if done < config.number:
@@ -194,9 +196,22 @@ def sweep(
     return results, choice
 
 
+def _resume_study(output: Path) -> optuna.Study:
+    """Open the journal; where it is damaged begin another one, for which finished trainings are not done again."""
+    log = output / JOURNAL
+    if log.exists():
+        content = log.read_bytes()
+        write_atomically(log, content[: content.rfind(b"\n") + 1])  # more would be written behind half a line
+    try:
+        return _open_study(output)
+    except (AssertionError, LookupError, TypeError, ValueError) as error:  # whatever Optuna's reader stumbles over
+        set_aside(log, f"{log} is damaged ({error}).", "the sweep resumes from the run folders")
+        return _open_study(output)
+
+
 def _open_study(output: Path) -> optuna.Study:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    storage = optuna.storages.JournalStorage(JournalFileBackend(str(output / "study.log")))
+    storage = optuna.storages.JournalStorage(JournalFileBackend(str(output / JOURNAL)))
     return optuna.create_study(storage=storage, study_name="sweep", direction="maximize", load_if_exists=True)
 
 
@@ -207,7 +222,7 @@ def _try_candidate(number: int, *, output: Path, config: SweepConfig, device: st
     study.sampler = TPESampler(seed=1000 * number + len(study.trials))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)  # the pruner's interface may change
-        study.pruner = WilcoxonPruner()
+        study.pruner = WilcoxonPruner(p_threshold=0.2)  # behind in all of three seeds is p = 0.125
     trial = study.ask(config.distributions())
     *earlier, this = study.get_trials()[: trial.number + 1]
     scores = this.intermediate_values  # those of before an interruption

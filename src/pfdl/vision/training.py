@@ -32,18 +32,11 @@ from pfdl.vision.config import SELECTIONS, TrainingConfig, check_contexts, check
 from pfdl.vision.features import embed
 from pfdl.vision.launching import choose_devices, make_fabric
 from pfdl.vision.loop import Loop
-from pfdl.vision.resume import (
-    RunKeeper,
-    TrainingStoppedError,
-    check_folder,
-    read_state,
-    stop_signals,
-    write_metrics,
-)
+from pfdl.vision.resume import RunKeeper, TrainingStoppedError, check_folder, read_state, stop_signals, write_metrics
 from pfdl.vision.training_data import TrainingData
 
 ESTIMATE_AFTER = 5.0
-"""Seconds of training after which its whole time is told."""
+"""Seconds of training after which it is said how long the whole takes."""
 
 WITHOUT_CONTEXTS = (
     "With one context there is nothing to balance: the sampler, balance and GroupDRO change nothing, and this is plain "
@@ -52,7 +45,7 @@ WITHOUT_CONTEXTS = (
     "Unproven: clusters without this check (--set confirm=false)."
 )
 
-__all__ = ["MANIFEST", "TrainingConfig", "TrainingStoppedError", "train"]
+__all__ = ["TrainingConfig", "TrainingStoppedError", "train"]
 
 
 def train(

@@ -153,7 +153,7 @@ def _read_contexts(folder: Path | None, sets: Sequence[ContextImages]) -> Inferr
         return None
     table = folder / INFERRED_CONTEXTS
     try:
-        kept = read_frame(table, dtype={"draws": str})  # to be read exactly, which pandas does not do by default
+        kept = read_frame(table, dtype={"path": str, "draws": str}, keep_default_na=False)  # to the letter
         why = read_json(folder / WHY_CONTEXTS)
         contexts, sentence = kept["context"].to_numpy(dtype="int64"), why["sentence"]
         draws = kept["draws"].to_numpy(dtype="float64") if "draws" in kept else None

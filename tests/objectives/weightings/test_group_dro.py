@@ -93,8 +93,7 @@ def test_the_adjustment_needs_the_sizes_of_the_groups():
 
 
 @pytest.mark.parametrize(
-    ("share", "expected"),
-    [(1.0, [1, 1, 1, 1]), (0.5, [0, 2, 0, 2]), (0.3, [0, 4 * (1 - 1 / 1.2), 0, 1 / 0.3])],
+    ("share", "expected"), [(1.0, [1, 1, 1, 1]), (0.5, [0, 2, 0, 2]), (0.3, [0, 4 * (1 - 1 / 1.2), 0, 1 / 0.3])]
 )
 def test_cvar_is_the_mean_of_the_worst_samples(share, expected):
     """As RobustLoss(geometry="cvar") of Levy et al.: 1/(αn) for ⌊αn⌋ samples, what is left of 1 for the next."""

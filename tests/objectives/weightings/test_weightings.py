@@ -157,7 +157,7 @@ def test_dwr_says_once_that_its_weights_collapsed_and_not_where_they_act():
     few = torch.randn(60, 50, generator=generator)
     copies = torch.randn(200, 1, generator=generator) + 0.01 * torch.randn(200, 50, generator=generator)
     dwr = DWR()
-    with pytest.warns(UserWarning, match=r"the weights of DWR fell to zero \(mean .*wanted: 1.*here 60 for 50"):
+    with pytest.warns(UserWarning, match=r"the weights of DWR fell to zero \(mean .*instead of 1.*here 60 for 50"):
         dwr.fit(few)
     dwr(torch.arange(8))
     assert dwr.metrics()["mean_weight"] < 1e-3

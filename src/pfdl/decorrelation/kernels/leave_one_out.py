@@ -37,11 +37,7 @@ Layer = tuple[Tensor, Tensor]
 
 
 def leave_one_out_mlp(
-    u: Tensor,
-    weight: Tensor,
-    offset: Tensor,
-    layers: Sequence[Layer],
-    activation: Callable[[Tensor], Tensor],
+    u: Tensor, weight: Tensor, offset: Tensor, layers: Sequence[Layer], activation: Callable[[Tensor], Tensor]
 ) -> Tensor:
     """Apply a network to every leave-one-out version of each row of ``u``.
 
