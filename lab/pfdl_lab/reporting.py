@@ -72,7 +72,8 @@ def write_report(
     sections = build_sections(found.runs, problems, with_commands=as_markdown)
     sections = [section if with_findings else replace(section, finding="") for section in sections]
     if as_markdown:
-        command = f"pfdl report {' '.join(map(str, paths))} -o {output}"
+        *names, page = (path.name if path.is_absolute() else str(path) for path in (*paths, output))
+        command = f"pfdl report {' '.join(names)} -o {page}"
         shown = markdown.render(sections[:-1], level=2, prefix=f"{output.stem}-")  # the last: how the runs were made
         tables = "".join(f"> {problem}\n\n" for problem in dict.fromkeys(problems)) + shown.text
         before = output.read_text(encoding="utf-8") if output.exists() else ""
