@@ -19,8 +19,7 @@ def test_the_level_penalty_is_followed_as_strongly_as_l_decorr():
     other = features.detach().clone().requires_grad_()
     Level()(other).backward()
     (whole,) = torch.autograd.grad(decorrelation_loss(other, control.decomposition(other)), other)
-    length = whole.norm()
-    torch.testing.assert_close(features.grad, other.grad * length / other.grad.norm())
+    torch.testing.assert_close(features.grad, other.grad * whole.norm() / other.grad.norm())
 
 
 def naive_level(u):
@@ -79,9 +78,9 @@ def test_the_probe_agrees_with_loops_and_their_gradients(how):
     seen = standardize(u.requires_grad_()) if penalty.standardize else u.requires_grad_()
     correlated = penalty.decomposition(seen)
     level_part, covariance_part = naive_parts(seen, correlated)
-    expected = {"L_decorr": naive_decorrelation_loss(seen, correlated, penalty.center), "level_part": level_part}
-    expected |= {"covariance_part": covariance_part}
-    losses = (expected["L_decorr"], covariance_part, naive_level(u))
+    loss = naive_decorrelation_loss(seen, correlated, penalty.center)
+    expected = {"L_decorr": loss, "level_part": level_part, "covariance_part": covariance_part}
+    losses = (loss, covariance_part, naive_level(u))
     whole, covariance, level = (torch.autograd.grad(loss, u, retain_graph=True)[0].flatten() for loss in losses)
     expected["cosine_level_penalty"] = whole @ level / whole.norm() / level.norm()
     expected["covariance_gradient"] = covariance.norm() / whole.norm()

@@ -10,16 +10,11 @@ from .made_up import make_all, make_training, write_config
 
 def test_finds_runs_in_folders_of_folders_once_each_and_none_within_runs(tmp_path):
     make_all(tmp_path / "deep" / "er")
+    (tmp_path / "loop").symlink_to(tmp_path)
     problems = []
     found = find_runs([tmp_path, tmp_path / "deep" / "er" / "mmads"], problems)
     assert [run.folder.name for run in found] == ["colored", "images", "mmads", "trained-erm", "trained-pfdl"]
     assert problems == []
-
-
-def test_a_loop_of_links_ends(tmp_path):
-    make_training(tmp_path / "run")
-    (tmp_path / "loop").symlink_to(tmp_path)
-    assert len(find_runs([tmp_path], [])) == 1
 
 
 def test_what_cannot_be_read_is_named(tmp_path):
@@ -65,12 +60,7 @@ def test_finished_tasks_fill_what_results_do_not_have_yet(tmp_path):
 
 @pytest.mark.parametrize(
     "content",
-    [
-        b"",
-        b"\xff\xfe\x00",
-        b"method,seed\na,1\n",
-        b"method,seed,value\na,1,not a number\n",
-    ],
+    [b"", b"\xff\xfe\x00", b"method,seed\na,1\n", b"method,seed,value\na,1,not a number\n"],
     ids=["empty", "bytes", "columns", "words"],
 )
 def test_damaged_results_are_named_and_left_out(tmp_path, content):
