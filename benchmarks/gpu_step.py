@@ -45,7 +45,7 @@ def median_ms(step, seconds=0.6, warmup=3):
 
 
 def device_events(step, steps=5):
-    """What ran on the GPU in some steps: kernels, copies and fills."""
+    """Return what ran on the GPU in some steps: kernels, copies and fills."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         for _ in range(steps):
             step()
@@ -54,14 +54,14 @@ def device_events(step, steps=5):
 
 
 def device_use(step, steps=5):
-    """The time that the GPU is busy in a step, in ms, and the number of launches."""
+    """Return the time that the GPU is busy in a step, in ms, and the number of launches."""
     events = device_events(step, steps)
     busy = sum(event.self_device_time_total for event in events)
     return busy / (1e3 * steps), sum(event.count for event in events) / steps
 
 
 def breakdown(n, p, hidden, sharing, most=26):
-    """Where the GPU's time goes in a step of ours, kernel by kernel."""
+    """Say where the GPU's time goes in a step of ours, kernel by kernel."""
     u = torch.relu(torch.randn(n, p, device="cuda")).requires_grad_()
     step = partial(penalty_step(p, hidden, sharing=sharing), u)
     for _ in range(10):
@@ -78,7 +78,7 @@ def breakdown(n, p, hidden, sharing, most=26):
 
 
 def peak_mb(make):
-    """Peak memory of the first steps, above what the constructed contestant holds, and what stays reserved after."""
+    """Return the peak memory of the first steps above what the contestant holds, and what stays reserved after."""
     gc.collect()
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
@@ -96,7 +96,7 @@ def peak_mb(make):
 
 
 def roofline_ms(n, p, h):
-    """The least time that the arithmetic and the memory traffic of a step can take.
+    """Return the least time that the arithmetic and the memory traffic of a step can take.
 
     For each (row, feature, hidden unit) the ReLU network needs, counting a fused multiply-add as one instruction: 1 for
     the base, 4 for Ũ, 5 for Δ, 9 for the sums of the parameters' gradients in step 1; 1, 4, 5 and 7 in step 2. The
@@ -120,7 +120,7 @@ def penalty_step(p, hidden, **options):
 
 
 def compiled_step(p, hidden):
-    """The masked network and both losses as plain PyTorch, each step compiled as a whole."""
+    """Return a step of the masked network and both losses as plain PyTorch, compiled as a whole."""
     torch.manual_seed(0)
     g = pfdl.FeatureDecomposition(p, hidden, sharing="indexed").cuda()
     optimizer = torch.optim.Adam(g.parameters(), lr=1e-3, fused=True)
@@ -152,7 +152,7 @@ def compiled_step(p, hidden):
 
 
 def contestants(p, hidden):
-    """Functions that construct each contestant's step, so that only one of them holds memory at a time."""
+    """Return functions that construct each contestant's step, so that one alone holds memory at a time."""
     return {
         "pfdl, indexed": lambda: penalty_step(p, hidden, sharing="indexed"),
         "pfdl, strict": lambda: penalty_step(p, hidden, sharing="strict"),

@@ -41,7 +41,7 @@ FORMS = ("strict", "indexed")
 
 
 def make_step(method: str, p: int, h: int, device: str):
-    """One mini-batch of PFDL: g is updated, then the gradient of L_decorr reaches the features."""
+    """Return a mini-batch of PFDL as a function: g is updated, then the gradient of L_decorr reaches the features."""
     if method == "naive":
         return Naive(p, h, device).step
     penalty = pfdl.PartialDecorrelation(p, hidden=h, sharing=method).to(device)
@@ -56,7 +56,7 @@ def make_step(method: str, p: int, h: int, device: str):
 def measure(
     method: str, n: int, p: int, h: int, device: str, repeats: int, clock: Callable[[], float]
 ) -> dict[str, float]:
-    """Seconds per step (the best of the repeats, which other work on the machine disturbs least) and peak bytes."""
+    """Return seconds per step (the best of the repeats, which other work disturbs least) and peak bytes."""
     torch.manual_seed(0)
     step = make_step(method, p, h, device)
     features = torch.randn(n, p, device=device, requires_grad=True)
@@ -78,7 +78,7 @@ def measure(
 
 
 def compare(n: int, p: int, h: int, device: str, repeats: int, clock: Callable[[], float]) -> dict[str, float]:
-    """Seconds per step of both forms of g, the best of their turns, and the median of their ratio."""
+    """Return seconds per step of both forms of g, the best of their turns, and the median of their ratio."""
     torch.manual_seed(0)
     features = torch.randn(n, p, device=device, requires_grad=True)
     steps = {method: make_step(method, p, h, device) for method in FORMS}

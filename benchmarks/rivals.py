@@ -15,11 +15,11 @@ class Naive:
         self.index = others + (others >= torch.arange(p, device=device)[:, None])  # (p, p-1): all but j
 
     def predict(self, u):
-        """Ũ, shape (n, p)."""
+        """Return Ũ, shape (n, p)."""
         return self.g(u[:, self.index]).squeeze(-1)
 
     def step(self, u):
-        """The work of one mini-batch."""
+        """Do the work of one mini-batch."""
         detached = u.detach()
         self.optimizer.zero_grad()
         (detached - self.predict(detached)).square().mean().backward()

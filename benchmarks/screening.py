@@ -27,7 +27,7 @@ TABLES = 40
 
 
 def unbiased(seed: int, r2: float, loading: float, same_sign: bool) -> tuple[np.ndarray, np.ndarray]:
-    """A two-factor model of eight columns, the first five of which cause y."""
+    """Draw from a two-factor model of eight columns, the first five of which cause y."""
     rng = np.random.default_rng(seed)
     factors, loadings = rng.standard_normal((2000, 2)), rng.standard_normal((2, 8)) * loading
     beta = rng.standard_normal(5)

@@ -35,7 +35,7 @@ LARGE = ((20_000, 40, "rmsprop"), (20_000, 40, "lbfgs"), (100_000, 200, "lbfgs")
 
 
 def published_step(X: torch.Tensor, weight: torch.Tensor) -> float:
-    """One loss and gradient of DWR as its authors wrote them: p copies of the table, each with one column zeroed."""
+    """Take one loss and gradient of DWR as its authors wrote them: p copies of the table, each with a column zeroed."""
     n, p = X.shape
     copies = torch.stack([X * (torch.arange(p) != j) for j in range(p)])
     both = torch.einsum("i,ij,jik->jk", weight, X, copies) / n
@@ -47,7 +47,7 @@ def published_step(X: torch.Tensor, weight: torch.Tensor) -> float:
 
 
 def seconds(call: Callable[[], object], repeats: int) -> float:
-    """Best time of several calls, after one to warm up."""
+    """Return the best time of several calls, after one to warm up."""
     call()
     times = []
     for _ in range(repeats):
@@ -114,7 +114,7 @@ def large_dwr_table() -> Table:
 
 
 def solver_table() -> Table:
-    """DWR on one table for each cell of MMADS, with both solvers."""
+    """Fit DWR to one table of each cell of MMADS, with both solvers."""
     measures = [f"{measure}, {solver}" for measure in ("loss", "effective rows", "β_V error") for solver in SOLVERS]
     table = Table("setting", "n, p, r", *measures)
     for setting in SETTINGS:

@@ -18,7 +18,7 @@ from pfdl.objectives.weightings.stablenet import draw_maps, fourier_features
 
 
 def dependence(mapped, weights):
-    """StableNet's loss: squared weighted covariances of all pairs, for mapped features (functions, n, p)."""
+    """Return StableNet's loss: squared weighted covariances of all pairs, for mapped features (functions, n, p)."""
     weighted = mapped * weights[:, None]
     means = weighted.sum(1)
     covariance = mapped.transpose(1, 2) @ weighted - means[:, :, None] * means[:, None, :]
@@ -26,7 +26,7 @@ def dependence(mapped, weights):
 
 
 def balance_loss(f, weights):
-    """CNBB's loss: how treated and untreated samples differ in all other features."""
+    """Return CNBB's loss: how treated and untreated samples differ in all other features."""
     treated = f > 0
     comparable = treated.any(0) & ~treated.all(0)
     weighted = weights[:, None] * treated
@@ -37,7 +37,7 @@ def balance_loss(f, weights):
 
 
 def dwr_loss(x, weights):
-    """DWR's loss, from one weighted covariance matrix."""
+    """Return DWR's loss, from one weighted covariance matrix."""
     n, p = x.shape
     weighted = x * weights[:, None]
     covariance = x.T @ weighted / n - torch.outer(weighted.sum(0) / weights.sum(), weighted.sum(0) / n)
@@ -72,7 +72,7 @@ def cnbb_loop(f):
 
 
 def dwr_loop(x):
-    """TensorFlow 1's RMSProp, whose mean square begins at 1, as in the published code."""
+    """Take the steps of TensorFlow 1's RMSProp, whose mean square begins at 1, as in the published code."""
     ours = BatchDWR()
     root, mean_square = torch.ones_like(x[:, 0]).requires_grad_(), torch.ones_like(x[:, 0])
     for _ in range(ours.steps):

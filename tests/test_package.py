@@ -56,10 +56,10 @@ def test_the_version_is_that_of_the_distribution():
     assert version("pfdl") == pfdl.__version__
 
 
-def test_no_test_of_the_library_needs_the_laboratory():
+def test_no_test_or_example_of_the_library_needs_the_laboratory():
     houses = {"pfdl_lab", "lab", *(path.stem for path in (ROOT / "lab" / "pages").glob("*.py"))}
     imported = re.compile(r"""^\s*(?:from|import) (\w+)|import_module\("(\w+)""", re.MULTILINE)
-    for path in (ROOT / "tests").rglob("*.py"):
+    for path in (*(ROOT / "tests").rglob("*.py"), *(ROOT / "examples").glob("*.py")):
         names = {one or other for one, other in imported.findall(path.read_text(encoding="utf-8"))}
         assert not names & houses, path
 

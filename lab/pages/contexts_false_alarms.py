@@ -37,61 +37,61 @@ Drawn = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 
 def noise(rng: np.random.Generator) -> Drawn:
-    """Features that say nothing about the class."""
+    """Draw features that say nothing about the class."""
     return rng.normal(size=(SAMPLES, COLUMNS)), rng.integers(CLASSES, size=SAMPLES)
 
 
 def classes(rng: np.random.Generator, given: NDArray[np.int64] | None = None) -> Drawn:
-    """Four classes around means of their own, which overlap a little."""
+    """Draw four classes around means of their own, which overlap a little."""
     labels = rng.integers(CLASSES, size=SAMPLES) if given is None else given
     return rng.normal(size=(SAMPLES, COLUMNS)) + 0.35 * rng.normal(size=(CLASSES, COLUMNS))[labels], labels
 
 
 def rare_classes(rng: np.random.Generator) -> Drawn:
-    """The same, nine of ten samples in two of the classes."""
+    """Draw the same, nine of ten samples in two of the classes."""
     return classes(rng, rng.choice(CLASSES, size=SAMPLES, p=[0.6, 0.3, 0.07, 0.03]))
 
 
 def correlated(rng: np.random.Generator) -> Drawn:
-    """Features that all follow five hidden ones, whatever the class."""
+    """Draw features that all follow five hidden ones, whatever the class."""
     features, labels = classes(rng)
     return features + rng.normal(size=(SAMPLES, 5)) @ rng.normal(size=(5, COLUMNS)), labels
 
 
 def heavy_tails(rng: np.random.Generator) -> Drawn:
-    """Features with a few enormous values, from Student's t with two degrees of freedom."""
+    """Draw features with a few enormous values, from Student's t with two degrees of freedom."""
     features, labels = classes(rng)
     return features + rng.standard_t(2, size=(SAMPLES, COLUMNS)), labels
 
 
 def clusters(rng: np.random.Generator) -> Drawn:
-    """Three plain clusters that are as frequent in every class: contexts that do not go with the class."""
+    """Draw three plain clusters that are as frequent in every class: contexts that do not go with the class."""
     features, labels = classes(rng)
     return features + 2 * rng.normal(size=(3, COLUMNS))[rng.integers(3, size=SAMPLES)], labels
 
 
 def subclasses(rng: np.random.Generator) -> Drawn:
-    """Classes of three kinds each, 80, 15 and 5 % of it, that no other class has."""
+    """Draw classes of three kinds each, 80, 15 and 5 % of it, that no other class has."""
     labels = rng.integers(CLASSES, size=SAMPLES)
     kinds = rng.choice(3, size=SAMPLES, p=[0.80, 0.15, 0.05])
     return classes(rng, labels)[0] + rng.normal(size=(CLASSES, 3, COLUMNS))[labels, kinds], labels
 
 
 def digits(rng: np.random.Generator) -> Drawn:
-    """Scikit-learn's digits, a part of them."""
+    """Draw a part of scikit-learn's digits."""
     images, labels = load_digits(return_X_y=True)
     kept = rng.permutation(len(labels))[:1_500]
     return images[kept], labels[kept]
 
 
 def shuffled_digits(rng: np.random.Generator) -> Drawn:
-    """The same with labels in random order."""
+    """Draw the same with labels in random order."""
     images, labels = digits(rng)
     return images, rng.permutation(labels)
 
 
 def pretrained(rng: np.random.Generator, folder: Path, per_group: int = 60) -> Drawn:
-    """Pretrained features of PACS, as many images of every class in every style: contexts that do not go with it."""
+    """Draw pretrained features of PACS, as many of every class in every style: contexts that do not go with it."""
     images = StoredImages(folder, FEATURES)
     names, number = np.unique([f"{one.class_name}/{one.context}" for one in images.samples], return_inverse=True)
     classes = np.unique([name.partition("/")[0] for name in names], return_inverse=True)[1]
@@ -102,7 +102,7 @@ def pretrained(rng: np.random.Generator, folder: Path, per_group: int = 60) -> D
 
 
 def one_style(rng: np.random.Generator, folder: Path, samples: int = 1_200) -> Drawn:
-    """Pretrained features of one style of PACS, drawn for each seed: no contexts."""
+    """Draw pretrained features of one style of PACS, another for each seed: no contexts."""
     images = StoredImages(folder, FEATURES)
     style = rng.choice(sorted({one.context for one in images.samples}))
     mine = [one for one in images.samples if one.context == style]

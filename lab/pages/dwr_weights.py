@@ -128,6 +128,7 @@ def measure_readouts(data: ImageData, images: Path, seed: int) -> list[dict[str,
 
 
 def main(folder: str, device: str = "cpu", pretrained: bool = False) -> None:
+    """Learn the weights of DWR on features of PACS as ERM trains, or on pretrained ones; write and print the table."""
     data = ImageData(folder, DataOptions(layout="class/context"))
     with tempfile.TemporaryDirectory() as place:
         images = store_images(data.open(), Path(place) / "images", 96)

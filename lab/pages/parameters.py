@@ -29,7 +29,7 @@ Learnt = tuple[list[Tensor], list[Tensor]]
 
 
 def learnt_weights(n: int, optimizer: type[torch.optim.Optimizer], **settings: float) -> Learnt:
-    """One weight for each of n samples, and what its optimiser keeps."""
+    """Return one weight for each of n samples, and what its optimiser keeps."""
     weights = torch.ones(n, requires_grad=True)
     weights.grad = torch.zeros(n)
     made = optimizer([weights], **settings)
@@ -59,7 +59,7 @@ METHODS = {
 
 
 def measure() -> pd.DataFrame:
-    """One row per method and size."""
+    """Return one row per method and size."""
     torch.manual_seed(0)
     rows = []
     for name, learnt in METHODS.items():
@@ -78,7 +78,7 @@ def readable(number: int) -> str:
 
 
 def markdown(measured: pd.DataFrame) -> str:
-    """The table of docs/results/parameters.md: one line per method, one column per n."""
+    """Return the table of docs/results/parameters.md: one line per method, one column per n."""
     cells = measured["parameters"].map("{:,}".format) + " (" + measured["bytes"].map(readable) + ")"
     lines = [[name, *cells[part.index]] for name, part in measured.groupby("method", sort=False)]
     return markdown_table(["learnt beside the model", *(f"n = 10^{len(str(n)) - 1}" for n in SIZES)], lines)

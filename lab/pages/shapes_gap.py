@@ -49,7 +49,7 @@ def accuracy(network: nn.Module, dataset: ContextImages) -> float:
 
 
 def measure(source: Shapes, epochs: int, seed: int) -> dict[str, float]:
-    """Accuracy in percent on the training set and on the seven test sets of one split."""
+    """Return the accuracy in percent on the training set and on the seven test sets of one split."""
     manifest: Manifest = make_split(source, ratio="5:1", seed=seed)
     names = ["train", *(f"test-{ratio}" for ratio in TEST_RATIOS)]
     sets = {name: ContextImages(source, manifest, name) for name in names}

@@ -48,9 +48,8 @@ class Level(Penalty):
         self.value = value.detach()
         return self.weight * value
 
-    def measure(self, u: Tensor) -> Tensor:
-        """Return the penalty without its weight."""
-        return level_loss(u)
+    measure = staticmethod(level_loss)
+    """The penalty without its weight."""
 
     def metrics(self) -> dict[str, Tensor]:
         """Return the penalty of the last call, without its weight."""
@@ -72,9 +71,10 @@ class MeanDecorrelation(Level):
         tensor(21.2500)
     """
 
-    def measure(self, u: Tensor) -> Tensor:
+    @staticmethod
+    def measure(features: Tensor) -> Tensor:
         """Return L_decorr of the features and the mean of the others."""
-        return decorrelation_loss(u, mean_of_others(u))
+        return decorrelation_loss(features, mean_of_others(features))
 
 
 class MatchedLevel(CovarianceDecorrelation):

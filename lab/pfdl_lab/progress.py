@@ -21,10 +21,10 @@ from pfdl._internal.files import write_atomically
 EVERY = 0.5
 """Seconds between two looks at what tasks report."""
 
-_told: Path | None = None
+_report_file: Path | None = None
 """The file in which the task of this process says how far it is; None where nobody draws it."""
 
-_said = ("", 0.0)
+_last_report = ("", 0.0)
 """The description that was reported last, and when."""
 
 
@@ -36,12 +36,12 @@ def report(done: int, total: int, description: str = "") -> None:
         total: How much there is to do.
         description: What is done; by default what was said last.
     """
-    global _said
-    is_due = bool(description) or time.monotonic() - _said[1] > EVERY
-    if _told is not None and is_due:
-        _said = (description or _said[0], time.monotonic())
+    global _last_report
+    is_due = bool(description) or time.monotonic() - _last_report[1] > EVERY
+    if _report_file is not None and is_due:
+        _last_report = (description or _last_report[0], time.monotonic())
         with suppress(OSError):  # a full disk is no reason to stop a training
-            write_atomically(_told, json.dumps([_said[0], done, total]))
+            write_atomically(_report_file, json.dumps([_last_report[0], done, total]))
 
 
 @contextmanager
@@ -67,14 +67,14 @@ def task_bars(progress: Progress) -> Iterator[Callable[[Callable[..., Any]], Cal
 
 def _call_reporting(function: Callable[..., Any], folder: str, /, **task: Any) -> Any:
     """Run one task, which may report meanwhile."""
-    global _told
+    global _report_file
     path = Path(folder) / str(os.getpid())
-    _told = path if path.parent.is_dir() else None  # on another machine of a cluster nobody would read it
+    _report_file = path if path.parent.is_dir() else None  # on another machine of a cluster nobody would read it
     try:
         return function(**task)
     finally:
         path.unlink(missing_ok=True)
-        _told = None
+        _report_file = None
 
 
 def _draw(folder: Path, progress: Progress, ended: threading.Event) -> None:

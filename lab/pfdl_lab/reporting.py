@@ -15,7 +15,7 @@ from pfdl_lab.colored_mnist import section as colored_mnist
 from pfdl_lab.images import section as images
 from pfdl_lab.mmads import readings_section as readings, section as mmads
 from pfdl_lab.report import markdown, trainings
-from pfdl_lab.report.blocks import Block, Heading, Listing, Page, Section, Table, TableLine, Text, render
+from pfdl_lab.report.blocks import Block, Heading, Listing, Section, Table, TableLine, Text, render
 from pfdl_lab.report.reading import RESULTS, find_runs, read_results
 
 Builder = Callable[[Run, list[str]], Section]
@@ -64,15 +64,16 @@ def write_report(
         ValueError: If there are no runs at all.
         OSError: If the page cannot be written.
     """
-    found = find_runs(paths)
-    if not found.runs:
-        raise ValueError(" ".join(["there is nothing to report.", *found.problems]))
-    problems = list(found.problems)
+    problems = list[str]()
+    runs = find_runs(paths, problems)
+    if not runs:
+        raise ValueError(" ".join(["there is nothing to report.", *problems]))
     as_markdown = output.suffix == ".md"
-    sections = build_sections(found.runs, problems, with_commands=as_markdown)
+    sections = build_sections(runs, problems, with_commands=as_markdown)
     sections = [section if with_findings else replace(section, finding="") for section in sections]
     if as_markdown:
-        command = f"pfdl report {' '.join(map(str, paths))} -o {output}"
+        *names, name = (path.name if path.is_absolute() else str(path) for path in (*paths, output))
+        command = f"pfdl report {' '.join(names)} -o {name}"
         shown = markdown.render(sections[:-1], level=2, prefix=f"{output.stem}-")  # the last: how the runs were made
         tables = "".join(f"> {problem}\n\n" for problem in dict.fromkeys(problems)) + shown.text
         before = output.read_text(encoding="utf-8") if output.exists() else ""
@@ -81,9 +82,9 @@ def write_report(
     else:
         now = datetime.now(timezone.utc)
         made = f"Made by pfdl {version_of('pfdl')} on {now:%d %B %Y, %H:%M} UTC."
-        introduction = [*([Text(preface)] if preface else []), *_introduction(found.runs, problems)]
-        page = Page(title, introduction, sections, f"{made} This file needs nothing from the network.")
-        write_atomically(output, render(page))
+        introduction = [*([Text(preface)] if preface else []), *_introduction(runs, problems)]
+        page = render(title, introduction, sections, f"{made} This file needs nothing from the network.")
+        write_atomically(output, page)
     return Written(problems, {section.title: section.finding for section in sections if section.finding})
 
 

@@ -5,8 +5,10 @@ from importlib.metadata import version
 
 import pytest
 import typer
+from lab.tests.report.made_up import make_training
+from tests.cli.test_quickstart import PATH
 from tests.cli.typing_commands import typed
-from tests.test_docs import CONTRIBUTING, PAGES, run_blocks
+from tests.test_docs import OF_THE_LABORATORY, PAGES, name, run_blocks
 from tests.test_package import modules_after
 
 import pfdl
@@ -28,8 +30,17 @@ def test_the_laboratorys_commands_are_loaded_when_they_are_asked_for(arguments, 
 
 
 @pytest.mark.usefixtures("nothing_counted")
-def test_the_code_in_contributing_runs():
-    run_blocks(CONTRIBUTING)
+@pytest.mark.parametrize("page", OF_THE_LABORATORY, ids=name)
+def test_the_code_on_pages_about_the_laboratory_runs(page):
+    run_blocks(page)
+
+
+def test_the_report_of_the_quick_start(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    make_training(tmp_path / "runs" / "erm", objective="erm")
+    (line,) = (line.partition("#")[0] for line in PATH if line.startswith("pfdl report"))
+    typed(line.removeprefix("pfdl "))
+    assert "erm" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 def test_every_command_and_option_that_a_page_shows_exists():

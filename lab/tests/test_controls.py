@@ -6,8 +6,9 @@ from tests.decorrelation.reference import naive_decorrelation_loss, naive_parts
 from tests.objectives.weightings.test_weightings import features as signed_features, naive_balance
 
 from pfdl import PartialDecorrelation
+from pfdl.decorrelation.functional import decorrelation_loss, standardize
 from pfdl_lab.controls import AdamCNBB, Level, MatchedLevel, MeanDecorrelation
-from pfdl_lab.gradients import gradient_parts, probe
+from pfdl_lab.gradients import probe
 
 
 def test_the_level_penalty_is_followed_as_strongly_as_l_decorr():
@@ -17,8 +18,8 @@ def test_the_level_penalty_is_followed_as_strongly_as_l_decorr():
     control(features).backward()
     other = features.detach().clone().requires_grad_()
     Level()(other).backward()
-    length = gradient_parts(control, features).whole.norm()
-    torch.testing.assert_close(features.grad, other.grad * length / other.grad.norm())
+    (whole,) = torch.autograd.grad(decorrelation_loss(other, control.decomposition(other)), other)
+    torch.testing.assert_close(features.grad, other.grad * whole.norm() / other.grad.norm())
 
 
 def naive_level(u):
@@ -65,33 +66,22 @@ def test_cnbb_by_adam_is_adam_on_its_loss():
     torch.testing.assert_close(found, 20 * logits.detach().softmax(0), atol=1e-5, rtol=1e-4)
 
 
-def naive_probe(penalty, u):
-    """Both parts, L_decorr and the level penalty by loops."""
-    correlated = penalty.decomposition(u)
-    level, covariance = naive_parts(u, correlated)
-    values = {"L_decorr": naive_decorrelation_loss(u, correlated, "none"), "level_part": level}
-    values |= {"covariance_part": covariance, "level_penalty": (u.mean(1) ** 2).mean() ** 2}
-    return values
-
-
-@pytest.mark.parametrize("sharing", ["strict", "indexed"])
-def test_the_probe_agrees_with_loops_and_their_gradients(sharing):
+@pytest.mark.parametrize("how", [{}, {"sharing": "indexed"}, {"center": "batch"}, {"standardize": True}])
+def test_the_probe_agrees_with_loops_and_their_gradients(how):
     torch.manual_seed(0)
-    penalty = PartialDecorrelation(4, hidden=5, sharing=sharing, activation="tanh", kernel="plain")
+    penalty = PartialDecorrelation(4, hidden=5, activation="tanh", kernel="plain", **how)
     u = torch.rand(6, 4, dtype=torch.float64)
     for _ in range(20):
         penalty.fit_step(u.float())
     penalty.double()
     found = probe(penalty, u)
-    expected = naive_probe(penalty, u.requires_grad_())
-    for name, value in expected.items():
-        assert found[name] == pytest.approx(value.item(), rel=1e-9), name
-    gradients = {
-        name: torch.autograd.grad(value, u, retain_graph=True)[0].flatten() for name, value in expected.items()
-    }
-    whole, level = gradients["L_decorr"], gradients["level_penalty"]
-    assert found["cosine_level_penalty"] == pytest.approx(float(whole @ level / whole.norm() / level.norm()), abs=1e-9)
-    assert found["covariance_gradient"] == pytest.approx(
-        float(gradients["covariance_part"].norm() / whole.norm()), abs=1e-9
-    )
-    assert found["norm_ratio"] == pytest.approx(float(level.norm() / whole.norm()), abs=1e-9)
+    seen = standardize(u.requires_grad_()) if penalty.standardize else u.requires_grad_()
+    correlated = penalty.decomposition(seen)
+    level_part, covariance_part = naive_parts(seen, correlated)
+    loss = naive_decorrelation_loss(seen, correlated, penalty.center)
+    expected = {"L_decorr": loss, "level_part": level_part, "covariance_part": covariance_part}
+    losses = (loss, covariance_part, naive_level(u))
+    whole, covariance, level = (torch.autograd.grad(loss, u, retain_graph=True)[0].flatten() for loss in losses)
+    expected["cosine_level_penalty"] = whole @ level / whole.norm() / level.norm()
+    expected["covariance_gradient"] = covariance.norm() / whole.norm()
+    assert found == pytest.approx({name: value.item() for name, value in expected.items()}, rel=1e-7, abs=1e-9)

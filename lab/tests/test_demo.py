@@ -62,5 +62,5 @@ def test_a_demonstration_that_is_stopped_goes_on_and_ends_with_a_page(tiny, monk
     kinds = {folder.name: read_run(folder).kind for folder in tmp_path.iterdir() if folder.is_dir()}
     assert kinds == {"mmads": "mmads", "colored-digits": "colored-mnist", "images": "images"}
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert page.count("<li><strong>") == 3  # a sentence for each experiment at the top
+    assert page.count("<li><p><strong>") == 3  # a sentence for each experiment at the top
     assert "Unfinished" not in page

@@ -46,6 +46,8 @@ def test_two_runs_of_one_kind_are_told_apart(tmp_path):
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert "Colored digits (Colored-MNIST): first</h2>" in page
     assert "Colored digits (Colored-MNIST): second</h2>" in page
+    typed(f"report {tmp_path} -o {tmp_path / 'r.md'}")  # a page may be published, and an absolute path name a person
+    assert f"`pfdl report {tmp_path.name} -o r.md`" in (tmp_path / "r.md").read_text(encoding="utf-8")
 
 
 def test_without_any_run_there_is_a_sentence_and_no_page(tmp_path):

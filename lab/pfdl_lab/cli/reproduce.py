@@ -34,7 +34,7 @@ def readings(
     execution: Execution,
     output: Output = Path("runs/readings"),
     quick: Quick = False,
-    seeds: Annotated[int, typer.Option(min=1, help="Tables per cell.")] = 3,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Tables per cell; 3, or 1 if quick.")] = None,
 ) -> None:
     """Try readings of PFDL on tables, and sort them by their distance to the paper's row of Table I.
 
@@ -43,8 +43,8 @@ def readings(
     """
     from pfdl_lab.mmads.readings import QUICK, ReadingsConfig, run
 
-    config = QUICK if quick else ReadingsConfig(seeds=seeds)
-    run(config, output, seen_by_user(execution))
+    config = QUICK if quick else ReadingsConfig()
+    run(replace(config, seeds=seeds or config.seeds), output, seen_by_user(execution))
     print_tables(output)
 
 

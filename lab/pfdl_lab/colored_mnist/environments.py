@@ -79,8 +79,7 @@ class ColoredMNIST:
         train = self.source.train
         order = torch.randperm(len(train), generator=generator).numpy()[:max_train]
         order = order[: len(order) // 2 * 2]
-        shuffled = Digits(train.images[order], train.labels[order])
-        self.train = _color_pair(shuffled, generator)
+        self.train = _color_pair(train[order], generator)
         self.held_out = _color_pair(self.source.held_out, generator)
         self.test = color_digits(self.source.test, TEST_COLOR_FLIP, generator)
 

@@ -156,7 +156,7 @@ def run_row(row: ColoredMNISTRow, data: StackedColoredMNIST, config: ColoredMNIS
 
     train = inputs(torch.cat([images for images, _ in data.train], dim=1))
     labels = torch.cat([labels for _, labels in data.train], dim=1)
-    told = _told(row, data, train.shape[1])
+    environments = _environments(row, data, train.shape[1])
     networks, objectives = [], []
     for seed in data.seeds:
         torch.manual_seed(seed)  # the network first: rows of one width then start from the same weights
@@ -193,7 +193,7 @@ def run_row(row: ColoredMNISTRow, data: StackedColoredMNIST, config: ColoredMNIS
         objectives,
         train,
         labels,
-        told,
+        environments,
         row.config,
         feature_rows=config.feature_rows,
         row_seed=config.seed,
@@ -203,7 +203,7 @@ def run_row(row: ColoredMNISTRow, data: StackedColoredMNIST, config: ColoredMNIS
     return lines
 
 
-def _told(row: ColoredMNISTRow, data: StackedColoredMNIST, rows: int) -> Tensor:
+def _environments(row: ColoredMNISTRow, data: StackedColoredMNIST, rows: int) -> Tensor:
     """Return what the objective knows of each training row: its environment, or its inferred context."""
     if row.chooses and not data.has_contexts:
         raise ValueError(f"the row {row.key!r} needs inferred contexts, and there are none.")

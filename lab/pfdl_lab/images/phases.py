@@ -254,7 +254,7 @@ def _epochs_needed(part: Measured, test: str = "mean of the seven ratios") -> Ta
     for row in DECLARED:
         cells: list[Cell] = []
         for goal in goals:
-            below = [epoch for epoch, mean in means[row].items() if mean < means["erm"][goal]]
+            below = [epoch for epoch, mean in means[row].items() if not mean >= means["erm"][goal]]
             reached = [epoch for epoch in means[row] if not below or epoch > max(below)]
             cells.append(Number(min(reached), digits=0) if reached else Missing("not reached"))
         lines.append(TableLine(title_of(row), tuple(cells)))

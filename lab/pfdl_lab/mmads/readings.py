@@ -191,7 +191,7 @@ def run(config: ReadingsConfig, folder: Path, execution: Execution = IN_SEQUENCE
         execution: Where the tasks run, on CPUs; by default one after the other.
 
     Returns:
-        One line per reading, cell, seed and metric.
+        One line per reading, cell and seed.
 
     Raises:
         ValueError: If the folder holds another run; more or fewer seeds are the same run.
@@ -207,8 +207,8 @@ def run(config: ReadingsConfig, folder: Path, execution: Execution = IN_SEQUENCE
     with claim(folder, "readings", settings, may_change=("seeds", "networks", "command")):
         results = run_grid(run_task, tasks, folder / "tasks", execution)
         names = [field.name for field in fields(Network)]
-        columns = [*names, "use", "estimator", "n", "p", "r", "seed", "metric", "value"]
-        write_results(results[columns], folder, float_format="%.5f")
+        columns = [*names, "use", "estimator", "n", "p", "r", "seed", *METRICS]
+        write_results(results[columns].round(5), folder)
     return results
 
 
@@ -218,7 +218,7 @@ def run_task(
     """Train one g on one table, then use it in every way; the arguments are those of the two configs.
 
     Returns:
-        Lines of ``use``, ``estimator``, ``metric`` and ``value``.
+        Lines of ``use``, ``estimator`` and the four ``METRICS``.
     """
     train = make_mmads(n, p, r, seed=np.random.default_rng([seed, 0]))
     tests = [
@@ -232,8 +232,7 @@ def run_task(
     for use, estimator in product(uses, ["least norm"] if uses is not USES else ESTIMATORS):
         fitted = uses[use](ESTIMATORS[estimator], train.X, outputs[0], train.y)
         errors = [rmse(test.y, fitted.predict(test.X, output)) for test, output in zip(tests, outputs[1:], strict=True)]
-        values = judge(train, fitted.beta, errors)
-        lines += [{"use": use, "estimator": estimator, "metric": name, "value": values[name]} for name in values]
+        lines.append({"use": use, "estimator": estimator, **judge(train, fitted.beta, errors)})
     return lines
 
 
@@ -305,12 +304,12 @@ def distances(results: pd.DataFrame) -> pd.DataFrame:
     The distance is the mean over cells and the four metrics of |ours − paper| / paper; ``printed`` is the same without
     the error of β_S, which the paper does not print.
     """
-    keys = [*(field.name for field in fields(Network)), "use", "estimator"]
-    means = results.groupby([*keys, "metric", "n", "p", "r"], sort=False)["value"].mean().reset_index()
-    paper = {(*cell, metric): PAPER["PFDL"][metric][number] for number, cell in enumerate(CELLS) for metric in METRICS}
-    published = np.array([paper[key] for key in zip(means["n"], means["p"], means["r"], means["metric"], strict=True)])
-    means["distance"] = (means["value"] - published).abs() / published
-    table = means.pivot_table(index=keys, columns="metric", values="value", sort=False)[list(METRICS)]
-    table["distance"] = means.groupby(keys, sort=False)["distance"].mean()
-    table["printed"] = means[means["metric"] != "beta_s_error"].groupby(keys, sort=False)["distance"].mean()
+    keys, cell = [*(field.name for field in fields(Network)), "use", "estimator"], ["n", "p", "r"]
+    means = results.groupby([*keys, *cell], sort=False)[list(METRICS)].mean()
+    paper = pd.DataFrame(PAPER["PFDL"], index=pd.MultiIndex.from_tuples(CELLS, names=cell))
+    published = means[[]].join(paper, on=cell)
+    off = ((means - published).abs() / published).groupby(keys, sort=False).mean()
+    table = means.groupby(keys, sort=False).mean()
+    table["distance"] = off.mean(axis=1)
+    table["printed"] = off.drop(columns="beta_s_error").mean(axis=1)
     return table.sort_values("distance")

@@ -30,9 +30,9 @@ SEES = {
 
 def build(run: Run, problems: list[str]) -> Section:
     """Build the section of one run."""
-    names = ["sees", "optimizer", "batches", "standardised", "use", "estimator", "metric"]
-    numbers = ["width", "n", "p", "r", "seed", "value"]
-    results = read_results(run, names, numbers, [*KEYS, "n", "p", "r", "seed", "metric"], problems)
+    names = ["sees", "optimizer", "batches", "standardised", "use", "estimator"]
+    cell = ["n", "p", "r", "seed"]
+    results = read_results(run, names, ["width", *cell, *METRICS], [*KEYS, *cell], problems)
     if not len(results):
         return Section(TITLE, [Text("No finished results yet.", "warning")])
     found = distances(results).reset_index()
@@ -83,11 +83,11 @@ def _cells(caption: str, results: pd.DataFrame, best: pd.Series) -> Table:
     chosen = results
     for key in KEYS:
         chosen = chosen[chosen[key] == best[key]]
-    means = chosen.groupby(["n", "p", "r", "metric"])["value"].mean()
-    cells = [(number, cell) for number, cell in enumerate(CELLS) if (*cell, METRICS[0]) in means.index]
+    means = chosen.groupby(["n", "p", "r"])[list(METRICS)].mean()
+    cells = [(number, cell) for number, cell in enumerate(CELLS) if cell in means.index]
     lines = []
     for metric in METRICS:
-        ours = tuple(Number(float(means[(*cell, metric)]), digits=3) for _, cell in cells)
+        ours = tuple(Number(float(means[metric][cell]), digits=3) for _, cell in cells)
         published = tuple(Number(PAPER["PFDL"][metric][number], digits=3) for number, _ in cells)
         lines += [TableLine(METRIC_NAMES[metric], ours), TableLine("in the paper", published, quiet=True)]
     return Table(caption, "metric", [name_cell(cell) for _, cell in cells], lines)

@@ -104,7 +104,7 @@ def run(config: MMADSConfig, folder: Path, execution: Execution = IN_SEQUENCE) -
     with claim(folder, "mmads", settings, may_change=("seeds", "command")):
         results = run_grid(run_task, config.tasks(), folder / "tasks", execution)
         columns = ["setting", "n", "p", "r", "method", "seed", "metric", "value"]
-        write_results(results[columns], folder)
+        write_results(results[columns], folder, float_format="%.6g")
     return results
 
 
@@ -115,8 +115,7 @@ def run_task(
 
     Returns:
         Rows of ``method``, ``metric``, ``value``: ``beta_s_error``, ``beta_v_error``, ``ae``, ``se``, ``rmse[r]`` per
-        test rate (the mean over its test sets), ``between_test_sets`` (the standard deviation of the RMSE over the
-        test sets of a rate, mean over the rates) and, in the cell of the paper's figure, ``beta[column]``.
+        test rate (the mean over its test sets) and, in the cell of the paper's figure, ``beta[column]``.
     """
     train = make_mmads(n, p, r, setting, seed=np.random.default_rng([seed, 0]))
     tests = [
@@ -131,9 +130,8 @@ def run_task(
         with warnings.catch_warnings():  # DWR rests on few rows in some cells; that is one of the findings
             warnings.simplefilter("ignore", EffectiveSampleSizeWarning)
             model = fit(train, seed)
-        by_set = np.array([[rmse(test.y, model.predict(test.X)) for test in sets] for sets in tests])
-        errors = by_set.mean(axis=1).tolist()
-        values = {**judge(train, model.coef_, errors), "between_test_sets": float(by_set.std(axis=1).mean())}
+        errors = [float(np.mean([rmse(test.y, model.predict(test.X)) for test in sets])) for sets in tests]
+        values = judge(train, model.coef_, errors)
         values |= {f"rmse[{rate:g}]": error for rate, error in zip(TEST_RATES, errors, strict=True)}
         if (n, p, r) == FIGURE_CELL:
             values |= {f"beta[{name}]": float(b) for name, b in zip(train.feature_names, model.coef_, strict=True)}

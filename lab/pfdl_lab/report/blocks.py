@@ -204,9 +204,8 @@ class Section:
     finding: str = ""
 
 
-@dataclass(frozen=True)
-class Page:
-    """A whole page.
+def render(title: str, introduction: Sequence[Block], sections: Sequence[Section], footer: str = "") -> str:
+    """Return a page as one HTML file.
 
     Args:
         title: Its name.
@@ -214,25 +213,17 @@ class Page:
         sections: Parts.
         footer: The last line.
     """
-
-    title: str
-    introduction: Sequence[Block]
-    sections: Sequence[Section]
-    footer: str = ""
-
-
-def render(page: Page) -> str:
-    """Return a page as one HTML file."""
-    introduction = [_show(block, f"introduction-{number}") for number, block in enumerate(page.introduction, 1)]
-    findings = [(section.title, section.finding) for section in page.sections if section.finding]
+    first = [_show(block, f"introduction-{number}") for number, block in enumerate(introduction, 1)]
+    findings = [(section.title, section.finding) for section in sections if section.finding]
     if len(findings) > 1:
-        introduction.append(html.findings(findings))
-    sections = []
-    for number, section in enumerate(page.sections, 1):
+        items = [Markup("<li><p><strong>{}.</strong> {}</p></li>").format(*one) for one in findings]
+        first.append(Markup("<ul>{}</ul>").format(Markup().join(items)))
+    parts = []
+    for number, section in enumerate(sections, 1):
         shown = [_show(block, f"block-{number}-{place}") for place, block in enumerate(section.blocks, 1)]
         finding = [html.text(section.finding, "finding")] if section.finding else []
-        sections.append((section.title, [*finding, *shown]))
-    return render_page(page.title, introduction, sections, page.footer)
+        parts.append((section.title, [*finding, *shown]))
+    return render_page(title, first, parts, footer)
 
 
 def _show(block: Block, name: str) -> Markup:
@@ -243,7 +234,7 @@ def _show(block: Block, name: str) -> Markup:
         case Text(words, tone):
             shown = html.text(words, tone)
         case Heading(words):
-            shown = html.heading(words)
+            shown = Markup("<h3>{}</h3>").format(words)
         case Listing(title, text):
             shown = html.listing(title, text)
         case Table():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,45 +18,34 @@ MAX_DEPTH = 4
 """How deep a folder of folders is searched."""
 
 
-@dataclass
-class FoundRuns:
-    """Runs, and a sentence for everything that could not be read."""
-
-    runs: list[Run] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-
-
-def find_runs(paths: Sequence[Path]) -> FoundRuns:
+def find_runs(paths: Sequence[Path], problems: list[str]) -> list[Run]:
     """Return the runs in some folders, each of which is a run or holds runs.
 
     Args:
         paths: Folders.
+        problems: Where to add a sentence for everything that cannot be read.
 
     Returns:
         Each run once, in the order of the paths and then of the names. A run within a run belongs to that run and is
         not listed.
     """
-    found = FoundRuns()
-    seen: set[Path] = set()
+    runs: dict[Path, Run] = {}
     for path in paths:
         if not path.is_dir():
-            found.problems.append(f"{path} is not a folder; name folders that commands of pfdl made.")
+            problems.append(f"{path} is not a folder; name folders that commands of pfdl made.")
             continue
-        folders = _run_folders(path, MAX_DEPTH, found)
+        folders = _run_folders(path, MAX_DEPTH, problems)
         if not folders:
-            found.problems.append(f"{path} holds no run: there is no {CONFIG} in it, nor in folders within it.")
+            problems.append(f"{path} holds no run: there is no {CONFIG} in it, nor in folders within it.")
         for folder in folders:
-            if folder.resolve() in seen:
-                continue
-            seen.add(folder.resolve())
             try:
-                found.runs.append(read_run(folder))
+                runs.setdefault(folder.resolve(), read_run(folder))
             except (OSError, ValueError) as error:
-                found.problems.append(f"{folder} was left out: {error}")
-    return found
+                problems.append(f"{folder} was left out: {error}")
+    return list(runs.values())
 
 
-def _run_folders(folder: Path, depth: int, found: FoundRuns) -> list[Path]:
+def _run_folders(folder: Path, depth: int, problems: list[str]) -> list[Path]:
     if (folder / CONFIG).is_file():
         return [folder]
     if depth == 0:
@@ -66,9 +54,9 @@ def _run_folders(folder: Path, depth: int, found: FoundRuns) -> list[Path]:
         with os.scandir(folder) as entries:
             inner = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
     except OSError as error:
-        found.problems.append(f"{folder} was left out: it cannot be read ({error.strerror}).")
+        problems.append(f"{folder} was left out: it cannot be read ({error.strerror}).")
         return []
-    return [run for name in inner if name[0] != "." for run in _run_folders(folder / name, depth - 1, found)]
+    return [run for name in inner if name[0] != "." for run in _run_folders(folder / name, depth - 1, problems)]
 
 
 def read_results(

@@ -33,7 +33,7 @@ def read_everything(folder: Path) -> list[Any]:
     read_results(run, ("method",), ("value",), (), problems)
     read_metrics(run, problems)
     answered(read_groups, f"{folder / 'm.csv'}:a")
-    return [*(answered(_read_file, folder / name, "") for name in NAMES), *find_runs([folder]).runs]
+    return [*(answered(_read_file, folder / name, "") for name in NAMES), *find_runs([folder], [])]
 
 
 bytes_in_the_place_of_any_file = any_bytes(NAMES, read_everything)
@@ -43,7 +43,7 @@ special_files = special_file(NAMES, read_everything)
 @target(state_targets.run_folders_with_a_byte_changed.strategies, share=0.4)
 def run_folders_that_are_looked_for(folder: Path, name: str, place: float, change: int) -> None:
     state_targets.copy_and_change(folder, name, place, change)
-    find_runs([folder])
+    find_runs([folder], [])
 
 
 @target(lambda: (st.binary(max_size=40), st.integers(0, 30)), lambda: [(b"", 9), (b"content", 1)])

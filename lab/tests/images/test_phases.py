@@ -57,6 +57,12 @@ def test_a_seed_that_lacks_an_epoch_is_left_out(results):
     assert len(phases.phase_by_phase(part).endpoint("erm", "last", "1:5")) == 6
 
 
+def test_an_accuracy_that_was_not_measured_reaches_nothing(results):
+    (part,) = measure(results[(results["row"] != "pfdl") | (results["epoch"] != "160")])
+    (table,) = (block for block in phases.blocks(part) if getattr(block, "caption", "").startswith("Epoch from"))
+    assert {str(cell) for line in table.rows for cell in line.cells if line.header == "PFDL"} == {"not reached"}
+
+
 def test_sixty_declared_tests_are_judged_together(results):
     (part,) = measure(results)
     declared = phases.phase_by_phase(part)

@@ -67,10 +67,12 @@ def test_a_linear_g_of_full_rank_that_sees_all_is_the_identity():
 
 
 def test_the_command_sorts_readings_by_their_distance(tmp_path):
-    typed(f"reproduce readings --quick --jobs 1 -o {tmp_path / 'run'}")
+    typed(f"reproduce readings --quick --seeds 2 --jobs 1 -o {tmp_path / 'run'}")
     page = (tmp_path / "run" / "table.md").read_text(encoding="utf-8")
     assert "the paper's row of PFDL" in page
     assert "Not a reading but a description" in page
-    distances = readings.distances(readings.pd.read_csv(tmp_path / "run" / "results.csv"))["distance"]
+    results = readings.pd.read_csv(tmp_path / "run" / "results.csv")
+    assert set(results["seed"]) == {0, 1}
+    distances = readings.distances(results)["distance"]
     assert distances.is_monotonic_increasing
     assert len(distances) == 2 * len(USES) * len(ESTIMATORS) + 1

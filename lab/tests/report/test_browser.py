@@ -56,10 +56,10 @@ def path(tmp_path_factory):
     ]
     sections = [
         blocks.Section("First", parts, finding="It rises."),
-        blocks.Section("Second", [blocks.Heading("More"), *parts], "It falls."),
+        blocks.Section("Second", [blocks.Heading(HOSTILE), *parts], "It falls."),
     ]
     page = tmp_path_factory.mktemp("page") / "small page.html"
-    page.write_text(blocks.render(blocks.Page(f"A page {HOSTILE}", [], sections, "The end.")), encoding="utf-8")
+    page.write_text(blocks.render(f"A page {HOSTILE}", [], sections, "The end."), encoding="utf-8")
     return page
 
 
@@ -79,7 +79,7 @@ def test_a_name_that_is_a_script_is_shown_and_not_run(visit, path):
     assert page.title() == f"A page {HOSTILE}"
     for place in ("h1", ".sections p >> nth=1", ".command", "caption", "thead th >> nth=15", "tbody td >> nth=29"):
         assert HOSTILE in page.locator(place).first.text_content()
-    for place in ("figcaption", ".gallery p", ".gallery li", "summary", "pre"):
+    for place in ("h3", "figcaption", ".gallery p", ".gallery li", "summary", "pre"):
         assert any(HOSTILE in words for words in page.locator(place).all_text_contents())
     drawn = page.locator(".plot svg").first.locator("text").all_text_contents()
     assert {HOSTILE, f"ratio $x$ {HOSTILE}", 'a "name" & $\\bad{$'} <= set(drawn)
@@ -156,6 +156,6 @@ def test_headings_tables_and_names_are_in_order(visit, path):
     assert set(labels) <= set(names)
     links = page.locator("nav a").evaluate_all("all => all.map(one => one.getAttribute('href').slice(1))")
     assert all(page.locator(f"h2#{link}").count() == 1 for link in links)
-    assert page.locator(".findings li").all_text_contents() == ["First. It rises.", "Second. It falls."]
+    assert page.locator("li:has(> p > strong)").all_text_contents() == ["First. It rises.", "Second. It falls."]
     assert page.locator("td.missing").first.text_content() == "–not in the paper"
     assert page.evaluate("document.documentElement.lang") == "en"
