@@ -55,10 +55,9 @@ def test_a_smoothing_that_is_none_is_refused(smoothing):
 
 
 def test_unequal_columns_are_refused():
-    with pytest.raises(ValueError, match=r"the shapes differ: labels \(2,\), contexts \(3,\)"):
-        context_weights([0, 1], [0, 1, 2])
-    with pytest.raises(ValueError, match=r"the shapes differ: labels \(2,\), contexts \(3,\)"):
-        context_sampler([0, 1], [0, 1, 2])
+    for balance in (context_weights, context_sampler):
+        with pytest.raises(ValueError, match=r"the shapes differ: labels \(2,\), contexts \(3,\)"):
+            balance([0, 1], [0, 1, 2])
 
 
 def test_all_groups_are_drawn_alike_and_no_sample_again_before_all():
@@ -101,12 +100,17 @@ def test_processes_share_an_epoch():
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
-    [({"num_samples": 0}, "num_samples is 0"), ({"seed": -1}, "seed is -1"), ({"rank": 1}, "rank is 1; with 1 repl")],
+    ("name", "value", "wanted"),
+    [
+        ("num_samples", 0, "it must"),
+        ("seed", -1, "it must"),
+        ("rank", 1, "with 1 repl"),
+        ("power", 1.5, "give .* to 1"),
+    ],
 )
-def test_settings_that_make_no_sense_are_refused(settings, message):
-    with pytest.raises(ValueError, match=message):
-        ContextSampler([0, 1], [0, 1], **settings)
+def test_settings_that_make_no_sense_are_refused(name, value, wanted):
+    with pytest.raises(ValueError, match=f"{name} is {value}; {wanted}"):
+        ContextSampler([0, 1], [0, 1], **{name: value})
     with pytest.raises(ValueError, match="there are no samples"):
         ContextSampler([], [])
 

@@ -118,6 +118,9 @@ def test_tensors_of_any_kind_large_seeds_and_one_hot_labels_are_taken():
     assert group_report(labels, found, contexts).ari > 0.95
     names = np.array(["ape", "bat", "cat", "dog"])[labels]
     np.testing.assert_array_equal(found, infer_contexts(half, names, num_contexts=CONTEXTS, seed=2**40))
+    two = infer_contexts(features, labels, num_contexts=2)
+    for sparse in (torch.as_tensor(features).to_sparse(), csr_matrix(features)):
+        np.testing.assert_array_equal(infer_contexts(sparse, labels, num_contexts=2), two)
 
 
 def test_units_do_not_matter_and_the_same_seed_finds_the_same():
@@ -134,6 +137,7 @@ def test_datasets_and_loaders_give_what_arrays_give():
     expected = infer_contexts(features, labels, num_contexts=CONTEXTS)
     assert set(expected) == set(range(CONTEXTS))
     dataset = TensorDataset(features, labels)
+    dataset.targets, dataset.target_transform = torch.zeros_like(labels), abs  # what it keeps is not what it gives
     before = torch.get_rng_state()
     for data in (dataset, DataLoader(dataset, 100, shuffle=True)):
         np.testing.assert_array_equal(infer_contexts(data, num_contexts=CONTEXTS), expected)
@@ -193,6 +197,7 @@ def test_images_are_described_by_what_the_user_gives():
         ((np.eye(4), np.zeros(4)), {"num_contexts": 2.0}, TypeError, "contexts is 2.0"),
         ((np.eye(4), np.zeros(4)), {"num_contexts": 2, "method": "early"}, ValueError, "finds its own number"),
         ((np.eye(4), np.zeros(4)), {"confirmation": float("nan")}, ValueError, "confirmation is nan"),
+        ((np.eye(4), np.zeros(4)), {"confirmation": 1.5}, ValueError, "confirmation is 1.5; give a number from 0 to 1"),
         ((np.eye(4), np.zeros(4)), {"method": "guess"}, ValueError, "method is 'guess'"),
         ((np.eye(4), np.zeros(4)), {"seed": -1}, ValueError, "seed is -1"),
     ],
@@ -210,8 +215,11 @@ def test_a_number_may_be_asked_for():
     assert {trial.method for trial in find_contexts(features, labels, num_contexts=11).tried} <= {"pooled", "within"}
 
 
-@pytest.mark.parametrize("sparse", [lambda x: torch.as_tensor(x).to_sparse(), csr_matrix])
-def test_sparse_features_are_read(sparse):
-    features, labels, _ = objects_in_contexts()
-    expected = find_contexts(features, labels, num_contexts=2)
-    assert np.array_equal(find_contexts(sparse(features), labels, num_contexts=2).contexts, expected.contexts)
+@pytest.mark.parametrize("number", [None, 2])
+def test_halves_of_few_samples_need_not_agree(number):
+    """Less than by chance, even: then they are found without checks, and with these rejected by a sentence."""
+    for seed in range(6):
+        features, labels = np.random.default_rng(seed).normal(size=(30, 8)), np.arange(30) % 2
+        found = [find_contexts(features, labels, num_contexts=number, confirmation=least) for least in (0.0, 0.5)]
+        assert (found[0].number > 1, found[1].number) == (True, 1)
+        assert "halves of the features agree too little (" in found[1].sentence

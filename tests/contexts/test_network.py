@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from pfdl.contexts import find_by_eiil, find_by_jtt, find_by_spare
+from pfdl.contexts import find_by_eiil, find_by_jtt, find_by_spare, find_contexts, group_report, spread_contexts
+from tests.contexts.objects import in_contexts
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +95,8 @@ def test_the_gradient_of_eiil_is_that_of_autograd(outputs):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: find_by_jtt(np.zeros((3, 2)), [0, 1]), r"logits have shape \(3, 2\) for 2 labels"),
+        (lambda: find_by_jtt(np.zeros((3, 2)), [0, 1]), r"predictions have shape \(3,\) and labels \(2,\)"),
+        (lambda: find_by_jtt(["cow", "camel"], [0, 1]), "give both as numbers or as names"),
         (lambda: find_by_jtt([0, 1], ["a", "b"]), "labels must be the numbers of the classes"),
         (lambda: find_by_spare(np.zeros((2, 2)), [0, 2]), "for 2 labels up to 2; give finite ones"),
         (lambda: find_by_eiil(np.full((2, 2), np.nan), [0, 1]), "give finite ones"),
@@ -104,3 +106,34 @@ def test_the_gradient_of_eiil_is_that_of_autograd(outputs):
 def test_outputs_that_do_not_fit_are_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_contexts_of_a_tenth_are_enough_where_clusters_find_none():
+    features, labels, contexts = in_contexts(samples=2000, strength=1.0, dominant=0.9)
+    assert find_contexts(features, labels).number == 1
+    names = np.array(["forest", "lake", "sand", "snow"])[contexts]
+    found = spread_contexts(
+        features[200:],
+        labels[200:],
+        known_features=features[:200],
+        known_labels=labels[:200],
+        known_contexts=names[:200],
+    )
+    assert (found.contexts == contexts[200:]).mean() > 0.95
+    assert group_report(labels[200:], found.contexts, contexts[200:]).minority_recall > 0.9
+    assert "200 samples were spread to 1800" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("known_labels", "features", "contexts", "message"),
+    [
+        ([0, 1, 0, 1], np.eye(4), [0, 1, 1], "give"),
+        ([0, 1, 0, 1], np.eye(4)[:, :3], [0, 1, 0, 1], "give"),
+        ([0, 1, 0], np.eye(4), [0, 1, 0, 1], r"labels \(5,\), known_features \(4, 4\), known_labels \(3,\)"),
+        ([0, 1, 0, 1], np.eye(4), [2] * 4, "fewer than two"),
+    ],
+)
+def test_what_cannot_be_spread_is_refused(known_labels, features, contexts, message):
+    labels = [0, 1, 0, 1, 1][: 8 - len(known_labels)]  # as many in all
+    with pytest.raises(ValueError, match=message):
+        spread_contexts(np.eye(4), labels, known_features=features, known_labels=known_labels, known_contexts=contexts)

@@ -1,11 +1,11 @@
-"""Inferred contexts are compared with true ones, and models by their worst group."""
+"""Inferred contexts are compared with true ones, models by their worst group and by scikit-learn's scores."""
 
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import adjusted_rand_score
+from sklearn.metrics import adjusted_rand_score, balanced_accuracy_score, f1_score, roc_auc_score
 
-from pfdl.contexts import group_accuracy, group_report, worst_group_accuracy
+from pfdl.contexts import group_accuracy, group_report, measure_scores, worst_group_accuracy
 
 
 def drawn(seed=0, samples=500):
@@ -56,7 +56,55 @@ def test_accuracies_are_named_apart():
     assert worst_group_accuracy(predictions, labels, contexts, min_samples=2) == 0.75
     assert worst_group_accuracy(predictions, labels, contexts, min_samples=50) == 1.0  # the largest stays
     scores = np.eye(2)[predictions]
-    assert group_accuracy(torch.from_numpy(scores), labels, contexts) == found
+    for same in (torch.from_numpy(scores), np.array(predictions, dtype=object), np.array(predictions)[:, None]):
+        assert group_accuracy(same, labels, contexts) == found
+
+
+def made(classes=4, n=300):
+    rng = np.random.default_rng(0)
+    labels, contexts = rng.integers(classes, size=n), rng.integers(3, size=n)
+    scores = rng.normal(size=(n, classes)) + np.eye(classes)[labels]
+    probabilities = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    return probabilities, labels, contexts
+
+
+def naive_calibration(probabilities, labels, bins=15):
+    confidence, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == labels
+    total = 0.0
+    for number in range(bins):
+        inside = (confidence > number / bins) & (confidence <= (number + 1) / bins)
+        if inside.any():
+            total += inside.mean() * abs(confidence[inside].mean() - right[inside].mean())
+    return total
+
+
+def test_scores_are_those_of_scikit_learn_and_of_a_plain_loop():
+    probabilities, labels, contexts = made()
+    found, predicted = measure_scores(probabilities, labels, contexts), probabilities.argmax(axis=1)
+    assert found.balanced_accuracy == pytest.approx(balanced_accuracy_score(labels, predicted), abs=1e-6)
+    assert found.macro_f1 == pytest.approx(f1_score(labels, predicted, average="macro"), abs=1e-6)
+    assert found.auroc == pytest.approx(roc_auc_score(labels, probabilities, multi_class="ovr"), abs=1e-6)
+    precisions = [
+        (labels[taken] == label).mean()
+        for label in range(4)
+        for context in range(3)
+        if (taken := (predicted == label) & (contexts == context)).any()
+    ]
+    assert found.worst_group_precision == pytest.approx(min(precisions))
+    assert found.calibration_error == pytest.approx(naive_calibration(probabilities, labels), abs=1e-5)
+    sure = np.eye(2)
+    assert measure_scores(sure, [0, 1]).calibration_error == 0
+    assert measure_scores(sure, [1, 0]).calibration_error == 1
+
+
+def test_a_class_without_samples_does_not_count():
+    probabilities, labels, _ = made()
+    kept = labels != 2
+    found, predicted = measure_scores(probabilities[kept], labels[kept]), probabilities[kept].argmax(axis=1)
+    recalls = [(predicted[labels[kept] == label] == label).mean() for label in (0, 1, 3)]
+    assert found.balanced_accuracy == pytest.approx(np.mean(recalls), abs=1e-6)
+    only = measure_scores(probabilities[labels == 1], labels[labels == 1])
+    assert np.isnan(only.auroc)
 
 
 @pytest.mark.parametrize(
@@ -65,8 +113,11 @@ def test_accuracies_are_named_apart():
         (group_report, ([0, 1], [0, 1, 2], [0, 1]), r"the shapes differ: labels \(2,\), contexts \(3,\)"),
         (group_report, ([], [], []), "there are no samples"),
         (group_accuracy, ([0, 1, 1], [0, 1], [0, 1]), r"predictions have shape \(3,\)"),
-        (group_accuracy, (["0", "1"], [0, 1], ["a", "b"]), "predictions are <U1 and labels int64, which are never"),
+        (group_accuracy, (["0", "1"], [0, 1], ["a", "b"]), "predictions are <U1 and labels int64; give both as num"),
         (group_accuracy, ([0.0, np.nan], [0, 1], ["a", "b"]), "1 predictions are NaN"),
+        (group_accuracy, ([[0.0, np.nan], [0.0, 1.0]], [1, 1], ["a", "b"]), "1 predictions are NaN"),
+        (group_accuracy, ([0.2, 0.9], [0, 1], ["a", "b"]), "predictions hold 0.2; give classes, or scores"),
+        (group_accuracy, (np.eye(2), [1, 2], ["a", "b"]), "labels go up to 2; scores of 2 classes number these from 0"),
     ],
 )
 def test_what_does_not_fit_is_refused(measure, arguments, message):

@@ -5,7 +5,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import pfdl
-from tests.states import ProcessTester, each
+from tests.states import ProcessTester, each, equal
 
 P, H, STEPS = 6, 5, 6
 # Rows of each process, taken in turns: batches are uneven, and some are empty.
@@ -126,3 +126,12 @@ class TestProcesses(ProcessTester):
 
     def evaluate(self, rank):
         return penalty({}).eval()(torch.full((2 + rank, P), rank + 1.0, dtype=torch.float64))
+
+    def more(self, rank):
+        fitted = penalty({}, seed=rank).eval()
+        fitted.fit_step(torch.randn(4, P, dtype=torch.float64, generator=torch.Generator().manual_seed(rank)))
+        return {"fitted in eval mode": fitted.state_dict()}
+
+    def test_a_fit_in_eval_mode_is_one_fit_of_all(self, processes):
+        first, *others = (process["fitted in eval mode"] for process in processes)
+        assert all(equal(first, other) for other in others)

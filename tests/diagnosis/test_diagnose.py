@@ -99,6 +99,7 @@ def test_dead_features_are_no_obstacle():
         (np.zeros((4, 2)), np.full(4, 0.5), {}, "such as 0.5; give names or classes"),
         (np.zeros((4, 2)), np.zeros(4), {"contexts": "ab"}, "contexts have shape"),
         (np.zeros((4, 2)), np.zeros(4), {"predictions": [1]}, "predictions have shape"),
+        (np.zeros((4, 2)), np.zeros(4), {"predictions": list("0000")}, "give both as numbers or as names"),
     ],
 )
 def test_a_mistake_is_a_sentence(features, labels, options, sentence):

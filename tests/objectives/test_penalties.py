@@ -63,6 +63,9 @@ def test_environments_and_labels_must_be_one_per_sample():
         IRM()(logits, labels, environments[:3])
     with pytest.raises(ValueError, match=r"logits have shape \(11,\) and labels \(10,\)"):
         IRM()(logits, labels[1:], environments)
+    for penalty, given in ((IRM(), (logits, labels)), (VREx(), (logits, labels)), (CORAL(), (torch.ones(11, 2),))):
+        with pytest.raises(ValueError, match="environments go below 0, and −1 stands for unknown"):
+            penalty(*given, environments - 1)
 
 
 @pytest.mark.parametrize("num_environments", [1, 2, 3])

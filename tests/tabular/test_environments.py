@@ -89,5 +89,6 @@ def test_too_few_environments_are_refused():
     X, y, _ = changing_table(0)
     with pytest.raises(ValueError, match="groups names 1 environments"):
         SelectionScreen().fit(X, y, groups=["here"] * len(y))
-    with pytest.raises(ValueError, match="inconsistent"):
-        SelectionScreen().fit(X, y, groups=["here", "there"])
+    for groups in (["here", "there"], [None, np.nan] + ["here", "there"] * 599):
+        with pytest.raises(ValueError, match=r"groups name .* environments for 1200 rows"):
+            SelectionScreen().fit(X, y, groups=groups)

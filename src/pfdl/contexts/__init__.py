@@ -1,6 +1,6 @@
 """Contexts without labels: infer them, balance them, judge them."""
 
-from pfdl.contexts.balancing import ContextSampler, context_sampler, context_weights
+from pfdl.contexts.balancing import ContextSampler, choose_balance, context_sampler, context_weights
 from pfdl.contexts.confirmation import Trial
 from pfdl.contexts.groups import Accuracies, GroupAccuracy
 from pfdl.contexts.inference import InferredContexts, find_contexts, infer_contexts
@@ -15,7 +15,6 @@ from pfdl.contexts.quality import (
 )
 from pfdl.contexts.refitting import Readout, refit_readout
 from pfdl.contexts.statistics import ImageStatistics, image_statistics
-from pfdl.contexts.strength import choose_balance
 
 __all__ = [
     "Accuracies",

@@ -60,6 +60,33 @@ def as_equally_many(**columns: Any) -> list[NDArray[np.int64]]:
     return numbers
 
 
+def as_classes(predictions: Any, truth: NDArray[Any]) -> NDArray[Any]:
+    """Return predicted classes, shape (n,), or those with the highest of scores (n, classes), to compare with the true.
+
+    Raises:
+        ValueError: If they could never be equal, which would count as wrong.
+    """
+    given = as_array(predictions)
+    if given.dtype.kind == "f" and np.isnan(given).any():
+        raise ValueError(f"{int(np.isnan(given).sum())} predictions are NaN; give every sample a predicted class.")
+    if given.ndim == 2 and given.shape[1] > 1:
+        if truth.dtype.kind in "iuf" and truth.max(initial=0) >= given.shape[1]:
+            raise ValueError(f"labels go up to {truth.max()}; scores of {given.shape[1]} classes number these from 0.")
+        given = given.argmax(axis=1)
+    if given.ndim == 2 and given.shape[1] == 1:
+        given = given[:, 0]
+    if given.shape != truth.shape:
+        raise ValueError(
+            f"predictions have shape {given.shape} and labels {truth.shape}; give one of each per sample, shape (n,)."
+        )
+    if given.dtype.kind == "f" and len(between := given[given != np.round(given)]):
+        raise ValueError(f"predictions hold {between[0]}; give classes, or scores of all classes, (n, classes).")
+    kinds = [np.asarray(one.tolist() if one.dtype == object else one[:0]).dtype.kind for one in (given, truth)]
+    if (kinds[0] in "SU") != (kinds[1] in "SU"):
+        raise ValueError(f"predictions are {given.dtype} and labels {truth.dtype}; give both as numbers or as names.")
+    return given
+
+
 def group_table(y: NDArray[Any], context: NDArray[Any]) -> NDArray[np.int64]:
     """Count the samples of each class in each context, both numbered from 0: shape (classes, contexts)."""
     classes, number = int(y.max()) + 1, int(context.max()) + 1

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
 from pfdl.contexts._arrays import FloatArray, IndexArray
-from pfdl.contexts.clusters import Clusters, PooledClusters, WithinClusters
+from pfdl.contexts.clusters import PooledClusters, WithinClusters
 from pfdl.contexts.probe import RIDGES, equal_classes, held_out_predictions, spread
 
 EQUALLY_STABLE = 0.02
@@ -31,7 +31,6 @@ CLUSTERED = 4000
 
 LEAST_FEATURES = 4
 """With fewer, halves of the features cannot confirm each other."""
-
 
 NUMBERS = range(2, 13)
 """Numbers of clusters that are tried."""
@@ -110,7 +109,7 @@ def find_clusters(
     rng = np.random.default_rng(seed)
     random_state = int(rng.integers(2**31))
     distinct = len({row.tobytes() for row in z})
-    numbers = [number] if number is not None else [one for one in NUMBERS if one <= distinct]
+    numbers = [number] if number is not None else [one for one in NUMBERS if one <= max(distinct, 2)]
     halves = [np.array_split(rng.permutation(z.shape[1]), 2) for _ in range(HALVINGS)]
     parts = [[kind(z[:, half], y) for half in pair] for pair in halves]
 
@@ -122,37 +121,33 @@ def find_clusters(
         ]
         return float(adjusted_rand_score(*found))
 
-    def stability(candidate: int, glance: float, needed: float) -> float:
+    def stability(candidate: int, needed: float) -> float:
+        """Return the mean agreement, or as much of it as shows that it cannot be what is needed."""
+        glance = needed if needed >= SETTLED or not least else least
         if (at_a_glance := agreement(0, candidate, 1)) < glance / 2:
             return at_a_glance  # a poor optimum costs less than that: more starts would not help
-        agreed: list[float] = []
-        for pair in range(HALVINGS):
-            agreed.append(agreement(pair, candidate, STARTS))
-            if (sum(agreed) + HALVINGS - len(agreed)) / HALVINGS < needed - EQUALLY_STABLE:
-                break  # even if all further halves agree fully
-        return float(np.mean(agreed))
+        first = agreement(0, candidate, STARTS)
+        if (first + 1) / 2 < needed - EQUALLY_STABLE:
+            return first
+        return (first + agreement(1, candidate, STARTS)) / 2
 
     stable: dict[int, float] = {}
-    best = 0.0
-    for candidate in numbers:
-        wanted = max(least, best)
-        stable[candidate] = stability(candidate, wanted if best >= SETTLED or not least else least, wanted)
-        best = max(best, stable[candidate])
+    for one in numbers:
+        stable[one] = stability(one, max(least, *stable.values(), 0.0))
+    best = max(stable.values())
     model = kind(z, y)
 
-    def cluster(candidate: int) -> Clusters:
-        return model.fit(candidate, random_state, STARTS)
-
-    fits = {candidate: cluster(candidate) for candidate, value in stable.items() if value >= best - EQUALLY_STABLE}
-    clear = {candidate: model.separation(fit) for candidate, fit in fits.items()}
-    taken = min(candidate for candidate, value in clear.items() if value >= max(clear.values()) - EQUALLY_CLEAR)
+    equal = [one for one in numbers if stable[one] >= best - EQUALLY_STABLE]
+    fits = {one: model.fit(one, random_state, STARTS) for one in equal}
+    clear = {one: model.separation(fit) for one, fit in fits.items()}
+    taken = min(one for one in equal if clear[one] >= max(clear.values()) - EQUALLY_CLEAR)
     yield Candidate(kind.name, stable[taken], fits[taken].assign)
     if 0 < least <= best < SETTLED:
-        stable = {candidate: stability(candidate, least, least) for candidate in numbers}
+        stable = {one: stability(one, least) for one in numbers}
         larger = [one for one in numbers if one > taken and stable[one] >= least]
         for one in reversed(larger):
             if stable[one] >= max(stable[one - 1], stable.get(one + 1, 1.0)):
-                yield Candidate(kind.name, stable[one], cluster(one).assign)
+                yield Candidate(kind.name, stable[one], model.fit(one, random_state, STARTS).assign)
 
 
 def rows_to_cluster(y: IndexArray, suspected: IndexArray, seed: int) -> IndexArray:

@@ -18,9 +18,9 @@ from pfdl.decorrelation.linear import group_means, predict_left_out
 PRINCIPAL = 64
 """Clusters are sought in so many main coordinates; distances in more cost more and say the same."""
 
-STARTS, MOST_TURNS = 2, 30
+MOST_STARTS, MOST_TURNS = 2, 30
 
-SETTLED = 1e-3
+MOST_CHANGED = 1e-3
 """Turns end when no more than this share of the samples changes its context."""
 
 FITTED = 2000
@@ -49,8 +49,7 @@ class Clusters:
     def assign(self, standardised: FloatArray, y: IndexArray) -> IndexArray:
         """Return the context of each sample, shape (n,)."""
         rest = standardised @ self.projection - self.of_class[y]
-        nearest: IndexArray = ((self.of_context**2).sum(axis=1) - 2 * rest @ self.of_context.T).argmin(axis=1)
-        return nearest
+        return np.asarray(((self.of_context**2).sum(axis=1) - 2 * rest @ self.of_context.T).argmin(axis=1))
 
 
 class PooledClusters:
@@ -105,7 +104,7 @@ class WithinClusters:
         """Return the best of several fits, from clusters within classes and from clusters of all samples."""
         fits = [
             two_way(self._z, self._y, _k_means(beginning, number, seed + start, 1, 10).labels_, number)
-            for start in range(min(STARTS, starts))
+            for start in range(min(MOST_STARTS, starts))
             for beginning in self._beginnings
         ]
         _, a, b, own = min(fits, key=lambda fit: fit[0])
@@ -144,7 +143,7 @@ def two_way(
         before, group = group, distance.argmin(axis=1)
         constant = squared + float((class_sizes * a**2 - 2 * class_sums * a).sum())
         missed = constant + float(distance[rows, group].sum(dtype=np.float64))
-        if np.count_nonzero(group != before) <= SETTLED * len(y):
+        if np.count_nonzero(group != before) <= MOST_CHANGED * len(y):
             break
     return missed, a, b, group
 
@@ -176,8 +175,7 @@ def _principal(z: FloatArray) -> FloatArray:
     """Return the directions with the most variance, shape (p, q)."""
     centred = z - z.mean(axis=0)
     _, vectors = np.linalg.eigh(centred.T @ centred)
-    directions: FloatArray = vectors[:, ::-1][:, :PRINCIPAL]
-    return directions
+    return np.asarray(vectors[:, ::-1][:, :PRINCIPAL])
 
 
 def _separation(z: SingleArray, centers: SingleArray) -> float:

@@ -53,8 +53,8 @@ class Trial:
         unusual: The same in unusual groups: a class in a context that it has less often than other classes.
         average: The same, averaged over all groups: the accuracy if class and context were independent.
         balanced_average: The same as ``average`` if the training draws all groups equally often.
-        gain: What balancing adds to the average, and
-        gain_error: its standard error.
+        gain: What balancing adds to the average.
+        gain_error: The standard error of the gain.
         accepted: Whether all checks hold.
         reason: The check that failed, or why these contexts are believed, as the end of a sentence.
     """
@@ -99,18 +99,10 @@ def confirm(
     if trial.number < 2:
         return replace(trial, reason="they are all one")
     association, chance = cramers_v(counts)
-    trial = replace(trial, association=association)
-    if chance > CHANCE:
-        return replace(trial, reason=f"they do not go with the class (Cramér's V {association:.2f})")
-    strays, held_by = counts.sum(axis=0) - counts.max(axis=0), (counts > 0).sum(axis=0)
-    shared = (strays >= STRAYS) & (held_by > np.count_nonzero(counts.sum(axis=1)) / 2)
-    if (share_of_all := counts[:, shared].sum() / counts.sum()) < LEAST_SHARED:
-        reason = f"only {share_of_all:.0%} of the samples are in contexts that most classes share"
-        return replace(trial, reason=reason)
-    usual = usual_groups(counts)
-    unusual = ~usual[y, context]
-    if min(int(unusual.sum()), int((~unusual).sum())) < LEAST_UNUSUAL:
-        return replace(trial, reason=f"only {int(unusual.sum())} samples are in unusual groups, too few to judge by")
+    unusual = ~usual_groups(counts)[y, context]
+    trial = replace(trial, association=association, reason=_objection(counts, association, chance, unusual))
+    if trial.reason:
+        return trial
     # All that a short training gets wrong counts as one group: that a longer training is better in each of these groups
     # follows from how they were made, and says nothing of contexts.
     share = average_shares(unusual.astype(np.intp) if method == "early" else y * counts.shape[1] + context)
@@ -152,6 +144,19 @@ def confirm(
     return replace(trial, reason=reason)
 
 
+def _objection(counts: NDArray[np.int64], association: float, chance: float, unusual: NDArray[np.bool_]) -> str:
+    """Say what of the counts alone speaks against contexts; empty if nothing does."""
+    if chance > CHANCE:
+        return f"they do not go with the class (Cramér's V {association:.2f})"
+    strays, held_by = counts.sum(axis=0) - counts.max(axis=0), (counts > 0).sum(axis=0)
+    shared = (strays >= STRAYS) & (held_by > np.count_nonzero(counts.sum(axis=1)) / 2)
+    if (share := counts[:, shared].sum() / counts.sum()) < LEAST_SHARED:
+        return f"only {share:.0%} of the samples are in contexts that most classes share"
+    if min(int(unusual.sum()), int((~unusual).sum())) < LEAST_UNUSUAL:
+        return f"only {int(unusual.sum())} samples are in unusual groups, too few to judge by"
+    return ""
+
+
 def cramers_v(counts: NDArray[Any]) -> tuple[float, float]:
     """Return Cramér's V of a table of counts, and the chance of so large a χ² under independence."""
     from scipy.stats import chi2_contingency
@@ -167,15 +172,13 @@ def cramers_v(counts: NDArray[Any]) -> tuple[float, float]:
 def usual_groups(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return for each class and context whether the class has this context more often than all classes together."""
     of_class, of_context = counts.sum(axis=1, keepdims=True), counts.sum(axis=0)
-    usual: NDArray[np.bool_] = counts * counts.sum() > of_class * of_context
-    return usual
+    return np.asarray(counts * counts.sum() > of_class * of_context)
 
 
 def average_shares(group: IndexArray) -> FloatArray:
     """Return the share of each sample in an average over groups, shape (m,)."""
     share = 1.0 / np.bincount(group)[group].clip(min=WHOLE_GROUP)
-    shares: FloatArray = share / share.sum()
-    return shares
+    return np.asarray(share / share.sum())
 
 
 def _standard_error(change: FloatArray, share: FloatArray, unusual: NDArray[np.bool_]) -> float:

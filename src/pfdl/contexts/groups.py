@@ -73,7 +73,7 @@ class Accuracies:
 
     @property
     def worst_then_average(self) -> tuple[float, float]:
-        """What models are ordered by if their worst group matters: that, and where it is equal the average over groups.
+        """Return what models are ordered by if their worst group matters: it, then the average over groups.
 
         The worst of small groups is often at 0 for all of them.
         """
@@ -141,7 +141,6 @@ def measure_accuracy(
         GroupAccuracy(label, context, hits.get((label, context), 0.0) / count, int(count))
         for (label, context), count in count_groups(labels, where).items()
     )
-
     least = min(min_samples, max(group.samples for group in groups))
     large = tuple(group for group in groups if group.samples >= least)
     return Accuracies(

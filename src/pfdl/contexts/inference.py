@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from pfdl._internal.validation import check_choice, check_count
+from pfdl._internal.validation import check_choice, check_count, check_number
 from pfdl.contexts._arrays import FloatArray, IndexArray, group_table
 from pfdl.contexts.candidates import (
     LEAST_FEATURES,
@@ -22,8 +21,9 @@ from pfdl.contexts.candidates import (
 )
 from pfdl.contexts.clusters import PooledClusters, WithinClusters
 from pfdl.contexts.confirmation import Trial, confirm
-from pfdl.contexts.probe import libraries
+from pfdl.contexts.probe import one_thread
 from pfdl.contexts.sources import Describe, Features, open_features
+from pfdl.decorrelation.linear import CONSTANT
 
 METHODS = ("auto", "pooled", "within", "early")
 
@@ -39,9 +39,6 @@ count only where they are clearly apart. 0.5 is halfway between chance and full 
 
 LEAST_CLASS = 10
 """At least two classes must have so many samples."""
-
-_CONSTANT = 1e-9
-"""A standard deviation below this part of a feature's largest value is rounding."""
 
 UNCHECKED = "nothing was checked"
 
@@ -166,8 +163,7 @@ def find_contexts(
     """
     check_choice("method", method, METHODS)
     check_count("seed", seed, 0)
-    if not (math.isfinite(confirmation) and 0 <= confirmation <= 1):
-        raise ValueError(f"confirmation is {confirmation}; give a number from 0 (check nothing) to 1.")
+    check_number("confirmation", confirmation, maximum=1)
     source = open_features(features, labels, describe, seed)
     if num_contexts is not None:
         check_count("num_contexts", num_contexts, 1)
@@ -250,11 +246,11 @@ class _Search:
         One number alone decides whether there are contexts: of many, one would pass by chance. What balances the parts
         of a context balances the context, too; so of those that pass the largest is taken.
         """
-        with libraries().limit(limits=1):  # the matrices are small: threads would mostly wait for each other
+        with one_thread():
             best = next(found)
         outcome = self.judge(best)
         if outcome[0].accepted:
-            with libraries().limit(limits=1):
+            with one_thread():
                 larger = list(found)
             for candidate in larger:
                 own = candidate.assign(self.z, self.y)
@@ -270,11 +266,8 @@ class _Search:
     def judge(self, candidate: Candidate) -> tuple[Trial, IndexArray]:
         """Assign all samples and check the contexts; what is unstable needs no pass over the data."""
         labels, method, stability = self.source.labels, candidate.method, candidate.stability
-        if stability < self.needed(method):
-            reason = (
-                f"two halves of the features find different ones (agreement {stability:.2f}, and "
-                f"{self.needed(method):.2f} is needed)"
-            )
+        if self.confirmation and stability < self.needed(method):
+            reason = f"halves of the features agree too little ({stability:.2f}; {self.needed(method):.2f} is needed)"
             return Trial(method, 0, stability, reason=reason), np.zeros(len(labels), dtype=np.intp)
         contexts = self._assign(candidate)
         counts = group_table(labels, contexts)
@@ -308,12 +301,11 @@ class _Standardisation:
         self._largest = np.where(largest > 0, largest, 1.0)  # first, so that squares neither vanish nor overflow
         scaled = sample / self._largest
         mean, deviation = scaled.mean(axis=0), scaled.std(axis=0)
-        varying = np.flatnonzero(deviation > _CONSTANT)
+        varying = np.flatnonzero(deviation > CONSTANT)
         if len(varying) > MOST_FEATURES:
             varying = np.sort(rng.choice(varying, MOST_FEATURES, replace=False))
         self._columns, self.features = varying, len(varying)
         self._largest, self._mean, self._deviation = self._largest[varying], mean[varying], deviation[varying]
 
     def __call__(self, features: FloatArray) -> FloatArray:
-        scaled: FloatArray = (features[:, self._columns] / self._largest - self._mean) / self._deviation
-        return scaled
+        return np.asarray((features[:, self._columns] / self._largest - self._mean) / self._deviation)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pfdl._internal.validation import check_count, check_number
-from pfdl.contexts._arrays import IndexArray, as_array, as_numbers
+from pfdl.contexts._arrays import IndexArray, as_array, as_classes, as_numbers
 from pfdl.contexts.inference import InferredContexts
 from pfdl.contexts.probe import equal_groups
 from pfdl.contexts.sources import ArrayFeatures
@@ -48,13 +48,7 @@ def find_by_jtt(logits: Any, labels: Any, *, upweight: int = 20) -> InferredCont
     """
     check_count("upweight", upweight, 0)
     y = _labels(labels)
-    given = as_array(logits)
-    predicted = given.argmax(axis=1) if given.ndim == 2 else given
-    if predicted.shape != y.shape:
-        raise ValueError(
-            f"logits have shape {given.shape} for {len(y)} labels; give (n, classes), or predictions (n,)."
-        )
-    wrong = predicted != y
+    wrong = as_classes(logits, y) != y
     sentence = f"The network gets {int(wrong.sum())} of {len(y)} samples wrong; each is added {upweight} times."
     return InferredContexts(wrong.astype(np.intp), "jtt", sentence, draws=1.0 + upweight * wrong)
 
@@ -168,14 +162,15 @@ def spread_contexts(
 
     x, known_x = as_array(features), as_array(known_features)
     context = as_numbers("known_contexts", known_contexts)
-    if x.shape[1:] != known_x.shape[1:] or len(known_x) != len(context):
+    y, known_y = as_array(labels), as_array(known_labels)
+    if x.shape[1:] != known_x.shape[1:] or len(x) != len(y) or not len(known_x) == len(known_y) == len(context):
         raise ValueError(
-            f"features have shape {x.shape}, known_features {known_x.shape} and known_contexts {context.shape}; give "
-            "(n, p), (m, p) and (m,)."
+            f"features have shape {x.shape}, labels {y.shape}, known_features {known_x.shape}, known_labels "
+            f"{known_y.shape} and known_contexts {context.shape}; give (n, p), (n,), (m, p), (m,) and (m,)."
         )
     if len(np.unique(context)) < 2:
         raise ValueError("fewer than two contexts are known, so there is nothing to tell apart.")
-    source = ArrayFeatures(np.concatenate([known_x, x]), np.concatenate([as_array(known_labels), as_array(labels)]))
+    source = ArrayFeatures(np.concatenate([known_x, x]), np.concatenate([known_y, y]))
     z = StandardScaler().fit_transform(source.take(np.arange(len(source))))
     known = np.arange(len(source)) < len(context)
     believed = np.concatenate([context, np.zeros(len(x), dtype=context.dtype)])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 from threadpoolctl import ThreadpoolController  # scikit-learn brings it
@@ -19,7 +20,12 @@ RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 """Penalties on features of variance 1, from a long to a short training."""
 
 FOLDS = 2
-libraries = cache(ThreadpoolController)  # with threads, looked for once: that takes longer than many a fit
+_libraries = cache(ThreadpoolController)  # looked for once: that takes longer than many a fit
+
+
+def one_thread() -> Any:
+    """Let linear algebra run on one thread: for small matrices, others mostly wait."""
+    return _libraries().limit(limits=1)
 
 
 class RidgePath:
@@ -46,8 +52,7 @@ class RidgePath:
         """Return the scores of all classes for every ridge, shape (ridges, n, classes)."""
         strengths = self._values.clip(min=0.0) + np.array(ridges)[:, None]
         coefficients = self._vectors @ (self._moments / strengths[:, :, None])
-        scores: FloatArray = np.matmul(z, coefficients) + (self._level - self._mean @ coefficients)[:, None]
-        return scores
+        return np.asarray(np.matmul(z, coefficients) + (self._level - self._mean @ coefficients)[:, None])
 
 
 def equal_classes(y: IndexArray, classes: int) -> FloatArray:
@@ -59,8 +64,7 @@ def equal_groups(y: IndexArray, context: IndexArray) -> FloatArray:
     """Return weights under which all classes count the same, and in a class all contexts that it has."""
     counts = group_table(y, context)
     held = (counts > 0).sum(axis=1).clip(min=1)
-    weights: FloatArray = (1.0 / (counts.clip(min=1) * held[:, None]))[y, context]
-    return weights
+    return np.asarray(1.0 / (counts.clip(min=1) * held[:, None]))[y, context]
 
 
 def spread(group: IndexArray, rng: np.random.Generator) -> IndexArray:
@@ -81,7 +85,7 @@ def held_out_predictions(
         The predicted classes, shape (ridges, n), and the fit to the complement of each fold.
     """
     predicted, fits = np.empty((len(RIDGES), len(y)), dtype=np.intp), list[RidgePath]()
-    with libraries().limit(limits=1):  # the matrices are small: threads would mostly wait for each other
+    with one_thread():
         for number in range(FOLDS):
             held = fold == number
             fits.append(RidgePath(z[~held], y[~held], weight[~held], classes))

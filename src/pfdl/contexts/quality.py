@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from pfdl._internal.validation import check_count
-from pfdl.contexts._arrays import as_array, as_equally_many, group_table
+from pfdl.contexts._arrays import as_array, as_classes, as_equally_many, group_table
 from pfdl.contexts.groups import Accuracies, measure_accuracy
 
 CALIBRATION_BINS = 15
@@ -97,21 +97,9 @@ def group_accuracy(predictions: Any, labels: Any, contexts: Any, *, min_samples:
         ValueError: If the shapes do not fit or there are no samples.
     """
     check_count("min_samples", min_samples, 1)
-    given, truth, where = as_array(predictions), as_array(labels), as_array(contexts)
-    if given.ndim == 2:
-        given = given.argmax(axis=1) if given.shape[1] > 1 else given[:, 0]
-    y, numbers = as_equally_many(labels=truth, contexts=where)
-    if not given.shape == truth.shape == y.shape:
-        raise ValueError(
-            f"predictions have shape {given.shape} and labels {truth.shape}; give one of each per sample, shape (n,)."
-        )
-    if given.dtype.kind == "f" and np.isnan(given).any():
-        raise ValueError(f"{int(np.isnan(given).sum())} predictions are NaN; give every sample a predicted class.")
-    if (given.dtype.kind in "OSU") != (truth.dtype.kind in "OSU"):  # they would all count as wrong
-        raise ValueError(
-            f"predictions are {given.dtype} and labels {truth.dtype}, which are never equal; give both as numbers, or "
-            "both as names."
-        )
+    truth, where = as_array(labels), as_array(contexts)
+    _, numbers = as_equally_many(labels=truth, contexts=where)
+    given = as_classes(predictions, truth)
     where = where if where.ndim == 1 else numbers  # rows of a one-hot matrix
     return measure_accuracy(np.asarray(given == truth), truth, where, min_samples=min_samples)
 
@@ -201,9 +189,8 @@ def measure_scores(probabilities: Any, labels: Any, contexts: Any = None) -> Sco
         areas = [classification.binary_auroc(given[:, one], (y == one).long()) for one in torch.nonzero(there)[:, 0]]
         auroc = float(torch.stack(areas).mean())
     _, where = as_equally_many(labels=y, contexts=torch.zeros_like(y) if contexts is None else contexts)
-    precision = measure_accuracy(
-        (predicted == y).numpy(), predicted.numpy(), where
-    )  # groups by what samples are taken for
+    taken_for = predicted.numpy()
+    precision = measure_accuracy(taken_for == y.numpy(), taken_for, where)
     return Scores(
         balanced_accuracy=float(recall[there].mean()),
         macro_f1=float(f1[there].mean()),

@@ -157,6 +157,8 @@ def open_features(data: Any, labels: Any, describe: Describe | None, seed: int) 
 
 def _stored_labels(dataset: Any) -> Any:
     """Return the labels that a dataset keeps, as torchvision's and this package's do, or None."""
+    if getattr(dataset, "target_transform", None) is not None:
+        return None  # what it keeps is not what it gives
     for name in ("labels", "targets"):
         kept = getattr(dataset, name, None)
         if isinstance(kept, (Tensor, np.ndarray, list)) and len(kept) == len(dataset):

@@ -23,7 +23,7 @@ FloatArray = NDArray[np.float64]
 RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 """λ/n that are tried; the one with the smallest error on samples left out is taken, one for all features."""
 
-_CONSTANT = 1e-9
+CONSTANT = 1e-9
 """A standard deviation below this part of a feature's largest value is rounding."""
 
 
@@ -58,7 +58,7 @@ def predict_left_out(features: FloatArray, groups: NDArray[np.intp] | None = Non
     used = sizes > 1
     centred = features - group_means(features, groups)[groups]
     deviation = np.sqrt(np.mean(centred**2, axis=0))
-    varies = deviation > _CONSTANT * np.abs(features).max(axis=0, initial=0.0)
+    varies = deviation > CONSTANT * np.abs(features).max(axis=0, initial=0.0)
     z = centred[:, varies] / deviation[varies]
     left, values, vectors = _decompose(z)
 
@@ -72,8 +72,7 @@ def predict_left_out(features: FloatArray, groups: NDArray[np.intp] | None = Non
         _, diagonal = inverse(ridge)
         w = (left * (values / (values**2 + ridge * len(z)))) @ vectors.T
         leverage = np.sum(w * z, axis=1, keepdims=True) - w**2 / diagonal
-        missed: FloatArray = (w / diagonal)[used] / (1 - 1 / sizes[:, None] - leverage)[used]
-        return missed
+        return np.asarray((w / diagonal)[used] / (1 - 1 / sizes[:, None] - leverage)[used])
 
     ridge = min(RIDGES, key=lambda candidate: float(np.sum(residuals(candidate) ** 2)))
     of_mean = sizes[used, None] / (sizes[used, None] - 1) * z[used]  # what the mean of the others misses
@@ -107,5 +106,4 @@ def group_means(features: FloatArray, groups: NDArray[np.intp]) -> FloatArray:
         groups: For each sample the number of its group, shape (n,).
     """
     members = np.eye(groups.max(initial=0) + 1)[groups]
-    means: FloatArray = (members.T @ features) / members.sum(axis=0)[:, None].clip(min=1)
-    return means
+    return np.asarray((members.T @ features) / members.sum(axis=0)[:, None].clip(min=1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, TypeVar, cast
@@ -259,14 +259,11 @@ class PartialDecorrelation(Part):
     @contextmanager
     def _mini_batch(self, features: Tensor, *, fits: bool) -> Iterator[tuple[Tensor, Batch, float]]:
         """Check a batch before anything is updated; give the features in g's precision, whose they are, and λ."""
-        g = self.decomposition
+        g, graph = self.decomposition, torch.is_grad_enabled()
         dtype, device = g.first_weight.dtype, g.first_weight.device
-        joint = self.training and dist.is_available() and dist.is_initialized()
-        with ExitStack() as modes:
-            if torch.is_inference_mode_enabled():  # what it makes, such as moments, could never be changed again
-                modes.enter_context(torch.inference_mode(False))
-                modes.enter_context(torch.no_grad())
-            modes.enter_context(torch.autocast(device.type, enabled=False))  # less is too coarse for long sums
+        joint = (self.training or fits) and dist.is_available() and dist.is_initialized()
+        # What inference mode makes, such as moments, can never be changed; half precision is too coarse for long sums.
+        with torch.inference_mode(False), torch.set_grad_enabled(graph), torch.autocast(device.type, enabled=False):
             weight, problem = 0.0, None
             largest = torch.finfo(dtype).max ** 0.25  # L_decorr is of the fourth order in the features
             try:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array
 
-from pfdl.contexts._arrays import as_array
+from pfdl.contexts._arrays import as_array, as_classes
 from pfdl.contexts.groups import Mixture, count_groups, measure_accuracy
 from pfdl.decorrelation.linear import predict_left_out
 from pfdl.diagnosis.reliance import compare_reliance, goes_together, measure_reliance, usual_contexts_of
@@ -78,7 +78,7 @@ def diagnose(
     accuracies = reliance = shift = None
     unanswered = "no predictions are given" if predictions is None else "no contexts are known"
     if predictions is not None:
-        answers = _column("predictions", predictions, len(u))
+        answers = as_classes(predictions, names)
         accuracies = measure_accuracy(answers == names, names, where)
         if where is not None:
             counts = count_groups(names, where) if training is None else training

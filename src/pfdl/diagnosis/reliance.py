@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pfdl.contexts._arrays import FloatArray
 from pfdl.contexts.confirmation import CHANCE, cramers_v
 from pfdl.contexts.groups import GroupAccuracy, Mixture, measure_accuracy
 from pfdl.diagnosis.verdict import ClassReliance, Comparison, ContextReliance
-
-FloatArray = NDArray[np.float64]
 
 
 def usual_contexts_of(training: Mixture) -> dict[Any, Any]:

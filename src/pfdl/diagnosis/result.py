@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pfdl.contexts._arrays import FloatArray
 from pfdl.contexts.groups import Accuracies, GroupAccuracy
 from pfdl.diagnosis.shift import ShiftCurve
 from pfdl.diagnosis.verdict import CANNOT_TELL, ERRORS_SURE, LEAST_DIFFERENCE, ContextReliance
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -40,11 +38,7 @@ class Gap:
     @property
     def standard_error(self) -> float:
         """Return the standard error of the difference, from the numbers of images."""
-        return float(np.hypot(self._validation_error, _error(self.test, self.test_samples)))
-
-    @property
-    def _validation_error(self) -> float:
-        return _error(self.validation, self.validation_samples)
+        return float(np.hypot(_error(self.validation, self.validation_samples), _error(self.test, self.test_samples)))
 
     @property
     def matters(self) -> bool:
@@ -78,9 +72,8 @@ class Gap:
         if np.isnan(self.in_training_mixture):
             return True
         apart = abs(self.in_training_mixture - float(shift.accuracy[0]))
-        return apart <= max(
-            LEAST_DIFFERENCE, ERRORS_SURE * float(np.hypot(shift.standard_error[0], self._validation_error))
-        )
+        error = np.hypot(shift.standard_error[0], _error(self.validation, self.validation_samples))
+        return apart <= max(LEAST_DIFFERENCE, ERRORS_SURE * float(error))
 
     def forecast(self, shift: ShiftCurve) -> str:
         """Say what to expect if the contexts shift; or that they do not explain the gap."""

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pfdl.contexts._arrays import FloatArray
 from pfdl.contexts.groups import GroupAccuracy, Mixture
-
-FloatArray = NDArray[np.float64]
 
 POINTS = 21
 """Places on the curve; an odd number, so that one of them is in the middle."""

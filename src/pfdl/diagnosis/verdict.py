@@ -74,7 +74,7 @@ class ContextReliance:
 
     @property
     def answer(self) -> str:
-        """``"yes"``, ``"no"`` or ``"cannot tell"``.
+        """Return ``"yes"``, ``"no"`` or ``"cannot tell"``.
 
         Yes: the effect is at least 5 points and more than two standard errors above 0. No: it lies more than two
         standard errors below 5 points. Where all classes have the same usual context, the plain difference may say no,

@@ -247,6 +247,10 @@ def check_environments(environments: Tensor, shape: tuple[int, ...]) -> None:
             f"environments have shape {tuple(environments.shape)} for {tuple(shape)} samples; "
             "give one integer per sample."
         )
+    if bool((environments < 0).any()):
+        raise ValueError(
+            "environments go below 0, and −1 stands for unknown; number them from 0, and leave out the rest."
+        )
 
 
 def environment_means(values: Tensor, environments: Tensor) -> Tensor:

@@ -135,5 +135,4 @@ def _solve(among: FloatArray, across: FloatArray) -> FloatArray:
 
 def _residual(among: FloatArray, across: FloatArray, total: FloatArray) -> FloatArray:
     """Return the sum of squares that least squares leaves of each label."""
-    rest: FloatArray = np.maximum(total - (across * _solve(among, across)).sum(axis=0), 1e-12)
-    return rest
+    return np.asarray(np.maximum(total - (across * _solve(among, across)).sum(axis=0), 1e-12))

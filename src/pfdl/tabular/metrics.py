@@ -11,6 +11,8 @@ from sklearn.base import is_classifier
 from sklearn.metrics import accuracy_score, log_loss, root_mean_squared_error
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
+from pfdl.tabular.validation import check_groups
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -47,7 +49,7 @@ def stability_report(
     """
     import pandas as pd
 
-    truth, names = column_or_1d(np.asarray(y)), column_or_1d(np.asarray(groups))
+    truth, names = column_or_1d(np.asarray(y)), check_groups(groups, len(np.asarray(y)))
     weight = np.ones(len(truth)) if sample_weight is None else np.asarray(sample_weight)
     predicted = np.asarray(model.predict(X))
     measures: dict[str, tuple[Any, Any]] = {"rmse": (root_mean_squared_error, predicted)}

@@ -93,15 +93,14 @@ class Moments:
             return block
         across = self.joint[np.ix_(given, columns)]
         among = self.joint[np.ix_(given, given)] + _RIDGE * np.eye(len(given))
-        rest: FloatArray = block - across.T @ np.linalg.solve(among, across)
-        return rest
+        return np.asarray(block - across.T @ np.linalg.solve(among, across))
 
     def explained_share(self, columns: IndexArray, goal: int | None) -> float:
         """Return the share of the first ``goal`` label functions that a regression on some columns explains."""
         functions = self.label[:goal]
         across = self.joint[np.ix_(columns, functions)]
-        told = (across * np.linalg.solve(self.covariance(columns), across)).sum(axis=0)
-        share = np.clip(told / np.diag(self.joint)[functions], 0.0, 1.0)
+        explained = (across * np.linalg.solve(self.covariance(columns), across)).sum(axis=0)
+        share = np.clip(explained / np.diag(self.joint)[functions], 0.0, 1.0)
         return float(1.0 - (1.0 - share.mean()) * self.unbias(len(columns)))
 
     def residual_variance(self, given: IndexArray) -> FloatArray:
@@ -148,12 +147,12 @@ class Evidence:
         v_f = self.moments.residual_variance(np.array(dropped, dtype=np.intp))
         v_fy = self.moments.residual_variance(np.concatenate([np.array(dropped, dtype=np.intp), label]))
         v_rest, v_rest_y = self._rest, self._rest_with_label
-        told = np.maximum(v_f - v_rest_y, np.finfo(float).tiny)
+        explained = np.maximum(v_f - v_rest_y, np.finfo(float).tiny)
         others = max(self._others - len(dropped), 1)
         return ColumnShares(
             m=1.0 - v_rest / v_f,
             k=1.0 - v_rest_y / v_fy,
-            share=np.clip((v_f - v_fy) / told, 0.0, 1.0),
+            share=np.clip((v_f - v_fy) / explained, 0.0, 1.0),
             correlated=f_test(v_f, v_rest, others, self._freedom) < self.level,
             collides=f_test(v_fy, v_rest_y, others, self._freedom - len(label)) < self.level,
         )
@@ -182,8 +181,7 @@ def effective_rows(weight: FloatArray) -> float:
 def standardised(X: FloatArray) -> FloatArray:
     """Return columns of mean 0 and variance 1; a constant one is 0."""
     spread = X.std(axis=0)
-    scaled: FloatArray = (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    return scaled
+    return np.asarray((X - X.mean(axis=0)) / np.where(spread > 0, spread, 1.0))
 
 
 def precision_diagonal(covariance: FloatArray) -> FloatArray:

@@ -112,8 +112,7 @@ class Screening:
     @property
     def kept(self) -> Mask:
         """Mask of the columns to use."""
-        mask: Mask = ~np.isin(self.decision.astype(str), (FOLLOWS_LABEL, ISOLATED, CHANGES))
-        return mask
+        return np.isin(self.decision.astype(str), (FOLLOWS_LABEL, ISOLATED, CHANGES), invert=True)
 
 
 def screen_table(
@@ -175,8 +174,7 @@ def _near_copies(moments: Moments) -> Mask:
     if not len(moments.label) or moments.rows < 2 * len(moments.label) + 10:
         return np.zeros(p, dtype=bool)
     varies = np.diag(moments.joint)[:p] > 0.5
-    copies: Mask = varies & (moments.residual_variance(moments.label) < 1.0 - _COPY)
-    return copies
+    return np.asarray(varies & (moments.residual_variance(moments.label) < 1.0 - _COPY))
 
 
 def _are_enough(moments: Moments) -> bool:
@@ -293,7 +291,7 @@ class Sample:
             now = self.evidence.given(taken)
 
     def _strong(self) -> Mask:
-        """Return the columns that given the label have nothing to do with the others, though these tell of the label.
+        """Return the columns that given the label have nothing to do with the others, though these predict the label.
 
         A cause of the label does not look like that: it collides with the others in it. So the others must add to the
         prediction of the label, given the suspects; else there is nothing to collide with.
@@ -306,8 +304,8 @@ class Sample:
         strong &= moments.residual_variance(moments.label) <= 1.0 - _STRONG_LABEL_SHARE
         for j in np.flatnonzero(strong):
             strong[j] = len(np.unique(self.X[:, j])) >= _STRONG_VALUES
-        told = self.evidence.adds_to_label(np.flatnonzero(strong))
-        return strong if told and (~strong).sum() >= _LEAST_LEFT else none
+        explained = self.evidence.adds_to_label(np.flatnonzero(strong))
+        return strong if explained and (~strong).sum() >= _LEAST_LEFT else none
 
 
 def _survival(X: FloatArray, label: FloatArray, weight: FloatArray, number: bool, seed: int) -> FloatArray:

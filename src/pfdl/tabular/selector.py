@@ -15,14 +15,14 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, column_or_1d
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from pfdl._internal.text import printable
 from pfdl.tabular import screening
 from pfdl.tabular.environments import compare_environments
 from pfdl.tabular.explaining import reason, strong_suspects_kept, verdict
 from pfdl.tabular.moments import FloatArray, IndexArray, Mask, class_functions, number_functions
-from pfdl.tabular.validation import all_or_nothing, check_rows, check_table, column_names, identifies_rows
+from pfdl.tabular.validation import all_or_nothing, check_groups, check_rows, check_table, column_names, identifies_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -119,8 +119,7 @@ class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         X, y = check_table(self, X, y, allow_nan=True)
         weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         has_groups = groups is not None
-        groups = column_or_1d(np.asarray(groups) if has_groups else np.zeros(len(X))).astype(str)
-        check_consistent_length(X, groups)
+        groups = check_groups(groups if has_groups else np.zeros(len(X)), len(X)).astype(str)
         label, number = self._label_functions(y)
         names, protected = column_names(self), self._protected()
         identifiers = [identifies_rows(column, name) for column, name in zip(X.T, names, strict=True)]
@@ -250,7 +249,8 @@ class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         protected = np.zeros(len(names), dtype=bool)
         for column in [] if self.keep is None else np.atleast_1d(np.asarray(self.keep, dtype=object)):
             place = names.index(column) if column in names else column
-            if not isinstance(place, (int, np.integer)) or not -len(names) <= place < len(names):
+            is_position = isinstance(place, (int, np.integer)) and not isinstance(place, bool)
+            if not is_position or not -len(names) <= place < len(names):
                 raise ValueError(
                     f"keep holds {column!r}; give names of columns of X ({', '.join(names)}), or positions below "
                     f"{len(names)}."

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import column_or_1d, validate_data
 
 from pfdl.tabular.moments import FloatArray
 
@@ -74,6 +74,16 @@ def column_names(estimator: Any) -> list[str]:
     """Return the names of the columns seen in ``fit``; x0, x1, … where they had none."""
     names = getattr(estimator, "feature_names_in_", None)
     return [f"x{j}" for j in range(estimator.n_features_in_)] if names is None else [str(name) for name in names]
+
+
+def check_groups(groups: Any, rows: int) -> NDArray[Any]:
+    """Return the environment of each row."""
+    import pandas as pd
+
+    names: NDArray[Any] = column_or_1d(np.asarray(groups))
+    if (named := int(pd.notna(names).sum())) != rows or len(names) != rows:
+        raise ValueError(f"groups name {named} environments for {rows} rows; give one for each row, none missing.")
+    return names
 
 
 def identifies_rows(values: NDArray[Any], name: str) -> bool:

@@ -70,7 +70,7 @@ class LeaveOneOut(torch.autograd.Function):
         kernels: ModuleType,
         activation: str,
     ) -> Tensor:
-        """Predict."""
+        """Return Ũ, and keep what the backward pass uses."""
         ctx.kernels = kernels
         ctx.net = OneHidden(
             u.contiguous(), weight.T.contiguous(), offset.contiguous(), readout[0], constant, activation

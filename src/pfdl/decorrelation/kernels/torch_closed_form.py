@@ -25,9 +25,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pfdl.decorrelation.kernels.function import OneHidden
-
-BLOCK = 16
-"""Features per block: large enough to be a matrix product, small enough to waste little work inside it."""
+from pfdl.decorrelation.kernels.leave_one_out import BLOCK
 
 ROWS = 256
 """Rows worked on at a time, so that the sums per block stay small."""

@@ -84,12 +84,12 @@ class DWR(Weighting):
         self.sample_weights = weights
         self._of_mean_one()
         n, p = features.shape
-        mean, share = map(float, self.learnt.values())
+        mean, share = float(self.learnt["mean_weight"]), float(self.learnt["effective_share_of_all"])
         problem, had_collapsed = describe_collapse(mean, n * share, n), self._has_collapsed
         self._has_collapsed = problem is not None
         if problem and not had_collapsed:
             warnings.warn(
-                f"the weights of DWR {problem}. Its loss ends there where samples are few for the features (here {n} "
+                f"the weights of DWR {problem}. This happens where there are few samples for the features (here {n} "
                 f"for {p}) or these are strongly correlated. Use fewer features, such as a narrower embedding, more "
                 "samples, or another objective.",
                 stacklevel=2,
@@ -108,6 +108,11 @@ class DWR(Weighting):
         weights = self._of_mean_one()[indices]
         self.finish(weights)  # notes the effective sample size
         return weights
+
+    def check_loaded(self) -> None:
+        """Refuse weights that are negative or all zero."""
+        if len(self.sample_weights) and (bool((self.sample_weights < 0).any()) or not float(self.sample_weights.sum())):
+            raise ValueError("sample_weights in the state are negative or all zero; they are one weight per sample.")
 
     def _of_mean_one(self) -> Tensor:
         """Return the weights of all samples with a mean of 1, and note what is logged of them."""

@@ -56,10 +56,9 @@ class StableNet(Weighting):
         super().__init__()
         check_count("functions", functions, 1)
         check_count("steps", steps, 0)
-        for name, value in {"learning_rate": learning_rate, "momentum": momentum, "decay": decay}.items():
-            check_number(name, value)
-        if decay > 1 or momentum > 1:
-            raise ValueError(f"decay is {decay} and momentum is {momentum}; both must be at most 1.")
+        check_number("learning_rate", learning_rate)
+        check_number("momentum", momentum, maximum=1)
+        check_number("decay", decay, maximum=1)
         check_number("balance", balance, torch.finfo(torch.float32).tiny)
         self.functions = functions
         self.steps = steps
