@@ -17,8 +17,8 @@ def test_reading_tells_what_it_left_out(tmp_path):
     assert X.to_dict("list") == {"a": [1, 9], "b": [2, 1]}
     assert y.tolist() == [3, 6]
     assert notes == [
-        "left out, as they are not numeric: 'name'.",
-        "left out, as they number or identify the rows: 'row'.",
+        "not judged, as they are not numeric: 'name'.",
+        "not judged, as they number or identify the rows: 'row'.",
         "left out, as a value is missing: 2 of 4 rows.",
     ]
 
@@ -65,8 +65,9 @@ def test_identifiers_are_recognised(name, values, expected):
     [
         ("", "is not a table in UTF-8"),
         ("a,b\n1,2\n", "has no column 'y'; it has 'a', 'b'"),
-        ("a,y\nword,2\n", "0 numeric columns"),
-        ("a,y\n1,2\n2,2\n", "the target never changes"),
+        ("a,y\nword,2\n", "has no numeric columns to predict 'y' from"),
+        ("a,b,y\n1,,2\n2,,3\n,1,3\n", "0 complete rows, too few: of 3, 2 have no 'b'"),
+        ("a,y\n1,2\n2,2\n", "'y' has the same value in all complete rows"),
         (b"\xff\xfe\x00", "is not a table in UTF-8"),
         ('a,y\n"1,2\n', "is not a table in UTF-8"),
     ],
