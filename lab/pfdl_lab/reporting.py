@@ -131,8 +131,9 @@ def _build_unknown(run: Run, problems: list[str]) -> Section:
     if not len(results):
         return Section(title, [Text("No finished results yet.", "warning")])
     shown = results.iloc[:MAX_ROWS, :MAX_COLUMNS]
-    first, *others = map(str, shown.columns)
-    rows = [TableLine(str(line[0]), tuple(map(str, line[1:]))) for line in shown.itertuples(index=False)]
+    first, *others = (str(name).removeprefix("user_attrs_").removeprefix("params_") for name in shown.columns)
+    words = [[f"{one:.6g}" if isinstance(one, float) else str(one) for one in line] for line in shown.to_numpy(object)]
+    rows = [TableLine(line[0], tuple(line[1:])) for line in words]
     note = f"All {results.shape[0]} lines and {results.shape[1]} columns are in {RESULTS}."
     return Section(title, [Table("Results as they stand", first, others, rows, note=note)])
 

@@ -39,13 +39,11 @@ def page(runs, photos, tmp_path_factory):
 
 def test_two_runs_are_compared_in_words(page):
     result, output = page
-    answers = ("YES", "NO", "CANNOT TELL")
-    assert result.stdout.splitlines()[0] in [f"Does first rely on the context? {answer}" for answer in answers]
+    assert re.fullmatch(r"Does first rely on the context\? (YES|NO|CANNOT TELL)", result.stdout.splitlines()[0])
     assert "Does second rely on the context? " in result.output
     assert "What to try next:" in result.output
     comparison = result.stdout.splitlines()[-2]
-    answers = ("relies more", "rely on the context equally", "Cannot tell which")
-    assert any(answer in comparison for answer in answers)
+    assert re.search("relies more|rely on the context equally|Cannot tell which", comparison)
     assert result.stdout.splitlines()[-1] == str(output)
 
 
@@ -97,8 +95,7 @@ def test_on_a_phone_the_answer_stands_before_the_contents_and_a_command_breaks_b
     assert places[0]["y"] < 200
     short = "words => words.filter(word => word.textContent.length < 20).map(word => word.offsetHeight)"
     heights = shown.locator(".command span").evaluate_all(short)
-    assert heights
-    assert max(heights) < 30  # one line
+    assert 0 < max(heights, default=0) < 30  # one line
 
 
 def test_the_same_twice(page, runs, photos, tmp_path):
