@@ -110,7 +110,9 @@ def test_a_kind_without_a_section_shows_its_results_as_they_stand(tmp_path):
     run = read_run(write_config(tmp_path, "something-new", {}))
     assert warnings_of(reporting.build_sections([run], [])[0]) == ["No finished results yet."]
     (tmp_path / "results.csv").write_text("name,user_attrs_value\n" + "<b>,66.66666567\n" * 300)
-    (table,) = tables_of(reporting.build_sections([run], [])[0]).values()
+    (tmp_path / "chosen.json").write_text('{"candidate": "b"}')
+    chosen, table = reporting.build_sections([run], [])[0].blocks
+    assert chosen == Text("Chosen: b.")
     assert (len(table.rows), *table.columns) == (reporting.MAX_ROWS, "value")
     assert (table.rows[0].header, table.rows[0].cells) == ("<b>", ("66.6667",))
 
