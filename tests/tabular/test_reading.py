@@ -14,8 +14,7 @@ def test_reading_tells_what_it_left_out(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("row,a,name,b,y\n1,1,x,2,3\n2,2,y,,4\n3,3,z,inf,5\n4,9,z,1,6\n")
     X, y, notes = read_table(path, "y")
-    assert X.to_dict("list") == {"a": [1, 9], "b": [2, 1]}
-    assert y.tolist() == [3, 6]
+    assert (X.to_dict("list"), y.tolist()) == ({"a": [1, 9], "b": [2, 1]}, [3, 6])
     assert notes == [
         "not judged, as they are not numeric: 'name'.",
         "not judged, as they number or identify the rows: 'row'.",

@@ -103,7 +103,7 @@ def advice(screen: SelectionScreen, path: Path, target: str) -> str:
             "sample. Use this if new rows will not be selected like these.\n"
             f"model.fit(X.drop(columns={clearest!r}), y)\n"
             f"# With every column: {_percent(found.explained)}. Use this if new rows will be selected like these, "
-            "or if you know that they truly tell of it.\n"
+            f"or if their selection had nothing to do with {_listed(clearest)}.\n"
         )
     return f"{code}model.fit(X, y)"
 
