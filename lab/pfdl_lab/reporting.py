@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pfdl._internal.files import write_atomically
+from pfdl._internal.files import read_json, write_atomically
 from pfdl.runs import Run, read_run, version_of
 from pfdl_lab.colored_mnist import section as colored_mnist
 from pfdl_lab.images import section as images
@@ -131,10 +131,13 @@ def _build_unknown(run: Run, problems: list[str]) -> Section:
     if not len(results):
         return Section(title, [Text("No finished results yet.", "warning")])
     shown = results.iloc[:MAX_ROWS, :MAX_COLUMNS]
-    first, *others = map(str, shown.columns)
-    rows = [TableLine(str(line[0]), tuple(map(str, line[1:]))) for line in shown.itertuples(index=False)]
+    first, *others = (str(name).removeprefix("user_attrs_").removeprefix("params_") for name in shown.columns)
+    words = [[f"{one:.6g}" if isinstance(one, float) else str(one) for one in line] for line in shown.to_numpy(object)]
+    rows = [TableLine(line[0], tuple(line[1:])) for line in words]
     note = f"All {results.shape[0]} lines and {results.shape[1]} columns are in {RESULTS}."
-    return Section(title, [Table("Results as they stand", first, others, rows, note=note)])
+    chosen = run.folder / "chosen.json"  # by pfdl sweep
+    blocks: list[Block] = [Text(f"Chosen: {read_json(chosen)['candidate']}.")] if chosen.is_file() else []
+    return Section(title, [*blocks, Table("Results as they stand", first, others, rows, note=note)])
 
 
 def _named(section: Section, run: Run, runs: Sequence[Run]) -> Section:

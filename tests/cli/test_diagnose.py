@@ -39,13 +39,11 @@ def page(runs, photos, tmp_path_factory):
 
 def test_two_runs_are_compared_in_words(page):
     result, output = page
-    answers = ("YES", "NO", "CANNOT TELL")
-    assert result.stdout.splitlines()[0] in [f"Does first rely on the context? {answer}" for answer in answers]
+    assert re.fullmatch(r"Does first rely on the context\? (YES|NO|CANNOT TELL)", result.stdout.splitlines()[0])
     assert "Does second rely on the context? " in result.output
     assert "What to try next:" in result.output
     comparison = result.stdout.splitlines()[-2]
-    answers = ("relies more", "rely on the context equally", "Cannot tell which")
-    assert any(answer in comparison for answer in answers)
+    assert re.search("relies more|rely on the context equally|Cannot tell which", comparison)
     assert result.stdout.splitlines()[-1] == str(output)
 
 
@@ -97,8 +95,7 @@ def test_on_a_phone_the_answer_stands_before_the_contents_and_a_command_breaks_b
     assert places[0]["y"] < 200
     short = "words => words.filter(word => word.textContent.length < 20).map(word => word.offsetHeight)"
     heights = shown.locator(".command span").evaluate_all(short)
-    assert heights
-    assert max(heights) < 30  # one line
+    assert 0 < max(heights, default=0) < 30  # one line
 
 
 def test_the_same_twice(page, runs, photos, tmp_path):
@@ -123,18 +120,17 @@ def test_a_table(tmp_path):
     table.to_csv(tmp_path / "table.csv", index=False)
     output = tmp_path / "page.html"
     result = typed(f"diagnose {tmp_path / 'table.csv'} --target y -o {output}")
-    assert "behaving like an effect of the label: V1." in result.output
+    assert "Behaving like an effect of the label: V1." in result.output
     assert "Nearly a copy of the label: nearly y." in result.output
-    assert "Note: left out, as they number or identify the rows: 'row'." in result.output
+    assert "Note: not judged, as they number or identify the rows: 'row'." in result.output
     lines = result.stdout.splitlines()
     code = lines[lines.index("import pfdl.tabular, sklearn.linear_model") : lines.index("model.fit(X, y)")]
     found: dict[str, Any] = {}
     exec("\n".join(code), found)  # the advice runs as it stands
     assert "V1" not in found["model"].feature_names_in_
     assert any(line.startswith("# Without V1: ") and "% of y is explained" in line for line in code)
-    assert "Note: left out, as they are not numeric: 'word'." in result.output
     html = output.read_text()
-    for words in ("Diagnosis of table.csv", "m against k", "k = 0.6 m", "follows the label", "not numeric"):
+    for words in ("of table.csv", "k = 0.6 m", "follows the label", "numeric: &#39;word", 'ing">Behaving', "V1 (sure)"):
         assert words in html
     assert EVIL not in html
 

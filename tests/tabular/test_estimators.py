@@ -58,7 +58,7 @@ def test_pandas_in_names_out_and_the_reasons(data):
     assert why.loc["V1", "ratio"] == pytest.approx(why.loc["V1", "k"] / why.loc["V1", "m"])
     assert why.loc["V1", "share"] > 0.9
     assert (why.loc["S1":"S5", "share"] < 0.5).all()
-    assert model.verdict_.startswith("Left out, as behaving like an effect of the label: V1.")
+    assert model.verdict_.startswith("Behaving like an effect of the label: V1.")
     plain = LinearRegression().fit(data.X[:, :5], data.y)
     assert np.allclose(model.coef_[:5], plain.coef_)
     assert np.allclose(model.predict(frame), plain.predict(data.X[:, :5]))
@@ -97,7 +97,7 @@ def test_what_is_to_be_kept_is_kept(data):
     frame = data.frame().drop(columns="y")
     trusted = SelectionScreen(keep="V1").fit(frame, data.y)
     assert followers(trusted) == []
-    assert trusted.verdict_.startswith("Kept as asked, though behaving like an effect of the label: V1.")
+    assert trusted.verdict_.startswith("Behaving like an effect of the label, but kept as asked: V1.")
     assert trusted.suspects_.loc["V1", ["grade", "decision"]].tolist() == ["sure", AS_ASKED]
     assert followers(SelectionScreen(keep=[5]).fit(data.X, data.y)) == []
     kept = SelectionScreen(keep=["V3"]).fit(frame, data.y)
@@ -223,16 +223,16 @@ def test_a_classifier_behind_the_screen_does_without_the_column_that_follows_the
 
 
 @pytest.mark.usefixtures("children_uncounted")
-def test_tables_do_without_torch():
+def test_tables_and_their_diagnosis_do_without_torch(tmp_path):
     code = (
-        "import sys, numpy as np\n"
-        "from pfdl.tabular import ScreenedRegressor, SelectionScreen, read_table\n"
-        "X = np.random.default_rng(0).standard_normal((60, 3))\n"
-        "ScreenedRegressor().fit(X, X[:, 0]); SelectionScreen().fit(X, X[:, 0]).explain()\n"
+        "import sys, pfdl.cli.main, sklearn.datasets, pfdl.tabular\n"
+        "X, y = sklearn.datasets.load_diabetes(return_X_y=True, as_frame=True)\n"
+        "pfdl.tabular.ScreenedRegressor().fit(X, y); X.to_csv('X.csv', index=False)\n"
+        "pfdl.cli.main.app(['diagnose', 'X.csv', '--target', 'bmi'], standalone_mode=False)\n"
         "print('torch' in sys.modules)"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "False"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert result.stdout.splitlines()[-2:] == ["diagnosis.html", "False"]
 
 
 def test_pfdl_says_how_long_it_will_take(capsys, monkeypatch):

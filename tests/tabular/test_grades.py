@@ -154,7 +154,7 @@ def test_a_selected_column_beside_causes_of_one_sign_is_acted_on_at_strong(seed)
             assert SelectionScreen(drop=drop).fit(X, y).get_feature_names_out().tolist() == X.columns[:4].tolist()
         trusting = SelectionScreen(drop="strong", keep="noise").fit(X, y)
     assert trusting.get_support().all()
-    assert trusting.verdict_.startswith("Kept as asked, though behaving like an effect of the label: noise.")
+    assert trusting.verdict_.startswith("Behaving like an effect of the label, but kept as asked: noise.")
     # What it is worth where rows are not selected any more.
     new_X, new_y = houses(seed + 10, selected=False)
     model = make_pipeline(SelectionScreen(drop="strong"), LinearRegression()).fit(X, y)

@@ -14,11 +14,10 @@ def test_reading_tells_what_it_left_out(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("row,a,name,b,y\n1,1,x,2,3\n2,2,y,,4\n3,3,z,inf,5\n4,9,z,1,6\n")
     X, y, notes = read_table(path, "y")
-    assert X.to_dict("list") == {"a": [1, 9], "b": [2, 1]}
-    assert y.tolist() == [3, 6]
+    assert (X.to_dict("list"), y.tolist()) == ({"a": [1, 9], "b": [2, 1]}, [3, 6])
     assert notes == [
-        "left out, as they are not numeric: 'name'.",
-        "left out, as they number or identify the rows: 'row'.",
+        "not judged, as they are not numeric: 'name'.",
+        "not judged, as they number or identify the rows: 'row'.",
         "left out, as a value is missing: 2 of 4 rows.",
     ]
 
@@ -26,10 +25,8 @@ def test_reading_tells_what_it_left_out(tmp_path):
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
 def test_separators_are_recognised(separator, tmp_path):
     path = tmp_path / "table.csv"
-    rows = [["a", "b", "y"], ["1.5", "2", "3"], ["2.5", "7", "4"], ["0.5", "1", "9"]]
-    path.write_text("\n".join(separator.join(row) for row in rows))
-    X, *_ = read_table(path, "y")
-    assert X.to_dict("list") == {"a": [1.5, 2.5, 0.5], "b": [2, 7, 1]}
+    path.write_text("a,b,y\n1.5,2,3\n2.5,7,4\n0.5,1,9".replace(",", separator))
+    assert read_table(path, "y")[0].to_dict("list") == {"a": [1.5, 2.5, 0.5], "b": [2, 7, 1]}
 
 
 def test_decimal_commas_are_read_with_semicolons(tmp_path):
@@ -65,8 +62,9 @@ def test_identifiers_are_recognised(name, values, expected):
     [
         ("", "is not a table in UTF-8"),
         ("a,b\n1,2\n", "has no column 'y'; it has 'a', 'b'"),
-        ("a,y\nword,2\n", "0 numeric columns"),
-        ("a,y\n1,2\n2,2\n", "the target never changes"),
+        ("a,y\nword,2\n", "has no numeric columns to predict 'y' from"),
+        ("a,b,y\n1,,2\n2,,3\n,1,3\n", "0 complete rows, too few: of 3, 2 have no 'b'"),
+        ("a,y\n1,2\n2,2\n", "'y' has the same value in all complete rows"),
         (b"\xff\xfe\x00", "is not a table in UTF-8"),
         ('a,y\n"1,2\n', "is not a table in UTF-8"),
     ],

@@ -53,6 +53,7 @@ def test_only_the_chosen_candidate_is_tested(swept):
     assert tested == set(choice["folders"])
     shares = [read_evaluations(folder / place)["test"].overall for place in choice["folders"]]
     assert choice["test"]["all"][0] == pytest.approx(50 * sum(shares))
+    assert "float64" not in repr(choice)
     assert {"all", "worst group", "1:1"} <= set(choice["test"])
     assert not (folder / "images").exists()  # the decoded images are kept while trainings need them only
 

@@ -42,12 +42,17 @@ def _this_command() -> str:
 
 def print_tables(output: Path) -> None:
     """Write the tables and plots of an experiment into its run folder, print the first, and name the files."""
-    from pfdl_lab.report.blocks import Table
+    from pfdl_lab.report.blocks import Table, Text
     from pfdl_lab.report.markdown import print_table
-    from pfdl_lab.reporting import write_tables
+    from pfdl_lab.reporting import TABLE, write_tables
 
     section, files = write_tables(output)
-    for table in [block for block in section.blocks if isinstance(block, Table)][:MAX_TABLES]:
+    tables = [block for block in section.blocks if isinstance(block, Table)]
+    for table in tables[:MAX_TABLES]:
         print_table(table)
+    notes = [block.text for block in section.blocks if isinstance(block, Text) and block.tone == "warning"]
+    left = len(tables) - MAX_TABLES
+    for note in [*notes, *([f"{left} more tables stand in {TABLE}."] if left > 0 else [])]:
+        typer.echo(f"Note: {note}")
     for path in files:
         typer.echo(path)

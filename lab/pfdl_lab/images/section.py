@@ -76,6 +76,8 @@ def _is_known(row: object) -> bool:
 def _settings(run: Run, results: pd.DataFrame) -> str:
     """Name the settings, the seeds, the revision of the code and the hardware."""
     said: dict[str, Any] = {name.replace("_", " "): run.settings.get(name) for name in SAID}
+    if run.settings.get("device") == "cpu":
+        said["precision"] = "32"  # whatever was asked for
     seeds = sorted({int(seed) for seed in results["seed"]})
     said["seeds"] = f"{seeds[0]} to {seeds[-1]}" if seeds else None
     said["revision"] = run.made_with.get("git_revision")

@@ -26,7 +26,6 @@ SETTING_NAMES = {"independent": "S ⊥ V (independent)", "s_to_v": "S → V (S c
 FEW, MANY = CELLS[0], CELLS[2]
 """The cells that differ in n alone, by a factor of four."""
 
-DEVIATION = "standard deviation over seeds (ddof 0)"
 _ZERO = 1e-9
 
 
@@ -68,9 +67,10 @@ def _finding(part: pd.DataFrame) -> str:
 
 
 def _metric_table(found: BySeed, setting: str, metric: str, cells: Sequence[TableCell]) -> Table:
-    rows = []
+    rows, seeds = [], 0
     for method in METHODS:
         values = [_at(found, cell, method, metric) for cell in cells]
+        seeds = max(seeds, *map(len, values))
         figures = [Number(one.mean(), one.std(ddof=0), 3) if len(one) else Missing() for one in values]
         rows.append(TableLine(method, tuple(figures)))
         if method in PAPER and setting == SETTINGS[0]:
@@ -78,7 +78,8 @@ def _metric_table(found: BySeed, setting: str, metric: str, cells: Sequence[Tabl
                 TableLine("in the paper", tuple(_paper_cell(method, cell, metric) for cell in cells), quiet=True)
             )
     caption = f"{METRIC_NAMES[metric]}, {SETTING_NAMES[setting]}"
-    return Table(caption, "method", [name_cell(cell) for cell in cells], rows, error_name=DEVIATION)
+    error = f"standard deviation over {seeds} seeds (ddof 0)"
+    return Table(caption, "method", [name_cell(cell) for cell in cells], rows, error_name=error)
 
 
 def _paper_cell(method: str, cell: TableCell, metric: str) -> Cell:
@@ -121,7 +122,7 @@ def _rmse_plot(found: BySeed, setting: str, cell: TableCell) -> list[Plot]:
 
 def _coefficient_plot(found: BySeed, setting: str, columns: Sequence[str]) -> list[Plot]:
     truth = true_coefficients(len(columns)).tolist()
-    lines: list[Series | None] = [Series("true β", columns, truth, style="markers", colour=len(METHODS))]
+    lines: list[Series | None] = [Series("true β", columns, truth, style="level")]
     for number, method in enumerate(METHODS):
         values = {column: _at(found, FIGURE_CELL, method, f"beta[{column}]") for column in columns}
         lines.append(mean_series(method, values, number, "markers"))

@@ -31,7 +31,7 @@ class Series:
         x: Places, numbers or names.
         y: Heights; NaN leaves a gap.
         error: Half the length of an error bar at each place, NaN where there is none; or nothing.
-        style: ``"lines"``, ``"markers"`` or ``"lines+markers"``.
+        style: ``"lines"``, ``"markers"``, ``"lines+markers"``; or ``"level"``, a black bar across that place.
         colour: Number of its colour and dash; by default its place in the plot.
     """
 
@@ -78,7 +78,8 @@ def plot_lines(
 
     def draw(axes: Axes) -> None:
         for number, one in enumerate(series):
-            shift = 0.8 * ((number + 0.5) / len(series) - 0.5) if is_grouped else 0.0
+            is_beside = is_grouped and one.style != "level"
+            shift = 0.8 * ((number + 0.5) / len(series) - 0.5) if is_beside else 0.0
             _draw(axes, one, number, [place + shift for place in _numbers(one, names)], is_alone=len(series) == 1)
         _set_ticks(axes, names, [] if is_cloud else ticks_at(series))
         axes.set_xlabel(printable(x))
@@ -112,8 +113,9 @@ def _draw(axes: Axes, one: Series, number: int, places: list[float], *, is_alone
         places,
         one.y,
         one.bars,
+        0.45 if one.style == "level" else None,
         label=printable(one.name),
-        color=PALETTE[f"c{shade % 10}"],
+        color=PALETTE["ink" if one.style == "level" else f"c{shade % 10}"],
         linestyle=dash if "lines" in one.style else "none",
         marker=_MARKERS[shade % len(_MARKERS)] if "markers" in one.style else "none",
         markersize=4,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pandas as pd
 
 from pfdl._internal.files import read_json
-from pfdl.runs import WHY_CONTEXTS, Run, name_folders
+from pfdl.runs import MANIFEST, WHY_CONTEXTS, Run, name_folders
 from pfdl.vision.evaluation import OWN, Evaluation, read_evaluations
 from pfdl_lab.report.blocks import (
     Block,
@@ -28,6 +29,7 @@ from pfdl_lab.report.reading import read_metrics
 
 KIND = "training"
 TITLE = "Trainings"
+_ALWAYS = ("backbone", "objective", "seed")  # named of each run; of other settings those that differ
 # Column of metrics.csv: title, axis, factor, decimals.
 CURVES = {
     "val_accuracy": ("Validation accuracy", "accuracy, %", 100.0, 1),
@@ -131,25 +133,39 @@ def _in_mixture(one: Evaluation) -> Cell:
 def _overview(
     runs: Mapping[str, Run], curves: Mapping[str, pd.DataFrame | None], tested: Mapping[str, Evaluation]
 ) -> Table:
+    configs = {name: _training(run) for name, run in runs.items()}
+    values: dict[str, set[str]] = {key: set() for key in _ALWAYS}
+    for key, value in (one for config in configs.values() for one in config.items()):
+        values.setdefault(key, set()).add(str(value))
+    said = [key for key in values if key in _ALWAYS or (len(values[key]) > 1 and key not in ("epochs", "patience"))]
     lines = []
-    for name, run in runs.items():
-        given = run.settings.get("training")
-        config: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+    for name, config in configs.items():
         curve = curves[name]
         epochs = 0 if curve is None else len(curve)
         may_stop = " at most" if config.get("patience") is not None else ""
-        cells: list[Cell] = [str(config.get(key, "?")) for key in ("backbone", "objective", "seed")]
+        cells: list[Cell] = [str(config.get(key, "?")) for key in said]
         cells.append(f"{epochs} of{may_stop} {config.get('epochs', '?')}")
         cells.append(_best(curve))
         own = tested.get(name)
         shares = (None, None) if own is None else (own.overall, own.worst_group.accuracy)
         cells += [Missing("not tested") if one is None else Number(100 * one) for one in shares]
         lines.append(TableLine(name, tuple(cells)))
-    columns = ["backbone", "objective", "seed", "epochs", "best validation (%)", "test (%)", "worst group, test (%)"]
+    worst = " or ".join(sorted({"group" if one.by_context else "class" for one in tested.values()})) or "group"
+    names = [key.replace("_", " ") for key in said]
+    columns = [*names, "epochs", "best validation (%)", "test (%)", f"worst {worst}, test (%)"]
     note = (
         "Test: the test images of the run's own split, looked at once. Runs with other splits have other test images."
     )
     return Table("Trainings", "run", columns, lines, note=note)
+
+
+def _training(run: Run) -> Mapping[str, Any]:
+    """Return how a run was trained, and at which dominant ratio."""
+    given = run.settings.get("training")
+    config = dict(given) if isinstance(given, Mapping) else {}
+    with suppress(OSError, LookupError, TypeError, ValueError):
+        config["ratio"] = read_json((run.folder / MANIFEST).with_suffix(".json"))["ratio"] or "natural"
+    return config
 
 
 def _best(curve: pd.DataFrame | None) -> Cell:

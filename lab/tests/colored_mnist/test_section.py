@@ -28,9 +28,8 @@ def test_a_quick_run_on_other_digits_is_called_so(tmp_path):
     copy_published("colored-mnist", tmp_path, "restart < 2", **quick, command="pfdl reproduce colored-mnist --quick")
     _, files = write_tables(tmp_path)
     assert {path.name for path in files} | {"config.json"} == {path.name for path in tmp_path.iterdir()}
-    table = (tmp_path / "table.md").read_text()
     for words in ("`pfdl reproduce colored-mnist --quick`", "are not MNIST", "A quick run, not the published protocol"):
-        assert words in table
+        assert words in (tmp_path / "table.md").read_text()
 
 
 def test_the_command_runs_and_names_its_files(tmp_path, monkeypatch):
@@ -39,8 +38,9 @@ def test_the_command_runs_and_names_its_files(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["pfdl", "reproduce", "colored-mnist", "--quick"])
     result = typed(f"reproduce colored-mnist --quick --restarts 2 --jobs 1 --device cpu -o {tmp_path}")
     assert "Digits: scikit-learn's digits (not MNIST)" in result.stderr
-    folder = f"{tmp_path}/"
-    written = [line.removeprefix(folder) for line in result.stdout.splitlines() if line.startswith(folder)]
+    assert "Note: These digits are not MNIST: published figures" in result.stdout
+    lines = result.stdout.splitlines()
+    written = [line.removeprefix(f"{tmp_path}/") for line in lines if line.startswith(f"{tmp_path}/")]
     assert written[:2] == ["results.csv", "table.md"]
     assert len(written) == 4  # the digits and a plot
     assert all((tmp_path / name).stat().st_size > 0 for name in written)

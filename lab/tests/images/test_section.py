@@ -52,6 +52,7 @@ def test_rows_are_compared_with_their_own_plain_training(built):
     assert "| balance, inferred contexts − ERM | **+3.00 ± 0.58**, 3 of 3 |" in text
     assert "| PFDL, batches of 16 − ERM, batches of 16 | **+1.00 ± 0.00**, 3 of 3 |" in text
     assert "epochs: 160; precision: bf16; seeds: 0 to 2; revision: 0c60a68." in text
+    assert "precision: 32;" in text_of(built(made_up(), precision="bf16", device="cpu"))
 
 
 def test_the_papers_figures_stand_beside_its_own_networks_alone(built):

@@ -37,7 +37,7 @@ def copy_published(name, folder, lines, **settings):
 
 
 def make_training(folder, objective="pfdl", epochs=3, evaluated=True, contexts=("snow", HOSTILE), images="a1"):
-    training = {"backbone": "cn-bn", "objective": objective, "seed": 0, "epochs": 3, "patience": None}
+    training = {"backbone": "cn-bn", "objective": objective, "seed": 0, "epochs": 3, "sampler": "shuffle"}
     write_config(folder, "training", {"model": {"backbone": "cn-bn"}, "training": training})
     curve = pd.DataFrame({"epoch": range(epochs), "learning_rate": 0.01, "val_accuracy": [0.2, 0.3, 0.25][:epochs]})
     if objective == "pfdl":
@@ -46,7 +46,8 @@ def make_training(folder, objective="pfdl", epochs=3, evaluated=True, contexts=(
         )
     curve.to_csv(folder / "metrics.csv", index=False)
     if evaluated:
-        groups = [GroupAccuracy("cat", contexts[-1], 0.1, 9), GroupAccuracy("dog", contexts[0], 0.6, 30)]
+        first, last = (*contexts[:1], *contexts[-1:]) or ("", "")
+        groups = [GroupAccuracy("cat", last, 0.1, 9), GroupAccuracy("dog", first, 0.6, 30)]
         evaluation = Evaluation(
             name="test",
             data_sha256=images,

@@ -2,6 +2,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from pfdl.report.page import PALETTE
 from pfdl_lab.report.blocks import Missing, Number
 from pfdl_lab.report.lines import MAX_COLUMNS, Series, plot_lines, ticks_at
 
@@ -17,14 +18,14 @@ def words_of(plot):
     return [element.text for element in ElementTree.fromstring(plot.svg()).iter() if element.tag.endswith("}text")]
 
 
-@pytest.mark.parametrize("options", [{}, {"is_grouped": True}, {"lines": [Series("A", [1, 100], [1.0, float("nan")])]}])
+@pytest.mark.parametrize("options", [{}, {"is_grouped": True}, {"lines": [Series("A", [1], [1.0], style="level")]}])
 def test_a_picture_is_an_svg_file_that_is_the_same_each_time(options):
     plot = draw(**options)
     assert plot.svg() == plot.svg()
     drawn = ElementTree.fromstring(plot.svg())
-    assert drawn.tag == "{http://www.w3.org/2000/svg}svg"
     assert len(list(drawn.iter("{http://www.w3.org/2000/svg}path"))) > 5
     assert {"ratio", "%"} <= set(words_of(plot))
+    assert (f"stroke: {PALETTE['ink']}" in plot.svg()) is ("lines" in options)  # the truth is black, no method is
 
 
 @pytest.mark.parametrize("name", ["<script>1</script>", "$a_b$", "$\\bad{$", "x & y", "\x1b[2J", "\ud800"])

@@ -75,8 +75,10 @@ def test_trainings_are_compared_in_one_section(tmp_path):
     folders = [
         make_training(tmp_path / "a" / "same"),
         make_training(tmp_path / "b" / "same", objective="erm", epochs=1, evaluated=False),
-        write_config(tmp_path / "fresh", "training", {"training": {"backbone": "cn", "epochs": 9, "patience": 2}}),
+        write_config(tmp_path / "fresh", "training", {"training": {"epochs": 9, "patience": 2, "sampler": "groups"}}),
     ]
+    (folders[0] / "manifest.json").write_text('{"ratio": "5:1"}')
+    (folders[1] / "manifest.json").write_text('{"ratio": null}')
     problems = []
     section = trainings.build([read_run(folder) for folder in folders], problems)
     overview = tables_of(section)["Trainings"]
@@ -86,6 +88,7 @@ def test_trainings_are_compared_in_one_section(tmp_path):
     assert (cells[0]["test (%)"], cells[0]["worst group, test (%)"]) == (Number(45.0), Number(10.0))
     assert (cells[1]["epochs"], cells[1]["test (%)"]) == ("1 of 3", Missing("not tested"))
     assert (cells[2]["epochs"], cells[2]["best validation (%)"]) == ("0 of at most 9", Missing("no epoch finished yet"))
+    assert [f"{one['sampler']} {one['ratio']}" for one in cells] == ["shuffle 5:1", "shuffle natural", "groups ?"]
     tested = tables_of(section)["Accuracies in percent on 80 images (test)"]
     assert [(row.header, row.cells[:2]) for row in tested.rows] == [("a/same", (Number(45.0), Number(10.0)))]
     assert tested.columns == ["all images", "worst group", "mean over groups", "calibration error"]  # what is known
@@ -96,8 +99,9 @@ def test_trainings_are_compared_in_one_section(tmp_path):
 
 
 def test_evaluations_on_different_images_stand_in_different_tables(tmp_path):
-    folders = [make_training(tmp_path / name, images=images) for name, images in (("a", "x"), ("b", "y"), ("c", "x"))]
+    folders = [make_training(tmp_path / name, contexts=(), images=images) for name, images in ("ax", "by", "cx")]
     section = trainings.build([read_run(folder) for folder in folders], [])
+    assert tables_of(section)["Trainings"].columns[-1] == "worst class, test (%)"
     tested = [block for block in section.blocks if isinstance(block, Table) and "on 80 images" in block.caption]
     assert [[row.header for row in table.rows] for table in tested] == [["a", "c"], ["b"]]
 
@@ -105,9 +109,12 @@ def test_evaluations_on_different_images_stand_in_different_tables(tmp_path):
 def test_a_kind_without_a_section_shows_its_results_as_they_stand(tmp_path):
     run = read_run(write_config(tmp_path, "something-new", {}))
     assert warnings_of(reporting.build_sections([run], [])[0]) == ["No finished results yet."]
-    (tmp_path / "results.csv").write_text("name,value\n" + "<b>,1\n" * 300)
-    (table,) = tables_of(reporting.build_sections([run], [])[0]).values()
-    assert (len(table.rows), table.rows[0].header, table.rows[0].cells) == (reporting.MAX_ROWS, "<b>", ("1",))
+    (tmp_path / "results.csv").write_text("name,user_attrs_value\n" + "<b>,66.66666567\n" * 300)
+    (tmp_path / "chosen.json").write_text('{"candidate": "b"}')
+    chosen, table = reporting.build_sections([run], [])[0].blocks
+    assert chosen == Text("Chosen: b.")
+    assert (len(table.rows), *table.columns) == (reporting.MAX_ROWS, "value")
+    assert (table.rows[0].header, table.rows[0].cells) == ("<b>", ("66.6667",))
 
 
 def test_how_a_run_was_made(tmp_path):
@@ -115,8 +122,7 @@ def test_how_a_run_was_made(tmp_path):
     section = reporting.build_sections([run], [])[-1]
     assert '"seed": 4' in section.blocks[3].text
     facts = section.blocks[2].text.splitlines()
-    stated = {"git revision: 0123456789abcdef", "GPU: none", "CPU: A fast one"}
-    assert {*stated, "command: not recorded"} <= set(facts)
+    assert {"git revision: 0123456789abcdef", "GPU: none", "CPU: A fast one", "command: not recorded"} <= set(facts)
 
 
 def test_trainings_say_what_contexts_were_inferred_and_why(tmp_path):

@@ -10,13 +10,11 @@ import copy
 import math
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
-
-from pfdl._internal.validation import is_plain_tensor
 
 NEVER_TAKEN = frozenset({"params", "param_names", "fused", "foreach", "capturable", "differentiable"})
 """What a group keeps from its own optimiser: which parameters it has, and which implementation runs."""
@@ -27,6 +25,11 @@ LARGEST_MOVE = 1e3
 Group = dict[str, Any]
 States = Mapping[int, Mapping[str, Any]]
 """What an optimiser keeps for each parameter, by the number of the parameter."""
+
+
+def is_plain_tensor(value: object) -> TypeGuard[Tensor]:
+    """Return whether a value is a tensor that has its numbers in memory, as a state must have them."""
+    return isinstance(value, Tensor) and value.layout is torch.strided and not (value.is_meta or value.is_quantized)
 
 
 class AtomicModule(nn.Module):

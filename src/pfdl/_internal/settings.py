@@ -11,6 +11,8 @@ from dataclasses import field, fields
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from pfdl._internal.validation import check_choice, check_count, check_number
+
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false"}
 
@@ -34,8 +36,6 @@ def setting(
 
 def check_settings(config: Any) -> None:
     """Raise unless every setting has a value that its declaration allows."""
-    from pfdl._internal.validation import check_choice, check_count, check_number
-
     hints = get_type_hints(type(config))
     for one in fields(config):
         value = getattr(config, one.name)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from typing import TypeGuard
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
-
-def is_plain_tensor(value: object) -> TypeGuard[Tensor]:
-    """Return whether a value is a tensor that has its numbers in memory, as a state must have them."""
-    return isinstance(value, Tensor) and value.layout is torch.strided and not (value.is_meta or value.is_quantized)
+_LARGEST = (2 - 2**-23) * 2.0**127  # that float32 can hold; the commands on tables do not wait for PyTorch
 
 
 def resolve_device(name: str) -> str:
@@ -21,6 +18,8 @@ def resolve_device(name: str) -> str:
     Raises:
         ValueError: If the device is not there.
     """
+    import torch
+
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if name != "cpu" and not (name.startswith("cuda") and torch.cuda.is_available()):
@@ -46,7 +45,7 @@ def check_number(name: str, value: float, minimum: float = 0.0, maximum: float =
     """Raise unless ``value`` is a number from ``minimum`` to ``maximum`` that float32 can hold."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} is {value!r}; give a number.")
-    if not minimum <= value <= torch.finfo(torch.float32).max:  # a comparison with NaN is False
+    if not minimum <= value <= _LARGEST:  # a comparison with NaN is False
         raise ValueError(f"{name} is {value}; give a finite number of at least {minimum:g}, below 3.4e38.")
     if value > maximum:
         raise ValueError(f"{name} is {value}; give a number from {minimum:g} to {maximum:g}.")
@@ -54,7 +53,9 @@ def check_number(name: str, value: float, minimum: float = 0.0, maximum: float =
 
 def check_matrix(name: str, value: Tensor, num_features: int | None = None) -> None:
     """Raise unless ``value`` is a floating-point (n, p) tensor, with p = ``num_features`` if that is given."""
-    if not isinstance(value, Tensor):
+    import torch
+
+    if not isinstance(value, torch.Tensor):
         raise TypeError(f"{name} is a {type(value).__name__}; give a torch.Tensor of shape (batch, features).")
     if value.ndim != 2:
         raise ValueError(
@@ -86,7 +87,7 @@ def check_features(name: str, value: Tensor, num_features: int | None = None) ->
 
 def describe_non_finite(name: str, value: Tensor) -> str | None:
     """Say where ``value`` has its first NaN or infinity; None if it has none. Waits for the device."""
-    finite = torch.isfinite(value.detach())
+    finite = value.detach().isfinite()
     if bool(finite.all()):
         return None
     row, column = (~finite).nonzero()[0].tolist()

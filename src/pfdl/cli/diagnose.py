@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from pfdl._internal.files import write_atomically
 from pfdl._internal.settings import write_options
 from pfdl._internal.text import printable, printable_lines
 from pfdl.cli.common import DATA, DATA_HELP, Device, open_run, print_understood, say
@@ -61,7 +62,6 @@ def diagnose(
 
 
 def _diagnose_runs(runs: list[Path], data: str, options: DataOptions, device: str, output: Path) -> None:
-    from pfdl._internal.files import write_atomically
     from pfdl._internal.validation import resolve_device
     from pfdl.report.diagnosis_page import diagnosis_page
     from pfdl.runs import name_folders
@@ -95,7 +95,6 @@ def _diagnose_runs(runs: list[Path], data: str, options: DataOptions, device: st
 
 
 def _diagnose_table(path: Path, target: str | None, output: Path) -> None:
-    from pfdl._internal.files import write_atomically
     from pfdl.report.table_page import table_page
     from pfdl.tabular import SelectionScreen, SelectionWarning
     from pfdl.tabular.explaining import advice

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from pfdl._internal.settings import describe_settings
+from pfdl._internal.validation import check_choice
 from pfdl.cli.diagnose import diagnose
 from pfdl.cli.models import evaluate, export, predict, refit
 from pfdl.cli.options import add_command
@@ -39,8 +40,6 @@ def list_names(
     An objective is shown with what it does, what it needs, its settings (--set NAME.SETTING=VALUE) and its paper.
     Objectives can be joined: irm+pfdl.
     """
-    from pfdl._internal.validation import check_choice
-
     check_choice("what to list", what, LISTS)
     if what == "backbones":
         from pfdl.vision.backbones import list_backbones

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from pfdl._internal.text import printable, spreadsheet_cell
+from pfdl._internal.validation import resolve_device
 from pfdl.cli.common import Data, Device, Run, evaluate_and_print, open_run, print_understood, say
 from pfdl.cli.options import takes_settings
 from pfdl.vision.config import DataOptions
@@ -34,7 +35,6 @@ def evaluate(
 
         pfdl evaluate runs/erm other_photos/ --name winter
     """
-    from pfdl._internal.validation import resolve_device
     from pfdl.vision.evaluation import OWN, find_test_set
 
     device = resolve_device(device)
@@ -70,7 +70,6 @@ def predict(
         pfdl predict runs/erm photos/ -o predictions.csv
     """
     from pfdl._internal.files import write_atomically
-    from pfdl._internal.validation import resolve_device
     from pfdl.data.sources import describe_bad_images
     from pfdl.vision import load_model, predict as classify
 
@@ -118,7 +117,6 @@ def refit(
 
         pfdl diagnose runs/erm-refit photos/ --compare runs/erm
     """
-    from pfdl._internal.validation import resolve_device
     from pfdl.vision import load_model, refit as refit_run
 
     device = resolve_device(device)

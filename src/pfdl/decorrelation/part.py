@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from pfdl._internal.loading import AtomicModule, copy_like
-from pfdl._internal.validation import is_plain_tensor
+from pfdl._internal.loading import AtomicModule, copy_like, is_plain_tensor
 
 
 @dataclass(frozen=True)

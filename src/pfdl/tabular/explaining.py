@@ -30,8 +30,12 @@ def verdict(found: Screening, names: Sequence[str]) -> str:
     if not found.grade.any():
         words = found.outcome.value.format(rows=found.rows, columns=len(names))
         sentences.append(f"{words[0].upper()}{words[1:]}.")
-    say(found.decision == screening.FOLLOWS_LABEL, "Left out, as behaving like an effect of the label: {}.")
-    say(found.decision == screening.AS_ASKED, "Kept as asked, though behaving like an effect of the label: {}.")
+    say(
+        found.decision == screening.FOLLOWS_LABEL,
+        "Behaving like an effect of the label: {}. Selection of the rows can do that, so SelectionScreen leaves out "
+        "such columns.",
+    )
+    say(found.decision == screening.AS_ASKED, "Behaving like an effect of the label, but kept as asked: {}.")
     say(strong, f"Strongly {suspected}{{}}. Kept, because {doubt}.")
     say((found.decision == screening.SUSPICIOUS) & ~strong, f"{suspected.capitalize()}{{}}. Kept, because {doubt}.")
     say(
@@ -39,7 +43,7 @@ def verdict(found: Screening, names: Sequence[str]) -> str:
         f"Without {{}} the columns explain {_percent(found.explained_without)} of the label in this sample, with all "
         f"of them {_percent(found.explained)}.",
     )
-    say(found.decision == screening.ISOLATED, "Left out too, as adding nothing: {}.")
+    say(found.decision == screening.ISOLATED, "Left out then, too, as adding nothing: {}.")
     if (seen := found.environments) is not None:
         say(
             found.decision == screening.CHANGES,
@@ -95,11 +99,11 @@ def advice(screen: SelectionScreen, path: Path, target: str) -> str:
     if found.grade.any():
         clearest = [str(name) for name in screen.suspects_.index[: (found.grade == found.grade.max()).sum()]]
         code += (
-            f"# Without {_listed(clearest)}: {found.explained_without:.0%} of {target} is explained in this sample. "
-            "Right where rows will not be selected as here.\n"
+            f"# Without {_listed(clearest)}: {_percent(found.explained_without)} of {target} is explained in this "
+            "sample. Use this if new rows will not be selected like these.\n"
             f"model.fit(X.drop(columns={clearest!r}), y)\n"
-            f"# With every column: {found.explained:.0%}. Right where rows will be selected as here, or if you know "
-            "that they are no artefact.\n"
+            f"# With every column: {_percent(found.explained)}. Use this if new rows will be selected like these, "
+            f"or if their selection had nothing to do with {_listed(clearest)}.\n"
         )
     return f"{code}model.fit(X, y)"
 

@@ -43,17 +43,21 @@ def read_table(path: str | Path, target: str) -> tuple[pd.DataFrame, pd.Series, 
     notes = []
     words = [name for name in table.columns if name != target and not pd.api.types.is_numeric_dtype(table[name])]
     if words:
-        notes.append(f"left out, as they are not numeric: {', '.join(map(repr, words))}.")
+        notes.append(f"not judged, as they are not numeric: {', '.join(map(repr, words))}.")
     numeric = table.drop(columns=words).replace([np.inf, -np.inf], np.nan)
     rows = [name for name in numeric.columns if name != target and identifies_rows(numeric[name].to_numpy(), name)]
     if rows:
-        notes.append(f"left out, as they number or identify the rows: {', '.join(map(repr, rows))}.")
+        notes.append(f"not judged, as they number or identify the rows: {', '.join(map(repr, rows))}.")
     whole = numeric.drop(columns=rows).dropna()
     if len(whole) < len(table):
         notes.append(f"left out, as a value is missing: {len(table) - len(whole)} of {len(table)} rows.")
-    if whole.shape[1] < 2 or len(whole) < 2 or whole[target].nunique() < 2:
+    if whole.shape[1] < 2:
+        raise ValueError(f"{path} has no numeric columns to predict {target!r} from.")
+    if len(whole) < 2:
+        gaps = numeric.isna().sum()
         raise ValueError(
-            f"of {path}, {len(whole)} complete rows and {whole.shape[1] - 1} numeric columns besides {target!r} are "
-            "left (or the target never changes); that is too little to judge."
+            f"{path} has {len(whole)} complete rows, too few: of {len(table)}, {gaps.max()} have no {gaps.idxmax()!r}."
         )
+    if whole[target].nunique() < 2:
+        raise ValueError(f"{target!r} has the same value in all complete rows of {path}; there is nothing to predict.")
     return whole.drop(columns=target), whole[target], notes

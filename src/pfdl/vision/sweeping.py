@@ -300,6 +300,6 @@ def _test_best(
         "candidate": label,
         "settings": {name: value for name, value in asdict(training).items() if name != "seed"},
         "validation": study.best_value,
-        "test": {str(test): (shares.mean(), shares.sem()) for test, shares in (100 * pd.DataFrame(tests)).items()},
+        "test": {str(test): one.agg(["mean", "sem"]).tolist() for test, one in (100 * pd.DataFrame(tests)).items()},
         "folders": folders,
     }
