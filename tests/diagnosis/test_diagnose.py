@@ -46,6 +46,10 @@ def test_without_contexts_or_training_there_is_no_answer():
         ({"predictions": labels}, "no contexts are known"),
         ({"predictions": labels, "contexts": contexts}, "do not go together in these images"),
         ({"predictions": labels, "contexts": labels, "training": {(k, k): 9 for k in range(3)}}, "all images"),
+        (
+            {"predictions": labels, "contexts": contexts, "training": {(k, j): 9 for k in range(3) for j in range(4)}},
+            "no class has",
+        ),
     ):
         found = pfdl.diagnose(features, labels, **given)
         assert (found.answer, found.reliance) == ("cannot tell", None)

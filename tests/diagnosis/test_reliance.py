@@ -103,6 +103,16 @@ def test_the_usual_context_is_the_one_that_goes_with_the_class():
     # As in CelebA: most of either class are women, but blond goes with women and dark with men.
     training = {("blond", "woman"): 94, ("blond", "man"): 6, ("dark", "woman"): 54, ("dark", "man"): 46}
     assert usual_contexts_of(training) == {"blond": "woman", "dark": "man"}
+    assert usual_contexts_of(dict.fromkeys(training, 50)) == {}
+
+
+def test_a_class_without_a_usual_context_is_neither_at_home_nor_elsewhere():
+    labels, contexts, answers = draw(follow=0.5)
+    found = measure_reliance(labels, contexts, answers, {"cow": "grass", "gull": "sea"})
+    assert found.samples_elsewhere == np.sum(
+        ((labels == "cow") & (contexts != "grass")) | ((labels == "gull") & (contexts != "sea"))
+    )
+    assert "camel" not in found.usual_contexts
 
 
 def test_association_is_seen_and_chance_is_not():
@@ -125,6 +135,6 @@ def test_two_models_are_compared_on_the_same_images():
     assert compare_reliance(labels, contexts, less, relies, USUAL).sentence("a", "b").startswith("b relies more")
     same = compare_reliance(labels, contexts, relies, relies, USUAL)
     assert same.difference == 0
-    assert "equally, within the error" in same.sentence("erm", "pfdl")
+    assert same.sentence("erm", "pfdl").startswith("No difference is shown in how much erm and pfdl rely on the ")
     nothing = compare_reliance(labels, contexts, relies, less, dict.fromkeys(USUAL, "grass"))
     assert nothing.sentence("erm", "pfdl").startswith("Cannot tell which")

@@ -143,9 +143,10 @@ def test_contexts_that_were_not_confirmed_are_no_first_advice(found):
 def test_what_to_try_next_is_the_same_training_but_for_the_contexts_and_is_not_what_was_tried(found):
     found = replace(found, folder=Path("run-groups"))
     once = TrainingConfig("mlp", "pfdl", image_size=8, epochs=12, optimizer="adamw", seed=3)
-    _, command = advise(replace(found, training=once), "data.csv", ["--columns", "context=my place"])[0]
+    sentence, command = advise(replace(found, training=once), "data.csv", ["--columns", "context=my place"])[0]
+    assert "with plain erm instead of pfdl" in sentence
     assert command == (
-        "pfdl train data.csv --columns 'context=my place' --backbone mlp --contexts known "
+        "pfdl train data.csv --columns 'context=my place' --set manifest=run-groups/manifest.csv --backbone mlp --contexts known "
         "--image-size 8 --epochs 12 --sampler groups --set optimizer=adamw --seed 3 -o run-groups"
     )
     tried = replace(once, objective="erm", contexts="known", sampler="groups")
@@ -167,6 +168,7 @@ def test_other_data_than_that_of_the_training_is_judged_by_the_training_mixture(
     elsewhere = make_test_set(other, manifest)
     found = diagnose_images(colour_model(0.8, tmp_path), other, elsewhere, trained_on=manifest)
     assert found.answer == "yes"
+    assert advise(found, "other")[0][1].startswith("pfdl train TRAINING_DATA --set manifest=")
     assert found.usual_contexts == {"bright": "red", "dark": "blue"}
     blind = diagnose_images(colour_model(0.8, tmp_path), other, elsewhere)
     assert blind.answer == "cannot tell"  # the test images are balanced, and nothing says what training was like

@@ -110,8 +110,8 @@ class ContextReliance:
         begin = f"Cannot tell whether the model relies on the context: {figures}"
         if np.isnan(self.effect):
             return (
-                f"{begin}, but all classes have the same usual context in training, so that a model that relies on it "
-                "and contexts that are harder for every model look the same.",
+                f"{begin}, but no two classes have different usual contexts in training, so that a model that relies "
+                "on them and contexts that are harder for every model look the same.",
             )
         return (f"{begin}{more}. {self.samples_elsewhere} images outside usual contexts are too few.",)
 
@@ -150,10 +150,10 @@ class Comparison:
             return f"Cannot tell which of {first} and {second} relies more on the context."
         size = f"difference {_points(abs(self.difference), self.standard_error)}"
         if abs(self.difference) <= ERRORS_SURE * self.standard_error:
-            return f"{first} and {second} rely on the context equally, within the error ({size})."
+            return f"No difference is shown in how much {first} and {second} rely on the context ({size})."
         more, less = (first, second) if self.difference > 0 else (second, first)
         return f"{more} relies more on the context than {less} ({size})."
 
 
 def _points(value: float, error: float) -> str:
-    return f"{100 * value:.1f} ± {100 * error:.1f} points"
+    return f"{100 * value:.1f} ± {100 * error:.1f} points".replace("-", "−")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from pfdl.contexts.groups import GroupAccuracy, name_class, name_context
 from pfdl.diagnosis.verdict import CANNOT_TELL, NO, YES
 from pfdl.report.page import PALETTE, blocks, draw_svg, figure, inline, reading, render
 from pfdl.vision.advice import advise
-from pfdl.vision.diagnosis import KNOWN, ImageDiagnosis, compare_diagnoses
+from pfdl.vision.diagnosis import KNOWN, OTHER_IMAGES, ImageDiagnosis, compare_diagnoses
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,6 +29,7 @@ SHOWN_CONTEXTS = 12
 SHOWN_GROUPS = 3
 THUMBNAILS = 8  # in a row
 THUMBNAIL_SIZE = 96
+WORST_FIRST = operator.attrgetter("accuracy", "name")
 TONES = {YES: "yes", NO: "no", CANNOT_TELL: "unclear"}
 
 
@@ -49,8 +51,7 @@ def diagnosis_page(named: Named, data: str, options: Sequence[str] = ()) -> str:
     tested = " and ".join(str(count) for count in dict.fromkeys(len(one.rows) for one in diagnoses))
     introduction.append(blocks.text(f"Measured on {tested} images that took no part in training."))
     if any(one.rows != diagnoses[0].rows for one in diagnoses):
-        words = "The two runs have different test images: differences are also those of the images."
-        introduction.append(blocks.text(words, "warning"))
+        introduction.append(blocks.text(OTHER_IMAGES, "warning"))
     pictures = [
         ("What the contexts look like", _contexts(diagnoses)),
         ("What the model gets wrong", [block for name, one in named.items() for block in _wrong(name, one)]),
@@ -87,18 +88,21 @@ def _contexts(diagnoses: Sequence[ImageDiagnosis]) -> list[Markup]:
             usual = [name_class(label) for label, where in one.usual_contexts.items() if where == context]
             usually = f"; usual in training for {', '.join(usual)}" if usual else ""
             title = f"{name_context(context)}: {one.contexts.count(context)} test images{usually}"
-            galleries.append(_gallery(title[0].upper() + title[1:], one, one.samples_of(None, context, THUMBNAILS)))
+            pictures = [_thumbnail(one, sample) for sample in one.samples_of(None, context, THUMBNAILS)]
+            galleries.append(blocks.gallery(title[0].upper() + title[1:], pictures))
     return galleries
 
 
 def _wrong(name: str, one: ImageDiagnosis) -> list[Markup]:
     """Show images of the worst groups, those that are not recognised first."""
     galleries = []
-    for group in sorted(one.accuracies.groups, key=_worst_first)[:SHOWN_GROUPS]:
+    for group in sorted(one.accuracies.groups, key=WORST_FIRST)[:SHOWN_GROUPS]:
         if group.accuracy == 1:
             continue
-        title = f"{name}, worst groups: {group.name}, {100 * group.accuracy:.0f} % of {group.samples} images recognised"
-        galleries.append(_gallery(title, one, one.samples_of(group.label, group.context, THUMBNAILS)))
+        wrong = round((1 - group.accuracy) * group.samples)
+        title = f"{name}, {group.name}: {wrong} of {group.samples} images not recognised"
+        pictures = [_thumbnail(one, sample) for sample in one.samples_of(group.label, group.context, THUMBNAILS)]
+        galleries.append(blocks.gallery(title, pictures))
     return galleries
 
 
@@ -148,29 +152,21 @@ def _accuracy(named: Named) -> list[Markup]:
         }
         by_class = {title: {"all images": side.overall, **side.by_label} for title, side in sides.items()}
         if reliance is not None:
-            by_class["in its usual context"] = {"all images": reliance.in_usual}
-            by_class["elsewhere"] = {"all images": reliance.elsewhere}
-            for line in reliance.by_class:
-                by_class["in its usual context"][line.label] = line.in_usual
-                by_class["elsewhere"][line.label] = line.elsewhere
+            lines: list[tuple[Any, Any]] = [("all images", reliance), *((line.label, line) for line in reliance.by_class)]
+            by_class["in its usual context"] = {label: line.in_usual for label, line in lines}
+            by_class["elsewhere"] = {label: line.elsewhere for label, line in lines}
         tables.append(_share_table(f"{name}: accuracy (%) by class", "class", by_class, name_class))
         if by_context := {title: side.by_context for title, side in sides.items() if side.by_context}:
             tables.append(_share_table(f"{name}: accuracy (%) by context", "context", by_context, name_context))
     first = next(iter(named))
-    worst = [group.name for group in sorted(groups[first].values(), key=_worst_first)[:WORST_GROUPS]]
+    worst = [group.name for group in sorted(groups[first].values(), key=WORST_FIRST)[:WORST_GROUPS]]
     shares = {
         name: {group: found[group].accuracy for group in worst if group in found} for name, found in groups.items()
     }
 
-    def count(group: str) -> str:
-        return f"{group}, {groups[first][group].samples} images"
-
-    worst_groups = _share_table(f"The worst groups of {first}: accuracy (%)", "group", shares, count)
-    return [blocks.side_by_side(tables), worst_groups]
-
-
-def _worst_first(group: GroupAccuracy) -> tuple[float, str]:
-    return group.accuracy, group.name
+    title = f"The worst groups of {first}: accuracy (%)"
+    counted = _share_table(title, "group", shares, lambda group: f"{group}, {groups[first][group].samples} images")
+    return [blocks.side_by_side(tables), counted]
 
 
 def _share_table(
@@ -183,10 +179,6 @@ def _share_table(
         for key in keys
     ]
     return Markup(blocks.table(title, corner, list(shares), rows))
-
-
-def _gallery(title: str, one: ImageDiagnosis, samples: Sequence[int]) -> Markup:
-    return Markup(blocks.gallery(title, [_thumbnail(one, sample) for sample in samples]))
 
 
 def _thumbnail(one: ImageDiagnosis, sample: int) -> tuple[str, str, str]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pfdl.contexts import find_contexts
-from pfdl.contexts.groups import Accuracies, Mixture
+from pfdl.contexts.groups import Accuracies, Mixture, name_class
 from pfdl.contexts.statistics import image_statistics
 from pfdl.data.context_images import ContextImages
 from pfdl.data.manifest import Manifest, ManifestRow
@@ -24,10 +24,12 @@ from pfdl.runs import read_run
 from pfdl.vision.config import TrainingConfig
 from pfdl.vision.evaluation import Evaluation, check_classes, evaluate, split_names, training_mixture
 from pfdl.vision.features import run_model
+from pfdl.vision.refitting import REFIT
 
 if TYPE_CHECKING:
     from pfdl.vision.checkpoint import TrainedModel
 
+OTHER_IMAGES = "The two runs have different test images: differences are also those of the images."
 KNOWN, INFERRED, UNCONFIRMED, UNKNOWN = "known", "inferred", "inferred, not confirmed", "unknown"
 MOST_INFERRED, INFERRING_SIZE = 4000, 64
 """Training images at most that help to infer contexts, and height of the images: colours and textures need no more."""
@@ -43,12 +45,13 @@ class ImageDiagnosis:
         folder: The run.
         training: How the model was trained; the defaults where the run does not say.
         found: What :func:`pfdl.diagnose` found.
-        rows: The images, in the order of the samples.
+        rows: The images, in the order of the samples, without the sets that they are in.
         contexts: The context of each image, known or inferred; ``""`` if there are none.
         contexts_are: ``"known"``, ``"inferred"``, ``"inferred, not confirmed"`` or ``"unknown"``.
         predictions: The class that the model gives to each image.
         images: The images themselves.
-        validation: Accuracies on the run's validation images; None where they are not at hand.
+        validation: Accuracies on the run's validation images; None where they are not at hand, or were refitted on.
+        own_data: Whether the images are of the split that the model was trained with.
     """
 
     folder: Path
@@ -60,6 +63,7 @@ class ImageDiagnosis:
     predictions: tuple[str, ...]
     images: ContextImages
     validation: Accuracies | None = None
+    own_data: bool = True
 
     @property
     def answer(self) -> str:
@@ -84,6 +88,8 @@ class ImageDiagnosis:
             words = f"The contexts are not known: {len(set(self.contexts))} were inferred from colours and textures"
             doubt = ", and not confirmed: they may be looks of the objects themselves"
             rest.insert(0, f"{words}{doubt if self.contexts_are == UNCONFIRMED else ''}.")
+        if len(set(self.predictions)) == 1:
+            rest.insert(0, f"It answers {name_class(self.predictions[0])} to every image: it learnt nothing.")
         return (first, *rest)
 
     def samples_of(self, label: str | None, context: str, count: int) -> list[int]:
@@ -152,7 +158,8 @@ def diagnose_images(
     if contexts is None:
         found = replace(found, unanswered="the images have no contexts, and none could be inferred from them")
     validation = None
-    if "validation" in manifest.set_names and found.accuracies is not None:
+    refitted = (trained.folder / REFIT).exists()  # on the validation images
+    if "validation" in manifest.set_names and found.accuracies is not None and not refitted:
         say(f"Classifying {len(manifest.rows_of('validation'))} validation images")
         validation = evaluate(trained, source, manifest, set_name="validation", device=device)
         mixed = _in_training_mixture(validation, source, manifest)
@@ -162,12 +169,13 @@ def diagnose_images(
         folder=trained.folder,
         training=_read_training(trained),
         found=found,
-        rows=rows,
+        rows=tuple(row._replace(sets=()) for row in rows),
         contexts=("",) * len(rows) if contexts is None else tuple(contexts.tolist()),
         contexts_are=contexts_are,
         predictions=tuple(predictions.tolist()),
         images=images,
         validation=validation,
+        own_data=trained_on in (None, manifest),
     )
 
 
