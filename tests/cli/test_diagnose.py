@@ -104,6 +104,10 @@ def test_on_a_phone_the_answer_stands_before_the_contents_and_a_command_breaks_b
     assert max(heights) < 30  # one line
 
 
+def test_a_page_is_html(runs, photos):
+    assert "ends in .html" in typed(f"diagnose {runs / 'first'} {photos} -o page.md", fails=True).output
+
+
 def test_the_same_twice(page, runs, photos, tmp_path):
     line = f"diagnose {runs / 'first'} {photos} --compare {runs / 'second'} --device cpu"
     typed(f"{line} -o {tmp_path / 'again.html'}")

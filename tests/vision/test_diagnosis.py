@@ -93,6 +93,8 @@ def test_a_model_that_looks_at_the_colour_is_found_out_with_known_and_with_infer
     assert relies.found.shift.accuracy[0] > relies.found.shift.accuracy[-1] + 0.3
     honest = diagnose_images(colour_model(0.0, tmp_path), source, manifest)
     assert honest.answer == "no"
+    same = replace(honest, predictions=("dark",) * len(honest.rows))
+    assert "It answers dark to every image: it learnt nothing." in same.verdict()
     assert [command.split()[1] for _, command in advise(honest, "photos")] == ["evaluate"]
     assert compare_diagnoses(relies, honest).sentence("a", "b").startswith("a relies more")
     worst = relies.found.accuracies.worst_group
@@ -111,6 +113,8 @@ def test_the_gap_to_validation_is_said_and_what_the_contexts_explain_of_it(tmp_p
     found = diagnose_images(colour_model(1.0, tmp_path), source, make_split(source))
     assert found.found.gap.validation == found.validation.overall == pytest.approx(0.9, abs=0.05)
     assert found.found.gap.test == pytest.approx(0.5)
+    (tmp_path / "refit.json").touch()  # then the validation images are those that were refitted on
+    assert diagnose_images(colour_model(1.0, tmp_path), source, make_split(source)).validation is None
     words = " ".join(found.verdict())
     assert "points below validation accuracy" in words
     assert found.found.explains_gap
@@ -146,8 +150,8 @@ def test_what_to_try_next_is_the_same_training_but_for_the_contexts_and_is_not_w
     sentence, command = advise(replace(found, training=once), "data.csv", ["--columns", "context=my place"])[0]
     assert "with plain erm instead of pfdl" in sentence
     assert command == (
-        "pfdl train data.csv --columns 'context=my place' --set manifest=run-groups/manifest.csv --backbone mlp --contexts known "
-        "--image-size 8 --epochs 12 --sampler groups --set optimizer=adamw --seed 3 -o run-groups"
+        "pfdl train data.csv --columns 'context=my place' --set manifest=run-groups/manifest.csv --backbone mlp "
+        "--contexts known --image-size 8 --epochs 12 --sampler groups --set optimizer=adamw --seed 3 -o run-groups"
     )
     tried = replace(once, objective="erm", contexts="known", sampler="groups")
     sentence, command = advise(replace(found, training=tried), "data.csv")[0]
@@ -170,6 +174,7 @@ def test_other_data_than_that_of_the_training_is_judged_by_the_training_mixture(
     assert found.answer == "yes"
     assert advise(found, "other")[0][1].startswith("pfdl train TRAINING_DATA --set manifest=")
     assert found.usual_contexts == {"bright": "red", "dark": "blue"}
+    assert advise(replace(found, data_is="named"), "other")[0][1].startswith("pfdl train other --backbone")
     blind = diagnose_images(colour_model(0.8, tmp_path), other, elsewhere)
     assert blind.answer == "cannot tell"  # the test images are balanced, and nothing says what training was like
     assert np.isnan(compare_diagnoses(found, blind).difference)

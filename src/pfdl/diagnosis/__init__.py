@@ -74,7 +74,6 @@ def diagnose(
     )
     names = _column("labels", labels, len(u))
     where = None if contexts is None else _column("contexts", contexts, len(u))
-    label_numbers = np.unique(names, return_inverse=True)[1].astype(np.intp)
     accuracies = reliance = shift = None
     unanswered = "no predictions are given" if predictions is None else "no contexts are known"
     if predictions is not None:
@@ -97,7 +96,7 @@ def diagnose(
         shift=shift,
         unanswered="" if reliance is not None else unanswered,
         r2=predict_left_out(u).r2,
-        r2_within_class=predict_left_out(u, label_numbers).r2,
+        r2_within_class=predict_left_out(u, np.unique(names, return_inverse=True)[1].astype(np.intp)).r2,
     )
 
 

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 Named = Mapping[str, ImageDiagnosis]
 
-WORST_GROUPS = 12
-SHOWN_CONTEXTS = 12
+WORST_GROUPS = SHOWN_CONTEXTS = 12
 SHOWN_GROUPS = 3
 THUMBNAILS = 8  # in a row
 THUMBNAIL_SIZE = 96
@@ -65,8 +64,7 @@ def diagnosis_page(named: Named, data: str, options: Sequence[str] = ()) -> str:
         ("Accuracy by class, context and group", _accuracy(named)),
         ("How to read this page", [reading.diagnosis()]),
     ]
-    shown = [(title, content) for title, content in sections if content]
-    return render(f"Diagnosis of {' and '.join(named)}", introduction, shown)
+    return render(f"Diagnosis of {' and '.join(named)}", introduction, [one for one in sections if one[1]])
 
 
 def _verdict(one: ImageDiagnosis, data: str, options: Sequence[str]) -> list[Markup]:
@@ -79,11 +77,8 @@ def _verdict(one: ImageDiagnosis, data: str, options: Sequence[str]) -> list[Mar
 def _contexts(diagnoses: Sequence[ImageDiagnosis]) -> list[Markup]:
     """Show images of each context, once where the runs have the same images in the same contexts."""
     galleries = []
-    seen = []
-    for one in diagnoses:
-        if (one.rows, one.contexts) in seen:
-            continue
-        seen.append((one.rows, one.contexts))
+    same = len({(one.rows, one.contexts) for one in diagnoses}) == 1
+    for one in diagnoses[:1] if same else diagnoses:
         for context in list(one.accuracies.by_context)[:SHOWN_CONTEXTS]:
             usual = [name_class(label) for label, where in one.usual_contexts.items() if where == context]
             usually = f"; usual in training for {', '.join(usual)}" if usual else ""
@@ -97,12 +92,10 @@ def _wrong(name: str, one: ImageDiagnosis) -> list[Markup]:
     """Show images of the worst groups, those that are not recognised first."""
     galleries = []
     for group in sorted(one.accuracies.groups, key=WORST_FIRST)[:SHOWN_GROUPS]:
-        if group.accuracy == 1:
-            continue
-        wrong = round((1 - group.accuracy) * group.samples)
-        title = f"{name}, {group.name}: {wrong} of {group.samples} images not recognised"
-        pictures = [_thumbnail(one, sample) for sample in one.samples_of(group.label, group.context, THUMBNAILS)]
-        galleries.append(blocks.gallery(title, pictures))
+        if wrong := round((1 - group.accuracy) * group.samples):
+            title = f"{name}, {group.name}: {wrong} of {group.samples} images not recognised"
+            pictures = [_thumbnail(one, sample) for sample in one.samples_of(group.label, group.context, THUMBNAILS)]
+            galleries.append(blocks.gallery(title, pictures))
     return galleries
 
 
@@ -141,20 +134,18 @@ def _shift(named: Named) -> list[Markup]:
 def _accuracy(named: Named) -> list[Markup]:
     """Show by class and by context what is recognised, validation beside test, and the worst groups."""
     tables = []
-    groups: dict[str, dict[str, GroupAccuracy]] = {}
+    groups = {name: {group.name: group for group in one.accuracies.groups} for name, one in named.items()}
     for name, one in named.items():
-        reliance = one.found.reliance
-        groups[name] = {group.name: group for group in one.accuracies.groups}
         sides = {
             f"{title}, {sum(group.samples for group in side.groups)}": side
             for title, side in (("validation", one.validation), ("test", one.accuracies))
             if side is not None
         }
         by_class = {title: {"all images": side.overall, **side.by_label} for title, side in sides.items()}
-        if reliance is not None:
-            lines: list[tuple[Any, Any]] = [("all images", reliance), *((line.label, line) for line in reliance.by_class)]
-            by_class["in its usual context"] = {label: line.in_usual for label, line in lines}
-            by_class["elsewhere"] = {label: line.elsewhere for label, line in lines}
+        if (reliance := one.found.reliance) is not None:
+            lines: dict[Any, Any] = {"all images": reliance, **{line.label: line for line in reliance.by_class}}
+            by_class["in its usual context"] = {label: line.in_usual for label, line in lines.items()}
+            by_class["elsewhere"] = {label: line.elsewhere for label, line in lines.items()}
         tables.append(_share_table(f"{name}: accuracy (%) by class", "class", by_class, name_class))
         if by_context := {title: side.by_context for title, side in sides.items() if side.by_context}:
             tables.append(_share_table(f"{name}: accuracy (%) by context", "context", by_context, name_context))
@@ -184,8 +175,7 @@ def _share_table(
 def _thumbnail(one: ImageDiagnosis, sample: int) -> tuple[str, str, str]:
     """Return a small PNG file in base 64, what it shows, and the words below it."""
     row, answer, context = one.rows[sample], one.predictions[sample], one.contexts[sample]
-    pixels = one.images[sample][0].permute(1, 2, 0).numpy()
-    picture = Image.fromarray(pixels)
+    picture = Image.fromarray(one.images[sample][0].permute(1, 2, 0).numpy())
     picture.thumbnail((THUMBNAIL_SIZE, THUMBNAIL_SIZE))
     stream = io.BytesIO()
     picture.save(stream, format="PNG", optimize=True)

@@ -12,7 +12,7 @@ from pfdl.diagnosis.result import BALANCED
 from pfdl.diagnosis.verdict import NO, YES
 from pfdl.runs import MANIFEST
 from pfdl.vision.config import TrainingConfig
-from pfdl.vision.diagnosis import KNOWN, UNCONFIRMED, UNKNOWN, ImageDiagnosis
+from pfdl.vision.diagnosis import KNOWN, NAMED, OTHER, UNCONFIRMED, UNKNOWN, ImageDiagnosis
 
 
 def advise(one: ImageDiagnosis, data: str, options: Sequence[str] = ()) -> list[tuple[str, str]]:
@@ -26,8 +26,9 @@ def advise(one: ImageDiagnosis, data: str, options: Sequence[str] = ()) -> list[
         options: Further words of the command line that say how to read the data.
     """
     run = shlex.quote(str(one.folder))
-    words = [data, *options] if one.own_data else ["TRAINING_DATA"]
-    images = shlex.join([*words, "--set", f"manifest={one.folder / MANIFEST}"])  # which has the ratio and the layout
+    words = ["TRAINING_DATA"] if one.data_is == OTHER else [data, *options]
+    split = [] if one.data_is == NAMED else ["--set", f"manifest={one.folder / MANIFEST}"]  # with its ratio and layout
+    images = shlex.join([*words, *split])
     label = (
         f"Name {'other' if one.contexts_are == KNOWN else 'the'} contexts of some images of each class, in a column of "
         "a table; then it can be measured whether they matter.",

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pfdl.vision.checkpoint import TrainedModel
 
 OTHER_IMAGES = "The two runs have different test images: differences are also those of the images."
+OWN, OTHER, NAMED = "own", "other", "named"
 KNOWN, INFERRED, UNCONFIRMED, UNKNOWN = "known", "inferred", "inferred, not confirmed", "unknown"
 MOST_INFERRED, INFERRING_SIZE = 4000, 64
 """Training images at most that help to infer contexts, and height of the images: colours and textures need no more."""
@@ -51,7 +52,8 @@ class ImageDiagnosis:
         predictions: The class that the model gives to each image.
         images: The images themselves.
         validation: Accuracies on the run's validation images; None where they are not at hand, or were refitted on.
-        own_data: Whether the images are of the split that the model was trained with.
+        data_is: ``"own"``, of the split that the model was trained with; ``"other"``; or ``"named"``, other data that
+            has contexts where the training has none.
     """
 
     folder: Path
@@ -63,7 +65,7 @@ class ImageDiagnosis:
     predictions: tuple[str, ...]
     images: ContextImages
     validation: Accuracies | None = None
-    own_data: bool = True
+    data_is: str = OWN
 
     @property
     def answer(self) -> str:
@@ -100,11 +102,8 @@ class ImageDiagnosis:
             context: The context; ``""`` where there are none.
             count: How many at most.
         """
-        inside = [
-            number
-            for number, (row, where) in enumerate(zip(self.rows, self.contexts, strict=True))
-            if where == context and label in (None, row.class_name)
-        ]
+        of_class = [number for number, row in enumerate(self.rows) if label in (None, row.class_name)]
+        inside = [number for number in of_class if self.contexts[number] == context]
         if label is None:  # the rows are in the order of the classes
             places = np.linspace(0, len(inside) - 1, min(count, len(inside))).round().astype(int)
             return [inside[place] for place in places]
@@ -175,7 +174,7 @@ def diagnose_images(
         predictions=tuple(predictions.tolist()),
         images=images,
         validation=validation,
-        own_data=trained_on in (None, manifest),
+        data_is=OWN if trained_on in (None, manifest) else NAMED if contexts_are == KNOWN and not training else OTHER,
     )
 
 
@@ -184,8 +183,7 @@ def compare_diagnoses(first: ImageDiagnosis, second: ImageDiagnosis) -> Comparis
     one, other = first.found.reliance, second.found.reliance
     if one is None or other is None:
         return Comparison(float("nan"), float("nan"))
-    same_images = first.rows == second.rows and first.contexts == second.contexts
-    if not same_images or one.usual_contexts != other.usual_contexts:
+    if (first.rows, first.contexts, one.usual_contexts) != (second.rows, second.contexts, other.usual_contexts):
         return Comparison(one.effect - other.effect, float(np.hypot(one.effect_error, other.effect_error)))
     labels: Names = np.array([row.class_name for row in first.rows])
     answers, others = np.array(first.predictions), np.array(second.predictions)
