@@ -39,13 +39,10 @@ def page(runs, photos, tmp_path_factory):
 
 def test_two_runs_are_compared_in_words(page):
     result, output = page
-    answers = ("YES", "NO", "CANNOT TELL")
-    assert result.stdout.splitlines()[0] in [f"Does first rely on the context? {answer}" for answer in answers]
+    assert re.match(r"Does first rely on the context\? (YES|NO|CANNOT TELL)\n", result.stdout)
     assert "Does second rely on the context? " in result.output
     assert "What to try next:" in result.output
-    comparison = result.stdout.splitlines()[-2]
-    answers = ("relies more", "No difference is shown", "Cannot tell which")
-    assert any(answer in comparison for answer in answers)
+    assert re.search("relies more|No difference is shown|Cannot tell which", result.stdout.splitlines()[-2])
     assert result.stdout.splitlines()[-1] == str(output)
 
 
@@ -75,10 +72,7 @@ def test_a_browser_shows_pictures_the_curve_and_first_the_answer_in_its_colour(p
     titles = seen.page.locator(".gallery p").all_text_contents()
     assert sum("test images" in title for title in titles) == 2  # a row for each context, once for both runs
     assert any("usual in training for" in title for title in titles)
-    assert all(
-        any(re.match(f"{run}, .*: [0-9]+ of [0-9]+ images not recognised", title) for title in titles)
-        for run in ("first", "second")
-    )
+    assert {title.split(",")[0] for title in titles if "images not recognised" in title} == {"first", "second"}
     widths = seen.page.locator(".gallery img").evaluate_all("pictures => pictures.map(one => one.naturalWidth)")
     assert set(widths) == {8}
     assert seen.page.evaluate("window.hacked") is None
@@ -104,10 +98,6 @@ def test_on_a_phone_the_answer_stands_before_the_contents_and_a_command_breaks_b
     assert max(heights) < 30  # one line
 
 
-def test_a_page_is_html(runs, photos):
-    assert "ends in .html" in typed(f"diagnose {runs / 'first'} {photos} -o page.md", fails=True).output
-
-
 def test_the_same_twice(page, runs, photos, tmp_path):
     line = f"diagnose {runs / 'first'} {photos} --compare {runs / 'second'} --device cpu"
     typed(f"{line} -o {tmp_path / 'again.html'}")
@@ -118,8 +108,7 @@ def test_one_run_with_other_images_than_another(photos, runs, tmp_path):
     other = tmp_path / "other"
     typed(f"train {photos} {TRAIN} --seed 1 -o {other}")
     result = typed(f"diagnose {runs / 'first'} {photos} --compare {other} -o {tmp_path / 'page.html'} --device cpu")
-    for said in (result.stdout, (tmp_path / "page.html").read_text()):
-        assert "different test images" in said
+    assert (result.stdout + (tmp_path / "page.html").read_text()).count("different test images") == 2
 
 
 def test_a_table(tmp_path):
@@ -130,6 +119,7 @@ def test_a_table(tmp_path):
     table["row"] = table.index
     table.to_csv(tmp_path / "table.csv", index=False)
     output = tmp_path / "page.html"
+    assert "ends in .html" in typed(f"diagnose {tmp_path / 'table.csv'} --target y -o page.md", fails=True).output
     result = typed(f"diagnose {tmp_path / 'table.csv'} --target y -o {output}")
     assert "behaving like an effect of the label: V1." in result.output
     assert "Nearly a copy of the label: nearly y." in result.output

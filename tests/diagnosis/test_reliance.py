@@ -63,8 +63,7 @@ def test_where_all_classes_have_the_same_usual_context_nobody_can_tell():
     assert np.isnan(found.effect)
     assert found.answer == "cannot tell"
     assert "look the same" in found.sentences()[0]
-    perfect = measure_reliance(labels, contexts, labels, dict.fromkeys(USUAL, "grass"))
-    assert perfect.answer == "no"
+    assert measure_reliance(labels, contexts, labels, dict.fromkeys(USUAL, "grass")).answer == "no"
 
 
 def test_contexts_of_one_class_each_are_compared_plainly_and_with_caution():
@@ -104,15 +103,9 @@ def test_the_usual_context_is_the_one_that_goes_with_the_class():
     training = {("blond", "woman"): 94, ("blond", "man"): 6, ("dark", "woman"): 54, ("dark", "man"): 46}
     assert usual_contexts_of(training) == {"blond": "woman", "dark": "man"}
     assert usual_contexts_of(dict.fromkeys(training, 50)) == {}
-
-
-def test_a_class_without_a_usual_context_is_neither_at_home_nor_elsewhere():
-    labels, contexts, answers = draw(follow=0.5)
-    found = measure_reliance(labels, contexts, answers, {"cow": "grass", "gull": "sea"})
-    assert found.samples_elsewhere == np.sum(
-        ((labels == "cow") & (contexts != "grass")) | ((labels == "gull") & (contexts != "sea"))
-    )
-    assert "camel" not in found.usual_contexts
+    labels, contexts, answers = draw()
+    found = measure_reliance(labels, contexts, answers, {"cow": "grass"})  # the others are neither there nor elsewhere
+    assert found.samples_elsewhere == np.sum((labels == "cow") & (contexts != "grass"))
 
 
 def test_association_is_seen_and_chance_is_not():

@@ -93,8 +93,8 @@ def test_a_model_that_looks_at_the_colour_is_found_out_with_known_and_with_infer
     assert relies.found.shift.accuracy[0] > relies.found.shift.accuracy[-1] + 0.3
     honest = diagnose_images(colour_model(0.0, tmp_path), source, manifest)
     assert honest.answer == "no"
-    same = replace(honest, predictions=("dark",) * len(honest.rows))
-    assert "It answers dark to every image: it learnt nothing." in same.verdict()
+    always = replace(honest, predictions=("dark",) * len(honest.rows)).verdict()
+    assert "It answers dark to every image: it learnt nothing." in always
     assert [command.split()[1] for _, command in advise(honest, "photos")] == ["evaluate"]
     assert compare_diagnoses(relies, honest).sentence("a", "b").startswith("a relies more")
     worst = relies.found.accuracies.worst_group

@@ -9,6 +9,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from markupsafe import Markup
 from PIL import Image
 
@@ -109,9 +110,9 @@ def _shift(named: Named) -> list[Markup]:
     def draw(axes: Axes) -> None:
         for number, (name, curve) in enumerate(curves.items()):
             colour, dash = PALETTE[f"c{number + 1}"], ("-", "--")[number]
-            height, error = 100 * curve.accuracy, 200 * curve.standard_error
-            axes.fill_between(curve.shift, height - error, height + error, color=colour, alpha=0.16, linewidth=0)
-            axes.plot(curve.shift, height, color=colour, linestyle=dash, label=printable(name))
+            band = np.clip(100 * curve.accuracy + np.outer([-200, 200], curve.standard_error), 0, 100)
+            axes.fill_between(curve.shift, *band, color=colour, alpha=0.16, linewidth=0)
+            axes.plot(curve.shift, 100 * curve.accuracy, color=colour, linestyle=dash, label=printable(name))
         axes.set_xlabel("shift of the contexts")
         axes.set_ylabel("accuracy (%)")
         if len(curves) > 1:

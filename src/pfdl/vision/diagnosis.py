@@ -90,7 +90,7 @@ class ImageDiagnosis:
             words = f"The contexts are not known: {len(set(self.contexts))} were inferred from colours and textures"
             doubt = ", and not confirmed: they may be looks of the objects themselves"
             rest.insert(0, f"{words}{doubt if self.contexts_are == UNCONFIRMED else ''}.")
-        if len(set(self.predictions)) == 1:
+        if len(set(self.predictions)) == 1 < len({row.class_name for row in self.rows}):
             rest.insert(0, f"It answers {name_class(self.predictions[0])} to every image: it learnt nothing.")
         return (first, *rest)
 
@@ -157,8 +157,7 @@ def diagnose_images(
     if contexts is None:
         found = replace(found, unanswered="the images have no contexts, and none could be inferred from them")
     validation = None
-    refitted = (trained.folder / REFIT).exists()  # on the validation images
-    if "validation" in manifest.set_names and found.accuracies is not None and not refitted:
+    if "validation" in manifest.set_names and found.accuracies is not None and not (trained.folder / REFIT).exists():
         say(f"Classifying {len(manifest.rows_of('validation'))} validation images")
         validation = evaluate(trained, source, manifest, set_name="validation", device=device)
         mixed = _in_training_mixture(validation, source, manifest)
