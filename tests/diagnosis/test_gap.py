@@ -17,7 +17,7 @@ def curve(usual, other):
     [
         (0.80, 0.24, "Test accuracy is 56.0 ± ", True),
         (0.80, 0.24, "The test images differ from those of training.", True),
-        (0.80, 0.79, "No difference of validation and test accuracy is shown: ", False),
+        (0.80, 0.79, "No difference between validation and test accuracy is shown: ", False),
         (0.30, 0.60, " points above validation accuracy", False),
     ],
 )

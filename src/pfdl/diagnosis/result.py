@@ -59,7 +59,7 @@ class Gap:
             f"{self.test_samples} test images."
         )
         if abs(self.difference) <= ERRORS_SURE * self.standard_error:
-            return f"No difference of validation and test accuracy is shown: {figures}"
+            return f"No difference between validation and test accuracy is shown: {figures}"
         side = "below" if self.difference > 0 else "above"
         size = f"{100 * abs(self.difference):.1f} ± {100 * self.standard_error:.1f} points"
         differs = " The test images differ from those of training." if self.matters else ""
