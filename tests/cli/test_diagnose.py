@@ -39,25 +39,18 @@ def page(runs, photos, tmp_path_factory):
 
 def test_two_runs_are_compared_in_words(page):
     result, output = page
-    assert re.fullmatch(r"Does first rely on the context\? (YES|NO|CANNOT TELL)", result.stdout.splitlines()[0])
+    assert re.match(r"Does first rely on the context\? (YES|NO|CANNOT TELL)\n", result.stdout)
     assert "Does second rely on the context? " in result.output
     assert "What to try next:" in result.output
-    comparison = result.stdout.splitlines()[-2]
-    assert re.search("relies more|rely on the context equally|Cannot tell which", comparison)
+    assert re.search("relies more|No difference is shown|Cannot tell which", result.stdout.splitlines()[-2])
     assert result.stdout.splitlines()[-1] == str(output)
 
 
 def test_the_page_shows_it_all_and_runs_nothing_of_it(page):
     html = page[1].read_text()
-    for words in (
-        "What was found about second",
-        "What to try next:",
-        "What the model gets wrong",
-        "accuracy (%) by class",
-        '<th scope="col">validation, ',
-        '<th scope="col">in its usual context',
-        "The worst groups of first",
-    ):
+    shown = "What was found about second|What to try next:|What the model gets wrong|accuracy (%) by class|"
+    shown += '<th scope="col">validation, |<th scope="col">in its usual context|The worst groups of first'
+    for words in shown.split("|"):
         assert words in html
     assert "different test images" not in html
     assert EVIL not in html
@@ -73,7 +66,7 @@ def test_a_browser_shows_pictures_the_curve_and_first_the_answer_in_its_colour(p
     titles = seen.page.locator(".gallery p").all_text_contents()
     assert sum("test images" in title for title in titles) == 2  # a row for each context, once for both runs
     assert any("usual in training for" in title for title in titles)
-    assert all(any(title.startswith(f"{run}, worst groups: ") for title in titles) for run in ("first", "second"))
+    assert {title.split(",")[0] for title in titles if "images not recognised" in title} == {"first", "second"}
     widths = seen.page.locator(".gallery img").evaluate_all("pictures => pictures.map(one => one.naturalWidth)")
     assert set(widths) == {8}
     assert seen.page.evaluate("window.hacked") is None
@@ -107,8 +100,8 @@ def test_the_same_twice(page, runs, photos, tmp_path):
 def test_one_run_with_other_images_than_another(photos, runs, tmp_path):
     other = tmp_path / "other"
     typed(f"train {photos} {TRAIN} --seed 1 -o {other}")
-    typed(f"diagnose {runs / 'first'} {photos} --compare {other} -o {tmp_path / 'page.html'} --device cpu")
-    assert "different test images" in (tmp_path / "page.html").read_text()
+    result = typed(f"diagnose {runs / 'first'} {photos} --compare {other} -o {tmp_path / 'page.html'} --device cpu")
+    assert (result.stdout + (tmp_path / "page.html").read_text()).count("different test images") == 2
 
 
 def test_a_table(tmp_path):
@@ -119,6 +112,7 @@ def test_a_table(tmp_path):
     table["row"] = table.index
     table.to_csv(tmp_path / "table.csv", index=False)
     output = tmp_path / "page.html"
+    assert "ends in .html" in typed(f"diagnose {tmp_path / 'table.csv'} --target y -o page.md", fails=True).output
     result = typed(f"diagnose {tmp_path / 'table.csv'} --target y -o {output}")
     assert "Behaving like an effect of the label: V1." in result.output
     assert "Nearly a copy of the label: nearly y." in result.output

@@ -13,7 +13,7 @@ from pfdl.runs import read_run
 from pfdl.vision import refitting as refit
 from pfdl.vision.checkpoint import ModelConfig, TrainedModel, load_model
 from pfdl.vision.evaluation import read_evaluations
-from tests.cli.typing_commands import FAST, draw, typed
+from tests.cli.typing_commands import FAST, draw, draw_all, typed
 from tests.vision.tiny_images import TinySource
 
 
@@ -53,10 +53,12 @@ def test_refit_makes_a_run_that_differs_in_the_last_layer_alone(run, photos):
     assert read_run(new).kind == "training"
 
 
-def test_what_cannot_be_refitted_is_answered_with_a_sentence(run, photos):
+def test_what_cannot_be_refitted_is_answered_with_a_sentence(run, photos, tmp_path):
     line = f"refit {run} {photos} --device cpu --contexts"
     assert "name another folder" in typed(f"{line} known -o {run}", fails=True).output
     assert "known" in typed(f"{line} guessed", fails=True).output
+    draw_all(tmp_path, count=1)
+    assert "not what the run was trained on" in typed(f"refit {run} {tmp_path} -o {run}-new", fails=True).output
 
 
 def test_known_contexts_must_be_there(tmp_path):

@@ -105,7 +105,7 @@ def test_kinds_of_two_classes_that_look_alike_are_no_contexts():
     contexts = (labels + rare) % 4
     features = rng.normal(size=(2000, 40)) + rng.normal(size=(4, 40))[labels] + 2 * rng.normal(size=(4, 40))[contexts]
     trial = judge("within", features, labels, contexts)
-    assert "only 0% of the samples are in contexts that most classes share" in trial.reason
+    assert "only 0 % of the samples are in contexts that most classes share" in trial.reason
 
 
 @pytest.mark.parametrize(

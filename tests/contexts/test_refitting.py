@@ -66,7 +66,7 @@ def test_a_constant_feature_gets_no_weight_and_a_group_of_a_few_samples_is_left_
     found = refit_readout(x, y, contexts, repetitions=2)
     assert torch.equal(found.weight[:, 3], torch.zeros(2))
     assert bool(torch.isfinite(found.bias).all())
-    assert found.samples_per_group > 10
+    assert (found.samples_per_group > 10, found.left_out) == (True, 2)
 
 
 @pytest.mark.parametrize(
@@ -74,6 +74,7 @@ def test_a_constant_feature_gets_no_weight_and_a_group_of_a_few_samples_is_left_
     [
         (lambda x, y, c: (x, y, torch.zeros_like(c)), "one context"),
         (lambda x, y, c: (x[:9], y[:9], torch.arange(9) % 5), "too few groups"),
+        (lambda x, y, c: (x[:24], torch.arange(24) % 3, torch.arange(24) // 21), "balance the groups in training"),
         (lambda x, y, c: (x[:, 0], y, c), "give \\(n, p\\)"),
         (lambda x, y, c: (x[:-1], y, c), "give \\(n, p\\)"),
         (lambda x, y, c: (x * torch.nan, y, c), "NaN"),

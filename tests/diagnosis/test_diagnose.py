@@ -1,4 +1,5 @@
 import dataclasses
+import itertools
 import re
 
 import numpy as np
@@ -41,11 +42,13 @@ def test_tensors_of_any_kind_and_the_same_twice():
 
 def test_without_contexts_or_training_there_is_no_answer():
     features, labels, contexts = samples()
+    even = dict.fromkeys(itertools.product(range(3), range(4)), 9)
     for given, reason in (
         ({}, "no predictions are given"),
         ({"predictions": labels}, "no contexts are known"),
         ({"predictions": labels, "contexts": contexts}, "do not go together in these images"),
         ({"predictions": labels, "contexts": labels, "training": {(k, k): 9 for k in range(3)}}, "all images"),
+        ({"predictions": labels, "contexts": contexts, "training": even}, "no class has a usual context in training"),
     ):
         found = pfdl.diagnose(features, labels, **given)
         assert (found.answer, found.reliance) == ("cannot tell", None)

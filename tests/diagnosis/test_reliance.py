@@ -63,8 +63,7 @@ def test_where_all_classes_have_the_same_usual_context_nobody_can_tell():
     assert np.isnan(found.effect)
     assert found.answer == "cannot tell"
     assert "look the same" in found.sentences()[0]
-    perfect = measure_reliance(labels, contexts, labels, dict.fromkeys(USUAL, "grass"))
-    assert perfect.answer == "no"
+    assert measure_reliance(labels, contexts, labels, dict.fromkeys(USUAL, "grass")).answer == "no"
 
 
 def test_contexts_of_one_class_each_are_compared_plainly_and_with_caution():
@@ -103,6 +102,10 @@ def test_the_usual_context_is_the_one_that_goes_with_the_class():
     # As in CelebA: most of either class are women, but blond goes with women and dark with men.
     training = {("blond", "woman"): 94, ("blond", "man"): 6, ("dark", "woman"): 54, ("dark", "man"): 46}
     assert usual_contexts_of(training) == {"blond": "woman", "dark": "man"}
+    assert usual_contexts_of(dict.fromkeys(training, 50)) == {}
+    labels, contexts, answers = draw()
+    found = measure_reliance(labels, contexts, answers, {"cow": "grass"})  # the others are neither there nor elsewhere
+    assert found.samples_elsewhere == np.sum((labels == "cow") & (contexts != "grass"))
 
 
 def test_association_is_seen_and_chance_is_not():
@@ -125,6 +128,6 @@ def test_two_models_are_compared_on_the_same_images():
     assert compare_reliance(labels, contexts, less, relies, USUAL).sentence("a", "b").startswith("b relies more")
     same = compare_reliance(labels, contexts, relies, relies, USUAL)
     assert same.difference == 0
-    assert "equally, within the error" in same.sentence("erm", "pfdl")
+    assert same.sentence("erm", "pfdl").startswith("No difference is shown in how much erm and pfdl rely on the ")
     nothing = compare_reliance(labels, contexts, relies, less, dict.fromkeys(USUAL, "grass"))
     assert nothing.sentence("erm", "pfdl").startswith("Cannot tell which")

@@ -93,17 +93,18 @@ def test_a_model_that_looks_at_the_colour_is_found_out_with_known_and_with_infer
     assert relies.found.shift.accuracy[0] > relies.found.shift.accuracy[-1] + 0.3
     honest = diagnose_images(colour_model(0.0, tmp_path), source, manifest)
     assert honest.answer == "no"
+    always = replace(honest, predictions=("dark",) * len(honest.rows)).verdict()
+    assert "It answers dark to every image: it learnt nothing." in always
     assert [command.split()[1] for _, command in advise(honest, "photos")] == ["evaluate"]
     assert compare_diagnoses(relies, honest).sentence("a", "b").startswith("a relies more")
     worst = relies.found.accuracies.worst_group
     examples = relies.samples_of(worst.label, worst.context, 10)
     assert len(examples) == 10
-    assert {relies.rows[number].class_name for number in examples} == {worst.label}
-    assert {relies.contexts[number] for number in examples} == {worst.context}
+    assert {(relies.rows[n].class_name, relies.contexts[n]) for n in examples} == {(worst.label, worst.context)}
+    assert {row.sets for row in relies.rows} == {()}  # so that two runs with other sets may have the same images
     right = [relies.predictions[number] == worst.label for number in examples]
     assert right == sorted(right)
-    both = [relies.rows[number].class_name for number in relies.samples_of(None, worst.context, 8)]
-    assert sorted(set(both)) == ["bright", "dark"]
+    assert {relies.rows[n].class_name for n in relies.samples_of(None, worst.context, 8)} == {"bright", "dark"}
 
 
 def test_the_gap_to_validation_is_said_and_what_the_contexts_explain_of_it(tmp_path):
@@ -111,12 +112,13 @@ def test_the_gap_to_validation_is_said_and_what_the_contexts_explain_of_it(tmp_p
     found = diagnose_images(colour_model(1.0, tmp_path), source, make_split(source))
     assert found.found.gap.validation == found.validation.overall == pytest.approx(0.9, abs=0.05)
     assert found.found.gap.test == pytest.approx(0.5)
+    (tmp_path / "refit.json").touch()  # then the validation images are those that were refitted on
+    assert diagnose_images(colour_model(1.0, tmp_path), source, make_split(source)).validation is None
     words = " ".join(found.verdict())
     assert "points below validation accuracy" in words
     assert found.found.explains_gap
     assert "If the contexts shift, expect 90" in words
-    gap = replace(found.found.gap, test=0.2, in_training_mixture=1.0)
-    missed = replace(found, found=replace(found.found, gap=gap))
+    missed = replace(found, found=replace(found.found, gap=replace(found.found.gap, test=0.2, in_training_mixture=1.0)))
     assert not missed.found.explains_gap
     words = " ".join(missed.verdict())
     assert "The contexts explain only part of the gap" in words
@@ -131,22 +133,20 @@ def found():
     return diagnose_images(colour_model(0.8, Path("run")), source, make_split(source))
 
 
-def test_contexts_that_were_not_confirmed_are_no_first_advice(found):
+def test_what_to_try_next_is_the_same_training_but_for_the_contexts_if_confirmed_and_is_not_what_was_tried(found):
     (first, label), (second, train) = advise(replace(found, contexts_are="inferred, not confirmed"), "my photos")
     assert not first.startswith("Unproven: ")
     assert label.endswith("TABLE.csv --columns context=NAME")
     assert second.startswith("Unproven: Draw every class in every context equally often")
     assert "--contexts inferred --set infer_by=pooled --set confirm=false" in train
     assert train.endswith("-o run-groups-unconfirmed")
-
-
-def test_what_to_try_next_is_the_same_training_but_for_the_contexts_and_is_not_what_was_tried(found):
     found = replace(found, folder=Path("run-groups"))
     once = TrainingConfig("mlp", "pfdl", image_size=8, epochs=12, optimizer="adamw", seed=3)
-    _, command = advise(replace(found, training=once), "data.csv", ["--columns", "context=my place"])[0]
+    sentence, command = advise(replace(found, training=once), "data.csv", ["--columns", "context=my place"])[0]
+    assert "with plain erm instead of pfdl" in sentence
     assert command == (
-        "pfdl train data.csv --columns 'context=my place' --backbone mlp --contexts known "
-        "--image-size 8 --epochs 12 --sampler groups --set optimizer=adamw --seed 3 -o run-groups"
+        "pfdl train data.csv --columns 'context=my place' --set manifest=run-groups/manifest.csv --backbone mlp "
+        "--contexts known --image-size 8 --epochs 12 --sampler groups --set optimizer=adamw --seed 3 -o run-groups"
     )
     tried = replace(once, objective="erm", contexts="known", sampler="groups")
     sentence, command = advise(replace(found, training=tried), "data.csv")[0]
@@ -167,7 +167,9 @@ def test_other_data_than_that_of_the_training_is_judged_by_the_training_mixture(
     elsewhere = make_test_set(other, manifest)
     found = diagnose_images(colour_model(0.8, tmp_path), other, elsewhere, trained_on=manifest)
     assert found.answer == "yes"
+    assert advise(found, "other")[0][1].startswith("pfdl train TRAINING_DATA --set manifest=")
     assert found.usual_contexts == {"bright": "red", "dark": "blue"}
+    assert advise(replace(found, data_is="named"), "other")[0][1].startswith("pfdl train other --backbone")
     blind = diagnose_images(colour_model(0.8, tmp_path), other, elsewhere)
     assert blind.answer == "cannot tell"  # the test images are balanced, and nothing says what training was like
     assert np.isnan(compare_diagnoses(found, blind).difference)

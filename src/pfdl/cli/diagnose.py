@@ -44,20 +44,20 @@ def diagnose(
 
         pfdl diagnose table.csv --target y
     """
+    if output.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"the page is HTML: give --output a name that ends in .html, not {output}.")
     if run.suffix.lower() in TABLE_SUFFIXES:
         if data is not None or compare is not None:
             raise ValueError(f"{run} is a table: it takes --target and neither images nor --compare.")
         _diagnose_table(run, target, output)
     elif target is not None:
-        endings = ", ".join(TABLE_SUFFIXES)
-        raise ValueError(f"--target is for a table, and {run} is none: give a file that ends in {endings}.")
+        raise ValueError(f"--target is for a table, and {run} is none: give one of {', '.join(TABLE_SUFFIXES)}.")
     elif data is None:
         raise ValueError(f"say where the images of {run} are: pfdl diagnose {run} DIR (or the word shapes).")
     elif compare is not None and compare.resolve() == run.resolve():
         raise ValueError(f"{run} would be compared with itself; give --compare another run.")
     else:
-        runs = [run] if compare is None else [run, compare]
-        _diagnose_runs(runs, data, options, device, output)
+        _diagnose_runs([run] if compare is None else [run, compare], data, options, device, output)
     typer.echo(output)
 
 
@@ -66,7 +66,7 @@ def _diagnose_runs(runs: list[Path], data: str, options: DataOptions, device: st
     from pfdl.report.diagnosis_page import diagnosis_page
     from pfdl.runs import name_folders
     from pfdl.vision.advice import advise
-    from pfdl.vision.diagnosis import compare_diagnoses, diagnose_images
+    from pfdl.vision.diagnosis import OTHER_IMAGES, compare_diagnoses, diagnose_images
     from pfdl.vision.evaluation import find_test_set
 
     place = resolve_device(device)
@@ -90,6 +90,8 @@ def _diagnose_runs(runs: list[Path], data: str, options: DataOptions, device: st
             typer.echo(f"- {sentence}\n  {printable(command)}")
     if len(found) > 1:
         typer.echo(printable(compare_diagnoses(*found).sentence(*named)))
+        if found[0].rows != found[1].rows:
+            typer.echo(OTHER_IMAGES)
     output.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(output, diagnosis_page(named, data, words))
 

@@ -124,8 +124,9 @@ def refit(
     folder = output or trained.folder.with_name(f"{trained.folder.name}-refit")
     readout, sentence = refit_run(trained, source, manifest, folder, contexts=contexts, device=device, seed=seed)
     typer.echo(printable(sentence), err=True)
+    aside = f" ({readout.left_out} groups were too small and left out)" if readout.left_out else ""
     typer.echo(
-        f"Refitted on {readout.samples_per_group} validation images of each group, 20 draws; penalty "
+        f"Refitted on {readout.samples_per_group} validation images of each group{aside}, 20 draws; penalty "
         f"C = {readout.strength:g}, chosen by the worst group of held-out halves "
         f"({100 * readout.held_out_worst:.1f} %).",
         err=True,

@@ -124,8 +124,8 @@ def confirm(
     averaged = f"averaged over {'usual and unusual ' if method == 'early' else ''}groups"
     if trial.usual - trial.unusual < ERRORS_SURE * misled_error:
         reason = (
-            f"a short training is not misled by them: it gets {trial.unusual:.0%} right in unusual groups and "
-            f"{trial.usual:.0%} in usual"
+            f"a short training is not misled by them: it gets {100 * trial.unusual:.0f} % right in unusual groups "
+            f"and {100 * trial.usual:.0f} % in usual"
         )
     elif trial.gain < needed:
         reason = (
@@ -137,9 +137,9 @@ def confirm(
             trial,
             accepted=True,
             reason=f"halves of the features agree on them ({stability:.2f}), they go with the class (Cramér's V "
-            f"{association:.2f}), a short training is misled by them ({trial.usual:.0%} of held-out samples right in "
-            f"usual groups, {trial.unusual:.0%} in unusual), and drawing all groups equally often helps ({averaged}, "
-            f"{trial.balanced_average:.0%} instead of {trial.average:.0%})",
+            f"{association:.2f}), a short training is misled by them ({100 * trial.usual:.0f} % of held-out samples "
+            f"right in usual groups, {100 * trial.unusual:.0f} % in unusual), and drawing all groups equally often "
+            f"helps ({averaged}, {100 * trial.balanced_average:.0f} % instead of {100 * trial.average:.0f} %)",
         )
     return replace(trial, reason=reason)
 
@@ -151,7 +151,7 @@ def _objection(counts: NDArray[np.int64], association: float, chance: float, unu
     strays, held_by = counts.sum(axis=0) - counts.max(axis=0), (counts > 0).sum(axis=0)
     shared = (strays >= STRAYS) & (held_by > np.count_nonzero(counts.sum(axis=1)) / 2)
     if (share := counts[:, shared].sum() / counts.sum()) < LEAST_SHARED:
-        return f"only {share:.0%} of the samples are in contexts that most classes share"
+        return f"only {100 * share:.0f} % of the samples are in contexts that most classes share"
     if min(int(unusual.sum()), int((~unusual).sum())) < LEAST_UNUSUAL:
         return f"only {int(unusual.sum())} samples are in unusual groups, too few to judge by"
     return ""

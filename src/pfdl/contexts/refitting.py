@@ -33,6 +33,7 @@ class Readout:
         strength: The inverse strength of the l1 penalty that was chosen.
         held_out_worst: Accuracy in the worst group of the half that chose it.
         samples_per_group: How many of each group every fit saw.
+        left_out: How many groups were too small and left out.
     """
 
     weight: Tensor
@@ -40,6 +41,7 @@ class Readout:
     strength: float
     held_out_worst: float
     samples_per_group: int
+    left_out: int
 
 
 def refit_readout(
@@ -97,18 +99,19 @@ def refit_readout(
     classes = num_classes or int(y.max()) + 1
     groups = y.numpy() * (int(context.max()) + 1) + context
     kept = np.flatnonzero(np.bincount(groups)[groups] >= SMALLEST)
-    if set(y[kept].tolist()) != set(y.tolist()) or len(np.unique(groups[kept])) < 3:
+    if set(y[kept].tolist()) != set(y.tolist()) or len(np.unique(groups[kept])) <= len(set(y.tolist())):
         raise ValueError(
             f"too few groups (one class in one context) have {SMALLEST} samples or more; refitting needs one of every "
-            "class, and one more."
+            "class, and one more. Give more samples, or balance the groups in training: pfdl train … --sampler groups."
         )
+    left_out = len(np.unique(groups)) - len(np.unique(groups[kept]))
     x, y, context = x[kept], y[kept], context[kept]
     groups = np.unique(groups[kept], return_inverse=True)[1].astype(np.intp)
     chance = np.random.default_rng(seed)
     strength, worst = _choose(x, y, context, groups, classes, chance)
     fits = [_fit(x, y, _balanced(groups, chance), classes, strength) for _ in range(repetitions)]
     weight, bias = (torch.stack(parts).mean(0).float() for parts in zip(*fits, strict=True))
-    return Readout(weight, bias, strength, worst, int(np.bincount(groups).min()))
+    return Readout(weight, bias, strength, worst, int(np.bincount(groups).min()), left_out)
 
 
 def _choose(

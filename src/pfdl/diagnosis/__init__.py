@@ -12,7 +12,7 @@ from pfdl.contexts._arrays import as_array, as_classes
 from pfdl.contexts.groups import Mixture, count_groups, measure_accuracy
 from pfdl.decorrelation.linear import predict_left_out
 from pfdl.diagnosis.reliance import compare_reliance, goes_together, measure_reliance, usual_contexts_of
-from pfdl.diagnosis.result import Diagnosis, Gap
+from pfdl.diagnosis.result import BALANCED, Diagnosis, Gap
 from pfdl.diagnosis.shift import ShiftCurve, accuracy_under_shift
 from pfdl.diagnosis.verdict import Comparison, ContextReliance
 
@@ -74,7 +74,6 @@ def diagnose(
     )
     names = _column("labels", labels, len(u))
     where = None if contexts is None else _column("contexts", contexts, len(u))
-    label_numbers = np.unique(names, return_inverse=True)[1].astype(np.intp)
     accuracies = reliance = shift = None
     unanswered = "no predictions are given" if predictions is None else "no contexts are known"
     if predictions is not None:
@@ -85,8 +84,10 @@ def diagnose(
             if training is None and not goes_together(counts):
                 unanswered = "classes and contexts do not go together in these images, nor is it known how in training"
             else:
-                reliance = measure_reliance(names, where, answers, usual_contexts_of(counts))
+                usual = usual_contexts_of(counts)
+                reliance = measure_reliance(names, where, answers, usual)
                 unanswered = "all images, or none, show their class in the context that is usual for it in training"
+                unanswered = unanswered if usual else BALANCED
                 if set(accuracies.by_label) & {label for label, _ in counts}:
                     shift = accuracy_under_shift(accuracies.groups, counts)
     return Diagnosis(
@@ -95,7 +96,7 @@ def diagnose(
         shift=shift,
         unanswered="" if reliance is not None else unanswered,
         r2=predict_left_out(u).r2,
-        r2_within_class=predict_left_out(u, label_numbers).r2,
+        r2_within_class=predict_left_out(u, np.unique(names, return_inverse=True)[1].astype(np.intp)).r2,
     )
 
 

@@ -18,6 +18,8 @@ from pfdl.diagnosis.verdict import ClassReliance, Comparison, ContextReliance
 def usual_contexts_of(training: Mixture) -> dict[Any, Any]:
     """Return the context that goes with each class: the one that is more frequent in it than elsewhere.
 
+    A class that has all its contexts equally often, and no more often than elsewhere, has none.
+
     Args:
         training: Number of training images of every group.
 
@@ -36,11 +38,12 @@ def usual_contexts_of(training: Mixture) -> dict[Any, Any]:
         share = training[label, context] / per_label[label] - per_context[context] / total
         return round(share, 9), training[label, context], str(context)
 
-    return {
-        label: max((c for name, c in training if name == label), key=lambda context: excess(label, context))
-        for label in sorted(per_label)
-        if per_label[label]
-    }
+    usual = {}
+    for label in sorted(name for name, count in per_label.items() if count):
+        contexts = [context for name, context in training if name == label]
+        if len(contexts) == 1 or len({excess(label, context)[:2] for context in contexts}) > 1:
+            usual[label] = max(contexts, key=lambda context: excess(label, context))
+    return usual
 
 
 def goes_together(mixture: Mixture) -> bool:
@@ -67,11 +70,12 @@ def measure_reliance(
     """
     right = predictions == labels
     at_home = np.array([usual.get(label) == where for label, where in zip(labels, contexts, strict=True)])
-    if at_home.all() or not at_home.any():
+    some = np.isin(labels, list(usual))  # a class without a usual context is at home nowhere, and not elsewhere either
+    if at_home[some].all() or not at_home.any():
         return None
-    sides = measure_accuracy(right, labels, at_home)
+    sides = measure_accuracy(right[some], labels[some], at_home[some])
     home, elsewhere = (
-        GroupAccuracy("", "", sides.by_context[side], int(np.sum(at_home == side))) for side in (True, False)
+        GroupAccuracy("", "", sides.by_context[side], int(np.sum(at_home[some] == side))) for side in (True, False)
     )
     groups = measure_accuracy(right, labels, contexts).groups
     row, separable = _contrast(groups, usual)
@@ -81,7 +85,7 @@ def measure_reliance(
         effect_error = float(np.sqrt(row**2 @ [group.variance for group in groups]))
     shares = {(group.label, group.context): group.accuracy for group in sides.groups}
     by_class = [
-        ClassReliance(label, usual.get(label, ""), *(shares.get((label, side), float("nan")) for side in (True, False)))
+        ClassReliance(label, usual[label], *(shares.get((label, side), float("nan")) for side in (True, False)))
         for label in sides.by_label
     ]
     return ContextReliance(
@@ -145,7 +149,8 @@ def _contrast(groups: Sequence[GroupAccuracy], usual: Mapping[Any, Any]) -> tupl
     if size >= 1e-9 * float(home @ home) and at_home.any():
         return np.asarray(rest * root / size), True
     distinct = {usual[group.label] for group in groups if group.label in usual}
-    if len(distinct) < 2 or at_home.all() or not at_home.any():
+    away = ~at_home & [group.label in usual for group in groups]
+    if len(distinct) < 2 or not away.any() or not at_home.any():
         return None, False
-    sides = np.where(at_home, counts, 0.0), np.where(at_home, 0.0, counts)
+    sides = np.where(at_home, counts, 0.0), np.where(away, counts, 0.0)
     return np.asarray(sides[0] / sides[0].sum() - sides[1] / sides[1].sum()), False

@@ -11,6 +11,8 @@ from pfdl.contexts.groups import Accuracies, GroupAccuracy
 from pfdl.diagnosis.shift import ShiftCurve
 from pfdl.diagnosis.verdict import CANNOT_TELL, ERRORS_SURE, LEAST_DIFFERENCE, ContextReliance
 
+BALANCED = "no class has a usual context in training"
+
 
 @dataclass(frozen=True)
 class Gap:
@@ -57,7 +59,7 @@ class Gap:
             f"{self.test_samples} test images."
         )
         if abs(self.difference) <= ERRORS_SURE * self.standard_error:
-            return f"Validation and test accuracy are equal within the error: {figures}"
+            return f"No difference between validation and test accuracy is shown: {figures}"
         side = "below" if self.difference > 0 else "above"
         size = f"{100 * abs(self.difference):.1f} ± {100 * self.standard_error:.1f} points"
         differs = " The test images differ from those of training." if self.matters else ""
@@ -152,7 +154,7 @@ class Diagnosis:
         inside = "" if np.isnan(within) else f", {within:.2f} within a class"
         return (
             f"Each feature is {how} predictable from the others (median R² {marginal:.2f} of {varying} features"
-            f"{inside}{aside}).",
+            f"{inside}{aside}).".replace("-", "−"),
         )
 
 
@@ -161,7 +163,7 @@ def _percent(share: float) -> str:
 
 
 def _median(values: FloatArray) -> float:
-    return float(np.nanmedian(values)) if np.isfinite(values).any() else float("nan")
+    return round(float(np.nanmedian(values)), 2) + 0 if np.isfinite(values).any() else float("nan")  # no -0
 
 
 def _error(share: float, samples: int) -> float:

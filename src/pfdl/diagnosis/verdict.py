@@ -92,16 +92,12 @@ class ContextReliance:
             f"{100 * self.in_usual:.0f} % right in a class's usual context, {100 * self.elsewhere:.0f} % elsewhere "
             f"(difference {_points(self.difference, self.standard_error)})"
         )
-        adjusted = f"{_points(self.effect, self.effect_error)} once hard classes and contexts are allowed for"
-        differs = abs(self.effect - self.difference) > self.effect_error
-        more = f"; {adjusted}" if differs else ""
+        adjusted = f"; {_points(self.effect, self.effect_error)} once hard classes and contexts are allowed for"
+        more = adjusted if abs(self.effect - self.difference) > self.effect_error else ""
         if self.answer == YES:
-            said = [f"Yes, the model relies on the context: {figures}{more}."]
-            if not self.separable:
-                said.append(
-                    "Each context shows one class only, so contexts that are hard in themselves may be the cause."
-                )
-            return (*said, *self._who())
+            doubt = "Each context shows one class only, so contexts that are hard in themselves may be the cause."
+            said = f"Yes, the model relies on the context: {figures}{more}."
+            return (said, *([] if self.separable else [doubt]), *self._who())
         if self.answer == NO:
             return (
                 f"No, the model does not rely on the context: {figures}{more}. Less than "
@@ -110,21 +106,19 @@ class ContextReliance:
         begin = f"Cannot tell whether the model relies on the context: {figures}"
         if np.isnan(self.effect):
             return (
-                f"{begin}, but all classes have the same usual context in training, so that a model that relies on it "
-                "and contexts that are harder for every model look the same.",
+                f"{begin}, but no two classes have different usual contexts in training, so that a model that relies "
+                "on them and contexts that are harder for every model look the same.",
             )
         return (f"{begin}{more}. {self.samples_elsewhere} images outside usual contexts are too few.",)
 
     def _who(self) -> tuple[str, ...]:
         worst = [one for one in self.by_class if one.loss >= LEAST_DIFFERENCE][:3]
-        if not worst:
-            return ()
         parts = ", ".join(
             f"{name_class(one.label)} ({100 * one.in_usual:.0f} % in {name_context(one.usual_context)}, "
             f"{100 * one.elsewhere:.0f} % elsewhere)"
             for one in worst
         )
-        return (f"Most affected: {parts}.",)
+        return (f"Most affected: {parts}.",) if worst else ()
 
 
 @dataclass(frozen=True)
@@ -150,10 +144,10 @@ class Comparison:
             return f"Cannot tell which of {first} and {second} relies more on the context."
         size = f"difference {_points(abs(self.difference), self.standard_error)}"
         if abs(self.difference) <= ERRORS_SURE * self.standard_error:
-            return f"{first} and {second} rely on the context equally, within the error ({size})."
+            return f"No difference is shown in how much {first} and {second} rely on the context ({size})."
         more, less = (first, second) if self.difference > 0 else (second, first)
         return f"{more} relies more on the context than {less} ({size})."
 
 
 def _points(value: float, error: float) -> str:
-    return f"{100 * value:.1f} ± {100 * error:.1f} points"
+    return f"{100 * value:.1f} ± {100 * error:.1f} points".replace("-", "−")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import io
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from markupsafe import Markup
 from PIL import Image
 
@@ -16,18 +18,18 @@ from pfdl.contexts.groups import GroupAccuracy, name_class, name_context
 from pfdl.diagnosis.verdict import CANNOT_TELL, NO, YES
 from pfdl.report.page import PALETTE, blocks, draw_svg, figure, inline, reading, render
 from pfdl.vision.advice import advise
-from pfdl.vision.diagnosis import KNOWN, ImageDiagnosis, compare_diagnoses
+from pfdl.vision.diagnosis import KNOWN, OTHER_IMAGES, ImageDiagnosis, compare_diagnoses
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Named = Mapping[str, ImageDiagnosis]
 
-WORST_GROUPS = 12
-SHOWN_CONTEXTS = 12
+WORST_GROUPS = SHOWN_CONTEXTS = 12
 SHOWN_GROUPS = 3
 THUMBNAILS = 8  # in a row
 THUMBNAIL_SIZE = 96
+WORST_FIRST = operator.attrgetter("accuracy", "name")
 TONES = {YES: "yes", NO: "no", CANNOT_TELL: "unclear"}
 
 
@@ -49,8 +51,7 @@ def diagnosis_page(named: Named, data: str, options: Sequence[str] = ()) -> str:
     tested = " and ".join(str(count) for count in dict.fromkeys(len(one.rows) for one in diagnoses))
     introduction.append(blocks.text(f"Measured on {tested} images that took no part in training."))
     if any(one.rows != diagnoses[0].rows for one in diagnoses):
-        words = "The two runs have different test images: differences are also those of the images."
-        introduction.append(blocks.text(words, "warning"))
+        introduction.append(blocks.text(OTHER_IMAGES, "warning"))
     pictures = [
         ("What the contexts look like", _contexts(diagnoses)),
         ("What the model gets wrong", [block for name, one in named.items() for block in _wrong(name, one)]),
@@ -64,8 +65,7 @@ def diagnosis_page(named: Named, data: str, options: Sequence[str] = ()) -> str:
         ("Accuracy by class, context and group", _accuracy(named)),
         ("How to read this page", [reading.diagnosis()]),
     ]
-    shown = [(title, content) for title, content in sections if content]
-    return render(f"Diagnosis of {' and '.join(named)}", introduction, shown)
+    return render(f"Diagnosis of {' and '.join(named)}", introduction, [one for one in sections if one[1]])
 
 
 def _verdict(one: ImageDiagnosis, data: str, options: Sequence[str]) -> list[Markup]:
@@ -78,27 +78,25 @@ def _verdict(one: ImageDiagnosis, data: str, options: Sequence[str]) -> list[Mar
 def _contexts(diagnoses: Sequence[ImageDiagnosis]) -> list[Markup]:
     """Show images of each context, once where the runs have the same images in the same contexts."""
     galleries = []
-    seen = []
-    for one in diagnoses:
-        if (one.rows, one.contexts) in seen:
-            continue
-        seen.append((one.rows, one.contexts))
+    same = len({(one.rows, one.contexts) for one in diagnoses}) == 1
+    for one in diagnoses[:1] if same else diagnoses:
         for context in list(one.accuracies.by_context)[:SHOWN_CONTEXTS]:
             usual = [name_class(label) for label, where in one.usual_contexts.items() if where == context]
             usually = f"; usual in training for {', '.join(usual)}" if usual else ""
             title = f"{name_context(context)}: {one.contexts.count(context)} test images{usually}"
-            galleries.append(_gallery(title[0].upper() + title[1:], one, one.samples_of(None, context, THUMBNAILS)))
+            pictures = [_thumbnail(one, sample) for sample in one.samples_of(None, context, THUMBNAILS)]
+            galleries.append(blocks.gallery(title[0].upper() + title[1:], pictures))
     return galleries
 
 
 def _wrong(name: str, one: ImageDiagnosis) -> list[Markup]:
     """Show images of the worst groups, those that are not recognised first."""
     galleries = []
-    for group in sorted(one.accuracies.groups, key=_worst_first)[:SHOWN_GROUPS]:
-        if group.accuracy == 1:
-            continue
-        title = f"{name}, worst groups: {group.name}, {100 * group.accuracy:.0f} % of {group.samples} images recognised"
-        galleries.append(_gallery(title, one, one.samples_of(group.label, group.context, THUMBNAILS)))
+    for group in sorted(one.accuracies.groups, key=WORST_FIRST)[:SHOWN_GROUPS]:
+        if wrong := round((1 - group.accuracy) * group.samples):
+            title = f"{name}, {group.name}: {wrong} of {group.samples} images not recognised"
+            pictures = [_thumbnail(one, sample) for sample in one.samples_of(group.label, group.context, THUMBNAILS)]
+            galleries.append(blocks.gallery(title, pictures))
     return galleries
 
 
@@ -112,9 +110,9 @@ def _shift(named: Named) -> list[Markup]:
     def draw(axes: Axes) -> None:
         for number, (name, curve) in enumerate(curves.items()):
             colour, dash = PALETTE[f"c{number + 1}"], ("-", "--")[number]
-            height, error = 100 * curve.accuracy, 200 * curve.standard_error
-            axes.fill_between(curve.shift, height - error, height + error, color=colour, alpha=0.16, linewidth=0)
-            axes.plot(curve.shift, height, color=colour, linestyle=dash, label=printable(name))
+            band = np.clip(100 * curve.accuracy + np.outer([-200, 200], curve.standard_error), 0, 100)
+            axes.fill_between(curve.shift, *band, color=colour, alpha=0.16, linewidth=0)
+            axes.plot(curve.shift, 100 * curve.accuracy, color=colour, linestyle=dash, label=printable(name))
         axes.set_xlabel("shift of the contexts")
         axes.set_ylabel("accuracy (%)")
         if len(curves) > 1:
@@ -137,40 +135,30 @@ def _shift(named: Named) -> list[Markup]:
 def _accuracy(named: Named) -> list[Markup]:
     """Show by class and by context what is recognised, validation beside test, and the worst groups."""
     tables = []
-    groups: dict[str, dict[str, GroupAccuracy]] = {}
+    groups = {name: {group.name: group for group in one.accuracies.groups} for name, one in named.items()}
     for name, one in named.items():
-        reliance = one.found.reliance
-        groups[name] = {group.name: group for group in one.accuracies.groups}
         sides = {
             f"{title}, {sum(group.samples for group in side.groups)}": side
             for title, side in (("validation", one.validation), ("test", one.accuracies))
             if side is not None
         }
         by_class = {title: {"all images": side.overall, **side.by_label} for title, side in sides.items()}
-        if reliance is not None:
-            by_class["in its usual context"] = {"all images": reliance.in_usual}
-            by_class["elsewhere"] = {"all images": reliance.elsewhere}
-            for line in reliance.by_class:
-                by_class["in its usual context"][line.label] = line.in_usual
-                by_class["elsewhere"][line.label] = line.elsewhere
+        if (reliance := one.found.reliance) is not None:
+            lines: dict[Any, Any] = {"all images": reliance, **{line.label: line for line in reliance.by_class}}
+            by_class["in its usual context"] = {label: line.in_usual for label, line in lines.items()}
+            by_class["elsewhere"] = {label: line.elsewhere for label, line in lines.items()}
         tables.append(_share_table(f"{name}: accuracy (%) by class", "class", by_class, name_class))
         if by_context := {title: side.by_context for title, side in sides.items() if side.by_context}:
             tables.append(_share_table(f"{name}: accuracy (%) by context", "context", by_context, name_context))
     first = next(iter(named))
-    worst = [group.name for group in sorted(groups[first].values(), key=_worst_first)[:WORST_GROUPS]]
+    worst = [group.name for group in sorted(groups[first].values(), key=WORST_FIRST)[:WORST_GROUPS]]
     shares = {
         name: {group: found[group].accuracy for group in worst if group in found} for name, found in groups.items()
     }
 
-    def count(group: str) -> str:
-        return f"{group}, {groups[first][group].samples} images"
-
-    worst_groups = _share_table(f"The worst groups of {first}: accuracy (%)", "group", shares, count)
-    return [blocks.side_by_side(tables), worst_groups]
-
-
-def _worst_first(group: GroupAccuracy) -> tuple[float, str]:
-    return group.accuracy, group.name
+    title = f"The worst groups of {first}: accuracy (%)"
+    counted = _share_table(title, "group", shares, lambda group: f"{group}, {groups[first][group].samples} images")
+    return [blocks.side_by_side(tables), counted]
 
 
 def _share_table(
@@ -185,15 +173,10 @@ def _share_table(
     return Markup(blocks.table(title, corner, list(shares), rows))
 
 
-def _gallery(title: str, one: ImageDiagnosis, samples: Sequence[int]) -> Markup:
-    return Markup(blocks.gallery(title, [_thumbnail(one, sample) for sample in samples]))
-
-
 def _thumbnail(one: ImageDiagnosis, sample: int) -> tuple[str, str, str]:
     """Return a small PNG file in base 64, what it shows, and the words below it."""
     row, answer, context = one.rows[sample], one.predictions[sample], one.contexts[sample]
-    pixels = one.images[sample][0].permute(1, 2, 0).numpy()
-    picture = Image.fromarray(pixels)
+    picture = Image.fromarray(one.images[sample][0].permute(1, 2, 0).numpy())
     picture.thumbnail((THUMBNAIL_SIZE, THUMBNAIL_SIZE))
     stream = io.BytesIO()
     picture.save(stream, format="PNG", optimize=True)

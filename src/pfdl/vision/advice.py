@@ -8,9 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from pfdl._internal.settings import write_options
+from pfdl.diagnosis.result import BALANCED
 from pfdl.diagnosis.verdict import NO, YES
+from pfdl.runs import MANIFEST
 from pfdl.vision.config import TrainingConfig
-from pfdl.vision.diagnosis import KNOWN, UNCONFIRMED, UNKNOWN, ImageDiagnosis
+from pfdl.vision.diagnosis import KNOWN, NAMED, OTHER, UNCONFIRMED, UNKNOWN, ImageDiagnosis
 
 
 def advise(one: ImageDiagnosis, data: str, options: Sequence[str] = ()) -> list[tuple[str, str]]:
@@ -23,10 +25,13 @@ def advise(one: ImageDiagnosis, data: str, options: Sequence[str] = ()) -> list[
         data: What the user called the data on the command line.
         options: Further words of the command line that say how to read the data.
     """
-    run, images = shlex.quote(str(one.folder)), shlex.join([data, *options])
+    run = shlex.quote(str(one.folder))
+    words = ["TRAINING_DATA"] if one.data_is == OTHER else [data, *options]
+    split = [] if one.data_is == NAMED else ["--set", f"manifest={one.folder / MANIFEST}"]  # with its ratio and layout
+    images = shlex.join([*words, *split])
     label = (
-        "Name the contexts of some images of each class, in a column of a table; then it can be measured whether they "
-        "matter.",
+        f"Name {'other' if one.contexts_are == KNOWN else 'the'} contexts of some images of each class, in a column of "
+        "a table; then it can be measured whether they matter.",
         f"pfdl diagnose {run} TABLE.csv --columns context=NAME",
     )
     more = [] if one.found.explains_gap else [label]
@@ -36,7 +41,7 @@ def advise(one: ImageDiagnosis, data: str, options: Sequence[str] = ()) -> list[
         return [label, _about_contexts(one, images)]
     if more or one.contexts_are == UNKNOWN:
         return [label]
-    if one.answer == NO:
+    if one.answer == NO or one.found.unanswered == BALANCED:
         return [("No change is needed for these contexts. Test other data.", f"pfdl evaluate {run} OTHER_DATA")]
     return [("Give more images that were not trained on, in all contexts.", f"pfdl diagnose {run} MORE_DATA")]
 
@@ -59,7 +64,8 @@ def _about_contexts(one: ImageDiagnosis, images: str) -> tuple[str, str]:
     if one.training == worst:
         command = _train("MORE_DATA", one.training, one.folder.with_name(f"{name}-more"))
         return "Add training images of the affected classes in other contexts.", command
-    what, config, suffix = "Draw every class in every context equally often", balanced, "groups"
+    instead = "" if one.training.objective == "erm" else f", with plain erm instead of {one.training.objective}"
+    what, config, suffix = f"Draw every class in every context equally often{instead}", balanced, "groups"
     if one.training == balanced:
         what, config, suffix = "Train with an objective that looks at the worst group", worst, "groupdro"
     folder = one.folder.with_name(f"{name}-{suffix}{'' if confirmed else '-unconfirmed'}")

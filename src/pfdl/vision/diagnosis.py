@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pfdl.contexts import find_contexts
-from pfdl.contexts.groups import Accuracies, Mixture
+from pfdl.contexts.groups import Accuracies, Mixture, name_class
 from pfdl.contexts.statistics import image_statistics
 from pfdl.data.context_images import ContextImages
 from pfdl.data.manifest import Manifest, ManifestRow
@@ -24,10 +24,13 @@ from pfdl.runs import read_run
 from pfdl.vision.config import TrainingConfig
 from pfdl.vision.evaluation import Evaluation, check_classes, evaluate, split_names, training_mixture
 from pfdl.vision.features import run_model
+from pfdl.vision.refitting import REFIT
 
 if TYPE_CHECKING:
     from pfdl.vision.checkpoint import TrainedModel
 
+OTHER_IMAGES = "The two runs have different test images: differences are also those of the images."
+OWN, OTHER, NAMED = "own", "other", "named"
 KNOWN, INFERRED, UNCONFIRMED, UNKNOWN = "known", "inferred", "inferred, not confirmed", "unknown"
 MOST_INFERRED, INFERRING_SIZE = 4000, 64
 """Training images at most that help to infer contexts, and height of the images: colours and textures need no more."""
@@ -43,12 +46,14 @@ class ImageDiagnosis:
         folder: The run.
         training: How the model was trained; the defaults where the run does not say.
         found: What :func:`pfdl.diagnose` found.
-        rows: The images, in the order of the samples.
+        rows: The images, in the order of the samples, without the sets that they are in.
         contexts: The context of each image, known or inferred; ``""`` if there are none.
         contexts_are: ``"known"``, ``"inferred"``, ``"inferred, not confirmed"`` or ``"unknown"``.
         predictions: The class that the model gives to each image.
         images: The images themselves.
-        validation: Accuracies on the run's validation images; None where they are not at hand.
+        validation: Accuracies on the run's validation images; None where they are not at hand, or were refitted on.
+        data_is: ``"own"``, of the split that the model was trained with; ``"other"``; or ``"named"``, other data that
+            has contexts where the training has none.
     """
 
     folder: Path
@@ -60,6 +65,7 @@ class ImageDiagnosis:
     predictions: tuple[str, ...]
     images: ContextImages
     validation: Accuracies | None = None
+    data_is: str = OWN
 
     @property
     def answer(self) -> str:
@@ -84,6 +90,8 @@ class ImageDiagnosis:
             words = f"The contexts are not known: {len(set(self.contexts))} were inferred from colours and textures"
             doubt = ", and not confirmed: they may be looks of the objects themselves"
             rest.insert(0, f"{words}{doubt if self.contexts_are == UNCONFIRMED else ''}.")
+        if len(set(self.predictions)) == 1 < len({row.class_name for row in self.rows}):
+            rest.insert(0, f"It answers {name_class(self.predictions[0])} to every image: it learnt nothing.")
         return (first, *rest)
 
     def samples_of(self, label: str | None, context: str, count: int) -> list[int]:
@@ -94,11 +102,8 @@ class ImageDiagnosis:
             context: The context; ``""`` where there are none.
             count: How many at most.
         """
-        inside = [
-            number
-            for number, (row, where) in enumerate(zip(self.rows, self.contexts, strict=True))
-            if where == context and label in (None, row.class_name)
-        ]
+        of_class = [number for number, row in enumerate(self.rows) if label in (None, row.class_name)]
+        inside = [number for number in of_class if self.contexts[number] == context]
         if label is None:  # the rows are in the order of the classes
             places = np.linspace(0, len(inside) - 1, min(count, len(inside))).round().astype(int)
             return [inside[place] for place in places]
@@ -152,7 +157,7 @@ def diagnose_images(
     if contexts is None:
         found = replace(found, unanswered="the images have no contexts, and none could be inferred from them")
     validation = None
-    if "validation" in manifest.set_names and found.accuracies is not None:
+    if "validation" in manifest.set_names and found.accuracies is not None and not (trained.folder / REFIT).exists():
         say(f"Classifying {len(manifest.rows_of('validation'))} validation images")
         validation = evaluate(trained, source, manifest, set_name="validation", device=device)
         mixed = _in_training_mixture(validation, source, manifest)
@@ -162,12 +167,13 @@ def diagnose_images(
         folder=trained.folder,
         training=_read_training(trained),
         found=found,
-        rows=rows,
+        rows=tuple(row._replace(sets=()) for row in rows),
         contexts=("",) * len(rows) if contexts is None else tuple(contexts.tolist()),
         contexts_are=contexts_are,
         predictions=tuple(predictions.tolist()),
         images=images,
         validation=validation,
+        data_is=OWN if trained_on in (None, manifest) else NAMED if contexts_are == KNOWN and not training else OTHER,
     )
 
 
@@ -176,8 +182,7 @@ def compare_diagnoses(first: ImageDiagnosis, second: ImageDiagnosis) -> Comparis
     one, other = first.found.reliance, second.found.reliance
     if one is None or other is None:
         return Comparison(float("nan"), float("nan"))
-    same_images = first.rows == second.rows and first.contexts == second.contexts
-    if not same_images or one.usual_contexts != other.usual_contexts:
+    if (first.rows, first.contexts, one.usual_contexts) != (second.rows, second.contexts, other.usual_contexts):
         return Comparison(one.effect - other.effect, float(np.hypot(one.effect_error, other.effect_error)))
     labels: Names = np.array([row.class_name for row in first.rows])
     answers, others = np.array(first.predictions), np.array(second.predictions)

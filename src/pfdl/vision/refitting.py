@@ -61,6 +61,9 @@ def refit(
     check_choice("contexts", contexts, ("known", "inferred"))
     if "validation" not in manifest.set_names:
         raise ValueError("the run held no validation images out, and these are what the layer is refitted on.")
+    held = {sample.path for sample in source.samples}
+    if absent := [row.path for row in manifest.rows_of("validation") if row.path not in held]:
+        raise ValueError(f"the data is not what the run was trained on: {absent[0]!r} is not in it.")
     if folder.resolve() == trained.folder.resolve():
         raise ValueError(f"{folder} is the run itself; name another folder for the refitted one.")
     size, known = trained.config.image_size, contexts == "known"
