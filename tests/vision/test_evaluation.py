@@ -89,7 +89,10 @@ def test_without_contexts_there_are_no_ratios(tmp_path):
     assert result.by_ratio == result.by_context == {}
     assert [group.label for group in result.groups] == ["bright", "dark"]
     assert result.average_in_training_mixture is not None
-    assert "Worst class: " in " ".join(describe_evaluation(result))
+    words = " ".join(describe_evaluation(result))
+    assert "Worst class: " in words
+    assert "Worst class's precision" in words
+    assert "Average" not in words  # they would say what the accuracy and the balanced accuracy say
 
 
 def test_other_classes_than_the_models_are_refused_and_fewer_are_fine(tmp_path):

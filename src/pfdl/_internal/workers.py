@@ -43,7 +43,7 @@ def run_tasks(function: Function, tasks: Sequence[Task], jobs: int = 1, threads:
     except TerminatedWorkerError as error:
         raise WorkerLostError(
             "a worker process was killed, often because the memory did not suffice; what was finished is kept. "
-            "Start the command again, with fewer --jobs."
+            "Start the command again with more memory, or with fewer --jobs if it has that option."
         ) from error
 
 

@@ -52,9 +52,12 @@ def exit_on_stop() -> Iterator[None]:
 
 @contextmanager
 def exit_on_user_error() -> Iterator[None]:
-    """Answer a user's mistake, a missing package or a full disk with a sentence; our own mistakes keep a traceback."""
+    """Answer a mistake, a missing package, a full disk or Ctrl-C with a sentence; our own mistakes keep a traceback."""
     try:
         yield
+    except KeyboardInterrupt:
+        typer.echo("Stopped. What is finished is kept; the same command resumes.", err=True)
+        raise typer.Exit(130) from None
     except (ImportError, OSError, ValueError) as error:
         sentence = str(error)
         if isinstance(error, ModuleNotFoundError) and error.name:  # without a name the sentence is our own

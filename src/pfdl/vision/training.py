@@ -179,9 +179,10 @@ def _say(text: str) -> None:
 
 def _describe_time(seconds: float, steps: int, all_steps: int) -> str:
     """Say how long the whole training takes, by its first steps, and how to make it shorter."""
+    whole = seconds / steps * all_steps
     return (
-        f"The whole training takes about {seconds / steps * all_steps / 60:.0f} min. Shorter: a GPU, fewer --epochs, a "
-        "smaller --image-size, --backbone small. Ctrl-C keeps what is done."
+        f"The whole training takes about {f'{whole:.0f} s' if whole < 90 else f'{whole / 60:.0f} min'}. Shorter: a GPU,"
+        " fewer --epochs, a smaller --image-size, --backbone small. Ctrl-C keeps what is done."
     )
 
 
