@@ -10,7 +10,7 @@ import typer
 
 from pfdl._internal.settings import check_settings, describe_settings, setting
 from pfdl._internal.text import printable
-from pfdl.cli.common import Data, evaluate_and_print, exit_on_stop, open_source, print_understood
+from pfdl.cli.common import Data, evaluate_and_print, open_source, print_understood
 from pfdl.cli.options import takes_settings
 from pfdl.vision.config import DataOptions, TrainingConfig
 
@@ -65,7 +65,7 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
 
         pfdl train photos/ --devices 4 --set precision=bf16
     """
-    from pfdl._internal.processes import rank
+    from pfdl._internal.processes import OtherProcessError, rank
     from pfdl._internal.validation import resolve_device
     from pfdl.data import make_split, read_manifest
     from pfdl.vision import export, load_model, train as train_network
@@ -84,7 +84,7 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
     split = given or make_split(source, ratio=run.ratio, seed=config.seed)
     if is_first:
         print_understood(split)
-    with exit_on_stop():
+    try:
         train_network(
             config,
             source,
@@ -97,6 +97,12 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
             tensorboard=run.tensorboard,
             progress=True,
         )
+    except KeyboardInterrupt:
+        if is_first:
+            raise
+        raise typer.Exit from None  # the first process alone answers
+    except OtherProcessError:  # which has said why
+        raise typer.Exit(1) from None
     if is_first:
         evaluate_and_print(load_model(folder), source, split, device)
         typer.echo(folder / "model.safetensors")
