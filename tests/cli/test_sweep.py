@@ -45,7 +45,7 @@ def test_a_range_is_two_numbers_and_needs_a_number_of_trials():
         "pfdl.weight": FloatDistribution(0.1, 10, log=True),
     }
     assert SweepConfig(space, trials=5).number == 5
-    with pytest.raises(ValueError, match=r"learning_rate is a range.*by trials"):
+    with pytest.raises(ValueError, match=r"learning_rate is a range.*by trials .--trials."):
         SweepConfig(space)
 
 

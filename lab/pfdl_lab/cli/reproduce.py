@@ -112,7 +112,8 @@ def nico(
     print_tables(output)
 
 
-app = typer.Typer(help="Rerun a table of the paper, beside the paper's own figures.", no_args_is_help=True)
+NAMES = "mmads|readings|colored-mnist|nico"
+app = typer.Typer(help="Rerun a table of the paper, beside the paper's own figures.", subcommand_metavar=NAMES)
 add_command(app, "mmads", mmads)
 add_command(app, "readings", readings)
 add_command(app, "colored-mnist", colored_mnist)

@@ -75,14 +75,13 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
     # Start the processes that train together before images are read, which each does.
     make_fabric(device, run.devices, run.strategy)
     is_first = rank() == 0
-    if is_first:
-        typer.echo(_describe(config, device), err=True)
     name = f"train-{config.backbone.replace('/', '-')}-{config.objective}-{config.seed}"
     folder = Path(run.output or Path("runs") / name)
     given = None if run.manifest is None else read_manifest(run.manifest)
     source = open_source(data, options, given)
     split = given or make_split(source, ratio=run.ratio, seed=config.seed)
     if is_first:
+        typer.echo(_describe(config, device), err=True)
         print_understood(split)
     try:
         train_network(
@@ -118,8 +117,8 @@ def _describe(config: TrainingConfig, device: str) -> str:
     """Say what is trained, defaults included."""
     return (
         f"{config.backbone}, objective {config.objective}, contexts {config.contexts}, sampler {config.sampler}, "
-        f"{config.epochs} epochs on {device}: images of {config.image_size}×{config.image_size} pixels, batches of "
-        f"{config.batch_size}. 'pfdl train --help' says how to change it."
+        f"{config.epochs} epoch{'s' * (config.epochs > 1)} on {device}: images of {config.image_size}×{config.image_size} "
+        f"pixels, batches of {config.batch_size}. 'pfdl train --help' says how to change it."
     )
 
 

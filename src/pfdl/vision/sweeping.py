@@ -83,7 +83,7 @@ class SweepConfig:
         if "image_size" in ranges:
             raise ValueError("image_size is a range; name its values, each of which the images are decoded to once.")
         if ranges and self.trials is None:
-            raise ValueError(f"{ranges[0]} is a range, which has no end of values; say how many to try by trials.")
+            raise ValueError(f"{ranges[0]} is a range, which has no end; say how many to try by trials (--trials).")
 
     @property
     def number(self) -> int:

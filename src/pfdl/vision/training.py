@@ -223,7 +223,7 @@ def _describe_by_first_network(
     @cache
     def first_network() -> Classifier:
         if shows:
-            _say(f"Training the first network, {config.epochs} epochs.")
+            _say(f"Training the first network; epochs: {config.epochs}.")
         torch.manual_seed(config.seed)
         data = TrainingData(config, source, manifest, num_workers=num_workers)
         loop = Loop(Classifier(config, len(manifest.classes)), data.train_loader(), fabric)
