@@ -78,8 +78,10 @@ def tasks(calls: Path, bases=(1, 2, 3)) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_rows_of_all_tasks_in_their_order(tmp_path, calls, jobs):
-    frame = run_grid(squares, tasks(calls), tmp_path / "out", Execution(jobs))
+def test_rows_of_all_tasks_in_their_order_and_a_line_per_task_in_a_pipe(tmp_path, calls, jobs):
+    pipe = io.StringIO()
+    frame = run_grid(squares, tasks(calls), tmp_path / "out", Execution(jobs, console=Console(file=pipe)))
+    assert pipe.getvalue().splitlines() == [f"{number} of 3 tasks done" for number in (1, 2, 3)]
     expected = [[base, power, base**power] for base in (1, 2, 3) for power in (1, 2)]
     assert frame[["base", "power", "value"]].to_numpy().tolist() == expected
 
@@ -210,12 +212,6 @@ def test_ray_that_is_not_installed_is_named(tmp_path, calls, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ModuleNotFoundError, match=r"pfdl\[cluster\]"):
         run_grid(squares, tasks(calls), tmp_path / "out", Execution(backend="ray"))
-
-
-def test_a_pipe_gets_a_line_per_task(tmp_path):
-    pipe = io.StringIO()
-    run_grid(dies_at_nine, [{"base": base} for base in (1, 2)], tmp_path, Execution(console=Console(file=pipe)))
-    assert pipe.getvalue().splitlines() == ["1 of 2 tasks done", "2 of 2 tasks done"]
 
 
 @pytest.mark.parametrize(

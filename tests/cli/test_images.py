@@ -96,7 +96,6 @@ def test_ctrl_c_is_answered_with_how_to_go_on(photos, tmp_path, monkeypatch):
         ("export nowhere", "there is no run nowhere"),
         ("list friends", "choose one of 'backbones', 'objectives', 'settings'"),
         ("list backbones 'nothing*'", "no backbones match 'nothing*'"),
-        ("evaluate nowhere shapes", "there is no run nowhere"),
         ("diagnose nowhere", "nowhere is taken for a run; say where its images are"),
         ("diagnose nowhere.csv", "say which column of nowhere.csv is to be predicted"),
         ("diagnose nowhere.csv photos", "is a table: it takes --target and neither images nor --compare"),

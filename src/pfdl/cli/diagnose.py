@@ -51,7 +51,7 @@ def diagnose(
         endings = ", ".join(TABLE_SUFFIXES)
         raise ValueError(f"--target is for a table, and {run} is none: give a file that ends in {endings}.")
     elif data is None:
-        raise ValueError(f"{run} is taken for a run; say where its images are: pfdl diagnose {run} DIR (or the word shapes).")
+        raise ValueError(f"{run} is taken for a run; say where its images are: pfdl diagnose {run} DIR (or shapes).")
     elif compare is not None and compare.resolve() == run.resolve():
         raise ValueError(f"{run} would be compared with itself; give --compare another run.")
     else:
