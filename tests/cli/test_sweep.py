@@ -49,7 +49,7 @@ def test_a_range_is_two_numbers_and_needs_a_number_of_trials():
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        (["epochs"], "--set is 'epochs'; give NAME=VALUE of a setting"),
+        (["epochs"], "--set is 'epochs'; give NAME=VALUE, a NAME of"),
         (["seed=1,2"], "--set is 'seed=1,2'"),
         (["epochs=3", "epochs=4"], "names it twice"),
         (["epochs=2.5"], "epochs is '2.5'; give a whole number"),

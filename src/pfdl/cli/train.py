@@ -118,7 +118,8 @@ def _describe(config: TrainingConfig, device: str) -> str:
     return (
         f"{config.backbone}, objective {config.objective}, contexts {config.contexts}, sampler {config.sampler}, "
         f"{config.epochs} epoch{'s' * (config.epochs > 1)} on {device}: images of "
-        f"{config.image_size}×{config.image_size} pixels, batches of {config.batch_size}. 'pfdl train --help' says how to change it."
+        f"{config.image_size}×{config.image_size} pixels, batches of {config.batch_size}. "
+        "'pfdl train --help' says how to change it."
     )
 
 
