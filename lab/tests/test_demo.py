@@ -40,7 +40,7 @@ def test_a_demonstration_that_is_stopped_goes_on_and_ends_with_a_page(tiny, monk
         patch.setattr(demo.images, "run", interrupted)
         stopped = CliRunner().invoke(app, ["demo", "-o", str(tmp_path)])
     assert stopped.exit_code == 130
-    assert "the same command resumes from there" in stopped.stderr
+    assert "the same command resumes" in stopped.stderr
     assert not (tmp_path / "report.html").exists()
     done = when_written(tmp_path)
     assert len(done) == 2 + 1 + 6  # two tables, the contexts and the rows of digits

@@ -20,6 +20,7 @@ from tests.hostile.tampering import full_disk
 from tests.processes import Forked
 
 from pfdl._internal.workers import WorkerLostError, _call_for
+from pfdl.cli.main import main
 from pfdl_lab.grid import run_grid
 from pfdl_lab.progress import EVERY, report
 from pfdl_lab.workers import Execution
@@ -77,8 +78,10 @@ def tasks(calls: Path, bases=(1, 2, 3)) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_rows_of_all_tasks_in_their_order(tmp_path, calls, jobs):
-    frame = run_grid(squares, tasks(calls), tmp_path / "out", Execution(jobs))
+def test_rows_of_all_tasks_in_their_order_and_a_line_per_task_in_a_pipe(tmp_path, calls, jobs):
+    pipe = io.StringIO()
+    frame = run_grid(squares, tasks(calls), tmp_path / "out", Execution(jobs, console=Console(file=pipe)))
+    assert pipe.getvalue().splitlines() == [f"{number} of 3 tasks done" for number in (1, 2, 3)]
     expected = [[base, power, base**power] for base in (1, 2, 3) for power in (1, 2)]
     assert frame[["base", "power", "value"]].to_numpy().tolist() == expected
 
@@ -183,6 +186,16 @@ def test_workers_end_with_the_process_they_work_for(tmp_path):
     assert not list((tmp_path / "out").glob("*.json"))
 
 
+def test_sigterm_ends_a_command_with_a_sentence_and_no_complaint_of_its_workers(tmp_path):
+    process = Forked(main, "reproduce", "mmads", "--quick", "--jobs", "2", "-o", tmp_path / "run")
+    while not any(tmp_path.glob("run/*/*.json")):
+        assert process.is_running, process.stderr
+        time.sleep(0.05)
+    process.process.terminate()
+    assert process.finish(60) == 130
+    assert re.fullmatch(r"(\d+ of 18 tasks done\n)*Stopped\. What is finished is kept; .*\n", process.stderr)
+
+
 def test_workers_use_one_thread_and_give_the_others_back(tmp_path):
     before = torch.get_num_threads()
     assert run_grid(threads, [{}], tmp_path)["threads"].tolist() == [1]
@@ -190,7 +203,7 @@ def test_workers_use_one_thread_and_give_the_others_back(tmp_path):
 
 
 def test_a_killed_worker_gets_a_sentence_and_what_was_finished_is_kept(tmp_path):
-    with pytest.raises(WorkerLostError, match="was killed, often because the memory did not suffice"):
+    with pytest.raises(WorkerLostError, match=r"was killed, .* with fewer --jobs if it has that option"):
         run_grid(dies_at_nine, [{"base": 1}, {"base": 9}], tmp_path, Execution(2))
     assert [json.loads(path.read_text())["task"] for path in tmp_path.iterdir()] in ([], [{"base": 1}])
 
@@ -199,12 +212,6 @@ def test_ray_that_is_not_installed_is_named(tmp_path, calls, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ModuleNotFoundError, match=r"pfdl\[cluster\]"):
         run_grid(squares, tasks(calls), tmp_path / "out", Execution(backend="ray"))
-
-
-def test_a_pipe_gets_a_line_per_task(tmp_path):
-    pipe = io.StringIO()
-    run_grid(dies_at_nine, [{"base": base} for base in (1, 2)], tmp_path, Execution(console=Console(file=pipe)))
-    assert pipe.getvalue().splitlines() == ["1 of 2 tasks done", "2 of 2 tasks done"]
 
 
 @pytest.mark.parametrize(

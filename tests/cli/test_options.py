@@ -71,8 +71,7 @@ def test_what_is_typed_is_the_config(arguments, expected):
     ("arguments", "sentence"),
     [
         (["--set", "grian=rye"], "did you mean 'grain'?"),
-        (["--set", "salt=3"], "give NAME=VALUE of a setting"),
-        (["--set", "grain"], "give NAME=VALUE of a setting"),
+        (["--set", "salt=3"], "give NAME=VALUE, a NAME of crust, grain, hours."),
         (["--set", "grain=oats"], "grain is 'oats'; choose one of 'rye', 'wheat'."),
         (["--set", "hours=long"], "hours is 'long'; give a whole number."),
         (["-t", "0"], "hours is 0; it must be at least 1."),

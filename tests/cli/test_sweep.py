@@ -25,13 +25,10 @@ def test_every_combination_is_tried_once_and_settings_count_where_the_objective_
     assert found["objective=pfdl, pfdl.weight=1, learning_rate=0.1"].objective_settings == {"pfdl": {"weight": 1}}
 
 
-def test_one_value_fixes_a_setting():
+def test_one_value_fixes_a_setting_and_values_have_its_type():
     config = SweepConfig(parse_space(["epochs=7"]))
     assert config.candidate({"epochs": 7}) == ("as given", TrainingConfig(epochs=7))
     assert config.number == 1
-
-
-def test_values_have_the_types_of_their_settings():
     grid = parse_space(["patience=null,5", "weights=../none.pth", "small_stem=true,false"])
     assert grid == {"patience": [None, 5], "weights": ["../none.pth"], "small_stem": [True, False]}
 
@@ -45,20 +42,19 @@ def test_a_range_is_two_numbers_and_needs_a_number_of_trials():
         "pfdl.weight": FloatDistribution(0.1, 10, log=True),
     }
     assert SweepConfig(space, trials=5).number == 5
-    with pytest.raises(ValueError, match=r"learning_rate is a range.*by trials"):
+    with pytest.raises(ValueError, match=r"learning_rate is a range.*by trials .--trials."):
         SweepConfig(space)
 
 
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        (["epochs"], "--set is 'epochs'; give NAME=VALUE of a setting"),
+        (["epochs"], "--set is 'epochs'; give NAME=VALUE, a NAME of"),
         (["seed=1,2"], "--set is 'seed=1,2'"),
         (["epochs=3", "epochs=4"], "names it twice"),
         (["epochs=2.5"], "epochs is '2.5'; give a whole number"),
         (["objective=erm", "pfdl.weight=1"], "names 'pfdl.weight', but the objective is erm"),
         (["epochs=9..2"], "a range is LOW..HIGH with two numbers"),
-        (["learning-rate=slow..fast"], "learning_rate is 'slow'; give a number"),
     ],
 )
 def test_mistakes_are_named(texts, message):

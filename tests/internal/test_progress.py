@@ -28,5 +28,3 @@ def test_quick_work_and_pipes_stay_clean(tmp_path, monkeypatch):
     assert "checking" not in drawn(tmp_path, force_terminal=True)
     monkeypatch.setattr(_progress, "AFTER", 0.0)
     assert drawn(tmp_path) == ""
-    with progress_bar("checking images", None) as show:
-        show(1, 2)

@@ -187,7 +187,7 @@ def test_the_command_tries_several_at_a_time_on_images_without_contexts(tmp_path
     photos = make_folder(tmp_path / "photos", {"cat": 20, "dog": 20})
     fixed = "--set backbone=mlp --set image-size=8 --set epochs=1 --set batch-size=8 --seeds 1 --device cpu"
     result = typed(f"sweep {photos} {fixed} --set objective=erm,pfdl --jobs 2 -o {tmp_path / 'run'}")
-    assert "Candidates: 2; seeds: 1." in result.output
+    assert "Candidates: 2; seeds: 1.\n1 of 2 candidates: objective=" in result.output
     choice = json.loads((tmp_path / "run" / "chosen.json").read_text())
     assert re.search(rf"^ *{choice['validation']:.1f} +1 +{choice['candidate']}$", result.output, re.M)
     assert f"Chosen: {choice['candidate']}." in result.output

@@ -104,7 +104,7 @@ def test_without_a_terminal_progress_is_the_whole_time_and_one_line_per_epoch(tm
     assert inferred.startswith("All samples are one context")
     assert advice.startswith("With one context there is nothing to balance:")
     assert "--set confirm=false" in advice
-    assert estimate.startswith("The whole training takes about 0 min. Shorter: a GPU, fewer --epochs")
+    assert estimate.startswith("The whole training takes about 0 s. Shorter: a GPU, fewer --epochs")
     assert re.fullmatch(r"epoch 1/2: loss [\d.]+, accuracy [\d.]+, validation accuracy [\d.]+ \([\d.]+ s\)", first)
     assert second.startswith("epoch 2/2: ")
 

@@ -51,16 +51,9 @@ def demo(
     from rich.console import Console
 
     with exit_on_user_error():
-        from pfdl.vision import TrainingStoppedError
         from pfdl_lab import demo as demonstration
 
-        try:
-            page, written = demonstration.run(output, Console(stderr=True))
-        except (TrainingStoppedError, KeyboardInterrupt):
-            typer.echo(
-                f"Stopped. All that was done is saved in {output}; the same command resumes from there.", err=True
-            )
-            raise typer.Exit(130) from None
+        page, written = demonstration.run(output, Console(stderr=True))
         for title, finding in written.findings.items():
             typer.echo(f"{title}: {finding}")
         open_in_browser(page)

@@ -112,7 +112,11 @@ def nico(
     print_tables(output)
 
 
-app = typer.Typer(help="Rerun a table of the paper, beside the paper's own figures.", no_args_is_help=True)
+app = typer.Typer(
+    help="Rerun a table of the paper, beside the paper's own figures.",
+    subcommand_metavar="mmads|readings|colored-mnist|nico",
+    no_args_is_help=True,
+)
 add_command(app, "mmads", mmads)
 add_command(app, "readings", readings)
 add_command(app, "colored-mnist", colored_mnist)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -22,20 +22,20 @@ def progress_bar(description: str, console: Console | None) -> Iterator[Callable
         console: Where to draw; None for nowhere.
 
     Yields:
-        What to call with the number of things done and the number of all things; it draws once the work has taken
-        some seconds, and never where there is no terminal. The bar is gone when the block ends.
+        What to call with the number of things done and the number of all things. The bar is drawn once the work has
+        taken some seconds, and never where there is no terminal; it is gone when the block ends.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    progress = Progress(*columns, console=console, transient=True, disable=console is None or not console.is_terminal)
+    if console is None or not console.is_terminal:
+        yield lambda done, total: None
+        return
+    progress = Progress(*columns, console=console, transient=True)
     bar = progress.add_task(description, total=None)
-    began = time.monotonic()
-
-    def show(done: int, total: int) -> None:
-        progress.update(bar, completed=done, total=total)
-        if not progress.live.is_started and time.monotonic() - began >= AFTER:
-            progress.start()
-
+    drawing = threading.Timer(AFTER, progress.start)  # a first step may take an hour
+    drawing.start()
     try:
-        yield show
+        yield lambda done, total: progress.update(bar, completed=done, total=total)
     finally:
+        drawing.cancel()
+        drawing.join()
         progress.stop()

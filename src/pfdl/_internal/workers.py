@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -37,13 +38,14 @@ def run_tasks(function: Function, tasks: Sequence[Task], jobs: int = 1, threads:
     """
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
+    warnings.filterwarnings("ignore", r"\d+ tasks which were still being processed")  # joblib's, after Ctrl-C
     parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
     try:
         yield from parallel(joblib.delayed(_call_for)(os.getpid(), function, task, threads) for task in tasks)
     except TerminatedWorkerError as error:
         raise WorkerLostError(
             "a worker process was killed, often because the memory did not suffice; what was finished is kept. "
-            "Start the command again, with fewer --jobs."
+            "Start the command again with more memory, or with fewer --jobs if it has that option."
         ) from error
 
 

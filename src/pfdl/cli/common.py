@@ -34,27 +34,13 @@ def say(what: str) -> None:
 
 
 @contextmanager
-def exit_on_stop() -> Iterator[None]:
-    """Answer Ctrl-C or SIGTERM during a training with what was saved; of several processes only the first prints."""
-    from pfdl._internal.processes import OtherProcessError, rank
-    from pfdl.vision import TrainingStoppedError
-
-    try:
-        yield
-    except TrainingStoppedError as stopped:
-        if rank():
-            raise typer.Exit from None
-        typer.echo(stopped, err=True)
-        raise typer.Exit(130) from None
-    except OtherProcessError:  # which has said why
-        raise typer.Exit(1) from None
-
-
-@contextmanager
 def exit_on_user_error() -> Iterator[None]:
-    """Answer a user's mistake, a missing package or a full disk with a sentence; our own mistakes keep a traceback."""
+    """Answer a mistake, a missing package, a full disk or Ctrl-C with a sentence; our own mistakes keep a traceback."""
     try:
         yield
+    except KeyboardInterrupt as stopped:  # that of a training says what is saved
+        typer.echo(str(stopped) or "Stopped. What is finished is kept; the same command resumes.", err=True)
+        raise typer.Exit(130) from None
     except (ImportError, OSError, ValueError) as error:
         sentence = str(error)
         if isinstance(error, ModuleNotFoundError) and error.name:  # without a name the sentence is our own

@@ -53,7 +53,7 @@ def diagnose(
     elif target is not None:
         raise ValueError(f"--target is for a table, and {run} is none: give one of {', '.join(TABLE_SUFFIXES)}.")
     elif data is None:
-        raise ValueError(f"say where the images of {run} are: pfdl diagnose {run} DIR (or the word shapes).")
+        raise ValueError(f"{run} is taken for a run; say where its images are: pfdl diagnose {run} DIR (or shapes).")
     elif compare is not None and compare.resolve() == run.resolve():
         raise ValueError(f"{run} would be compared with itself; give --compare another run.")
     else:

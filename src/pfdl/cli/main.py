@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import signal
 import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import fields
@@ -172,6 +173,7 @@ def options(
 
 def main() -> None:
     """Run the command line; a user's mistake is answered with a sentence, not a traceback."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
     app()
 
 

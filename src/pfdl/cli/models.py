@@ -85,7 +85,7 @@ def predict(
         device=place,
     )
     if bad_images:
-        typer.echo(describe_bad_images(images[0], bad_images, "They are left out."), err=True)
+        typer.echo(describe_bad_images("what is given", bad_images, "They are left out."), err=True)
     for name, count in table["prediction"].value_counts().items():
         typer.echo(f"{printable(name)}: {count}")
     words = ["path", "prediction"]

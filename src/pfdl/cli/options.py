@@ -117,7 +117,7 @@ def split_settings(texts: Sequence[str], known: Collection[str]) -> dict[str, st
         name, equals, value = text.partition("=")
         name = name if "." in name else name.replace("-", "_")
         if not equals or ("." not in name and name not in known) or name in typed:
-            why = "names it twice" if name in typed else "give NAME=VALUE of a setting that 'pfdl list settings' lists"
+            why = "names it twice" if name in typed else f"give NAME=VALUE, a NAME of {', '.join(sorted(known))}"
             raise ValueError(f"--set is {text!r}; {why}{did_you_mean(name, known) or '.'}")
         typed[name] = value
     return typed

@@ -12,7 +12,7 @@ import typer
 
 from pfdl._internal.settings import read_setting
 from pfdl._internal.text import json_or_text, printable_lines
-from pfdl.cli.common import Data, Device, exit_on_stop, open_source, print_understood
+from pfdl.cli.common import Data, Device, open_source, print_understood
 from pfdl.cli.options import split_settings, takes_settings
 from pfdl.vision.config import DataOptions, TrainingConfig
 
@@ -66,10 +66,7 @@ def sweep(
     source = open_source(data, options, None)
     print_understood(make_split(source, ratio=ratio))
     typer.echo(f"Candidates: {config.number}; seeds: {seeds}.", err=True)
-    with exit_on_stop():
-        results, choice = run(
-            config, source, output, ratio=ratio, device=device, jobs=jobs, console=Console(stderr=True)
-        )
+    results, choice = run(config, source, output, ratio=ratio, device=device, jobs=jobs, console=Console(stderr=True))
     _print(results, choice, select)
     typer.echo(output / "chosen.json")
 

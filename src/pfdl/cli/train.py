@@ -10,7 +10,7 @@ import typer
 
 from pfdl._internal.settings import check_settings, describe_settings, setting
 from pfdl._internal.text import printable
-from pfdl.cli.common import Data, evaluate_and_print, exit_on_stop, open_source, print_understood
+from pfdl.cli.common import Data, evaluate_and_print, open_source, print_understood
 from pfdl.cli.options import takes_settings
 from pfdl.vision.config import DataOptions, TrainingConfig
 
@@ -65,7 +65,7 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
 
         pfdl train photos/ --devices 4 --set precision=bf16
     """
-    from pfdl._internal.processes import rank
+    from pfdl._internal.processes import OtherProcessError, rank
     from pfdl._internal.validation import resolve_device
     from pfdl.data import make_split, read_manifest
     from pfdl.vision import export, load_model, train as train_network
@@ -75,16 +75,15 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
     # Start the processes that train together before images are read, which each does.
     make_fabric(device, run.devices, run.strategy)
     is_first = rank() == 0
-    if is_first:
-        typer.echo(_describe(config, device), err=True)
     name = f"train-{config.backbone.replace('/', '-')}-{config.objective}-{config.seed}"
     folder = Path(run.output or Path("runs") / name)
     given = None if run.manifest is None else read_manifest(run.manifest)
     source = open_source(data, options, given)
     split = given or make_split(source, ratio=run.ratio, seed=config.seed)
     if is_first:
+        typer.echo(_describe(config, device), err=True)
         print_understood(split)
-    with exit_on_stop():
+    try:
         train_network(
             config,
             source,
@@ -97,6 +96,12 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
             tensorboard=run.tensorboard,
             progress=True,
         )
+    except KeyboardInterrupt:
+        if is_first:
+            raise
+        raise typer.Exit from None  # the first process alone answers
+    except OtherProcessError:  # which has said why
+        raise typer.Exit(1) from None
     if is_first:
         evaluate_and_print(load_model(folder), source, split, device)
         typer.echo(folder / "model.safetensors")
@@ -112,8 +117,9 @@ def _describe(config: TrainingConfig, device: str) -> str:
     """Say what is trained, defaults included."""
     return (
         f"{config.backbone}, objective {config.objective}, contexts {config.contexts}, sampler {config.sampler}, "
-        f"{config.epochs} epochs on {device}: images of {config.image_size}×{config.image_size} pixels, batches of "
-        f"{config.batch_size}. 'pfdl train --help' says how to change it."
+        f"{config.epochs} epoch{'s' * (config.epochs > 1)} on {device}: images of "
+        f"{config.image_size}×{config.image_size} pixels, batches of {config.batch_size}. "
+        "'pfdl train --help' says how to change it."
     )
 
 

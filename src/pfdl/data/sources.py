@@ -72,7 +72,7 @@ class ContextSource(Protocol):
         """Return one image as bytes of shape (3, size, size); raises ValueError if its content has not this hash."""
 
 
-def describe_bad_images(root: Path, bad_images: Sequence[BadImage], then: str) -> str:
+def describe_bad_images(root: Path | str, bad_images: Sequence[BadImage], then: str) -> str:
     """Report all unusable files, and in the last line what follows; beyond the first twenty they are only counted."""
     lines = [f"{len(bad_images)} file(s) in {root} cannot be used:"]
     lines += [f"  {bad.path!r} {bad.reason}" for bad in bad_images[:_MOST_LISTED]]

@@ -70,7 +70,7 @@ class TrainingConfig:
         label_smoothing: Share of the target that is spread over all classes, from 0 to below 1.
         select: Which validation accuracy decides the epoch that is kept, and early stopping: accuracy, worst-class or
             worst-group, which needs known or inferred contexts; or last, the last epoch whatever its accuracy.
-        patience: Stop after this many epochs without a better validation accuracy; None never does.
+        patience: Stop after this many epochs without a better validation accuracy; without it, never.
         precision: 32, or bf16 for automatic mixed precision.
         seed: Seed of the first weights and of everything random in training.
 

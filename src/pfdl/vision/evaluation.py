@@ -39,7 +39,7 @@ _SCORES = {
     "balanced_accuracy": "Balanced accuracy (mean over the classes)",
     "macro_f1": "Macro F1",
     "auroc": "Area under the ROC curve, mean over the classes",
-    "worst_group_precision": "Worst group's precision",
+    "worst_group_precision": "Worst {}'s precision",
 }
 
 
@@ -244,17 +244,19 @@ def describe_evaluation(evaluation: Evaluation) -> list[str]:
     """Say the averages in sentences that keep them apart."""
     worst = evaluation.worst_group
     mixture, scores = evaluation.average_in_training_mixture, evaluation.scores
-    one_of, all_of = ("group", "groups") if evaluation.by_context else ("class", "classes")
-    what = "groups (a class in a context)" if evaluation.by_context else all_of
+    one_of = "group" if evaluation.by_context else "class"
+    over_groups = [
+        f"Average over the {len(evaluation.groups)} groups (a class in a context), each counted equally: "
+        f"{_percent(evaluation.average_over_groups)}.",
+        "Average in the training set's mixture of groups: "
+        + (f"{_percent(mixture)}." if mixture is not None else "not known, as the two do not have the same groups."),
+    ]
     return [
         f"Accuracy on all {evaluation.images} images: {_percent(evaluation.overall)}.",
         f"Worst {one_of}: {worst.name}, {_percent(worst.accuracy)} of {worst.samples} images.",
-        f"Average over the {len(evaluation.groups)} {what}, each counted equally: "
-        f"{_percent(evaluation.average_over_groups)}.",
-        f"Average in the training set's mixture of {all_of}: "
-        + (f"{_percent(mixture)}." if mixture is not None else "not known, as the two do not have the same groups."),
+        *(over_groups if evaluation.by_context else ()),  # the groups are the classes, which come below
         f"Expected calibration error: {evaluation.calibration_error:.3f}.",
-        *(f"{title}: {_percent(scores[key])}." for key, title in _SCORES.items() if key in scores),
+        *(f"{title.format(one_of)}: {_percent(scores[key])}." for key, title in _SCORES.items() if key in scores),
     ]
 
 

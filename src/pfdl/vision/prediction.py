@@ -77,7 +77,7 @@ def predict(
             logits, _ = run_model(trained.model, torch.stack(tensors), device=device)
             probabilities.append(logits.softmax(1))
     if bad and (on_bad_image == "error" or not paths):
-        raise ValueError(describe_bad_images(Path(places[0]), bad, REMEDY))
+        raise ValueError(describe_bad_images("what is given", bad, REMEDY))
     if not paths:
         raise ValueError(f"there is no image in {', '.join(map(str, places))}; give image files or folders of them.")
     shares, classes = torch.cat(probabilities), trained.config.classes

@@ -31,8 +31,8 @@ SAVE_EVERY = 30.0
 """Seconds. A kill costs at most so much; state and weights, hundreds of megabytes, would cost more in short epochs."""
 
 
-class TrainingStoppedError(Exception):
-    """Somebody asked the training to stop; all that it had done is saved."""
+class TrainingStoppedError(KeyboardInterrupt):
+    """Somebody asked the training to stop, by Ctrl-C or SIGTERM; all that it had done is saved."""
 
 
 @contextmanager

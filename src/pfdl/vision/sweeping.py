@@ -25,6 +25,7 @@ from rich.console import Console
 
 from pfdl._internal.files import write_atomically, write_json
 from pfdl._internal.progress import progress_bar
+from pfdl._internal.text import printable
 from pfdl._internal.validation import check_choice, check_count
 from pfdl._internal.workers import run_tasks
 from pfdl.data import make_split, read_manifest
@@ -82,7 +83,7 @@ class SweepConfig:
         if "image_size" in ranges:
             raise ValueError("image_size is a range; name its values, each of which the images are decoded to once.")
         if ranges and self.trials is None:
-            raise ValueError(f"{ranges[0]} is a range, which has no end of values; say how many to try by trials.")
+            raise ValueError(f"{ranges[0]} is a range, which has no end; say how many to try by trials (--trials).")
 
     @property
     def number(self) -> int:
@@ -185,9 +186,12 @@ def sweep(
             tasks = [{"number": number} for number in range(done, config.number)]
             at_once = min(len(tasks), joblib.effective_n_jobs(jobs))
             threads = max(1, joblib.cpu_count() // at_once)
+            say = (console or Console(quiet=True)).out
             with progress_bar("training candidates", console) as show:
-                for more, _ in enumerate(run_tasks(work, tasks, at_once, threads), start=1):
-                    show(done + more, config.number)
+                show(done, config.number)
+                for number, (_, found) in enumerate(run_tasks(work, tasks, at_once, threads), start=done + 1):
+                    show(number, config.number)
+                    say(printable(f"{number} of {config.number} candidates: {found}"), highlight=False)
         results = study.trials_dataframe(("number", "value", "intermediate_values", "user_attrs", "params", "state"))
         write_atomically(output / "results.csv", results.to_csv(index=False))
         choice = _test_best(study, config, splits, source, output, device)
@@ -215,8 +219,8 @@ def _open_study(output: Path) -> optuna.Study:
     return optuna.create_study(storage=storage, study_name="sweep", direction="maximize", load_if_exists=True)
 
 
-def _try_candidate(number: int, *, output: Path, config: SweepConfig, device: str) -> None:
-    """Train the next candidate on seed after seed. No test image is read."""
+def _try_candidate(number: int, *, output: Path, config: SweepConfig, device: str) -> str:
+    """Train the next candidate on seed after seed, and say what came of it. No test image is read."""
     study = _open_study(output)
     # A sweep that was started again, or tries several at a time, must not propose what was proposed already.
     study.sampler = TPESampler(seed=1000 * number + len(study.trials))
@@ -240,8 +244,9 @@ def _try_candidate(number: int, *, output: Path, config: SweepConfig, device: st
     except ValueError as error:
         trial.set_user_attr("reason", str(error))
         study.tell(trial, state=TrialState.FAIL)
-    else:
-        study.tell(trial, fmean(scores.values()))
+        return f"{label}, failed, because {error}"
+    study.tell(trial, fmean(scores.values()))
+    return f"{label}, {fmean(scores.values()):.1f} %"
 
 
 def _validate(config: TrainingConfig, select: str, folder: Path, output: Path, device: str) -> float:

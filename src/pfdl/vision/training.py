@@ -179,9 +179,10 @@ def _say(text: str) -> None:
 
 def _describe_time(seconds: float, steps: int, all_steps: int) -> str:
     """Say how long the whole training takes, by its first steps, and how to make it shorter."""
+    whole = seconds / steps * all_steps
     return (
-        f"The whole training takes about {seconds / steps * all_steps / 60:.0f} min. Shorter: a GPU, fewer --epochs, a "
-        "smaller --image-size, --backbone small. Ctrl-C keeps what is done."
+        f"The whole training takes about {f'{whole:.0f} s' if whole < 90 else f'{whole / 60:.0f} min'}. Shorter: a GPU,"
+        " fewer --epochs, a smaller --image-size, --backbone small. Ctrl-C keeps what is done."
     )
 
 
@@ -222,7 +223,7 @@ def _describe_by_first_network(
     @cache
     def first_network() -> Classifier:
         if shows:
-            _say(f"Training the first network, {config.epochs} epochs.")
+            _say(f"Training the first network; epochs: {config.epochs}.")
         torch.manual_seed(config.seed)
         data = TrainingData(config, source, manifest, num_workers=num_workers)
         loop = Loop(Classifier(config, len(manifest.classes)), data.train_loader(), fabric)
