@@ -37,7 +37,7 @@ def test_the_quick_start_ends_with_a_better_model_and_onnx(tmp_path, monkeypatch
     first, compared = printed["diagnose"]
     assert "Does erm rely on the context? YES" in first
     suggested = first.partition("pfdl train photos/ ")[2].splitlines()[0]  # what to try next is what the page does next
-    assert suggested.startswith("--backbone small --contexts inferred ")
+    assert suggested.startswith("--set manifest=runs/erm/manifest.csv --backbone small --contexts inferred ")
     assert "--sampler groups" in suggested
     assert "Found 2 contexts" in printed["train"][1]
     assert "erm relies more on the context than sampler" in compared
