@@ -9,8 +9,9 @@ from pfdl import register_objective
 from pfdl._internal.validation import check_features, check_number
 from pfdl.decorrelation.functional import decorrelation_loss, mean_of_others
 from pfdl.objectives.penalties import CovarianceDecorrelation, Penalty
-from pfdl.objectives.weightings import CNBB
+from pfdl.objectives.weightings import CNBB, DWR
 from pfdl.objectives.weightings.cnbb import balance_gradient
+from pfdl.objectives.weightings.dwr import decorrelating_weights
 from pfdl_lab.gradients import level_loss
 
 
@@ -104,8 +105,31 @@ class AdamCNBB(CNBB):
         return self.finish(logits.detach().softmax(0))
 
 
+class PublishedDWR(DWR):
+    """Learn the weights of DWR by the published solver, to its own stop or limit, before every 40th epoch.
+
+    Published are weights that are learnt once, on features that stay. Those of a network change; in between the weights
+    stay.
+    """
+
+    def __init__(self, *, steps: int = 5000, every: int = 40) -> None:
+        super().__init__(steps=steps)
+        self.every, self.epoch = every, 0
+
+    def fit(self, features: Tensor) -> None:
+        """Learn the weights if this is the epoch for it."""
+        if self.epoch % self.every == 0:
+            super().fit(features)
+        self.epoch += 1
+
+    def solve(self, columns: Tensor) -> Tensor:
+        """Return the weights of standardised columns, shape (n, p)."""
+        return decorrelating_weights(columns, steps=self.steps, tol=self.tol).weights
+
+
 LEVEL_MATCHED, MEAN = "matched-level", "mean-decorrelation"
 register_objective("cnbb-adam", AdamCNBB)
+register_objective("dwr-published", PublishedDWR)
 register_objective("level", Level)
 register_objective(LEVEL_MATCHED, MatchedLevel)
 register_objective(MEAN, MeanDecorrelation)

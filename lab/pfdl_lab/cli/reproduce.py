@@ -29,7 +29,7 @@ def mmads(execution: Execution, output: Output = Path("runs/mmads"), quick: Quic
     print_tables(output)
 
 
-@takes_settings(all_shown=True, without=("gpus_per_task", "device"), defaults={"jobs": -1})
+@takes_settings(all_shown=True, without=("gpus_per_task",), defaults={"jobs": -1})
 def readings(
     execution: Execution,
     output: Output = Path("runs/readings"),

@@ -50,7 +50,8 @@ CONVERGED: tuple[Pair, ...] = (
     ("sampler-known", "sampler-classes"),
     ("dfr", "erm"),
 )
-PUBLISHED_DWR: tuple[Pair, ...] = (("dwr-samples", "erm"),)
+BY_SAMPLE: tuple[str, ...] = ("dwr-samples", "dwr-published")
+"""DWR with one weight per training sample: declared one after the other, three tests each."""
 CLASSES: tuple[Pair, ...] = (
     ("sampler-classes", "erm"),
     ("sampler", "sampler-classes"),
@@ -134,8 +135,8 @@ def blocks(part: Measured) -> list[Block]:
         ]
         return [*shown, *_if_there(rows, "Other forms of g", forms_of_g(part))]
     if set(PAPER) <= rows:
-        published = Declared(PUBLISHED_DWR, last)
-        return [*table_ii(part).blocks(), *_if_there(rows, "DWR, one weight per training sample", published)]
+        of_dwr = {title_of(row): Declared(((row, "erm"),), last) for row in BY_SAMPLE}
+        return [*table_ii(part).blocks(), *(block for one in of_dwr.items() for block in _if_there(rows, *one))]
     if rows & set(GRID):
         return [
             *same_sgd(part).blocks(),
@@ -185,6 +186,7 @@ def best_sgd(part: Measured) -> Declared:
 
 
 NAMED: tuple[tuple[str, tuple[Pair, ...], tuple[str, ...], Mapping[str, tuple[str, ...]]], ...] = (
+    ("PACS, PFDL at the end, fresh seeds", PHASES[:1], ("pacs-160-epochs-confirmation",), SHIFT_AND_MEAN),
     ("PACS, g by SGD, fresh seeds", FORMS[:1], ("pacs-160-epochs-fresh-seeds",), SHIFT_AND_MEAN),
     ("PACS, 20 and 40 epochs", PHASES, ("pacs-20-epochs", "pacs-40-epochs"), TESTS),
     ("PACS, 20 epochs, fresh seeds", PHASES, ("pacs-20-epochs-confirmation",), SHIFT_AND_MEAN),

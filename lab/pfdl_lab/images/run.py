@@ -45,6 +45,9 @@ COLUMNS = ("data", "backbone", "row", "seed", "epoch", "test", "value")
 """Of ``results.csv``. The backbone is the experiment's; a row that has one of its own says so in its title."""
 
 ESS, NUMBER, AGREEMENT = "effective sample size", "contexts found", "agreement with true contexts"
+OF_ALL = ("effective_share_of_all", "mean_weight")
+"""What DWR reports of its weights of all training samples."""
+
 DIVERGED = "diverged"
 
 
@@ -234,6 +237,7 @@ def run_task(
             after_epoch=after_epoch,
         )
         values = {ESS: metrics.get("effective_sample_size", 1.0)}
+        values |= {name: metrics[name] for name in OF_ALL if name in metrics}
         # With one context there is nothing to balance, and the last layer stays.
         refits = what.refit != "no" and has_several(known)
         tester.finish(model, refit if refits else lambda network: network)

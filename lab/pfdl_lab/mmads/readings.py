@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -68,22 +69,17 @@ class Network:
 NETWORKS: tuple[Network, ...] = (
     *(Network("all, linear", width, standardised=scaled) for width, scaled in product((0.8, 0.5), (True, False))),
     *(
-        Network(sees, width, optimizer, standardised=standardised)
-        for (sees, width), optimizer, standardised in product(
+        Network(sees, width, optimizer, batches, standardised)
+        for batches, (sees, width), optimizer, standardised in product(
+            (True, False),
             (("shared", 0.0), ("indexed", 0.0), ("own", 0.0), ("all", 0.0), ("all", 0.8), ("all", 0.5)),
             OPTIMIZERS,
             (True, False),
         )
     ),
-    *(
-        Network("all", width, optimizer, batches=False, standardised=standardised)
-        for width, optimizer, standardised in product((0.0, 0.8, 0.5), OPTIMIZERS, (True, False))
-    ),
-    # Of those that leave a column out, this one alone on all rows: the other 17 take seven CPU hours.
-    Network(batches=False),
     Network("nothing", 0.7, standardised=False),
 )
-"""All that g may see by all ways to train it on batches; on all rows, what sees all columns and the paper's own g."""
+"""All that g may see by all ways to train it, and a description of the paper's row that is no reading."""
 
 
 class Fitted(NamedTuple):
@@ -188,7 +184,7 @@ def run(config: ReadingsConfig, folder: Path, execution: Execution = IN_SEQUENCE
     Args:
         config: Which readings, and on what.
         folder: The run folder, with ``tasks`` (finished trainings of g) and ``results.csv``.
-        execution: Where the tasks run, on CPUs; by default one after the other.
+        execution: Where the tasks run, and on which device g is trained; by default a CPU, one after the other.
 
     Returns:
         One line per reading, cell and seed.
@@ -203,9 +199,9 @@ def run(config: ReadingsConfig, folder: Path, execution: Execution = IN_SEQUENCE
         for n, p, r in config.cells
         for network in config.networks
     ]
-    settings = {**asdict(config), "command": execution.command}
-    with claim(folder, "readings", settings, may_change=("seeds", "networks", "command")):
-        results = run_grid(run_task, tasks, folder / "tasks", execution)
+    settings = {**asdict(config), **execution.settings}
+    with claim(folder, "readings", settings, may_change=("seeds", "networks", *execution.settings)):
+        results = run_grid(partial(run_task, device=execution.device), tasks, folder / "tasks", execution)
         names = [field.name for field in fields(Network)]
         columns = [*names, "use", "estimator", "n", "p", "r", "seed", *METRICS]
         write_results(results[columns].round(5), folder)
@@ -213,9 +209,9 @@ def run(config: ReadingsConfig, folder: Path, execution: Execution = IN_SEQUENCE
 
 
 def run_task(
-    n: int, p: int, r: float, seed: int, iterations: int, num_test: int, **network: Any
+    n: int, p: int, r: float, seed: int, iterations: int, num_test: int, *, device: str = "cpu", **network: Any
 ) -> list[dict[str, Any]]:
-    """Train one g on one table, then use it in every way; the arguments are those of the two configs.
+    """Train one g on one table, then use it in every way; the other arguments are those of the two configs.
 
     Returns:
         Lines of ``use``, ``estimator`` and the four ``METRICS``.
@@ -225,7 +221,7 @@ def run_task(
         make_mmads(num_test, p, rate, seed=np.random.default_rng([seed, 1 + number, 0]))
         for number, rate in enumerate(TEST_RATES)
     ]
-    g = train_network(Network(**network), train.X, iterations, seed)
+    g = train_network(Network(**network), train.X, iterations, seed, device)
     outputs = [g(table.X) for table in (train, *tests)]
     lines = []
     uses = {"OLS shrunk to a third along them": SHRINK} if network["sees"] == "nothing" else USES
@@ -236,7 +232,9 @@ def run_task(
     return lines
 
 
-def train_network(how: Network, X: FloatArray, iterations: int, seed: int) -> Callable[[FloatArray], FloatArray]:
+def train_network(
+    how: Network, X: FloatArray, iterations: int, seed: int, device: str = "cpu"
+) -> Callable[[FloatArray], FloatArray]:
     """Train g on a table and return it as a function of tables, in the units of the columns."""
     center, scale = X.mean(0), X.std(0) if how.standardised else np.ones(X.shape[1])
     p = X.shape[1]
@@ -244,16 +242,16 @@ def train_network(how: Network, X: FloatArray, iterations: int, seed: int) -> Ca
     if how.sees in ("all, linear", "nothing"):
         directions = np.linalg.svd((X - center) / scale, full_matrices=False)[2][:width]
         return lambda table: center + scale * (((table - center) / scale) @ directions.T @ directions)
-    rows = torch.from_numpy((X - center) / scale if how.standardised else X).float()
+    rows = torch.from_numpy((X - center) / scale if how.standardised else X).float().to(device)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        g = _make_network(how.sees, p, width)
+        g = _make_network(how.sees, p, width).to(device)
         _train(g, rows, OPTIMIZERS[how.optimizer](g.parameters(), lr=LEARNING_RATE), how.batches, iterations)
 
     def output(table: FloatArray) -> FloatArray:
         with torch.no_grad():
-            seen = torch.from_numpy((table - center) / scale if how.standardised else table).float()
-            found: FloatArray = g(seen).double().numpy()
+            seen = torch.from_numpy((table - center) / scale if how.standardised else table).float().to(device)
+            found: FloatArray = g(seen).double().cpu().numpy()
         return center + scale * found if how.standardised else found
 
     return output

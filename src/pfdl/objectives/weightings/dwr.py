@@ -78,7 +78,7 @@ class DWR(Weighting):
         centred = centred - centred.mean(0)
         scale = centred.square().mean(0).sqrt()
         columns = (centred / torch.where(scale > 0, scale, 1.0)).float()
-        weights = decorrelating_weights_by_lbfgs(columns, steps=self.steps, tol=self.tol).weights
+        weights = self.solve(columns)
         if problem := describe_non_finite("the weights of DWR", weights[None]):
             raise ValueError(problem)
         self.sample_weights = weights
@@ -94,6 +94,10 @@ class DWR(Weighting):
                 "samples, or another objective.",
                 stacklevel=2,
             )
+
+    def solve(self, columns: Tensor) -> Tensor:
+        """Return the weights of standardised columns, shape (n, p); a subclass may solve in another way."""
+        return decorrelating_weights_by_lbfgs(columns, steps=self.steps, tol=self.tol).weights
 
     def forward(self, indices: Tensor) -> Tensor:
         """Return the weights of the samples with these numbers, shape (n,); their mean over all samples is 1."""
