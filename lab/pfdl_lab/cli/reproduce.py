@@ -56,6 +56,7 @@ def colored_mnist(
     quick: Quick = False,
     rows: Annotated[str | None, typer.Option(help="Keys of rows, with commas; all where left out.")] = None,
     restarts: Annotated[int | None, typer.Option(min=1, help="Restarts per method; 10, or 3 if quick.")] = None,
+    first_seed: Annotated[int, typer.Option(min=0, help="Seed of the first restart; the others count up.")] = 0,
     jobs: Annotated[
         int | None, typer.Option("--jobs", "-j", help="Methods at a time; by default all cores, or 4 on a GPU.")
     ] = None,
@@ -71,7 +72,8 @@ def colored_mnist(
     on_cpu = execution.device == "cpu"
     source = find_digits(mnist)
     config = experiment.QUICK if quick else experiment.FULL
-    config = replace(config, restarts=restarts or config.restarts, rows=tuple(rows.split(",")) if rows else config.rows)
+    chosen = tuple(rows.split(",")) if rows else config.rows
+    config = replace(config, restarts=restarts or config.restarts, seed=first_seed, rows=chosen)
     typer.echo(f"Digits: {source.name}. Computing on {execution.device}.", err=True)
     if on_cpu and not quick and source.is_mnist:
         typer.echo("The published protocol takes hours without a GPU; --quick takes minutes.", err=True)
