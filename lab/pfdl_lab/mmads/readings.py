@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from pfdl._internal.cuda_graphs import Captured
 from pfdl.data.mmads import make_mmads
 from pfdl.decorrelation import FeatureDecomposition
 from pfdl.runs import claim
@@ -246,7 +247,9 @@ def train_network(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         g = _make_network(how.sees, p, width).to(device)
-        _train(g, rows, OPTIMIZERS[how.optimizer](g.parameters(), lr=LEARNING_RATE), how.batches, iterations)
+        recorded = {} if how.optimizer == "sgd" else {"capturable": rows.is_cuda}
+        optimizer = OPTIMIZERS[how.optimizer](g.parameters(), lr=LEARNING_RATE, **recorded)
+        _train(g, rows, optimizer, how.batches, iterations)
 
     def output(table: FloatArray) -> FloatArray:
         with torch.no_grad():
@@ -285,15 +288,21 @@ class _OwnNetworks(nn.Module):
 
 def _train(g: nn.Module, rows: Tensor, optimizer: torch.optim.Optimizer, batches: bool, iterations: int) -> None:
     """Traverse the table again and again, in a new order each time."""
-    size, order = BATCH if batches else len(rows), torch.arange(0)
-    for _ in range(iterations):
-        if len(order) < size:
-            order = torch.randperm(len(rows))
-        batch, order = rows[order[:size]], order[size:]
+
+    def step(batch: Tensor) -> list[Tensor]:
         loss = (g(batch) - batch).square().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        return [loss.detach()]
+
+    graph = Captured()
+    size, order = BATCH if batches else len(rows), torch.arange(0)
+    for _ in range(iterations):
+        if len(order) < size:
+            order = torch.randperm(len(rows))
+        graph.run(step, [rows[order[:size]]])
+        order = order[size:]
 
 
 def distances(results: pd.DataFrame) -> pd.DataFrame:
