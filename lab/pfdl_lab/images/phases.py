@@ -186,7 +186,6 @@ def best_sgd(part: Measured) -> Declared:
 
 
 NAMED: tuple[tuple[str, tuple[Pair, ...], tuple[str, ...], Mapping[str, tuple[str, ...]]], ...] = (
-    ("PACS, PFDL at the end, fresh seeds", PHASES[:1], ("pacs-160-epochs-confirmation",), SHIFT_AND_MEAN),
     ("PACS, g by SGD, fresh seeds", FORMS[:1], ("pacs-160-epochs-fresh-seeds",), SHIFT_AND_MEAN),
     ("PACS, 20 and 40 epochs", PHASES, ("pacs-20-epochs", "pacs-40-epochs"), TESTS),
     ("PACS, 20 epochs, fresh seeds", PHASES, ("pacs-20-epochs-confirmation",), SHIFT_AND_MEAN),
