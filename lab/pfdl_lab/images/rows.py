@@ -194,9 +194,7 @@ RIVALS: dict[str, Row] = {
     "dwr-samples": Row(
         "DWR, one weight per training sample", "dwr-samples", {"dwr-samples": {"steps": 50}}, paper=_DWR_PAPER
     ),
-    "dwr-published": Row(
-        "DWR, one weight per training sample, published solver, every 40 epochs", "dwr-published", paper=_DWR_PAPER
-    ),
+    "dwr-published": Row("DWR per training sample, published solver", "dwr-published", paper=_DWR_PAPER),
     "cnbb": Row("CNBB's weights", "cnbb"),
     "stablenet": Row("StableNet", "stablenet"),
     "dwr-0.05": Row("DWR, learning rate 0.05", "dwr", {"dwr": {"learning_rate": 0.05}}),
