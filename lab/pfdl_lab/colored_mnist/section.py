@@ -27,7 +27,7 @@ from pfdl_lab.report.blocks import (
 )
 from pfdl_lab.report.lines import Series, plot_lines
 from pfdl_lab.report.reading import read_results
-from pfdl_lab.statistics import difference_cell, mean_cell
+from pfdl_lab.statistics import difference_cell, judge, judged_cell, judged_note, mean_cell
 
 KIND = "colored-mnist"
 TITLE = "Colored digits (Colored-MNIST)"
@@ -114,13 +114,18 @@ def _main_table(ends: pd.DataFrame, shown: set[str]) -> Table:
 
 
 def _differences(ends: pd.DataFrame) -> list[Block]:
-    lines = []
-    for row, base in PAIRS:
-        found = [paired(_accuracies(ends, row, split), _accuracies(ends, base, split)) for split in SPLITS]
-        if any(one is not None for one in found):
-            lines.append(TableLine(f"{row.title} − {base.title}", tuple(difference_cell(one, 2) for one in found)))
+    """Show each row with PFDL beside the same without; on fresh restarts these are the declared tests of the page."""
+    found = {
+        (row.title, base.title): [paired(*(_accuracies(ends, one, split) for one in (row, base))) for split in SPLITS]
+        for row, base in PAIRS
+        if {row.key, base.key} <= set(ends["row"])
+    }
+    lines = [
+        TableLine(" − ".join(names), (difference_cell(train, 2), judged_cell(test)))
+        for (names, (train, _)), test in zip(found.items(), judge([test for _, test in found.values()]), strict=True)
+    ]
     caption = "Differences over paired restarts, in points of accuracy"
-    return [Table(caption, "difference", SPLITS, lines)] if lines else []
+    return [Table(caption, "difference", SPLITS, lines, note=judged_note(f"{len(lines)} of this table"))] if lines else []
 
 
 def _chosen(results: pd.DataFrame, ends: pd.DataFrame) -> list[Block]:

@@ -15,10 +15,10 @@ import pandas as pd
 from pfdl_lab.images.rows import DECLARED, GRID, LISTS, PAPER, RATIOS, ROWS
 from pfdl_lab.images.tables import Measured, title_of
 from pfdl_lab.images.testing import CHOSEN, LAST, VALIDATION
-from pfdl_lab.pairing import PairedDifference, holm, paired
+from pfdl_lab.pairing import paired
 from pfdl_lab.report.blocks import Block, Cell, Heading, Missing, Number, Plot, Table, TableLine
 from pfdl_lab.report.lines import plot_lines
-from pfdl_lab.statistics import difference_cell, mean_cell, mean_series
+from pfdl_lab.statistics import TestResult, difference_cell, judge, judged_cell, judged_note, mean_cell, mean_series
 
 Pair = tuple[str, str]
 EARLY = tuple(map(str, range(5, 41, 5)))
@@ -59,10 +59,6 @@ CLASSES: tuple[Pair, ...] = (
 )
 PRACTICE: tuple[Pair, ...] = (*CLASSES, ("dfr-held-out", "erm"), ("dfr-held-out-known", "erm"))
 TABLE_II: tuple[Pair, ...] = (*((row, "erm") for row in PAPER if row != "erm"), ("cn-cnbb", "cn"))
-MARGIN = 1.0
-"""Points within which two rows are called equal."""
-
-SIGNIFICANCE = 0.05
 
 
 class Place(NamedTuple):
@@ -70,13 +66,6 @@ class Place(NamedTuple):
 
     part: Measured
     epochs: tuple[str, ...]
-
-
-class TestResult(NamedTuple):
-    """One declared test: the difference, and its p-value after Holm's method."""
-
-    difference: PairedDifference | None
-    adjusted: float
 
 
 class Declared(NamedTuple):
@@ -97,8 +86,7 @@ class Declared(NamedTuple):
             (*pair, when, test): paired(*(self.endpoint(row, when, test) for row in pair))
             for pair, when, test in product(self.comparisons, self.places, self.tests)
         }
-        adjusted = holm([float("nan") if one is None else one.p_value for one in found.values()])
-        return dict(zip(found, map(TestResult, found.values(), adjusted), strict=True))
+        return dict(zip(found, judge(list(found.values())), strict=True))
 
     def blocks(self, floor: Pair | None = None) -> list[Block]:
         """Return for each test the accuracies and the comparisons; the noise floor is shown and not judged."""
@@ -113,7 +101,7 @@ class Declared(NamedTuple):
                 lines.append(TableLine(title_of(row), tuple(cells)))
             shown.append(Table(f"Accuracy in percent by endpoint: {test}", "row", ["seeds", *self.places], lines))
             lines = [
-                TableLine(_names(pair), tuple(_judged_cell(judged[(*pair, when, test)]) for when in self.places))
+                TableLine(_names(pair), tuple(judged_cell(judged[(*pair, when, test)]) for when in self.places))
                 for pair in self.comparisons
             ]
             if floor:
@@ -215,31 +203,11 @@ def by_name(parts: Sequence[Measured]) -> list[Block]:
 
 
 def _note(tests: int, floor: Pair | None) -> str:
-    return (
-        "Paired differences in points ± standard error, the 95 % interval if they are not significant, the number of "
-        "seeds with a positive difference, the p-value of the paired t-test and, by Holm's method, that over all "
-        f"{tests} declared tests; bold: significant at 5 % by the latter. Equal: two one-sided t-tests place the "
-        f"difference within ± {MARGIN:g} point at 5 %."
-        + (" The placebo is the noise floor and not among the tests." if floor else "")
-    )
+    return judged_note(f"{tests} declared tests") + (" The placebo is the noise floor and not among the tests." if floor else "")
 
 
 def _names(pair: Sequence[str]) -> str:
     return " − ".join(map(title_of, pair))
-
-
-def _judged_cell(judged: TestResult) -> Cell:
-    difference = judged.difference
-    if difference is None or difference.pairs < 2:
-        return Missing()
-    strong = judged.adjusted <= SIGNIFICANCE
-    is_equal = difference.equivalence_p_value(MARGIN) <= SIGNIFICANCE
-    word = "equal" if is_equal else "" if strong else "no difference shown"
-    ends = (difference.mean - difference.reach, difference.mean + difference.reach)
-    interval = "" if strong else "95 % " + " to ".join(Number(end, digits=2, signed=True).printed for end in ends)
-    figures = f"p = {difference.p_value:.2g}, Holm {judged.adjusted:.2g}"
-    remark = ", ".join(filter(None, (interval, f"{difference.positive} of {difference.pairs}", figures, word)))
-    return difference_cell(difference, 2, strong=strong, remark=remark)
 
 
 def _every_fifth(part: Measured, row: str, test: str) -> dict[int, pd.Series[float]]:
