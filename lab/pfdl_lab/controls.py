@@ -9,8 +9,7 @@ from pfdl import register_objective
 from pfdl._internal.validation import check_features, check_number
 from pfdl.decorrelation.functional import decorrelation_loss, mean_of_others
 from pfdl.objectives.penalties import CovarianceDecorrelation, Penalty
-from pfdl.objectives.weightings import CNBB, DWR
-from pfdl.objectives.weightings.cnbb import balance_gradient
+from pfdl.objectives.weightings import DWR
 from pfdl.objectives.weightings.dwr import decorrelating_weights
 from pfdl_lab.gradients import level_loss
 
@@ -86,25 +85,6 @@ class MatchedLevel(CovarianceDecorrelation):
         return level_loss(u)
 
 
-class AdamCNBB(CNBB):
-    """Learn the weights of CNBB by Adam on their logarithms, which is not the solver of its public reimplementation.
-
-    λ is for weights of mean 1. At the default learning rate Adam leaves the weights equal; 0.1 moves them.
-    """
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Learn the weights of a batch of features, shape (n, p)."""
-        f, n = features.detach().float(), len(features)
-        logits = f.new_zeros(n).requires_grad_()
-        optimizer = torch.optim.Adam([logits], self.learning_rate)
-        for _ in range(self.steps):
-            weights = n * logits.detach().softmax(0)
-            gradient = balance_gradient(f, weights) + 2 * self.size_weight * weights
-            logits.grad = weights * (gradient - weights @ gradient / n)  # through the softmax
-            optimizer.step()
-        return self.finish(logits.detach().softmax(0))
-
-
 class PublishedDWR(DWR):
     """Learn the weights of DWR by the published solver, to its own stop or limit, before every 40th epoch.
 
@@ -128,7 +108,6 @@ class PublishedDWR(DWR):
 
 
 LEVEL_MATCHED, MEAN = "matched-level", "mean-decorrelation"
-register_objective("cnbb-adam", AdamCNBB)
 register_objective("dwr-published", PublishedDWR)
 register_objective("level", Level)
 register_objective(LEVEL_MATCHED, MatchedLevel)

@@ -3,11 +3,10 @@
 import pytest
 import torch
 from tests.decorrelation.reference import naive_decorrelation_loss, naive_parts
-from tests.objectives.weightings.test_weightings import features as signed_features, naive_balance
 
 from pfdl import PartialDecorrelation
 from pfdl.decorrelation.functional import decorrelation_loss, standardize
-from pfdl_lab.controls import AdamCNBB, Level, MatchedLevel, MeanDecorrelation
+from pfdl_lab.controls import Level, MatchedLevel, MeanDecorrelation
 from pfdl_lab.gradients import probe
 
 
@@ -51,19 +50,6 @@ def test_what_makes_no_sense_is_refused():
         Level(weight=-1)
     with pytest.raises(ValueError, match=r"shape \(3,\)"):
         Level()(torch.zeros(3))
-
-
-def test_cnbb_by_adam_is_adam_on_its_loss():
-    f = signed_features(20, 5)
-    logits = torch.zeros(20, requires_grad=True)
-    optimizer = torch.optim.Adam([logits], lr=0.05)
-    for _ in range(7):
-        weights = 20 * logits.softmax(0)
-        optimizer.zero_grad()
-        (naive_balance(f, weights) + 0.01 * weights.square().sum()).backward()
-        optimizer.step()
-    found = AdamCNBB(steps=7, learning_rate=0.05, size_weight=0.01)(f)
-    torch.testing.assert_close(found, 20 * logits.detach().softmax(0), atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("how", [{}, {"sharing": "indexed"}, {"center": "batch"}, {"standardize": True}])

@@ -124,8 +124,11 @@ def _differences(ends: pd.DataFrame) -> list[Block]:
         TableLine(" − ".join(names), (difference_cell(train, 2), judged_cell(test)))
         for (names, (train, _)), test in zip(found.items(), judge([test for _, test in found.values()]), strict=True)
     ]
-    caption = "Differences over paired restarts, in points of accuracy"
-    return [Table(caption, "difference", SPLITS, lines, note=judged_note(f"{len(lines)} of this table"))] if lines else []
+    caption, note = (
+        "Differences over paired restarts, in points of accuracy",
+        judged_note(f"{len(lines)} of this table"),
+    )
+    return [Table(caption, "difference", SPLITS, lines, note=note)] if lines else []
 
 
 def _chosen(results: pd.DataFrame, ends: pd.DataFrame) -> list[Block]:

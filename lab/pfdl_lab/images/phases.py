@@ -203,7 +203,8 @@ def by_name(parts: Sequence[Measured]) -> list[Block]:
 
 
 def _note(tests: int, floor: Pair | None) -> str:
-    return judged_note(f"{tests} declared tests") + (" The placebo is the noise floor and not among the tests." if floor else "")
+    placebo = " The placebo is the noise floor and not among the tests." if floor else ""
+    return judged_note(f"{tests} declared tests") + placebo
 
 
 def _names(pair: Sequence[str]) -> str:
