@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from itertools import product
 
+import numpy as np
 import pandas as pd
 
 from pfdl.data.mmads import SETTINGS, true_coefficients
 from pfdl.runs import Run
 from pfdl_lab.mmads.paper import CELLS, METRICS, PAPER, Cell as TableCell, name_cell
 from pfdl_lab.mmads.run import FIGURE_CELL, METHODS, TEST_RATES
-from pfdl_lab.pairing import paired
-from pfdl_lab.report.blocks import Block, Cell, Heading, Missing, Number, Plot, Section, Table, TableLine, Text
+from pfdl_lab.pairing import PairedDifference, holm, paired
+from pfdl_lab.report.blocks import Block, Heading, Missing, Number, Plot, Section, Table, TableLine, Text
 from pfdl_lab.report.lines import Series, plot_lines
 from pfdl_lab.report.reading import read_results
-from pfdl_lab.statistics import NOTHING, by_seed, difference_cell, mean_series
+from pfdl_lab.statistics import NOTHING, by_seed, difference_cell, mean_cell, mean_series
 
 BySeed = Mapping[tuple[int, int, float, str, str], pd.Series]
 """By n, p, r, method and metric, and then by the seed."""
@@ -23,6 +26,18 @@ KIND = "mmads"
 TITLE = "Tables under biased selection (MMADS)"
 METRIC_NAMES = {"beta_s_error": "β_S error", "beta_v_error": "β_V error", "ae": "AE", "se": "SE"}
 SETTING_NAMES = {"independent": "S ⊥ V (independent)", "s_to_v": "S → V (S causes V)", "v_to_s": "S ← V (V causes S)"}
+EFFECTIVE = "effective_share"
+PRINTED = " in the paper"
+THEIRS = "PFDL" + PRINTED
+DECLARED = {
+    "Declared: the other rows against the paper's": [(row, row + PRINTED) for row in ("OLS", "Lasso", "Ridge", "DWR")],
+    "Declared: PFDL and the screen": [*product(["PFDL", "Screened OLS"], [THEIRS, "OLS"])],
+}
+"""What docs/results/mmads.md declared: families of comparisons, each of three metrics in the cells of Table I."""
+
+MARGIN, SIGNIFICANCE = 0.1, 0.05
+"""The share of the paper's figure within which two figures are called equal; and the level of all tests."""
+
 FEW, MANY = CELLS[0], CELLS[2]
 """The cells that differ in n alone, by a factor of four."""
 
@@ -48,7 +63,10 @@ def build(run: Run, problems: list[str]) -> Section:
         columns = _column_names(values)
         if columns:
             blocks += _coefficient_plot(values, setting, columns)
-        blocks += [_metric_table(values, setting, metric, cells) for metric in METRICS]
+        if setting == SETTINGS[0] and min(len(_at(values, cell, "OLS", "ae")) for cell in CELLS) > 1:
+            blocks += _declared(values)
+        measured = [_metric_table(values, setting, metric, cells) for metric in (*METRICS, EFFECTIVE)]
+        blocks += [table for table in measured if table.rows]  # older runs have no effective sample sizes
         blocks += _stability(values, setting)
         if columns:
             blocks.append(_kept_table(values, setting, columns))
@@ -67,25 +85,48 @@ def _finding(part: pd.DataFrame) -> str:
 
 
 def _metric_table(found: BySeed, setting: str, metric: str, cells: Sequence[TableCell]) -> Table:
-    rows, seeds = [], 0
+    rows = []
     for method in METHODS:
         values = [_at(found, cell, method, metric) for cell in cells]
-        seeds = max(seeds, *map(len, values))
-        figures = [Number(one.mean(), one.std(ddof=0), 3) if len(one) else Missing() for one in values]
-        rows.append(TableLine(method, tuple(figures)))
-        if method in PAPER and setting == SETTINGS[0]:
-            rows.append(
-                TableLine("in the paper", tuple(_paper_cell(method, cell, metric) for cell in cells), quiet=True)
-            )
-    caption = f"{METRIC_NAMES[metric]}, {SETTING_NAMES[setting]}"
-    error = f"standard deviation over {seeds} seeds (ddof 0)"
-    return Table(caption, "method", [name_cell(cell) for cell in cells], rows, error_name=error)
+        if metric in METRICS or any(map(len, values)):
+            rows.append(TableLine(method, tuple(mean_cell(one, 3) for one in values)))
+        printed = PAPER.get(method, {}).get(metric) if setting == SETTINGS[0] else None
+        if printed:
+            of_cell = {cell: Number(figure, digits=3) for cell, figure in zip(CELLS, printed, strict=True)}
+            figures = tuple(of_cell.get(cell, Missing("not in the paper")) for cell in cells)
+            rows.append(TableLine("in the paper", figures, quiet=True))
+    name = METRIC_NAMES.get(metric, "Effective sample size, as a share of the rows")
+    return Table(f"{name}, {SETTING_NAMES[setting]}", "method", [name_cell(cell) for cell in cells], rows)
 
 
-def _paper_cell(method: str, cell: TableCell, metric: str) -> Cell:
-    if cell not in CELLS:
-        return Missing("not in the paper")
-    return Number(PAPER[method][metric][CELLS.index(cell)], digits=3)
+def _declared(values: BySeed) -> list[Block]:
+    """Return the declared tests: each family judged by Holm's method, for a difference and for equality."""
+    shown = list[Block]()
+    for caption, pairs in DECLARED.items():
+        found = [_compared(values, *names) for names in product(pairs, METRICS[1:], CELLS)]
+        chances = holm([difference.p_value for difference, _ in found])
+        differ = np.array(chances) <= SIGNIFICANCE
+        equal = np.array(holm([one.equivalence_p_value(margin) for one, margin in found])) <= SIGNIFICANCE
+        lines = []
+        for number, (pair, metric) in enumerate(product(pairs, METRICS[1:])):
+            row = range(number * len(CELLS), (number + 1) * len(CELLS))
+            remarks = [f"Holm {max(chances[at], 1e-4):.2g}" + ", equal" * bool(equal[at]) for at in row]
+            cells = [difference_cell(found[at][0], 3, strong=differ[at], remark=remarks[at - row.start]) for at in row]
+            counts = (str(one[row].sum()) for one in (differ, equal))
+            lines.append(TableLine(f"{' − '.join(pair)}, {METRIC_NAMES[metric]}", (*cells, *counts)))
+        note = f"Of {len(found)} tests {differ.sum()} show a difference (bold) and {equal.sum()} equality within "
+        note += (
+            f"{100 * MARGIN:g} % of the paper's figure, both at 5 % by Holm's method (p-values below 0.0001 as 0.0001)."
+        )
+        shown.append(Table(caption, "difference", [*map(name_cell, CELLS), "differ", "equal"], lines, note=note))
+    return shown
+
+
+def _compared(values: BySeed, pair: tuple[str, str], metric: str, cell: TableCell) -> tuple[PairedDifference, float]:
+    """Return how far a method lies above another or a printed figure, and the margin of equality."""
+    ours, printed = _at(values, cell, pair[0], metric), PAPER[pair[1].removesuffix(PRINTED)][metric][CELLS.index(cell)]
+    other = pd.Series(printed, ours.index) if pair[1].endswith(PRINTED) else _at(values, cell, pair[1], metric)
+    return paired(ours, other) or PairedDifference(math.nan, math.nan, 0), MARGIN * printed
 
 
 def _stability(values: BySeed, setting: str) -> list[Block]:
