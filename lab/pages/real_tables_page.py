@@ -1,8 +1,6 @@
-"""Print the tables of docs/results/real-tables.md from the data files.
+"""Print the tables of docs/results/real-tables.md from its data files; the prose there is written by hand.
 
-    python lab/pages/real_tables_page.py
-
-The prose of the page is written by hand; tests compare its tables with what this prints.
+python lab/pages/real_tables_page.py
 """
 
 from collections.abc import Sequence
@@ -57,13 +55,11 @@ def wrong(plain: pd.DataFrame, grades: Sequence[str]) -> tuple[int, str]:
 def summary(listed: pd.DataFrame, selected: pd.DataFrame) -> str:
     """Return the table of recall and false alarms: the detector, and the step at each grade."""
     computed = (listed["package"] + "/" + listed["item"]).isin(COMPUTED)
-    rows = []
-    for name, grades in ACTS.items():
-        row = [name]
-        for half in HALVES:
-            row.append(recall(injected(selected[selected["half"] == half], grades)))
-            row.append(wrong(listed[(listed["half"] == half) & ~computed], grades)[1])
-        rows.append(row)
+    halves = [(selected[selected["half"] == half], listed[(listed["half"] == half) & ~computed]) for half in HALVES]
+    rows = [
+        [name, *(cell for tied, plain in halves for cell in (recall(injected(tied, grades)), wrong(plain, grades)[1]))]
+        for name, grades in ACTS.items()
+    ]
     headers = ["", *(f"{measure}, {half} half" for half in HALVES for measure in ("recall", "false alarms"))]
     return markdown_table(headers, rows)
 
@@ -71,20 +67,18 @@ def summary(listed: pd.DataFrame, selected: pd.DataFrame) -> str:
 def confirmation() -> str:
     """Return the declared tests on fresh targets, by Holm's method over the five of them."""
     listed, selected = read("real-tables-fresh", "real-tables-fresh-injected")
-    rows: list[list[str]] = []
-    chances: list[float | None] = []
+    rows, chances = list[list[str]](), list[float]()
     for (name, grades), (least, most) in zip(ACTS.items(), DECLARED, strict=True):
         by_table, (count, alarms) = injected(selected, grades), wrong(listed, grades)
-        beyond = by_table["sum"] - (least or 0) * by_table["size"]
-        chances.append(float(ttest_1samp(beyond, 0, alternative="greater").pvalue) if least else None)
+        if least:
+            beyond = by_table["sum"] - least * by_table["size"]
+            rows.append([f"{name}: recall", recall(by_table), f"above {100 * least:g} %"])
+            chances.append(float(ttest_1samp(beyond, 0, alternative="greater").pvalue))
+        rows.append([f"{name}: false alarms", alarms, f"below {100 * most:g} %"])
         chances.append(float(binomtest(count, len(listed), most, "less").pvalue))
-        rows.append([f"{name}: recall", recall(by_table), f"above {least:.0%}" if least else "nothing"])
-        rows.append([f"{name}: false alarms", alarms, f"below {most:.0%}"])
-    adjusted = iter(holm([chance for chance in chances if chance is not None]))
-    judged = [
-        [*row, "" if chance is None else f"{next(adjusted):.2g}"] for row, chance in zip(rows, chances, strict=True)
-    ]
-    return markdown_table(["", "measured (%, 95 % interval)", "declared", "p, Holm"], judged)
+    judged = [[*row, f"{chance:.2g}"] for row, chance in zip(rows, holm(chances), strict=True)]
+    judged.append([f"{name}: recall", recall(by_table), "nothing", ""])
+    return markdown_table(["", "measured (%; 95 % interval)", "declared", "p, Holm"], judged)
 
 
 def ways(selected: pd.DataFrame) -> str:
@@ -104,25 +98,9 @@ def natural(listed: pd.DataFrame) -> str:
     rows = []
     for row in touched.to_dict("records"):
         table = f"{row['package']}/{row['item']}"
-        names = [name for name in (row["sure"], row["strong"]) if name]
+        names = [name for name in (row["sure"] and f"{row['sure']} (sure)", row["strong"]) if name]
         rows.append([table, row["half"], row["rows"], row["target"], ", ".join(names), COMPUTED.get(table, "")])
     return markdown_table(["table", "half", "rows", "target", "strong suspect", "computed from the target"], rows)
-
-
-def outcomes(listed: pd.DataFrame) -> str:
-    counts = pd.crosstab(listed["outcome"], listed["half"])
-    words = {
-        "NO_SELECTION": "no column follows the label",
-        "TOO_SMALL": "too few rows or columns",
-        "EXACT": "the columns determine the label exactly",
-        "AMBIGUOUS": "suspects, but the others do not behave like causes",
-        "FEW_LEFT": "suspects, but too few columns would be left",
-        "COSTLY": "suspects, but without them too little is explained",
-        "UNSTABLE": "suspects, but halves of the rows disagree",
-        "SELECTION": "sure",
-    }
-    rows = [[name, *(int(counts[half].get(key, 0)) for half in HALVES)] for key, name in words.items()]
-    return markdown_table(["outcome", "design half", "report half"], rows)
 
 
 def environments(measured: pd.DataFrame) -> str:
@@ -139,8 +117,9 @@ def read(*names: str) -> list[pd.DataFrame]:
 def tables() -> list[str]:
     """Return the tables of the page, in their order."""
     listed, selected, measured = read("real-tables", "real-tables-injected", "environments")
-    shown = [summary(listed, selected), ways(selected), natural(listed), outcomes(listed), environments(measured)]
-    return shown
+    fresh = read("real-tables-fresh")[0].assign(half="fresh target")
+    suspects = natural(pd.concat([listed, fresh]))
+    return [confirmation(), summary(listed, selected), ways(selected), suspects, environments(measured)]
 
 
 if __name__ == "__main__":
