@@ -25,6 +25,7 @@ def mmads(
     quick: Quick = False,
     seeds: Annotated[int | None, typer.Option(min=1, help="Tables per cell; 10, or 3 if quick.")] = None,
     first_seed: FirstSeed = 0,
+    of: Annotated[str | None, typer.Option("--settings", help="Of S and V, with commas; all where left out.")] = None,
 ) -> None:
     """Rerun Table I: coefficients and stability on MMADS, in the paper's setting and two more.
 
@@ -33,7 +34,8 @@ def mmads(
     from pfdl_lab.mmads.run import FULL, QUICK, run
 
     config = QUICK if quick else FULL
-    config = replace(config, seeds=seeds or config.seeds, first_seed=first_seed)
+    settings = of.split(",") if of else config.settings
+    config = replace(config, seeds=seeds or config.seeds, first_seed=first_seed, settings=settings)
     run(config, output, seen_by_user(execution))
     print_tables(output)
 

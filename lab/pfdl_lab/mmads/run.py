@@ -67,7 +67,7 @@ class MMADSConfig:
     """
 
     cells: Sequence[tuple[int, int, float]] = CELLS
-    settings: Sequence[Setting] = SETTINGS
+    settings: Sequence[str] = SETTINGS
     seeds: int = 10
     test_sets: int = 5
     num_test: int = 2_000

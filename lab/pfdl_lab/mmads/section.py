@@ -1,4 +1,4 @@
-"""MMADS in the report: the paper's Table I beside ours, RMSE by environment, coefficients, kept and dropped columns."""
+"""MMADS in the report: the paper's Table I beside ours, declared tests, RMSE by environment, coefficients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pfdl.runs import Run
 from pfdl_lab.mmads.paper import CELLS, METRICS, PAPER, Cell as TableCell, name_cell
 from pfdl_lab.mmads.run import FIGURE_CELL, METHODS, TEST_RATES
 from pfdl_lab.pairing import PairedDifference, holm, paired
-from pfdl_lab.report.blocks import Block, Heading, Missing, Number, Plot, Section, Table, TableLine, Text
+from pfdl_lab.report.blocks import Block, Heading, Number, Plot, Section, Table, TableLine, Text
 from pfdl_lab.report.lines import Series, plot_lines
 from pfdl_lab.report.reading import read_results
 from pfdl_lab.statistics import NOTHING, by_seed, difference_cell, mean_cell, mean_series
@@ -26,12 +26,10 @@ KIND = "mmads"
 TITLE = "Tables under biased selection (MMADS)"
 METRIC_NAMES = {"beta_s_error": "β_S error", "beta_v_error": "β_V error", "ae": "AE", "se": "SE"}
 SETTING_NAMES = {"independent": "S ⊥ V (independent)", "s_to_v": "S → V (S causes V)", "v_to_s": "S ← V (V causes S)"}
-EFFECTIVE = "effective_share"
 PRINTED = " in the paper"
-THEIRS = "PFDL" + PRINTED
 DECLARED = {
     "Declared: the other rows against the paper's": [(row, row + PRINTED) for row in ("OLS", "Lasso", "Ridge", "DWR")],
-    "Declared: PFDL and the screen": [*product(["PFDL", "Screened OLS"], [THEIRS, "OLS"])],
+    "Declared: PFDL and the screen": [*product(["PFDL", "Screened OLS"], ["PFDL" + PRINTED, "OLS"])],
 }
 """What docs/results/mmads.md declared: families of comparisons, each of three metrics in the cells of Table I."""
 
@@ -40,8 +38,6 @@ MARGIN, SIGNIFICANCE = 0.1, 0.05
 
 FEW, MANY = CELLS[0], CELLS[2]
 """The cells that differ in n alone, by a factor of four."""
-
-_ZERO = 1e-9
 
 
 def build(run: Run, problems: list[str]) -> Section:
@@ -56,20 +52,16 @@ def build(run: Run, problems: list[str]) -> Section:
     for setting in [name for name in SETTINGS if name in set(results["setting"])]:
         part = results[results["setting"] == setting]
         blocks.append(Heading(SETTING_NAMES[setting]))
-        cells = _cells(part)
-        drawn = FIGURE_CELL if FIGURE_CELL in cells else cells[0]
+        cells = [cell for cell in CELLS if (part[["n", "p", "r"]] == cell).all(axis=1).any()]
         values = by_seed(part, "n", "p", "r", "method", "metric")
-        blocks += _rmse_plot(values, setting, drawn)
-        columns = _column_names(values)
-        if columns:
+        blocks += _rmse_plot(values, setting, FIGURE_CELL if FIGURE_CELL in cells else cells[0])
+        if columns := _column_names(values):
             blocks += _coefficient_plot(values, setting, columns)
         if setting == SETTINGS[0] and min(len(_at(values, cell, "OLS", "ae")) for cell in CELLS) > 1:
             blocks += _declared(values)
-        measured = [_metric_table(values, setting, metric, cells) for metric in (*METRICS, EFFECTIVE)]
+        measured = [_metric_table(values, setting, metric, cells) for metric in (*METRICS, "effective_share")]
         blocks += [table for table in measured if table.rows]  # older runs have no effective sample sizes
         blocks += _stability(values, setting)
-        if columns:
-            blocks.append(_kept_table(values, setting, columns))
     return Section(TITLE, blocks, _finding(results[results["setting"] == SETTINGS[0]]))
 
 
@@ -79,9 +71,8 @@ def _finding(part: pd.DataFrame) -> str:
     methods = {"OLS": "least squares", "PFDL": "PFDL", "Screened OLS": "our screening of columns"}
     found = {name: _at(values, FIGURE_CELL, method, "beta_v_error") for method, name in methods.items()}
     figures = [f"{name} {values.mean():.3f}" for name, values in found.items() if len(values)]
-    if not figures:
-        return ""
-    return f"Coefficients of columns V, which do not act on y and should get 0, on average: {', '.join(figures)}."
+    said = f"Coefficients of columns V, which do not act on y and should get 0, on average: {', '.join(figures)}."
+    return said if figures else ""
 
 
 def _metric_table(found: BySeed, setting: str, metric: str, cells: Sequence[TableCell]) -> Table:
@@ -90,11 +81,9 @@ def _metric_table(found: BySeed, setting: str, metric: str, cells: Sequence[Tabl
         values = [_at(found, cell, method, metric) for cell in cells]
         if metric in METRICS or any(map(len, values)):
             rows.append(TableLine(method, tuple(mean_cell(one, 3) for one in values)))
-        printed = PAPER.get(method, {}).get(metric) if setting == SETTINGS[0] else None
-        if printed:
-            of_cell = {cell: Number(figure, digits=3) for cell, figure in zip(CELLS, printed, strict=True)}
-            figures = tuple(of_cell.get(cell, Missing("not in the paper")) for cell in cells)
-            rows.append(TableLine("in the paper", figures, quiet=True))
+        if setting == SETTINGS[0] and metric in PAPER.get(method, ()):
+            figures = (Number(PAPER[method][metric][CELLS.index(cell)], digits=3) for cell in cells)
+            rows.append(TableLine("in the paper", tuple(figures), quiet=True))
     name = METRIC_NAMES.get(metric, "Effective sample size, as a share of the rows")
     return Table(f"{name}, {SETTING_NAMES[setting]}", "method", [name_cell(cell) for cell in cells], rows)
 
@@ -110,14 +99,12 @@ def _declared(values: BySeed) -> list[Block]:
         lines = []
         for number, (pair, metric) in enumerate(product(pairs, METRICS[1:])):
             row = range(number * len(CELLS), (number + 1) * len(CELLS))
-            remarks = [f"Holm {max(chances[at], 1e-4):.2g}" + ", equal" * bool(equal[at]) for at in row]
-            cells = [difference_cell(found[at][0], 3, strong=differ[at], remark=remarks[at - row.start]) for at in row]
+            words = {at: f"Holm {max(chances[at], 1e-4):.2g}" + ", equal" * int(equal[at]) for at in row}
+            cells = [difference_cell(found[at][0], 3, strong=differ[at], remark=words[at]) for at in row]
             counts = (str(one[row].sum()) for one in (differ, equal))
             lines.append(TableLine(f"{' − '.join(pair)}, {METRIC_NAMES[metric]}", (*cells, *counts)))
         note = f"Of {len(found)} tests {differ.sum()} show a difference (bold) and {equal.sum()} equality within "
-        note += (
-            f"{100 * MARGIN:g} % of the paper's figure, both at 5 % by Holm's method (p-values below 0.0001 as 0.0001)."
-        )
+        note += f"{100 * MARGIN:g} % of the paper's figure, both at 5 % by Holm's method. Smallest p shown: 0.0001."
         shown.append(Table(caption, "difference", [*map(name_cell, CELLS), "differ", "equal"], lines, note=note))
     return shown
 
@@ -133,13 +120,10 @@ def _stability(values: BySeed, setting: str) -> list[Block]:
     """Answer whether a method is stable when n changes: its figures at four times as many rows less those at few."""
     rows = []
     for method in METHODS:
-        cells = []
-        for metric in METRICS:
-            few, many = (_at(values, cell, method, metric) for cell in (FEW, MANY))
-            cells.append(difference_cell(paired(many, few), 3))
-        if not any(isinstance(cell, Number) for cell in cells):
+        found = [paired(*(_at(values, cell, method, metric) for cell in (MANY, FEW))) for metric in METRICS]
+        if not any(found):
             continue
-        rows.append(TableLine(method, tuple(cells)))
+        rows.append(TableLine(method, tuple(difference_cell(change, 3) for change in found)))
         if method in PAPER and setting == SETTINGS[0]:
             changes = [PAPER[method][metric][2] - PAPER[method][metric][0] for metric in METRICS]
             printed = tuple(Number(change, digits=3, signed=True) for change in changes)
@@ -172,41 +156,9 @@ def _coefficient_plot(found: BySeed, setting: str, columns: Sequence[str]) -> li
     return plot_lines(title, summary, "column", "mean coefficient", lines, digits=3, is_grouped=True)
 
 
-def _kept_table(values: BySeed, setting: str, columns: Sequence[str]) -> Table:
-    rows = []
-    for method in METHODS:
-        found = {column: _at(values, FIGURE_CELL, method, f"beta[{column}]") for column in columns}
-        if not all(map(len, found.values())):
-            rows.append(TableLine(method, (Missing(),) * 4))
-            continue
-        shares = {column: float((one.abs() > _ZERO).mean()) for column, one in found.items()}
-        counts = [sum(share for column, share in shares.items() if column[0] == side) for side in "SV"]
-        never = [column for column, share in shares.items() if share == 0]
-        sometimes = [f"{column} ({share:.0%})" for column, share in shares.items() if 0 < share < 1]
-        rows.append(TableLine(method, (*(Number(count) for count in counts), _words(never), _words(sometimes))))
-    sizes = [sum(column[0] == side for column in columns) for side in "SV"]
-    return Table(
-        f"Kept and dropped columns, {SETTING_NAMES[setting]}, trained at {name_cell(FIGURE_CELL)}",
-        "method",
-        [f"kept of {sizes[0]} causes S", f"kept of {sizes[1]} others V", "dropped in every seed", "kept in some seeds"],
-        rows,
-        note="A column is dropped where its coefficient is exactly 0. Right would be to keep all S and drop all V.",
-    )
-
-
-def _words(names: Sequence[str]) -> str:
-    return ", ".join(names) or "none"
-
-
 def _column_names(values: BySeed) -> list[str]:
     names = {metric[5:-1] for *cell, _, metric in values if metric.startswith("beta[") and tuple(cell) == FIGURE_CELL}
     return sorted(names, key=lambda name: (name[0], int(name[1:])))
-
-
-def _cells(part: pd.DataFrame) -> list[TableCell]:
-    """Return the cells that there are: those of the paper in its order, then others."""
-    found = [(int(n), int(p), float(r)) for n, p, r in part[["n", "p", "r"]].drop_duplicates().to_numpy()]
-    return sorted(found, key=lambda cell: (CELLS.index(cell) if cell in CELLS else len(CELLS), cell))
 
 
 def _at(values: BySeed, cell: TableCell, method: str, metric: str) -> pd.Series[float]:

@@ -92,13 +92,11 @@ def test_agrees_with_the_calibrated_table_and_beats_it(monkeypatch):
 
 
 def test_command_writes_the_folder_and_resumes(tmp_path, monkeypatch, quick_methods):
-    config = mmads.MMADSConfig(
-        cells=(mmads.FIGURE_CELL,), settings=("independent", "v_to_s"), seeds=2, test_sets=2, num_test=25
-    )
+    config = mmads.MMADSConfig(cells=(mmads.FIGURE_CELL,), seeds=2, test_sets=2, num_test=25)
     monkeypatch.setattr(mmads, "QUICK", config)
     monkeypatch.setitem(mmads.METHODS, "Screened OLS + auxiliary", mmads.METHODS["Screened OLS"])  # the slowest of all
     monkeypatch.setattr(sys, "argv", ["pfdl", "reproduce", "mmads", "--quick", "-o", str(tmp_path)])
-    typed(f"reproduce mmads --quick --first-seed 7 -o {tmp_path} -j 1")
+    typed(f"reproduce mmads --quick --first-seed 7 --settings independent,v_to_s -o {tmp_path} -j 1")
     results = pd.read_csv(tmp_path / "results.csv")
     assert results.columns.tolist() == ["setting", "n", "p", "r", "method", "seed", "metric", "value"]
     assert len(results) == 2 * 2 * (len(mmads.METHODS) * (4 + 10 + 20) + 3)  # and what the weights of three are worth
