@@ -52,7 +52,7 @@ def build(run: Run, problems: list[str]) -> Section:
     for setting in [name for name in SETTINGS if name in set(results["setting"])]:
         part = results[results["setting"] == setting]
         blocks.append(Heading(SETTING_NAMES[setting]))
-        cells = [cell for cell in CELLS if (part[["n", "p", "r"]] == cell).all(axis=1).any()]
+        cells = [cell for cell in CELLS if (part[["n", "p", "r"]] == list(cell)).all(axis=1).any()]
         values = by_seed(part, "n", "p", "r", "method", "metric")
         blocks += _rmse_plot(values, setting, FIGURE_CELL if FIGURE_CELL in cells else cells[0])
         if columns := _column_names(values):
