@@ -198,7 +198,7 @@ def test_the_declared_tests_of_the_rows_of_mmads(mmads):
     by_holm = [np.cumprod(np.sort(chances) * np.arange(84, 0, -1) <= 0.05).sum() for chances in (differ, equal)]
     said = "Of 84 tests {} show a difference (bold) and {} equality within 10 %".format(*by_holm)
     assert said in (RESULTS / "mmads.md").read_text(encoding="utf-8")
-    said = "{1} of the 84 printed figures are shown to lie within 10 % of ours, {0} differ".format(*by_holm)
+    said = "{1} of our 84 figures are shown to lie within 10 % of the printed ones, {0} differ".format(*by_holm)
     assert said in README
     assert said in " ".join(REPRODUCED.split())
 
