@@ -96,7 +96,8 @@ def test_command_writes_the_folder_and_resumes(tmp_path, monkeypatch, quick_meth
     monkeypatch.setattr(mmads, "QUICK", config)
     monkeypatch.setitem(mmads.METHODS, "Screened OLS + auxiliary", mmads.METHODS["Screened OLS"])  # the slowest of all
     monkeypatch.setattr(sys, "argv", ["pfdl", "reproduce", "mmads", "--quick", "-o", str(tmp_path)])
-    typed(f"reproduce mmads --quick --first-seed 7 --settings independent,v_to_s -o {tmp_path} -j 1")
+    line = f"reproduce mmads --quick --first-seed 7 --settings independent,v_to_s -o {tmp_path} -j 1"
+    typed(line)
     results = pd.read_csv(tmp_path / "results.csv")
     assert results.columns.tolist() == ["setting", "n", "p", "r", "method", "seed", "metric", "value"]
     assert len(results) == 2 * 2 * (len(mmads.METHODS) * (4 + 10 + 20) + 3)  # and what the weights of three are worth
@@ -111,5 +112,5 @@ def test_command_writes_the_folder_and_resumes(tmp_path, monkeypatch, quick_meth
     assert all((tmp_path / name).read_text().startswith("<?xml") for name in pictures)
     monkeypatch.setattr(mmads, "run_task", None)  # a finished task is not run again
     before = (tmp_path / "results.csv").read_text()
-    typed(f"reproduce mmads --quick --first-seed 7 -o {tmp_path} -j 1")
+    typed(line)
     assert (tmp_path / "results.csv").read_text() == before
